@@ -1,0 +1,1 @@
+//! Live streaming protocols as byte machines.

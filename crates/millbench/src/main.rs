@@ -1,0 +1,3 @@
+//! millbench
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! millstream
+
+fn main() {}
