@@ -1,0 +1,128 @@
+//! What the workers need to know, after configuration has been read, checked and resolved.
+//!
+//! Plain values, cloned once per worker at start; nothing here changes while a worker runs.
+//! Where a value comes from (file, environment, flag) is the business of `config`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings shared by all workers.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Number of event-loop threads, at least 1.
+    pub workers: usize,
+    /// Core of worker `i` is `cores[i % cores.len()]`; empty means not pinned.
+    pub cores: Vec<usize>,
+    /// Addresses for RTMP. Port 0 picks a free port, the same for all workers.
+    pub rtmp: Vec<SocketAddr>,
+    /// Addresses for RTMP over TLS; needs `tls`.
+    pub rtmps: Vec<SocketAddr>,
+    /// Addresses for HTTP: media, API and console.
+    pub http: Vec<SocketAddr>,
+    /// Addresses for HTTPS; needs `tls`.
+    pub https: Vec<SocketAddr>,
+    /// Certificate and key for RTMPS and HTTPS.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Time from accept to a publish or play command, or to a complete HTTP request head; then closed.
+    pub handshake_timeout: Duration,
+    /// A publisher that sends no byte for this long is closed.
+    pub publisher_idle_timeout: Duration,
+    /// Sessions per worker; further connections are closed at once.
+    pub sessions_max: usize,
+    /// Largest RTMP message accepted from a publisher, bytes.
+    pub message_bytes_max: u32,
+    /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key frame.
+    pub ring_frames: usize,
+    /// `TCP_NOTSENT_LOWAT` of player sockets, bytes: data the kernel holds unsent before it reports the socket full.
+    pub socket_unsent_bytes_max: u32,
+    /// `SO_SNDBUF` of player sockets; `None` leaves the kernel's automatic sizing.
+    pub socket_send_buffer_bytes: Option<u32>,
+    /// Value of `Access-Control-Allow-Origin` on media responses; `None` sends none.
+    pub cors_allow_origin: Option<String>,
+    /// Applications in order; the first whose pattern matches an app name applies. The last matches everything.
+    pub applications: Vec<Application>,
+}
+
+/// A named set of stream settings.
+#[derive(Debug, Clone)]
+pub struct Application {
+    /// App name, or a pattern in which `*` stands for any run of characters.
+    pub pattern: String,
+    /// What applies to its streams.
+    pub settings: Arc<ApplicationSettings>,
+}
+
+/// Settings of the streams of one application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplicationSettings {
+    /// How long a message may wait to be sent together with others. Zero sends each message at once.
+    pub merge_latency: Duration,
+    /// Send as soon as this many messages wait, even before `merge_latency`. Zero means no such limit.
+    pub merge_messages: u32,
+    /// Whether a new player starts with the last group of pictures instead of the next key frame.
+    pub gop_cache: bool,
+    /// Most bytes the GOP cache of one stream holds; a longer group is not offered to new players.
+    pub gop_cache_bytes_max: usize,
+    /// Longest group of pictures kept, in media time.
+    pub gop_cache_duration_max: Duration,
+    /// Most bytes a player may be behind before it is moved to the next key frame.
+    pub player_queue_bytes_max: usize,
+    /// Longest a player may be behind, in media time, before it is moved to the next key frame.
+    pub player_queue_duration_max: Duration,
+    /// A player that takes no byte for this long while data waits for it is disconnected.
+    pub player_stall_timeout: Duration,
+    /// How long a player waits for a publisher; zero refuses it at once, `None` waits for ever.
+    pub wait_for_publisher: Option<Duration>,
+    /// What happens to a second publisher of the same name.
+    pub second_publisher: SecondPublisher,
+}
+
+/// What happens when a stream that has a publisher gets another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecondPublisher {
+    /// The newcomer is refused.
+    Refuse,
+    /// The newcomer takes the stream over and the old publisher is closed.
+    TakeOver,
+}
+
+impl Default for ApplicationSettings {
+    fn default() -> Self {
+        Self {
+            merge_latency: Duration::from_millis(100),
+            merge_messages: 0,
+            gop_cache: true,
+            gop_cache_bytes_max: 8 << 20,
+            gop_cache_duration_max: Duration::from_secs(20),
+            player_queue_bytes_max: 8 << 20,
+            player_queue_duration_max: Duration::from_secs(10),
+            player_stall_timeout: Duration::from_secs(10),
+            wait_for_publisher: Some(Duration::from_secs(60)),
+            second_publisher: SecondPublisher::Refuse,
+        }
+    }
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            cores: Vec::new(),
+            rtmp: Vec::new(),
+            rtmps: Vec::new(),
+            http: Vec::new(),
+            https: Vec::new(),
+            tls: None,
+            handshake_timeout: Duration::from_secs(10),
+            publisher_idle_timeout: Duration::from_secs(30),
+            sessions_max: 50_000,
+            message_bytes_max: 8 << 20,
+            ring_frames: 4096,
+            socket_unsent_bytes_max: 128 << 10,
+            socket_send_buffer_bytes: None,
+            cors_allow_origin: Some("*".to_owned()),
+            applications: vec![Application { pattern: "*".to_owned(), settings: Arc::default() }],
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What a worker says about itself when asked: plain values, copied out of the loop in one turn.
+//!
+//! The control side turns them into API answers and metrics; a worker formats nothing.
+
+use std::net::SocketAddr;
+
+use live::flv::{AudioFormat, Codec, VideoFormat};
+
+/// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// Id of the `serial`-th session of `worker`.
+    pub fn new(worker: usize, serial: u64) -> Self {
+        Self((worker as u64) << 48 | (serial & 0xffff_ffff_ffff))
+    }
+
+    /// The worker that owns the session.
+    pub fn worker(self) -> usize {
+        (self.0 >> 48) as usize
+    }
+}
+
+impl std::fmt::Display for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.worker(), self.0 & 0xffff_ffff_ffff)
+    }
+}
+
+impl std::str::FromStr for SessionId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (worker, serial) = text.split_once('-').unwrap_or(("", text));
+        Ok(Self::new(worker.parse::<u16>()?.into(), serial.parse()?))
+    }
+}
+
+/// State of one worker at one moment. Counters only grow; rates are for the reader to derive, except where named.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerSnapshot {
+    /// Index of the worker, from 0.
+    pub index: usize,
+    /// Core it is pinned to.
+    pub core: Option<usize>,
+    /// Totals.
+    pub counters: WorkerCounters,
+    /// Loop turns in the last full second: median busy time, microseconds.
+    pub loop_time_us_p50: u32,
+    /// Loop turns in the last full second: 99th percentile of busy time, microseconds.
+    pub loop_time_us_p99: u32,
+    /// CPU time of the thread over wall time in the last full second, percent of a core.
+    pub load_percent: f32,
+    /// Bytes received in the last full second.
+    pub bytes_in_per_second: u64,
+    /// Bytes sent in the last full second.
+    pub bytes_out_per_second: u64,
+    /// Streams this worker knows, whether published here or only played here.
+    pub streams: Vec<StreamSnapshot>,
+    /// Sessions, only when asked for.
+    pub sessions: Vec<SessionSnapshot>,
+}
+
+/// Counters of one worker since start (gauges are named so).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WorkerCounters {
+    /// Gauge: open sessions of any role.
+    pub sessions: u64,
+    /// Gauge: publishing sessions.
+    pub publishers: u64,
+    /// Gauge: playing sessions, waiting ones included.
+    pub players: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed at accept because `sessions_max` was reached.
+    pub refused_full: u64,
+    /// Times accepting paused because file descriptors ran out.
+    pub accept_pauses: u64,
+    /// Media messages received from local publishers.
+    pub frames_in: u64,
+    /// Bytes received on all sockets.
+    pub bytes_in: u64,
+    /// Bytes sent on all sockets.
+    pub bytes_out: u64,
+    /// Media messages sent, summed over players.
+    pub frames_out: u64,
+    /// Calls of `writev` on player sockets.
+    pub writes: u64,
+    /// Frames players did not get because they were too slow.
+    pub queue_drops: u64,
+    /// Players disconnected because they were too slow.
+    pub slow_disconnects: u64,
+    /// Frames received from other workers.
+    pub ring_frames_in: u64,
+    /// Frames another worker could not be given because its ring was full.
+    pub ring_drops: u64,
+    /// Sessions ended by a protocol error, a bad request or a time limit before publish or play.
+    pub protocol_errors: u64,
+    /// Sessions refused by authorisation.
+    pub unauthorized: u64,
+    /// Loop turns.
+    pub loop_turns: u64,
+    /// Busy time of all turns, microseconds.
+    pub loop_busy_us: u64,
+}
+
+/// One stream as one worker sees it.
+#[derive(Debug, Clone)]
+pub struct StreamSnapshot {
+    /// Application.
+    pub app: String,
+    /// Name within the application.
+    pub name: String,
+    /// Whether media is coming in: from a local publisher or from the home worker.
+    pub live: bool,
+    /// Set on the home worker only.
+    pub publisher: Option<PublisherSnapshot>,
+    /// Milliseconds since the current publisher began; 0 when not live.
+    pub uptime_ms: u64,
+    /// Players on this worker.
+    pub players: u32,
+    /// Video codec and what its sequence header says.
+    pub video: Option<(Codec, Option<VideoFormat>)>,
+    /// Audio codec and what its sequence header says.
+    pub audio: Option<(Codec, Option<AudioFormat>)>,
+    /// Media bits in the last full second.
+    pub video_bits_per_second: u64,
+    /// Media bits in the last full second.
+    pub audio_bits_per_second: u64,
+    /// Video frames in the last full second.
+    pub video_frames_per_second: f32,
+    /// Distance of the last two key frames, milliseconds; 0 when unknown.
+    pub key_frame_interval_ms: u32,
+    /// Frames in the GOP cache.
+    pub gop_frames: u32,
+    /// Bytes in the GOP cache.
+    pub gop_bytes: u64,
+    /// Media time in the GOP cache, milliseconds.
+    pub gop_duration_ms: u32,
+    /// Media payload bytes since the stream was created on this worker.
+    pub bytes_in: u64,
+}
+
+/// Who publishes a stream.
+#[derive(Debug, Clone)]
+pub struct PublisherSnapshot {
+    /// Its session.
+    pub session: SessionId,
+    /// Its address.
+    pub address: SocketAddr,
+    /// How it came in.
+    pub protocol: Protocol,
+    /// Milliseconds since it connected.
+    pub connected_ms: u64,
+}
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Handshake or request head not finished.
+    Pending,
+    /// Sends media.
+    Publisher,
+    /// Receives media, or waits for it.
+    Player,
+}
+
+/// How a session came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// RTMP over TCP.
+    Rtmp,
+    /// RTMP over TLS.
+    Rtmps,
+    /// FLV as an HTTP response body, or a request not yet understood.
+    HttpFlv,
+    /// The same over TLS.
+    HttpsFlv,
+    /// FLV in WebSocket frames.
+    WsFlv,
+    /// The same over TLS.
+    WssFlv,
+}
+
+impl Protocol {
+    /// Name used in the API, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rtmp => "rtmp",
+            Self::Rtmps => "rtmps",
+            Self::HttpFlv => "http-flv",
+            Self::HttpsFlv => "https-flv",
+            Self::WsFlv => "ws-flv",
+            Self::WssFlv => "wss-flv",
+        }
+    }
+}
+
+/// One session.
+#[derive(Debug, Clone)]
+pub struct SessionSnapshot {
+    /// Its id.
+    pub id: SessionId,
+    /// What it does.
+    pub role: Role,
+    /// How it came in.
+    pub protocol: Protocol,
+    /// `app/name`, once known.
+    pub stream: Option<String>,
+    /// Peer address.
+    pub address: SocketAddr,
+    /// Milliseconds since accept.
+    pub connected_ms: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Media bits per second since the last sample (about a second), in the direction of its role.
+    pub bits_per_second: u64,
+    /// Player: bytes waiting for it.
+    pub queue_bytes: u64,
+    /// Player: media time waiting for it, milliseconds.
+    pub queue_ms: u32,
+    /// Player: frames it did not get because it was too slow.
+    pub dropped_frames: u64,
+    /// `User-Agent`, or RTMP `flashVer`, at most 128 bytes.
+    pub user_agent: Option<String>,
+}
