@@ -1,0 +1,228 @@
+//! One player's place in a delivery log, and what to do when it cannot keep up.
+//!
+//! A player that falls behind its limits is moved to the newest entry point (a key frame), or waits for the
+//! next one; it never delays anybody else, because its queue is only a position. A message once begun is always
+//! finished, or the player could not parse what follows. What is sent when is decided in `schedule.rs`.
+
+use crate::log::DeliveryLog;
+
+/// How far a player may fall behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Most bytes behind the head; beyond twice this the player is disconnected.
+    pub bytes_max: u64,
+    /// Longest media time behind the head, milliseconds.
+    pub duration_ms_max: u64,
+    /// Longest time without taking a byte while some wait, milliseconds.
+    pub stall_ms_max: u64,
+}
+
+/// What to do with a player now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Write the bytes from [`Cursor::position`] up to this position.
+    Send(u64),
+    /// The same, but the stream's headers go first: the player begins, or begins anew, at a key frame.
+    Begin(u64),
+    /// Nothing to write.
+    Idle,
+    /// Took no byte for too long: disconnect.
+    Stalled,
+    /// So far behind that what it is in the middle of can no longer be kept for it: disconnect.
+    TooFarBehind,
+}
+
+/// A player's place in a [`DeliveryLog`].
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor {
+    position: u64,
+    state: State,
+    progressed_ms: u64,
+    dropped: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Takes everything.
+    Flowing,
+    /// Finishes the message it is in, which ends here, then leaves out what follows.
+    Finishing(u64),
+    /// Takes nothing until an entry point with at least this message number; the messages from
+    /// `missing_from` on count as dropped (`None` for a player that has not begun).
+    Waiting { entry_from: u64, missing_from: Option<u64> },
+}
+
+/// Lag below which no limit is looked at: even a low rate fills it in a moment.
+const LAG_CHECK_BYTES: u64 = 32 << 10;
+
+impl Cursor {
+    /// A new player. It begins at the newest entry point when there is one and `cached` is set, else at the next one.
+    pub fn join(log: &DeliveryLog, cached: bool, now_ms: u64) -> Self {
+        let entry_from = if cached { 0 } else { log.next_message() };
+        let state = State::Waiting { entry_from, missing_from: None };
+        Self { position: log.head(), state, progressed_ms: now_ms, dropped: 0 }
+    }
+
+    /// Decides what to do at `now_ms`; after `Send` or `Begin` report what was written with [`advance`](Self::advance).
+    pub fn review(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Verdict {
+        if let State::Finishing(end) = self.state {
+            if self.position < end {
+                return self.overdue(log, limits, now_ms).unwrap_or(Verdict::Send(end));
+            }
+            let next = log.message_at(end).map_or(log.next_message(), |(number, _)| number);
+            self.state = State::Waiting { entry_from: next + 1, missing_from: Some(next) };
+        }
+        if let State::Waiting { entry_from, missing_from } = self.state {
+            let Some((number, mark)) = log.entry().filter(|(number, _)| *number >= entry_from) else {
+                return Verdict::Idle;
+            };
+            self.dropped += missing_from.map_or(0, |from| number - from);
+            *self = Self { position: mark.position, state: State::Flowing, progressed_ms: now_ms, ..*self };
+            return Verdict::Begin(log.head());
+        }
+        self.review_flowing(log, limits, now_ms)
+    }
+
+    fn review_flowing(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Verdict {
+        let lag = log.head() - self.position;
+        if lag == 0 {
+            self.progressed_ms = now_ms;
+            return Verdict::Idle;
+        }
+        if let Some(verdict) = self.overdue(log, limits, now_ms) {
+            return verdict;
+        }
+        if lag > LAG_CHECK_BYTES && (lag > limits.bytes_max || self.lag_ms(log) > limits.duration_ms_max) {
+            self.state = State::Finishing(log.message_end(self.position));
+            return self.review(log, limits, now_ms);
+        }
+        Verdict::Send(log.head())
+    }
+
+    fn overdue(&self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Option<Verdict> {
+        if now_ms.saturating_sub(self.progressed_ms) > limits.stall_ms_max {
+            return Some(Verdict::Stalled);
+        }
+        (log.head() - self.position > 2 * limits.bytes_max).then_some(Verdict::TooFarBehind)
+    }
+
+    /// `bytes` from the position on were written at `now_ms`.
+    pub fn advance(&mut self, bytes: u64, now_ms: u64) {
+        if bytes > 0 {
+            self.position += bytes;
+            self.progressed_ms = now_ms;
+        }
+    }
+
+    /// Position of the next byte to write, and the oldest one needed; `None` when nothing is needed.
+    pub fn position(&self) -> Option<u64> {
+        match self.state {
+            State::Waiting { .. } => None,
+            State::Flowing | State::Finishing(_) => Some(self.position),
+        }
+    }
+
+    /// Bytes between the position and the head; 0 while waiting for an entry point.
+    pub fn lag_bytes(&self, log: &DeliveryLog) -> u64 {
+        self.position().map_or(0, |position| log.head() - position)
+    }
+
+    /// Media time between the position and the head, milliseconds.
+    pub fn lag_ms(&self, log: &DeliveryLog) -> u64 {
+        let Some((_, mark)) = self.position().and_then(|position| log.message_at(position)) else { return 0 };
+        log.head_time_ms().saturating_sub(mark.time_ms)
+    }
+
+    /// Messages left out because the player was too slow.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: QueueLimits =
+        QueueLimits { bytes_max: 100_000, duration_ms_max: 5_000, stall_ms_max: 10_000 };
+
+    fn append(log: &mut DeliveryLog, time_ms: u64, entry: bool, bytes: usize) {
+        log.append(time_ms, entry, bytes, |out| out.resize(out.len() + bytes, 0));
+    }
+
+    fn log_with_key_frame() -> DeliveryLog {
+        let mut log = DeliveryLog::default();
+        append(&mut log, 0, true, 10_000);
+        append(&mut log, 40, false, 1_000);
+        log
+    }
+
+    #[test]
+    fn new_player_begins_at_the_cached_key_frame_or_waits_for_the_next() {
+        let mut log = log_with_key_frame();
+        let mut cached = Cursor::join(&log, true, 0);
+        let mut fresh = Cursor::join(&log, false, 0);
+        assert_eq!(cached.review(&log, &LIMITS, 0), Verdict::Begin(11_000));
+        assert_eq!(cached.position(), Some(0));
+        assert_eq!(fresh.review(&log, &LIMITS, 0), Verdict::Idle);
+        append(&mut log, 80, true, 500);
+        assert_eq!(fresh.review(&log, &LIMITS, 80), Verdict::Begin(11_500));
+        assert_eq!((fresh.position(), fresh.dropped()), (Some(11_000), 0));
+    }
+
+    #[test]
+    fn slow_player_finishes_its_message_then_jumps_to_the_key_frame() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        cursor.advance(4_000, 1);
+        for step in 0..100 {
+            append(&mut log, 80 + step, step == 90, 1_000);
+        }
+        assert_eq!(cursor.review(&log, &LIMITS, 2), Verdict::Send(10_000), "rest of the message it is in");
+        cursor.advance(6_000, 3);
+        assert_eq!(cursor.review(&log, &LIMITS, 4), Verdict::Begin(log.head()));
+        assert_eq!(cursor.position(), Some(11_000 + 90_000));
+        assert_eq!(cursor.dropped(), 91, "messages 1 to 91 were left out");
+    }
+
+    #[test]
+    fn too_long_behind_in_media_time_counts_like_too_many_bytes() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        append(&mut log, 5_001, false, 40_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle, "no newer key frame: wait for one");
+        append(&mut log, 5_041, true, 10);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(log.head()));
+        assert_eq!(cursor.dropped(), 3);
+    }
+
+    #[test]
+    fn player_that_takes_nothing_is_stalled_only_while_data_waits() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        cursor.advance(11_000, 0);
+        assert_eq!(cursor.review(&log, &LIMITS, 60_000), Verdict::Idle, "publisher pauses for a minute");
+        append(&mut log, 80, false, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 60_001), Verdict::Send(log.head()));
+        assert_eq!(cursor.review(&log, &LIMITS, 70_001), Verdict::Stalled);
+    }
+
+    #[test]
+    fn player_stuck_in_one_message_cannot_hold_the_log_for_ever() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        for step in 1..400 {
+            append(&mut log, 40 * step, false, 1_000);
+            cursor.advance(1, 40 * step);
+            if cursor.review(&log, &LIMITS, 40 * step) == Verdict::TooFarBehind {
+                assert!(log.head() - cursor.position().unwrap() <= 201_000);
+                return;
+            }
+        }
+        panic!("never disconnected");
+    }
+}

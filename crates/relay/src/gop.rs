@@ -1,0 +1,123 @@
+//! The frames since the last key frame, so that a new player sees a picture at once.
+//!
+//! Bounded in bytes and in media time. A group that outgrows its bounds is given up as a whole: half a group
+//! cannot be decoded, and the next key frame starts a new one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::frame::{Frame, FrameRole};
+
+/// Bounds of a [`GopCache`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GopLimits {
+    /// Whether anything is kept at all.
+    pub enabled: bool,
+    /// Most payload bytes kept.
+    pub bytes_max: usize,
+    /// Longest media time kept, milliseconds.
+    pub duration_ms_max: u64,
+}
+
+/// Frames of the current group of pictures, key frame first, each with its stream time in milliseconds.
+#[derive(Debug, Clone)]
+pub struct GopCache {
+    limits: GopLimits,
+    frames: VecDeque<(u64, Arc<Frame>)>,
+    bytes: usize,
+}
+
+impl GopCache {
+    /// An empty cache.
+    pub fn new(limits: GopLimits) -> Self {
+        Self { limits, frames: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Takes a frame in; a key frame starts a new group, frames before the first key frame are not kept.
+    pub fn push(&mut self, time_ms: u64, frame: &Arc<Frame>) {
+        if frame.role == FrameRole::Key {
+            self.clear();
+        } else if self.frames.is_empty() {
+            return;
+        }
+        if !self.limits.enabled {
+            return;
+        }
+        self.bytes += frame.payload.len();
+        self.frames.push_back((time_ms, Arc::clone(frame)));
+        if self.bytes > self.limits.bytes_max || self.duration_ms() > self.limits.duration_ms_max {
+            self.clear();
+            self.frames.shrink_to(0);
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.bytes = 0;
+    }
+
+    /// The frames in order with their stream times; empty when a new player must wait for a key frame.
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = &(u64, Arc<Frame>)> {
+        self.frames.iter()
+    }
+
+    /// Payload bytes held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Media time from the key frame to the newest frame, milliseconds.
+    pub fn duration_ms(&self) -> u64 {
+        match (self.frames.front(), self.frames.back()) {
+            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Track;
+
+    fn frame(role: FrameRole, bytes: usize) -> Arc<Frame> {
+        Arc::new(Frame { track: Track::Video, role, timestamp: 0, payload: vec![0; bytes] })
+    }
+
+    fn cache() -> GopCache {
+        GopCache::new(GopLimits { enabled: true, bytes_max: 100, duration_ms_max: 1000 })
+    }
+
+    #[test]
+    fn starts_with_the_last_key_frame() {
+        let mut cache = cache();
+        for (time, role) in [(0, FrameRole::Inter), (40, FrameRole::Key), (80, FrameRole::Inter)] {
+            cache.push(time, &frame(role, 10));
+        }
+        assert_eq!(cache.frames().map(|(time, _)| *time).collect::<Vec<_>>(), [40, 80]);
+        cache.push(120, &frame(FrameRole::Key, 7));
+        assert_eq!((cache.frames().len(), cache.bytes()), (1, 7));
+    }
+
+    #[test]
+    fn gives_up_a_group_that_is_too_large_or_too_long() {
+        for (time, bytes, remark) in [(40, 95, "bytes"), (1041, 1, "duration")] {
+            let mut cache = cache();
+            cache.push(0, &frame(FrameRole::Key, 10));
+            cache.push(time, &frame(FrameRole::Inter, bytes));
+            assert_eq!((cache.frames().len(), cache.bytes()), (0, 0), "{remark}");
+            cache.push(2000, &frame(FrameRole::Inter, 1));
+            assert_eq!(cache.frames().len(), 0, "{remark}: nothing until the next key frame");
+            cache.push(2040, &frame(FrameRole::Key, 1));
+            assert_eq!(cache.frames().len(), 1, "{remark}");
+        }
+    }
+
+    #[test]
+    fn disabled_keeps_nothing() {
+        let mut cache = GopCache::new(GopLimits { enabled: false, bytes_max: 100, duration_ms_max: 1000 });
+        cache.push(0, &frame(FrameRole::Key, 10));
+        assert_eq!(cache.frames().len(), 0);
+    }
+}

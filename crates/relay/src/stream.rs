@@ -1,0 +1,306 @@
+//! One stream on one worker: its timeline, headers and GOP cache, whoever publishes it at the moment.
+//!
+//! A worker has a `Stream` for each stream published to it or played from it. It outlives its publishers, so that
+//! players survive a reconnection; it knows no players: they hang on the delivery logs made from what
+//! [`Stream::receive`] lets through.
+
+use std::sync::Arc;
+
+use crate::frame::{Frame, FrameRole, Track};
+use crate::gop::{GopCache, GopLimits};
+use crate::timeline::Timeline;
+
+/// What a player needs before its first frame.
+#[derive(Debug, Clone, Default)]
+pub struct Headers {
+    /// `onMetaData`.
+    pub metadata: Option<Arc<Frame>>,
+    /// Video decoder configuration.
+    pub video: Option<Arc<Frame>>,
+    /// Audio decoder configuration.
+    pub audio: Option<Arc<Frame>>,
+}
+
+impl Headers {
+    /// In the order they are sent: metadata, video, audio.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Frame>> {
+        [&self.metadata, &self.video, &self.audio].into_iter().flatten()
+    }
+
+    fn slot(&mut self, frame: &Frame) -> Option<&mut Option<Arc<Frame>>> {
+        match (frame.role, frame.track) {
+            (FrameRole::Metadata, _) => Some(&mut self.metadata),
+            (FrameRole::Config, Track::Video) => Some(&mut self.video),
+            (FrameRole::Config, Track::Audio) => Some(&mut self.audio),
+            _ => None,
+        }
+    }
+}
+
+/// A frame that goes to the players.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Stream time, milliseconds.
+    pub time_ms: u64,
+    /// Whether a player may begin with this frame.
+    pub entry: bool,
+}
+
+/// Rates of a stream over the last sample, about a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StreamRates {
+    /// Video payload bits per second.
+    pub video_bits_per_second: u64,
+    /// Audio payload bits per second.
+    pub audio_bits_per_second: u64,
+    /// Video frames per second.
+    pub video_frames_per_second: f32,
+}
+
+/// State of one stream on one worker.
+#[derive(Debug)]
+pub struct Stream {
+    timeline: Timeline,
+    gop: GopCache,
+    headers: Headers,
+    /// Headers in effect at the newest entry point.
+    entry_headers: Headers,
+    has_video: bool,
+    awaits_key: bool,
+    last_key_ms: Option<u64>,
+    key_frame_interval_ms: u64,
+    bytes_in: u64,
+    sample: Sample,
+    rates: StreamRates,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sample {
+    since_ms: u64,
+    video_bytes: u64,
+    audio_bytes: u64,
+    video_frames: u32,
+}
+
+impl Stream {
+    /// A stream nobody has published yet.
+    pub fn new(limits: GopLimits, now_ms: u64) -> Self {
+        Self {
+            timeline: Timeline::default(),
+            gop: GopCache::new(limits),
+            headers: Headers::default(),
+            entry_headers: Headers::default(),
+            has_video: false,
+            awaits_key: false,
+            last_key_ms: None,
+            key_frame_interval_ms: 0,
+            bytes_in: 0,
+            sample: Sample { since_ms: now_ms, ..Sample::default() },
+            rates: StreamRates::default(),
+        }
+    }
+
+    /// A publisher begins. Nothing of an earlier one is offered to new players; time goes on from it.
+    pub fn publisher_started(&mut self) {
+        self.timeline.restart();
+        self.gop.clear();
+        self.headers = Headers::default();
+        self.entry_headers = Headers::default();
+        self.has_video = false;
+        self.awaits_key = true;
+        self.last_key_ms = None;
+    }
+
+    /// Frames were lost on the way here: video is useless up to the next key frame.
+    pub fn frames_lost(&mut self) {
+        self.gop.clear();
+        self.awaits_key = true;
+    }
+
+    /// Takes in a frame; `None` when players must not get it (repeated headers, video that cannot be decoded).
+    pub fn receive(&mut self, now_ms: u64, frame: &Arc<Frame>) -> Option<Received> {
+        self.count(frame);
+        if let Some(slot) = self.headers.slot(frame) {
+            let repeated = slot.as_ref().is_some_and(|known| known.payload == frame.payload);
+            *slot = Some(Arc::clone(frame));
+            self.has_video |= frame.track == Track::Video;
+            return (!repeated).then(|| self.keep(self.timeline.head(), frame));
+        }
+        if frame.track == Track::Data {
+            return Some(self.keep(self.timeline.head(), frame));
+        }
+        self.has_video |= frame.track == Track::Video;
+        let time_ms = self.timeline.place(now_ms, frame.track, frame.timestamp);
+        match frame.role {
+            FrameRole::Key => self.key_frame(time_ms),
+            FrameRole::Inter if self.awaits_key => return None,
+            FrameRole::Audio if !self.has_video => {
+                self.entry_headers = self.headers.clone();
+                return Some(Received { time_ms, entry: true });
+            }
+            _ => {}
+        }
+        Some(self.keep(time_ms, frame))
+    }
+
+    fn key_frame(&mut self, time_ms: u64) {
+        self.awaits_key = false;
+        self.entry_headers = self.headers.clone();
+        if let Some(last) = self.last_key_ms.replace(time_ms) {
+            self.key_frame_interval_ms = time_ms.saturating_sub(last);
+        }
+    }
+
+    fn keep(&mut self, time_ms: u64, frame: &Arc<Frame>) -> Received {
+        self.gop.push(time_ms, frame);
+        Received { time_ms, entry: frame.role == FrameRole::Key }
+    }
+
+    fn count(&mut self, frame: &Frame) {
+        let bytes = frame.payload.len() as u64;
+        self.bytes_in += bytes;
+        match frame.track {
+            Track::Video => {
+                self.sample.video_bytes += bytes;
+                self.sample.video_frames +=
+                    u32::from(matches!(frame.role, FrameRole::Key | FrameRole::Inter));
+            }
+            Track::Audio => self.sample.audio_bytes += bytes,
+            Track::Data => {}
+        }
+    }
+
+    /// Ends a sample of the rates and begins the next; call it about once a second.
+    pub fn sample_rates(&mut self, now_ms: u64) {
+        let sample = std::mem::replace(&mut self.sample, Sample { since_ms: now_ms, ..Sample::default() });
+        let elapsed_ms = now_ms.saturating_sub(sample.since_ms).max(1);
+        self.rates = StreamRates {
+            video_bits_per_second: sample.video_bytes * 8000 / elapsed_ms,
+            audio_bits_per_second: sample.audio_bytes * 8000 / elapsed_ms,
+            video_frames_per_second: sample.video_frames as f32 * 1000.0 / elapsed_ms as f32,
+        };
+    }
+
+    /// Headers of the current publisher, newest of each kind.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// Headers a player needs that begins at the newest entry point.
+    pub fn entry_headers(&self) -> &Headers {
+        &self.entry_headers
+    }
+
+    /// The frames a new player begins with.
+    pub fn gop(&self) -> &GopCache {
+        &self.gop
+    }
+
+    /// Whether the current publisher has sent video.
+    pub fn has_video(&self) -> bool {
+        self.has_video
+    }
+
+    /// Stream time of the newest frame, milliseconds.
+    pub fn head_ms(&self) -> u64 {
+        self.timeline.head()
+    }
+
+    /// Distance of the last two key frames, milliseconds; 0 when unknown.
+    pub fn key_frame_interval_ms(&self) -> u64 {
+        self.key_frame_interval_ms
+    }
+
+    /// Payload bytes received since the stream was made.
+    pub fn bytes_in(&self) -> u64 {
+        self.bytes_in
+    }
+
+    /// Rates of the last sample.
+    pub fn rates(&self) -> StreamRates {
+        self.rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: GopLimits = GopLimits { enabled: true, bytes_max: 1 << 20, duration_ms_max: 10_000 };
+
+    fn frame(track: Track, role: FrameRole, timestamp: u32, payload: &[u8]) -> Arc<Frame> {
+        Arc::new(Frame { track, role, timestamp, payload: payload.to_vec() })
+    }
+
+    fn video(role: FrameRole, timestamp: u32) -> Arc<Frame> {
+        frame(Track::Video, role, timestamp, b"v")
+    }
+
+    #[test]
+    fn video_passes_from_the_first_key_frame_on() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        assert_eq!(stream.receive(0, &video(FrameRole::Inter, 0)), None);
+        let key = stream.receive(40, &video(FrameRole::Key, 40));
+        assert_eq!(key, Some(Received { time_ms: 40, entry: true }));
+        let inter = stream.receive(80, &video(FrameRole::Inter, 80));
+        assert_eq!(inter, Some(Received { time_ms: 80, entry: false }));
+        stream.frames_lost();
+        assert_eq!(stream.receive(120, &video(FrameRole::Inter, 120)), None);
+        assert_eq!(stream.gop().frames().len(), 0);
+    }
+
+    #[test]
+    fn repeated_headers_are_not_sent_again_and_new_ones_are() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let config = |payload: &[u8]| frame(Track::Video, FrameRole::Config, 0, payload);
+        assert!(stream.receive(0, &config(b"a")).is_some());
+        assert!(stream.receive(0, &config(b"a")).is_none());
+        assert!(stream.receive(0, &config(b"b")).is_some());
+        assert_eq!(stream.headers().iter().count(), 1);
+    }
+
+    #[test]
+    fn headers_of_the_entry_point_are_those_before_its_key_frame() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"old"));
+        stream.receive(0, &video(FrameRole::Key, 0));
+        stream.receive(10, &frame(Track::Video, FrameRole::Config, 10, b"new"));
+        assert_eq!(stream.entry_headers().video.as_ref().unwrap().payload, b"old");
+        assert_eq!(stream.gop().frames().len(), 2, "the new header follows in its place");
+    }
+
+    #[test]
+    fn every_frame_of_an_audio_stream_is_an_entry() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let audio = frame(Track::Audio, FrameRole::Audio, 23, b"a");
+        assert_eq!(stream.receive(0, &audio), Some(Received { time_ms: 23, entry: true }));
+        stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"c"));
+        assert_eq!(stream.receive(0, &audio).map(|received| received.entry), Some(false));
+    }
+
+    #[test]
+    fn late_metadata_does_not_disturb_the_timeline() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        stream.receive(0, &video(FrameRole::Key, 50_000));
+        let metadata = frame(Track::Data, FrameRole::Metadata, 0, b"m");
+        assert_eq!(stream.receive(5, &metadata).map(|received| received.time_ms), Some(50_000));
+        assert_eq!(stream.receive(40, &video(FrameRole::Inter, 50_040)).map(|r| r.time_ms), Some(50_040));
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_sample() {
+        let mut stream = Stream::new(LIMITS, 1_000);
+        stream.publisher_started();
+        stream.receive(1_000, &frame(Track::Video, FrameRole::Key, 0, &[0; 1000]));
+        stream.receive(1_200, &frame(Track::Audio, FrameRole::Audio, 0, &[0; 100]));
+        stream.sample_rates(1_500);
+        let rates = stream.rates();
+        assert_eq!((rates.video_bits_per_second, rates.audio_bits_per_second), (16_000, 1_600));
+        assert_eq!(rates.video_frames_per_second, 2.0);
+    }
+}
