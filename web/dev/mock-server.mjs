@@ -1,0 +1,293 @@
+/**
+ * Stand-in for a Millstream server, for work on the console without one.
+ *
+ *   node dev/mock-server.mjs CLIP.flv [--port 8080] [--sessions 2500] [--streams 6] [--empty]
+ *                            [--deny 401|403] [--token-required] [--dist dist]
+ *
+ * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over HTTP-FLV and
+ * WebSocket-FLV. Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are
+ * real sessions and can be kicked. With --deny 401 the token is `secret`.
+ */
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { extname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    port: { type: 'string', default: '8080' },
+    sessions: { type: 'string', default: '14' },
+    streams: { type: 'string', default: '4' },
+    empty: { type: 'boolean', default: false },
+    deny: { type: 'string' },
+    'token-required': { type: 'boolean', default: false },
+    dist: { type: 'string', default: fileURLToPath(new URL('../dist', import.meta.url)) },
+  },
+});
+const TOKEN = 'secret';
+const startedAt = Date.now();
+const uptime = () => Math.floor((Date.now() - startedAt) / 1000);
+
+// --- the clip -------------------------------------------------------------------------------------------------
+
+/** Splits an FLV file into tags `{ type, time, body, key, config }`. */
+function readTags(file) {
+  const tags = [];
+  let at = file.readUInt32BE(5) + 4;
+  while (at + 11 <= file.length) {
+    const size = file.readUIntBE(at + 1, 3);
+    const body = file.subarray(at + 11, at + 11 + size);
+    const type = file[at];
+    const video = type === 9;
+    tags.push({
+      type,
+      time: file.readUIntBE(at + 4, 3) | (file[at + 7] << 24),
+      body,
+      key: video && body[0] >> 4 === 1 && body[1] !== 0,
+      config: (video || type === 8) && body[1] === 0 && (video || body[0] >> 4 === 10),
+    });
+    at += 11 + size + 4;
+  }
+  return tags;
+}
+
+function writeTag(tag, time) {
+  const out = Buffer.alloc(11 + tag.body.length + 4);
+  out[0] = tag.type;
+  out.writeUIntBE(tag.body.length, 1, 3);
+  out.writeUIntBE(time & 0xffffff, 4, 3);
+  out[7] = (time >>> 24) & 0xff;
+  tag.body.copy(out, 11);
+  out.writeUInt32BE(11 + tag.body.length, 11 + tag.body.length);
+  return out;
+}
+
+const FILE_HEADER = Buffer.from([0x46, 0x4c, 0x56, 1, 5, 0, 0, 0, 9, 0, 0, 0, 0]);
+const clip = readTags(await readFile(positionals[0]));
+const configs = clip.filter((tag) => tag.type === 18 || tag.config);
+const frames = clip.filter((tag) => tag.type !== 18 && !tag.config);
+const lastFrame = frames.findLast((tag) => tag.type === 9);
+const loopMs = lastFrame.time + (lastFrame.time - frames.filter((tag) => tag.type === 9).at(-2).time);
+
+/** Real players: `{ id, send(Buffer), end(), … }`. */
+const players = new Map();
+let gop = [];
+let next = 0;
+let loops = 0;
+setInterval(() => {
+  if (options.empty) return;
+  const now = Date.now() - startedAt;
+  const batch = [];
+  for (;;) {
+    const tag = frames[next];
+    const time = tag.time + loops * loopMs;
+    if (time > now) break;
+    const written = writeTag(tag, time);
+    if (tag.key) gop = [];
+    gop.push(written);
+    batch.push(written);
+    next += 1;
+    if (next === frames.length) {
+      next = 0;
+      loops += 1;
+    }
+  }
+  if (batch.length === 0) return;
+  const bytes = Buffer.concat(batch);
+  for (const player of players.values()) {
+    player.send(bytes);
+    player.bytes += bytes.length;
+  }
+}, 100);
+
+let nextId = 1;
+function addPlayer(protocol, request, send, end) {
+  const player = { id: `w0-${nextId++}`, protocol, send, end, bytes: 0, since: Date.now() };
+  player.address = `${request.socket.remoteAddress}:${request.socket.remotePort}`;
+  player.agent = request.headers['user-agent'] ?? null;
+  players.set(player.id, player);
+  player.send(Buffer.concat([FILE_HEADER, ...configs.map((tag) => writeTag(tag, 0)), ...gop]));
+  return player;
+}
+
+// --- made-up figures ------------------------------------------------------------------------------------------
+
+const wobble = (middle, seed) => middle * (1 + 0.12 * Math.sin(Date.now() / 3000 + seed) + 0.06 * Math.sin(Date.now() / 700 + seed * 3));
+const KINDS = [
+  ['live/main-stage', 'H.264', 'High', 1920, 1080, 50, 4.6e6, 'AAC', 48000, 412],
+  ['live/backstage', 'H.265', 'Main', 1280, 720, 25, 1.7e6, 'AAC', 48000, 38],
+  ['sport/court-2', 'AV1', 'Main', 2560, 1440, 59.94, 6.1e6, 'Opus', 48000, 97],
+  ['radio/night', null, null, 0, 0, 0, 0, 'AAC', 44100, 15],
+  ['live/rehearsal', 'H.264', 'Main', 1280, 720, 30, 2.2e6, null, 0, 0],
+];
+
+function streams(host) {
+  const made = KINDS.slice(0, Math.max(0, Number(options.streams) - 1)).map(([key, codec, profile, width, height, rate, bits, audio, hertz, viewers], index) => {
+    const waiting = key === 'live/rehearsal';
+    const bitrate = waiting ? 0 : wobble(bits, index) + (audio ? 128e3 : 0);
+    return stream(host, key, {
+      state: waiting ? 'waiting' : 'live',
+      video: codec && { codec, profile, level: '4.1', width, height, frame_rate: rate, bitrate_bits_per_second: wobble(bits, index), key_frame_interval_ms: 2000 },
+      audio: audio && { codec: audio, profile: audio === 'AAC' ? 'LC' : null, sample_rate: hertz, channels: 2, bitrate_bits_per_second: 128e3 },
+      bitrate,
+      players: viewers,
+      gop: waiting ? { frames: 0, bytes: 0, duration_ms: 0 } : { frames: Math.max(1, Math.round(rate * 1.4)), bytes: Math.round(bitrate / 6), duration_ms: 1400 },
+      uptime: waiting ? 0 : uptime() + 4000 * (index + 1),
+    });
+  });
+  const clipBits = wobble(605e3, 9);
+  return [
+    stream(host, 'demo/clock', {
+      state: 'live',
+      video: { codec: 'H.264', profile: 'Main', level: '3.1', width: 1280, height: 720, frame_rate: 30, bitrate_bits_per_second: clipBits - 64e3, key_frame_interval_ms: 2000 },
+      audio: { codec: 'AAC', profile: 'LC', sample_rate: 44100, channels: 2, bitrate_bits_per_second: 64e3 },
+      bitrate: clipBits,
+      players: players.size,
+      gop: { frames: gop.length, bytes: gop.reduce((sum, tag) => sum + tag.length, 0), duration_ms: Math.round((gop.length / 73) * 1000) },
+      uptime: uptime(),
+    }),
+    ...made,
+  ];
+}
+
+function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds }) {
+  const [app, name] = key.split('/');
+  const hostname = host.split(':')[0];
+  return {
+    app, name, state, home_worker: 0, video, audio, players: count, gop: held, uptime_seconds: seconds,
+    publisher: state === 'live' ? { session_id: `p-${key}`, address: '127.0.0.1:40112', protocol: 'rtmp', connected_seconds: seconds } : null,
+    bitrate_bits_per_second: Math.round(bitrate),
+    bytes_in: Math.round((seconds * bitrate) / 8),
+    urls: { rtmp: `rtmp://${hostname}:1935/${key}`, flv: `http://${host}/${key}.flv`, ws_flv: `ws://${host}/${key}.flv` },
+  };
+}
+
+const AGENTS = ['VLC/3.0.20 LibVLC/3.0.20', 'Lavf/61.7.100', 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156', null];
+const gone = new Set();
+
+function sessions() {
+  const real = [...players.values()].map((player) => ({
+    id: player.id, worker: 0, role: 'player', protocol: player.protocol, stream: 'demo/clock', address: player.address,
+    connected_seconds: Math.floor((Date.now() - player.since) / 1000), bytes_in: 410, bytes_out: player.bytes,
+    bitrate_bits_per_second: Math.round(wobble(605e3, 9)), queue_bytes: 0, queue_ms: 0, dropped_frames: 0, user_agent: player.agent,
+  }));
+  const made = Array.from({ length: Number(options.sessions) }, (_, index) => {
+    const key = KINDS[index % 4][0];
+    const role = index < 4 ? 'publisher' : index === 4 ? 'pending' : 'player';
+    const rate = wobble(key === 'radio/night' ? 128e3 : KINDS[index % 4][6], index);
+    const seconds = uptime() + ((index * 37) % 5000);
+    return {
+      id: `w${index % 2}-x${index}`, worker: index % 2, role, protocol: ['rtmp', 'http-flv', 'ws-flv', 'rtmp'][index % 4],
+      stream: role === 'pending' ? null : key, address: `192.0.2.${(index * 7) % 250}:${40000 + index}`, connected_seconds: role === 'pending' ? 1 : seconds,
+      bytes_in: role === 'publisher' ? Math.round((rate * seconds) / 8) : 3400, bytes_out: role === 'player' ? Math.round((rate * seconds) / 8) : 3200,
+      bitrate_bits_per_second: role === 'pending' ? 0 : Math.round(rate), queue_bytes: index % 5 === 0 ? 48211 : 0, queue_ms: index % 5 === 0 ? 110 : 0,
+      dropped_frames: index % 11 === 10 ? 240 : 0, user_agent: AGENTS[index % 4],
+    };
+  });
+  return [...real, ...made].filter((session) => !gone.has(session.id));
+}
+
+function workers() {
+  return [0, 1].map((index) => ({
+    index, core: index, sessions: 280 + index, publishers: 2, players: 278 + index, load_percent: wobble(index === 0 ? 31 : 17, index),
+    loop_time_us_p50: Math.round(wobble(90, index)), loop_time_us_p99: Math.round(wobble(640, index + 2)),
+    bytes_in_per_second: wobble(8e5, index), bytes_out_per_second: wobble(index === 0 ? 7.4e7 : 4.1e7, index + 4),
+    frames_in: uptime() * 260, writes: uptime() * 5200, queue_drops: index === 1 ? 3 : 0, ring_drops: 0,
+  }));
+}
+
+// --- HTTP -----------------------------------------------------------------------------------------------------
+
+const fail = (status, code, message) => ({ status, body: { error: { code, message } } });
+
+function api(method, path, query, request) {
+  if (options.deny === '403') return fail(403, 'loopback_only', 'The management API is open to this machine only.');
+  if (options.deny === '401' && request.headers.authorization !== `Bearer ${TOKEN}`) return fail(401, 'token_required', 'A management token is required.');
+  const host = request.headers.host;
+  if (path === '/server') {
+    return { body: {
+      name: 'Millstream', version: '0.1.0', uptime_seconds: uptime(), started_at: new Date(startedAt).toISOString(), workers: 2,
+      demo_stream: options.empty ? null : 'demo/clock',
+      endpoints: { rtmp: [`rtmp://${host.split(':')[0]}:1935`], rtmps: [], http: [`http://${host}`], https: [] },
+      publish: { loopback_only: !options['token-required'], token_required: options['token-required'] },
+    } };
+  }
+  if (path === '/streams') return { body: { streams: options.empty ? [] : streams(host) } };
+  if (path === '/workers') return { body: { workers: workers() } };
+  if (path === '/sessions') {
+    let list = options.empty ? [] : sessions();
+    if (query.get('stream')) list = list.filter((session) => session.stream === query.get('stream'));
+    if (query.get('role')) list = list.filter((session) => session.role === query.get('role'));
+    const offset = Number(query.get('offset') ?? 0);
+    return { body: { sessions: list.slice(offset, offset + Number(query.get('limit') ?? 100)), total: list.length } };
+  }
+  const kick = /^\/sessions\/(.+)$/.exec(path);
+  if (kick && method === 'DELETE') {
+    const id = decodeURIComponent(kick[1]);
+    if (!sessions().some((session) => session.id === id)) return fail(404, 'no_such_session', `There is no session ${id}.`);
+    gone.add(id);
+    players.get(id)?.end();
+    players.delete(id);
+    return { status: 204 };
+  }
+  return fail(404, 'not_found', `There is nothing at ${path}.`);
+}
+
+const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.md': 'text/markdown' };
+const POLICY =
+  "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; connect-src 'self' ws: wss:; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
+
+async function serveFile(path, response) {
+  const file = join(options.dist, normalize(path === '/' ? '/index.html' : path));
+  try {
+    const body = await readFile(file);
+    response.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream', 'content-security-policy': POLICY });
+    response.end(body);
+  } catch {
+    response.writeHead(404).end('not found');
+  }
+}
+
+const server = createServer((request, response) => {
+  const url = new URL(request.url, 'http://mock');
+  if (url.pathname.startsWith('/api/v1/')) {
+    const { status = 200, body } = api(request.method, url.pathname.slice(7), url.searchParams, request);
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(body === undefined ? undefined : JSON.stringify(body));
+  } else if (url.pathname === '/demo/clock.flv' && !options.empty) {
+    response.writeHead(200, { 'content-type': 'video/x-flv', 'cache-control': 'no-store' });
+    const player = addPlayer('http-flv', request, (bytes) => response.write(bytes), () => response.end());
+    response.on('close', () => players.delete(player.id));
+  } else if (url.pathname.endsWith('.flv')) {
+    response.writeHead(404).end();
+  } else {
+    void serveFile(url.pathname, response);
+  }
+});
+
+/** Binary WebSocket frame from server to client (RFC 6455 §5.2). */
+function webSocketFrame(bytes) {
+  const long = bytes.length > 65535;
+  const head = Buffer.alloc(bytes.length < 126 ? 2 : long ? 10 : 4);
+  head[0] = 0x82;
+  head[1] = bytes.length < 126 ? bytes.length : long ? 127 : 126;
+  if (long) head.writeBigUInt64BE(BigInt(bytes.length), 2);
+  else if (bytes.length >= 126) head.writeUInt16BE(bytes.length, 2);
+  return Buffer.concat([head, bytes]);
+}
+
+server.on('upgrade', (request, socket) => {
+  if (request.url.split('?')[0] !== '/demo/clock.flv' || options.empty) return socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+  const accept = createHash('sha1').update(`${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`);
+  const player = addPlayer('ws-flv', request, (bytes) => socket.write(webSocketFrame(bytes)), () => socket.end(Buffer.from([0x88, 0])));
+  socket.on('close', () => players.delete(player.id));
+  socket.on('error', () => players.delete(player.id));
+  // A close frame is all a player ever sends; reading it lets the socket end.
+  socket.on('data', (data) => (data[0] & 0x0f) === 8 && socket.end());
+});
+
+server.listen(Number(options.port), '127.0.0.1', () => console.log(`mock server on http://127.0.0.1:${options.port}/`));

@@ -1,0 +1,117 @@
+/**
+ * Shapes of the management API (`/api/v1`), as the server documents them in `/api/v1/openapi.json`.
+ *
+ * Field names carry their units. Nothing here decides how a value is shown: see lib/format.ts.
+ */
+
+/** What kind of server this is and how it can be reached. */
+export interface ServerInfo {
+  name: string;
+  version: string;
+  uptime_seconds: number;
+  started_at: string;
+  workers: number;
+  /** `app/name` of the demo channel, when one runs. */
+  demo_stream: string | null;
+  endpoints: Endpoints;
+  publish: { loopback_only: boolean; token_required: boolean };
+}
+
+/** Base URLs by protocol; a protocol that is switched off has an empty list. */
+export interface Endpoints {
+  rtmp: string[];
+  rtmps: string[];
+  http: string[];
+  https: string[];
+}
+
+export interface VideoInfo {
+  codec: string;
+  profile: string | null;
+  level: string | null;
+  width: number | null;
+  height: number | null;
+  frame_rate: number | null;
+  bitrate_bits_per_second: number;
+  key_frame_interval_ms: number | null;
+}
+
+export interface AudioInfo {
+  codec: string;
+  profile: string | null;
+  sample_rate: number | null;
+  channels: number | null;
+  bitrate_bits_per_second: number;
+}
+
+export interface PublisherInfo {
+  session_id: string;
+  address: string;
+  protocol: string;
+  connected_seconds: number;
+}
+
+export interface Stream {
+  app: string;
+  name: string;
+  state: 'live' | 'waiting';
+  home_worker: number;
+  publisher: PublisherInfo | null;
+  uptime_seconds: number;
+  video: VideoInfo | null;
+  audio: AudioInfo | null;
+  bitrate_bits_per_second: number;
+  players: number;
+  gop: { frames: number; bytes: number; duration_ms: number };
+  bytes_in: number;
+  urls: { rtmp: string; flv: string; ws_flv: string };
+}
+
+export type SessionRole = 'publisher' | 'player' | 'pending';
+
+export interface Session {
+  id: string;
+  worker: number;
+  role: SessionRole;
+  protocol: string;
+  stream: string | null;
+  address: string;
+  connected_seconds: number;
+  bytes_in: number;
+  bytes_out: number;
+  bitrate_bits_per_second: number;
+  queue_bytes: number;
+  queue_ms: number;
+  dropped_frames: number;
+  user_agent: string | null;
+}
+
+export interface SessionPage {
+  sessions: Session[];
+  total: number;
+}
+
+export interface Worker {
+  index: number;
+  core: number | null;
+  sessions: number;
+  publishers: number;
+  players: number;
+  load_percent: number;
+  loop_time_us_p50: number;
+  loop_time_us_p99: number;
+  bytes_in_per_second: number;
+  bytes_out_per_second: number;
+  frames_in: number;
+  writes: number;
+  queue_drops: number;
+  ring_drops: number;
+}
+
+/** Which sessions to list. */
+export interface SessionQuery {
+  stream?: string | undefined;
+  role?: SessionRole | undefined;
+  offset?: number;
+  limit?: number;
+}

@@ -1,0 +1,151 @@
+/**
+ * Frame of the console: navigation, connection state, and the page the address names.
+ */
+import { useEffect } from 'preact/hooks';
+import { AccessPanel } from './components/access';
+import { ConnectionBanner } from './components/connection-banner';
+import { ErrorBoundary } from './components/error-boundary';
+import { Icon, Logo, type IconName } from './components/icons';
+import { Empty } from './components/pieces';
+import { ThemeButton, useTheme } from './components/theme-button';
+import { ToastList } from './components/toasts';
+import { duration } from './lib/format';
+import type { Route } from './lib/routes';
+import { streamKey } from './lib/urls';
+import { useRoute, useServices, useSnapshot } from './state/hooks';
+import { Overview } from './views/overview';
+import { PublishPage } from './views/publish';
+import { SessionsPage } from './views/sessions';
+import { StreamPage } from './views/stream';
+import { WatchPage } from './views/watch';
+import { WorkersPage } from './views/workers';
+
+export function App() {
+  useTheme();
+  const route = useRoute();
+  if (route.view === 'watch') {
+    return (
+      <ErrorBoundary>
+        <WatchPage key={streamKey(route.stream)} stream={route.stream} token={route.token} />
+      </ErrorBoundary>
+    );
+  }
+  return <Console route={route} />;
+}
+
+function Console({ route }: { route: Route }) {
+  usePolling();
+  useEffect(() => window.scrollTo(0, 0), [route.view]);
+  return (
+    <div class="shell">
+      <a class="skip" href="#main" onClick={skipToMain}>
+        Skip to the page
+      </a>
+      <Sidebar view={route.view} />
+      <main id="main" tabIndex={-1}>
+        <ConnectionBanner />
+        <ErrorBoundary key={route.view}>
+          <Page route={route} />
+        </ErrorBoundary>
+      </main>
+      <ToastList />
+    </div>
+  );
+}
+
+function Page({ route }: { route: Route }) {
+  const { connection } = useSnapshot();
+  if (connection.state === 'unauthorized' || connection.state === 'forbidden') {
+    return <AccessPanel kind={connection.state} message={connection.message} />;
+  }
+  switch (route.view) {
+    case 'overview':
+      return <Overview />;
+    case 'stream':
+      return <StreamPage key={streamKey(route.stream)} stream={route.stream} />;
+    case 'sessions':
+      return <SessionsPage stream={route.stream} role={route.role} />;
+    case 'workers':
+      return <WorkersPage />;
+    case 'publish':
+      return <PublishPage />;
+    default:
+      return (
+        <Empty title="There is no such page">
+          <a class="button" href="#/">
+            Go to the overview
+          </a>
+        </Empty>
+      );
+  }
+}
+
+const LINKS: { view: Route['view']; href: string; text: string; icon: IconName }[] = [
+  { view: 'overview', href: '#/', text: 'Overview', icon: 'overview' },
+  { view: 'sessions', href: '#/sessions', text: 'Sessions', icon: 'sessions' },
+  { view: 'workers', href: '#/workers', text: 'Workers', icon: 'workers' },
+  { view: 'publish', href: '#/publish', text: 'Publish', icon: 'publish' },
+];
+
+function Sidebar({ view }: { view: Route['view'] }) {
+  const current = view === 'stream' ? 'overview' : view;
+  return (
+    <header class="sidebar">
+      <a class="brand" href="#/" aria-label="Millstream, overview">
+        <Logo />
+        <span>Millstream</span>
+      </a>
+      <nav class="nav" aria-label="Console">
+        {LINKS.map((link) => (
+          <a key={link.view} href={link.href} aria-current={current === link.view ? 'page' : undefined}>
+            <Icon name={link.icon} />
+            <span>{link.text}</span>
+          </a>
+        ))}
+      </nav>
+      <div class="sidebar-foot">
+        <ServerLine />
+        <ThemeButton />
+      </div>
+    </header>
+  );
+}
+
+function ServerLine() {
+  const { server, connection } = useSnapshot();
+  const online = connection.state === 'online';
+  return (
+    <div class="server-line">
+      <span class={`server-dot ${online ? 'is-online' : 'is-offline'}`} aria-hidden="true" />
+      <div>
+        <div>{online ? 'Online' : connection.state === 'connecting' ? 'Connecting' : 'Not connected'}</div>
+        <div class="muted">{server === null ? '' : `${server.version} · up ${duration(server.uptime_seconds)}`}</div>
+        <div class="server-links">
+          <a href="/api/v1/openapi.json">API</a>
+          <a href="/metrics">Metrics</a>
+          <a href="/assets/licences.md">Licences</a>
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** Polls while the page can be seen; a hidden tab costs the server nothing. */
+function usePolling(): void {
+  const { model } = useServices();
+  useEffect(() => {
+    const follow = () => (document.hidden ? model.stop() : model.start());
+    follow();
+    document.addEventListener('visibilitychange', follow);
+    return () => {
+      document.removeEventListener('visibilitychange', follow);
+      model.stop();
+    };
+  }, [model]);
+}
+
+/** The fragment is the route, so the skip link must not change it. */
+function skipToMain(event: Event): void {
+  event.preventDefault();
+  document.getElementById('main')?.focus();
+}

@@ -1,0 +1,111 @@
+/**
+ * Numbers as people read them. Pure functions; decimal (SI) units, because network rates are decimal.
+ */
+
+const THIN = '\u202f';
+/** Stands for a value that is not known. */
+export const UNKNOWN = '–';
+
+/** Three significant digits at most, never in exponent form. */
+function short(value: number): string {
+  if (value >= 100) return value.toFixed(0);
+  if (value >= 10) return value.toFixed(1);
+  return value.toFixed(2);
+}
+
+function scaled(value: number, units: readonly string[]): string {
+  let rest = value;
+  let index = 0;
+  // 999.5 would print as "1000" in the smaller unit.
+  while (rest >= 999.5 && index < units.length - 1) {
+    rest /= 1000;
+    index += 1;
+  }
+  const text = index === 0 ? rest.toFixed(0) : short(rest);
+  return `${text}${THIN}${units[index]}`;
+}
+
+function usable(value: number | null | undefined): value is number {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+}
+
+/** `605 kbit/s` */
+export function bitrate(bitsPerSecond: number | null | undefined): string {
+  if (!usable(bitsPerSecond)) return UNKNOWN;
+  return scaled(bitsPerSecond, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s', 'Tbit/s']);
+}
+
+/** `1.25 MB` */
+export function bytes(count: number | null | undefined): string {
+  if (!usable(count)) return UNKNOWN;
+  return scaled(count, ['B', 'kB', 'MB', 'GB', 'TB', 'PB']);
+}
+
+/** `12,345` */
+export function count(value: number | null | undefined): string {
+  if (!usable(value)) return UNKNOWN;
+  return Math.round(value).toLocaleString('en-US');
+}
+
+/** `42 s`, `3 min 05 s`, `2 h 05 min`, `4 d 07 h` */
+export function duration(seconds: number | null | undefined): string {
+  if (!usable(seconds)) return UNKNOWN;
+  const whole = Math.floor(seconds);
+  const part = (value: number) => String(value).padStart(2, '0');
+  if (whole < 60) return `${whole}${THIN}s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}${THIN}min ${part(whole % 60)}${THIN}s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)}${THIN}h ${part(Math.floor((whole % 3600) / 60))}${THIN}min`;
+  return `${Math.floor(whole / 86_400)}${THIN}d ${part(Math.floor((whole % 86_400) / 3600))}${THIN}h`;
+}
+
+/** `850 ms`, `2.0 s` */
+export function milliseconds(value: number | null | undefined): string {
+  if (!usable(value)) return UNKNOWN;
+  if (value < 1000) return `${Math.round(value)}${THIN}ms`;
+  return `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)}${THIN}s`;
+}
+
+/** `180 µs`, `1.24 ms` */
+export function microseconds(value: number | null | undefined): string {
+  if (!usable(value)) return UNKNOWN;
+  if (value < 999.5) return `${Math.round(value)}${THIN}µs`;
+  if (value < 999_500) return `${short(value / 1000)}${THIN}ms`;
+  return `${short(value / 1_000_000)}${THIN}s`;
+}
+
+/** `7 %`, and `0.4 %` below ten */
+export function percent(value: number | null | undefined): string {
+  if (!usable(value)) return UNKNOWN;
+  return `${value < 9.95 && value > 0 ? value.toFixed(1) : value.toFixed(0)}${THIN}%`;
+}
+
+/** `1280×720` */
+export function resolution(width: number | null | undefined, height: number | null | undefined): string {
+  if (!usable(width) || !usable(height) || width === 0 || height === 0) return UNKNOWN;
+  return `${width}×${height}`;
+}
+
+/** `30 fps`, `29.97 fps` */
+export function frameRate(value: number | null | undefined): string {
+  if (!usable(value) || value === 0) return UNKNOWN;
+  return `${Number(value.toFixed(2))}${THIN}fps`;
+}
+
+/** `44.1 kHz` */
+export function sampleRate(hertz: number | null | undefined): string {
+  if (!usable(hertz) || hertz === 0) return UNKNOWN;
+  return `${Number((hertz / 1000).toFixed(2))}${THIN}kHz`;
+}
+
+/** `mono`, `stereo`, `6 channels` */
+export function channels(value: number | null | undefined): string {
+  if (!usable(value) || value === 0) return UNKNOWN;
+  if (value === 1) return 'mono';
+  if (value === 2) return 'stereo';
+  return `${value} channels`;
+}
+
+/** `one player`, `3 players`: the number with the right form of the noun. */
+export function plural(value: number, one: string, many: string): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}

@@ -1,0 +1,71 @@
+/**
+ * Addresses of the console's own pages: the part after `#`.
+ *
+ * Kept in the fragment so that the server answers one document for all of them.
+ */
+import { encodePath, parseStreamKey, streamKey, type StreamRef } from './urls';
+
+export type Route =
+  | { view: 'overview' }
+  | { view: 'stream'; stream: StreamRef }
+  | { view: 'watch'; stream: StreamRef; token: string }
+  | { view: 'sessions'; stream: string; role: string }
+  | { view: 'workers' }
+  | { view: 'publish' }
+  | { view: 'unknown'; path: string };
+
+export function parseRoute(hash: string): Route {
+  const text = hash.replace(/^#/, '').replace(/^\/+/, '');
+  const [path = '', query = ''] = splitOnce(text, '?');
+  const [head = '', rest = ''] = splitOnce(path, '/');
+  const parameters = new URLSearchParams(query);
+  switch (head) {
+    case '':
+      return { view: 'overview' };
+    case 'stream':
+    case 'watch': {
+      const stream = parseStreamKey(decode(rest));
+      if (stream === null) return { view: 'unknown', path: text };
+      if (head === 'stream') return { view: 'stream', stream };
+      return { view: 'watch', stream, token: parameters.get('token') ?? '' };
+    }
+    case 'sessions':
+      return { view: 'sessions', stream: parameters.get('stream') ?? '', role: parameters.get('role') ?? '' };
+    case 'workers':
+      return { view: 'workers' };
+    case 'publish':
+      return { view: 'publish' };
+    default:
+      return { view: 'unknown', path: text };
+  }
+}
+
+export function streamHref(stream: StreamRef): string {
+  return `#/stream/${encodePath(streamKey(stream))}`;
+}
+
+export function watchHref(stream: StreamRef, token = ''): string {
+  return `#/watch/${encodePath(streamKey(stream))}${token ? `?token=${encodeURIComponent(token)}` : ''}`;
+}
+
+export function sessionsHref(filter: { stream?: string; role?: string } = {}): string {
+  const query = new URLSearchParams();
+  if (filter.stream) query.set('stream', filter.stream);
+  if (filter.role) query.set('role', filter.role);
+  const text = query.toString();
+  return `#/sessions${text ? `?${text}` : ''}`;
+}
+
+function splitOnce(text: string, mark: string): [string, string] {
+  const at = text.indexOf(mark);
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** A broken percent-encoding is shown as it stands instead of failing the page. */
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

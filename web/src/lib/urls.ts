@@ -1,0 +1,102 @@
+/**
+ * Addresses of streams: where to play, where to publish, and the commands to paste into a terminal.
+ *
+ * Pure functions of their arguments. Media is fetched from the console's own origin (the policy allows no
+ * other); what people copy uses the endpoints the server reports.
+ */
+import type { Endpoints } from '../api/types';
+
+/** A stream's address inside the server. An app may contain `/`, a name may not. */
+export interface StreamRef {
+  app: string;
+  name: string;
+}
+
+export type Transport = 'http' | 'ws';
+
+/** `app/name` */
+export function streamKey(stream: StreamRef): string {
+  return `${stream.app}/${stream.name}`;
+}
+
+/** The last `/` divides app and name; null when either part is missing. */
+export function parseStreamKey(key: string): StreamRef | null {
+  const clean = key.trim().replace(/^\/+|\/+$/g, '');
+  const cut = clean.lastIndexOf('/');
+  if (cut <= 0 || cut === clean.length - 1) return null;
+  return { app: clean.slice(0, cut), name: clean.slice(cut + 1) };
+}
+
+/** Percent-encodes each segment and keeps the `/` between them. */
+export function encodePath(key: string): string {
+  return key.split('/').map(encodeURIComponent).join('/');
+}
+
+/** URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. */
+export function playerUrl(origin: string, stream: StreamRef, transport: Transport, token?: string): string {
+  const base = transport === 'ws' ? origin.replace(/^http/, 'ws') : origin;
+  const query = token ? `?token=${encodeURIComponent(token)}` : '';
+  return `${base}/${encodePath(streamKey(stream))}.flv${query}`;
+}
+
+/** Everything a publisher has to type. */
+export interface PublishTarget {
+  /** OBS "Server". */
+  server: string;
+  /** OBS "Stream key". */
+  key: string;
+  /** Server and key in one, for ffmpeg. */
+  url: string;
+}
+
+export function publishTarget(base: string, stream: StreamRef, token: string): PublishTarget {
+  const server = `${base.replace(/\/+$/, '')}/${stream.app}`;
+  const key = token === '' ? stream.name : `${stream.name}?token=${encodeURIComponent(token)}`;
+  return { server, key, url: `${server}/${key}` };
+}
+
+/** Base URLs that accept RTMP, from the server if known, else guessed from the page's host. */
+export function publishBases(endpoints: Endpoints | null, hostname: string): string[] {
+  const known = endpoints ? [...endpoints.rtmp, ...endpoints.rtmps] : [];
+  return known.length > 0 ? known : [`rtmp://${hostname}:1935`];
+}
+
+/** One word of a POSIX shell command; quoted only when it has to be. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Publishes a test picture with a tone; needs nothing but ffmpeg. */
+export function ffmpegTestCommand(url: string): string {
+  return [
+    'ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=30 -f lavfi -i sine=frequency=440',
+    '-c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -b:v 1500k -g 60',
+    `-c:a aac -b:a 128k -f flv ${shellWord(url)}`,
+  ].join(' \\\n  ');
+}
+
+/** Publishes a file in real time, in a loop, without encoding it again. */
+export function ffmpegFileCommand(url: string): string {
+  return `ffmpeg -re -stream_loop -1 -i video.mp4 -c copy -f flv ${shellWord(url)}`;
+}
+
+export function ffplayCommand(url: string): string {
+  return `ffplay -fflags nobuffer ${shellWord(url)}`;
+}
+
+export function vlcCommand(url: string): string {
+  return `vlc --network-caching=300 ${shellWord(url)}`;
+}
+
+/** What makes an app or stream name unusable; null when it is fine. Same rules as the server's. */
+export function nameProblem(text: string, allowSlash: boolean): string | null {
+  if (text === '') return 'Must not be empty.';
+  if (new TextEncoder().encode(text).length > 255) return 'Must be at most 255 bytes.';
+  // Control characters, NUL included.
+  if (/[\u0000-\u001f\u007f]/.test(text)) return 'Must not contain control characters.';
+  if (text.includes('?')) return 'Must not contain “?”: that begins the token.';
+  if (!allowSlash && text.includes('/')) return 'Must not contain “/”.';
+  if (text.startsWith('/') || text.endsWith('/')) return 'Must not begin or end with “/”.';
+  if (text.split('/').includes('..')) return 'Must not contain “..” as a part.';
+  return null;
+}

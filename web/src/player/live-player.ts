@@ -1,0 +1,382 @@
+/**
+ * Keeps one live stream playing in one video element: opens it, watches over it, opens it again.
+ *
+ * mpegts.js turns FLV into what the browser decodes. This file decides when a connection counts as lost, what to
+ * tell the person watching, and how long to wait before the next try. Transmuxing stays on the main thread
+ * (`enableWorker: false`): at a few Mbit/s it is cheap, and no `blob:` worker has to be allowed.
+ */
+import type Mpegts from 'mpegts.js';
+import { backoffDelay } from '../lib/backoff';
+import { bufferedEnd, nextRangeStart } from './stats';
+import { describeEnd, describeError, type ErrorInfo, type Trouble } from './words';
+
+export type Phase = 'idle' | 'connecting' | 'playing' | 'buffering' | 'waiting' | 'paused' | 'blocked' | 'retrying' | 'failed';
+
+export interface PlayerState {
+  phase: Phase;
+  /** What is going on, in words; empty while all is well. */
+  message: string;
+  needsToken: boolean;
+  /** Connections opened again since `start`. */
+  reconnects: number;
+  /** When the next try begins (`Date.now()` scale); only in phase `retrying`. */
+  retryAtMs: number | null;
+  /** Bytes per second over the last second, as the loader measures. */
+  bytesPerSecond: number;
+}
+
+/** Which tracks to expect; null leaves it to the FLV header. */
+export interface TrackHints {
+  hasAudio: boolean | null;
+  hasVideo: boolean | null;
+}
+
+export interface LivePlayerOptions {
+  video: HTMLVideoElement;
+  load: () => Promise<typeof Mpegts>;
+  onState: (state: PlayerState) => void;
+  /** Asked at every connection. */
+  hints?: () => TrackHints;
+  now?: () => number;
+  random?: () => number;
+}
+
+/** Data missing for this long: say so. */
+const SILENT_MS = 4_000;
+/** Data missing for this long: the connection may be dead, open a new one. */
+const DEAD_MS = 30_000;
+/** Data arrives but the picture stands for this long: start over. */
+const STUCK_MS = 6_000;
+/** Playing for this long makes the next failure count as the first. */
+const STABLE_MS = 5_000;
+/** Paused for this long: give the connection back to the server. */
+const PAUSED_MAX_MS = 20_000;
+const TRIES_MAX_FEW = 3;
+const WATCH_MS = 500;
+const RETRY = { firstMs: 1_000, capMs: 8_000 };
+
+export const IDLE: PlayerState = { phase: 'idle', message: '', needsToken: false, reconnects: 0, retryAtMs: null, bytesPerSecond: 0 };
+
+export class LivePlayer {
+  readonly #options: LivePlayerOptions;
+  readonly #video: HTMLVideoElement;
+  #state: PlayerState = IDLE;
+  #url: string | null = null;
+  #player: Mpegts.Player | null = null;
+  /** Counts openings; late answers of an earlier one are ignored. */
+  #generation = 0;
+  #failures = 0;
+  #retryTimer: ReturnType<typeof setTimeout> | null = null;
+  #watchTimer: ReturnType<typeof setInterval> | null = null;
+  #dataAtMs = 0;
+  #dataEnd = 0;
+  #moveAtMs = 0;
+  #moveTime = 0;
+  #playingSinceMs: number | null = null;
+  #pausedSinceMs: number | null = null;
+  /** Tracks found missing on the last connection, by its metadata or by trying. */
+  #learned: TrackHints = { hasAudio: null, hasVideo: null };
+  #trackGuesses = 0;
+
+  constructor(options: LivePlayerOptions) {
+    this.#options = options;
+    this.#video = options.video;
+    this.#video.addEventListener('playing', this.#onPlaying);
+    this.#video.addEventListener('waiting', this.#onWaiting);
+    this.#video.addEventListener('pause', this.#onPause);
+  }
+
+  get state(): PlayerState {
+    return this.#state;
+  }
+
+  /** Plays `url` from now on, until `stop` or another `start`. */
+  start(url: string): void {
+    this.stop();
+    this.#url = url;
+    this.#failures = 0;
+    this.#learned = { hasAudio: null, hasVideo: null };
+    this.#trackGuesses = 0;
+    this.#state = IDLE;
+    this.#watchTimer = setInterval(() => this.#watch(), WATCH_MS);
+    void this.#open();
+  }
+
+  stop(): void {
+    this.#url = null;
+    if (this.#watchTimer !== null) clearInterval(this.#watchTimer);
+    this.#watchTimer = null;
+    this.#close();
+    this.#set({ ...IDLE });
+  }
+
+  /** Stops for good and lets go of the video element. */
+  destroy(): void {
+    this.stop();
+    this.#video.removeEventListener('playing', this.#onPlaying);
+    this.#video.removeEventListener('waiting', this.#onWaiting);
+    this.#video.removeEventListener('pause', this.#onPause);
+  }
+
+  /** Tries again at once, from a failed or waiting state. */
+  retryNow(): void {
+    if (this.#url === null) return;
+    this.#failures = 0;
+    this.#reopen();
+  }
+
+  pause(): void {
+    this.#video.pause();
+  }
+
+  /** Resumes at the live edge, never at the point where it was paused. */
+  resume(): void {
+    if (this.#player === null) {
+      this.retryNow();
+      return;
+    }
+    const end = bufferedEnd(this.#video.buffered);
+    if (end !== null && end - this.#video.currentTime > 1) this.#video.currentTime = end - 0.5;
+    this.#pausedSinceMs = null;
+    this.#play();
+  }
+
+  async #open(): Promise<void> {
+    const url = this.#url;
+    if (url === null) return;
+    const generation = ++this.#generation;
+    this.#set({ phase: 'connecting', message: '', needsToken: false, retryAtMs: null, bytesPerSecond: 0 });
+    let mpegts: typeof Mpegts;
+    try {
+      mpegts = await this.#options.load();
+    } catch {
+      if (generation === this.#generation) this.#fail({ text: 'The player could not be loaded.', retry: 'always', needsToken: false });
+      return;
+    }
+    if (generation !== this.#generation) return;
+    if (!mpegts.isSupported()) {
+      const text = 'This browser has no Media Source Extensions, so it cannot play FLV. Try VLC or ffplay with the addresses given.';
+      this.#fail({ text, retry: 'never', needsToken: false });
+      return;
+    }
+    this.#attach(mpegts, url, generation);
+  }
+
+  #attach(mpegts: typeof Mpegts, url: string, generation: number): void {
+    const webSocket = url.startsWith('ws');
+    const source: Mpegts.MediaDataSource = { type: 'flv', isLive: true, cors: true, url };
+    const tracks = this.#tracks();
+    if (tracks.hasAudio !== null) source.hasAudio = tracks.hasAudio;
+    if (tracks.hasVideo !== null) source.hasVideo = tracks.hasVideo;
+    const player = mpegts.createPlayer(source, PLAYER_CONFIG);
+    this.#player = player;
+    const current = () => generation === this.#generation;
+    player.on(mpegts.Events.ERROR, (_type: string, detail: string, info: ErrorInfo) => {
+      if (current()) this.#fail(describeError(detail, info ?? {}, webSocket));
+    });
+    player.on(mpegts.Events.LOADING_COMPLETE, () => {
+      if (current()) this.#fail(describeEnd());
+    });
+    player.on(mpegts.Events.METADATA_ARRIVED, (metadata: Record<string, unknown>) => {
+      if (current()) this.#learn(metadata);
+    });
+    player.on(mpegts.Events.STATISTICS_INFO, (statistics: { speed?: number }) => {
+      if (current()) this.#measured((statistics.speed ?? 0) * 1024);
+    });
+    const now = this.#now();
+    this.#dataAtMs = now;
+    this.#dataEnd = 0;
+    this.#moveAtMs = now;
+    this.#moveTime = -1;
+    this.#pausedSinceMs = null;
+    player.attachMediaElement(this.#video);
+    player.load();
+    this.#play();
+  }
+
+  #play(): void {
+    const generation = this.#generation;
+    this.#video.play().catch((cause: unknown) => {
+      // Other reasons (a new source was set meanwhile) report themselves in other ways.
+      const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
+      if (refused && generation === this.#generation) {
+        this.#set({ phase: 'blocked', message: 'The browser waits for a click before it plays.' });
+      }
+    });
+  }
+
+  #tracks(): TrackHints {
+    const hints = this.#options.hints?.() ?? { hasAudio: null, hasVideo: null };
+    return { hasAudio: this.#learned.hasAudio ?? hints.hasAudio, hasVideo: this.#learned.hasVideo ?? hints.hasVideo };
+  }
+
+  /** An FLV header may announce a track that never comes; the demuxer would wait for it for ever. */
+  #learn(metadata: Record<string, unknown>): void {
+    const video = 'videocodecid' in metadata || 'width' in metadata;
+    const audio = 'audiocodecid' in metadata || 'audiosamplerate' in metadata;
+    if (video === audio || this.#tracks().hasAudio === audio) return;
+    this.#learned = { hasAudio: audio, hasVideo: video };
+    // Not inside the demuxer's own call.
+    queueMicrotask(() => this.#reopen());
+  }
+
+  #measured(bytesPerSecond: number): void {
+    if (bytesPerSecond > 0) this.#dataAtMs = this.#now();
+    this.#set({ bytesPerSecond });
+  }
+
+  #fail(trouble: Trouble): void {
+    this.#failures += 1;
+    this.#close();
+    const giveUp = trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW);
+    if (giveUp) {
+      this.#set({ phase: 'failed', message: trouble.text, needsToken: trouble.needsToken, retryAtMs: null, bytesPerSecond: 0 });
+      return;
+    }
+    const delay = backoffDelay(RETRY, this.#failures, this.#options.random);
+    this.#set({ phase: 'retrying', message: trouble.text, needsToken: false, retryAtMs: this.#now() + delay, bytesPerSecond: 0 });
+    this.#retryTimer = setTimeout(() => this.#reopen(), delay);
+  }
+
+  #reopen(): void {
+    if (this.#url === null) return;
+    this.#close();
+    this.#set({ reconnects: this.#state.reconnects + 1 });
+    void this.#open();
+  }
+
+  #close(): void {
+    this.#generation += 1;
+    if (this.#retryTimer !== null) clearTimeout(this.#retryTimer);
+    this.#retryTimer = null;
+    this.#playingSinceMs = null;
+    const player = this.#player;
+    this.#player = null;
+    if (player === null) return;
+    keepLastPicture(this.#video);
+    player.destroy();
+  }
+
+  readonly #onPlaying = (): void => {
+    if (this.#player === null) return;
+    this.#playingSinceMs ??= this.#now();
+    this.#pausedSinceMs = null;
+    this.#set({ phase: 'playing', message: '' });
+  };
+
+  readonly #onWaiting = (): void => {
+    if (this.#player !== null && this.#state.phase === 'playing') this.#set({ phase: 'buffering', message: '' });
+  };
+
+  readonly #onPause = (): void => {
+    // Tearing down a connection pauses the element as well; only a person's pause counts.
+    const showing = this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting';
+    if (this.#player === null || !showing) return;
+    this.#pausedSinceMs = this.#now();
+    this.#set({ phase: 'paused', message: '' });
+  };
+
+  /** Looks after the connection twice a second. */
+  #watch(): void {
+    if (this.#player === null) return;
+    const now = this.#now();
+    const end = bufferedEnd(this.#video.buffered);
+    if (end !== null && end > this.#dataEnd) {
+      this.#dataEnd = end;
+      this.#dataAtMs = now;
+    }
+    if (this.#video.currentTime !== this.#moveTime) {
+      this.#moveTime = this.#video.currentTime;
+      this.#moveAtMs = now;
+    }
+    if (this.#playingSinceMs !== null && now - this.#playingSinceMs > STABLE_MS) this.#failures = 0;
+    switch (this.#state.phase) {
+      case 'paused':
+        this.#watchPaused(now);
+        break;
+      case 'connecting':
+      case 'playing':
+      case 'buffering':
+      case 'waiting':
+        this.#watchRunning(now);
+        break;
+      default:
+    }
+  }
+
+  #watchPaused(now: number): void {
+    if (this.#pausedSinceMs === null || now - this.#pausedSinceMs < PAUSED_MAX_MS) return;
+    this.#close();
+    this.#set({ bytesPerSecond: 0 });
+  }
+
+  #watchRunning(now: number): void {
+    const silent = now - this.#dataAtMs;
+    const still = now - this.#moveAtMs;
+    const hole = nextRangeStart(this.#video.buffered, this.#video.currentTime);
+    if (still > 1_000 && hole !== null) {
+      this.#video.currentTime = hole + 0.01;
+    } else if (silent > DEAD_MS) {
+      this.#reopen();
+    } else if (silent > SILENT_MS && still > SILENT_MS) {
+      this.#set({ phase: 'waiting', message: 'No data arrives. Waiting for the publisher.' });
+    } else if (still > STUCK_MS && silent < STUCK_MS / 2) {
+      if (this.#video.readyState === 0) this.#guessTracks();
+      this.#fail({ text: 'Data arrives, but the picture stands still.', retry: 'always', needsToken: false });
+    }
+  }
+
+  /** Nothing could be shown although data came: perhaps one of the announced tracks never comes. */
+  #guessTracks(): void {
+    const guesses: TrackHints[] = [
+      { hasAudio: false, hasVideo: true },
+      { hasAudio: true, hasVideo: false },
+      { hasAudio: null, hasVideo: null },
+    ];
+    this.#learned = guesses[this.#trackGuesses % guesses.length] ?? this.#learned;
+    this.#trackGuesses += 1;
+  }
+
+  #set(change: Partial<PlayerState>): void {
+    this.#state = { ...this.#state, ...change };
+    this.#options.onState(this.#state);
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+}
+
+/**
+ * Low delay without stutter: no stash in front of the demuxer, speed up by a tenth when more than a second behind, jump
+ * when far behind (the burst of the GOP cache at the start), keep little that has been shown.
+ */
+const PLAYER_CONFIG: Mpegts.Config = {
+  enableWorker: false,
+  enableStashBuffer: false,
+  lazyLoad: false,
+  liveBufferLatencyChasing: true,
+  liveBufferLatencyMaxLatency: 2.5,
+  liveBufferLatencyMinRemain: 0.6,
+  liveSync: true,
+  liveSyncMaxLatency: 1.2,
+  liveSyncTargetLatency: 0.7,
+  liveSyncPlaybackRate: 1.1,
+  autoCleanupSourceBuffer: true,
+  autoCleanupMaxBackwardDuration: 30,
+  autoCleanupMinBackwardDuration: 10,
+};
+
+/** The element goes black when its source is taken away; the last frame as poster looks calmer. */
+function keepLastPicture(video: HTMLVideoElement): void {
+  if (video.videoWidth === 0 || video.readyState < 2) return;
+  try {
+    const canvas = document.createElement('canvas');
+    canvas.width = Math.min(video.videoWidth, 960);
+    canvas.height = Math.round((canvas.width * video.videoHeight) / video.videoWidth);
+    canvas.getContext('2d')?.drawImage(video, 0, 0, canvas.width, canvas.height);
+    video.poster = canvas.toDataURL('image/jpeg', 0.7);
+  } catch {
+    // Only a nicety: a black picture does as well.
+  }
+}

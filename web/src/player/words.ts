@@ -1,0 +1,76 @@
+/**
+ * Playback failures in words, and whether trying again can help.
+ *
+ * The names on the left are mpegts.js's error details; they are compared as text so that this file needs
+ * neither the library nor a browser.
+ */
+
+export interface Trouble {
+  /** One or two sentences for the person watching. */
+  text: string;
+  /** `always`: keep trying. `few`: give up after a few tries. `never`: it cannot work. */
+  retry: 'always' | 'few' | 'never';
+  /** A play token may open this stream. */
+  needsToken: boolean;
+}
+
+export interface ErrorInfo {
+  code?: number;
+  msg?: string;
+}
+
+export function describeError(detail: string, info: ErrorInfo, webSocket: boolean): Trouble {
+  switch (detail) {
+    case 'HttpStatusCodeInvalid':
+      return describeStatus(info.code ?? 0);
+    case 'Exception':
+    case 'ConnectingTimeout':
+      return always(
+        webSocket ? 'The WebSocket connection could not be opened or broke.' : 'The server cannot be reached.',
+      );
+    case 'EarlyEof':
+    case 'UnrecoverableEarlyEof':
+      return always('The connection broke off.');
+    case 'FormatError':
+      return { text: 'What arrives is not a valid FLV stream.', retry: 'few', needsToken: false };
+    case 'FormatUnsupported':
+    case 'CodecUnsupported':
+      return {
+        text: `This player cannot show the stream's format${reason(info)}. Try VLC or ffplay with the addresses given.`,
+        retry: 'never',
+        needsToken: false,
+      };
+    case 'MediaMSEError':
+      return { text: `The browser cannot decode this stream${reason(info)}.`, retry: 'few', needsToken: false };
+    default:
+      return { text: `Playback failed (${detail})${reason(info)}.`, retry: 'few', needsToken: false };
+  }
+}
+
+function describeStatus(status: number): Trouble {
+  switch (status) {
+    case 401:
+    case 403:
+      return { text: 'The server does not let you play this stream without a valid token.', retry: 'never', needsToken: true };
+    case 404:
+      return always('Nobody publishes this stream right now. It will start as soon as somebody does.');
+    case 429:
+    case 503:
+      return always('The server takes no more players at the moment.');
+    default:
+      return always(`The server answered ${status}.`);
+  }
+}
+
+/** The server closed the stream in an orderly way: publisher gone, session ended by hand, or shutdown. */
+export function describeEnd(): Trouble {
+  return always('The server ended this session.');
+}
+
+function always(text: string): Trouble {
+  return { text, retry: 'always', needsToken: false };
+}
+
+function reason(info: ErrorInfo): string {
+  return info.msg ? `: ${info.msg.replace(/\.+$/, '')}` : '';
+}

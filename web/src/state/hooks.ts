@@ -1,0 +1,68 @@
+/**
+ * Bridges between the stores and components, and the objects every page needs.
+ */
+import { createContext } from 'preact';
+import { useContext, useEffect, useRef, useState } from 'preact/hooks';
+import type { ApiClient } from '../api/client';
+import { parseRoute, type Route } from '../lib/routes';
+import type { Model, Snapshot } from './model';
+import type { Preferences } from './preferences';
+import type { Store } from './store';
+import type { Toasts } from './toasts';
+
+export interface Services {
+  client: ApiClient;
+  model: Model;
+  preferences: Preferences;
+  toasts: Toasts;
+}
+
+export const ServicesContext = createContext<Services | null>(null);
+
+export function useServices(): Services {
+  const services = useContext(ServicesContext);
+  if (services === null) throw new Error('ServicesContext is provided at the root of the page');
+  return services;
+}
+
+/** The store's value now, and a redraw whenever it changes. */
+export function useStore<T>(store: Store<T>): T {
+  const [value, setValue] = useState(store.value);
+  useEffect(() => {
+    // It may have changed between the first drawing and this effect.
+    setValue(() => store.value);
+    return store.subscribe(() => setValue(() => store.value));
+  }, [store]);
+  return value;
+}
+
+export function useSnapshot(): Snapshot {
+  return useStore(useServices().model.store);
+}
+
+export function useRoute(): Route {
+  const [hash, setHash] = useState(location.hash);
+  useEffect(() => {
+    const changed = () => setHash(location.hash);
+    window.addEventListener('hashchange', changed);
+    return () => window.removeEventListener('hashchange', changed);
+  }, []);
+  return parseRoute(hash);
+}
+
+/** Calls `tick` every `ms` while the component is shown. */
+export function useInterval(tick: () => void, ms: number): void {
+  const latest = useRef(tick);
+  latest.current = tick;
+  useEffect(() => {
+    const timer = setInterval(() => latest.current(), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+}
+
+/** Sets the document title while the component is shown. */
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = `${title} · Millstream`;
+  }, [title]);
+}

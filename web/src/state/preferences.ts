@@ -1,0 +1,60 @@
+/**
+ * Choices that outlast a page: theme and player transport in localStorage, the API token only for this tab
+ * (sessionStorage). Storage may be forbidden by the browser; then choices last until the page is closed.
+ */
+import type { Transport } from '../lib/urls';
+import { Store } from './store';
+
+export type Theme = 'system' | 'dark' | 'light';
+
+export interface KeyValue {
+  getItem(key: string): string | null;
+  setItem(key: string, value: string): void;
+  removeItem(key: string): void;
+}
+
+const THEME_KEY = 'millstream.theme';
+const TRANSPORT_KEY = 'millstream.transport';
+const TOKEN_KEY = 'millstream.api-token';
+
+export class Preferences {
+  readonly theme: Store<Theme>;
+  readonly transport: Store<Transport>;
+  readonly token: Store<string | null>;
+
+  constructor(lasting: KeyValue | null, thisTab: KeyValue | null) {
+    const theme = read(lasting, THEME_KEY);
+    this.theme = new Store<Theme>(theme === 'dark' || theme === 'light' ? theme : 'system');
+    this.transport = new Store<Transport>(read(lasting, TRANSPORT_KEY) === 'ws' ? 'ws' : 'http');
+    this.token = new Store<string | null>(read(thisTab, TOKEN_KEY));
+    this.theme.subscribe(() => write(lasting, THEME_KEY, this.theme.value === 'system' ? null : this.theme.value));
+    this.transport.subscribe(() => write(lasting, TRANSPORT_KEY, this.transport.value));
+    this.token.subscribe(() => write(thisTab, TOKEN_KEY, this.token.value));
+  }
+}
+
+/** The browser's storage, or null where touching it throws. */
+export function browserStorage(which: 'localStorage' | 'sessionStorage'): KeyValue | null {
+  try {
+    return window[which];
+  } catch {
+    return null;
+  }
+}
+
+function read(storage: KeyValue | null, key: string): string | null {
+  try {
+    return storage?.getItem(key) ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function write(storage: KeyValue | null, key: string, value: string | null): void {
+  try {
+    if (value === null) storage?.removeItem(key);
+    else storage?.setItem(key, value);
+  } catch {
+    // Full or forbidden: the choice still holds for this page.
+  }
+}
