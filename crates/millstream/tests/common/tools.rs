@@ -1,0 +1,226 @@
+//! The real programs: ffmpeg and rtmpdump, and what they received, packet by packet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{eventually, within_patience};
+
+/// The ten seconds every test publishes.
+pub(crate) fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../media/demo.flv")
+}
+
+/// One packet of `ffmpeg -f framecrc`: timestamps in ms, Adler-32 of the payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) dts: i64,
+    pub(crate) pts: i64,
+    pub(crate) size: u64,
+    pub(crate) checksum: String,
+}
+
+/// Everything in one `framecrc` output: the codec configuration and the packets of each stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frames {
+    pub(crate) extradata: Vec<String>,
+    pub(crate) video: Vec<Packet>,
+    pub(crate) audio: Vec<Packet>,
+}
+
+impl Frames {
+    /// Reads `framecrc` text; an incomplete last line is left out.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut extradata = Vec::new();
+        let (mut video_index, mut streams) = (0, [Vec::new(), Vec::new()]);
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let line = line.trim_end();
+            if let Some(comment) = line.strip_prefix('#') {
+                if let Some(rest) = comment.strip_prefix("extradata ") {
+                    let fields: Vec<&str> = rest.split([':', ',']).map(str::trim).collect();
+                    extradata.push(format!("{} bytes, {}", fields[1], fields[2]));
+                }
+                if let Some(index) =
+                    comment.strip_prefix("media_type ").and_then(|rest| rest.strip_suffix(": video"))
+                {
+                    video_index = index.parse().expect("a stream index");
+                }
+                continue;
+            }
+            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+            let index: usize = fields[0].parse().expect("a stream index");
+            let number = |at: usize| fields[at].parse::<i64>().expect("a number");
+            streams[index].push(Packet {
+                dts: number(1),
+                pts: number(2),
+                size: number(4) as u64,
+                checksum: fields[5].to_owned(),
+            });
+        }
+        extradata.sort();
+        let [first, second] = streams;
+        let (mut video, mut audio) = if video_index == 0 { (first, second) } else { (second, first) };
+        // Only differences of timestamps are the stream's; where the zero lies is the muxer's choice.
+        let zero = video.iter().chain(&audio).map(|packet| packet.dts).min().unwrap_or(0);
+        for packet in video.iter_mut().chain(&mut audio) {
+            packet.dts -= zero;
+            packet.pts -= zero;
+        }
+        Self { extradata, video, audio }
+    }
+
+    /// Fails with the first difference, if there is any.
+    pub(crate) fn assert_same_as(&self, source: &Frames) {
+        assert_eq!(self.extradata, source.extradata, "codec configuration");
+        for (name, got, want) in
+            [("video", &self.video, &source.video), ("audio", &self.audio, &source.audio)]
+        {
+            for (index, (got, want)) in got.iter().zip(want).enumerate() {
+                assert_eq!(got, want, "{name} packet {index}");
+            }
+            assert_eq!(got.len(), want.len(), "number of {name} packets");
+        }
+    }
+}
+
+/// Packets of a file, as ffmpeg reads it.
+pub(crate) fn frames_of(file: &Path) -> Frames {
+    let mut command = ffmpeg();
+    command.arg("-i").arg(file).args(["-map", "0", "-c", "copy", "-f", "framecrc", "-"]);
+    let output = run(&mut command);
+    Frames::parse(&String::from_utf8(output.stdout).expect("framecrc is text"))
+}
+
+/// ffmpeg with the options every use here has.
+pub(crate) fn ffmpeg() -> Command {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
+    command
+}
+
+/// Publishes the sample once to `url`, `rate` times faster than it plays.
+pub(crate) fn publish(url: &str, rate: u32) -> Running {
+    let mut command = ffmpeg();
+    command.args(["-readrate", &rate.to_string(), "-i"]).arg(sample()).args(["-c", "copy", "-f", "flv", url]);
+    Running::start(command, "ffmpeg publishing")
+}
+
+/// Plays `url` with ffmpeg and notes every packet.
+pub(crate) struct Player {
+    running: Running,
+    listing: PathBuf,
+}
+
+impl Player {
+    /// Starts; `listing` is where the packets are written.
+    pub(crate) fn start(url: &str, listing: PathBuf) -> Self {
+        let mut command = ffmpeg();
+        // Stream info is complete with the first packet of each kind, so a long analysis only delays.
+        command.args(["-i", url, "-map", "0:v", "-map", "0:a", "-c", "copy"]);
+        command.args(["-flush_packets", "1", "-f", "framecrc", "-y"]).arg(&listing);
+        Self { running: Running::start(command, "ffmpeg playing"), listing }
+    }
+
+    /// Waits until as many packets as `source` has have come, stops ffmpeg and gives all that came.
+    pub(crate) fn frames_when_complete(mut self, source: &Frames) -> Frames {
+        let wanted = (source.video.len(), source.audio.len());
+        // Too few packets are the caller's finding, with the first difference; so no failure here.
+        within_patience(|| {
+            let frames = Frames::parse(&fs::read_to_string(&self.listing).unwrap_or_default());
+            (frames.video.len() >= wanted.0 && frames.audio.len() >= wanted.1) || self.running.has_ended()
+        });
+        self.running.interrupt();
+        Frames::parse(&fs::read_to_string(&self.listing).unwrap_or_default())
+    }
+
+    /// Waits until nothing has come for two seconds, stops ffmpeg and gives all that came.
+    pub(crate) fn frames_after_end(mut self) -> Frames {
+        let length = || fs::metadata(&self.listing).map(|metadata| metadata.len()).unwrap_or(0);
+        let mut last = (length(), std::time::Instant::now());
+        within_patience(|| {
+            if length() != last.0 {
+                last = (length(), std::time::Instant::now());
+            }
+            last.0 > 0 && last.1.elapsed() > std::time::Duration::from_secs(2)
+        });
+        self.running.interrupt();
+        Frames::parse(&fs::read_to_string(&self.listing).unwrap_or_default())
+    }
+}
+
+/// A program that runs beside the test; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    what: &'static str,
+}
+
+impl Running {
+    /// Starts `command`; a missing program fails with how to get it.
+    pub(crate) fn start(mut command: Command, what: &'static str) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}", cannot_run(&command, &error)));
+        Self { child, what }
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("ask for the exit status").is_some()
+    }
+
+    /// Waits for its end, which must be a success.
+    pub(crate) fn finish(mut self) {
+        let what = format!("{} ends", self.what);
+        let status = eventually(&what, || self.child.try_wait().expect("ask for the exit status"));
+        assert!(status.success(), "{} ended with {status}", self.what);
+    }
+
+    /// Waits for its end, which must be a failure.
+    pub(crate) fn finish_refused(mut self) {
+        let what = format!("{} ends", self.what);
+        let status = eventually(&what, || self.child.try_wait().expect("ask for the exit status"));
+        assert!(!status.success(), "{} succeeded although the server had to refuse it", self.what);
+    }
+
+    /// Asks it to end (SIGINT) and waits.
+    pub(crate) fn interrupt(&mut self) {
+        if !self.has_ended() {
+            kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("signal a child");
+            let what = format!("{} ends when interrupted", self.what);
+            eventually(&what, || self.child.try_wait().expect("ask for the exit status"));
+        }
+    }
+
+    /// Ends it at once, in whatever it was doing (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Runs a program to its end, which must be a success.
+pub(crate) fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{}", cannot_run(command, &error)));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+fn cannot_run(command: &Command, error: &std::io::Error) -> String {
+    format!(
+        "cannot run {}: {error}; scripts/setup installs what the tests need",
+        command.get_program().display()
+    )
+}

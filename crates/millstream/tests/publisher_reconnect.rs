@@ -1,0 +1,64 @@
+//! A publisher goes and another comes: players stay, and the time they see never runs backwards.
+
+mod common;
+
+use common::flv::{TagReader, sample_tags};
+use common::http;
+use common::rtmp::RtmpClient;
+use common::server::Server;
+use live::flv::Tag;
+use live::rtmp::MediaKind;
+
+#[test]
+fn players_survive_and_time_goes_on_after_a_polite_end() {
+    reconnect(|publisher| publisher.end());
+}
+
+#[test]
+fn players_survive_and_time_goes_on_after_a_lost_connection() {
+    reconnect(drop);
+}
+
+fn reconnect(end: impl Fn(RtmpClient)) {
+    let server = Server::start("");
+    // Two seconds, that is one group of pictures, from each of three publishers whose clocks all start at zero.
+    let tags: Vec<Tag> = sample_tags().into_iter().filter(|tag| tag.timestamp < 2_000).collect();
+    let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
+    let mut rtmp = RtmpClient::play(server.rtmp, "live/mill");
+    let mut flv = None;
+    let (mut by_rtmp, mut by_flv): (Vec<(MediaKind, u32, Vec<u8>)>, Vec<(MediaKind, u32, Vec<u8>)>) =
+        Default::default();
+    for round in 1..=3 {
+        let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+        server.wait_for_publisher("live/mill", true);
+        publisher.send_tags(&tags);
+        let flv = flv.get_or_insert_with(|| {
+            TagReader::new(http::open(server.http, "GET", "/live/mill.flv", &[]).expect("play"))
+        });
+        by_rtmp.extend(rtmp.take_frames(sent.len()).into_iter().map(|m| (m.kind, m.timestamp, m.payload)));
+        while by_flv.len() < round * sent.len() {
+            let tag = flv.next().expect("the stream goes on");
+            if tag.kind != MediaKind::Data {
+                by_flv.push((tag.kind, tag.timestamp, tag.body));
+            }
+        }
+        end(publisher);
+        server.wait_for_publisher("live/mill", false);
+        assert_eq!(
+            server.sessions("stream=live/mill&role=player").len(),
+            2,
+            "both players stay in round {round}"
+        );
+    }
+    for (name, received) in [("RTMP", &by_rtmp), ("HTTP-FLV", &by_flv)] {
+        for (index, message) in received.iter().enumerate() {
+            assert!(message.2 == sent[index % sent.len()].body, "{name}: body of message {index}");
+        }
+        for pair in received.windows(2) {
+            let step = pair[1].1.wrapping_sub(pair[0].1) as i32;
+            assert!(step >= 0, "{name}: time runs back from {} to {}", pair[0].1, pair[1].1);
+        }
+        let span = received.last().expect("messages").1 - received[0].1;
+        assert!(span >= 3 * 1_900, "{name}: three times two seconds are {span} ms");
+    }
+}
