@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 120
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run test test-console test-rust test-browser console setup lint docs deny fuzz bench clean
+.PHONY: run test test-console test-rust test-browser console setup lint one-crypto-provider docs deny fuzz bench clean
 
 run:
 	scripts/setup build
@@ -54,14 +54,20 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 
 lint: console
 	cargo fmt --all --check
+	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+one-crypto-provider:
+	@tree=$$(cargo tree --workspace --all-features --target all --prefix none --locked); \
+	    ! grep -E '^(ring|openssl|openssl-sys|native-tls) v' <<<"$$tree"
 
 docs: console
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 
 deny:
 	@command -v cargo-deny >/dev/null || { echo 'make deny: cargo-deny is missing: cargo install --locked cargo-deny' >&2; exit 1; }
-	cargo deny --all-features check
+	cargo deny --all-features check bans licenses sources
+	cargo deny --all-features check advisories
 
 # Each parser in turn; new inputs stay in fuzz/corpus, crashes in fuzz/artifacts.
 fuzz:
