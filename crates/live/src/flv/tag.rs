@@ -1,0 +1,202 @@
+//! The header of an audio or video tag's body, legacy and enhanced.
+//!
+//! ```text
+//!  legacy video (FLV 10.1, E.4.3.1)         frame type 4 | codec id 4
+//!    codec 7 and 12 (AVC, HEVC)             | packet type 8 | composition time, signed 24
+//!  enhanced video (Enhanced RTMP v2)        1 | frame type 3 | packet type 4
+//!    while packet type is 7, ModEx:         | size-1 8 (255: | size-1 16) | data | ModEx type 4 | packet type 4
+//!    if it is 6, multitrack:                | multitrack type 4 | packet type 4
+//!    unless many codecs:                    | FourCC 32
+//!    per track of a multitrack:             [ | FourCC 32 ] | track id 8 [ | track bytes 24 ]
+//!    CodedFrames of avc1, hvc1, vvc1:       | composition time, signed 24
+//!
+//!  legacy audio (E.4.2.1)                   sound format 4 | rate 2 | size 1 | stereo 1
+//!    format 10 (AAC)                        | packet type 8
+//!  enhanced audio                           9 | packet type 4, then as in video
+//! ```
+//!
+//! Of a multitrack message the first track is described; a relay passes all of them on untouched.
+
+use super::{Codec, FlvError};
+
+/// What the header says, and the bytes behind it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TagHeader<'a> {
+    pub(super) codec: Codec,
+    pub(super) packet: Packet,
+    /// Video frame type (1 key, 2 inter, 3 disposable, 4 generated key, 5 command); 0 for audio.
+    pub(super) frame_type: u8,
+    pub(super) composition_ms: i32,
+    pub(super) multitrack: bool,
+    /// Legacy audio only: the first byte, which tells rate and channels; else 0.
+    pub(super) sound_flags: u8,
+    /// Configuration record or coded data of the (first) track.
+    pub(super) data: &'a [u8],
+}
+
+/// What kind of data follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packet {
+    Config,
+    Frames,
+    End,
+    Metadata,
+    Other,
+}
+
+impl<'a> TagHeader<'a> {
+    /// Reads the body of a video tag.
+    pub(super) fn of_video(body: &'a [u8]) -> Result<Self, FlvError> {
+        let mut cursor = Cursor(body);
+        let first = cursor.u8()?;
+        if first & 0x80 != 0 {
+            return Self::of_enhanced_video(first, cursor);
+        }
+        let codec = Codec::from_video_id(first & 0x0f);
+        let mut header = Self {
+            codec,
+            packet: Packet::Frames,
+            frame_type: first >> 4,
+            composition_ms: 0,
+            multitrack: false,
+            sound_flags: 0,
+            data: &[],
+        };
+        if header.frame_type == COMMAND_FRAME {
+            header.packet = Packet::Other;
+        } else if matches!(codec, Codec::H264 | Codec::H265) {
+            header.packet = match cursor.u8()? {
+                0 => Packet::Config,
+                1 => Packet::Frames,
+                2 => Packet::End,
+                _ => Packet::Other,
+            };
+            header.composition_ms = cursor.i24()?;
+        }
+        Ok(Self { data: cursor.0, ..header })
+    }
+
+    fn of_enhanced_video(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
+        let frame_type = first >> 4 & 7;
+        let packet_type = cursor.skip_modifiers(first & 0x0f)?;
+        if frame_type == COMMAND_FRAME && packet_type != VIDEO_METADATA {
+            cursor.u8()?;
+            return Ok(Self::nothing(frame_type, cursor.0));
+        }
+        let track = cursor.track(packet_type, VIDEO_MULTITRACK)?;
+        let mut data = Cursor(track.data);
+        let has_composition_time =
+            matches!(track.codec, Codec::H264 | Codec::H265) || track.codec == Codec::from_fourcc(*b"vvc1");
+        let (packet, composition_ms) = match track.packet_type {
+            0 | 5 => (Packet::Config, 0),
+            1 if has_composition_time => (Packet::Frames, data.i24()?),
+            1 | 3 => (Packet::Frames, 0),
+            2 => (Packet::End, 0),
+            VIDEO_METADATA => (Packet::Metadata, 0),
+            _ => (Packet::Other, 0),
+        };
+        let TrackHeader { codec, multitrack, .. } = track;
+        Ok(Self { codec, packet, frame_type, composition_ms, multitrack, sound_flags: 0, data: data.0 })
+    }
+
+    /// Reads the body of an audio tag.
+    pub(super) fn of_audio(body: &'a [u8]) -> Result<Self, FlvError> {
+        let mut cursor = Cursor(body);
+        let first = cursor.u8()?;
+        if first >> 4 == ENHANCED_AUDIO {
+            return Self::of_enhanced_audio(first, cursor);
+        }
+        let codec = Codec::from_sound_format(first >> 4);
+        let packet = match codec {
+            Codec::Aac if cursor.u8()? == 0 => Packet::Config,
+            _ => Packet::Frames,
+        };
+        Ok(Self { codec, packet, sound_flags: first, ..Self::nothing(0, cursor.0) })
+    }
+
+    fn of_enhanced_audio(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
+        let packet_type = cursor.skip_modifiers(first & 0x0f)?;
+        let TrackHeader { codec, packet_type, multitrack, data } =
+            cursor.track(packet_type, AUDIO_MULTITRACK)?;
+        let packet = match packet_type {
+            0 => Packet::Config,
+            1 => Packet::Frames,
+            2 => Packet::End,
+            // 4 is MultichannelConfig: it says where the loudspeakers are, and changes no decoder.
+            _ => Packet::Other,
+        };
+        Ok(Self { codec, packet, multitrack, ..Self::nothing(0, data) })
+    }
+
+    fn nothing(frame_type: u8, data: &'a [u8]) -> Self {
+        let (codec, packet) = (Codec::None, Packet::Other);
+        Self { codec, packet, frame_type, composition_ms: 0, multitrack: false, sound_flags: 0, data }
+    }
+}
+
+/// Codec and data of the first or only track.
+struct TrackHeader<'a> {
+    codec: Codec,
+    packet_type: u8,
+    multitrack: bool,
+    data: &'a [u8],
+}
+
+/// The part of a body that is not read yet.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    /// Passes over ModEx parts; returns the packet type behind them.
+    fn skip_modifiers(&mut self, mut packet_type: u8) -> Result<u8, FlvError> {
+        while packet_type == MODEX {
+            let mut bytes = usize::from(self.u8()?) + 1;
+            if bytes == 256 {
+                bytes = usize::from(u16::from_be_bytes(self.take()?)) + 1;
+            }
+            self.0 = self.0.get(bytes..).ok_or(FlvError::Truncated)?;
+            packet_type = self.u8()? & 0x0f;
+        }
+        Ok(packet_type)
+    }
+
+    /// Reads FourCC and track fields.
+    fn track(&mut self, packet_type: u8, multitrack_type: u8) -> Result<TrackHeader<'a>, FlvError> {
+        if packet_type != multitrack_type {
+            let codec = Codec::from_fourcc(self.take()?);
+            return Ok(TrackHeader { codec, packet_type, multitrack: false, data: self.0 });
+        }
+        let kinds = self.u8()?;
+        let codec = Codec::from_fourcc(self.take()?);
+        self.u8()?; // track id
+        let data = match kinds >> 4 {
+            ONE_TRACK => self.0,
+            _ => {
+                let [a, b, c] = self.take()?;
+                self.0.get(..u32::from_be_bytes([0, a, b, c]) as usize).ok_or(FlvError::Truncated)?
+            }
+        };
+        Ok(TrackHeader { codec, packet_type: kinds & 0x0f, multitrack: true, data })
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], FlvError> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(FlvError::Truncated)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8, FlvError> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn i24(&mut self) -> Result<i32, FlvError> {
+        self.take().map(|[a, b, c]| i32::from_be_bytes([a, b, c, 0]) >> 8)
+    }
+}
+
+const COMMAND_FRAME: u8 = 5;
+const ENHANCED_AUDIO: u8 = 9;
+const MODEX: u8 = 7;
+const VIDEO_METADATA: u8 = 4;
+const VIDEO_MULTITRACK: u8 = 6;
+const AUDIO_MULTITRACK: u8 = 5;
+const ONE_TRACK: u8 = 0;

@@ -1,0 +1,35 @@
+//! Media messages as every player gets them.
+//!
+//! The bytes depend on nothing but the message: full header (format 0), a fixed chunk stream per kind,
+//! message stream 1, [`PLAY_CHUNK_SIZE`]. So a message is serialised once and the same bytes are handed
+//! to any number of players, in any order of joining. The price is 8 bytes more per message than a
+//! compressed header would take (at 68 messages a second 4 kbit/s), and it buys one copy for all.
+
+use super::super::message::{MESSAGE_BYTES_MAX, MediaKind, MessageHeader};
+use super::{PLAY_CHUNK_SIZE, write_message};
+
+/// Appends one media message to `out`, in the bytes that are the same for every player.
+///
+/// A message that needs an extended timestamp repeats it in each of its chunks, as section 5.3.1.3 asks.
+///
+/// # Panics
+///
+/// If `payload` is longer than [`MESSAGE_BYTES_MAX`]: no message that was received can be.
+pub fn write_play_message(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, payload: &[u8]) {
+    assert!(payload.len() <= MESSAGE_BYTES_MAX, "a message length is 24 bits");
+    let length = payload.len() as u32;
+    let header = MessageHeader { type_id: kind.type_id(), stream_id: PLAY_STREAM_ID, timestamp, length };
+    write_message(out, PLAY_CHUNK_SIZE, chunk_stream_id(kind), &header, payload);
+}
+
+/// Message stream of everything played and published: the server answers each `createStream` with it.
+const PLAY_STREAM_ID: u32 = 1;
+
+/// Not used by commands (3, 5) and control (2), so their headers never meet.
+fn chunk_stream_id(kind: MediaKind) -> u32 {
+    match kind {
+        MediaKind::Audio => 4,
+        MediaKind::Video => 6,
+        MediaKind::Data => 7,
+    }
+}

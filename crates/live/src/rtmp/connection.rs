@@ -1,0 +1,230 @@
+//! What both ends of a connection share: handshake, chunk stream, protocol control, acknowledgement.
+//!
+//! Protocol control messages (Adobe RTMP 1.0 section 5.4) and pings (7.1.7) are handled here and do not
+//! leave; commands and media do. Output is written with full headers on chunk streams of their own, so it
+//! needs no state and may be mixed with media bytes written elsewhere.
+
+use super::RtmpError;
+use super::chunk::{CHUNK_SIZE_DEFAULT, ChunkReader, ReaderLimits, write_message};
+use super::handshake::{ClientHandshake, ServerHandshake};
+use super::message::*;
+
+/// One connection, either end.
+#[derive(Debug)]
+pub(super) struct Connection {
+    handshake: Option<Box<Handshake>>,
+    reader: ChunkReader,
+    out: Vec<u8>,
+    /// Chunk size of what `out` gets.
+    chunk_size: u32,
+    bytes_in: u64,
+    /// `bytes_in` as last acknowledged.
+    acknowledged_in: u64,
+    /// The peer wants an acknowledgement after so many bytes.
+    window_in: u32,
+    /// The window last announced to the peer; 0 before.
+    window_out: u32,
+    bytes_out: u64,
+    /// What the peer last acknowledged: the low 32 bits of our `bytes_out`.
+    acknowledged_out: u32,
+}
+
+#[derive(Debug)]
+pub(super) enum Handshake {
+    Server(ServerHandshake),
+    Client(ClientHandshake),
+}
+
+/// What leaves the connection upwards.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Message(Message),
+    PingReply(u32),
+}
+
+impl Connection {
+    /// `out` holds what the handshake has written so far; `window` is assumed until the peer names its own.
+    pub(super) fn new(handshake: Handshake, out: Vec<u8>, limits: ReaderLimits, window: u32) -> Self {
+        Self {
+            handshake: Some(Box::new(handshake)),
+            reader: ChunkReader::new(limits),
+            bytes_out: out.len() as u64,
+            out,
+            chunk_size: CHUNK_SIZE_DEFAULT,
+            bytes_in: 0,
+            acknowledged_in: 0,
+            window_in: window,
+            window_out: 0,
+            acknowledged_out: 0,
+        }
+    }
+
+    /// Counts `bytes` of input; call once per input, before [`Self::next`] takes it apart.
+    pub(super) fn note_received(&mut self, bytes: usize) {
+        self.bytes_in += bytes as u64;
+    }
+
+    /// Takes bytes from the front of `input` up to the next thing of interest; `None` when all is taken.
+    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Incoming>, RtmpError> {
+        if self.handshake.is_some() && !self.shake_hands(input)? {
+            return Ok(None);
+        }
+        while let Some(message) = self.reader.next_message(input)? {
+            match message.header.type_id {
+                AUDIO | VIDEO => return Ok(Some(Incoming::Message(message))),
+                ACKNOWLEDGEMENT => self.acknowledged_out = field(&message.payload, 0)?,
+                WINDOW_ACK_SIZE => self.window_in = field(&message.payload, 0)?.max(WINDOW_IN_MIN),
+                SET_PEER_BANDWIDTH => self.handle_peer_bandwidth(field(&message.payload, 0)?),
+                USER_CONTROL => {
+                    if let Some(timestamp) = self.handle_user_control(&message.payload)? {
+                        return Ok(Some(Incoming::PingReply(timestamp)));
+                    }
+                }
+                _ => return Ok(Some(Incoming::Message(message))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Acknowledges what came if the peer's window asks for it (5.4.3); call once per input.
+    pub(super) fn acknowledge(&mut self) {
+        if self.bytes_in - self.acknowledged_in >= u64::from(self.window_in) && self.handshake.is_none() {
+            self.acknowledged_in = self.bytes_in;
+            self.control(ACKNOWLEDGEMENT, &(self.bytes_in as u32).to_be_bytes());
+        }
+    }
+
+    /// Appends a protocol control message: chunk stream 2, message stream 0 (5.4).
+    pub(super) fn control(&mut self, type_id: u8, payload: &[u8]) {
+        self.send(2, type_id, 0, payload);
+    }
+
+    /// Appends a user control message (7.1.7).
+    pub(super) fn user_control(&mut self, event: u16, data: u32) {
+        let [a, b] = event.to_be_bytes();
+        let [c, d, e, f] = data.to_be_bytes();
+        self.control(USER_CONTROL, &[a, b, c, d, e, f]);
+    }
+
+    /// Appends a user control message with two numbers: Set Buffer Length (7.1.7).
+    pub(super) fn user_control_pair(&mut self, event: u16, first: u32, second: u32) {
+        let payload = [&event.to_be_bytes()[..], &first.to_be_bytes(), &second.to_be_bytes()].concat();
+        self.control(USER_CONTROL, &payload);
+    }
+
+    /// Announces the window in which we want acknowledgements (5.4.4).
+    pub(super) fn announce_window(&mut self, window: u32) {
+        self.window_out = window;
+        self.control(WINDOW_ACK_SIZE, &window.to_be_bytes());
+    }
+
+    /// Announces and uses another chunk size for what follows (5.4.1).
+    pub(super) fn announce_chunk_size(&mut self, chunk_size: u32) {
+        self.control(SET_CHUNK_SIZE, &chunk_size.to_be_bytes());
+        self.chunk_size = chunk_size;
+    }
+
+    /// Appends any message, with a full header and time 0.
+    pub(super) fn send(&mut self, chunk_stream_id: u32, type_id: u8, stream_id: u32, payload: &[u8]) {
+        let header = MessageHeader { type_id, stream_id, timestamp: 0, length: payload.len() as u32 };
+        self.append(|out, chunk_size| write_message(out, chunk_size, chunk_stream_id, &header, payload));
+    }
+
+    /// Appends what `write` appends, given the chunk size to use.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>, u32)) {
+        let before = self.out.len();
+        write(&mut self.out, self.chunk_size);
+        self.bytes_out += (self.out.len() - before) as u64;
+    }
+
+    /// Counts bytes that were written to the peer past `out`.
+    pub(super) fn note_written(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+    }
+
+    pub(super) fn set_limits(&mut self, limits: ReaderLimits) {
+        self.reader.set_limits(limits);
+    }
+
+    pub(super) fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    pub(super) fn trim(&mut self) {
+        self.reader.trim();
+        self.out.shrink_to_fit();
+    }
+
+    pub(super) fn handshake_done(&self) -> bool {
+        self.handshake.is_none()
+    }
+
+    pub(super) fn bytes_in(&self) -> u64 {
+        self.bytes_in
+    }
+
+    /// Bytes written that the peer has not acknowledged; meaningless for peers that never do.
+    pub(super) fn unacknowledged_bytes(&self) -> u32 {
+        (self.bytes_out as u32).wrapping_sub(self.acknowledged_out)
+    }
+
+    pub(super) fn buffered_bytes(&self) -> usize {
+        let handshake = self.handshake.as_deref().map_or(0, |handshake| match handshake {
+            Handshake::Server(handshake) => handshake.buffered_bytes(),
+            Handshake::Client(handshake) => handshake.buffered_bytes(),
+        });
+        handshake + self.reader.buffered_bytes()
+    }
+
+    fn shake_hands(&mut self, input: &mut &[u8]) -> Result<bool, RtmpError> {
+        let before = self.out.len();
+        let done = match self.handshake.as_deref_mut() {
+            Some(Handshake::Server(handshake)) => handshake.handle_input(input, &mut self.out)?,
+            Some(Handshake::Client(handshake)) => handshake.handle_input(input, &mut self.out)?,
+            None => true,
+        };
+        self.bytes_out += (self.out.len() - before) as u64;
+        if done {
+            self.handshake = None;
+        }
+        Ok(done)
+    }
+
+    /// 5.4.5: answer with our window if it is not what the peer was told last.
+    fn handle_peer_bandwidth(&mut self, window: u32) {
+        if window != self.window_out {
+            self.announce_window(window);
+        }
+    }
+
+    /// 7.1.7; returns the time of a ping reply. Buffer lengths (3) and what only servers send are ignored.
+    fn handle_user_control(&mut self, payload: &[u8]) -> Result<Option<u32>, RtmpError> {
+        let event = payload.first_chunk().ok_or(RtmpError::ControlMalformed)?;
+        match u16::from_be_bytes(*event) {
+            PING_REQUEST => {
+                let timestamp = field(payload, 2)?;
+                self.user_control(PING_RESPONSE, timestamp);
+                Ok(None)
+            }
+            PING_RESPONSE => field(payload, 2).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// User control event types (7.1.7).
+pub(super) const STREAM_BEGIN: u16 = 0;
+pub(super) const STREAM_EOF: u16 = 1;
+pub(super) const SET_BUFFER_LENGTH: u16 = 3;
+pub(super) const PING_REQUEST: u16 = 6;
+pub(super) const PING_RESPONSE: u16 = 7;
+
+/// A window below this is taken as this: a peer that asks for an acknowledgement of every byte would
+/// otherwise have us send more than it does.
+const WINDOW_IN_MIN: u32 = 4096;
+
+/// The 32-bit field at `offset`.
+fn field(payload: &[u8], offset: usize) -> Result<u32, RtmpError> {
+    let bytes = payload.get(offset..).and_then(|rest| rest.first_chunk());
+    bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or(RtmpError::ControlMalformed)
+}

@@ -1,0 +1,103 @@
+//! Messages: what travels in chunks, and the numbers that name their kinds.
+//!
+//! Adobe RTMP 1.0 section 6.1.1 (message header) and sections 5.4 and 7.1 (type ids).
+
+/// Set Chunk Size (5.4.1).
+pub const SET_CHUNK_SIZE: u8 = 1;
+/// Abort Message (5.4.2).
+pub const ABORT: u8 = 2;
+/// Acknowledgement (5.4.3).
+pub const ACKNOWLEDGEMENT: u8 = 3;
+/// User Control Message (7.1.7).
+pub const USER_CONTROL: u8 = 4;
+/// Window Acknowledgement Size (5.4.4).
+pub const WINDOW_ACK_SIZE: u8 = 5;
+/// Set Peer Bandwidth (5.4.5).
+pub const SET_PEER_BANDWIDTH: u8 = 6;
+/// Audio (7.1.4).
+pub const AUDIO: u8 = 8;
+/// Video (7.1.5).
+pub const VIDEO: u8 = 9;
+/// Data in the AMF3 wrapper (7.1.2): a zero byte, then AMF0.
+pub const DATA_AMF3: u8 = 15;
+/// Command in the AMF3 wrapper (7.1.1): a zero byte, then AMF0.
+pub const COMMAND_AMF3: u8 = 17;
+/// Data, AMF0 (7.1.2).
+pub const DATA_AMF0: u8 = 18;
+/// Command, AMF0 (7.1.1).
+pub const COMMAND_AMF0: u8 = 20;
+/// Aggregate (7.1.6).
+pub const AGGREGATE: u8 = 22;
+
+/// Longest message the 24-bit length field can declare, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 0xff_ffff;
+
+/// Header of a message (6.1.1), as the chunk stream gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Message type id.
+    pub type_id: u8,
+    /// Message stream id; 0 for the connection itself.
+    pub stream_id: u32,
+    /// Milliseconds from an arbitrary start; wraps at 2^32.
+    pub timestamp: u32,
+    /// Declared payload bytes, at most 2^24-1.
+    pub length: u32,
+}
+
+/// A whole message from the chunk stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its header.
+    pub header: MessageHeader,
+    /// Its payload: `header.length` bytes unless the reader was told to keep less.
+    pub payload: Vec<u8>,
+}
+
+/// What a media message carries. The numbers are RTMP message types and FLV tag types alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MediaKind {
+    /// Type 8.
+    Audio,
+    /// Type 9.
+    Video,
+    /// Type 18: metadata and other AMF0 data. Type 15 is converted to it.
+    Data,
+}
+
+impl MediaKind {
+    /// RTMP message type id, equal to the FLV tag type.
+    pub fn type_id(self) -> u8 {
+        match self {
+            Self::Audio => AUDIO,
+            Self::Video => VIDEO,
+            Self::Data => DATA_AMF0,
+        }
+    }
+
+    /// Kind of an RTMP message type id or FLV tag type; `None` for anything else, type 15 included.
+    pub fn from_type_id(type_id: u8) -> Option<Self> {
+        match type_id {
+            AUDIO => Some(Self::Audio),
+            VIDEO => Some(Self::Video),
+            DATA_AMF0 => Some(Self::Data),
+            _ => None,
+        }
+    }
+}
+
+/// One audio, video or data message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaMessage {
+    /// What it carries.
+    pub kind: MediaKind,
+    /// Milliseconds; wraps at 2^32.
+    pub timestamp: u32,
+    /// Payload bytes as declared on the wire (for [`MediaKind::Data`] after the changes named below).
+    pub length: u32,
+    /// The payload: `length` bytes, or the first `min(n, length)` when the session keeps only `n`.
+    ///
+    /// [`MediaKind::Data`] is AMF0 that begins with e.g. `"onMetaData"`: a leading `"@setDataFrame"` and the
+    /// zero byte of the AMF3 wrapper are already removed.
+    pub payload: Vec<u8>,
+}

@@ -1,0 +1,164 @@
+//! What the session says to its peer: answers to its questions, statuses, farewells.
+
+use super::super::amf0::Value;
+use super::super::chunk::PLAY_CHUNK_SIZE;
+use super::super::command;
+use super::super::connection::{STREAM_BEGIN, STREAM_EOF};
+use super::super::enhanced;
+use super::super::message::SET_PEER_BANDWIDTH;
+use super::commands::{ConnectReply, STREAM_ID};
+use super::{PlayReject, PublishReject, ServerSession, Stage};
+
+impl ServerSession {
+    /// Accepts the application. Ignored unless [`ServerEvent::Connect`](super::ServerEvent) was last asked.
+    pub fn accept_connect(&mut self) {
+        let Stage::ConnectAsked(reply) = self.stage else { return };
+        let window = self.config.window_ack_bytes;
+        self.connection.announce_window(window);
+        let [a, b, c, d] = window.to_be_bytes();
+        self.connection.control(SET_PEER_BANDWIDTH, &[a, b, c, d, LIMIT_DYNAMIC]);
+        self.connection.announce_chunk_size(PLAY_CHUNK_SIZE);
+        self.send_connect_result(reply);
+        command::send(&mut self.connection, 0, "onBWDone", 0.0, &[Value::Null]);
+        self.answer(Stage::Connected);
+    }
+
+    /// Refuses the application; the caller flushes and closes.
+    pub fn reject_connect(&mut self, description: &str) {
+        let Stage::ConnectAsked(reply) = self.stage else { return };
+        self.send_connect_error(reply.transaction, description);
+        self.close_stage();
+    }
+
+    /// Accepts the publisher: its media follows as events.
+    pub fn accept_publish(&mut self) {
+        if self.stage != Stage::PublishAsked {
+            return;
+        }
+        self.connection.user_control(STREAM_BEGIN, STREAM_ID);
+        self.send_connection_event("onFCPublish", "NetStream.Publish.Start", "");
+        self.status("status", "NetStream.Publish.Start", "The stream is being published.");
+        self.answer(Stage::Publishing);
+    }
+
+    /// Refuses the publisher; what it sends meanwhile is dropped. It may ask again.
+    pub fn reject_publish(&mut self, code: PublishReject, description: &str) {
+        if self.stage != Stage::PublishAsked {
+            return;
+        }
+        let code = match code {
+            PublishReject::BadName => "NetStream.Publish.BadName",
+            PublishReject::Unauthorized => "NetStream.Publish.Unauthorized",
+        };
+        self.status("error", code, description);
+        self.answer(Stage::Connected);
+    }
+
+    /// Accepts the player. Media may be written behind the output from now on; there need be none yet.
+    pub fn accept_play(&mut self) {
+        let Stage::PlayAsked { reset } = self.stage else { return };
+        self.connection.user_control(STREAM_BEGIN, STREAM_ID);
+        if reset {
+            self.status("status", "NetStream.Play.Reset", "Playing and resetting the stream.");
+        }
+        self.status("status", "NetStream.Play.Start", "The stream begins.");
+        let access = [Value::from("|RtmpSampleAccess"), Value::from(true), Value::from(true)];
+        command::send_data(&mut self.connection, STREAM_ID, &access);
+        let data_start = command::object(&[("code", "NetStream.Data.Start".into())]);
+        command::send_data(&mut self.connection, STREAM_ID, &["onStatus".into(), data_start]);
+        self.answer(Stage::Playing);
+    }
+
+    /// Refuses the player. It may ask again.
+    pub fn reject_play(&mut self, code: PlayReject, description: &str) {
+        let Stage::PlayAsked { .. } = self.stage else { return };
+        let code = match code {
+            PlayReject::StreamNotFound => "NetStream.Play.StreamNotFound",
+            PlayReject::Unauthorized => "NetStream.Play.Failed",
+        };
+        self.status("error", code, description);
+        self.answer(Stage::Connected);
+    }
+
+    /// Tells a player that its publisher is gone. ffmpeg and rtmpdump end at this; others wait.
+    pub fn notify_publisher_gone(&mut self) {
+        if self.stage == Stage::Playing {
+            self.connection.user_control(STREAM_EOF, STREAM_ID);
+            self.status("status", "NetStream.Play.UnpublishNotify", "The stream is no longer published.");
+        }
+    }
+
+    /// Tells a player that a publisher is there again.
+    pub fn notify_publisher_back(&mut self) {
+        if self.stage == Stage::Playing {
+            self.connection.user_control(STREAM_BEGIN, STREAM_ID);
+            self.status("status", "NetStream.Play.PublishNotify", "The stream is published again.");
+        }
+    }
+
+    /// Tells the peer that the server ends this session; the caller flushes and closes.
+    pub fn close(&mut self, description: &str) {
+        match self.stage {
+            Stage::Publishing => self.status("status", "NetStream.Unpublish.Success", description),
+            Stage::Playing => {
+                self.connection.user_control(STREAM_EOF, STREAM_ID);
+                self.status("status", "NetStream.Play.Stop", description);
+            }
+            Stage::ConnectAsked(reply) => self.send_connect_error(reply.transaction, description),
+            Stage::Connected | Stage::PublishAsked | Stage::PlayAsked { .. } => {
+                command::send_status(
+                    &mut self.connection,
+                    0,
+                    "status",
+                    "NetConnection.Connect.Closed",
+                    description,
+                );
+            }
+            Stage::Fresh | Stage::Closed => {}
+        }
+        self.close_stage();
+    }
+
+    /// Sends a status of the stream.
+    pub(super) fn status(&mut self, level: &str, code: &str, description: &str) {
+        command::send_status(&mut self.connection, STREAM_ID, level, code, description);
+    }
+
+    /// Calls one of the `onFC*` functions that Flash Media Live Encoder waits for.
+    pub(super) fn send_connection_event(&mut self, function: &str, code: &str, description: &str) {
+        let information = command::object(&[("code", code.into()), ("description", description.into())]);
+        command::send(&mut self.connection, 0, function, 0.0, &[Value::Null, information]);
+    }
+
+    /// The `_error` of a connect command.
+    pub(super) fn send_connect_error(&mut self, transaction: f64, description: &str) {
+        let information = command::information("error", "NetConnection.Connect.Rejected", description);
+        command::send(&mut self.connection, 0, "_error", transaction, &[Value::Null, information]);
+    }
+
+    fn send_connect_result(&mut self, reply: ConnectReply) {
+        let mut properties = vec![("fmsVer", "FMS/4,5,0,297".into()), ("capabilities", Value::Number(255.0))];
+        let mut information = vec![
+            ("level", "status".into()),
+            ("code", "NetConnection.Connect.Success".into()),
+            ("description", "Connection succeeded.".into()),
+            ("objectEncoding", Value::Number(f64::from(reply.object_encoding))),
+        ];
+        // Enhanced RTMP v2 leaves open which of the two objects carries them; peers read either.
+        if reply.enhanced {
+            properties.extend(enhanced::forward_anything());
+            information.extend(enhanced::forward_anything());
+        }
+        let values = [command::object(&properties), command::object(&information)];
+        command::send(&mut self.connection, 0, "_result", reply.transaction, &values);
+    }
+
+    fn close_stage(&mut self) {
+        self.stage = Stage::Closed;
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+    }
+}
+
+/// Limit type of Set Peer Bandwidth (5.4.5): as the last one said, or none.
+const LIMIT_DYNAMIC: u8 = 2;
