@@ -1,0 +1,219 @@
+//! Who may publish, play and manage: decides from values, reads nothing, keeps no state.
+//!
+//! Fails closed. For publishing and playing, the first rule whose pattern matches `app/stream` decides; what no rule
+//! matches falls to `fallback`. Tokens are compared in constant time (their length is not secret). Loopback trust is
+//! trust in the address of the TCP peer: **behind a reverse proxy on this machine every client looks local**, so use
+//! tokens there. Where rules come from is the business of `config`; the management side is in `auth/manage.rs`.
+
+pub mod manage;
+pub mod pattern;
+
+use std::net::IpAddr;
+
+use subtle::{Choice, ConstantTimeEq};
+
+use manage::Manage;
+use pattern::Pattern;
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// Only peers on this machine are let in, and this one is elsewhere.
+    NotLoopback,
+    /// A token is needed and none was shown.
+    TokenMissing,
+    /// The token shown is not one of those that are accepted.
+    TokenWrong,
+    /// No rule matches, or the rule lets nobody in.
+    Closed,
+    /// A proxy forwarded the request, so the address of the peer says nothing.
+    Forwarded,
+    /// The request names a host under which this machine is not trusted (DNS rebinding).
+    HostNotTrusted,
+    /// Another site's page sent the request.
+    CrossSite,
+}
+
+impl Denied {
+    /// One sentence for the peer and the log; contains nothing secret.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotLoopback => "only clients on the server's own machine are allowed here without a token",
+            Self::TokenMissing => "a token is required",
+            Self::TokenWrong => "the token is not valid",
+            Self::Closed => "not allowed by the server's configuration",
+            Self::Forwarded => "the request came through a proxy: a token is required",
+            Self::HostNotTrusted => "this host name is not trusted without a token (see http.public_hosts)",
+            Self::CrossSite => "requests from pages of other sites are not allowed",
+        }
+    }
+
+    /// Name in API errors.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::NotLoopback => "not_loopback",
+            Self::TokenMissing => "token_missing",
+            Self::TokenWrong => "token_wrong",
+            Self::Closed => "closed",
+            Self::Forwarded => "forwarded",
+            Self::HostNotTrusted => "host_not_trusted",
+            Self::CrossSite => "cross_site",
+        }
+    }
+}
+
+/// Who one rule lets in: anyone, or peers on this machine, or whoever shows a token; nobody when all are empty.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// Everybody.
+    pub anyone: bool,
+    /// Peers on this machine, without a token.
+    pub loopback: bool,
+    /// Tokens that let in.
+    pub tokens: Tokens,
+}
+
+impl Access {
+    /// Everybody.
+    pub fn anyone() -> Self {
+        Self { anyone: true, ..Self::default() }
+    }
+
+    /// Peers on this machine only.
+    pub fn loopback() -> Self {
+        Self { loopback: true, ..Self::default() }
+    }
+
+    fn check(&self, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
+        if self.anyone || (self.loopback && is_loopback(peer)) {
+            return Ok(());
+        }
+        if self.tokens.is_empty() {
+            return Err(if self.loopback { Denied::NotLoopback } else { Denied::Closed });
+        }
+        self.tokens.check(token)
+    }
+}
+
+/// A set of tokens. Their text is not shown by `Debug`.
+#[derive(Clone, Default)]
+pub struct Tokens(Vec<Box<str>>);
+
+impl Tokens {
+    /// A set of non-empty tokens; empty ones are left out, they would let everybody in.
+    pub fn new(tokens: impl IntoIterator<Item = String>) -> Self {
+        Self(tokens.into_iter().filter(|token| !token.is_empty()).map(String::into_boxed_str).collect())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Compares with every token, whichever matches, so that time tells nothing about which one did.
+    pub fn check(&self, token: Option<&str>) -> Result<(), Denied> {
+        let Some(token) = token else { return Err(Denied::TokenMissing) };
+        let equal = |known: &Box<str>| known.as_bytes().ct_eq(token.as_bytes());
+        let any = self.0.iter().map(equal).fold(Choice::from(0), |any, one| any | one);
+        if bool::from(any) { Ok(()) } else { Err(Denied::TokenWrong) }
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tokens", self.0.len())
+    }
+}
+
+/// One rule: a pattern over `app/stream` and who may come in where it matches.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Which streams.
+    pub pattern: Pattern,
+    /// Who.
+    pub access: Access,
+}
+
+/// Rules of one action, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// The first that matches decides.
+    pub rules: Vec<Rule>,
+    /// Decides when none matches.
+    pub fallback: Access,
+}
+
+impl Rules {
+    fn check(&self, app: &str, stream: &str, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
+        let rule = self.rules.iter().find(|rule| rule.pattern.matches_parts(app, stream));
+        rule.map_or(&self.fallback, |rule| &rule.access).check(token, peer)
+    }
+
+    fn accesses(&self) -> impl Iterator<Item = &Access> {
+        self.rules.iter().map(|rule| &rule.access).chain([&self.fallback])
+    }
+}
+
+/// A publisher inside this process (the demo channel): its stream and a token known to this process only.
+#[derive(Debug, Clone)]
+pub struct InternalPublisher {
+    /// Application.
+    pub app: String,
+    /// Stream.
+    pub stream: String,
+    /// Random, made at start.
+    pub tokens: Tokens,
+}
+
+/// All authorisation of the server. Immutable; shared by the workers and the control side.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// Publishing.
+    pub publish: Rules,
+    /// Playing.
+    pub play: Rules,
+    /// API and metrics.
+    pub manage: Manage,
+    /// The demo channel.
+    pub internal: Option<InternalPublisher>,
+}
+
+impl Policy {
+    /// Whether `peer` may publish `app/stream`. `token` is the value of `?token=`, percent-decoded.
+    pub fn may_publish(
+        &self,
+        app: &str,
+        stream: &str,
+        token: Option<&str>,
+        peer: IpAddr,
+    ) -> Result<(), Denied> {
+        let internal = self.internal.as_ref().filter(|own| own.app == app && own.stream == stream);
+        if internal.is_some_and(|own| own.tokens.check(token).is_ok()) {
+            return Ok(());
+        }
+        self.publish.check(app, stream, token, peer)
+    }
+
+    /// Whether `peer` may play `app/stream`.
+    pub fn may_play(&self, app: &str, stream: &str, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
+        self.play.check(app, stream, token, peer)
+    }
+
+    /// Whether no stream can be published from another machine.
+    pub fn publish_is_loopback_only(&self) -> bool {
+        self.publish.accesses().all(|access| !access.anyone && access.tokens.is_empty())
+    }
+
+    /// Whether some stream needs a token to be published.
+    pub fn publish_needs_token(&self) -> bool {
+        self.publish.accesses().any(|access| !access.tokens.is_empty())
+    }
+}
+
+/// Whether `address` is this machine: 127.0.0.0/8, ::1, or the former mapped into IPv6.
+pub fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Tables of who is let in.
+
+use super::manage::{Manage, ManageRequest, host_name};
+use super::pattern::Pattern;
+use super::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn tokens(list: &[&str]) -> Tokens {
+    Tokens::new(list.iter().map(|token| (*token).to_owned()))
+}
+
+fn rule(pattern: &str, access: Access) -> Rule {
+    Rule { pattern: Pattern::new(pattern), access }
+}
+
+const FAR: &str = "203.0.113.9";
+
+#[test]
+fn loopback_is_recognised_in_every_form() {
+    let cases = [
+        ("127.0.0.1", true),
+        ("127.9.9.9", true),
+        ("::1", true),
+        ("::ffff:127.0.0.1", true), // IPv4 peer of a dual-stack socket
+        ("::ffff:203.0.113.9", false),
+        ("::127.0.0.1", false), // the deprecated compatible form is no peer of ours
+        (FAR, false),
+        ("0.0.0.0", false),
+        ("::", false),
+    ];
+    for (address, expected) in cases {
+        assert_eq!(is_loopback(ip(address)), expected, "{address}");
+    }
+}
+
+#[test]
+fn without_rules_the_fallback_decides() {
+    let policy = Policy {
+        publish: Rules { rules: vec![], fallback: Access::loopback() },
+        play: Rules { rules: vec![], fallback: Access::anyone() },
+        ..Policy::default()
+    };
+    assert_eq!(policy.may_publish("live", "a", None, ip("::1")), Ok(()));
+    assert_eq!(policy.may_publish("live", "a", None, ip(FAR)), Err(Denied::NotLoopback));
+    assert_eq!(policy.may_publish("live", "a", Some("x"), ip(FAR)), Err(Denied::NotLoopback));
+    assert_eq!(policy.may_play("live", "a", None, ip(FAR)), Ok(()));
+    assert!(policy.publish_is_loopback_only() && !policy.publish_needs_token());
+}
+
+#[test]
+fn a_policy_without_anything_lets_nobody_in() {
+    let policy = Policy::default();
+    assert_eq!(policy.may_publish("live", "a", Some(""), ip("127.0.0.1")), Err(Denied::Closed));
+    assert_eq!(policy.may_play("live", "a", None, ip("127.0.0.1")), Err(Denied::Closed));
+}
+
+#[test]
+fn the_first_matching_rule_decides() {
+    let with_token = |list: &[&str], loopback| Access { anyone: false, loopback, tokens: tokens(list) };
+    let publish = Rules {
+        rules: vec![
+            rule("live/open", Access::anyone()),
+            rule("live/none", Access::default()),
+            rule("live/both", with_token(&["both"], true)),
+            rule("live/*", with_token(&["one", "two"], false)),
+        ],
+        fallback: Access::default(),
+    };
+    let policy = Policy { publish, ..Policy::default() };
+    let cases = [
+        ("live", "open", None, FAR, Ok(())),
+        ("live", "none", Some("one"), "127.0.0.1", Err(Denied::Closed)), // the later rule is not asked
+        ("live", "both", None, "127.0.0.1", Ok(())),
+        ("live", "both", None, FAR, Err(Denied::TokenMissing)),
+        ("live", "both", Some("one"), FAR, Err(Denied::TokenWrong)), // a token of another rule
+        ("live", "cam", Some("one"), FAR, Ok(())),
+        ("live", "cam", Some("two"), FAR, Ok(())),
+        ("live", "cam", Some("on"), FAR, Err(Denied::TokenWrong)),
+        ("live", "cam", Some("onee"), FAR, Err(Denied::TokenWrong)),
+        ("live", "cam", Some(""), FAR, Err(Denied::TokenWrong)),
+        ("live", "cam", None, "127.0.0.1", Err(Denied::TokenMissing)), // no bypass for this machine
+        ("other", "cam", Some("one"), FAR, Err(Denied::Closed)),       // no rule matches
+    ];
+    for (app, stream, token, peer, expected) in cases {
+        assert_eq!(
+            policy.may_publish(app, stream, token, ip(peer)),
+            expected,
+            "{app}/{stream} {token:?} {peer}"
+        );
+    }
+}
+
+#[test]
+fn the_internal_token_opens_its_own_stream_for_publishing_only() {
+    let internal =
+        InternalPublisher { app: "demo".into(), stream: "clock".into(), tokens: tokens(&["secret"]) };
+    let policy = Policy { internal: Some(internal), ..Policy::default() };
+    assert_eq!(policy.may_publish("demo", "clock", Some("secret"), ip("127.0.0.1")), Ok(()));
+    assert_eq!(policy.may_publish("demo", "clock", Some("secreT"), ip("127.0.0.1")), Err(Denied::Closed));
+    assert_eq!(policy.may_publish("demo", "other", Some("secret"), ip("127.0.0.1")), Err(Denied::Closed));
+    assert_eq!(policy.may_play("demo", "clock", Some("secret"), ip("127.0.0.1")), Err(Denied::Closed));
+}
+
+#[test]
+fn tokens_are_not_shown_by_debug() {
+    assert_eq!(format!("{:?}", tokens(&["secret"])), "1 tokens");
+}
+
+const LOCAL: ManageRequest<'static> = ManageRequest {
+    peer: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+    token: None,
+    host: Some("localhost:8080"),
+    origin: None,
+    fetch_site: None,
+    forwarded: false,
+    state_changing: false,
+};
+
+#[test]
+fn loopback_management_asks_where_the_request_comes_from() {
+    let manage = Manage { loopback: true, public_hosts: vec!["studio.example".into()], ..Manage::default() };
+    let change = ManageRequest { state_changing: true, ..LOCAL };
+    let cases = [
+        ("plain", LOCAL, Ok(())),
+        ("change by curl", change, Ok(())),
+        ("far", ManageRequest { peer: ip(FAR), ..LOCAL }, Err(Denied::NotLoopback)),
+        ("a token where none is configured", ManageRequest { token: Some("x"), ..LOCAL }, Ok(())),
+        ("proxied", ManageRequest { forwarded: true, ..LOCAL }, Err(Denied::Forwarded)),
+        ("IPv4 host", ManageRequest { host: Some("127.0.0.1:8080"), ..LOCAL }, Ok(())),
+        ("IPv6 host", ManageRequest { host: Some("[::1]:8080"), ..LOCAL }, Ok(())),
+        ("public host", ManageRequest { host: Some("Studio.Example"), ..LOCAL }, Ok(())),
+        (
+            "rebound name",
+            ManageRequest { host: Some("evil.example:8080"), ..LOCAL },
+            Err(Denied::HostNotTrusted),
+        ),
+        (
+            "name that begins well",
+            ManageRequest { host: Some("localhost.evil.example"), ..LOCAL },
+            Err(Denied::HostNotTrusted),
+        ),
+        ("no host", ManageRequest { host: None, ..LOCAL }, Err(Denied::HostNotTrusted)),
+        (
+            "read by another site",
+            ManageRequest { fetch_site: Some("cross-site"), ..LOCAL },
+            Err(Denied::CrossSite),
+        ),
+        (
+            "console",
+            ManageRequest {
+                origin: Some("http://localhost:8080"),
+                fetch_site: Some("same-origin"),
+                ..change
+            },
+            Ok(()),
+        ),
+        (
+            "another port",
+            ManageRequest { origin: Some("http://localhost:9"), fetch_site: Some("same-site"), ..change },
+            Err(Denied::CrossSite),
+        ),
+        ("sandboxed page", ManageRequest { origin: Some("null"), ..change }, Err(Denied::CrossSite)),
+        (
+            "same site without origin",
+            ManageRequest { fetch_site: Some("same-site"), ..change },
+            Err(Denied::CrossSite),
+        ),
+    ];
+    for (name, request, expected) in cases {
+        assert_eq!(manage.may_manage(&request), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_management_token_ends_loopback_trust_unless_both_are_asked_for() {
+    let only_token = Manage { tokens: tokens(&["boss"]), ..Manage::default() };
+    let both = Manage { loopback: true, ..only_token.clone() };
+    let shown = |token, peer| ManageRequest { token, peer: ip(peer), ..LOCAL };
+    let cases = [
+        ("token, local without", &only_token, shown(None, "127.0.0.1"), Err(Denied::TokenMissing)),
+        ("token, far with", &only_token, shown(Some("boss"), FAR), Ok(())),
+        ("token, wrong", &only_token, shown(Some("bos"), "127.0.0.1"), Err(Denied::TokenWrong)),
+        ("both, local without", &both, shown(None, "127.0.0.1"), Ok(())),
+        ("both, far without", &both, shown(None, FAR), Err(Denied::TokenMissing)),
+        ("both, far with", &both, shown(Some("boss"), FAR), Ok(())),
+        ("both, local with a wrong one", &both, shown(Some("x"), "127.0.0.1"), Err(Denied::TokenWrong)),
+    ];
+    for (name, manage, request, expected) in cases {
+        assert_eq!(manage.may_manage(&request), expected, "{name}");
+    }
+    assert_eq!(Manage::default().may_manage(&shown(Some("x"), "127.0.0.1")), Err(Denied::Closed));
+}
+
+#[test]
+fn the_metrics_token_opens_metrics_only() {
+    let manage = Manage { loopback: true, metrics_tokens: tokens(&["scrape"]), ..Manage::default() };
+    let scraper = ManageRequest { token: Some("scrape"), peer: ip(FAR), ..LOCAL };
+    assert_eq!(manage.may_read_metrics(&scraper), Ok(()));
+    assert_eq!(manage.may_manage(&scraper), Err(Denied::NotLoopback));
+    assert_eq!(manage.may_read_metrics(&ManageRequest { token: None, ..scraper }), Err(Denied::TokenMissing));
+    assert_eq!(
+        manage.may_read_metrics(&ManageRequest { token: Some("x"), ..scraper }),
+        Err(Denied::TokenWrong)
+    );
+    assert_eq!(manage.may_read_metrics(&LOCAL), Ok(()));
+    let open = Manage { metrics_anyone: true, ..Manage::default() };
+    assert_eq!(open.may_read_metrics(&ManageRequest { token: None, ..scraper }), Ok(()));
+}
+
+#[test]
+fn host_names_lose_their_port() {
+    for (host, name) in
+        [("a:1", "a"), ("a", "a"), ("[::1]:8080", "::1"), ("[::1]", "::1"), ("[::1", ""), ("", "")]
+    {
+        assert_eq!(host_name(host), name, "{host}");
+    }
+}

@@ -1,0 +1,177 @@
+//! The command line: commands by derive, one flag per configuration key from the table of keys.
+//!
+//! Flags are the strongest layer of the configuration. `--set section.key=value` reaches every key as well; the
+//! flags of rarely used keys are shown by `--help` only, not by `-h`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config::{CONFIG_VARIABLE, section_keys};
+
+/// Live media server: RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
+#[derive(Debug, Parser)]
+#[command(name = "millstream", version, about, long_about = None)]
+pub struct Cli {
+    /// What to do; `serve` when left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub sources: SourceArgs,
+}
+
+/// Commands.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Run the server (default).
+    Serve,
+    /// Run the server with a live demo channel.
+    Demo,
+    /// Check or print the configuration.
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ConfigAction {
+    /// Report every error of the configuration; exit code 2 when there is one.
+    Check,
+    /// Print the effective configuration as TOML.
+    Print(PrintArgs),
+}
+
+/// Options of `config print`.
+#[derive(Debug, Clone, Args)]
+pub struct PrintArgs {
+    /// Print the defaults, whatever is configured.
+    #[arg(long)]
+    pub defaults: bool,
+    /// With meaning, unit, default and cost of each key as comments.
+    #[arg(long)]
+    pub documented: bool,
+    /// Print the reference page for all keys (docs/configuration.md) instead of TOML.
+    #[arg(long, conflicts_with_all = ["defaults", "documented"])]
+    pub markdown: bool,
+}
+
+/// Options that say where the configuration comes from.
+#[derive(Debug, Clone, Args)]
+pub struct SourceArgs {
+    /// TOML file to read.
+    #[arg(long, value_name = "FILE", global = true, env = CONFIG_VARIABLE)]
+    pub config: Option<PathBuf>,
+    /// Set any key, such as `--set stream.merge_latency_ms=0`.
+    #[arg(long, value_name = "SECTION.KEY=VALUE", global = true)]
+    pub set: Vec<String>,
+}
+
+/// The command line, with flags as `(section.key, value, flag)`.
+pub type Parsed = (Cli, Vec<(String, String, String)>);
+
+/// Parses `arguments`, the first of which is the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    let mut flags = Vec::new();
+    for text in &cli.sources.set {
+        let Some((path, value)) = text.split_once('=') else {
+            let message = format!("--set {text}: expected SECTION.KEY=VALUE\n");
+            return Err(command().error(clap::error::ErrorKind::ValueValidation, message));
+        };
+        flags.push((path.trim().to_owned(), value.to_owned(), format!("--set {}", path.trim())));
+    }
+    let deepest = deepest(&matches);
+    for key in section_keys() {
+        if let Some(value) = deepest.get_one::<String>(&key.flag()) {
+            flags.push((key.path(), value.clone(), format!("--{}", key.flag())));
+        }
+    }
+    Ok((cli, flags))
+}
+
+/// The clap command: the derived one and a flag per key.
+pub fn command() -> clap::Command {
+    let flags = section_keys().into_iter().map(|key| {
+        let help = match key.unit {
+            "" => format!("{} [default: {}]", key.doc, key.default),
+            unit => format!("{} [{unit}, default: {}]", key.doc, key.default),
+        };
+        Arg::new(key.flag())
+            .long(key.flag())
+            .value_name(if key.kind.starts_with("true") { "BOOL" } else { "VALUE" })
+            .help(help)
+            .help_heading(format!("Configuration: {}", key.section))
+            .hide_short_help(!FREQUENT.contains(&key.flag().as_str()))
+            .allow_hyphen_values(true)
+            .global(true)
+    });
+    Cli::command().args(flags)
+}
+
+/// Flags shown by `-h`.
+const FREQUENT: [&str; 9] = [
+    "workers",
+    "cores",
+    "ports-file",
+    "rtmp-listen",
+    "http-listen",
+    "log-format",
+    "log-level",
+    "stream-merge-latency-ms",
+    "tls-self-signed",
+];
+
+/// Matches of the innermost command: global flags given before or after it are there.
+fn deepest(matches: &ArgMatches) -> &ArgMatches {
+    match matches.subcommand() {
+        Some((_, inner)) => deepest(inner),
+        None => matches,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(line: &str) -> Vec<(String, String, String)> {
+        parse(line.split(' ').map(str::to_owned)).expect("valid").1
+    }
+
+    #[test]
+    fn the_command_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn flags_work_before_and_after_the_command() {
+        let expected = vec![("server.workers".to_owned(), "3".to_owned(), "--workers".to_owned())];
+        for line in
+            ["millstream --workers 3", "millstream demo --workers 3", "millstream --workers 3 config print"]
+        {
+            assert_eq!(flags(line), expected, "{line}");
+        }
+        assert_eq!(flags("millstream serve --stream-wait-for-publisher-seconds -1")[0].1, "-1");
+    }
+
+    #[test]
+    fn set_reaches_any_key() {
+        let found = flags("millstream --set stream.merge_latency_ms=0 --set auth.publish_token=a=b");
+        assert_eq!(
+            found[0],
+            ("stream.merge_latency_ms".into(), "0".into(), "--set stream.merge_latency_ms".into())
+        );
+        assert_eq!(found[1].1, "a=b");
+        assert!(parse(["millstream", "--set", "x"].map(str::to_owned)).is_err());
+    }
+
+    #[test]
+    fn an_unknown_flag_is_an_error_with_a_suggestion() {
+        let error = parse(["millstream", "--rtmp-lisen", "*:1"].map(str::to_owned)).expect_err("unknown");
+        assert!(error.to_string().contains("--rtmp-listen"), "{error}");
+    }
+}

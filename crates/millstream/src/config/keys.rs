@@ -1,0 +1,291 @@
+//! Every key of the configuration: meaning, unit, default, range and cost.
+//!
+//! This is the only place that describes them. `config print --documented`, `docs/configuration.md` and `--help`
+//! are written from it, and a test compares the committed page with it. What the values become for the workers
+//! is in `resolve.rs`.
+
+use super::section::section;
+use super::value::{AllowChoice, Listen, LogFormat, ManageChoice, MetricsChoice, SecondPublisherChoice};
+
+section! {
+    /// Threads and the process.
+    Server = "server" {
+        /// Event-loop threads. 0 starts one per entry of `cores`, or, when that is empty, one per core the process may use.
+        workers: i64 = 0, unit "threads", range 0..=1024,
+        cost "Each thread has its own listeners and stream tables; frames of a stream cross to another worker once. More threads than cores only add switching.";
+
+        /// Cores the workers are pinned to: worker `i` runs on entry `i`, starting over at the end. Empty leaves placement to the kernel.
+        cores: Vec<i64> = Vec::new(), unit "core numbers",
+        cost "A pinned worker keeps its caches, and cannot move away from a core that something else keeps busy.";
+
+        /// File to which the listening ports are written as JSON once the server accepts connections. Meant for scripts that listen on port 0. Empty writes none.
+        ports_file: String = String::new(),
+        cost "None.";
+    }
+}
+
+section! {
+    /// RTMP: publishing and playing.
+    Rtmp = "rtmp" {
+        /// Addresses for RTMP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An empty list turns RTMP off.
+        listen: Listen = Listen::everywhere(1935),
+        cost "One listening socket per address and worker.";
+    }
+}
+
+section! {
+    /// RTMP over TLS.
+    Rtmps = "rtmps" {
+        /// Addresses for RTMP over TLS, used once `tls.certificate` or `tls.self_signed` is set. An empty list turns it off.
+        listen: Listen = Listen::everywhere(1936),
+        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for each player.";
+    }
+}
+
+section! {
+    /// HTTP: FLV and WebSocket-FLV, the management API, metrics and the console.
+    Http = "http" {
+        /// Addresses for HTTP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An empty list turns HTTP off.
+        listen: Listen = Listen::everywhere(8080),
+        cost "One listening socket per address and worker.";
+
+        /// `Access-Control-Allow-Origin` of media responses, so that pages of other sites may play. Empty sends none. The management API never sends it.
+        cors_allow_origin: String = "*".to_owned(),
+        cost "None. With `*` every web page may play what its visitor may play.";
+
+        /// Host names, besides `localhost` and loopback addresses, under which a browser on this machine may use the management API without a token.
+        public_hosts: Vec<String> = Vec::new(), unit "host names",
+        cost "A name listed here that an attacker can point at 127.0.0.1 opens the API to web pages (DNS rebinding).";
+    }
+}
+
+section! {
+    /// HTTP over TLS.
+    Https = "https" {
+        /// Addresses for HTTPS, used once `tls.certificate` or `tls.self_signed` is set. An empty list turns it off.
+        listen: Listen = Listen::everywhere(8443),
+        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for each player.";
+    }
+}
+
+section! {
+    /// Certificate for RTMPS and HTTPS.
+    Tls = "tls" {
+        /// File with the certificate chain, PEM, own certificate first. Read once at start.
+        certificate: String = String::new(),
+        cost "None; turns RTMPS and HTTPS on.";
+
+        /// File with the private key of the certificate, PEM.
+        key: String = String::new(),
+        cost "None.";
+
+        /// Makes a new self-signed certificate at each start when no certificate is given. For trials: clients must be told to accept it.
+        self_signed: bool = false,
+        cost "Clients cannot tell this server from another one in between.";
+
+        /// Names and addresses in the self-signed certificate.
+        self_signed_names: Vec<String> = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()],
+        cost "None.";
+    }
+}
+
+section! {
+    /// Bounds that keep one peer from harming the others.
+    Limits = "limits" {
+        /// Sessions of one worker; further connections are closed at once.
+        sessions_per_worker: i64 = 50_000, unit "sessions", range 1..=4_000_000,
+        cost "A playing session takes about 12 kB besides kernel socket buffers, and one file descriptor (`ulimit -n`).";
+
+        /// Time from accept to a publish or play command, or to a complete HTTP request head; then the connection is closed.
+        handshake_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
+        cost "Longer lets idle connections hold their slot and up to 64 kB for longer.";
+
+        /// A publisher that sends no byte for this long is closed, and its stream waits for a new one.
+        publisher_idle_timeout_ms: i64 = 30_000, unit "ms", range 1_000..=3_600_000,
+        cost "Longer leaves players looking at a dead publisher; shorter ends publishers on a bad network.";
+
+        /// Largest RTMP message accepted from a publisher.
+        message_max_bytes: i64 = 8_388_608, unit "bytes", range 4_096..=16_777_215,
+        cost "A publisher may make the server hold this much for a message in progress.";
+
+        /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key frame.
+        ring_frames: i64 = 4_096, unit "frames", range 64..=1_048_576,
+        cost "16 bytes per frame and ordered pair of workers, allocated at start; the frames themselves are shared.";
+
+        /// Data the kernel holds unsent for a player before it reports the socket as full (`TCP_NOTSENT_LOWAT`).
+        socket_unsent_bytes: i64 = 131_072, unit "bytes", range 4_096..=16_777_216,
+        cost "More memory in the kernel per slow player, in exchange for fewer wake-ups.";
+
+        /// Send buffer of player sockets (`SO_SNDBUF`). 0 leaves the kernel's automatic sizing.
+        socket_send_buffer_bytes: i64 = 0, unit "bytes", range 0..=67_108_864,
+        cost "A fixed size bounds kernel memory per player and caps throughput at this many bytes per round trip.";
+    }
+}
+
+section! {
+    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry repeats the keys it wants different.
+    Stream = "stream" {
+        /// How long a message may wait to be sent to a player together with others. 0 sends each message at once.
+        merge_latency_ms: i64 = 100, unit "ms", range 0..=10_000,
+        cost "Adds up to this much delay. Fewer writes: at 600 kbit/s a player costs the kernel about five times less at 100 than at 0.";
+
+        /// Send as soon as this many messages wait, even before `merge_latency_ms`. 0 sets no such limit.
+        merge_messages: i64 = 0, unit "messages", range 0..=100_000,
+        cost "Small numbers mean more writes.";
+
+        /// Whether a new player starts with the last group of pictures (a picture at once, that much behind) or waits for the next key frame.
+        gop_cache: bool = true,
+        cost "Memory per stream and worker up to `gop_cache_max_bytes`; players start up to one group of pictures late.";
+
+        /// Most bytes the GOP cache of one stream holds; a longer group of pictures is not offered to new players.
+        gop_cache_max_bytes: i64 = 8_388_608, unit "bytes", range 0..=1_073_741_824,
+        cost "Memory per stream and worker.";
+
+        /// Longest group of pictures kept in the GOP cache, in media time.
+        gop_cache_max_ms: i64 = 20_000, unit "ms", range 0..=600_000,
+        cost "Longer groups are larger and leave new players further behind.";
+
+        /// Most bytes a player may be behind before it is moved to the next key frame.
+        player_queue_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
+        cost "Players hold references to shared bytes, so memory is bounded by the slowest player of a stream, not by their number.";
+
+        /// Longest a player may be behind, in media time, before it is moved to the next key frame.
+        player_queue_max_ms: i64 = 10_000, unit "ms", range 100..=600_000,
+        cost "As for `player_queue_max_bytes`.";
+
+        /// A player that takes no byte for this long while data waits for it is disconnected.
+        player_stall_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
+        cost "Longer keeps dead connections for longer.";
+
+        /// How long a player waits for a publisher. 0 refuses it at once, -1 lets it wait for ever.
+        wait_for_publisher_seconds: i64 = 60, unit "seconds", range -1..=86_400,
+        cost "A waiting player holds its session.";
+
+        /// What happens when a stream that has a publisher gets another one.
+        second_publisher: SecondPublisherChoice = SecondPublisherChoice::Refuse,
+        cost "`take_over` lets anybody who may publish cut off the current publisher.";
+    }
+}
+
+section! {
+    /// Streams of one application, in order: the first entry whose name matches applies. Keys of `[stream]` may follow the name.
+    ApplicationName = "application" {
+        /// App name, or a pattern in which `*` stands for any run of characters, `/` included.
+        name: String = String::new(),
+        cost "None.";
+    }
+}
+
+section! {
+    /// Who may publish, play and manage. Rules with patterns are in `[[auth.publish]]` and `[[auth.play]]`; the tokens here apply to every stream no rule matched.
+    Auth = "auth" {
+        /// Token that lets publish every stream without a rule of its own. With a token or rule set, loopback peers need it too.
+        publish_token: String = String::new(), secret true,
+        cost "Flags are visible to other users of the machine: prefer the file.";
+
+        /// File that holds `publish_token`; white space around it is ignored.
+        publish_token_file: String = String::new(),
+        cost "None.";
+
+        /// Token that lets play every stream without a rule of its own. Without it anyone may play.
+        play_token: String = String::new(), secret true,
+        cost "Flags are visible to other users of the machine: prefer the file.";
+
+        /// File that holds `play_token`.
+        play_token_file: String = String::new(),
+        cost "None.";
+
+        /// Who may use the management API: `auto` asks for the token once one is configured and trusts this machine until then.
+        manage: ManageChoice = ManageChoice::Auto,
+        cost "`loopback` trusts every user of this machine, and everybody who comes through a reverse proxy that runs on it and hides their address.";
+
+        /// Token for the management API, sent as `Authorization: Bearer TOKEN`.
+        manage_token: String = String::new(), secret true,
+        cost "Flags are visible to other users of the machine: prefer the file.";
+
+        /// File that holds `manage_token`.
+        manage_token_file: String = String::new(),
+        cost "None.";
+
+        /// Who may read `/metrics`: `auto` means whoever may use the management API, and whoever shows the metrics token.
+        metrics: MetricsChoice = MetricsChoice::Auto,
+        cost "`anyone` shows stream names and traffic to everybody who reaches the port.";
+
+        /// Token that opens `/metrics` and nothing else.
+        metrics_token: String = String::new(), secret true,
+        cost "Flags are visible to other users of the machine: prefer the file.";
+
+        /// File that holds `metrics_token`.
+        metrics_token_file: String = String::new(),
+        cost "None.";
+    }
+}
+
+section! {
+    /// Publish and play rules, in order: the first whose pattern matches `app/stream` decides. Once a list has an entry, what no entry matches falls to the token of `[auth]`, and without one is refused.
+    AuthRule = "auth.publish" {
+        /// Pattern over `app/stream`; `*` stands for any run of characters, `/` included.
+        stream: String = String::new(),
+        cost "None.";
+
+        /// Who is let in. `loopback` is no way around a token unless the rule says `token_or_loopback`.
+        allow: AllowChoice = AllowChoice::Token,
+        cost "`loopback` and `token_or_loopback` trust every peer whose connection starts on this machine, reverse proxies included.";
+
+        /// Tokens of this rule.
+        tokens: Vec<String> = Vec::new(), secret true,
+        cost "None.";
+
+        /// Files with one token per line.
+        token_files: Vec<String> = Vec::new(),
+        cost "None.";
+
+        /// Environment variables that each hold a token. Their names must not begin with `MILLSTREAM_`.
+        token_env: Vec<String> = Vec::new(),
+        cost "None.";
+    }
+}
+
+section! {
+    /// Log lines, written to standard error.
+    Log = "log" {
+        /// Form of a line.
+        format: LogFormat = LogFormat::Text,
+        cost "None.";
+
+        /// Least severe level written: `error`, `warn`, `info`, `debug` or `trace`, optionally per module as in `info,millstream::worker=debug`.
+        level: String = "info".to_owned(),
+        cost "`debug` writes several lines per session. Workers never wait for the log: when it falls behind, lines are dropped and counted.";
+    }
+}
+
+section! {
+    /// Prometheus metrics at `/metrics`.
+    Metrics = "metrics" {
+        /// Streams that get samples of their own: those with most players first. `millstream_streams_omitted` says how many are left out.
+        streams_max: i64 = 1_000, unit "streams", range 0..=100_000,
+        cost "Nine time series per stream in whatever stores the metrics.";
+    }
+}
+
+section! {
+    /// Stopping on SIGTERM or SIGINT.
+    Shutdown = "shutdown" {
+        /// Time sessions have to end after they were told; then they are closed. A second signal ends the process at once.
+        drain_seconds: i64 = 10, unit "seconds", range 0..=3_600,
+        cost "A restart takes up to this much longer.";
+    }
+}
+
+section! {
+    /// The demo channel: a sample picture published to this server by itself.
+    Demo = "demo" {
+        /// Whether to publish it. `millstream demo` turns it on.
+        enabled: bool = false,
+        cost "One publisher of about 600 kbit/s.";
+
+        /// Its name, as `app/stream`.
+        stream: String = "demo/clock".to_owned(),
+        cost "None.";
+    }
+}

@@ -1,0 +1,230 @@
+//! Shows the configuration: as TOML, documented or not, and as the reference page.
+//!
+//! Both are written from the table of keys. Secrets are never printed.
+
+use std::fmt::Write;
+
+use super::error::Origin;
+use super::file::LISTS;
+use super::keys::{ApplicationName, AuthRule, Stream};
+use super::section::{Key, Section};
+use super::{Config, section_keys};
+
+/// How to regenerate the reference page.
+pub const REGENERATE: &str = "cargo run -p millstream -- config print --markdown > docs/configuration.md";
+
+/// `config` as TOML. `documented`: with everything known about each key as comments.
+pub fn toml(config: &Config, documented: bool) -> String {
+    let mut out = String::new();
+    let mut section = "";
+    for key in section_keys() {
+        if key.section != section {
+            section = key.section;
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            if documented {
+                comment(&mut out, section_doc(section));
+            }
+            let _ = writeln!(out, "[{section}]");
+        }
+        if documented {
+            document(&mut out, &key);
+        }
+        let path = key.path();
+        let origin = config.origin(&path);
+        let value = config.get(&path).unwrap_or_default();
+        let source = if origin == Origin::Default { String::new() } else { format!("  # from {origin}") };
+        if key.secret && value != "\"\"" {
+            let _ = writeln!(out, "# {} is set and not shown{}", key.name, source.replace("  #", ","));
+        } else {
+            let _ = writeln!(out, "{} = {value}{source}", key.name);
+        }
+    }
+    lists(&mut out, config);
+    if documented {
+        out.push('\n');
+        comment(&mut out, LISTS_DOC);
+    }
+    out
+}
+
+/// The reference page, `docs/configuration.md`.
+pub fn markdown() -> String {
+    let mut out = String::from(PREFACE);
+    let mut section = "";
+    for key in section_keys() {
+        if key.section != section {
+            section = key.section;
+            let _ = write!(out, "\n## `[{section}]`\n\n{}\n", section_doc(section));
+        }
+        entry(&mut out, &key, true);
+    }
+    let _ = write!(out, "\n## `[[application]]`\n\n{}\n", ApplicationName::DOC.trim());
+    for key in ApplicationName::keys() {
+        entry(&mut out, &key, false);
+    }
+    let names: Vec<String> = Stream::keys().iter().map(|key| format!("`{}`", key.name)).collect();
+    let _ = write!(out, "\nThen any of: {}.\n", names.join(", "));
+    let _ = write!(out, "\n## `[[auth.publish]]` and `[[auth.play]]`\n\n{}\n", AuthRule::DOC.trim());
+    for key in AuthRule::keys() {
+        entry(&mut out, &key, false);
+    }
+    out.push_str(EXAMPLES);
+    out
+}
+
+fn entry(out: &mut String, key: &Key, reachable: bool) {
+    let _ = write!(
+        out,
+        "\n### `{}`\n\n{}\n\n",
+        if reachable { key.path() } else { key.name.to_owned() },
+        key.doc
+    );
+    let _ = writeln!(out, "- takes: {}", key.accepts());
+    let _ = writeln!(out, "- default: `{}`", key.default);
+    let _ = writeln!(out, "- cost: {}", key.cost);
+    if reachable {
+        let _ = writeln!(out, "- environment `{}`, flag `--{}`", key.variable(), key.flag());
+    }
+}
+
+fn document(out: &mut String, key: &Key) {
+    out.push('\n');
+    comment(out, &key.doc);
+    comment(out, &format!("Takes {}. Default {}. Cost: {}", key.accepts(), key.default, key.cost));
+}
+
+fn lists(out: &mut String, config: &Config) {
+    for entry in &config.applications {
+        let _ = write!(out, "\n[[application]]\nname = {}\n", super::value::toml_string(&entry.name));
+        let stream = config.application_stream(entry);
+        for (name, _) in &entry.overrides {
+            let _ = writeln!(out, "{name} = {}", stream.get(name).unwrap_or_default());
+        }
+    }
+    for (list, rules) in [("auth.publish", &config.publish_rules), ("auth.play", &config.play_rules)] {
+        for entry in rules {
+            let _ = writeln!(out, "\n[[{list}]]");
+            for key in AuthRule::keys() {
+                match entry.rule.get(key.name) {
+                    Some(value) if key.secret && value != "[]" => {
+                        let _ = writeln!(out, "# {} is set and not shown", key.name);
+                    }
+                    Some(value) if value != "[]" => {
+                        let _ = writeln!(out, "{} = {value}", key.name);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    debug_assert_eq!(LISTS.len(), 3, "every list is printed");
+}
+
+fn section_doc(section: &str) -> &'static str {
+    use super::keys::{Auth, Demo, Http, Https, Limits, Log, Metrics, Rtmp, Rtmps, Server, Shutdown, Tls};
+    match section {
+        Server::PATH => Server::DOC,
+        Rtmp::PATH => Rtmp::DOC,
+        Rtmps::PATH => Rtmps::DOC,
+        Http::PATH => Http::DOC,
+        Https::PATH => Https::DOC,
+        Tls::PATH => Tls::DOC,
+        Limits::PATH => Limits::DOC,
+        Stream::PATH => Stream::DOC,
+        Auth::PATH => Auth::DOC,
+        Log::PATH => Log::DOC,
+        Metrics::PATH => Metrics::DOC,
+        Shutdown::PATH => Shutdown::DOC,
+        Demo::PATH => Demo::DOC,
+        _ => "",
+    }
+    .trim()
+}
+
+/// Writes `text` as comment lines of at most about 100 characters.
+fn comment(out: &mut String, text: &str) {
+    for paragraph in text.lines() {
+        let mut line = String::from("#");
+        // Lines that begin with a space are code and stay as they are.
+        if paragraph.starts_with(' ') {
+            let _ = writeln!(out, "#{paragraph}");
+            continue;
+        }
+        for word in paragraph.split_whitespace() {
+            if line.len() + word.len() > 100 {
+                let _ = writeln!(out, "{line}");
+                line = String::from("#");
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+const LISTS_DOC: &str = "Lists of tables:
+  [[application]]            # streams of one application; the first match applies
+  name = \"low*\"              # pattern over the app name
+  merge_latency_ms = 0       # any key of [stream]
+  [[auth.publish]]           # also [[auth.play]]; the first match decides, no match refuses
+  stream = \"live/*\"          # pattern over app/stream
+  allow = \"token\"            # token, loopback, token_or_loopback, anyone or nobody
+  token_files = [\"/etc/millstream/publish\"]";
+
+const PREFACE: &str = "# Configuration
+
+<!-- Generated: change crates/millstream/src/config/, then run
+     cargo run -p millstream -- config print --markdown > docs/configuration.md -->
+
+Millstream starts without any configuration. Each key can be set in four places; a later one wins:
+
+1. the default;
+2. a TOML file, named by `--config FILE` or `MILLSTREAM_CONFIG`;
+3. the environment: `MILLSTREAM_SECTION_KEY`, lists separated by commas;
+4. flags: `--section-key VALUE` (keys of `[server]` without `server-`), or `--set section.key=value` for any key.
+
+A key that does not exist is an error that names the nearest one that does, and so is a value of the wrong type or out
+of range. `millstream config check` reports all errors at once and ends with exit code 2 if there is one;
+`millstream config print` shows what applies and where it was set; `--documented` adds this page as comments.
+Variables that Kubernetes sets for a service called `millstream` (`MILLSTREAM_SERVICE_...`, `MILLSTREAM_PORT...`) are
+ignored.
+";
+
+const EXAMPLES: &str = "
+## Who may do what
+
+Without configuration anyone may play; publishing and the management API are open to this machine only
+(127.0.0.0/8, ::1). A token is shown as `?token=...` at the end of the stream name (the *stream key* of OBS) or of the
+FLV address, and as `Authorization: Bearer ...` to the management API.
+
+```toml
+[auth]
+manage_token_file = \"/etc/millstream/manage\"   # the API and the console ask for it, from everywhere
+
+[[auth.publish]]
+stream = \"live/*\"
+token_files = [\"/etc/millstream/publish\"]      # one token per line
+
+[[auth.publish]]
+stream = \"test/*\"
+allow = \"loopback\"
+
+[[auth.play]]
+stream = \"members/*\"
+token_env = [\"MEMBERS_TOKEN\"]
+
+[[auth.play]]                                  # without it, streams no rule matches could not be played
+stream = \"*\"
+allow = \"anyone\"
+```
+
+**Behind a reverse proxy on the same machine every client has a loopback address.** Requests to the management API that
+carry a forwarding header (`Forwarded`, `X-Forwarded-*`, `X-Real-IP`, `Via`) are refused without a token, but a proxy
+may send none, and RTMP has none: set `auth.manage_token` and `auth.publish_token` (or rules with tokens) on such a
+machine. Containers are the opposite case: clients on the host do not appear as loopback, so use tokens there as well.
+
+Browsers on this machine may use the API without a token only when the page comes from this server under `localhost`, a
+loopback address or a name in `http.public_hosts`; requests from pages of other sites are refused.
+";

@@ -1,0 +1,1 @@
+//! The control side: what it serves is in the modules below.
