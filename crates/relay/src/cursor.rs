@@ -36,7 +36,10 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor {
     position: u64,
+    /// Sequence number of the message at `position`.
+    message: u64,
     state: State,
+    paused: bool,
     progressed_ms: u64,
     dropped: u64,
 }
@@ -60,7 +63,28 @@ impl Cursor {
     pub fn join(log: &DeliveryLog, cached: bool, now_ms: u64) -> Self {
         let entry_from = if cached { 0 } else { log.next_message() };
         let state = State::Waiting { entry_from, missing_from: None };
-        Self { position: log.head(), state, progressed_ms: now_ms, dropped: 0 }
+        let message = log.next_message();
+        Self { position: log.head(), message, state, paused: false, progressed_ms: now_ms, dropped: 0 }
+    }
+
+    /// Takes nothing from the next message on, until [`resume`](Self::resume).
+    pub fn pause(&mut self, log: &DeliveryLog) {
+        self.paused = true;
+        if self.state == State::Flowing {
+            self.state = State::Finishing(log.message_end(self.position));
+        }
+    }
+
+    /// Goes on after a pause like a new player.
+    pub fn resume(&mut self, log: &DeliveryLog, cached: bool) {
+        self.paused = false;
+        let entry_from = if cached { 0 } else { log.next_message() };
+        match &mut self.state {
+            // Not even the message it was in has been finished: as if there had been no pause.
+            State::Finishing(_) => self.state = State::Flowing,
+            State::Waiting { entry_from: from, .. } => *from = entry_from,
+            State::Flowing => {}
+        }
     }
 
     /// Decides what to do at `now_ms`; after `Send` or `Begin` report what was written with [`advance`](Self::advance).
@@ -70,14 +94,16 @@ impl Cursor {
                 return self.overdue(log, limits, now_ms).unwrap_or(Verdict::Send(end));
             }
             let next = log.message_at(end).map_or(log.next_message(), |(number, _)| number);
-            self.state = State::Waiting { entry_from: next + 1, missing_from: Some(next) };
+            // What a paused player does not get, it did not want.
+            let missing_from = (!self.paused).then_some(next);
+            self.state = State::Waiting { entry_from: next + 1, missing_from };
         }
         if let State::Waiting { entry_from, missing_from } = self.state {
-            let Some((number, mark)) = log.entry().filter(|(number, _)| *number >= entry_from) else {
-                return Verdict::Idle;
-            };
-            self.dropped += missing_from.map_or(0, |from| number - from);
-            *self = Self { position: mark.position, state: State::Flowing, progressed_ms: now_ms, ..*self };
+            let usable = log.entry().filter(|(number, _)| *number >= entry_from && !self.paused);
+            let Some((number, mark)) = usable else { return Verdict::Idle };
+            self.dropped += missing_from.map_or(0, |from| number.saturating_sub(from));
+            (self.position, self.message) = (mark.position, number);
+            (self.state, self.progressed_ms) = (State::Flowing, now_ms);
             return Verdict::Begin(log.head());
         }
         self.review_flowing(log, limits, now_ms)
@@ -106,12 +132,20 @@ impl Cursor {
         (log.head() - self.position > 2 * limits.bytes_max).then_some(Verdict::TooFarBehind)
     }
 
-    /// `bytes` from the position on were written at `now_ms`.
-    pub fn advance(&mut self, bytes: u64, now_ms: u64) {
-        if bytes > 0 {
-            self.position += bytes;
-            self.progressed_ms = now_ms;
+    /// `bytes` from the position on were written at `now_ms`; returns how many messages that completed.
+    pub fn advance(&mut self, log: &DeliveryLog, bytes: u64, now_ms: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
         }
+        self.position += bytes;
+        self.progressed_ms = now_ms;
+        let message = log.message_at(self.position).map_or(log.next_message(), |(number, _)| number);
+        message - std::mem::replace(&mut self.message, message)
+    }
+
+    /// Whether a message has been begun and not finished: nothing else may be written now.
+    pub fn is_inside_message(&self, log: &DeliveryLog) -> bool {
+        self.position().is_some_and(|position| log.message_end(position) != position)
     }
 
     /// Position of the next byte to write, and the oldest one needed; `None` when nothing is needed.
@@ -175,12 +209,12 @@ mod tests {
         let mut log = log_with_key_frame();
         let mut cursor = Cursor::join(&log, true, 0);
         cursor.review(&log, &LIMITS, 0);
-        cursor.advance(4_000, 1);
+        cursor.advance(&log, 4_000, 1);
         for step in 0..100 {
             append(&mut log, 80 + step, step == 90, 1_000);
         }
         assert_eq!(cursor.review(&log, &LIMITS, 2), Verdict::Send(10_000), "rest of the message it is in");
-        cursor.advance(6_000, 3);
+        cursor.advance(&log, 6_000, 3);
         assert_eq!(cursor.review(&log, &LIMITS, 4), Verdict::Begin(log.head()));
         assert_eq!(cursor.position(), Some(11_000 + 90_000));
         assert_eq!(cursor.dropped(), 91, "messages 1 to 91 were left out");
@@ -203,11 +237,28 @@ mod tests {
         let mut log = log_with_key_frame();
         let mut cursor = Cursor::join(&log, true, 0);
         cursor.review(&log, &LIMITS, 0);
-        cursor.advance(11_000, 0);
+        cursor.advance(&log, 11_000, 0);
         assert_eq!(cursor.review(&log, &LIMITS, 60_000), Verdict::Idle, "publisher pauses for a minute");
         append(&mut log, 80, false, 1_000);
         assert_eq!(cursor.review(&log, &LIMITS, 60_001), Verdict::Send(log.head()));
         assert_eq!(cursor.review(&log, &LIMITS, 70_001), Verdict::Stalled);
+    }
+
+    #[test]
+    fn pause_ends_with_a_whole_message_and_resumes_at_a_key_frame() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        assert_eq!(cursor.advance(&log, 10_001, 0), 1, "one whole message and a bit");
+        cursor.pause(&log);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Send(11_000));
+        assert!(cursor.is_inside_message(&log));
+        assert_eq!(cursor.advance(&log, 999, 0), 1);
+        append(&mut log, 80, true, 500);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle);
+        cursor.resume(&log, true);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(11_500));
+        assert_eq!(cursor.dropped(), 0);
     }
 
     #[test]
@@ -217,7 +268,7 @@ mod tests {
         cursor.review(&log, &LIMITS, 0);
         for step in 1..400 {
             append(&mut log, 40 * step, false, 1_000);
-            cursor.advance(1, 40 * step);
+            cursor.advance(&log, 1, 40 * step);
             if cursor.review(&log, &LIMITS, 40 * step) == Verdict::TooFarBehind {
                 assert!(log.head() - cursor.position().unwrap() <= 201_000);
                 return;

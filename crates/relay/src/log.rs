@@ -76,22 +76,23 @@ impl DeliveryLog {
         self.entry = None;
     }
 
-    /// Fills `slices` with the bytes from `position` on and returns how many slices and bytes that is.
+    /// Fills `slices` with the bytes from `position` to `end` and returns how many slices and bytes that is;
+    /// fewer bytes than asked for when the slices run out.
     ///
-    /// `position` must lie in `start()..=head()`.
-    pub fn slices<'a>(&'a self, position: u64, slices: &mut [IoSlice<'a>]) -> (usize, usize) {
-        debug_assert!((self.start()..=self.head).contains(&position));
+    /// Needs `start() <= position <= end <= head()`.
+    pub fn slices<'a>(&'a self, position: u64, end: u64, slices: &mut [IoSlice<'a>]) -> (usize, usize) {
+        debug_assert!(self.start() <= position && position <= end && end <= self.head);
         let first = self.segments.partition_point(|segment| segment.end() <= position);
         let (mut count, mut bytes) = (0, 0);
         for segment in self.segments.range(first..) {
-            if count == slices.len() {
+            if count == slices.len() || segment.start >= end {
                 break;
             }
-            let skip = position.saturating_sub(segment.start) as usize;
-            let part = &segment.bytes[skip..];
-            slices[count] = IoSlice::new(part);
+            let from = position.saturating_sub(segment.start) as usize;
+            let to = segment.bytes.len().min((end - segment.start) as usize);
+            slices[count] = IoSlice::new(&segment.bytes[from..to]);
             count += 1;
-            bytes += part.len();
+            bytes += to - from;
         }
         (count, bytes)
     }
@@ -180,7 +181,7 @@ mod tests {
         let mut all = Vec::new();
         loop {
             let mut slices = vec![IoSlice::new(&[]); slices_max];
-            let (count, bytes) = log.slices(position, &mut slices);
+            let (count, bytes) = log.slices(position, log.head(), &mut slices);
             slices[..count].iter().for_each(|slice| all.extend_from_slice(slice));
             position += bytes as u64;
             if bytes == 0 {

@@ -83,6 +83,12 @@ impl Schedule {
         Some(index as SlotIndex)
     }
 
+    /// Whether some slot holds back `messages_max` messages (0: no such limit).
+    pub fn is_full(&self, log_end: (u64, u64), messages_max: u64) -> bool {
+        let held_back = |index: usize| log_end.1 - self.slots[index].served.1;
+        messages_max > 0 && self.pending(log_end).any(|index| held_back(index) >= messages_max)
+    }
+
     /// The players of a slot.
     pub fn players(&self, slot: SlotIndex) -> &[u32] {
         &self.slots[slot as usize].players
@@ -130,7 +136,9 @@ mod tests {
     #[test]
     fn every_player_is_served_once_per_period_and_the_work_is_spread() {
         let mut schedule = Schedule::new(100);
-        (0..200).for_each(|player| drop(schedule.add(player, 0, (0, 0))));
+        for player in 0..200 {
+            schedule.add(player, 0, (0, 0));
+        }
         let mut served = vec![0; 200];
         let mut most_at_once = 0;
         for now in 0..1000 {

@@ -66,6 +66,7 @@ pub struct Stream {
     /// Headers in effect at the newest entry point.
     entry_headers: Headers,
     has_video: bool,
+    has_audio: bool,
     awaits_key: bool,
     last_key_ms: Option<u64>,
     key_frame_interval_ms: u64,
@@ -91,6 +92,7 @@ impl Stream {
             headers: Headers::default(),
             entry_headers: Headers::default(),
             has_video: false,
+            has_audio: false,
             awaits_key: false,
             last_key_ms: None,
             key_frame_interval_ms: 0,
@@ -107,6 +109,7 @@ impl Stream {
         self.headers = Headers::default();
         self.entry_headers = Headers::default();
         self.has_video = false;
+        self.has_audio = false;
         self.awaits_key = true;
         self.last_key_ms = None;
     }
@@ -123,13 +126,13 @@ impl Stream {
         if let Some(slot) = self.headers.slot(frame) {
             let repeated = slot.as_ref().is_some_and(|known| known.payload == frame.payload);
             *slot = Some(Arc::clone(frame));
-            self.has_video |= frame.track == Track::Video;
+            self.note_track(frame.track);
             return (!repeated).then(|| self.keep(self.timeline.head(), frame));
         }
         if frame.track == Track::Data {
             return Some(self.keep(self.timeline.head(), frame));
         }
-        self.has_video |= frame.track == Track::Video;
+        self.note_track(frame.track);
         let time_ms = self.timeline.place(now_ms, frame.track, frame.timestamp);
         match frame.role {
             FrameRole::Key => self.key_frame(time_ms),
@@ -154,6 +157,11 @@ impl Stream {
     fn keep(&mut self, time_ms: u64, frame: &Arc<Frame>) -> Received {
         self.gop.push(time_ms, frame);
         Received { time_ms, entry: frame.role == FrameRole::Key }
+    }
+
+    fn note_track(&mut self, track: Track) {
+        self.has_video |= track == Track::Video;
+        self.has_audio |= track == Track::Audio;
     }
 
     fn count(&mut self, frame: &Frame) {
@@ -199,6 +207,11 @@ impl Stream {
     /// Whether the current publisher has sent video.
     pub fn has_video(&self) -> bool {
         self.has_video
+    }
+
+    /// Whether the current publisher has sent audio.
+    pub fn has_audio(&self) -> bool {
+        self.has_audio
     }
 
     /// Stream time of the newest frame, milliseconds.

@@ -1,0 +1,174 @@
+//! One stream in one wire format on one worker: the bytes its players share and the times they are served.
+
+use std::sync::Arc;
+
+use live::flv;
+use live::rtmp::MediaKind;
+use live::rtmp::chunk;
+use relay::{DeliveryLog, Frame, Headers, Received, Schedule, Stream, Track};
+
+use super::websocket;
+
+/// Wire format of a player.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// RTMP chunk stream.
+    Rtmp,
+    /// FLV tags, as the body of an HTTP response.
+    Flv,
+    /// One FLV tag per WebSocket message.
+    WsFlv,
+}
+
+impl Format {
+    /// Number of formats; each indexes an array by `as usize`.
+    pub(crate) const COUNT: usize = 3;
+}
+
+/// Bytes a message may be larger than its payload: headers, one chunk header per chunk, WebSocket frame header.
+const fn overhead(payload: usize) -> usize {
+    64 + payload / chunk::PLAY_CHUNK_SIZE as usize * 8
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) format: Format,
+    pub(crate) log: DeliveryLog,
+    pub(crate) schedule: Schedule,
+    /// When the worker will look at the schedule next, if at all.
+    pub(crate) armed_ms: Option<u64>,
+}
+
+impl Channel {
+    /// A channel that begins with the stream's GOP cache.
+    pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream) -> Self {
+        let schedule = Schedule::new(merge_ms);
+        let mut channel = Self { format, log: DeliveryLog::default(), schedule, armed_ms: None };
+        for (time_ms, frame) in stream.gop().frames() {
+            let entry = frame.role == relay::FrameRole::Key;
+            channel.append(frame, Received { time_ms: *time_ms, entry });
+        }
+        channel
+    }
+
+    /// Serialises a frame for all players.
+    pub(crate) fn append(&mut self, frame: &Frame, received: Received) {
+        let format = self.format;
+        let hint = Self::bytes_hint(frame);
+        self.log.append(received.time_ms, received.entry, hint, |out| {
+            write(format, out, frame, received.time_ms)
+        });
+    }
+
+    /// Most bytes a frame takes in any format.
+    pub(crate) fn bytes_hint(frame: &Frame) -> usize {
+        frame.payload.len() + overhead(frame.payload.len())
+    }
+
+    /// Log position and message count, as the schedule wants them.
+    pub(crate) fn log_end(&self) -> (u64, u64) {
+        (self.log.head(), self.log.next_message())
+    }
+
+    /// What a player gets before its first frame, and again after frames were left out.
+    pub(crate) fn write_headers(&self, out: &mut Vec<u8>, headers: &Headers, time_ms: u64) {
+        for frame in headers.iter() {
+            write(self.format, out, frame, time_ms);
+        }
+    }
+}
+
+/// What an FLV player gets once, before everything else.
+pub(crate) fn write_file_header(format: Format, out: &mut Vec<u8>, stream: &Stream) {
+    // A player that is told of a track waits for it: name only what is there, or what the metadata promises.
+    let promised = |key: &[u8]| {
+        let metadata = stream.headers().metadata.as_ref();
+        metadata.is_some_and(|frame| frame.payload.windows(key.len()).any(|window| window == key))
+    };
+    let has_audio = stream.has_audio() || promised(b"audiocodecid");
+    let has_video = stream.has_video() || promised(b"videocodecid");
+    let mut header = Vec::with_capacity(16);
+    flv::write_file_header(&mut header, has_audio, has_video);
+    if format == Format::WsFlv {
+        websocket::write_binary_header(out, header.len());
+    }
+    out.extend_from_slice(&header);
+}
+
+fn write(format: Format, out: &mut Vec<u8>, frame: &Frame, time_ms: u64) {
+    let kind = media_kind(frame.track);
+    // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it.
+    let timestamp = time_ms as u32;
+    match format {
+        Format::Rtmp => chunk::write_play_message(out, kind, timestamp, &frame.payload),
+        Format::Flv => flv::write_tag(out, kind, timestamp, &frame.payload),
+        Format::WsFlv => {
+            websocket::write_binary_header(out, frame.payload.len() + FLV_TAG_OVERHEAD);
+            flv::write_tag(out, kind, timestamp, &frame.payload);
+        }
+    }
+}
+
+/// Bytes of an FLV tag besides its body: header and previous tag size.
+const FLV_TAG_OVERHEAD: usize = 15;
+
+fn media_kind(track: Track) -> MediaKind {
+    match track {
+        Track::Audio => MediaKind::Audio,
+        Track::Video => MediaKind::Video,
+        Track::Data => MediaKind::Data,
+    }
+}
+
+/// The frame of a message, or `None` for a message no player can use.
+pub(crate) fn frame_of(message: live::rtmp::MediaMessage) -> Option<(Arc<Frame>, flv::BodyInfo)> {
+    let info = flv::inspect(message.kind, &message.payload).ok()?;
+    let track = match message.kind {
+        MediaKind::Audio => Track::Audio,
+        MediaKind::Video => Track::Video,
+        MediaKind::Data => Track::Data,
+    };
+    let role = match info.role {
+        flv::BodyRole::Config => relay::FrameRole::Config,
+        flv::BodyRole::Key => relay::FrameRole::Key,
+        flv::BodyRole::Inter | flv::BodyRole::Disposable => relay::FrameRole::Inter,
+        flv::BodyRole::Audio => relay::FrameRole::Audio,
+        flv::BodyRole::Metadata if track == Track::Data => relay::FrameRole::Metadata,
+        flv::BodyRole::Metadata | flv::BodyRole::End | flv::BodyRole::Other => relay::FrameRole::Other,
+    };
+    let frame = Frame { track, role, timestamp: message.timestamp, payload: message.payload };
+    Some((Arc::new(frame), info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_covers_every_format_and_size() {
+        for bytes in [0, 1, 125, 126, 65_535, 65_536, 200_000] {
+            let frame = Frame {
+                track: Track::Video,
+                role: relay::FrameRole::Key,
+                timestamp: 0,
+                payload: vec![0; bytes],
+            };
+            for format in [Format::Rtmp, Format::Flv, Format::WsFlv] {
+                let mut out = Vec::new();
+                write(format, &mut out, &frame, 0xffff_ffff);
+                assert!(out.len() <= Channel::bytes_hint(&frame), "{format:?} {bytes}: {}", out.len());
+            }
+        }
+    }
+
+    #[test]
+    fn websocket_messages_hold_exactly_one_tag() {
+        let frame =
+            Frame { track: Track::Audio, role: relay::FrameRole::Audio, timestamp: 0, payload: vec![7; 300] };
+        let mut out = Vec::new();
+        write(Format::WsFlv, &mut out, &frame, 5);
+        assert_eq!(out[..2], [0x82, 126]);
+        assert_eq!(usize::from(u16::from_be_bytes([out[2], out[3]])), out.len() - 4);
+    }
+}

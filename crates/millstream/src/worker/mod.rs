@@ -1,0 +1,105 @@
+//! Isolated workers: one event loop per thread, each with its own sockets, sessions and streams.
+//!
+//! A worker owns a connection from accept to close. On the media path workers share nothing but references to
+//! frames that cross a bounded ring once per worker (`ring.rs`); which worker is home to which stream is looked
+//! up in `directory.rs` when a publisher or a first player comes, never per frame. The loop itself is in `engine.rs`.
+
+mod channel;
+mod connection;
+mod directory;
+mod engine;
+mod http;
+pub mod link;
+mod listen;
+mod load;
+mod players;
+mod publishers;
+mod report;
+mod requests;
+mod ring;
+mod session;
+pub mod settings;
+pub mod snapshot;
+mod streams;
+mod sweep;
+mod websocket;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use tokio::sync::mpsc::Sender;
+
+pub use listen::ListenAddresses;
+
+use link::{COMMANDS_MAX, Handoff, WorkerHandle};
+use settings::WorkerSettings;
+
+use crate::auth::Policy;
+use directory::Directory;
+use engine::Worker;
+
+/// All worker threads.
+#[derive(Debug)]
+pub struct Workers {
+    addresses: ListenAddresses,
+    handles: Vec<WorkerHandle>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Binds all addresses, then starts the threads; connections are accepted when this returns.
+    ///
+    /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or thread.
+    pub fn start(
+        settings: WorkerSettings,
+        policy: Arc<Policy>,
+        handoffs: Sender<Handoff>,
+    ) -> io::Result<Self> {
+        let (addresses, listeners) = listen::bind(&settings)?;
+        let settings = Arc::new(settings);
+        let directory = Arc::new(Directory::default());
+        let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let wakers = polls.iter().map(engine::waker).collect::<io::Result<Vec<_>>>()?;
+        let neighbours = ring::connect(&wakers, settings.ring_frames);
+        let mut workers = Self { addresses, handles: Vec::new(), threads: Vec::new() };
+        for (index, ((poll, listeners), neighbours)) in
+            polls.into_iter().zip(listeners).zip(neighbours).enumerate()
+        {
+            let (commands, received) = sync_channel(COMMANDS_MAX);
+            workers.handles.push(WorkerHandle { commands, waker: Arc::clone(&wakers[index]) });
+            let parts = engine::Parts {
+                index,
+                settings: Arc::clone(&settings),
+                policy: Arc::clone(&policy),
+                directory: Arc::clone(&directory),
+                handoffs: handoffs.clone(),
+                commands: received,
+                neighbours,
+            };
+            let worker = Worker::new(parts, poll, listeners)?;
+            let name = format!("worker-{index}");
+            workers.threads.push(std::thread::Builder::new().name(name).spawn(move || worker.run())?);
+        }
+        Ok(workers)
+    }
+
+    /// Addresses in use.
+    pub fn addresses(&self) -> &ListenAddresses {
+        &self.addresses
+    }
+
+    /// One handle per worker, in order.
+    pub fn handles(&self) -> &[WorkerHandle] {
+        &self.handles
+    }
+
+    /// Waits until all workers have ended, as they do after [`Command::Drain`].
+    pub fn join(self) {
+        for thread in self.threads {
+            // A worker that panicked has said so; the others still end in order.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What clients ask for: RTMP commands, HTTP request heads, WebSocket control frames.
+
+use live::rtmp::name::query_value;
+use live::rtmp::server::{PlayReject, PublishReject, ServerEvent};
+
+use super::channel::Format;
+use super::engine::{LINGER_MS, Worker};
+use super::http::{self, MediaRequest, Method, Request};
+use super::link::Handoff;
+use super::players::PlayRefusal;
+use super::publishers::PublishRefusal;
+use super::session::{Media, Session, State};
+use super::snapshot::Protocol;
+use super::websocket::{self, ClientFrames, ClientInput};
+
+impl Worker {
+    /// Takes in what a session has sent.
+    pub(super) fn handle_input(&mut self, index: usize, input: &[u8]) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if session.closing_at_ms.is_some() {
+            return;
+        }
+        match &mut session.state {
+            State::Rtmp(_) => self.rtmp_input(index, input),
+            State::HttpHead(head) => {
+                head.extend_from_slice(input);
+                self.http_input(index);
+            }
+            State::HttpBody => {}
+            State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
+                ClientInput::Continue => self.write(index),
+                ClientInput::Close => self.end(index, "closed by peer"),
+            },
+        }
+    }
+
+    fn rtmp_input(&mut self, index: usize, input: &[u8]) {
+        let Some(State::Rtmp(rtmp)) = self.sessions.get_mut(index).map(|session| &mut session.state) else {
+            return;
+        };
+        let result = rtmp.machine.handle_input(input);
+        while let Some(session) =
+            self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+        {
+            let State::Rtmp(rtmp) = &mut session.state else { return };
+            match rtmp.machine.poll_event() {
+                Some(event) => self.rtmp_event(index, event),
+                None => break,
+            }
+        }
+        let Some(session) = self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+        else {
+            return;
+        };
+        if let Err(error) = result {
+            self.counters.protocol_errors += 1;
+            tracing::debug!(session = %session.id, address = %session.address, error = error.reason(), "RTMP error");
+            return self.end(index, error.reason());
+        }
+        session.collect_output();
+        if session.pending.len() > 0 {
+            self.write(index);
+        }
+    }
+
+    fn rtmp_event(&mut self, index: usize, event: ServerEvent) {
+        let session = &mut self.sessions[index];
+        let State::Rtmp(rtmp) = &mut session.state else { return };
+        match event {
+            ServerEvent::Media(message) => self.receive_message(index, message),
+            ServerEvent::Connect(request) => {
+                rtmp.token = token(&request.query);
+                rtmp.app = request.app;
+                rtmp.machine.accept_connect();
+                session.user_agent = Some(request.flash_version.chars().take(128).collect());
+            }
+            ServerEvent::Publish(request) => {
+                let token = token(&request.query).or_else(|| rtmp.token.clone());
+                let app = rtmp.app.clone();
+                let outcome = self.publish(index, (&app, &request.name), token.as_deref());
+                let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+                match outcome {
+                    Ok(()) => rtmp.machine.accept_publish(),
+                    Err(refusal) => {
+                        let code = match refusal {
+                            PublishRefusal::Denied(_) => PublishReject::Unauthorized,
+                            PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
+                        };
+                        rtmp.machine.reject_publish(code, refusal.reason());
+                        self.end(index, refusal.reason());
+                    }
+                }
+            }
+            ServerEvent::Play(request) => {
+                let token = token(&request.query).or_else(|| rtmp.token.clone());
+                let app = rtmp.app.clone();
+                let outcome = self.play(index, (&app, &request.name), token.as_deref(), Format::Rtmp);
+                let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+                match outcome {
+                    Ok(()) => {
+                        rtmp.machine.accept_play();
+                        rtmp.machine.trim();
+                        self.sessions[index].collect_output();
+                        self.write(index);
+                    }
+                    Err(refusal) => {
+                        let code = match refusal {
+                            PlayRefusal::Denied(_) => PlayReject::Unauthorized,
+                            PlayRefusal::NotFound | PlayRefusal::Draining => PlayReject::StreamNotFound,
+                        };
+                        rtmp.machine.reject_play(code, refusal.reason());
+                        self.end(index, refusal.reason());
+                    }
+                }
+            }
+            ServerEvent::Pause { paused, .. } => self.pause(index, paused),
+            ServerEvent::StreamEnded => self.detach(index, "stream closed by peer"),
+            ServerEvent::PingReply { .. } => {}
+        }
+    }
+
+    fn http_input(&mut self, index: usize) {
+        let session = &mut self.sessions[index];
+        let State::HttpHead(head) = &mut session.state else { return };
+        match http::parse(head) {
+            Request::Incomplete => {}
+            Request::Bad { status, reason } => {
+                self.counters.protocol_errors += 1;
+                self.answer(index, status, reason, true);
+            }
+            Request::Control => self.hand_over(index),
+            Request::Media(request) => {
+                let rest = head.split_off(request.head_bytes);
+                session.user_agent = request.user_agent.as_deref().map(Box::from);
+                self.media_request(index, request, &rest);
+            }
+        }
+    }
+
+    fn media_request(&mut self, index: usize, request: MediaRequest, rest: &[u8]) {
+        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        let session = &mut self.sessions[index];
+        let format = match &request.method {
+            Method::Options => {
+                http::write_preflight(&mut session.pending.bytes, cors);
+                return self.end(index, "preflight answered");
+            }
+            Method::Other => return self.answer(index, 405, "a stream can only be read", true),
+            Method::WebSocketVersion => {
+                return self.answer(index, 426, "WebSocket version 13 is needed", true);
+            }
+            Method::Head => return self.head_request(index, &request),
+            Method::Get => Format::Flv,
+            Method::WebSocket { .. } => Format::WsFlv,
+        };
+        if let Err(refusal) =
+            self.play(index, (&request.app, &request.stream), request.token.as_deref(), format)
+        {
+            return self.answer(index, refusal.status(), refusal.reason(), true);
+        }
+        let session = &mut self.sessions[index];
+        session.state = match request.method {
+            Method::WebSocket { accept } => {
+                let tls = session.connection.tls.is_some();
+                session.protocol = if tls { Protocol::WssFlv } else { Protocol::WsFlv };
+                http::write_upgrade(&mut session.pending.bytes, &accept);
+                State::WebSocket(ClientFrames::default())
+            }
+            _ => State::HttpBody,
+        };
+        if !rest.is_empty() {
+            self.handle_input(index, rest);
+        }
+        self.write(index);
+    }
+
+    fn head_request(&mut self, index: usize, request: &MediaRequest) {
+        let refusal = self.would_play(index, (&request.app, &request.stream), request.token.as_deref());
+        match refusal {
+            Ok(()) => {
+                let cors = self.parts.settings.cors_allow_origin.as_deref();
+                http::write_stream_head(&mut self.sessions[index].pending.bytes, cors);
+                self.end(index, "HEAD answered");
+            }
+            Err(refusal) => self.answer(index, refusal.status(), refusal.reason(), false),
+        }
+    }
+
+    /// Answers with a status and a line of text, and closes.
+    pub(super) fn answer(&mut self, index: usize, status: u16, text: &'static str, with_body: bool) {
+        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        http::write_answer(&mut self.sessions[index].pending.bytes, status, text, cors, with_body);
+        self.end(index, text);
+    }
+
+    fn hand_over(&mut self, index: usize) {
+        let handoffs = self.parts.handoffs.clone();
+        let Ok(permit) = handoffs.try_reserve() else {
+            return self.answer(index, 503, "too many requests at once", true);
+        };
+        let session = self.take(index);
+        tracing::trace!(session = %session.id, "handed to the control side");
+        let Session { connection, state: State::HttpHead(buffered), address, .. } = session else { return };
+        permit.send(Handoff {
+            stream: connection.socket.into(),
+            tls: connection.tls,
+            buffered,
+            peer: address,
+        });
+    }
+
+    /// Ends a session in order: its stream is left, the peer is told, and the connection closes once the last
+    /// bytes have been taken.
+    pub(super) fn end(&mut self, index: usize, reason: &'static str) {
+        let Some(session) = self.sessions.get(index) else { return };
+        if session.closing_at_ms.is_some() {
+            return;
+        }
+        let unanswered = session.play().is_some_and(|play| play.format == Format::Flv && !play.begun);
+        self.finish_message(index);
+        self.detach(index, reason);
+        let session = &mut self.sessions[index];
+        if unanswered {
+            let cors = self.parts.settings.cors_allow_origin.as_deref();
+            http::write_answer(&mut session.pending.bytes, 404, reason, cors, true);
+        }
+        session.closing_at_ms = Some(self.now_ms + LINGER_MS);
+        match &mut session.state {
+            State::Rtmp(rtmp) => {
+                rtmp.machine.close(reason);
+                session.collect_output();
+            }
+            // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
+            State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason),
+            State::HttpHead(_) | State::HttpBody => {}
+        }
+        session.blocked = false;
+        self.write(index);
+    }
+
+    /// Ends a session at once.
+    pub(super) fn remove(&mut self, index: usize, reason: &'static str) {
+        if self.sessions.contains(index) {
+            self.detach(index, reason);
+            let mut session = self.take(index);
+            session.connection.finish();
+            tracing::debug!(session = %session.id, reason, "connection closed");
+        }
+    }
+
+    /// Leaves the stream the session publishes or plays.
+    fn detach(&mut self, index: usize, reason: &'static str) {
+        let session = &mut self.sessions[index];
+        let id = session.id;
+        let (bytes_in, bytes_out) = (session.bytes_in, session.bytes_out);
+        let seconds = (self.now_ms - session.accepted_ms) / 1000;
+        match std::mem::replace(&mut session.media, Media::None) {
+            Media::None => return,
+            Media::Publish(publish) => {
+                let stream = self.stream_key(publish.stream);
+                tracing::info!(session = %id, stream, reason, seconds, bytes_in, "publisher left");
+                self.unpublish(publish);
+            }
+            Media::Play(play) => {
+                let stream = self.stream_key(play.stream);
+                let dropped = play.cursor.dropped();
+                tracing::info!(session = %id, stream, reason, seconds, bytes_out, dropped, "player left");
+                self.leave(index, &play);
+            }
+        }
+    }
+
+    fn stream_key(&self, stream: usize) -> &str {
+        self.streams.slab.get(stream).map_or("", |stream| &stream.key)
+    }
+}
+
+fn token(query: &str) -> Option<String> {
+    query_value(query, "token").map(std::borrow::Cow::into_owned)
+}

@@ -1,0 +1,184 @@
+//! The streams a worker knows: published here, or played here, or both.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use live::flv::{AudioFormat, Codec, VideoFormat};
+use relay::{GopLimits, QueueLimits, Stream};
+use slab::Slab;
+
+use super::channel::{Channel, Format};
+use super::directory::{Epoch, StreamId};
+use super::settings::{Application, ApplicationSettings};
+
+/// A stream on this worker.
+#[derive(Debug)]
+pub(crate) struct LocalStream {
+    pub(crate) id: StreamId,
+    /// `app/name`, what the directory calls it.
+    pub(crate) key: String,
+    /// Length of the app in `key`.
+    app_bytes: usize,
+    pub(crate) settings: Arc<ApplicationSettings>,
+    pub(crate) queue_limits: QueueLimits,
+    pub(crate) relay: Stream,
+    pub(crate) channels: [Option<Channel>; Format::COUNT],
+    pub(crate) source: Option<Source>,
+    /// Workers that get every frame, when the source is local; each with whether frames to it were lost.
+    pub(crate) remotes: Vec<Remote>,
+    pub(crate) players: u32,
+    pub(crate) live_since_ms: u64,
+    pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
+    pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
+}
+
+/// Where a stream's frames come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) epoch: Epoch,
+    /// The publishing session's index when this worker is the home.
+    pub(crate) publisher: Option<usize>,
+}
+
+/// Another worker that gets the frames.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remote {
+    pub(crate) worker: usize,
+    pub(crate) lost: bool,
+}
+
+impl LocalStream {
+    /// App part of the key.
+    pub(crate) fn app(&self) -> &str {
+        &self.key[..self.app_bytes]
+    }
+
+    /// Stream part of the key.
+    pub(crate) fn name(&self) -> &str {
+        &self.key[self.app_bytes + 1..]
+    }
+
+    /// The publishing session on this worker.
+    pub(crate) fn publisher(&self) -> Option<usize> {
+        self.source?.publisher
+    }
+
+    /// The channel of a format, made when its first player comes.
+    pub(crate) fn channel_mut(&mut self, format: Format) -> &mut Channel {
+        let merge_ms = self.settings.merge_latency.as_millis() as u64;
+        let relay = &self.relay;
+        self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, relay))
+    }
+
+    /// Whether nobody needs this worker to know the stream.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.players == 0 && self.publisher().is_none()
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub(crate) slab: Slab<LocalStream>,
+    by_id: HashMap<StreamId, usize>,
+}
+
+impl Streams {
+    /// Index of a stream.
+    pub(crate) fn find(&self, id: StreamId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Index of a stream, which is made if it is not there.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        id: StreamId,
+        (app, name): (&str, &str),
+        applications: &[Application],
+        now_ms: u64,
+    ) -> usize {
+        if let Some(index) = self.find(id) {
+            return index;
+        }
+        let settings = settings_for(applications, app);
+        let gop_limits = GopLimits {
+            enabled: settings.gop_cache,
+            bytes_max: settings.gop_cache_bytes_max,
+            duration_ms_max: settings.gop_cache_duration_max.as_millis() as u64,
+        };
+        let queue_limits = QueueLimits {
+            bytes_max: settings.player_queue_bytes_max as u64,
+            duration_ms_max: settings.player_queue_duration_max.as_millis() as u64,
+            stall_ms_max: settings.player_stall_timeout.as_millis() as u64,
+        };
+        let index = self.slab.insert(LocalStream {
+            id,
+            key: format!("{app}/{name}"),
+            app_bytes: app.len(),
+            settings,
+            queue_limits,
+            relay: Stream::new(gop_limits, now_ms),
+            channels: [const { None }; Format::COUNT],
+            source: None,
+            remotes: Vec::new(),
+            players: 0,
+            live_since_ms: 0,
+            video: None,
+            audio: None,
+        });
+        self.by_id.insert(id, index);
+        index
+    }
+
+    /// Forgets a stream.
+    pub(crate) fn remove(&mut self, index: usize) -> LocalStream {
+        let stream = self.slab.remove(index);
+        self.by_id.remove(&stream.id);
+        stream
+    }
+}
+
+/// Settings of an application.
+pub(crate) fn settings_for(applications: &[Application], app: &str) -> Arc<ApplicationSettings> {
+    let found = applications.iter().find(|application| matches(&application.pattern, app));
+    found.map_or_else(Arc::default, |application| Arc::clone(&application.settings))
+}
+
+/// Whether `text` is like `pattern`, in which `*` stands for any run of characters.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(head) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return text.ends_with(part);
+        }
+        match text.find(part) {
+            Some(at) => text = &text[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        let rows = [
+            ("live", "live", true),
+            ("live", "live2", false),
+            ("*", "", true),
+            ("live/*", "live/a/b", true),
+            ("*/a", "live/a", true),
+            ("l*e*x", "live/x", true),
+            ("l*e*x", "lx", false),
+            ("a*a", "a", false),
+        ];
+        for (pattern, text, expected) in rows {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}
