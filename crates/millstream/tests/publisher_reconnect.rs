@@ -26,8 +26,7 @@ fn reconnect(end: impl Fn(RtmpClient)) {
     let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
     let mut rtmp = RtmpClient::play(server.rtmp, "live/mill");
     let mut flv = None;
-    let (mut by_rtmp, mut by_flv): (Vec<(MediaKind, u32, Vec<u8>)>, Vec<(MediaKind, u32, Vec<u8>)>) =
-        Default::default();
+    let (mut by_rtmp, mut by_flv) = (Vec::<Tag>::new(), Vec::<Tag>::new());
     for round in 1..=3 {
         let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
         server.wait_for_publisher("live/mill", true);
@@ -35,11 +34,15 @@ fn reconnect(end: impl Fn(RtmpClient)) {
         let flv = flv.get_or_insert_with(|| {
             TagReader::new(http::open(server.http, "GET", "/live/mill.flv", &[]).expect("play"))
         });
-        by_rtmp.extend(rtmp.take_frames(sent.len()).into_iter().map(|m| (m.kind, m.timestamp, m.payload)));
+        by_rtmp.extend(rtmp.take_frames(sent.len()).into_iter().map(|message| Tag {
+            kind: message.kind,
+            timestamp: message.timestamp,
+            body: message.payload,
+        }));
         while by_flv.len() < round * sent.len() {
             let tag = flv.next().expect("the stream goes on");
             if tag.kind != MediaKind::Data {
-                by_flv.push((tag.kind, tag.timestamp, tag.body));
+                by_flv.push(tag);
             }
         }
         end(publisher);
@@ -52,13 +55,13 @@ fn reconnect(end: impl Fn(RtmpClient)) {
     }
     for (name, received) in [("RTMP", &by_rtmp), ("HTTP-FLV", &by_flv)] {
         for (index, message) in received.iter().enumerate() {
-            assert!(message.2 == sent[index % sent.len()].body, "{name}: body of message {index}");
+            assert!(message.body == sent[index % sent.len()].body, "{name}: body of message {index}");
         }
         for pair in received.windows(2) {
-            let step = pair[1].1.wrapping_sub(pair[0].1) as i32;
-            assert!(step >= 0, "{name}: time runs back from {} to {}", pair[0].1, pair[1].1);
+            let step = pair[1].timestamp.wrapping_sub(pair[0].timestamp) as i32;
+            assert!(step >= 0, "{name}: time runs back from {} to {}", pair[0].timestamp, pair[1].timestamp);
         }
-        let span = received.last().expect("messages").1 - received[0].1;
+        let span = received.last().expect("messages").timestamp - received[0].timestamp;
         assert!(span >= 3 * 1_900, "{name}: three times two seconds are {span} ms");
     }
 }
