@@ -1,0 +1,279 @@
+//! Command line: what each option means, its unit and its default.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::playback;
+
+/// Load generator for live streaming servers.
+///
+/// Holds N publishers or players, checks every byte that arrives, and reports what each client costs the
+/// server. Exits 0 when every session worked and nothing was missing, 1 when a session failed or a byte is
+/// missing, 2 when the run could not be done at all.
+#[derive(Debug, Parser)]
+#[command(name = "millbench", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// RTMP sessions.
+    #[command(subcommand)]
+    Rtmp(RtmpCommand),
+    /// HTTP-FLV sessions.
+    #[command(subcommand)]
+    Flv(FlvCommand),
+    /// What the kernel alone costs: sends the sample to every RTMP player with plain writes and no server.
+    ///
+    /// The lower bound that servers are compared with. Accepts any application and stream name, sends the sample
+    /// at the given cadence, and prints one JSON line of counters per second.
+    #[command(hide = true)]
+    Floor(FloorArgs),
+}
+
+/// What RTMP sessions do.
+#[derive(Debug, Subcommand)]
+pub enum RtmpCommand {
+    /// Publish the sample N times. Give each its own stream name with `{}`.
+    Publish(PublishArgs),
+    /// Play N times.
+    Play(PlayArgs),
+}
+
+/// What HTTP-FLV sessions do.
+#[derive(Debug, Subcommand)]
+pub enum FlvCommand {
+    /// Play N times.
+    Play(PlayArgs),
+}
+
+/// Options of `publish`.
+#[derive(Debug, Args)]
+pub struct PublishArgs {
+    /// Options of every run.
+    #[command(flatten)]
+    pub load: LoadArgs,
+}
+
+/// Options of `play`.
+#[derive(Debug, Args)]
+pub struct PlayArgs {
+    /// Options of every run.
+    #[command(flatten)]
+    pub load: LoadArgs,
+
+    /// Publish the sample first, from this process: to the played URL, or to the RTMP URL given after `=`.
+    ///
+    /// With `{}` in the URL, one publisher per stream.
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub publish: Option<String>,
+
+    /// Media a simulated player buffers before it plays and after it ran dry, milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = playback::DEFAULT_BUFFER_MS)]
+    pub buffer_ms: u32,
+}
+
+/// Options of every run.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Server and stream; `{}` or `{n}` is replaced by the number of the session's stream, from 1.
+    pub url: String,
+
+    /// Sessions to hold. A list such as `300,1000,2000` is climbed step by step, each step measured.
+    #[arg(short = 'n', long, value_name = "N[,N...]", default_value = "1", value_delimiter = ',')]
+    pub sessions: Vec<usize>,
+
+    /// Streams that `{}` counts through; by default as many as sessions.
+    #[arg(long, value_name = "K")]
+    pub streams: Option<usize>,
+
+    /// Sessions started per second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 500.0, value_parser = positive)]
+    pub ramp: f64,
+
+    /// Measured time of each step, seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+
+    /// Time between "all sessions are up" and the begin of measuring, seconds.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    pub settle: Duration,
+
+    /// Time a session has to come up: connected, accepted, first frame. Seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub start_timeout: Duration,
+
+    /// A player whose last frame is older than this at the end of the run has failed. Seconds.
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    pub silence: Duration,
+
+    /// FLV file to publish instead of the embedded sample.
+    #[arg(long, value_name = "FILE")]
+    pub sample: Option<PathBuf>,
+
+    /// Event-loop threads.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+
+    /// Pin thread i to core CORE + i (cores count from 0).
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+
+    /// Report CPU time and memory of this process, the server under test.
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+
+    /// Time between two points of the charts, seconds.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub interval: Duration,
+
+    /// Print the result as JSON on standard output instead of the table.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write a report with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Options of `floor`.
+#[derive(Debug, Args)]
+pub struct FloorArgs {
+    /// Address to listen on; port 0 takes a free one, which the first line printed tells.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+
+    /// When bytes leave.
+    #[arg(long, value_enum, default_value_t = Cadence::Ms100)]
+    pub mode: Cadence,
+
+    /// Pin to this core (counted from 0).
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+
+    /// FLV file to send instead of the embedded sample.
+    #[arg(long, value_name = "FILE")]
+    pub sample: Option<PathBuf>,
+}
+
+/// When the floor's bytes leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cadence {
+    /// What is ready, every 350 ms per socket; sockets are spread evenly over the period.
+    #[value(name = "350ms")]
+    Ms350,
+    /// What is ready, every 100 ms per socket; sockets are spread evenly over the period.
+    #[value(name = "100ms")]
+    Ms100,
+    /// Each message as soon as it is due; what is ready for a socket leaves in one write.
+    #[value(name = "lowlat")]
+    LowLatency,
+}
+
+impl LoadArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// A text for the user.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.sessions.first().is_none_or(|&first| first == 0) || !self.sessions.is_sorted_by(|a, b| a < b)
+        {
+            return Err("-n: give one number above 0 or a rising list".to_owned());
+        }
+        if self.streams == Some(0) {
+            return Err("--streams: at least 1".to_owned());
+        }
+        if self.interval < Duration::from_millis(100) {
+            return Err("--interval: at least 0.1 s".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Sessions of the last step.
+    pub fn sessions_max(&self) -> usize {
+        self.sessions.last().copied().unwrap_or(1)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if !(0.0..=86_400.0).contains(&value) {
+        return Err("from 0 to 86400 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(value))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    (value > 0.0 && value <= 1e6).then_some(value).ok_or_else(|| "above 0, up to 1000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn play(arguments: &str) -> Result<PlayArgs, String> {
+        let words =
+            ["millbench", "rtmp", "play", "rtmp://h/a/s"].into_iter().chain(arguments.split_whitespace());
+        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            Command::Rtmp(RtmpCommand::Play(play)) => play.load.validate().map(|()| play),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn steps_are_a_rising_list() {
+        assert_eq!(play("-n 300,1000,2000").map(|play| play.load.sessions), Ok(vec![300, 1000, 2000]));
+        for wrong in ["-n 0", "-n 5,5", "-n 5,4", "-n x", "-n -1", "-n ,", "--streams 0", "--interval 0.01"] {
+            assert!(play(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_and_rates_have_bounds() {
+        assert_eq!(play("--duration 2.5").map(|play| play.load.duration), Ok(Duration::from_millis(2500)));
+        for wrong in
+            ["--duration -1", "--duration nan", "--duration 1e9", "--ramp 0", "--ramp inf", "--threads 0"]
+        {
+            assert!(play(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn publish_takes_its_url_only_after_an_equals_sign() {
+        assert_eq!(play("--publish -n 2").map(|play| play.publish), Ok(Some(String::new())));
+        assert_eq!(
+            play("--publish=rtmp://x/a/s").map(|play| play.publish),
+            Ok(Some("rtmp://x/a/s".to_owned()))
+        );
+        assert_eq!(play("").map(|play| play.publish), Ok(None));
+    }
+
+    #[test]
+    fn the_floor_knows_the_three_cadences() {
+        for (name, cadence) in
+            [("350ms", Cadence::Ms350), ("100ms", Cadence::Ms100), ("lowlat", Cadence::LowLatency)]
+        {
+            let parsed = Cli::try_parse_from(["millbench", "floor", "--mode", name]).expect("a known mode");
+            assert!(matches!(parsed.command, Command::Floor(floor) if floor.mode == cadence), "{name}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Load generator for live streaming servers, and the report it prints.
+//!
+//! One run holds N sessions (publishers or players) on a few event-loop threads, checks every byte that
+//! arrives, and says what each client cost the server. A run fails when a session fails or a byte is
+//! missing. The pieces, in the order data takes:
+//!
+//! ```text
+//! sample -> stamp -> publisher -> (server) -> player -> tally, playback -> stats -> report
+//! ```
+//!
+//! It knows nothing of a server's internals: everything is measured from outside, by sockets and `/proc`.
+
+pub mod cli;
+pub mod clock;
+pub mod floor;
+pub mod http_flv;
+pub mod machine;
+pub mod net;
+pub mod playback;
+pub mod procfs;
+pub mod report;
+pub mod run;
+pub mod sample;
+pub mod session;
+pub mod stamp;
+pub mod stats;
+pub mod tally;
+pub mod worker;

@@ -1,0 +1,104 @@
+//! What the generator asks of the operating system for itself: cores, file descriptors, signals, CPU time.
+
+use std::fs;
+use std::io;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+
+/// Pins the calling thread to one core (counted from 0).
+///
+/// # Errors
+/// When the machine has no such core or the process may not run on it.
+pub fn pin_to_core(core: usize) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    set.set(core)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|error| format!("cannot run on core {core}: {}", error.desc()))
+}
+
+/// Raises the limit of open files as far as `sessions` need.
+///
+/// # Errors
+/// When neither the soft nor the hard limit allows it; the text says what to do.
+pub fn ensure_descriptors(sessions: usize) -> Result<(), String> {
+    let needed = sessions as u64 + SPARE_DESCRIPTORS;
+    let (soft, hard) =
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("cannot read RLIMIT_NOFILE: {error}"))?;
+    if soft >= needed {
+        return Ok(());
+    }
+    // Only a privileged process may raise the hard limit; trying costs nothing.
+    setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed)).map_err(|_| {
+        format!(
+            "{sessions} sessions need {needed} open files, but the hard limit is {hard}; raise it (ulimit -Hn {needed}, \
+             LimitNOFILE= in a unit, --ulimit nofile= in a container)"
+        )
+    })
+}
+
+/// SIGINT and SIGTERM as a descriptor that can be read instead of a handler.
+#[derive(Debug)]
+pub struct StopSignals(SignalFd);
+
+impl StopSignals {
+    /// Blocks both signals in the calling thread and in all threads it starts afterwards.
+    ///
+    /// # Errors
+    /// When the kernel refuses a signal descriptor.
+    pub fn new() -> io::Result<StopSignals> {
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGINT);
+        mask.add(Signal::SIGTERM);
+        mask.thread_block()?;
+        Ok(StopSignals(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Whether one of the signals has arrived since the last call.
+    pub fn arrived(&self) -> bool {
+        matches!(self.0.read_signal(), Ok(Some(_)))
+    }
+}
+
+/// CPU time of this process so far, user and system together, seconds.
+pub fn own_cpu_s() -> f64 {
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// Processor, cores and kernel of this machine, as reports name it.
+pub fn describe() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown processor");
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{}, {cores} cores available, Linux {}",
+        model.trim_start_matches([':', '\t', ' ']),
+        kernel.trim()
+    )
+}
+
+/// Descriptors beside the sessions: standard streams, epoll, /proc files, a listener.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_descriptors_need_no_change_and_too_many_are_explained() {
+        assert_eq!(ensure_descriptors(1), Ok(()));
+        let refused = ensure_descriptors(usize::MAX / 4);
+        assert!(refused.is_err_and(|text| text.contains("hard limit") && text.contains("ulimit")));
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_an_error() {
+        assert!(pin_to_core(100_000).is_err_and(|text| text.contains("core 100000")));
+    }
+}

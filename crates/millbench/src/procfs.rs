@@ -1,0 +1,116 @@
+//! CPU time and memory of a process, read from `/proc` (Linux, proc(5)).
+//!
+//! CPU comes from two places. `/proc/PID/stat` has user and system time of all threads, exited ones
+//! included, in ticks of 10 ms: good for the split. `/proc/PID/task/*/schedstat` has nanoseconds per
+//! living thread: good for short windows. Where the kernel has no schedstat, ticks are used for both.
+
+use std::fs;
+use std::io;
+
+use serde::Serialize;
+
+/// CPU time a process has used since it started, and its memory now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Usage {
+    /// User time, seconds, in steps of a tick.
+    pub user_s: f64,
+    /// System time, seconds, in steps of a tick.
+    pub system_s: f64,
+    /// User and system time together, seconds, as exact as the kernel tells.
+    pub cpu_s: f64,
+    /// Resident set, KiB.
+    pub rss_kib: u64,
+}
+
+/// Reads the usage of `pid`.
+///
+/// # Errors
+/// When the process does not exist (any more) or `/proc` has an unknown form.
+pub fn read(pid: u32) -> io::Result<Usage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let unknown = |what: &str| io::Error::other(format!("/proc/{pid}/{what} has an unknown form"));
+    let (user_ticks, system_ticks) = parse_stat(&stat).ok_or_else(|| unknown("stat"))?;
+    let rss_kib = parse_status_rss(&status).ok_or_else(|| unknown("status"))?;
+    let ticks_s = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
+    let (user_s, system_s) = (ticks_s(user_ticks), ticks_s(system_ticks));
+    let cpu_s = read_schedstat(pid).unwrap_or(user_s + system_s);
+    Ok(Usage { user_s, system_s, cpu_s, rss_kib })
+}
+
+/// Seconds on CPU of all living threads; `None` where the kernel does not tell.
+fn read_schedstat(pid: u32) -> Option<f64> {
+    let mut total_ns = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        // A thread may end between the listing and the reading.
+        let Ok(text) = fs::read_to_string(task.ok()?.path().join("schedstat")) else { continue };
+        total_ns += parse_schedstat(&text)?;
+    }
+    (total_ns > 0).then_some(total_ns as f64 / 1e9)
+}
+
+/// `utime` and `stime` in ticks: fields 14 and 15 of proc(5) `stat`. The command name in field 2 is in
+/// parentheses and may itself hold spaces and parentheses.
+fn parse_stat(text: &str) -> Option<(u64, u64)> {
+    let (_, after_name) = text.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// `VmRSS` of proc(5) `status`, KiB; 0 for a process without memory (a zombie).
+fn parse_status_rss(text: &str) -> Option<u64> {
+    if !text.starts_with("Name:") {
+        return None;
+    }
+    let Some(line) = text.lines().find_map(|line| line.strip_prefix("VmRSS:")) else { return Some(0) };
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// First field of `schedstat`: nanoseconds on CPU.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// `USER_HZ`: 100 on every architecture this runs on (proc(5), `sysconf(_SC_CLK_TCK)`).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_is_read_past_any_command_name() {
+        let tail = " S 1 9 9 0 -1 4194560 100 0 1 0 1234 5678 7 8 20 0 3 0 99 1000 200";
+        for name in ["millstream", "a b", "x) S 1 2", "((", ""] {
+            assert_eq!(parse_stat(&format!("42 ({name}){tail}")), Some((1234, 5678)), "{name:?}");
+        }
+        for broken in ["", "42", "42 (x)", "42 (x) S 1 2", "42 (x) S 1 9 9 0 -1 4194560 100 0 1 0 a b"] {
+            assert_eq!(parse_stat(broken), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn resident_memory_is_read_from_status() {
+        let text = "Name:\tmillstream\nVmPeak:\t  9000 kB\nVmRSS:\t    5120 kB\nThreads:\t3\n";
+        assert_eq!(parse_status_rss(text), Some(5120));
+        assert_eq!(parse_status_rss("Name:\tzombie\nState:\tZ\n"), Some(0));
+        assert_eq!(parse_status_rss("garbage"), None);
+    }
+
+    #[test]
+    fn schedstat_starts_with_nanoseconds() {
+        assert_eq!(parse_schedstat("442670 0 1\n"), Some(442_670));
+        assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn this_process_has_used_cpu_and_memory() {
+        let usage = read(std::process::id()).expect("a process can read its own /proc entry");
+        assert!(usage.rss_kib > 100 && usage.cpu_s > 0.0, "{usage:?}");
+    }
+
+    #[test]
+    fn a_process_that_does_not_exist_is_an_error() {
+        assert!(read(u32::MAX).is_err());
+    }
+}
