@@ -20,7 +20,7 @@ pub struct ReaderLimits {
     pub message_bytes: u32,
     /// Bytes that all unfinished messages may hold together.
     pub partial_bytes: u32,
-    /// Bytes of the payload kept of audio, video and data messages; the rest is counted and skipped.
+    /// Bytes of the payload kept of audio and video messages; the rest is counted and skipped.
     pub keep_payload_bytes: u32,
 }
 

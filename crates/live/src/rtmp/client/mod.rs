@@ -102,6 +102,7 @@ pub struct ClientSession {
     /// What to ask for.
     request: Option<Box<Request>>,
     publishes: bool,
+    keep_payload_bytes: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,7 @@ impl ClientSession {
             stream_id: 0,
             request: Some(Box::new(Request { url: url.clone(), config: config.clone() })),
             publishes,
+            keep_payload_bytes: limits.keep_payload_bytes,
         }
     }
 
@@ -158,7 +160,7 @@ impl ClientSession {
             if command::is_command(message.header.type_id) {
                 self.handle_command(&message)?;
             } else if let Ok(media) = into_media(message) {
-                self.events.push_back(ClientEvent::Media(media));
+                self.handle_media(media);
             }
         }
         if self.stage == Stage::Handshaking && self.connection.handshake_done() {
@@ -234,6 +236,17 @@ impl ClientSession {
         self.connection.unacknowledged_bytes()
     }
 
+    /// Servers begin a stream with two data messages of their own, which are no part of it.
+    fn handle_media(&mut self, mut media: MediaMessage) {
+        if media.kind == MediaKind::Data {
+            if SERVER_DATA.iter().any(|prefix| media.payload.starts_with(prefix)) {
+                return;
+            }
+            media.payload.truncate(self.keep_payload_bytes as usize);
+        }
+        self.events.push_back(ClientEvent::Media(media));
+    }
+
     fn send_connect(&mut self) {
         let Some(request) = self.request.as_deref() else { return };
         let mut properties = vec![
@@ -285,6 +298,9 @@ impl ClientSession {
 /// Transaction ids of the two calls whose results are waited for.
 const CONNECT: f64 = 1.0;
 const CREATE_STREAM: f64 = 4.0;
+
+/// `|RtmpSampleAccess` and the `onStatus` of NetStream.Data.Start, as AMF0 strings.
+const SERVER_DATA: [&[u8]; 2] = [b"\x02\x00\x11|RtmpSampleAccess", b"\x02\x00\x08onStatus"];
 
 /// Buffer length told to the server, in milliseconds; live servers do not use it.
 const BUFFER_MS: u32 = 3000;
