@@ -4,7 +4,10 @@
 //! answers everything else on a small async runtime, and both meet in bounded queues only. `config` says what to
 //! start, `auth` who may use it, `demo` publishes a sample, `run` ties them together and stops them.
 
+#![expect(unreachable_pub, reason = "a binary exports nothing; `pub` says that other modules use an item")]
+
 mod auth;
+mod banner;
 mod cli;
 mod config;
 mod control;

@@ -1,18 +1,239 @@
-//! Starts the server and stops it.
+//! Starts the server, and stops it when told to.
+//!
+//! Start: log, descriptor limit, listeners and workers, control side, demo. Stop, on SIGTERM or SIGINT: not ready
+//! any more, the demo ends, workers tell their sessions and drain with a deadline. A second signal ends at once.
 
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use crate::auth::{InternalPublisher, Tokens};
 use crate::config::Config;
 use crate::config::resolve::Resolved;
-use crate::worker::Workers;
+use crate::control::{self, WorkersLink};
 use crate::worker::link::HANDOFFS_MAX;
+use crate::worker::settings::WorkerSettings;
+use crate::worker::{ListenAddresses, Workers};
+use crate::{banner, demo, logging};
 
-/// Runs until a signal ends it.
-pub fn run(_config: &Config, resolved: Resolved) -> Result<(), String> {
-    let (handoffs, _receiver) = tokio::sync::mpsc::channel(HANDOFFS_MAX);
-    let policy = Arc::new(resolved.policy);
-    let workers = Workers::start(resolved.worker, policy, handoffs).map_err(|error| error.to_string())?;
-    println!("{:?}", workers.addresses());
-    workers.join();
+/// Exit code after a second signal.
+const EXIT_INTERRUPTED: i32 = 130;
+/// What workers may take beyond their deadline before the process ends without them.
+const JOIN_GRACE: Duration = Duration::from_secs(2);
+
+/// Runs until a signal ends it. The error says what to do about it.
+pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
+    let logging = logging::start(config.log.format, &config.log.level);
+    // One thread: what is not media is little, and one thread cannot take more than one core from the workers.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("the control runtime could not start: {error}"))?;
+    let result = runtime.block_on(serve(config, resolved, &logging));
+    drop(logging);
+    result
+}
+
+async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) -> Result<(), String> {
+    let mut signals = Signals::listen().map_err(|error| format!("signals cannot be received: {error}"))?;
+    let Resolved { worker: settings, mut policy, demo } = resolved;
+    raise_descriptor_limit(&settings);
+    let demo = demo.map(|(app, stream)| own_publisher(app, stream)).transpose()?;
+    policy.internal = demo.as_ref().map(|(internal, _)| internal.clone());
+    let policy = Arc::new(policy);
+
+    let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
+    let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender)
+        .map_err(|error| explain_start(&settings, &error))?;
+    let addresses = workers.addresses().clone();
+    #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
+    let (started, started_at) = (Instant::now(), SystemTime::now());
+    let context = Arc::new(control::Context {
+        workers: WorkersLink::new(workers.handles().to_vec()),
+        policy: Arc::clone(&policy),
+        addresses: addresses.clone(),
+        started,
+        started_at,
+        demo_stream: demo.as_ref().map(|(internal, _)| format!("{}/{}", internal.app, internal.stream)),
+        draining: AtomicBool::new(false),
+        metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
+        log_lines_dropped: Some(logging.dropped.clone()),
+    });
+    let control = tokio::spawn(control::serve(Arc::clone(&context), handoffs));
+    if context.workers.snapshots().await.is_err() {
+        return Err("a worker does not answer after its start".to_owned());
+    }
+    tracing::info!(workers = settings.workers, version = env!("CARGO_PKG_VERSION"), "started");
+    print_banner(&addresses, &context, &policy);
+    write_ports_file(&config.server.ports_file, &addresses)?;
+
+    let (stop, stopped) = watch::channel(false);
+    let demo = demo.zip(addresses.rtmp.first().copied()).map(|((internal, token), address)| {
+        let target = demo::Target { address, app: internal.app, stream: internal.stream, token };
+        tokio::spawn(demo::run(target, stopped))
+    });
+
+    let name = signals.next().await;
+    let deadline = Duration::from_secs(u64::try_from(config.shutdown.drain_seconds).unwrap_or(0));
+    tracing::info!(signal = name, seconds = deadline.as_secs(), "stopping: sessions are told and drained");
+    context.draining.store(true, Ordering::Relaxed);
+    let _ = stop.send(true);
+    let drained = drain(&context, workers, demo, deadline);
+    tokio::select! {
+        () = drained => {}
+        name = signals.next() => {
+            tracing::warn!(signal = name, "second signal: ending at once");
+            // The log's thread writes what it has; there is no order left to keep.
+            std::thread::sleep(Duration::from_millis(50));
+            std::process::exit(EXIT_INTERRUPTED);
+        }
+    }
+    let _ = tokio::time::timeout(JOIN_GRACE, control).await;
+    tracing::info!("stopped");
     Ok(())
+}
+
+/// Lets the demo say goodbye, then drains the workers and waits for their threads.
+async fn drain(
+    context: &control::Context,
+    workers: Workers,
+    demo: Option<tokio::task::JoinHandle<()>>,
+    deadline: Duration,
+) {
+    if let Some(demo) = demo {
+        let _ = tokio::time::timeout(Duration::from_millis(200), demo).await;
+    }
+    context.workers.drain(deadline);
+    let joined = tokio::task::spawn_blocking(move || workers.join());
+    if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
+        tracing::warn!("a worker did not end by the deadline; ending without it");
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// The demo's right to publish: its stream, and a token nobody else knows.
+fn own_publisher(app: String, stream: String) -> Result<(InternalPublisher, String), String> {
+    let token = demo::random_token().ok_or("the system gives no random bytes")?;
+    let tokens = Tokens::new([token.clone()]);
+    Ok((InternalPublisher { app, stream, tokens }, token))
+}
+
+/// Raises the limit of open files as far as allowed: each session takes one.
+fn raise_descriptor_limit(settings: &WorkerSettings) {
+    let wanted = (settings.sessions_max * settings.workers) as u64;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
+    };
+    if limit < wanted {
+        tracing::warn!(
+            limit,
+            sessions = wanted,
+            "fewer open files are allowed than sessions (see ulimit -n)"
+        );
+    } else {
+        tracing::info!(limit, "limit of open files");
+    }
+}
+
+/// Names the key whose address could not be used, and what to do.
+fn explain_start(settings: &WorkerSettings, error: &io::Error) -> String {
+    let text = error.to_string();
+    let lists = [
+        ("rtmp.listen", &settings.rtmp),
+        ("rtmps.listen", &settings.rtmps),
+        ("http.listen", &settings.http),
+        ("https.listen", &settings.https),
+    ];
+    let named = |address: &SocketAddr| text.contains(&format!("{address}:"));
+    let Some((key, _)) = lists.into_iter().find(|(_, addresses)| addresses.iter().any(named)) else {
+        return format!("the workers could not start: {text}");
+    };
+    let flag = key.replace('.', "-");
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("another program uses it; end that, or choose another with --{flag}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need a privilege; choose another with --{flag}")
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
+        _ => format!("choose another with --{flag}"),
+    };
+    format!("`{key}` cannot listen on {text}: {hint}")
+}
+
+/// Writes the listening addresses as JSON, all at once, so that a reader never sees half of it.
+fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), String> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let texts = |list: &[SocketAddr]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let json = serde_json::json!({
+        "pid": std::process::id(),
+        "rtmp": texts(&addresses.rtmp),
+        "rtmps": texts(&addresses.rtmps),
+        "http": texts(&addresses.http),
+        "https": texts(&addresses.https),
+    });
+    let temporary = format!("{path}.{}", std::process::id());
+    let written = std::fs::write(&temporary, format!("{json}\n"))
+        .and_then(|()| std::fs::rename(&temporary, Path::new(path)));
+    written.map_err(|error| format!("`server.ports_file` {path} cannot be written: {error}"))
+}
+
+fn print_banner(addresses: &ListenAddresses, context: &control::Context, policy: &crate::auth::Policy) {
+    use std::io::Write;
+    let text = banner::text(addresses, context.workers.count(), context.demo_stream.as_deref(), policy);
+    let mut out = io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_errors_name_the_key_and_the_remedy() {
+        let at = |text: &str| vec![text.parse().expect("an address")];
+        let settings =
+            WorkerSettings { rtmp: at("[::]:1935"), http: at("127.0.0.1:80"), ..WorkerSettings::default() };
+        let cases = [
+            (
+                io::ErrorKind::AddrInUse,
+                "[::]:1935: in use",
+                "`rtmp.listen` cannot listen on [::]:1935: in use: another program",
+            ),
+            (io::ErrorKind::PermissionDenied, "127.0.0.1:80: denied", "--http-listen"),
+            (io::ErrorKind::Other, "no epoll", "the workers could not start: no epoll"),
+        ];
+        for (kind, text, expected) in cases {
+            let explained = explain_start(&settings, &io::Error::new(kind, text));
+            assert!(explained.contains(expected), "{explained}");
+        }
+    }
 }

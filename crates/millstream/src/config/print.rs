@@ -11,6 +11,7 @@ use super::section::{Key, Section};
 use super::{Config, section_keys};
 
 /// How to regenerate the reference page.
+#[cfg(test)]
 pub const REGENERATE: &str = "cargo run -p millstream -- config print --markdown > docs/configuration.md";
 
 /// `config` as TOML. `documented`: with everything known about each key as comments.

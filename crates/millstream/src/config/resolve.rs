@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
 use super::keys::{AuthRule, Stream};
-use super::value::{AllowChoice, ListenAddress, ManageChoice, MetricsChoice, SecondPublisherChoice};
+use super::value::{AllowChoice, ManageChoice, MetricsChoice, SecondPublisherChoice};
 use super::{Config, RuleEntry, tls};
 use crate::auth::manage::Manage;
 use crate::auth::pattern::Pattern;
@@ -346,18 +346,4 @@ fn to_usize(value: i64) -> usize {
 
 fn to_u32(value: i64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-/// The key whose addresses contain `port`, for errors of binding.
-pub fn key_of_port(config: &Config, port: u16) -> Option<&'static str> {
-    let lists = [
-        ("rtmp.listen", &config.rtmp.listen),
-        ("rtmps.listen", &config.rtmps.listen),
-        ("http.listen", &config.http.listen),
-        ("https.listen", &config.https.listen),
-    ];
-    let names = |(_, listen): &(&str, &super::value::Listen)| {
-        listen.0.iter().any(|address: &ListenAddress| address.port == port)
-    };
-    lists.into_iter().find(names).map(|(key, _)| key)
 }

@@ -1,0 +1,93 @@
+//! What the server prints once it runs: every address a person may want to open or copy.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use crate::auth::Policy;
+use crate::worker::ListenAddresses;
+
+/// The banner. `demo` is `app/stream` of the demo channel.
+pub fn text(addresses: &ListenAddresses, workers: usize, demo: Option<&str>, policy: &Policy) -> String {
+    let mut out = String::new();
+    let s = if workers == 1 { "" } else { "s" };
+    let _ = writeln!(out, "Millstream {} runs on {workers} worker{s}.\n", env!("CARGO_PKG_VERSION"));
+    let rtmp = bases(&[("rtmp", &addresses.rtmp), ("rtmps", &addresses.rtmps)]);
+    let web = bases(&[("http", &addresses.http), ("https", &addresses.https)]);
+    lines(&mut out, "console", &web, "/");
+    lines(&mut out, "publish", &rtmp, "/live/STREAM");
+    let who = match (policy.publish_needs_token(), policy.publish_is_loopback_only()) {
+        (true, _) => "with ?token=TOKEN after the name",
+        (_, true) => "from this machine only, until [auth] says otherwise",
+        _ => "by the rules in [[auth.publish]]",
+    };
+    let _ = writeln!(out, "  {:10}{who}", "");
+    lines(&mut out, "play", &rtmp, "/live/STREAM");
+    lines(&mut out, "", &web, "/live/STREAM.flv");
+    let sockets: Vec<String> = web.iter().map(|base| base.replacen("http", "ws", 1)).collect();
+    lines(&mut out, "", &sockets, "/live/STREAM.flv");
+    lines(&mut out, "API", &web, "/api/v1/openapi.json");
+    lines(&mut out, "metrics", &web, "/metrics");
+    lines(&mut out, "health", &web, "/healthz and /readyz");
+    if let Some(demo) = demo {
+        let player: Vec<String> = web.iter().map(|base| format!("{base}/#/watch/{demo}")).collect();
+        lines(&mut out, "demo", &player, "");
+        lines(&mut out, "", &web, &format!("/{demo}.flv"));
+        lines(&mut out, "", &rtmp, &format!("/{demo}"));
+    }
+    out.push('\n');
+    out
+}
+
+/// One line per base URL; only the first carries the name.
+fn lines(out: &mut String, name: &str, bases: &[String], path: &str) {
+    for (index, base) in bases.iter().enumerate() {
+        let name = if index == 0 { name } else { "" };
+        let _ = writeln!(out, "  {name:10}{base}{path}");
+    }
+}
+
+/// Base URLs of listeners; those on every address under the name that works on this machine.
+fn bases(lists: &[(&str, &Vec<SocketAddr>)]) -> Vec<String> {
+    let base = |scheme: &str, address: &SocketAddr| {
+        if address.ip().is_unspecified() {
+            format!("{scheme}://localhost:{}", address.port())
+        } else {
+            format!("{scheme}://{address}")
+        }
+    };
+    lists.iter().flat_map(|(scheme, list)| list.iter().map(move |address| base(scheme, address))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{Access, Rules};
+
+    #[test]
+    fn every_address_can_be_copied() {
+        let at = |text: &str| vec![text.parse().expect("an address")];
+        let addresses = ListenAddresses {
+            rtmp: at("[::]:1935"),
+            http: at("[::1]:8080"),
+            https: at("0.0.0.0:8443"),
+            ..ListenAddresses::default()
+        };
+        let policy =
+            Policy { publish: Rules { rules: vec![], fallback: Access::loopback() }, ..Policy::default() };
+        let text = text(&addresses, 2, Some("demo/clock"), &policy);
+        for part in [
+            "runs on 2 workers",
+            "console   http://[::1]:8080/\n",
+            "https://localhost:8443/\n",
+            "publish   rtmp://localhost:1935/live/STREAM\n",
+            "from this machine only",
+            "ws://[::1]:8080/live/STREAM.flv\n",
+            "wss://localhost:8443/live/STREAM.flv\n",
+            "http://[::1]:8080/demo/clock.flv\n",
+            "rtmp://localhost:1935/demo/clock\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("rtmps://"), "{text}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The console: files of `web/dist`, embedded at build time.
+//!
+//! Files whose names contain a hash of their content may be kept for ever; the others are asked for anew each time,
+//! with an ETag. A build without the console answers `/` with a page that says how to make it.
+
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use rust_embed::RustEmbed;
+
+use super::api;
+
+/// Files of the console; empty when it was not built.
+#[derive(RustEmbed)]
+#[folder = "$CARGO_MANIFEST_DIR/../../web/dist"]
+#[allow_missing = true]
+struct Files;
+
+/// What a page of the console may load. The player makes `blob:` media and workers.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; \
+     connect-src 'self' ws: wss:; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+     frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
+
+const NOT_BUILT: &str = "<!doctype html><meta charset=utf-8><title>Millstream</title>\
+<body><h1>Millstream</h1><p>The server runs; this build has no console. \
+Build it with <code>make console</code> (or <code>npm ci && npm run build</code> in <code>web/</code>) \
+and then build the server again.</p>\
+<p><a href=/api/v1/streams>Streams</a> · <a href=/api/v1/openapi.json>API</a> · <a href=/metrics>Metrics</a></p>";
+
+/// Answers every path no other route has.
+pub(super) async fn asset(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let path = uri.path().trim_start_matches('/');
+    if path == "api" || path.starts_with("api/") {
+        return api::error(StatusCode::NOT_FOUND, "not_found", "the API has no such path");
+    }
+    if method != Method::GET && method != Method::HEAD {
+        return api::error(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "this path does not take this method",
+        );
+    }
+    let path = if path.is_empty() { "index.html" } else { path };
+    match Files::get(path) {
+        Some(file) => serve(path, file, &headers),
+        None if path == "index.html" => page(NOT_BUILT.into_response(), "text/html; charset=utf-8"),
+        None => page((StatusCode::NOT_FOUND, "not found\n").into_response(), "text/plain; charset=utf-8"),
+    }
+}
+
+fn serve(path: &str, file: rust_embed::EmbeddedFile, headers: &HeaderMap) -> Response {
+    let etag = format!("\"{}\"", hex(&file.metadata.sha256_hash()[..16]));
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let mut response = if known.is_some_and(|known| matches_etag(known, &etag)) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        page(file.data.into_owned().into_response(), content_type(path))
+    };
+    let kept = if is_hashed(path) { "public, max-age=31536000, immutable" } else { "no-cache" };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(kept));
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}
+
+fn page(mut response: Response, content_type: &'static str) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    response
+}
+
+/// `If-None-Match` (RFC 9110 §13.1.2): a list of tags, compared weakly, or `*`.
+fn matches_etag(known: &str, etag: &str) -> bool {
+    known.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
+}
+
+/// Whether the name carries a hash of the content, as in `assets/index-D1yc9QmS.js`.
+fn is_hashed(path: &str) -> bool {
+    let stem =
+        path.strip_prefix("assets/").and_then(|name| name.rsplit_once('.')).map_or("", |(stem, _)| stem);
+    stem.len() > 9 && stem.as_bytes()[stem.len() - 9] == b'-'
+}
+
+/// Media type by the end of the name; what a browser must not guess.
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or("") {
+        "html" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "json" | "map" | "webmanifest" => "application/json",
+        "txt" | "md" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_match_in_lists_and_weakly() {
+        for (known, expected) in [
+            ("\"a\"", true),
+            ("W/\"a\"", true),
+            ("\"b\", \"a\"", true),
+            ("*", true),
+            ("\"b\"", false),
+            ("", false),
+        ] {
+            assert_eq!(matches_etag(known, "\"a\""), expected, "{known}");
+        }
+    }
+
+    #[test]
+    fn only_names_with_a_hash_are_kept_for_ever() {
+        let cases = [
+            ("assets/index-D1yc9QmS.js", true),
+            ("assets/icon-5rHNA-Vn.svg", true),
+            ("assets/licences.md", false),
+            ("index-D1yc9QmS.js", false),
+            ("assets/-D1yc9QmS.js", false),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(is_hashed(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_embedded_console_is_complete() {
+        let Some(index) = Files::get("index.html") else { return };
+        let text = String::from_utf8_lossy(&index.data).into_owned();
+        let named = text.split('"').filter(|part| part.starts_with("/assets/"));
+        for path in named {
+            assert!(Files::get(&path[1..]).is_some(), "{path} is named by index.html and not embedded");
+            assert_ne!(content_type(path), "application/octet-stream", "{path}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `/healthz` and `/readyz`, open to everybody: they say nothing but yes or no.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+use super::Context;
+
+pub(super) fn router() -> Router<Arc<Context>> {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
+}
+
+/// The process runs and a worker took the connection. Depends on nothing else, so that trouble elsewhere does not
+/// make an orchestrator restart a server that serves.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether new sessions should be sent here: every worker answers, and the server is not stopping.
+async fn readyz(State(context): State<Arc<Context>>) -> (StatusCode, &'static str) {
+    if context.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    match context.workers.snapshots().await {
+        Ok(_) => (StatusCode::OK, "ready\n"),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "a worker does not answer\n"),
+    }
+}

@@ -1,0 +1,283 @@
+//! `/metrics`: the workers' counters in the OpenMetrics text format that Prometheus reads.
+//!
+//! Nothing is counted here: each scrape encodes a snapshot. Series per worker are few; series per stream are capped
+//! by `metrics.streams_max`, the streams with most players first, because names come from publishers and every new
+//! one is kept by whatever stores the metrics.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::api::merge::{Merged, merged};
+use super::{Context, api};
+use crate::worker::snapshot::WorkerSnapshot;
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn router() -> Router<Arc<Context>> {
+    Router::new().route("/metrics", get(metrics))
+}
+
+async fn metrics(State(context): State<Arc<Context>>) -> Response {
+    let Ok(workers) = context.workers.snapshots().await else {
+        return api::error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "worker_unavailable",
+            "a worker did not answer in time",
+        );
+    };
+    let scrape = Scrape {
+        workers,
+        streams_max: context.metrics_streams_max,
+        started_seconds: context
+            .started_at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64()),
+        log_lines_dropped: context
+            .log_lines_dropped
+            .as_ref()
+            .map_or(0, |counter| counter.dropped_lines() as u64),
+        process: Process::read(),
+    };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(scrape));
+    let mut body = String::new();
+    if text::encode(&mut body, &registry).is_err() {
+        return api::error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "encoding_failed",
+            "the metrics could not be encoded",
+        );
+    }
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], body).into_response()
+}
+
+/// Everything one answer is made of.
+#[derive(Debug)]
+struct Scrape {
+    workers: Arc<Vec<WorkerSnapshot>>,
+    streams_max: usize,
+    started_seconds: f64,
+    log_lines_dropped: u64,
+    process: Process,
+}
+
+type Counter = (&'static str, &'static str, fn(&WorkerSnapshot) -> u64);
+type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
+type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
+
+/// Counters per worker; `_total` is added when they are written.
+const WORKER_COUNTERS: [Counter; 15] = [
+    ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
+    ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
+        w.counters.refused_full
+    }),
+    ("millstream_accept_pauses", "Times accepting paused for want of file descriptors", |w| {
+        w.counters.accept_pauses
+    }),
+    ("millstream_received_bytes", "Bytes received on all sockets", |w| w.counters.bytes_in),
+    ("millstream_sent_bytes", "Bytes sent on all sockets", |w| w.counters.bytes_out),
+    ("millstream_received_frames", "Media messages received from publishers", |w| w.counters.frames_in),
+    ("millstream_sent_frames", "Media messages sent, summed over players", |w| w.counters.frames_out),
+    ("millstream_writes", "Write calls on player sockets", |w| w.counters.writes),
+    ("millstream_queue_dropped_frames", "Frames players did not get because they were too slow", |w| {
+        w.counters.queue_drops
+    }),
+    ("millstream_slow_players_disconnected", "Players disconnected because they were too slow", |w| {
+        w.counters.slow_disconnects
+    }),
+    ("millstream_ring_received_frames", "Frames received from other workers", |w| w.counters.ring_frames_in),
+    (
+        "millstream_ring_dropped_frames",
+        "Frames another worker could not be given because its ring was full",
+        |w| w.counters.ring_drops,
+    ),
+    (
+        "millstream_protocol_errors",
+        "Sessions ended by a protocol error, a bad request or a time limit",
+        |w| w.counters.protocol_errors,
+    ),
+    ("millstream_unauthorized_sessions", "Sessions refused by authorisation", |w| w.counters.unauthorized),
+    ("millstream_loop_turns", "Turns of the event loop", |w| w.counters.loop_turns),
+];
+
+/// Gauges per worker.
+const WORKER_GAUGES: [WorkerGauge; 6] = [
+    ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
+    ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
+    ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
+    ("millstream_worker_load_ratio", "CPU time of the worker in the last second, in cores", |w| {
+        f64::from(w.load_percent) / 100.0
+    }),
+    ("millstream_loop_time_p50_seconds", "Busy time of a loop turn in the last second, median", |w| {
+        f64::from(w.loop_time_us_p50) / 1e6
+    }),
+    (
+        "millstream_loop_time_p99_seconds",
+        "Busy time of a loop turn in the last second, 99th percentile",
+        |w| f64::from(w.loop_time_us_p99) / 1e6,
+    ),
+];
+
+/// Gauges per stream.
+const STREAM_GAUGES: [StreamGauge; 8] = [
+    ("millstream_stream_players", "Players of the stream", |s| s.players as f64),
+    ("millstream_stream_live", "1 while the stream has a publisher", |s| f64::from(u8::from(s.primary.live))),
+    ("millstream_stream_uptime_seconds", "Time since the publisher began", |s| {
+        s.primary.uptime_ms as f64 / 1e3
+    }),
+    ("millstream_stream_video_bits_per_second", "Video rate of the last second", |s| {
+        s.primary.video_bits_per_second as f64
+    }),
+    ("millstream_stream_audio_bits_per_second", "Audio rate of the last second", |s| {
+        s.primary.audio_bits_per_second as f64
+    }),
+    ("millstream_stream_frames_per_second", "Video frames of the last second", |s| {
+        f64::from(s.primary.video_frames_per_second)
+    }),
+    ("millstream_stream_key_frame_interval_seconds", "Distance of the last two key frames", |s| {
+        f64::from(s.primary.key_frame_interval_ms) / 1e3
+    }),
+    ("millstream_stream_gop_bytes", "Bytes in the GOP cache", |s| s.primary.gop_bytes as f64),
+];
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_process(&mut encoder)?;
+        self.encode_workers(&mut encoder)?;
+        self.encode_streams(&mut encoder)
+    }
+}
+
+impl Scrape {
+    fn encode_process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        encoder
+            .encode_descriptor("millstream_build", "Version of the server", None, MetricType::Info)?
+            .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
+        counter(
+            encoder,
+            "millstream_log_lines_dropped",
+            "Log lines dropped because the log fell behind",
+            self.log_lines_dropped,
+        )?;
+        gauge(
+            encoder,
+            "process_start_time_seconds",
+            "Start of the process, Unix time",
+            self.started_seconds,
+        )?;
+        gauge(
+            encoder,
+            "process_resident_memory_bytes",
+            "Resident memory",
+            self.process.resident_bytes as f64,
+        )?;
+        gauge(encoder, "process_open_fds", "Open file descriptors", self.process.open_descriptors as f64)?;
+        encoder
+            .encode_descriptor("process_cpu_seconds", "CPU time, user and system", None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, f64, u64>(&self.process.cpu_seconds, None)
+    }
+
+    fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in WORKER_COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for worker in self.workers.iter() {
+                let labels = [("worker", worker.index.to_string())];
+                family
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, u64, u64>(&value(worker), None)?;
+            }
+        }
+        let busy = |worker: &WorkerSnapshot| worker.counters.loop_busy_us as f64 / 1e6;
+        let help = "Time the event loop was busy";
+        let mut family =
+            encoder.encode_descriptor("millstream_loop_busy_seconds", help, None, MetricType::Counter)?;
+        for worker in self.workers.iter() {
+            let labels = [("worker", worker.index.to_string())];
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&busy(worker), None)?;
+        }
+        for (name, help, value) in WORKER_GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for worker in self.workers.iter() {
+                let labels = [("worker", worker.index.to_string())];
+                family.encode_family(&labels)?.encode_gauge(&value(worker))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_streams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut streams = merged(&self.workers);
+        let count = streams.len();
+        // Stable: among equals the order is by name, so the same ones stay.
+        streams.sort_by_key(|stream| std::cmp::Reverse(stream.players));
+        streams.truncate(self.streams_max);
+        gauge(encoder, "millstream_streams", "Streams known", count as f64)?;
+        let omitted = (count - streams.len()) as f64;
+        gauge(encoder, "millstream_streams_omitted", "Streams without samples of their own", omitted)?;
+        let labels = |stream: &Merged<'_>| {
+            [("app", stream.primary.app.clone()), ("stream", stream.primary.name.clone())]
+        };
+        for (name, help, value) in STREAM_GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for stream in &streams {
+                family.encode_family(&labels(stream))?.encode_gauge(&value(stream))?;
+            }
+        }
+        let help = "Media bytes received for the stream";
+        let mut family =
+            encoder.encode_descriptor("millstream_stream_received_bytes", help, None, MetricType::Counter)?;
+        for stream in &streams {
+            let bytes = stream.primary.bytes_in;
+            family.encode_family(&labels(stream))?.encode_counter::<NoLabelSet, u64, u64>(&bytes, None)?;
+        }
+        Ok(())
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, u64, u64>(&value, None)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+}
+
+/// What the kernel says about this process; zeros where it says nothing.
+#[derive(Debug, Default)]
+struct Process {
+    resident_bytes: u64,
+    open_descriptors: u64,
+    cpu_seconds: f64,
+}
+
+impl Process {
+    fn read() -> Self {
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+        let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        Self {
+            resident_bytes: resident_bytes().unwrap_or(0),
+            open_descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
+            cpu_seconds: usage.map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time())),
+        }
+    }
+}
+
+/// `VmRSS` of proc_pid_status(5), in kB there.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
