@@ -21,7 +21,7 @@ fn audio_passes_a_long_video_message() {
             writer.set_chunk_size(&mut out, chunk_size);
             let message = |index: usize, type_id, payload| OutgoingMessage {
                 chunk_stream_id: ids[index],
-                header: header(type_id, 0x1_0000_00 + index as u32),
+                header: header(type_id, 0x100_0000 + index as u32),
                 payload,
             };
             writer.write_interleaved(
@@ -35,7 +35,7 @@ fn audio_passes_a_long_video_message() {
             assert!(by_type(9).payload == video);
             assert_eq!(by_type(8).payload, b"audio");
             assert_eq!(by_type(18).payload, b"");
-            assert_eq!(by_type(9).header.timestamp, 0x1_0000_00);
+            assert_eq!(by_type(9).header.timestamp, 0x100_0000);
             if chunk_size < 60_000 {
                 assert_eq!(messages[2].header.type_id, 9, "the long one is last");
             }

@@ -4,8 +4,10 @@ use live::flv::BodyRole::*;
 use live::flv::{BodyInfo, BodyRole, Codec, FlvError, inspect};
 use live::rtmp::MediaKind::{self, Audio, Data, Video};
 
-/// Kind, body, bytes of its header, and what it is.
-fn cases() -> Vec<(MediaKind, &'static [u8], usize, Codec, BodyRole, i32, bool)> {
+/// Kind, body, bytes of its header, and what it is: codec, role, composition time, multitrack.
+type Case = (MediaKind, &'static [u8], usize, Codec, BodyRole, i32, bool);
+
+fn cases() -> Vec<Case> {
     vec![
         // Legacy.
         (Video, b"\x17\x00\x00\x00\x00\x01\x64", 5, Codec::H264, Config, 0, false),
