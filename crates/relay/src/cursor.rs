@@ -67,6 +67,12 @@ impl Cursor {
         Self { position: log.head(), message, state, paused: false, progressed_ms: now_ms, dropped: 0 }
     }
 
+    /// A new player that takes every message from now on: it was there before the publisher, and what it needs
+    /// to begin with is about to come.
+    pub fn join_at_head(log: &DeliveryLog, now_ms: u64) -> Self {
+        Self { state: State::Flowing, ..Self::join(log, false, now_ms) }
+    }
+
     /// Takes nothing from the next message on, until [`resume`](Self::resume).
     pub fn pause(&mut self, log: &DeliveryLog) {
         self.paused = true;
@@ -202,6 +208,16 @@ mod tests {
         append(&mut log, 80, true, 500);
         assert_eq!(fresh.review(&log, &LIMITS, 80), Verdict::Begin(11_500));
         assert_eq!((fresh.position(), fresh.dropped()), (Some(11_000), 0));
+    }
+
+    #[test]
+    fn player_that_waits_for_a_publisher_misses_nothing() {
+        let mut log = DeliveryLog::default();
+        let mut cursor = Cursor::join_at_head(&log, 0);
+        assert_eq!(cursor.review(&log, &LIMITS, 60_000), Verdict::Idle);
+        append(&mut log, 0, false, 100);
+        append(&mut log, 23, true, 100);
+        assert_eq!((cursor.review(&log, &LIMITS, 60_001), cursor.position()), (Verdict::Send(200), Some(0)));
     }
 
     #[test]

@@ -121,6 +121,9 @@ fn media_kind(track: Track) -> MediaKind {
     }
 }
 
+/// Largest header frame, bytes. Each new player gets a copy of its own; real ones have a few hundred bytes.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+
 /// The frame of a message, or `None` for a message no player can use.
 pub(crate) fn frame_of(message: live::rtmp::MediaMessage) -> Option<(Arc<Frame>, flv::BodyInfo)> {
     let info = flv::inspect(message.kind, &message.payload).ok()?;
@@ -137,6 +140,10 @@ pub(crate) fn frame_of(message: live::rtmp::MediaMessage) -> Option<(Arc<Frame>,
         flv::BodyRole::Metadata if track == Track::Data => relay::FrameRole::Metadata,
         flv::BodyRole::Metadata | flv::BodyRole::End | flv::BodyRole::Other => relay::FrameRole::Other,
     };
+    let is_header = matches!(role, relay::FrameRole::Config | relay::FrameRole::Metadata);
+    if is_header && message.payload.len() > HEADER_BYTES_MAX {
+        return None;
+    }
     let frame = Frame { track, role, timestamp: message.timestamp, payload: message.payload };
     Some((Arc::new(frame), info))
 }

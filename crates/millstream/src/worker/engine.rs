@@ -49,6 +49,8 @@ const CIPHER_BYTES: usize = 64 << 10;
 const SWEEP_MS: u64 = 100;
 /// Pause after the system ran out of file descriptors, milliseconds.
 const ACCEPT_PAUSE_MS: u64 = 200;
+/// Silence after which the kernel asks a peer whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Time a session has to take its last bytes, milliseconds.
 pub(crate) const LINGER_MS: u64 = 2_000;
 
@@ -103,8 +105,7 @@ impl Worker {
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
         }
-        let rtmp_config =
-            ServerConfig { max_message_bytes: parts.settings.message_bytes_max, ..ServerConfig::default() };
+        let rtmp_config = rtmp_limits(&parts.settings);
         let cores = &parts.settings.cores;
         let core = (!cores.is_empty()).then(|| cores[parts.index % cores.len()]);
         #[expect(clippy::disallowed_methods, reason = "the zero of this worker's clock")]
@@ -301,6 +302,7 @@ impl Worker {
             blocked: false,
             closing_at_ms: None,
             accepted_ms: self.now_ms,
+            unused_since_ms: self.now_ms,
             received_ms: self.now_ms,
             written_ms: self.now_ms,
             bytes_in: 0,
@@ -322,6 +324,7 @@ impl Worker {
         socket.set_nodelay(true)?;
         let options = socket2::SockRef::from(&*socket);
         options.set_tcp_notsent_lowat(self.parts.settings.socket_unsent_bytes_max)?;
+        options.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
         if let Some(bytes) = self.parts.settings.socket_send_buffer_bytes {
             options.set_send_buffer_size(bytes as usize)?;
         }
@@ -368,6 +371,13 @@ impl Worker {
     fn is_drained(&self) -> bool {
         self.draining_until.is_some_and(|until| self.sessions.is_empty() || self.now_ms >= until)
     }
+}
+
+fn rtmp_limits(settings: &WorkerSettings) -> ServerConfig {
+    let max_message_bytes = settings.message_bytes_max;
+    // One message of audio and one of video may be unfinished at a time.
+    let publish_memory_bytes = max_message_bytes.saturating_mul(2);
+    ServerConfig { max_message_bytes, publish_memory_bytes, ..ServerConfig::default() }
 }
 
 fn out_of_descriptors(error: &io::Error) -> bool {

@@ -77,7 +77,10 @@ impl Worker {
         let waiting_since_ms = local.source.is_none().then_some(now_ms);
         let cached = offers_cache(local);
         let channel = local.channel_mut(format);
-        let cursor = Cursor::join(&channel.log, cached, now_ms);
+        let cursor = match waiting_since_ms {
+            Some(_) => Cursor::join_at_head(&channel.log, now_ms),
+            None => Cursor::join(&channel.log, cached, now_ms),
+        };
         let log_end = channel.log_end();
         let slot = channel.schedule.add(index as u32, now_ms, log_end);
         self.sessions[index].media =
@@ -337,9 +340,14 @@ fn serve_player(
             Verdict::Stalled => return Ok(Served::TooSlow("player took nothing for too long")),
             Verdict::TooFarBehind => return Ok(Served::TooSlow("player too far behind")),
             Verdict::Idle => None,
-            Verdict::Send(end) => Some(end),
-            Verdict::Begin(end) => {
-                begin(play, stream, cors, &mut session.pending.bytes);
+            Verdict::Send(end) | Verdict::Begin(end) => {
+                if !std::mem::replace(&mut play.begun, true) {
+                    write_preamble(play.format, stream, cors, &mut session.pending.bytes);
+                }
+                if matches!(verdict, Verdict::Begin(_)) {
+                    let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
+                    channel.write_headers(&mut session.pending.bytes, stream.relay.entry_headers(), time_ms);
+                }
                 Some(end)
             }
         };
@@ -396,17 +404,14 @@ fn serve_player(
     }
 }
 
-/// What comes before the first frame, and before the first one after frames were left out.
-fn begin(play: &mut Play, stream: &LocalStream, cors: Option<&str>, out: &mut Vec<u8>) {
-    let Some(channel) = &stream.channels[play.format as usize] else { return };
-    if !std::mem::replace(&mut play.begun, true) && play.format != Format::Rtmp {
-        if play.format == Format::Flv {
-            http::write_stream_head(out, cors);
-        }
-        channel::write_file_header(play.format, out, &stream.relay);
+/// What an FLV player gets once, before everything else.
+fn write_preamble(format: Format, stream: &LocalStream, cors: Option<&str>, out: &mut Vec<u8>) {
+    if format == Format::Flv {
+        http::write_stream_head(out, cors);
     }
-    let time_ms = channel.log.entry().map_or(0, |(_, mark)| mark.time_ms);
-    channel.write_headers(out, stream.relay.entry_headers(), time_ms);
+    if format != Format::Rtmp {
+        channel::write_file_header(format, out, &stream.relay);
+    }
 }
 
 fn write_pending(session: &mut Session, now_ms: u64) -> io::Result<usize> {

@@ -13,6 +13,9 @@ use super::session::{Media, Session, State};
 use super::snapshot::Protocol;
 use super::websocket::{self, ClientFrames, ClientInput};
 
+/// Most bytes of answers kept for a peer that does not read them.
+const ANSWER_BYTES_MAX: usize = 512 << 10;
+
 impl Worker {
     /// Takes in what a session has sent.
     pub(super) fn handle_input(&mut self, index: usize, input: &[u8]) {
@@ -24,11 +27,14 @@ impl Worker {
             State::Rtmp(_) => self.rtmp_input(index, input),
             State::HttpHead(head) => {
                 head.extend_from_slice(input);
-                self.http_input(index);
+                // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
+                if input.contains(&b'\n') || head.len() == input.len() || head.len() >= http::HEAD_BYTES_MAX {
+                    self.http_input(index);
+                }
             }
             State::HttpBody => {}
             State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
-                ClientInput::Continue => self.write(index),
+                ClientInput::Continue => self.write_answers(index),
                 ClientInput::Close => self.end(index, "closed by peer"),
             },
         }
@@ -58,8 +64,17 @@ impl Worker {
             return self.end(index, error.reason());
         }
         session.collect_output();
-        if session.pending.len() > 0 {
+        self.write_answers(index);
+    }
+
+    /// Writes what a session's own input gave rise to. A peer that asks and asks but reads nothing is cut off.
+    fn write_answers(&mut self, index: usize) {
+        if self.sessions[index].pending.len() > 0 {
             self.write(index);
+        }
+        if self.sessions.get(index).is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX) {
+            self.counters.protocol_errors += 1;
+            self.remove(index, "answers are not read");
         }
     }
 
@@ -114,7 +129,10 @@ impl Worker {
                 }
             }
             ServerEvent::Pause { paused, .. } => self.pause(index, paused),
-            ServerEvent::StreamEnded => self.detach(index, "stream closed by peer"),
+            ServerEvent::StreamEnded => {
+                self.finish_message(index);
+                self.detach(index, "stream closed by peer");
+            }
             ServerEvent::PingReply { .. } => {}
         }
     }
@@ -254,6 +272,7 @@ impl Worker {
         let id = session.id;
         let (bytes_in, bytes_out) = (session.bytes_in, session.bytes_out);
         let seconds = (self.now_ms - session.accepted_ms) / 1000;
+        session.unused_since_ms = self.now_ms;
         match std::mem::replace(&mut session.media, Media::None) {
             Media::None => return,
             Media::Publish(publish) => {

@@ -27,6 +27,8 @@ pub(crate) struct Session {
     /// Set once the session is over but its last bytes may still leave: close at this time at the latest.
     pub(crate) closing_at_ms: Option<u64>,
     pub(crate) accepted_ms: u64,
+    /// Since when it neither publishes nor plays.
+    pub(crate) unused_since_ms: u64,
     pub(crate) received_ms: u64,
     /// When the socket last took private bytes; what a peer that only ever blocks is judged by.
     pub(crate) written_ms: u64,

@@ -58,7 +58,7 @@ impl Worker {
         }
         match &session.media {
             Media::None if draining.is_some() => Finding::End("the server is shutting down"),
-            Media::None if passed(session.accepted_ms, settings.handshake_timeout) => Finding::Overdue,
+            Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => Finding::Overdue,
             Media::None => Finding::Fine,
             Media::Publish(_) if draining.is_some() => Finding::End("the server is shutting down"),
             Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
