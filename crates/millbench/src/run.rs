@@ -119,6 +119,7 @@ struct Conductor {
 struct PointState {
     at: Instant,
     media_bytes: u64,
+    reads: u64,
     server_cpu_s: f64,
     own_cpu_s: f64,
 }
@@ -186,6 +187,7 @@ impl Conductor {
             last_point: PointState {
                 at: begun,
                 media_bytes: 0,
+                reads: 0,
                 server_cpu_s,
                 own_cpu_s: machine::own_cpu_s(),
             },
@@ -300,7 +302,7 @@ impl Conductor {
         if window.players_stamped < window.players_up || window.players_stamped == 0 {
             return Delivery { expected: None, received, ratio: None };
         }
-        let expected = window.judged.expected.bytes + window.silent_bytes + absent as u64;
+        let expected = window.judged.expected.bytes + window.late_bytes + absent as u64;
         let complete = window.judged.expected.bytes - window.judged.missing.bytes;
         Delivery {
             expected: Some(expected),
@@ -399,11 +401,14 @@ impl Conductor {
             server_core_percent: usage
                 .map(|usage| (usage.cpu_s - self.last_point.server_cpu_s) * 100.0 / seconds),
             server_rss_kib: usage.map(|usage| usage.rss_kib),
+            reads_per_client_s: (traffic.reads - self.last_point.reads) as f64
+                / (population.up.max(1) as f64 * seconds),
             generator_core_percent: (own_cpu_s - self.last_point.own_cpu_s) * 100.0 / seconds,
         };
         self.point_latency.clear();
         let server_cpu_s = usage.map_or(0.0, |usage| usage.cpu_s);
-        self.last_point = PointState { at: now, media_bytes: media.bytes, server_cpu_s, own_cpu_s };
+        self.last_point =
+            PointState { at: now, media_bytes: media.bytes, reads: traffic.reads, server_cpu_s, own_cpu_s };
         self.progress.set_length(self.goal as u64);
         self.progress.set_position(population.up as u64);
         self.progress.set_message(crate::report::progress_line(&point));

@@ -22,8 +22,10 @@ pub struct Tally {
     /// Arrival of the first video frame (of the first audio frame while no video came): sequence headers
     /// are not frames.
     pub first_frame_ns: Option<u64>,
-    /// Arrival of the latest stamped frame.
-    pub last_stamp_ns: Option<u64>,
+    /// When the latest stamped frame that arrived was sent.
+    pub last_sent_ns: Option<u64>,
+    /// How far the session was behind its publisher when the measured window opened, nanoseconds.
+    pub behind_at_open_ns: u64,
     /// Arrival of the latest media message.
     pub last_media_ns: u64,
     /// Payload bytes of audio and video received, stamped or not.
@@ -95,7 +97,7 @@ impl Tally {
             && let Some(stamp) = stamp::find(message.prefix)
         {
             self.judge(&stamp);
-            self.last_stamp_ns = Some(now_ns);
+            self.last_sent_ns = Some(stamp.sent_ns);
             if stamp.sent_ns > first_media_ns {
                 noted.latency_ns = Some(now_ns.saturating_sub(stamp.sent_ns));
             }
@@ -120,6 +122,11 @@ impl Tally {
         }
         self.last = Some(*stamp);
         self.since_last = Count::default();
+    }
+
+    /// How far behind its publisher the session is: age of the newest frame it has, nanoseconds.
+    pub fn behind_ns(&self, now_ns: u64) -> u64 {
+        self.last_sent_ns.map_or(0, |sent_ns| now_ns.saturating_sub(sent_ns))
     }
 
     /// Whether any stamp was seen; without one nothing is known of what should have come.

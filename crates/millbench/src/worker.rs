@@ -185,9 +185,9 @@ pub struct Window {
     pub latency: Times,
     /// What stamps that arrived in the window say.
     pub judged: Judged,
-    /// Bytes that silent players (no stamp for 1.5 s at the end of the window) should have got, estimated from
-    /// the sample's rate. Zero when nobody is silent.
-    pub silent_bytes: u64,
+    /// Bytes not delivered in time: players that fell behind their publisher by more than a second during the
+    /// window, times the sample's rate. Stamps cannot show these, because what is late may still come.
+    pub late_bytes: u64,
     /// Media bytes publishers' sockets did not take at the end of the window.
     pub unsent_bytes: u64,
     /// Playback stalls that began in the window.
@@ -204,7 +204,7 @@ impl Window {
         self.traffic.add(&other.traffic);
         self.latency.merge(&other.latency);
         self.judged.merge(&other.judged);
-        self.silent_bytes += other.silent_bytes;
+        self.late_bytes += other.late_bytes;
         self.unsent_bytes += other.unsent_bytes;
         self.stalls += other.stalls;
         self.players_up += other.players_up;
@@ -510,6 +510,12 @@ impl Worker {
 
     fn open_window(&mut self) {
         let (judged, stalls) = self.judge_players();
+        let now_ns = clock::wall_ns();
+        for session in &mut self.sessions {
+            if let Role::Player(player) = &mut session.role {
+                player.tally.behind_at_open_ns = player.tally.behind_ns(now_ns);
+            }
+        }
         // Latencies of before the window still belong to the next status, not to the window.
         self.window = OpenWindow { traffic: self.counters.traffic, latency: Times::new(), judged, stalls };
         self.counters.latency.clear();
@@ -532,11 +538,11 @@ impl Worker {
                 Role::Publisher(_) => window.unsent_bytes += session.unsent_bytes() as u64,
                 Role::Player(player) => {
                     window.players_up += usize::from(session.phase == Phase::Up);
-                    let Some(last_ns) = player.tally.last_stamp_ns else { continue };
-                    window.players_stamped += 1;
-                    let silent_ns = now_ns.saturating_sub(last_ns);
-                    if silent_ns > SILENT_IN_WINDOW_NS {
-                        window.silent_bytes += (silent_ns as f64 * bytes_per_ns) as u64;
+                    window.players_stamped += usize::from(player.tally.is_stamped());
+                    let fell_behind_ns =
+                        player.tally.behind_ns(now_ns).saturating_sub(player.tally.behind_at_open_ns);
+                    if fell_behind_ns > LATE_IN_WINDOW_NS {
+                        window.late_bytes += (fell_behind_ns as f64 * bytes_per_ns) as u64;
                     }
                 }
             }
@@ -612,8 +618,7 @@ fn judge(session: &mut Session, now_ns: u64, silence: Duration, verdict: &mut Ve
         verdict.players_unstamped += usize::from(!tally.is_stamped() && tally.first_frame_ns.is_some());
         verdict.players_stalled += usize::from(tally.playback.stalls() > 0);
         verdict.stalled_ns += tally.playback.stalled_ns(now_ns);
-        let last_ns = tally.last_stamp_ns.unwrap_or(tally.last_media_ns);
-        let silent = Duration::from_nanos(now_ns.saturating_sub(last_ns)) > silence;
+        let silent = Duration::from_nanos(now_ns.saturating_sub(tally.last_media_ns)) > silence;
         let judged = tally.judged;
         if judged.missing != Count::default() {
             session.fail("media missing".to_owned());
@@ -648,5 +653,5 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 const PATIENCE_INTERVAL: Duration = Duration::from_millis(500);
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Longer than any merge period with its jitter, shorter than a measuring window.
-const SILENT_IN_WINDOW_NS: u64 = 1_500_000_000;
+/// Longer than any merge period with its jitter, shorter than a measured window.
+const LATE_IN_WINDOW_NS: u64 = 1_000_000_000;

@@ -61,7 +61,8 @@ pub struct StepReport {
     pub expected_bytes: Option<u64>,
     /// Bytes that did arrive.
     pub received_bytes: u64,
-    /// `received / expected`; 1 means every byte. Sessions that are not up or silent count as missing.
+    /// `received / expected`; 1 means every byte. Sessions that are not up, or that
+    /// fell behind by more than a second, count as missing.
     pub delivered: Option<f64>,
     /// End-to-end latency of live frames.
     pub latency: Option<Percentiles>,
@@ -113,6 +114,8 @@ pub struct Point {
     pub server_core_percent: Option<f64>,
     /// Server memory, KiB.
     pub server_rss_kib: Option<u64>,
+    /// `read` calls per session and second since the last point.
+    pub reads_per_client_s: f64,
     /// Own CPU since the last point, percent of one core.
     pub generator_core_percent: f64,
 }
