@@ -81,6 +81,23 @@ fn finished_and_aborted_messages_give_their_memory_back() {
     assert!(reader.buffered_bytes() < held - 900);
 }
 
+/// Each byte 0xc4 is a whole, empty audio message.
+#[test]
+fn a_flood_of_empty_messages_leaves_no_memory_behind() {
+    let before = resident_bytes();
+    let publishers: Vec<_> = (0..30)
+        .map(|_| {
+            let mut publisher = server_publishing(&ServerConfig::default());
+            publisher.handle_input(&message0(4, 0, 8, b"")).unwrap();
+            publisher.handle_input(&[0xc4; 65_536]).unwrap();
+            assert_eq!(std::iter::from_fn(|| publisher.poll_event()).count(), 65_537);
+            publisher
+        })
+        .collect();
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 30_000_000, "{grown} bytes for {} publishers", publishers.len());
+}
+
 /// A load generator keeps the first bytes of media and none of the rest.
 #[test]
 fn kept_bytes_are_the_first_ones_and_the_rest_is_counted() {

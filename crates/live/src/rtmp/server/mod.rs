@@ -41,8 +41,8 @@ pub struct ServerConfig {
     pub window_ack_bytes: u32,
     /// Longest message, in bytes. Default 8 MiB. A longer one ends the session at its header.
     pub max_message_bytes: u32,
-    /// Memory for unfinished and waiting messages of a session that does not publish, in bytes. Default
-    /// 64 KiB. More ends the session.
+    /// Memory for unfinished messages of a session that does not publish, in bytes, and as much again for
+    /// messages that wait for an answer. Default 64 KiB. More ends the session.
     pub idle_memory_bytes: u32,
     /// Memory for unfinished messages of an accepted publisher, in bytes. Default 16 MiB.
     ///
@@ -129,7 +129,11 @@ impl ServerSession {
 
     /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            self.events = VecDeque::new();
+        }
+        event
     }
 
     /// Bytes waiting to be written; the caller drains them. They end at a message boundary.
@@ -246,3 +250,7 @@ impl ServerSession {
         });
     }
 }
+
+/// Room for events that a session keeps between inputs. A read of 64 KiB brings about 30 messages, but up
+/// to 65,536 empty ones from a peer that wants to take memory.
+const EVENTS_KEPT: usize = 128;
