@@ -54,8 +54,11 @@ pub struct PrintArgs {
     /// With meaning, unit, default and cost of each key as comments.
     #[arg(long)]
     pub documented: bool,
+    /// With a comment where each key that is not at its default was set.
+    #[arg(long)]
+    pub origins: bool,
     /// Print the reference page for all keys (docs/configuration.md) instead of TOML.
-    #[arg(long, conflicts_with_all = ["defaults", "documented"])]
+    #[arg(long, conflicts_with_all = ["defaults", "documented", "origins"])]
     pub markdown: bool,
 }
 

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         print_out(&if print.markdown {
             config::print::markdown()
         } else {
-            config::print::toml(&Config::default(), print.documented)
+            config::print::toml(&Config::default(), print.documented, false)
         });
         return ExitCode::SUCCESS;
     }
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let resolved = config::resolve::resolve(&config, &|name| std::env::var(name).ok());
     match (command, resolved) {
         (Command::Config { action: ConfigAction::Print(print) }, _) => {
-            print_out(&config::print::toml(&config, print.documented));
+            print_out(&config::print::toml(&config, print.documented, print.origins));
             ExitCode::SUCCESS
         }
         (_, Err(errors)) => report(&errors),

@@ -65,7 +65,7 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
         log_lines_dropped: Some(logging.dropped.clone()),
     });
     let control = tokio::spawn(control::serve(Arc::clone(&context), handoffs));
-    if context.workers.snapshots().await.is_err() {
+    if !context.workers.all_answer().await {
         return Err("a worker does not answer after its start".to_owned());
     }
     tracing::info!(workers = settings.workers, version = env!("CARGO_PKG_VERSION"), "started");

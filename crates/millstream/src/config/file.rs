@@ -37,6 +37,8 @@ pub struct ListTable {
 /// All a file says, in its order.
 #[derive(Debug, Clone, Default)]
 pub struct FileContent {
+    /// Names of the tables at the top, and where they begin.
+    pub sections: Vec<(String, Origin)>,
     /// Keys of sections.
     pub entries: Vec<Entry>,
     /// Tables of lists.
@@ -69,6 +71,9 @@ fn collect(table: &DeTable<'_>, prefix: &str, lines: &Lines<'_>, content: &mut F
         {
             content.tables.extend(items.into_iter().map(|item| list_table(list, item, lines)));
         } else if let DeValue::Table(inner) = value.get_ref() {
+            if prefix.is_empty() {
+                content.sections.push((path.clone(), origin));
+            }
             collect(inner, &format!("{path}."), lines, content);
         } else {
             content.entries.push(Entry { path, value: raw(value.get_ref()), origin });

@@ -203,8 +203,19 @@ impl Config {
     }
 
     fn apply_file(&mut self, content: file::FileContent, errors: &mut Vec<ConfigError>) {
+        let known: Vec<&str> = section_keys().iter().map(|key| key.section).chain(["application"]).collect();
+        let mut unknown = content.sections;
+        unknown.retain(|(section, _)| !known.contains(&section.as_str()));
+        for (section, origin) in &unknown {
+            let near = suggestion(section, known.iter().map(|name| (*name).to_owned()));
+            errors.push(ConfigError::new(origin, format!("unknown section [{section}]{near}")));
+        }
+        let of_unknown =
+            |path: &str| unknown.iter().any(|(section, _)| path.split('.').next() == Some(section));
         for entry in content.entries {
-            if file::LISTS.contains(&entry.path.as_str()) {
+            if of_unknown(&entry.path) {
+                // Said once, for the section.
+            } else if file::LISTS.contains(&entry.path.as_str()) {
                 let message = format!("`{0}` is a list of tables: write [[{0}]]", entry.path);
                 errors.push(ConfigError::new(&entry.origin, message));
             } else {

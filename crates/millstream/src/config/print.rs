@@ -14,8 +14,9 @@ use super::{Config, section_keys};
 #[cfg(test)]
 pub const REGENERATE: &str = "cargo run -p millstream -- config print --markdown > docs/configuration.md";
 
-/// `config` as TOML. `documented`: with everything known about each key as comments.
-pub fn toml(config: &Config, documented: bool) -> String {
+/// `config` as TOML, which can be loaded again. As comments: `documented`, everything known about each key; `origins`,
+/// where it was set.
+pub fn toml(config: &Config, documented: bool, origins: bool) -> String {
     let mut out = String::new();
     let mut section = "";
     for key in section_keys() {
@@ -35,9 +36,15 @@ pub fn toml(config: &Config, documented: bool) -> String {
         let path = key.path();
         let origin = config.origin(&path);
         let value = config.get(&path).unwrap_or_default();
-        let source = if origin == Origin::Default { String::new() } else { format!("  # from {origin}") };
-        if key.secret && value != "\"\"" {
-            let _ = writeln!(out, "# {} is set and not shown{}", key.name, source.replace("  #", ","));
+        let source = match origin {
+            Origin::Default => String::new(),
+            _ if !origins => String::new(),
+            _ => format!("  # from {origin}"),
+        };
+        // An empty token in a file is an error, so one that is not set is not printed as empty.
+        let set = if value == "\"\"" { "not set" } else { "set, and not shown" };
+        if key.secret {
+            let _ = writeln!(out, "# {} is {set}{}", key.name, source.replace("  #", ","));
         } else {
             let _ = writeln!(out, "{} = {value}{source}", key.name);
         }
@@ -188,7 +195,7 @@ Millstream starts without any configuration. Each key can be set in four places;
 
 A key that does not exist is an error that names the nearest one that does, and so is a value of the wrong type or out
 of range. `millstream config check` reports all errors at once and ends with exit code 2 if there is one;
-`millstream config print` shows what applies and where it was set; `--documented` adds this page as comments.
+`millstream config print` shows what applies; `--origins` adds where it was set, `--documented` this page as comments.
 Variables that Kubernetes sets for a service called `millstream` (`MILLSTREAM_SERVICE_...`, `MILLSTREAM_PORT...`) are
 ignored.
 ";

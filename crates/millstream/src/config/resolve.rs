@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
-use super::keys::{AuthRule, Stream};
+use super::keys::{AuthRule, Https, Rtmps, Stream};
 use super::value::{AllowChoice, ManageChoice, MetricsChoice, SecondPublisherChoice};
 use super::{Config, RuleEntry, tls};
 use crate::auth::manage::Manage;
@@ -58,12 +58,16 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         errors.0.push(error);
         None
     });
-    for (key, listen) in [("rtmps.listen", &config.rtmps.listen), ("https.listen", &config.https.listen)] {
-        let origin = config.origin(key);
-        let wanted = origin != Origin::Default && !listen.0.is_empty();
+    let secured = [
+        ("rtmps.listen", &config.rtmps.listen, Rtmps::default().listen),
+        ("https.listen", &config.https.listen, Https::default().listen),
+    ];
+    for (key, listen, default) in secured {
+        // The default waits for a certificate; another address is a wish that must not be dropped silently.
+        let wanted = *listen != default && !listen.0.is_empty();
         if wanted && config.tls.certificate.is_empty() && !config.tls.self_signed {
             errors.add(
-                &origin,
+                &config.origin(key),
                 format!("`{key}` needs `tls.certificate` and `tls.key`, or `tls.self_signed` for a trial"),
             );
         }

@@ -95,7 +95,7 @@ fn errors_say_where_what_and_what_would_be_right() {
         (
             "[rmtp]\nlisten = \"*:1\"",
             &[],
-            "m.toml:2: unknown key `rmtp.listen`; the nearest valid one is `rtmp.listen`",
+            "m.toml:1: unknown section [rmtp]; the nearest valid one is `rtmp`",
         ),
         ("workers = 2", &[], "m.toml:1: unknown key `workers`; the nearest valid one is `server.workers`"),
         (
@@ -131,7 +131,7 @@ fn errors_say_where_what_and_what_would_be_right() {
         ),
         ("[[application]]\nmerge_latency_ms = 1", &[], "m.toml:1: [[application]] needs a `name`"),
         ("[application]\nname = \"x\"", &[], "unknown key `application.name`"),
-        ("[rtmps]\nlisten = \"*:1936\"", &[], "m.toml:2: `rtmps.listen` needs `tls.certificate`"),
+        ("[rtmps]\nlisten = \"*:1937\"", &[], "m.toml:2: `rtmps.listen` needs `tls.certificate`"),
         ("[tls]\nkey = \"/k\"", &[], "m.toml:2: `tls.key` needs `tls.certificate`"),
         (
             "[tls]\ncertificate = \"/nowhere.pem\"\nkey = \"/k\"",
@@ -239,8 +239,10 @@ fn printed_configuration_loads_and_prints_the_same() {
     let file = "[stream]\nmerge_latency_ms = 5\n[[application]]\nname = \"a\\\"b\"\ngop_cache = false\n[[auth.play]]\nstream = \"*\"\nallow = \"anyone\"\n";
     let config = load(&sources(file, &[], &[("http.listen", "127.0.0.1:1,[::1]:2")])).expect("loads");
     for documented in [false, true] {
-        let text = print::toml(&config, documented);
+        let text = print::toml(&config, documented, documented);
         let again = load(&sources(&text, &[], &[])).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        assert!(resolve(&again, &|_| None).is_ok(), "what is printed can be started");
+        assert_eq!(print::toml(&again, false, false), print::toml(&config, false, false));
         assert_eq!(again.stream, config.stream);
         assert_eq!(again.http, config.http);
         assert_eq!(again.applications.len(), 1);
@@ -253,7 +255,7 @@ fn printed_configuration_loads_and_prints_the_same() {
 fn secrets_are_never_shown() {
     let file = "[auth]\nmanage_token = \"hush\"\n[[auth.play]]\nstream = \"*\"\ntokens = [\"hush\"]\n";
     let config = load(&sources(file, &[], &[])).expect("loads");
-    assert!(!print::toml(&config, true).contains("hush"));
+    assert!(!print::toml(&config, true, true).contains("hush"));
     let errors = errors_of(&sources("[auth]\nmanage_token = [\"hush\"]\n", &[], &[]));
     assert!(errors.len() == 1 && !errors[0].contains("hush"), "{errors:?}");
 }

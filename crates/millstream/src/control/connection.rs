@@ -116,11 +116,12 @@ fn poll_read_tls(
         }
         let processed = tls.process_new_packets();
         // Answers to the handshake and alerts; if the socket is full they go out with the next write.
-        if let Poll::Ready(Err(error)) = poll_send_records(tls, socket, cx) {
-            return Poll::Ready(Err(error));
-        }
+        let sent = poll_send_records(tls, socket, cx);
         if let Err(error) = processed {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+        }
+        if let Poll::Ready(Err(error)) = sent {
+            return Poll::Ready(Err(error));
         }
     }
 }
@@ -168,5 +169,113 @@ impl Write for Blocking<'_, '_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream as StdStream};
+    use std::sync::Arc;
+
+    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// Larger than what TLS and both sockets hold, so that every write has to wait at some time.
+    const MUCH: usize = 16 << 20;
+
+    fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let certificate: CertificateDer<'static> = made.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).expect("a root");
+        let server = ServerConfig::builder().with_no_client_auth();
+        let server = server.with_single_cert(vec![certificate], key.into()).expect("a key that fits");
+        let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        (Arc::new(server), Arc::new(client))
+    }
+
+    /// What a worker does before it hands over: the handshake, and the first `count` plaintext bytes.
+    fn begin(mut stream: StdStream, config: Arc<ServerConfig>, count: usize) -> Handoff {
+        let peer = stream.peer_addr().expect("an address");
+        let mut tls = Box::new(ServerConnection::new(config).expect("a session"));
+        let mut buffered = Vec::new();
+        while buffered.len() < count {
+            tls.complete_io(&mut stream).expect("progress");
+            let mut bytes = [0; 7];
+            match tls.reader().read(&mut bytes) {
+                Ok(read) => buffered.extend_from_slice(&bytes[..read]),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        Handoff { stream, tls: Some(tls), buffered, peer }
+    }
+
+    fn client(
+        address: std::net::SocketAddr,
+        config: Arc<ClientConfig>,
+    ) -> StreamOwned<ClientConnection, StdStream> {
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connection = ClientConnection::new(config, name).expect("a session");
+        StreamOwned::new(connection, StdStream::connect(address).expect("a connection"))
+    }
+
+    #[tokio::test]
+    async fn a_session_begun_elsewhere_goes_on_in_both_directions() {
+        let (server, client_config) = configs();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let peer = std::thread::spawn(move || {
+            let mut stream = client(address, client_config);
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+            stream.write_all(&vec![7; MUCH]).expect("sent");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("an answer and a proper end");
+            answer
+        });
+        let (stream, _) = listener.accept().expect("a connection");
+        let handoff =
+            tokio::task::spawn_blocking(move || begin(stream, server, 10)).await.expect("handed over");
+        let mut connection = Connection::new(handoff).expect("taken over");
+        let mut head = vec![0; 18];
+        connection.read_exact(&mut head).await.expect("the head");
+        assert_eq!(head, b"GET / HTTP/1.1\r\n\r\n", "what was read before comes first and once");
+        let mut body = vec![0; MUCH];
+        connection.read_exact(&mut body).await.expect("the body");
+        assert!(body.iter().all(|byte| *byte == 7));
+        let answer: Vec<u8> = (0..MUCH).map(|index| (index % 251) as u8).collect();
+        connection.write_all(&answer).await.expect("written");
+        connection.shutdown().await.expect("closed");
+        let received =
+            tokio::task::spawn_blocking(|| peer.join().expect("the peer ends")).await.expect("joined");
+        assert!(received == answer, "{} bytes of {MUCH} arrived", received.len());
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_no_tls_end_the_connection() {
+        let (server, client_config) = configs();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (go_on, taken_over) = std::sync::mpsc::channel();
+        let peer = std::thread::spawn(move || {
+            let mut stream = client(address, client_config);
+            stream.write_all(b"hello").expect("sent");
+            taken_over.recv().expect("the other side goes on");
+            stream.sock.write_all(&[0xff; 100]).expect("sent");
+            // Stays until the other side has closed, so that nothing is reset.
+            let _ = stream.sock.read_to_end(&mut Vec::new());
+        });
+        let (stream, _) = listener.accept().expect("a connection");
+        let handoff =
+            tokio::task::spawn_blocking(move || begin(stream, server, 5)).await.expect("handed over");
+        let mut connection = Connection::new(handoff).expect("taken over");
+        go_on.send(()).expect("the peer waits");
+        let mut all = Vec::new();
+        let error = connection.read_to_end(&mut all).await.expect_err("not TLS");
+        assert_eq!((error.kind(), all.as_slice()), (io::ErrorKind::InvalidData, b"hello".as_slice()));
+        drop(connection);
+        tokio::task::spawn_blocking(|| peer.join().expect("the peer ends")).await.expect("joined");
     }
 }

@@ -11,7 +11,7 @@ use super::api;
 
 /// Files of the console; empty when it was not built.
 #[derive(RustEmbed)]
-#[folder = "$CARGO_MANIFEST_DIR/../../web/dist"]
+#[folder = "../../web/dist"]
 #[allow_missing = true]
 struct Files;
 

@@ -25,8 +25,9 @@ async fn readyz(State(context): State<Arc<Context>>) -> (StatusCode, &'static st
     if context.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
     }
-    match context.workers.snapshots().await {
-        Ok(_) => (StatusCode::OK, "ready\n"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "a worker does not answer\n"),
+    if context.workers.all_answer().await {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "a worker does not answer\n")
     }
 }

@@ -1,9 +1,8 @@
 //! Asks the workers, with a deadline, and merges what they say.
 //!
-//! Snapshots without sessions are kept for a moment and shared: however many clients poll, `/readyz` from strangers
-//! included, a worker is interrupted a few times a second at most.
+//! Whoever may use the API gets a fresh answer. What strangers may ask (`/readyz`) is answered from one that is kept
+//! for a moment and shared, so that they interrupt a worker a few times a second at most.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
@@ -26,13 +25,13 @@ pub struct NoAnswer {
 
 /// Sends a command to the worker with an index.
 type Send = dyn Fn(usize, Command) -> Result<(), WorkerUnavailable> + std::marker::Send + Sync;
-type Snapshots = Result<Arc<Vec<WorkerSnapshot>>, NoAnswer>;
+type Snapshots = Result<Vec<WorkerSnapshot>, NoAnswer>;
 
 /// The way to all workers.
 pub struct WorkersLink {
     count: usize,
     send: Box<Send>,
-    shared: Mutex<Option<(Instant, Snapshots)>>,
+    shared: Mutex<Option<(Instant, bool)>>,
 }
 
 impl WorkersLink {
@@ -51,17 +50,22 @@ impl WorkersLink {
         self.count
     }
 
-    /// A recent state of all workers, without sessions.
+    /// The present state of all workers, without sessions.
     pub async fn snapshots(&self) -> Snapshots {
+        self.ask_all(false).await
+    }
+
+    /// Whether all workers answered, now or a moment ago.
+    pub async fn all_answer(&self) -> bool {
         let mut shared = self.shared.lock().await;
-        if let Some((taken, snapshots)) = &*shared
-            && taken.elapsed() < SHARED_FOR
+        if let Some((asked, answer)) = *shared
+            && asked.elapsed() < SHARED_FOR
         {
-            return snapshots.clone();
+            return answer;
         }
-        let snapshots = self.ask_all(false).await;
-        *shared = Some((Instant::now(), snapshots.clone()));
-        snapshots
+        let answer = self.ask_all(false).await.is_ok();
+        *shared = Some((Instant::now(), answer));
+        answer
     }
 
     /// The present state of all workers, with all sessions.
@@ -106,7 +110,7 @@ impl WorkersLink {
                 _ => return Err(NoAnswer { worker }),
             }
         }
-        Ok(Arc::new(snapshots))
+        Ok(snapshots)
     }
 
     async fn ask<T>(

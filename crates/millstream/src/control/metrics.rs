@@ -13,6 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -65,7 +66,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
 /// Everything one answer is made of.
 #[derive(Debug)]
 struct Scrape {
-    workers: Arc<Vec<WorkerSnapshot>>,
+    workers: Vec<WorkerSnapshot>,
     streams_max: usize,
     started_seconds: f64,
     log_lines_dropped: u64,
@@ -183,6 +184,12 @@ impl Scrape {
             self.process.resident_bytes as f64,
         )?;
         gauge(encoder, "process_open_fds", "Open file descriptors", self.process.open_descriptors as f64)?;
+        gauge(
+            encoder,
+            "process_max_fds",
+            "Limit of open file descriptors",
+            self.process.descriptors_max as f64,
+        )?;
         encoder
             .encode_descriptor("process_cpu_seconds", "CPU time, user and system", None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, f64, u64>(&self.process.cpu_seconds, None)
@@ -191,7 +198,7 @@ impl Scrape {
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in WORKER_COUNTERS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for worker in self.workers.iter() {
+            for worker in &self.workers {
                 let labels = [("worker", worker.index.to_string())];
                 family
                     .encode_family(&labels)?
@@ -202,13 +209,13 @@ impl Scrape {
         let help = "Time the event loop was busy";
         let mut family =
             encoder.encode_descriptor("millstream_loop_busy_seconds", help, None, MetricType::Counter)?;
-        for worker in self.workers.iter() {
+        for worker in &self.workers {
             let labels = [("worker", worker.index.to_string())];
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&busy(worker), None)?;
         }
         for (name, help, value) in WORKER_GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for worker in self.workers.iter() {
+            for worker in &self.workers {
                 let labels = [("worker", worker.index.to_string())];
                 family.encode_family(&labels)?.encode_gauge(&value(worker))?;
             }
@@ -260,16 +267,18 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64
 struct Process {
     resident_bytes: u64,
     open_descriptors: u64,
+    descriptors_max: u64,
     cpu_seconds: f64,
 }
 
 impl Process {
     fn read() -> Self {
-        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+        let usage = getrusage(UsageWho::RUSAGE_SELF);
         let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         Self {
             resident_bytes: resident_bytes().unwrap_or(0),
             open_descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
+            descriptors_max: getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft),
             cpu_seconds: usage.map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time())),
         }
     }

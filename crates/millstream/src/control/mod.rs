@@ -136,11 +136,14 @@ async fn method_not_allowed() -> Response {
     api::error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path does not take this method")
 }
 
-/// Refuses large bodies (no request here needs one) and adds the headers every answer has.
+/// Refuses what no route should see, and adds the headers every answer has.
 async fn limits_and_headers(request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let too_long = length.is_some_and(|text| text.parse::<u64>().is_ok_and(|length| length > BODY_BYTES_MAX));
-    let mut response = if too_long {
+    let mut response = if request.headers().get_all(header::HOST).iter().count() > 1 {
+        // RFC 9112 §3.2; with two, what is checked and what is meant could differ.
+        api::error(StatusCode::BAD_REQUEST, "bad_request", "more than one Host header")
+    } else if too_long {
         api::error(
             StatusCode::PAYLOAD_TOO_LARGE,
             "payload_too_large",

@@ -339,6 +339,8 @@ async fn answers_carry_safe_headers() {
     let (status, _, _) =
         ask_as(&context, "127.0.0.1", "GET", "/api/v1/server", &[("content-length", "65537")]).await;
     assert_eq!(status, 413);
+    let (status, _, _) = ask_as(&context, "127.0.0.1", "GET", "/healthz", &[("host", "other")]).await;
+    assert_eq!(status, 400, "a second Host header");
 }
 
 #[tokio::test]
