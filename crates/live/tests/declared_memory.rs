@@ -70,6 +70,29 @@ fn unfinished_messages_together_are_limited_before_publish_and_wider_after() {
     assert!((100_000..250_000).contains(&publisher.buffered_bytes()), "{}", publisher.buffered_bytes());
 }
 
+/// Room that is reserved ahead counts, too, and ends where the limit does.
+#[test]
+fn growing_messages_never_hold_more_than_the_limit() {
+    let mut limits = WIDE;
+    limits.partial_bytes = 50_000;
+    let mut reader = ChunkReader::new(limits);
+    read_all(&mut reader, &[header0(5, 0, 1 << 20, 9, 1), vec![0; 128]].concat()).unwrap();
+    read_all(&mut reader, &[header0(6, 0, 1 << 20, 9, 1), vec![0; 128]].concat()).unwrap();
+    let mut sent = [128, 128];
+    let error = loop {
+        let id = usize::from(sent[0] > 20_000);
+        sent[id] += 128;
+        match read_all(&mut reader, &[vec![0xc5 + id as u8], vec![0; 128]].concat()) {
+            Ok(_) => {
+                assert!(reader.buffered_bytes() <= 50_000 + 1000, "{sent:?}: {}", reader.buffered_bytes())
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, RtmpError::MemoryLimit);
+    assert!(sent.iter().sum::<usize>() > 35_000, "most of the limit can be used: {sent:?}");
+}
+
 #[test]
 fn finished_and_aborted_messages_give_their_memory_back() {
     let mut reader = ChunkReader::new(WIDE);

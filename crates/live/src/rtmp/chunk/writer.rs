@@ -140,3 +140,30 @@ fn delta_after_full(header: &MessageHeader) -> Option<u32> {
 fn extended(field: u32) -> Option<u32> {
     (field >= EXTENDED_TIMESTAMP).then_some(field)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_as_short_as_every_reader_understands() {
+        let header = |timestamp, type_id| MessageHeader { type_id, stream_id: 1, timestamp, length: 0 };
+        let mut writer = ChunkWriter::new();
+        for (timestamp, type_id, payload, format, remark) in [
+            (0, 8, &b"a"[..], 0, "the first"),
+            (0, 8, b"b", 3, "all the same, and 0 may be repeated"),
+            (20, 8, b"c", 2, "another delta"),
+            (40, 8, b"d", 3, "the same delta"),
+            (60, 8, b"ee", 1, "another length"),
+            (80, 9, b"ff", 1, "another type"),
+            (70, 9, b"gg", 0, "time goes back"),
+            (140, 9, b"hh", 2, "not 3, though the delta is the time before: readers differ"),
+            (0xffff_fff0, 9, b"ii", 0, "further than half the range, which is back"),
+            (4, 9, b"jj", 2, "across the wrap"),
+        ] {
+            let mut out = Vec::new();
+            writer.write(&mut out, 6, header(timestamp, type_id), payload);
+            assert_eq!(out[0] >> 6, format, "{remark}");
+        }
+    }
+}
