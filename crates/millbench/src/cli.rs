@@ -81,6 +81,8 @@ pub struct PlayArgs {
 }
 
 /// Options of every run.
+///
+/// A session that the server does not answer at all holds back the ramp once 256 of its kind wait.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// Server and stream; `{}` or `{n}` is replaced by the number of the session's stream, from 1.
@@ -117,6 +119,12 @@ pub struct LoadArgs {
     /// FLV file to publish instead of the embedded sample.
     #[arg(long, value_name = "FILE")]
     pub sample: Option<PathBuf>,
+
+    /// Publishers send in pulses: what has become due, every MS milliseconds. 0 sends each message when it is due.
+    ///
+    /// Encoders send each message at once; some load generators send in pulses of 300 ms, which costs a server less.
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub pulse_ms: u32,
 
     /// Event-loop threads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -75,12 +75,8 @@ pub fn describe() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown processor");
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!(
-        "{}, {cores} cores available, Linux {}",
-        model.trim_start_matches([':', '\t', ' ']),
-        kernel.trim()
-    )
+    let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{}, {cores} cores, Linux {}", model.trim_start_matches([':', '\t', ' ']), kernel.trim())
 }
 
 /// Descriptors beside the sessions: standard streams, epoll, /proc files, a listener.

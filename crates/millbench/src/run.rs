@@ -145,6 +145,7 @@ impl Conductor {
                 start_timeout: load.start_timeout,
                 silence: load.silence,
                 buffer_ms: plan.buffer_ms,
+                pulse_ms: load.pulse_ms,
                 sample: sample.clone(),
             };
             let (order_sender, worker_orders) = mpsc::channel();

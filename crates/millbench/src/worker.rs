@@ -40,6 +40,8 @@ pub struct WorkerConfig {
     pub silence: Duration,
     /// Simulated players' buffer, milliseconds.
     pub buffer_ms: u32,
+    /// Time between two pulses of a publisher, milliseconds; 0 sends each message when it is due.
+    pub pulse_ms: u32,
     /// Media to publish.
     pub sample: Sample,
 }
@@ -414,7 +416,8 @@ impl Worker {
         {
             self.agenda.pop();
             if let Some(next_ns) = self.sessions[index].send_due(&mut self.config.sample, now_ns, &mut lent) {
-                self.agenda.push(Reverse((next_ns, index)));
+                let pulse_ns = due_ns + u64::from(self.config.pulse_ms) * 1_000_000;
+                self.agenda.push(Reverse((next_ns.max(pulse_ns), index)));
             }
         }
     }

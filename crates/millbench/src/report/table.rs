@@ -62,7 +62,7 @@ fn outcome(outcome: &Outcome) -> String {
         text.push('\n');
     };
     if let Some(first) = outcome.first_frame {
-        line(format!("first frame after {:.0} ms (p50), {:.0} ms (p99)", first.p50_ms, first.p99_ms));
+        line(format!("first frame after {:.1} ms (p50), {:.1} ms (p99)", first.p50_ms, first.p99_ms));
     }
     match outcome.expected_bytes {
         Some(expected) => line(format!(
