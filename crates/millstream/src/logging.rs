@@ -1,18 +1,25 @@
 //! Log lines: text or JSON on standard error, written by a thread of their own.
 //!
-//! A worker never waits for the log. Lines go through a bounded queue; when it is full they are dropped and counted
-//! (`millstream_log_lines_dropped_total`). Messages on the media path go through `RateLimited` first, so that one
-//! bad peer cannot fill the queue either. Lines of a session carry the field `session`.
+//! A worker never waits for the log. Each place in the code may write so many lines a second from one thread, so that
+//! one bad peer cannot drown the rest; what was left out is said with the next line. Admitted lines go through a
+//! bounded queue; when that is full they are dropped and counted. Lines of a session carry the field `session`.
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant, SystemTime};
 
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing::callsite::Identifier;
+use tracing::{Event, Subscriber};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::config::keys::Log;
 use crate::config::value::LogFormat;
+use crate::time::rfc3339;
 
 /// Lines the queue holds.
 const QUEUE_LINES: usize = 16_384;
@@ -25,29 +32,81 @@ pub struct Logging {
     _guard: WorkerGuard,
 }
 
-/// Starts logging for the whole process. Call once; `level` was checked with the configuration.
-pub fn start(format: LogFormat, level: &str) -> Logging {
+/// Starts logging for the whole process. Call once; the level was checked with the configuration.
+pub fn start(config: &Log) -> Logging {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUE_LINES)
         .thread_name("log")
         .finish(std::io::stderr());
     let dropped = writer.error_counter();
-    let filter: Targets = level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
-    let registry = tracing_subscriber::registry().with(filter);
+    let filter: Targets =
+        config.level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
+    let limit = PerCallSite {
+        per_second: u32::try_from(config.lines_per_second).unwrap_or(0),
+        format: config.format,
+        writer: writer.clone(),
+    };
+    let registry = tracing_subscriber::registry().with(filter).with(limit);
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    match format {
+    match config.format {
         LogFormat::Text => registry.with(layer.with_ansi(std::io::stderr().is_terminal())).init(),
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).init(),
     }
     Logging { dropped, _guard: guard }
 }
 
-/// Lets at most `per_second` messages of one call site through in each second.
-///
-/// Kept by the caller next to what it reports on, so that it needs no lock. **Call `admit` before formatting.**
+/// Limits the lines of each call site, per thread: threads share nothing.
+struct PerCallSite {
+    /// 0 sets no limit.
+    per_second: u32,
+    format: LogFormat,
+    writer: NonBlocking,
+}
+
+thread_local! {
+    static LIMITS: RefCell<HashMap<Identifier, RateLimited>> = RefCell::default();
+}
+
+impl<S: Subscriber> Layer<S> for PerCallSite {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        if self.per_second == 0 {
+            return true;
+        }
+        #[expect(clippy::disallowed_methods, reason = "a log line has a time of its own")]
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let admitted = LIMITS.with_borrow_mut(|limits| {
+            let new = || RateLimited::new(self.per_second);
+            limits.entry(event.metadata().callsite()).or_insert_with(new).admit(now)
+        });
+        if let Some(suppressed @ 1..) = admitted {
+            let line = suppressed_line(self.format, wall, event.metadata(), suppressed);
+            let _ = self.writer.clone().write_all(line.as_bytes());
+        }
+        admitted.is_some()
+    }
+}
+
+/// Says how many lines were left out before the next one.
+fn suppressed_line(format: LogFormat, now: SystemTime, of: &tracing::Metadata<'_>, count: u64) -> String {
+    let (timestamp, target, line) = (rfc3339(now), of.target(), of.line().unwrap_or(0));
+    match format {
+        LogFormat::Text => {
+            format!("{timestamp} {:>5} {target}: lines left out suppressed={count} line={line}\n", of.level())
+        }
+        LogFormat::Json => {
+            let fields = serde_json::json!({
+                "timestamp": timestamp, "level": of.level().as_str(), "target": target,
+                "message": "lines left out", "suppressed": count, "line": line,
+            });
+            format!("{fields}\n")
+        }
+    }
+}
+
+/// Lets at most so many messages through in each second.
 #[derive(Debug)]
-pub struct RateLimited {
+struct RateLimited {
     per_second: u32,
     window_start: Option<Instant>,
     admitted: u32,
@@ -55,13 +114,12 @@ pub struct RateLimited {
 }
 
 impl RateLimited {
-    /// At most `per_second` messages a second.
-    pub const fn new(per_second: u32) -> Self {
+    fn new(per_second: u32) -> Self {
         Self { per_second, window_start: None, admitted: 0, suppressed: 0 }
     }
 
-    /// `Some(n)`: write the message, and say that `n` like it were left out since the last one. `None`: leave it out.
-    pub fn admit(&mut self, now: Instant) -> Option<u64> {
+    /// `Some(n)`: write the message, and say that `n` before it were left out. `None`: leave it out.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
         let expired = self
             .window_start
             .is_none_or(|start| now.saturating_duration_since(start) >= Duration::from_secs(1));
@@ -81,6 +139,8 @@ impl RateLimited {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex};
 
     #[test]
     fn suppressed_messages_are_counted_and_reported_once() {
@@ -101,5 +161,57 @@ mod tests {
         for (ms, expected) in cases {
             assert_eq!(limit.admit(at(ms)), expected, "at {ms} ms");
         }
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn one_place_cannot_drown_another() {
+        let lines = Lines::default();
+        let (writer, guard) = tracing_appender::non_blocking(lines.clone());
+        let limit = PerCallSite { per_second: 3, format: LogFormat::Json, writer: writer.clone() };
+        let layer = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(writer);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(limit).with(layer), || {
+            for session in 0..100 {
+                tracing::warn!(session, "flood");
+            }
+            tracing::warn!(session = 7, "rare");
+        });
+        drop(guard);
+        let bytes = lines.0.lock().expect("not poisoned").clone();
+        let parsed: Vec<serde_json::Value> = String::from_utf8(bytes)
+            .expect("text")
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        let count = |message: &str| parsed.iter().filter(|line| line["message"] == message).count();
+        // A second may have begun in between; then a second handful was let through.
+        assert!((3..=6).contains(&count("flood")), "{}", count("flood"));
+        assert_eq!(count("rare"), 1);
+    }
+
+    #[test]
+    fn what_was_left_out_is_said_in_both_formats() {
+        let now = SystemTime::UNIX_EPOCH;
+        let span =
+            tracing::subscriber::with_default(tracing_subscriber::registry(), || tracing::warn_span!("a"));
+        let metadata = span.metadata().expect("an enabled span");
+        let text = suppressed_line(LogFormat::Text, now, metadata, 9);
+        assert!(text.starts_with("1970-01-01T00:00:00Z  WARN") && text.contains("suppressed=9"), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&suppressed_line(LogFormat::Json, now, metadata, 9)).expect("JSON");
+        assert_eq!((&json["suppressed"], &json["level"]), (&9.into(), &"WARN".into()));
     }
 }

@@ -14,6 +14,7 @@ mod control;
 mod demo;
 mod logging;
 mod run;
+mod time;
 mod worker;
 
 use std::path::Path;

@@ -30,7 +30,7 @@ const JOIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs until a signal ends it. The error says what to do about it.
 pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
-    let logging = logging::start(config.log.format, &config.log.level);
+    let logging = logging::start(&config.log);
     // One thread: what is not media is little, and one thread cannot take more than one core from the workers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the control runtime could not start: {error}"))?;

@@ -101,7 +101,7 @@ impl Manage {
         let name = host_name(host).trim_end_matches('.').to_ascii_lowercase();
         name == "localhost"
             || name.parse::<IpAddr>().is_ok_and(is_loopback)
-            || self.public_hosts.iter().any(|public| *public == name)
+            || self.public_hosts.contains(&name)
     }
 }
 

@@ -256,6 +256,10 @@ section! {
         /// Least severe level written: `error`, `warn`, `info`, `debug` or `trace`, optionally per module as in `info,millstream::worker=debug`.
         level: String = "info".to_owned(),
         cost "`debug` writes several lines per session. Workers never wait for the log: when it falls behind, lines are dropped and counted.";
+
+        /// Lines one place in the code may write per second and thread; how many were left out is said with the next one. 0 sets no limit.
+        lines_per_second: i64 = 200, unit "lines per second", range 0..=1_000_000,
+        cost "Without a limit a flood of bad connections becomes a flood of lines.";
     }
 }
 

@@ -12,7 +12,6 @@ mod console;
 mod health;
 mod link;
 mod metrics;
-mod time;
 
 pub use link::WorkersLink;
 

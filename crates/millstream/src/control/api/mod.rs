@@ -19,7 +19,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::link::NoAnswer;
-use super::{Context, Peer, access, time};
+use super::{Context, Peer, access};
+use crate::time;
 use types::{
     ApiError, ErrorBody, PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker,
     WorkerList,

@@ -100,7 +100,8 @@ impl<'a> Urls<'a> {
         for address in listening {
             let base = format!("{scheme}://{}:{}", self.host, address.port());
             // With the port of the request mapped or implied, the one above is the one that works.
-            if !bases.contains(&base) && !(came_by_it && listening.len() == 1) {
+            let replaced = came_by_it && listening.len() == 1;
+            if !replaced && !bases.contains(&base) {
                 bases.push(base);
             }
         }
