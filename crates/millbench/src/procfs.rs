@@ -49,6 +49,25 @@ fn read_schedstat(pid: u32) -> Option<f64> {
     (total_ns > 0).then_some(total_ns as f64 / 1e9)
 }
 
+/// CPU time all processes of this machine have used together since it started, seconds.
+///
+/// # Errors
+/// When `/proc/stat` is missing or has an unknown form.
+pub fn machine_cpu_s() -> io::Result<f64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let ticks =
+        parse_machine_stat(&text).ok_or_else(|| io::Error::other("/proc/stat has an unknown form"))?;
+    Ok(ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// All fields of the `cpu` line of proc(5) `stat` but `idle` and `iowait`; guest time is in `user` already.
+fn parse_machine_stat(text: &str) -> Option<u64> {
+    let fields = text.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
+    Some(user + nice + system + irq + softirq + steal)
+}
+
 /// `utime` and `stime` in ticks: fields 14 and 15 of proc(5) `stat`. The command name in field 2 is in
 /// parentheses and may itself hold spaces and parentheses.
 fn parse_stat(text: &str) -> Option<(u64, u64)> {
@@ -101,6 +120,14 @@ mod tests {
     fn schedstat_starts_with_nanoseconds() {
         assert_eq!(parse_schedstat("442670 0 1\n"), Some(442_670));
         assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn machine_time_is_all_but_idle() {
+        assert_eq!(parse_machine_stat("cpu  1 2 4 1000 1000 8 16 32 5 5\ncpu0 1 1 1\n"), Some(63));
+        assert_eq!(parse_machine_stat("cpu  1 2 4\n"), None);
+        assert_eq!(parse_machine_stat(""), None);
+        assert!(machine_cpu_s().is_ok_and(|seconds| seconds > 0.0));
     }
 
     #[test]

@@ -254,9 +254,11 @@ impl Conductor {
     fn measure(&mut self, sessions: usize, duration: Duration) -> Result<(), String> {
         self.order(Order::OpenWindow);
         let (opened, usage_before, own_before) = (clock::monotonic(), self.usage(), machine::own_cpu_s());
+        let machine_before = procfs::machine_cpu_s().ok();
         self.wait(duration)?;
         self.order(Order::CloseWindow);
         let (seconds, usage, own) = (opened.elapsed().as_secs_f64(), self.usage(), machine::own_cpu_s());
+        let machine = procfs::machine_cpu_s().ok();
         let window = self.collect_window()?;
         let client_seconds = (sessions as f64 * seconds).max(f64::MIN_POSITIVE);
         let server = usage_before.zip(usage).map(|(before, after)| ServerStep {
@@ -266,6 +268,9 @@ impl Conductor {
             system_percent: (after.system_s - before.system_s) * 100.0 / seconds,
             rss_kib: after.rss_kib,
             rss_kib_per_client: after.rss_kib.saturating_sub(self.baseline_rss_kib) as f64 / sessions as f64,
+        });
+        let others = machine_before.zip(machine).zip(usage_before.zip(usage)).map(|(machine, server)| {
+            machine.1 - machine.0 - (server.1.cpu_s - server.0.cpu_s) - (own - own_before)
         });
         if self.server_pid.is_some() && server.is_none() {
             return Err("the server under test has ended".to_owned());
@@ -286,6 +291,7 @@ impl Conductor {
             server,
             generator_cpu_ms_per_client_s: (own - own_before) * 1000.0 / client_seconds,
             generator_core_percent: (own - own_before) * 100.0 / seconds,
+            others_core_percent: others.map(|others| others.max(0.0) * 100.0 / seconds),
             reads_per_client_s: window.traffic.reads as f64 / client_seconds,
         });
         Ok(())

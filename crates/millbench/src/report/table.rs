@@ -21,7 +21,7 @@ pub(super) fn render(report: &RunReport) -> String {
 /// Right-aligned columns; a column without any value is left out.
 fn grid(steps: &[StepReport]) -> String {
     type Cell = fn(&StepReport) -> Option<String>;
-    let columns: [(&str, Cell); 13] = [
+    let columns: [(&str, Cell); 14] = [
         ("sessions", |step| Some(step.sessions.to_string())),
         ("up", |step| Some(step.sessions_up.to_string())),
         ("media", |step| Some(bit_rate(step.media_bits_per_second))),
@@ -36,6 +36,7 @@ fn grid(steps: &[StepReport]) -> String {
         ("server ms/client/s", |step| step.server.map(|server| format!("{:.4}", server.cpu_ms_per_client_s))),
         ("RSS kB/client", |step| step.server.map(|server| format!("{:.1}", server.rss_kib_per_client))),
         ("generator ms/client/s", |step| Some(format!("{:.4}", step.generator_cpu_ms_per_client_s))),
+        ("others core %", |step| step.others_core_percent.map(|percent| format!("{percent:.0}"))),
         ("reads/client/s", |step| Some(format!("{:.1}", step.reads_per_client_s))),
     ];
     let mut rows = vec![String::new(); steps.len() + 1];
