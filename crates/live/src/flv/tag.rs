@@ -4,7 +4,7 @@
 //!  legacy video (FLV 10.1, E.4.3.1)         frame type 4 | codec id 4
 //!    codec 7 and 12 (AVC, HEVC)             | packet type 8 | composition time, signed 24
 //!  enhanced video (Enhanced RTMP v2)        1 | frame type 3 | packet type 4
-//!    while packet type is 7, ModEx:         | size-1 8 (255: | size-1 16) | data | ModEx type 4 | packet type 4
+//!    while packet type is 7, ModEx:         | size-1 8 [255: size-1 16] | data | ModEx type 4 | packet type 4
 //!    if it is 6, multitrack:                | multitrack type 4 | packet type 4
 //!    unless many codecs:                    | FourCC 32
 //!    per track of a multitrack:             [ | FourCC 32 ] | track id 8 [ | track bytes 24 ]
