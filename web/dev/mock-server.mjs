@@ -180,11 +180,11 @@ function sessions() {
     const rate = wobble(key === 'radio/night' ? 128e3 : KINDS[index % 4][6], index);
     const seconds = uptime() + ((index * 37) % 5000);
     return {
-      id: `w${index % 2}-x${index}`, worker: index % 2, role, protocol: ['rtmp', 'http-flv', 'ws-flv', 'rtmp'][index % 4],
+      id: `w${index % 2}-x${index}`, worker: index % 2, role, protocol: role === 'player' ? ['rtmp', 'http-flv', 'ws-flv', 'rtmp'][index % 4] : 'rtmp',
       stream: role === 'pending' ? null : key, address: `192.0.2.${(index * 7) % 250}:${40000 + index}`, connected_seconds: role === 'pending' ? 1 : seconds,
       bytes_in: role === 'publisher' ? Math.round((rate * seconds) / 8) : 3400, bytes_out: role === 'player' ? Math.round((rate * seconds) / 8) : 3200,
       bitrate_bits_per_second: role === 'pending' ? 0 : Math.round(rate), queue_bytes: index % 5 === 0 ? 48211 : 0, queue_ms: index % 5 === 0 ? 110 : 0,
-      dropped_frames: index % 11 === 10 ? 240 : 0, user_agent: AGENTS[index % 4],
+      dropped_frames: index % 11 === 10 ? 240 : 0, user_agent: role === 'publisher' ? 'FMLE/3.0 (compatible; FMSc/1.0)' : AGENTS[index % 4],
     };
   });
   return [...real, ...made].filter((session) => !gone.has(session.id));

@@ -23,7 +23,7 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
         <Panel title="Use the console from here">
           <div class="stack pad">
             <p>Open it on the server itself, or through a tunnel from this machine, and then browse to the local end:</p>
-            <pre class="plain-code" tabIndex={0}>
+            <pre class="plain-code">
               <code>{`ssh -L ${location.port || '8080'}:127.0.0.1:${location.port || '8080'} ${location.hostname}`}</code>
             </pre>
           </div>

@@ -47,7 +47,7 @@ export function Command(props: { label: string; text: string; testId?: string })
         <span class="copy-label">{props.label}</span>
         <CopyButton text={props.text} label={props.label} />
       </div>
-      <pre data-testid={props.testId} tabIndex={0} aria-label={props.label}>
+      <pre data-testid={props.testId}>
         <code>{props.text}</code>
       </pre>
     </div>

@@ -40,9 +40,9 @@ export function Logo(props: { size?: number; children?: ComponentChildren }) {
   const size = props.size ?? 28;
   return (
     <svg class="logo" width={size} height={size} viewBox="0 0 32 32" aria-hidden="true" focusable="false">
-      <circle class="logo-wheel" cx="16" cy="13.2" r="6.2" />
-      <path class="logo-wheel" d="M16 3.6v3.2M16 19.6v1.6M6.4 13.2h3.2M22.4 13.2h3.2M9.2 6.4l2.3 2.3M20.5 8.7l2.3-2.3" />
-      <path class="logo-water" d="M4.5 25.6c2.9-2.4 5.1-2.4 7.7 0s5 2.4 7.6 0 4.9-2.4 7.7 0" />
+      <circle class="logo-wheel" cx="16" cy="14" r="8.2" />
+      <path class="logo-wheel" d="M16 2.6v22.8M6.1 8.3l19.8 11.4M25.9 8.3 6.1 19.7" />
+      <path class="logo-water" d="M2.5 26.6c3.4-2.8 5.6-2.8 9 0s5.6 2.8 9 0 5.6-2.8 9 0" />
     </svg>
   );
 }

@@ -2,10 +2,12 @@
  * Rows of sessions with their kick buttons; on narrow screens each row becomes a card.
  */
 import type { Session } from '../api/types';
-import { bitrate, bytes, count, duration, milliseconds } from '../lib/format';
+import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
 import { KickButton } from './kick';
+
+const ROLE_WORDS = { publisher: 'Publisher', player: 'Player', pending: 'Connecting' } as const;
 
 export interface SessionsTableProps {
   sessions: readonly Session[];
@@ -48,7 +50,7 @@ function Row({ session, hideStream, onKicked }: { session: Session; hideStream: 
   return (
     <tr data-session={session.id}>
       <td data-label="Role">
-        <span class={`role role-${session.role}`}>{session.role}</span>
+        <span class={`role role-${session.role}`}>{ROLE_WORDS[session.role]}</span>
         <span class="sub">{session.protocol}</span>
       </td>
       <td data-label="Address">
@@ -65,8 +67,7 @@ function Row({ session, hideStream, onKicked }: { session: Session; hideStream: 
       <td data-label="Rate" class="number">{bitrate(session.bitrate_bits_per_second)}</td>
       <td data-label="Transferred" class="number">{bytes(sent)}</td>
       <td data-label="Queue" class="number">
-        {session.role === 'publisher' ? <span class="muted">none</span> : `${milliseconds(session.queue_ms)}`}
-        {session.role !== 'publisher' && <span class="sub">{bytes(session.queue_bytes)}</span>}
+        <Queue session={session} />
       </td>
       <td data-label="Dropped" class={`number${session.dropped_frames > 0 ? ' warn' : ''}`}>{count(session.dropped_frames)}</td>
       <td data-label="Connected" class="number">{duration(session.connected_seconds)}</td>
@@ -74,5 +75,17 @@ function Row({ session, hideStream, onKicked }: { session: Session; hideStream: 
         <KickButton session={session} onDone={onKicked} />
       </td>
     </tr>
+  );
+}
+
+/** Only players have something waiting for them. */
+function Queue({ session }: { session: Session }) {
+  if (session.role !== 'player') return <span class="muted">{UNKNOWN}</span>;
+  if (session.queue_bytes === 0) return <span class="muted">empty</span>;
+  return (
+    <>
+      {milliseconds(session.queue_ms)}
+      <span class="sub">{bytes(session.queue_bytes)}</span>
+    </>
   );
 }

@@ -25,6 +25,7 @@ export function Sparkline({ samples, slots = 60, tone = 'plain', ceiling = 0, ta
       preserveAspectRatio="none"
       aria-hidden="true"
     >
+      <path class="sparkline-base" d={`M0 ${HEIGHT}H${WIDTH}`} />
       <path class="sparkline-area" d={area} />
       <path class="sparkline-line" d={line} />
     </svg>

@@ -71,7 +71,7 @@ function Row({ stream, shown, onShow }: { stream: Stream; shown: boolean; onShow
         {stream.gop.frames === 0 ? UNKNOWN : milliseconds(stream.gop.duration_ms)}
         <span class="sub">{stream.gop.frames === 0 ? '' : `${stream.gop.frames} fr · ${bytes(stream.gop.bytes)}`}</span>
       </td>
-      <td data-label="Up" class="number">{duration(stream.uptime_seconds)}</td>
+      <td data-label="Up" class="number">{stream.state === 'live' ? duration(stream.uptime_seconds) : UNKNOWN}</td>
       <td class="action">
         <button type="button" class="button button-small" aria-pressed={shown} onClick={() => onShow(key)} aria-label={`Show ${key} in the preview`}>
           {shown ? 'Shown' : 'Show'}

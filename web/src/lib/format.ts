@@ -2,7 +2,7 @@
  * Numbers as people read them. Pure functions; decimal (SI) units, because network rates are decimal.
  */
 
-const THIN = '\u202f';
+const SPACE = '\u00a0';
 /** Stands for a value that is not known. */
 export const UNKNOWN = '–';
 
@@ -22,7 +22,7 @@ function scaled(value: number, units: readonly string[]): string {
     index += 1;
   }
   const text = index === 0 ? rest.toFixed(0) : short(rest);
-  return `${text}${THIN}${units[index]}`;
+  return `${text}${SPACE}${units[index]}`;
 }
 
 function usable(value: number | null | undefined): value is number {
@@ -52,31 +52,31 @@ export function duration(seconds: number | null | undefined): string {
   if (!usable(seconds)) return UNKNOWN;
   const whole = Math.floor(seconds);
   const part = (value: number) => String(value).padStart(2, '0');
-  if (whole < 60) return `${whole}${THIN}s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)}${THIN}min ${part(whole % 60)}${THIN}s`;
-  if (whole < 86_400) return `${Math.floor(whole / 3600)}${THIN}h ${part(Math.floor((whole % 3600) / 60))}${THIN}min`;
-  return `${Math.floor(whole / 86_400)}${THIN}d ${part(Math.floor((whole % 86_400) / 3600))}${THIN}h`;
+  if (whole < 60) return `${whole}${SPACE}s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}${SPACE}min ${part(whole % 60)}${SPACE}s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)}${SPACE}h ${part(Math.floor((whole % 3600) / 60))}${SPACE}min`;
+  return `${Math.floor(whole / 86_400)}${SPACE}d ${part(Math.floor((whole % 86_400) / 3600))}${SPACE}h`;
 }
 
 /** `850 ms`, `2.0 s` */
 export function milliseconds(value: number | null | undefined): string {
   if (!usable(value)) return UNKNOWN;
-  if (value < 1000) return `${Math.round(value)}${THIN}ms`;
-  return `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)}${THIN}s`;
+  if (value < 1000) return `${Math.round(value)}${SPACE}ms`;
+  return `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)}${SPACE}s`;
 }
 
 /** `180 µs`, `1.24 ms` */
 export function microseconds(value: number | null | undefined): string {
   if (!usable(value)) return UNKNOWN;
-  if (value < 999.5) return `${Math.round(value)}${THIN}µs`;
-  if (value < 999_500) return `${short(value / 1000)}${THIN}ms`;
-  return `${short(value / 1_000_000)}${THIN}s`;
+  if (value < 999.5) return `${Math.round(value)}${SPACE}µs`;
+  if (value < 999_500) return `${short(value / 1000)}${SPACE}ms`;
+  return `${short(value / 1_000_000)}${SPACE}s`;
 }
 
 /** `7 %`, and `0.4 %` below ten */
 export function percent(value: number | null | undefined): string {
   if (!usable(value)) return UNKNOWN;
-  return `${value < 9.95 && value > 0 ? value.toFixed(1) : value.toFixed(0)}${THIN}%`;
+  return `${value < 9.95 && value > 0 ? value.toFixed(1) : value.toFixed(0)}${SPACE}%`;
 }
 
 /** `1280×720` */
@@ -88,13 +88,13 @@ export function resolution(width: number | null | undefined, height: number | nu
 /** `30 fps`, `29.97 fps` */
 export function frameRate(value: number | null | undefined): string {
   if (!usable(value) || value === 0) return UNKNOWN;
-  return `${Number(value.toFixed(2))}${THIN}fps`;
+  return `${Number(value.toFixed(2))}${SPACE}fps`;
 }
 
 /** `44.1 kHz` */
 export function sampleRate(hertz: number | null | undefined): string {
   if (!usable(hertz) || hertz === 0) return UNKNOWN;
-  return `${Number((hertz / 1000).toFixed(2))}${THIN}kHz`;
+  return `${Number((hertz / 1000).toFixed(2))}${SPACE}kHz`;
 }
 
 /** `mono`, `stereo`, `6 channels` */

@@ -69,9 +69,13 @@ export function shellWord(text: string): string {
 /** Publishes a test picture with a tone; needs nothing but ffmpeg. */
 export function ffmpegTestCommand(url: string): string {
   return [
-    'ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=30 -f lavfi -i sine=frequency=440',
-    '-c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -b:v 1500k -g 60',
-    `-c:a aac -b:a 128k -f flv ${shellWord(url)}`,
+    'ffmpeg -re',
+    '-f lavfi -i testsrc2=size=1280x720:rate=30',
+    '-f lavfi -i sine=frequency=440',
+    '-c:v libx264 -preset veryfast -tune zerolatency',
+    '-pix_fmt yuv420p -b:v 1500k -g 60',
+    '-c:a aac -b:a 128k',
+    `-f flv ${shellWord(url)}`,
   ].join(' \\\n  ');
 }
 

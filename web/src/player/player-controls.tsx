@@ -40,9 +40,11 @@ export function PlayerControls(props: ControlsProps) {
         onInput={(event) => props.onVolume(Number(event.currentTarget.value))}
       />
       <span class="behind" title="Between the picture and the newest data received">
-        {props.state.phase === 'playing' && props.behindLiveSeconds !== null
-          ? `${props.behindLiveSeconds.toFixed(1)} s behind live`
-          : ''}
+        {props.state.phase === 'playing' && props.behindLiveSeconds !== null && (
+          <>
+            {props.behindLiveSeconds.toFixed(1)}&nbsp;s<span class="behind-words"> behind live</span>
+          </>
+        )}
       </span>
       <TransportChoice transport={props.transport} onTransport={props.onTransport} />
       <button type="button" class="icon-button" onClick={props.onFullscreen} aria-label="Full screen" title="Full screen (f)">

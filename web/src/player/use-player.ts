@@ -7,7 +7,7 @@ import { IDLE, LivePlayer, type PlayerState, type TrackHints } from './live-play
 import { StatsSampler, type PlayerStats } from './stats';
 
 export interface UsePlayer {
-  video: RefObject<HTMLVideoElement>;
+  video: RefObject<HTMLVideoElement | null>;
   player: LivePlayer | null;
   state: PlayerState;
   stats: PlayerStats | null;

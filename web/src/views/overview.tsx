@@ -25,7 +25,11 @@ export function Overview() {
 
   return (
     <>
-      <PageHead title="Overview" />
+      <PageHead title="Overview">
+        <a class="button" href="#/publish">
+          Publish a stream
+        </a>
+      </PageHead>
       <div class="overview-top">
         <Stage stream={shown} loading={streams === null} />
         <div class="overview-side">
