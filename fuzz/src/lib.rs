@@ -1,8 +1,7 @@
 //! What each fuzz target checks, apart from the fuzzer: one function per parser.
 //!
 //! The targets hand their input to these functions under a nightly compiler; `crates/live/tests/fuzz_corpus.rs`
-//! includes this file and replays the kept corpus with the stable one, so that `cargo test` covers it. A
-//! function panics when its check fails.
+//! includes this file and replays the kept corpus with the stable one, so that `cargo test` covers it.
 
 use live::flv::{
     FlvError, FlvReader, Tag, audio_format, inspect, video_format, write_file_header, write_tag,
@@ -14,8 +13,11 @@ use live::rtmp::message::Message;
 use live::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use live::rtmp::{MediaKind, RtmpError, RtmpUrl};
 
-/// A check, by the name of its target and corpus folder.
-pub const CHECKS: [(&str, fn(&[u8])); 6] = [
+/// A check: panics if `data` shows something wrong.
+pub type Check = fn(data: &[u8]);
+
+/// All checks, by the name of their target and corpus folder.
+pub const CHECKS: &[(&str, Check)] = &[
     ("amf0", amf0),
     ("chunk_stream", chunk_stream),
     ("client_session", client_session),
