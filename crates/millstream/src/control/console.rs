@@ -3,6 +3,9 @@
 //! Files whose names contain a hash of their content may be kept for ever; the others are asked for anew each time,
 //! with an ETag. A build without the console answers `/` with a page that says how to make it.
 
+use std::borrow::Cow;
+
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
@@ -53,7 +56,7 @@ fn serve(path: &str, file: rust_embed::EmbeddedFile, headers: &HeaderMap) -> Res
     let mut response = if known.is_some_and(|known| matches_etag(known, &etag)) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        page(file.data.into_owned().into_response(), content_type(path))
+        page(body(file.data).into_response(), content_type(path))
     };
     let kept = if is_hashed(path) { "public, max-age=31536000, immutable" } else { "no-cache" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(kept));
@@ -61,6 +64,14 @@ fn serve(path: &str, file: rust_embed::EmbeddedFile, headers: &HeaderMap) -> Res
         response.headers_mut().insert(header::ETAG, etag);
     }
     response
+}
+
+/// Embedded bytes are static: however many clients read slowly, there is one copy.
+fn body(data: Cow<'static, [u8]>) -> Body {
+    match data {
+        Cow::Borrowed(bytes) => Body::from(bytes),
+        Cow::Owned(bytes) => Body::from(bytes),
+    }
 }
 
 fn page(mut response: Response, content_type: &'static str) -> Response {

@@ -12,6 +12,7 @@ mod console;
 mod health;
 mod link;
 mod metrics;
+mod peers;
 
 pub use link::WorkersLink;
 
@@ -34,9 +35,14 @@ use crate::auth::Policy;
 use crate::worker::ListenAddresses;
 use crate::worker::link::Handoff;
 use connection::Connection;
+use peers::PeerSlots;
 
 /// Connections served at the same time; with more, workers answer 503 once their queue to us is full.
-const CONNECTIONS_MAX: usize = 256;
+const CONNECTIONS_MAX: usize = 1024;
+/// Those of one address, so that slow readers there do not take every slot.
+const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
+/// Time for requests under way when the server stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for one connection, from hand-over to the last byte of the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest request body.
@@ -80,14 +86,20 @@ pub struct Peer {
 pub async fn serve(context: Arc<Context>, mut handoffs: mpsc::Receiver<Handoff>) {
     let router = router(Arc::clone(&context));
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let peers = PeerSlots::default();
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-        let Some(handoff) = handoffs.recv().await else { return };
+        let Some(handoff) = handoffs.recv().await else { break };
+        // Too many from one address: closed, so that somebody else gets an answer.
+        let Some(peer_slot) = peers.take(handoff.peer.ip()) else { continue };
         let router = router.clone();
         tokio::spawn(async move {
             serve_connection(router, handoff).await;
-            drop(slot);
+            drop((slot, peer_slot));
         });
     }
+    // Requests under way are answered before the process ends.
+    let all = slots.acquire_many(CONNECTIONS_MAX as u32);
+    let _ = tokio::time::timeout(LAST_ANSWERS, all).await;
 }
 
 async fn serve_connection(router: Router, handoff: Handoff) {
