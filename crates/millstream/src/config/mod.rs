@@ -6,6 +6,7 @@
 pub mod error;
 pub mod file;
 pub mod keys;
+mod policy;
 pub mod print;
 pub mod resolve;
 pub mod section;
