@@ -1,0 +1,226 @@
+//! One run: connect, warm up, measure, and make sure that every byte has arrived.
+//!
+//! As in a server, players are dealt out to slots of 5 ms; in its turn a slot's players are offered what has
+//! become due. A loop that is late serves what has become due meanwhile in the same write.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+use crate::machine;
+use crate::method::{Method, Tally};
+use crate::options::SenderOptions;
+use crate::receiver::ReceiverOptions;
+use crate::stream::Stream;
+
+/// When the bytes leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cadence {
+    /// Every player gets each message when it is due.
+    EveryMessage,
+    /// Once per period, players spread evenly over it.
+    Spread { period_us: u64 },
+    /// Once per period, all players at the same time.
+    Burst { period_us: u64 },
+    /// As `Spread`, but all players get the same batches, one of which ends just before each key frame.
+    KeyCuts { period_us: u64 },
+}
+
+/// What is measured in one run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) cadence: Cadence,
+    pub(crate) method: Method,
+    pub(crate) sender: SenderOptions,
+    pub(crate) receiver: ReceiverOptions,
+}
+
+/// Costs in CPU-milliseconds per connection and second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    /// The sending process.
+    pub(crate) sender: f64,
+    /// Everything that ran on the sender's core, whoever it belongs to.
+    pub(crate) core: f64,
+    /// The receiving process.
+    pub(crate) receiver: f64,
+    /// Bytes per write.
+    pub(crate) write_bytes: f64,
+    /// Part of the writes that were taken partly or not at all.
+    pub(crate) short: f64,
+    /// Part of the MSG_ZEROCOPY or SEND_ZC writes the kernel has reported as copied after all.
+    pub(crate) copied: f64,
+    /// Longest turn of the loop, milliseconds.
+    pub(crate) turn_ms: f64,
+}
+
+pub(crate) struct Player {
+    pub(crate) socket: Socket,
+    /// Position of the first byte that has not been sent.
+    pub(crate) sent: u64,
+}
+
+pub(crate) struct Setting<'a> {
+    pub(crate) sample: &'a Path,
+    pub(crate) connections: usize,
+    pub(crate) seconds: f64,
+}
+
+pub(crate) fn run(stream: &Stream, case: &Case, setting: &Setting<'_>) -> Result<Outcome, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+    let mut receiver = start_receiver(&listener, case, setting)?;
+    let result = send_to(stream, case, setting, &listener, &mut receiver);
+    if result.is_err() {
+        let _ = receiver.kill();
+    }
+    let status = receiver.wait().map_err(|error| error.to_string())?;
+    let outcome = result?;
+    if status.success() { Ok(outcome) } else { Err(format!("{}: the receiver failed", case.name)) }
+}
+
+fn start_receiver(listener: &TcpListener, case: &Case, setting: &Setting<'_>) -> Result<Child, String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    command.arg("--sample").arg(setting.sample).arg("--connections").arg(setting.connections.to_string());
+    command.arg("receive").arg(address.to_string());
+    if case.receiver.quick_ack {
+        command.arg("--quick-ack");
+    }
+    if let Some(clamp) = case.receiver.window_clamp {
+        command.arg("--window-clamp").arg(clamp.to_string());
+    }
+    command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())
+}
+
+fn send_to(
+    stream: &Stream,
+    case: &Case,
+    setting: &Setting<'_>,
+    listener: &TcpListener,
+    receiver: &mut Child,
+) -> Result<Outcome, String> {
+    let mut players = Vec::with_capacity(setting.connections);
+    for _ in 0..setting.connections {
+        let socket = Socket::from(listener.accept().map_err(|error| error.to_string())?.0);
+        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        case.sender.apply(&socket)?;
+        players.push(Player { socket, sent: 0 });
+    }
+    let mut method = case.method.prepare(stream, &players)?;
+    let (period_us, slots) = match case.cadence {
+        Cadence::EveryMessage => (0, 1),
+        Cadence::Burst { period_us } => (period_us, 1),
+        Cadence::Spread { period_us } | Cadence::KeyCuts { period_us } => {
+            (period_us, (period_us / SLOT_US).max(1))
+        }
+    };
+    let cuts = match case.cadence {
+        Cadence::KeyCuts { .. } => stream.key_cuts(period_us / 1000),
+        _ => Vec::new(),
+    };
+    let per_slot = players.len().div_ceil(slots as usize);
+    let mut slots: Vec<&mut [Player]> = players.chunks_mut(per_slot).collect();
+    let slots_len = slots.len() as u64;
+
+    let warm_up = Duration::from_micros(2 * period_us).max(WARM_UP);
+    let start = Instant::now();
+    let (mut turn, mut due_us) = (0u64, 0u64);
+    let mut tally = Tally::default();
+    let mut longest = Duration::ZERO;
+    let mut before = None;
+    loop {
+        sleep(Duration::from_micros(due_us).saturating_sub(start.elapsed()));
+        let now = start.elapsed();
+        if before.is_none() && now >= warm_up {
+            before = Some(Reading::take(receiver.id(), now, &tally));
+            longest = Duration::ZERO;
+        }
+        if now >= warm_up + Duration::from_secs_f64(setting.seconds) {
+            break;
+        }
+        let mut end = stream.head_at(now.as_millis() as u64);
+        if !cuts.is_empty() {
+            end = last_cut(stream, &cuts, end);
+        }
+        method.send(slots[(turn % slots_len) as usize], stream, end, &mut tally)?;
+        longest = longest.max(start.elapsed() - now);
+        turn += 1;
+        due_us = match period_us {
+            0 => stream.next_due_ms(now.as_millis() as u64) * 1000,
+            _ => turn * period_us / slots_len,
+        };
+    }
+    let after = Reading::take(receiver.id(), start.elapsed(), &tally);
+    method.finish(&mut tally)?;
+    drop(method);
+    let sent: u64 = slots.iter().flat_map(|slot| slot.iter()).map(|player| player.sent).sum();
+    drop(slots);
+    drop(players);
+    let mut report = String::new();
+    let output = receiver.stdout.as_mut().ok_or("the receiver has no output")?;
+    output.read_to_string(&mut report).map_err(|error| error.to_string())?;
+    let received = report.split(' ').next().and_then(|bytes| bytes.parse::<u64>().ok());
+    if received != Some(sent) {
+        return Err(format!("{}: {sent} bytes sent, received: {report:?}", case.name));
+    }
+    let before = before.ok_or("nothing was measured")?;
+    Ok(Outcome::between(&before, &after, setting.connections, longest, &tally))
+}
+
+/// The last of the cuts, which repeat with the stream, that is not after `head`.
+fn last_cut(stream: &Stream, cuts: &[usize], head: u64) -> u64 {
+    let offset = stream.offset(head);
+    let loop_start = head - offset as u64;
+    match cuts.partition_point(|&cut| cut <= offset).checked_sub(1) {
+        Some(last) => loop_start + cuts[last] as u64,
+        None => loop_start,
+    }
+}
+
+struct Reading {
+    at: Duration,
+    own_ns: u64,
+    core_ns: u64,
+    receiver_ns: u64,
+    tally: Tally,
+}
+
+impl Reading {
+    fn take(receiver: u32, at: Duration, tally: &Tally) -> Reading {
+        Reading {
+            at,
+            own_ns: machine::own_cpu_ns(),
+            core_ns: machine::core_busy_ns(SENDER_CORE),
+            receiver_ns: machine::cpu_ns_of(receiver),
+            tally: *tally,
+        }
+    }
+}
+
+impl Outcome {
+    fn between(a: &Reading, b: &Reading, connections: usize, longest: Duration, whole: &Tally) -> Outcome {
+        let client_seconds = (b.at - a.at).as_secs_f64() * connections as f64;
+        let per_client = |ns: u64| ns as f64 / 1e6 / client_seconds;
+        let writes = (b.tally.writes - a.tally.writes).max(1) as f64;
+        Outcome {
+            sender: per_client(b.own_ns - a.own_ns),
+            core: per_client(b.core_ns - a.core_ns),
+            receiver: per_client(b.receiver_ns - a.receiver_ns),
+            write_bytes: (b.tally.bytes - a.tally.bytes) as f64 / writes,
+            short: (b.tally.short - a.tally.short) as f64 / writes,
+            copied: whole.copied as f64 / whole.writes.max(1) as f64,
+            turn_ms: longest.as_secs_f64() * 1e3,
+        }
+    }
+}
+
+pub(crate) const SENDER_CORE: usize = 0;
+pub(crate) const RECEIVER_CORE: usize = 1;
+const SLOT_US: u64 = 5_000;
+const WARM_UP: Duration = Duration::from_millis(750);
