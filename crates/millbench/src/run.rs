@@ -398,6 +398,7 @@ impl Conductor {
         let media = if self.steps_publish { traffic.media_sent } else { traffic.media_received };
         let latency = self.point_latency.percentiles();
         let population = self.counted();
+        let reads = (traffic.reads - self.last_point.reads) as f64;
         let point = Point {
             t: (now - self.begun).as_secs_f64(),
             sessions_up: population.up,
@@ -408,8 +409,11 @@ impl Conductor {
             server_core_percent: usage
                 .map(|usage| (usage.cpu_s - self.last_point.server_cpu_s) * 100.0 / seconds),
             server_rss_kib: usage.map(|usage| usage.rss_kib),
-            reads_per_client_s: (traffic.reads - self.last_point.reads) as f64
-                / (population.up.max(1) as f64 * seconds),
+            reads_per_client_s: if population.up == 0 {
+                0.0
+            } else {
+                reads / (population.up as f64 * seconds)
+            },
             generator_core_percent: (own_cpu_s - self.last_point.own_cpu_s) * 100.0 / seconds,
         };
         self.point_latency.clear();

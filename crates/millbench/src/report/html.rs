@@ -198,7 +198,7 @@ main{max-width:1180px;margin:0 auto;padding:32px 20px 48px}header{position:relat
 .brand{margin:0;color:var(--dim);font-size:13px;letter-spacing:.04em}h1{margin:2px 0;font-size:24px;overflow-wrap:anywhere}
 .sub{margin:0;color:var(--dim)}.verdict{display:inline-block;margin:12px 0 0;padding:3px 12px;border-radius:99px;font-weight:600;color:#fff}
 .ok{background:#12844f}.bad{background:#c4281c}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:12px;margin-bottom:16px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(200px,1fr));gap:12px;margin-bottom:16px}
 .cards div,table,figure{background:var(--card);border:1px solid var(--rule);border-radius:10px}
 .cards div{padding:12px 14px}.cards strong{display:block;font-size:26px;font-weight:650;font-variant-numeric:tabular-nums;white-space:nowrap}
 .cards small{font-size:13px;font-weight:400;color:var(--dim)}.cards span{color:var(--dim);font-size:13px}
