@@ -2,7 +2,7 @@
 //!
 //! The embedded sample is the demo clip: ten seconds of H.264 and AAC at about 605 kbit/s. Sequence
 //! headers and metadata are sent once, at the start of a session; the loop holds coded frames only. Each
-//! H.264 frame gets room for a [`stamp`](crate::stamp) when the file is loaded.
+//! H.264 frame gets room for a [`stamp`] when the file is loaded.
 
 use live::flv::{BodyRole, Codec, FlvReader, inspect};
 use live::rtmp::MediaKind;
