@@ -6,14 +6,13 @@
 //! tokens there. Where rules come from is the business of `config`; the management side is in `auth/manage.rs`.
 
 pub mod manage;
-pub mod pattern;
 
 use std::net::IpAddr;
 
 use subtle::{Choice, ConstantTimeEq};
 
 use manage::Manage;
-use pattern::Pattern;
+use crate::pattern::Pattern;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@ mod config;
 mod control;
 mod demo;
 mod logging;
+mod pattern;
 mod run;
 mod time;
 mod worker;

@@ -11,7 +11,7 @@ use crate::log::DeliveryLog;
 pub struct QueueLimits {
     /// Most bytes behind the head; beyond twice this the player is disconnected.
     pub bytes_max: u64,
-    /// Longest media time behind the head, milliseconds.
+    /// Longest time behind the head, milliseconds.
     pub duration_ms_max: u64,
     /// Longest time without taking a byte while some wait, milliseconds.
     pub stall_ms_max: u64,
@@ -167,10 +167,10 @@ impl Cursor {
         self.position().map_or(0, |position| log.head() - position)
     }
 
-    /// Media time between the position and the head, milliseconds.
+    /// Time between the arrival of the message at the position and that of the newest one, milliseconds.
     pub fn lag_ms(&self, log: &DeliveryLog) -> u64 {
         let Some((_, mark)) = self.position().and_then(|position| log.message_at(position)) else { return 0 };
-        log.head_time_ms().saturating_sub(mark.time_ms)
+        log.last_arrived_ms().saturating_sub(mark.arrived_ms)
     }
 
     /// Messages left out because the player was too slow.
@@ -182,12 +182,14 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Mark;
 
     const LIMITS: QueueLimits =
         QueueLimits { bytes_max: 100_000, duration_ms_max: 5_000, stall_ms_max: 10_000 };
 
     fn append(log: &mut DeliveryLog, time_ms: u64, entry: bool, bytes: usize) {
-        log.append(time_ms, entry, bytes, |out| out.resize(out.len() + bytes, 0));
+        let mark = Mark { position: log.head(), time_ms, arrived_ms: time_ms, entry };
+        log.append(mark, bytes, |out| out.resize(out.len() + bytes, 0));
     }
 
     fn log_with_key_frame() -> DeliveryLog {
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_behind_in_media_time_counts_like_too_many_bytes() {
+    fn too_long_behind_counts_like_too_many_bytes() {
         let mut log = log_with_key_frame();
         let mut cursor = Cursor::join(&log, true, 0);
         cursor.review(&log, &LIMITS, 0);

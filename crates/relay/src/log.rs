@@ -18,6 +18,8 @@ pub struct Mark {
     pub position: u64,
     /// Stream time, milliseconds.
     pub time_ms: u64,
+    /// When it was appended; what a player's delay is measured by, because publishers' clocks jump.
+    pub arrived_ms: u64,
     /// Whether a player may begin here.
     pub entry: bool,
 }
@@ -43,13 +45,14 @@ struct Segment {
 }
 
 impl DeliveryLog {
-    /// Appends one message; `write` adds exactly its bytes to the buffer it is given, at most `bytes_hint`
-    /// bytes more than nothing (the hint only chooses where it goes).
-    pub fn append(&mut self, time_ms: u64, entry: bool, bytes_hint: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        if entry {
+    /// Appends one message, whose mark must have the position `head()`. `write` adds its bytes to the buffer it
+    /// is given; `bytes_hint`, the most they can be, chooses the segment.
+    pub fn append(&mut self, mark: Mark, bytes_hint: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert_eq!(mark.position, self.head);
+        if mark.entry {
             self.entry = Some(self.next_message());
         }
-        self.marks.push_back(Mark { position: self.head, time_ms, entry });
+        self.marks.push_back(mark);
         let segment = self.segment_for(bytes_hint);
         let before = segment.bytes.len();
         write(&mut segment.bytes);
@@ -138,9 +141,9 @@ impl DeliveryLog {
         self.first_mark + self.marks.len() as u64
     }
 
-    /// Stream time of the newest message, milliseconds.
-    pub fn head_time_ms(&self) -> u64 {
-        self.marks.back().map_or(0, |mark| mark.time_ms)
+    /// When the newest message was appended, milliseconds.
+    pub fn last_arrived_ms(&self) -> u64 {
+        self.marks.back().map_or(0, |mark| mark.arrived_ms)
     }
 
     /// Bytes of memory the segments hold.
@@ -174,7 +177,8 @@ mod tests {
     use super::*;
 
     fn append(log: &mut DeliveryLog, time_ms: u64, entry: bool, bytes: &[u8]) {
-        log.append(time_ms, entry, bytes.len(), |out| out.extend_from_slice(bytes));
+        let mark = Mark { position: log.head(), time_ms, arrived_ms: time_ms, entry };
+        log.append(mark, bytes.len(), |out| out.extend_from_slice(bytes));
     }
 
     fn read(log: &DeliveryLog, mut position: u64, slices_max: usize) -> Vec<u8> {

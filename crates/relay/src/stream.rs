@@ -127,10 +127,10 @@ impl Stream {
             let repeated = slot.as_ref().is_some_and(|known| known.payload == frame.payload);
             *slot = Some(Arc::clone(frame));
             self.note_track(frame.track);
-            return (!repeated).then(|| self.keep(self.timeline.head(), frame));
+            return (!repeated).then(|| self.keep(self.header_time(frame), frame));
         }
         if frame.track == Track::Data {
-            return Some(self.keep(self.timeline.head(), frame));
+            return Some(self.keep(self.header_time(frame), frame));
         }
         self.note_track(frame.track);
         let time_ms = self.timeline.place(now_ms, frame.track, frame.timestamp);
@@ -144,6 +144,11 @@ impl Stream {
             _ => {}
         }
         Some(self.keep(time_ms, frame))
+    }
+
+    /// Headers and data keep no time of their own (they often say 0): they belong to the frame before them.
+    fn header_time(&self, frame: &Frame) -> u64 {
+        self.timeline.head().unwrap_or(frame.timestamp.into())
     }
 
     fn key_frame(&mut self, time_ms: u64) {
@@ -212,11 +217,6 @@ impl Stream {
     /// Whether the current publisher has sent audio.
     pub fn has_audio(&self) -> bool {
         self.has_audio
-    }
-
-    /// Stream time of the newest frame, milliseconds.
-    pub fn head_ms(&self) -> u64 {
-        self.timeline.head()
     }
 
     /// Distance of the last two key frames, milliseconds; 0 when unknown.

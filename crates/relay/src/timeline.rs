@@ -54,9 +54,9 @@ impl Timeline {
         placed as u64
     }
 
-    /// Stream time of the newest frame; what headers and data messages are stamped with.
-    pub fn head(&self) -> u64 {
-        self.head.map_or(0, |(head, _)| head as u64)
+    /// Stream time of the newest frame, if there has been one.
+    pub fn head(&self) -> Option<u64> {
+        self.head.map(|(head, _)| head as u64)
     }
 
     /// Where the timeline goes on after a break: as much later as time really passed, at least one frame.

@@ -1,7 +1,7 @@
 //! Tables of who is let in.
 
 use super::manage::{Manage, ManageRequest, host_name};
-use super::pattern::Pattern;
+use crate::pattern::Pattern;
 use super::*;
 
 fn ip(text: &str) -> IpAddr {

@@ -11,7 +11,7 @@ use super::resolve::Errors;
 use super::value::{AllowChoice, ManageChoice, MetricsChoice};
 use super::{Config, RuleEntry};
 use crate::auth::manage::Manage;
-use crate::auth::pattern::Pattern;
+use crate::pattern::Pattern;
 use crate::auth::{Access, Policy, Rule, Rules, Tokens};
 
 /// The policy that `config` describes; `variable` reads the environment.

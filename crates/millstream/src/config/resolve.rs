@@ -11,6 +11,7 @@ use super::keys::{Https, Rtmps, Stream};
 use super::value::SecondPublisherChoice;
 use super::{Config, policy, tls};
 use crate::auth::Policy;
+use crate::pattern::Pattern;
 use crate::worker::settings::{Application, ApplicationSettings, SecondPublisher, WorkerSettings};
 
 /// A configuration that can be started.
@@ -133,7 +134,7 @@ fn cores(config: &Config, errors: &mut Errors) -> Vec<usize> {
 /// Entries in order, then `[stream]` for every other name.
 fn applications(config: &Config) -> Vec<Application> {
     let entry = |name: &str, stream: &Stream| Application {
-        pattern: name.to_owned(),
+        pattern: Pattern::new(name),
         settings: Arc::new(application_settings(stream)),
     };
     let entries = config.applications.iter().map(|own| entry(&own.name, &config.application_stream(own)));

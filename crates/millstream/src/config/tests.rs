@@ -86,7 +86,8 @@ fn applications_inherit_from_stream_whatever_set_it() {
 
 #[test]
 fn errors_say_where_what_and_what_would_be_right() {
-    let cases: [(&str, &[(&str, &str)], &str); 22] = [
+    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+    let cases: [Case; 22] = [
         (
             "[rtmp]\nlisen = \"*:1\"",
             &[],

@@ -1,11 +1,12 @@
 //! One stream in one wire format on one worker: the bytes its players share and the times they are served.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use live::flv;
 use live::rtmp::MediaKind;
 use live::rtmp::chunk;
-use relay::{DeliveryLog, Frame, Headers, Received, Schedule, Stream, Track};
+use relay::{DeliveryLog, Frame, Headers, Mark, Received, Schedule, Stream, Track};
 
 use super::websocket;
 
@@ -14,7 +15,9 @@ use super::websocket;
 pub(crate) enum Format {
     /// RTMP chunk stream.
     Rtmp,
-    /// FLV tags, as the body of an HTTP response.
+    /// FLV tags, one chunk each, as the body of an HTTP/1.1 response (RFC 9112 section 7.1).
+    FlvChunked,
+    /// FLV tags, as the body of an HTTP/1.0 response.
     Flv,
     /// One FLV tag per WebSocket message.
     WsFlv,
@@ -22,7 +25,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// Number of formats; each indexes an array by `as usize`.
-    pub(crate) const COUNT: usize = 3;
+    pub(crate) const COUNT: usize = 4;
 }
 
 /// Bytes a message may be larger than its payload: headers, one chunk header per chunk, WebSocket frame header.
@@ -42,23 +45,23 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// A channel that begins with the stream's GOP cache.
-    pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream) -> Self {
+    pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream, now_ms: u64) -> Self {
         let schedule = Schedule::new(merge_ms);
         let mut channel = Self { format, log: DeliveryLog::default(), schedule, armed_ms: None };
         for (time_ms, frame) in stream.gop().frames() {
             let entry = frame.role == relay::FrameRole::Key;
-            channel.append(frame, Received { time_ms: *time_ms, entry });
+            channel.append(frame, Received { time_ms: *time_ms, entry }, now_ms);
         }
         channel
     }
 
     /// Serialises a frame for all players.
-    pub(crate) fn append(&mut self, frame: &Frame, received: Received) {
+    pub(crate) fn append(&mut self, frame: &Frame, received: Received, now_ms: u64) {
         let format = self.format;
         let hint = Self::bytes_hint(frame);
-        self.log.append(received.time_ms, received.entry, hint, |out| {
-            write(format, out, frame, received.time_ms)
-        });
+        let Received { time_ms, entry } = received;
+        let mark = Mark { position: self.log.head(), time_ms, arrived_ms: now_ms, entry };
+        self.log.append(mark, hint, |out| write(format, out, frame, time_ms));
     }
 
     /// Most bytes a frame takes in any format.
@@ -90,24 +93,43 @@ pub(crate) fn write_file_header(format: Format, out: &mut Vec<u8>, stream: &Stre
     let has_video = stream.has_video() || promised(b"videocodecid");
     let mut header = Vec::with_capacity(16);
     flv::write_file_header(&mut header, has_audio, has_video);
-    if format == Format::WsFlv {
-        websocket::write_binary_header(out, header.len());
+    write_framed(format, out, header.len(), |out| out.extend_from_slice(&header));
+}
+
+/// What ends the stream in this format, where the format has an end.
+pub(crate) fn write_end(format: Format, out: &mut Vec<u8>) {
+    if format == Format::FlvChunked {
+        out.extend_from_slice(b"0\r\n\r\n");
     }
-    out.extend_from_slice(&header);
+}
+
+/// Puts `length` bytes of FLV into the frame of what carries them.
+fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    match format {
+        Format::FlvChunked => {
+            // Writing to a `Vec` cannot fail.
+            let _ = write!(out, "{length:x}\r\n");
+            write(out);
+            out.extend_from_slice(b"\r\n");
+        }
+        Format::WsFlv => {
+            websocket::write_binary_header(out, length);
+            write(out);
+        }
+        Format::Flv | Format::Rtmp => write(out),
+    }
 }
 
 fn write(format: Format, out: &mut Vec<u8>, frame: &Frame, time_ms: u64) {
     let kind = media_kind(frame.track);
     // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it.
     let timestamp = time_ms as u32;
-    match format {
-        Format::Rtmp => chunk::write_play_message(out, kind, timestamp, &frame.payload),
-        Format::Flv => flv::write_tag(out, kind, timestamp, &frame.payload),
-        Format::WsFlv => {
-            websocket::write_binary_header(out, frame.payload.len() + FLV_TAG_OVERHEAD);
-            flv::write_tag(out, kind, timestamp, &frame.payload);
-        }
+    if format == Format::Rtmp {
+        return chunk::write_play_message(out, kind, timestamp, &frame.payload);
     }
+    write_framed(format, out, frame.payload.len() + FLV_TAG_OVERHEAD, |out| {
+        flv::write_tag(out, kind, timestamp, &frame.payload);
+    });
 }
 
 /// Bytes of an FLV tag besides its body: header and previous tag size.
@@ -161,12 +183,20 @@ mod tests {
                 timestamp: 0,
                 payload: vec![0; bytes],
             };
-            for format in [Format::Rtmp, Format::Flv, Format::WsFlv] {
+            for format in [Format::Rtmp, Format::FlvChunked, Format::Flv, Format::WsFlv] {
                 let mut out = Vec::new();
                 write(format, &mut out, &frame, 0xffff_ffff);
                 assert!(out.len() <= Channel::bytes_hint(&frame), "{format:?} {bytes}: {}", out.len());
             }
         }
+    }
+
+    #[test]
+    fn chunks_hold_exactly_one_tag() {
+        let mut out = Vec::new();
+        write_framed(Format::FlvChunked, &mut out, 26, |out| out.extend_from_slice(&[7; 26]));
+        write_end(Format::FlvChunked, &mut out);
+        assert_eq!(out, [&b"1a\r\n"[..], &[7; 26], b"\r\n0\r\n\r\n"].concat());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct MediaRequest {
     pub(crate) token: Option<String>,
     pub(crate) method: Method,
     pub(crate) user_agent: Option<String>,
+    /// The client understands chunked bodies (HTTP/1.1).
+    pub(crate) chunked: bool,
     /// Request head, bytes.
     pub(crate) head_bytes: usize,
 }
@@ -51,8 +53,10 @@ pub(crate) enum Method {
     Options,
     /// The stream in WebSocket frames; the value answers the handshake.
     WebSocket { accept: String },
-    /// A WebSocket handshake that cannot be accepted (RFC 6455 section 4.4).
+    /// A WebSocket handshake of another version (RFC 6455 section 4.4).
     WebSocketVersion,
+    /// A WebSocket handshake without a key (RFC 6455 section 4.2.1).
+    WebSocketKey,
     /// Something that makes no sense for a stream.
     Other,
 }
@@ -93,6 +97,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
         token: token_of(query),
         method: method_of(request.method.unwrap_or(""), field),
         user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
+        chunked: request.version == Some(1),
         head_bytes,
     })
 }
@@ -102,6 +107,7 @@ fn method_of<'a>(method: &str, field: impl Fn(&str) -> Option<&'a str>) -> Metho
     match method {
         "GET" if upgrade => match (field("sec-websocket-version"), field("sec-websocket-key")) {
             (Some("13"), Some(key)) => Method::WebSocket { accept: websocket::accept_key(key.trim()) },
+            (Some("13"), None) => Method::WebSocketKey,
             _ => Method::WebSocketVersion,
         },
         "GET" => Method::Get,
@@ -149,11 +155,12 @@ pub(crate) fn write_preflight(out: &mut Vec<u8>, cors: Option<&str>) {
     out.extend_from_slice(head.as_bytes());
 }
 
-/// Head of a stream's response. The body ends with the connection (RFC 9112 section 6.3), so that its bytes are
-/// the same for every player.
-pub(crate) fn write_stream_head(out: &mut Vec<u8>, cors: Option<&str>) {
+/// Head of a stream's response. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
+/// the client cannot tell an end from a break.
+pub(crate) fn write_stream_head(out: &mut Vec<u8>, cors: Option<&str>, chunked: bool) {
+    let coding = if chunked { "Transfer-Encoding: chunked\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nCache-Control: no-store\r\nConnection: close\r\n{}\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nCache-Control: no-store\r\n{coding}Connection: close\r\n{}\r\n",
         cors_field(cors)
     );
     out.extend_from_slice(head.as_bytes());
@@ -243,5 +250,6 @@ mod tests {
         let accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned();
         assert_eq!(media(&good).method, Method::WebSocket { accept });
         assert_eq!(media(&head("Sec-WebSocket-Version: 8\r\n")).method, Method::WebSocketVersion);
+        assert_eq!(media(&head("Sec-WebSocket-Version: 13\r\n")).method, Method::WebSocketKey);
     }
 }

@@ -76,7 +76,7 @@ impl Worker {
         local.players += 1;
         let waiting_since_ms = local.source.is_none().then_some(now_ms);
         let cached = offers_cache(local);
-        let channel = local.channel_mut(format);
+        let channel = local.channel_mut(format, now_ms);
         let cursor = match waiting_since_ms {
             Some(_) => Cursor::join_at_head(&channel.log, now_ms),
             None => Cursor::join(&channel.log, cached, now_ms),
@@ -158,7 +158,7 @@ impl Worker {
         let local = &mut self.streams.slab[play.stream];
         self.counters.queue_drops += play.cursor.dropped();
         local.players -= 1;
-        let channel = local.channel_mut(play.format);
+        let channel = local.channel_mut(play.format, self.now_ms);
         channel.schedule.remove(play.slot, index as u32);
         if channel.schedule.is_empty() {
             local.channels[play.format as usize] = None;
@@ -406,8 +406,8 @@ fn serve_player(
 
 /// What an FLV player gets once, before everything else.
 fn write_preamble(format: Format, stream: &LocalStream, cors: Option<&str>, out: &mut Vec<u8>) {
-    if format == Format::Flv {
-        http::write_stream_head(out, cors);
+    if let Format::Flv | Format::FlvChunked = format {
+        http::write_stream_head(out, cors, format == Format::FlvChunked);
     }
     if format != Format::Rtmp {
         channel::write_file_header(format, out, &stream.relay);

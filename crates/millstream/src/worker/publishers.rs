@@ -170,6 +170,7 @@ impl Worker {
     /// Hands a frame to the players of this worker.
     fn deliver(&mut self, stream: usize, frame: &Arc<Frame>) {
         let Some(received) = self.streams.slab[stream].relay.receive(self.now_ms, frame) else { return };
+        let now_ms = self.now_ms;
         for format in 0..Format::COUNT {
             let local = &self.streams.slab[stream];
             let Some(channel) = &local.channels[format] else { continue };
@@ -180,7 +181,7 @@ impl Worker {
             if let Some(keep_from) = keep_from {
                 channel.log.evict(keep_from);
             }
-            channel.append(frame, received);
+            channel.append(frame, received, now_ms);
             self.arm(stream, format, messages_max);
         }
     }

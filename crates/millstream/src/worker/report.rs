@@ -11,7 +11,9 @@ impl Worker {
     /// Copies the state out.
     pub(super) fn snapshot(&self, with_sessions: bool) -> WorkerSnapshot {
         let last = self.load.last;
-        let sessions = self.sessions.iter().filter(|_| with_sessions);
+        // A session that is only being told why it ended is over for everybody else.
+        let sessions =
+            self.sessions.iter().filter(|(_, session)| with_sessions && session.closing_at_ms.is_none());
         WorkerSnapshot {
             index: self.parts.index,
             core: self.load.core,

@@ -3,7 +3,7 @@
 use live::rtmp::name::query_value;
 use live::rtmp::server::{PlayReject, PublishReject, ServerEvent};
 
-use super::channel::Format;
+use super::channel::{self, Format};
 use super::engine::{LINGER_MS, Worker};
 use super::http::{self, MediaRequest, Method, Request};
 use super::link::Handoff;
@@ -167,7 +167,9 @@ impl Worker {
             Method::WebSocketVersion => {
                 return self.answer(index, 426, "WebSocket version 13 is needed", true);
             }
+            Method::WebSocketKey => return self.answer(index, 400, "Sec-WebSocket-Key is missing", true),
             Method::Head => return self.head_request(index, &request),
+            Method::Get if request.chunked => Format::FlvChunked,
             Method::Get => Format::Flv,
             Method::WebSocket { .. } => Format::WsFlv,
         };
@@ -197,7 +199,7 @@ impl Worker {
         match refusal {
             Ok(()) => {
                 let cors = self.parts.settings.cors_allow_origin.as_deref();
-                http::write_stream_head(&mut self.sessions[index].pending.bytes, cors);
+                http::write_stream_head(&mut self.sessions[index].pending.bytes, cors, request.chunked);
                 self.end(index, "HEAD answered");
             }
             Err(refusal) => self.answer(index, refusal.status(), refusal.reason(), false),
@@ -234,13 +236,16 @@ impl Worker {
         if session.closing_at_ms.is_some() {
             return;
         }
-        let unanswered = session.play().is_some_and(|play| play.format == Format::Flv && !play.begun);
+        let play = session.play().map(|play| (play.format, play.begun));
+        let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
         self.finish_message(index);
         self.detach(index, reason);
         let session = &mut self.sessions[index];
         if unanswered {
             let cors = self.parts.settings.cors_allow_origin.as_deref();
             http::write_answer(&mut session.pending.bytes, 404, reason, cors, true);
+        } else if let Some((format, true)) = play {
+            channel::write_end(format, &mut session.pending.bytes);
         }
         session.closing_at_ms = Some(self.now_ms + LINGER_MS);
         match &mut session.state {
@@ -274,7 +279,7 @@ impl Worker {
         let seconds = (self.now_ms - session.accepted_ms) / 1000;
         session.unused_since_ms = self.now_ms;
         match std::mem::replace(&mut session.media, Media::None) {
-            Media::None => return,
+            Media::None => {}
             Media::Publish(publish) => {
                 let stream = self.stream_key(publish.stream);
                 tracing::info!(session = %id, stream, reason, seconds, bytes_in, "publisher left");

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pattern::Pattern;
+
 /// Settings shared by all workers.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
@@ -47,8 +49,8 @@ pub struct WorkerSettings {
 /// A named set of stream settings.
 #[derive(Debug, Clone)]
 pub struct Application {
-    /// App name, or a pattern in which `*` stands for any run of characters.
-    pub pattern: String,
+    /// Matches the app name.
+    pub pattern: Pattern,
     /// What applies to its streams.
     pub settings: Arc<ApplicationSettings>,
 }
@@ -122,7 +124,7 @@ impl Default for WorkerSettings {
             socket_unsent_bytes_max: 128 << 10,
             socket_send_buffer_bytes: None,
             cors_allow_origin: Some("*".to_owned()),
-            applications: vec![Application { pattern: "*".to_owned(), settings: Arc::default() }],
+            applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
         }
     }
 }

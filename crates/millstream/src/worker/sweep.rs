@@ -107,8 +107,8 @@ impl Worker {
                     let _ = reply.send(self.snapshot(sessions));
                 }
                 Command::Kick { session, reply } => {
-                    let found =
-                        self.sessions.iter().find(|(_, other)| other.id == session).map(|(index, _)| index);
+                    let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
+                    let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(index, _)| index);
                     if let Some(index) = found {
                         self.end(index, "ended by the operator");
                     }

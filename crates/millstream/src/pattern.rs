@@ -12,6 +12,17 @@ impl Pattern {
         Self(text.to_owned())
     }
 
+    /// The pattern as it was written.
+    #[cfg(test)]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `text` matches as a whole.
+    pub fn matches(&self, text: &str) -> bool {
+        matches(self.0.as_bytes(), || text.bytes())
+    }
+
     /// Whether `app/stream` matches, without joining them.
     pub fn matches_parts(&self, app: &str, stream: &str) -> bool {
         matches(self.0.as_bytes(), || app.bytes().chain([b'/']).chain(stream.bytes()))
@@ -69,7 +80,7 @@ mod tests {
             ("**", "x", true),
         ];
         for (pattern, text, expected) in cases {
-            assert_eq!(matches(pattern.as_bytes(), || text.bytes()), expected, "{pattern} on {text}");
+            assert_eq!(Pattern::new(pattern).matches(text), expected, "{pattern} on {text}");
             if let Some((app, stream)) = text.split_once('/') {
                 assert_eq!(
                     Pattern::new(pattern).matches_parts(app, stream),
