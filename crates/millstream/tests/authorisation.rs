@@ -131,7 +131,8 @@ fn ffmpeg_is_refused_without_and_accepted_with_a_token() {
 fn tokens_appear_in_no_log_line() {
     let server = Server::start(&format!("{TOKENS}\n[log]\nlevel = 'debug'\n"));
     let _ = RtmpClient::begin_publish(server.rtmp, "live/mill?token=guessed-wrong").wait_started();
-    let _publisher = RtmpClient::publish(server.rtmp, "live/mill?token=sluice");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill?token=sluice");
+    publisher.send_tags(&sample_tags()[..40]);
     let _ = http::open(server.http, "GET", "/live/mill.flv?token=meadow", &[]).expect("an answer");
     common::eventually("the publisher is logged", || server.log().contains("live/mill").then_some(()));
     for secret in ["sluice", "meadow", "keeper", "guessed-wrong"] {

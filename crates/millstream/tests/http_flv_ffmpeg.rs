@@ -12,7 +12,7 @@ fn ffmpeg_plays_by_http_flv_exactly_what_ffmpeg_published() {
     let player = Player::start(&server.flv_url("live/mill"), server.dir.path().join("played"));
     server.wait_for_players("live/mill", 1);
     publish(&server.rtmp_url("live/mill"), 4).finish();
-    player.frames_when_complete(&source).assert_same_as(&source);
+    player.frames_after_end().assert_same_as(&source);
 }
 
 #[test]
@@ -34,6 +34,6 @@ fn every_merge_setting_delivers_the_same_frames() {
         .collect();
     for (player, publisher) in cases {
         publisher.finish();
-        player.frames_when_complete(&source).assert_same_as(&source);
+        player.frames_after_end().assert_same_as(&source);
     }
 }

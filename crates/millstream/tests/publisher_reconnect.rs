@@ -7,7 +7,7 @@ use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
 use live::flv::Tag;
-use live::rtmp::MediaKind;
+use live::rtmp::{MediaKind, MediaMessage};
 
 #[test]
 fn players_survive_and_time_goes_on_after_a_polite_end() {
@@ -25,26 +25,23 @@ fn reconnect(end: impl Fn(RtmpClient)) {
     let tags: Vec<Tag> = sample_tags().into_iter().filter(|tag| tag.timestamp < 2_000).collect();
     let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
     let mut rtmp = RtmpClient::play(server.rtmp, "live/mill");
-    let mut flv = None;
+    let address = server.http;
+    let opening =
+        std::thread::spawn(move || http::open(address, "GET", "/live/mill.flv", &[]).expect("play"));
+    server.wait_for_players("live/mill", 2);
     let (mut by_rtmp, mut by_flv) = (Vec::<Tag>::new(), Vec::<Tag>::new());
+    let mut flv = None;
+    let mut opening = Some(opening);
     for round in 1..=3 {
         let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
-        server.wait_for_publisher("live/mill", true);
         publisher.send_tags(&tags);
-        let flv = flv.get_or_insert_with(|| {
-            TagReader::new(http::open(server.http, "GET", "/live/mill.flv", &[]).expect("play"))
-        });
-        by_rtmp.extend(rtmp.take_frames(sent.len()).into_iter().map(|message| Tag {
-            kind: message.kind,
-            timestamp: message.timestamp,
-            body: message.payload,
-        }));
-        while by_flv.len() < round * sent.len() {
-            let tag = flv.next().expect("the stream goes on");
-            if tag.kind != MediaKind::Data {
-                by_flv.push(tag);
-            }
+        by_rtmp.extend(rtmp.take_frames(sent.len()).into_iter().map(tag_of));
+        if let Some(opening) = opening.take() {
+            flv = Some(TagReader::new(opening.join().expect("a response")));
         }
+        let flv = flv.as_mut().expect("opened in the first round");
+        by_flv.extend(frames(flv).take(sent.len()));
+        assert_eq!(by_flv.len(), round * sent.len(), "HTTP-FLV goes on in round {round}");
         end(publisher);
         server.wait_for_publisher("live/mill", false);
         assert_eq!(
@@ -64,4 +61,12 @@ fn reconnect(end: impl Fn(RtmpClient)) {
         let span = received.last().expect("messages").timestamp - received[0].timestamp;
         assert!(span >= 3 * 1_900, "{name}: three times two seconds are {span} ms");
     }
+}
+
+fn tag_of(message: MediaMessage) -> Tag {
+    Tag { kind: message.kind, timestamp: message.timestamp, body: message.payload }
+}
+
+fn frames(reader: &mut TagReader<http::Streaming>) -> impl Iterator<Item = Tag> {
+    std::iter::from_fn(|| reader.next()).filter(|tag| tag.kind != MediaKind::Data)
 }

@@ -20,6 +20,8 @@ fn time_goes_on_evenly_for_players_when_the_publisher_s_clock_wraps() {
         let server = Server::start("");
         let tags: Vec<Tag> = sample_tags()
             .into_iter()
+            // Less than a player may be behind, since all is sent at once.
+            .filter(|tag| tag.timestamp < 8_000)
             .map(|tag| Tag { timestamp: tag.timestamp.wrapping_add(start), ..tag })
             .collect();
         let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();

@@ -30,6 +30,6 @@ fn players_on_both_workers_get_identical_frames() {
     assert!(workers.iter().any(|worker| *worker != home), "one player is away from home worker {home}");
     publisher.finish();
     for player in players {
-        player.frames_when_complete(&source).assert_same_as(&source);
+        player.frames_after_end().assert_same_as(&source);
     }
 }

@@ -70,6 +70,7 @@ pub(crate) enum Amf<'a> {
     Number(f64),
     Text(&'a [u8]),
     Null,
+    Boolean(bool),
     Object(&'a [(&'a str, Amf<'a>)]),
 }
 
@@ -91,6 +92,7 @@ impl Amf<'_> {
                 out.extend(*text);
             }
             Amf::Null => out.push(5),
+            Amf::Boolean(value) => out.extend([1, u8::from(*value)]),
             Amf::Object(members) => {
                 out.push(3);
                 for (key, value) in *members {

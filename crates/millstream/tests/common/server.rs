@@ -47,7 +47,8 @@ impl Server {
         let words: Vec<&str> = launcher.iter().copied().chain([BINARY, "serve"]).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg("--config").arg(&config_path).arg("--ports-file").arg(&ports_path);
-        for protocol in ["rtmp", "rtmps", "http", "https"] {
+        let tls: &[&str] = if config.contains("[tls]") { &["rtmps", "https"] } else { &[] };
+        for protocol in ["rtmp", "http"].iter().chain(tls) {
             command.arg(format!("--{protocol}-listen")).arg("127.0.0.1:0");
         }
         command.args(["--workers", &workers.to_string()]);
@@ -184,7 +185,7 @@ impl Drop for Server {
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = self.log();
-            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            let tail: Vec<&str> = log.lines().rev().take(15).collect();
             eprintln!("-- last lines of the server's log");
             tail.iter().rev().for_each(|line| eprintln!("   {line}"));
         }

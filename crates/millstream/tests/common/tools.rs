@@ -4,9 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use super::{eventually, within_patience};
 
 /// The ten seconds every test publishes.
@@ -32,44 +29,47 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Reads `framecrc` text; an incomplete last line is left out.
-    pub(crate) fn parse(text: &str) -> Self {
-        let mut extradata = Vec::new();
-        let (mut video_index, mut streams) = (0, [Vec::new(), Vec::new()]);
+    /// Reads `framecrc` texts, which together hold the streams; an incomplete last line is left out.
+    pub(crate) fn parse(texts: &[String]) -> Self {
+        let mut frames = Self { extradata: Vec::new(), video: Vec::new(), audio: Vec::new() };
+        texts.iter().for_each(|text| frames.read(text));
+        frames.extradata.sort();
+        // Only differences of timestamps are the stream's; where the zero lies is the muxer's choice.
+        let zero = frames.video.iter().chain(&frames.audio).map(|packet| packet.dts).min().unwrap_or(0);
+        for packet in frames.video.iter_mut().chain(&mut frames.audio) {
+            packet.dts -= zero;
+            packet.pts -= zero;
+        }
+        frames
+    }
+
+    fn read(&mut self, text: &str) {
+        let mut video_index = None;
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let line = line.trim_end();
             if let Some(comment) = line.strip_prefix('#') {
                 if let Some(rest) = comment.strip_prefix("extradata ") {
                     let fields: Vec<&str> = rest.split([':', ',']).map(str::trim).collect();
-                    extradata.push(format!("{} bytes, {}", fields[1], fields[2]));
+                    self.extradata.push(format!("{} bytes, {}", fields[1], fields[2]));
                 }
                 if let Some(index) =
                     comment.strip_prefix("media_type ").and_then(|rest| rest.strip_suffix(": video"))
                 {
-                    video_index = index.parse().expect("a stream index");
+                    video_index = Some(index.to_owned());
                 }
                 continue;
             }
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-            let index: usize = fields[0].parse().expect("a stream index");
             let number = |at: usize| fields[at].parse::<i64>().expect("a number");
-            streams[index].push(Packet {
+            let packet = Packet {
                 dts: number(1),
                 pts: number(2),
                 size: number(4) as u64,
                 checksum: fields[5].to_owned(),
-            });
+            };
+            let is_video = video_index.as_deref() == Some(fields[0]);
+            if is_video { self.video.push(packet) } else { self.audio.push(packet) }
         }
-        extradata.sort();
-        let [first, second] = streams;
-        let (mut video, mut audio) = if video_index == 0 { (first, second) } else { (second, first) };
-        // Only differences of timestamps are the stream's; where the zero lies is the muxer's choice.
-        let zero = video.iter().chain(&audio).map(|packet| packet.dts).min().unwrap_or(0);
-        for packet in video.iter_mut().chain(&mut audio) {
-            packet.dts -= zero;
-            packet.pts -= zero;
-        }
-        Self { extradata, video, audio }
     }
 
     /// Fails with the first difference, if there is any.
@@ -91,13 +91,13 @@ pub(crate) fn frames_of(file: &Path) -> Frames {
     let mut command = ffmpeg();
     command.arg("-i").arg(file).args(["-map", "0", "-c", "copy", "-f", "framecrc", "-"]);
     let output = run(&mut command);
-    Frames::parse(&String::from_utf8(output.stdout).expect("framecrc is text"))
+    Frames::parse(&[String::from_utf8(output.stdout).expect("framecrc is text")])
 }
 
 /// ffmpeg with the options every use here has.
 pub(crate) fn ffmpeg() -> Command {
     let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
+    command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]);
     command
 }
 
@@ -108,46 +108,42 @@ pub(crate) fn publish(url: &str, rate: u32) -> Running {
     Running::start(command, "ffmpeg publishing")
 }
 
-/// Plays `url` with ffmpeg and notes every packet.
+/// Plays a URL with ffmpeg and notes every packet.
 pub(crate) struct Player {
     running: Running,
-    listing: PathBuf,
+    listings: [PathBuf; 2],
 }
 
 impl Player {
-    /// Starts; `listing` is where the packets are written.
+    /// Starts; packets are written to files whose names begin with `listing`.
     pub(crate) fn start(url: &str, listing: PathBuf) -> Self {
+        let listings = [listing.with_extension("video"), listing.with_extension("audio")];
         let mut command = ffmpeg();
-        // Stream info is complete with the first packet of each kind, so a long analysis only delays.
-        command.args(["-i", url, "-map", "0:v", "-map", "0:a", "-c", "copy"]);
-        command.args(["-flush_packets", "1", "-f", "framecrc", "-y"]).arg(&listing);
-        Self { running: Running::start(command, "ffmpeg playing"), listing }
+        command.args(["-i", url]);
+        // Two outputs, because one would hold packets of one kind back until the other kind has caught up. Each
+        // packet's line is written at once.
+        for (stream, listing) in ["0:v", "0:a"].into_iter().zip(&listings) {
+            command
+                .args(["-map", stream, "-c", "copy", "-flush_packets", "1", "-f", "framecrc", "-y"])
+                .arg(listing);
+        }
+        Self { running: Running::start(command, "ffmpeg playing"), listings }
     }
 
-    /// Waits until as many packets as `source` has have come, stops ffmpeg and gives all that came.
-    pub(crate) fn frames_when_complete(mut self, source: &Frames) -> Frames {
-        let wanted = (source.video.len(), source.audio.len());
-        // Too few packets are the caller's finding, with the first difference; so no failure here.
-        within_patience(|| {
-            let frames = Frames::parse(&fs::read_to_string(&self.listing).unwrap_or_default());
-            (frames.video.len() >= wanted.0 && frames.audio.len() >= wanted.1) || self.running.has_ended()
-        });
-        self.running.interrupt();
-        Frames::parse(&fs::read_to_string(&self.listing).unwrap_or_default())
-    }
-
-    /// Waits until nothing has come for two seconds, stops ffmpeg and gives all that came.
+    /// Waits until nothing has come for a second, ends ffmpeg and gives all that came.
     pub(crate) fn frames_after_end(mut self) -> Frames {
-        let length = || fs::metadata(&self.listing).map(|metadata| metadata.len()).unwrap_or(0);
-        let mut last = (length(), std::time::Instant::now());
+        let texts =
+            || self.listings.each_ref().map(|listing| fs::read_to_string(listing).unwrap_or_default());
+        let (mut last, mut quiet) = (0, 0);
         within_patience(|| {
-            if length() != last.0 {
-                last = (length(), std::time::Instant::now());
-            }
-            last.0 > 0 && last.1.elapsed() > std::time::Duration::from_secs(2)
+            let now = texts().iter().map(String::len).sum();
+            quiet = if now == last { quiet + 1 } else { 0 };
+            last = now;
+            self.running.has_ended() || (last > 0 && quiet >= 50)
         });
-        self.running.interrupt();
-        Frames::parse(&fs::read_to_string(&self.listing).unwrap_or_default())
+        let frames = Frames::parse(&texts());
+        self.running.kill();
+        frames
     }
 }
 
@@ -182,15 +178,6 @@ impl Running {
         let what = format!("{} ends", self.what);
         let status = eventually(&what, || self.child.try_wait().expect("ask for the exit status"));
         assert!(!status.success(), "{} succeeded although the server had to refuse it", self.what);
-    }
-
-    /// Asks it to end (SIGINT) and waits.
-    pub(crate) fn interrupt(&mut self) {
-        if !self.has_ended() {
-            kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("signal a child");
-            let what = format!("{} ends when interrupted", self.what);
-            eventually(&what, || self.child.try_wait().expect("ask for the exit status"));
-        }
     }
 
     /// Ends it at once, in whatever it was doing (SIGKILL).
