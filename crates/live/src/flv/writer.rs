@@ -29,3 +29,16 @@ pub fn write_tag(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, body: &[u8]
     out.extend_from_slice(body);
     out.extend_from_slice(&(body.len() as u32 + 11).to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_these_bytes() {
+        let mut file = Vec::new();
+        write_file_header(&mut file, true, false);
+        write_tag(&mut file, MediaKind::Audio, 0x0102_0304, b"ab");
+        assert_eq!(file, *b"FLV\x01\x04\0\0\0\x09\0\0\0\0\x08\0\0\x02\x02\x03\x04\x01\0\0\0ab\0\0\0\x0d");
+    }
+}
