@@ -124,6 +124,31 @@ fn a_player_without_a_publisher_is_ended_when_the_wait_is_over() {
 }
 
 #[test]
+fn the_body_is_framed_as_the_client_s_version_of_http_allows() {
+    let server = Server::start("[stream]\nwait_for_publisher_seconds = 1\n");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&sample_tags()[..60]);
+    let mut bodies = Vec::new();
+    let mut responses = Vec::new();
+    for (version, transfer_encoding) in [("1.0", None), ("1.1", Some("chunked"))] {
+        let request = format!("GET /live/mill.flv HTTP/{version}\r\nHost: localhost\r\n\r\n");
+        let response = http::send(server.http, request.as_bytes()).expect("an answer");
+        assert_eq!(response.status, 200, "HTTP/{version}");
+        assert_eq!(response.header("transfer-encoding"), transfer_encoding, "HTTP/{version}");
+        responses.push(response);
+    }
+    publisher.end();
+    for mut response in responses {
+        let mut body = Vec::new();
+        // Of a chunked body this fails unless the last chunk came.
+        response.read_to_end(&mut body).expect("the response ends in order");
+        bodies.push(body);
+    }
+    assert!(bodies[0].starts_with(b"FLV") && bodies[0].len() > 10_000, "{} bytes", bodies[0].len());
+    assert!(bodies[0] == bodies[1], "and the body is the same");
+}
+
+#[test]
 fn requests_that_name_no_stream_are_refused() {
     let mut server = Server::start("[stream]\nwait_for_publisher_seconds = 0\n");
     let long = format!("/live/{}.flv", "x".repeat(10_000));
