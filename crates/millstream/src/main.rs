@@ -18,6 +18,10 @@ mod run;
 mod time;
 mod worker;
 
+/// Holding the frames of thousands of streams, glibc's allocator took 40 % of a worker (docs/decisions/0005-allocator.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::path::Path;
 use std::process::ExitCode;
 
