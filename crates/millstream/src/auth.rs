@@ -11,8 +11,8 @@ use std::net::IpAddr;
 
 use subtle::{Choice, ConstantTimeEq};
 
-use manage::Manage;
 use crate::pattern::Pattern;
+use manage::Manage;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! next one; it never delays anybody else, because its queue is only a position. A message once begun is always
 //! finished, or the player could not parse what follows. What is sent when is decided in `schedule.rs`.
 
-use crate::log::DeliveryLog;
+use crate::log::{DeliveryLog, Mark};
 
 /// How far a player may fall behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,10 @@ impl Cursor {
     }
 
     fn overdue(&self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Option<Verdict> {
-        if now_ms.saturating_sub(self.progressed_ms) > limits.stall_ms_max {
+        let stalled_since = |since_ms: u64| now_ms.saturating_sub(since_ms) > limits.stall_ms_max;
+        // A player that had nothing to take for a while has not stalled: only bytes that wait count.
+        let waits_since = |(_, mark): (u64, Mark)| stalled_since(mark.arrived_ms);
+        if stalled_since(self.progressed_ms) && log.message_at(self.position).is_some_and(waits_since) {
             return Some(Verdict::Stalled);
         }
         (log.head() - self.position > 2 * limits.bytes_max).then_some(Verdict::TooFarBehind)
@@ -182,7 +185,6 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Mark;
 
     const LIMITS: QueueLimits =
         QueueLimits { bytes_max: 100_000, duration_ms_max: 5_000, stall_ms_max: 10_000 };
@@ -256,10 +258,16 @@ mod tests {
         let mut cursor = Cursor::join(&log, true, 0);
         cursor.review(&log, &LIMITS, 0);
         cursor.advance(&log, 11_000, 0);
-        assert_eq!(cursor.review(&log, &LIMITS, 60_000), Verdict::Idle, "publisher pauses for a minute");
-        append(&mut log, 80, false, 1_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 60_001), Verdict::Send(log.head()));
-        assert_eq!(cursor.review(&log, &LIMITS, 70_001), Verdict::Stalled);
+        append(&mut log, 60_000, false, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 60_001), Verdict::Send(log.head()), "the publisher paused");
+        cursor.advance(&log, 500, 60_001);
+        append(&mut log, 65_000, false, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 70_001), Verdict::Send(log.head()));
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 70_002),
+            Verdict::Stalled,
+            "10 s after it took its last byte"
+        );
     }
 
     #[test]

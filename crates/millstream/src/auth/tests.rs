@@ -1,8 +1,8 @@
 //! Tables of who is let in.
 
 use super::manage::{Manage, ManageRequest, host_name};
-use crate::pattern::Pattern;
 use super::*;
+use crate::pattern::Pattern;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")

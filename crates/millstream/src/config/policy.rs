@@ -11,8 +11,8 @@ use super::resolve::Errors;
 use super::value::{AllowChoice, ManageChoice, MetricsChoice};
 use super::{Config, RuleEntry};
 use crate::auth::manage::Manage;
-use crate::pattern::Pattern;
 use crate::auth::{Access, Policy, Rule, Rules, Tokens};
+use crate::pattern::Pattern;
 
 /// The policy that `config` describes; `variable` reads the environment.
 pub(super) fn policy(

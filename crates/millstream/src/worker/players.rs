@@ -381,7 +381,7 @@ fn serve_player(
         let written = match session.connection.write(slices) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                session.blocked = true;
+                (session.blocked, session.written_ms) = (true, now_ms);
                 return Ok(Served::Done);
             }
             Err(error) => return Err(error),
@@ -424,7 +424,9 @@ fn write_pending(session: &mut Session, now_ms: u64) -> io::Result<usize> {
                 session.written_ms = now_ms;
                 total += written;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => session.blocked = true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (session.blocked, session.written_ms) = (true, now_ms);
+            }
             Err(error) => return Err(error),
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Session {
     /// Since when it neither publishes nor plays.
     pub(crate) unused_since_ms: u64,
     pub(crate) received_ms: u64,
-    /// When the socket last took private bytes; what a peer that only ever blocks is judged by.
+    /// When the socket last took bytes, or was first found full; what a blocked peer is judged by.
     pub(crate) written_ms: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
