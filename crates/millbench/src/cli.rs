@@ -126,6 +126,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub pulse_ms: u32,
 
+    /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
+    ///
+    /// A sleeping generator on the server's own machine makes the server pay for waking it, write by write, which a
+    /// client elsewhere would not. Adds MS to the largest latency and half of it to the mean.
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub turn_ms: u32,
+
     /// Event-loop threads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,

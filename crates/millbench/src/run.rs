@@ -146,6 +146,7 @@ impl Conductor {
                 silence: load.silence,
                 buffer_ms: plan.buffer_ms,
                 pulse_ms: load.pulse_ms,
+                turn_ms: load.turn_ms,
                 sample: sample.clone(),
             };
             let (order_sender, worker_orders) = mpsc::channel();

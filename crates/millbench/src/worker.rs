@@ -42,6 +42,8 @@ pub struct WorkerConfig {
     pub buffer_ms: u32,
     /// Time between two pulses of a publisher, milliseconds; 0 sends each message when it is due.
     pub pulse_ms: u32,
+    /// Least time between two looks at the sockets, milliseconds.
+    pub turn_ms: u32,
     /// Media to publish.
     pub sample: Sample,
 }
@@ -304,6 +306,8 @@ struct Worker {
     /// Next message of each publisher: due time and session index.
     agenda: BinaryHeap<Reverse<(u64, usize)>>,
     counters: Counters,
+    /// When to look at the sockets next, with `turn_ms`.
+    turn_at: Instant,
     status_at: Instant,
     patience_at: Instant,
     window: OpenWindow,
@@ -362,6 +366,7 @@ impl Worker {
             players: ramp(),
             agenda: BinaryHeap::new(),
             counters: Counters::default(),
+            turn_at: now,
             status_at: now + STATUS_INTERVAL,
             patience_at: now + PATIENCE_INTERVAL,
             window: OpenWindow::default(),
@@ -370,9 +375,16 @@ impl Worker {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        let timeout = self.agenda.peek().map_or(IDLE_TURN, |Reverse((due_ns, _))| {
-            Duration::from_nanos(due_ns.saturating_sub(clock::wall_ns())).min(IDLE_TURN)
-        });
+        let timeout = if self.config.turn_ms == 0 {
+            self.agenda.peek().map_or(IDLE_TURN, |Reverse((due_ns, _))| {
+                Duration::from_nanos(due_ns.saturating_sub(clock::wall_ns())).min(IDLE_TURN)
+            })
+        } else {
+            // Sleeping in `epoll_wait` is what makes the server pay.
+            std::thread::sleep(self.turn_at.saturating_duration_since(clock::monotonic()));
+            self.turn_at = clock::monotonic() + Duration::from_millis(self.config.turn_ms.into());
+            Duration::ZERO
+        };
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => other?,
