@@ -65,8 +65,9 @@ impl ClientHandshake {
     /// A server that did not sign S1 gets it back as in the simple form, like from ffmpeg and librtmp.
     fn answer(&mut self, s1: &Block, out: &mut Vec<u8>) {
         let mut c2 = *s1;
-        let wants_digest = self.form != HandshakeForm::Simple;
-        if let Some((_, digest)) = digest::find(s1, SERVER_KEY).filter(|_| wants_digest) {
+        if self.form != HandshakeForm::Simple
+            && let Some((_, digest)) = digest::find(s1, SERVER_KEY)
+        {
             fill_random(&mut self.seed, &mut c2);
             digest::sign_answer(&mut c2, &digest, CLIENT_KEY);
         }
