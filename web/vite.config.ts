@@ -18,8 +18,9 @@ export default defineConfig({
   },
   server: {
     proxy: {
-      '/api': target,
-      '^/[^@].*\\.flv': { target, ws: true },
+      // The server compares Origin with Host before it changes anything.
+      '/api': { target, changeOrigin: false },
+      '^/[^@].*\\.flv': { target, changeOrigin: false, ws: true },
     },
   },
 });

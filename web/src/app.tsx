@@ -12,7 +12,7 @@ import { ToastList } from './components/toasts';
 import { duration } from './lib/format';
 import type { Route } from './lib/routes';
 import { streamKey } from './lib/urls';
-import { useRoute, useServices, useSnapshot } from './state/hooks';
+import { useRoute, useServices, useSnapshot, useStore } from './state/hooks';
 import { Overview } from './views/overview';
 import { PublishPage } from './views/publish';
 import { SessionsPage } from './views/sessions';
@@ -113,6 +113,7 @@ function Sidebar({ view }: { view: Route['view'] }) {
 
 function ServerLine() {
   const { server, connection } = useSnapshot();
+  const token = useStore(useServices().preferences.token);
   const online = connection.state === 'online';
   return (
     <div class="server-line">
@@ -121,8 +122,9 @@ function ServerLine() {
         <div>{online ? 'Online' : connection.state === 'connecting' ? 'Connecting' : 'Not connected'}</div>
         <div class="muted">{server === null ? '' : `${server.version} · up ${duration(server.uptime_seconds)}`}</div>
         <div class="server-links">
-          <a href="/api/v1/openapi.json">API</a>
-          <a href="/metrics">Metrics</a>
+          {/* A plain link carries no token. */}
+          {token === null && <a href="/api/v1/openapi.json">API</a>}
+          {token === null && <a href="/metrics">Metrics</a>}
           <a href="/assets/licences.md">Licences</a>
         </div>
       </div>

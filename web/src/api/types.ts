@@ -55,7 +55,8 @@ export interface Stream {
   app: string;
   name: string;
   state: 'live' | 'waiting';
-  home_worker: number;
+  /** Worker that has the publisher; null while there is none. */
+  home_worker: number | null;
   publisher: PublisherInfo | null;
   uptime_seconds: number;
   video: VideoInfo | null;
@@ -64,6 +65,7 @@ export interface Stream {
   players: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
+  /** Empty where the protocol is off. */
   urls: { rtmp: string; flv: string; ws_flv: string };
 }
 

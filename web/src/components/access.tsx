@@ -11,10 +11,10 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
   const forbidden = props.kind === 'forbidden';
   return (
     <div class="access">
-      <h1>{forbidden ? 'The management API is closed to this machine' : 'The management API wants a token'}</h1>
+      <h1>{forbidden ? 'The management API is closed from here' : 'The management API wants a token'}</h1>
       <p class="lead">
         {forbidden
-          ? 'By default Millstream answers management requests only from the machine it runs on. Watching is not affected.'
+          ? 'By default Millstream answers management requests only from the machine it runs on, asked for by a local name. Watching is not affected.'
           : 'Enter the token from the server’s configuration. It is kept for this tab only and sent to this server only.'}
       </p>
       <p class="muted" data-testid="access-message">The server says: {props.message}</p>
@@ -22,7 +22,9 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
       {forbidden && (
         <Panel title="Use the console from here">
           <div class="stack pad">
-            <p>Open it on the server itself, or through a tunnel from this machine, and then browse to the local end:</p>
+            <p>
+              Open it on the server itself, or make a tunnel and browse to <code>http://127.0.0.1:{location.port || '8080'}/</code> at this end:
+            </p>
             <pre class="plain-code">
               <code>{`ssh -L ${location.port || '8080'}:127.0.0.1:${location.port || '8080'} ${location.hostname}`}</code>
             </pre>

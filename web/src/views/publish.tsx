@@ -38,14 +38,14 @@ export function PublishPage() {
             hint="Becomes part of the key below"
           />
           {bases.length > 1 && (
-            <label class="field">
-              <span>Server</span>
-              <select value={base} onChange={(event) => setChosen(event.currentTarget.value)}>
+            <div class="field">
+              <label for="field-server">Server</label>
+              <select id="field-server" value={base} onChange={(event) => setChosen(event.currentTarget.value)}>
                 {bases.map((url) => (
                   <option key={url}>{url}</option>
                 ))}
               </select>
-            </label>
+            </div>
           )}
         </form>
       </Panel>
@@ -96,8 +96,8 @@ function Notes() {
     <>
       {server?.publish.loopback_only === true && (
         <p class="note" data-testid="note-loopback">
-          <b>Publishing is open to this machine only.</b> Run OBS or ffmpeg on the server itself, or give publishers a token in the server's
-          configuration to let them in from elsewhere.
+          <b>Publishing is open to this machine only.</b> Run OBS or ffmpeg on the server itself, or set <code>auth.publish_token</code> in
+          the server's configuration to let publishers in from elsewhere.
         </p>
       )}
       {server?.publish.token_required === true && (
@@ -120,9 +120,10 @@ interface FieldProps {
 function Field(props: FieldProps) {
   const id = `field-${props.label.split(' ')[0]?.toLowerCase()}`;
   return (
-    <label class={`field${props.problem === null ? '' : ' is-wrong'}`}>
-      <span>{props.label}</span>
+    <div class={`field${props.problem === null ? '' : ' is-wrong'}`}>
+      <label for={`${id}-input`}>{props.label}</label>
       <input
+        id={`${id}-input`}
         value={props.value}
         spellcheck={false}
         autocomplete="off"
@@ -132,6 +133,6 @@ function Field(props: FieldProps) {
         onInput={(event) => props.onValue(event.currentTarget.value)}
       />
       <small id={id}>{props.problem ?? props.hint}</small>
-    </label>
+    </div>
   );
 }

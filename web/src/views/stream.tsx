@@ -44,7 +44,7 @@ export function StreamPage(props: { stream: StreamRef }) {
         <section class="panel stage" aria-label="Player">
           <PlayerView stream={props.stream} token={token} onToken={setToken} hints={() => trackHints(latest.current)} figures />
         </section>
-        {stream !== null ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
+        {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
       {stream !== null && <Addresses stream={stream} />}
       <StreamSessions streamKey={key} />
@@ -76,13 +76,18 @@ function Details({ stream }: { stream: Stream }) {
         <Fact name="Publisher">
           {publisher === null ? 'none; players wait for one' : `${publisher.address} by ${publisher.protocol}, ${duration(publisher.connected_seconds)}`}
         </Fact>
-        <Fact name="Home worker">{stream.home_worker}</Fact>
+        <Fact name="Home worker">{stream.home_worker ?? UNKNOWN}</Fact>
       </dl>
     </Panel>
   );
 }
 
-/** The stream is not in the list: say what would bring it to life. */
+/** Listed only because players, this page's own among them, wait for it. */
+function isUnknown(stream: Stream): boolean {
+  return stream.state === 'waiting' && stream.video === null && stream.audio === null;
+}
+
+/** Nothing is known of the stream: say what would bring it to life. */
 function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
   const { server } = useSnapshot();
   const [base = ''] = publishBases(server?.endpoints ?? null, location.hostname);
@@ -101,17 +106,18 @@ function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
 }
 
 function Addresses({ stream }: { stream: Stream }) {
+  const { rtmp, flv, ws_flv: ws } = stream.urls;
   return (
     <Panel title="Play it elsewhere">
       <div class="addresses">
         <div>
-          <CopyLine label="RTMP" text={stream.urls.rtmp} testId="url-rtmp" />
-          <CopyLine label="HTTP-FLV" text={stream.urls.flv} testId="url-flv" />
-          <CopyLine label="WS-FLV" text={stream.urls.ws_flv} testId="url-ws-flv" />
+          {rtmp !== '' && <CopyLine label="RTMP" text={rtmp} testId="url-rtmp" />}
+          {flv !== '' && <CopyLine label="HTTP-FLV" text={flv} testId="url-flv" />}
+          {ws !== '' && <CopyLine label="WS-FLV" text={ws} testId="url-ws-flv" />}
         </div>
         <div>
-          <Command label="ffplay" text={ffplayCommand(stream.urls.flv)} />
-          <Command label="VLC" text={vlcCommand(stream.urls.flv)} />
+          <Command label="ffplay" text={ffplayCommand(flv || rtmp)} />
+          <Command label="VLC" text={vlcCommand(flv || rtmp)} />
         </div>
       </div>
     </Panel>

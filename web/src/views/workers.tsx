@@ -16,8 +16,8 @@ export function WorkersPage() {
         <span class="muted">{server === null ? '' : `Up ${duration(server.uptime_seconds)}`}</span>
       </PageHead>
       <p class="lead">
-        Each worker is one thread with its own sockets; a session stays on its worker for life. Load is the share of time the thread is
-        not waiting.
+        Each worker is one thread with its own sockets; a session stays on its worker for life. Load is processor time of the last
+        second, in percent of one core; loop time is how long one turn of the thread is busy.
       </p>
       <div class="worker-grid">
         {workers === null && <p class="muted">Asking the server…</p>}

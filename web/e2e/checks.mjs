@@ -1,0 +1,182 @@
+/**
+ * What the console must do in a real browser against a real server with the demo channel.
+ *
+ * Each check is `(test) => Promise`, in the order in which they run; `test` has page, url, api and agent.
+ */
+import { expectPlayback, until, videoState } from './browser.mjs';
+
+const rowOf = (page, key) => page.locator(`.table-streams tr[data-stream="${key}"]`);
+
+async function listsTheStream({ page, url, api }) {
+  const { demo_stream: demo } = await api('/server');
+  if (demo === null) throw new Error('the server has no demo channel: start it with `millstream demo`');
+  await page.goto(`${url}#/`);
+  const row = rowOf(page, demo);
+  await row.waitFor();
+  const stream = await until('the server knows the picture of the demo channel', async () => {
+    const { streams } = await api('/streams');
+    return streams.find((candidate) => `${candidate.app}/${candidate.name}` === demo && candidate.video?.width > 0);
+  });
+  const expected = `${stream.video.codec} · ${stream.video.width}×${stream.video.height}`;
+  await until(`the list shows "${expected}"`, async () => (await row.innerText()).includes(expected));
+  await until('the list shows a bit rate', async () => /\d\s*[kM]bit\/s/.test(await row.innerText()));
+  await until('the worker loads are shown', async () => (await page.getByRole('meter').count()) >= 1);
+}
+
+async function playsOnTheOverview({ page }) {
+  return expectPlayback(page);
+}
+
+async function playsOverHttp({ page, url, api }) {
+  await page.goto(`${url}#/stream/${(await api('/server')).demo_stream}`);
+  await page.getByTestId('transport-http').click();
+  const played = await expectPlayback(page);
+  await until('the figures count decoded frames', async () => Number((await page.locator('[data-stat=decoded]').innerText()).replaceAll(',', '')) > 0);
+  return played;
+}
+
+async function playsOverWebSocket({ page }) {
+  const opened = page.waitForEvent('websocket');
+  await page.getByTestId('transport-ws').click();
+  const socket = await opened;
+  if (!/^ws:.*\.flv/.test(socket.url())) throw new Error(`unexpected WebSocket ${socket.url()}`);
+  const played = await expectPlayback(page);
+  await page.getByTestId('transport-http').click();
+  await expectPlayback(page);
+  return played;
+}
+
+/** Ends the session of this very page: its row goes, the player says so and comes back by itself. */
+async function kicksASession({ page, api, agent }) {
+  const own = await until('the server lists the player of this page', async () => {
+    const { sessions } = await api('/sessions?role=player&limit=1000');
+    const found = sessions.filter((session) => session.user_agent?.includes(agent));
+    return found.length === 1 ? found[0] : null;
+  });
+  const row = page.locator(`tr[data-session="${own.id}"]`);
+  await row.getByRole('button', { name: /^Kick/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
+  await until('a message says that it was disconnected', async () => (await page.getByTestId('toasts').innerText()).includes('was disconnected'));
+  await row.waitFor({ state: 'detached' });
+  const { sessions } = await api('/sessions?limit=1000');
+  if (sessions.some((session) => session.id === own.id)) throw new Error(`session ${own.id} is still there`);
+  await until('the player counts a reconnect', async () => Number(await page.locator('[data-stat=reconnects]').innerText()) >= 1);
+  await expectPlayback(page);
+}
+
+async function pausesAndResumes({ page }) {
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await until('the player is paused', async () => (await videoState(page)).phase === 'paused');
+  await page.locator('.controls').getByRole('button', { name: 'Play' }).click();
+  await expectPlayback(page);
+}
+
+async function filtersSessions({ page, url, agent }) {
+  await page.goto(`${url}#/sessions?role=publisher`);
+  await page.locator('tr[data-session]').first().waitFor();
+  const roles = await page.locator('tr[data-session] .role').allInnerTexts();
+  if (roles.some((role) => role !== 'Publisher')) throw new Error(`filtered for publishers, shows ${roles}`);
+  await page.getByLabel('Search').fill(`${agent} and nobody`);
+  await page.getByText('No session matches').waitFor();
+  await page.getByRole('button', { name: 'Show all sessions' }).click();
+  await page.locator('tr[data-session]').first().waitFor();
+}
+
+async function showsWorkers({ page, url, api }) {
+  const { workers } = await api('/workers');
+  await page.goto(`${url}#/workers`);
+  await until('every worker has a card', async () => (await page.locator('.worker').count()) === workers.length);
+  await until('loop times are shown', async () => /Loop time p99\s*\d/.test(await page.locator('.worker').first().innerText()));
+}
+
+async function publishPageHasRealUrl({ page, url, api }) {
+  const { endpoints, publish } = await api('/server');
+  const base = endpoints.rtmp[0];
+  await page.goto(`${url}#/publish`);
+  const stream = page.getByRole('textbox', { name: 'Stream', exact: true });
+  await page.getByRole('textbox', { name: 'App', exact: true }).fill('studio');
+  await stream.fill('camera 1');
+  await page.getByRole('textbox', { name: /^Token/ }).fill('a&b');
+  const shown = (id) => page.getByTestId(id).innerText();
+  await until('the URL is filled in', async () => (await shown('publish-url')) === `${base}/studio/camera 1?token=a%26b`);
+  if ((await shown('obs-server')) !== `${base}/studio`) throw new Error(`OBS server is ${await shown('obs-server')}`);
+  if ((await shown('obs-key')) !== 'camera 1?token=a%26b') throw new Error(`OBS key is ${await shown('obs-key')}`);
+  if (!(await shown('ffmpeg-test')).includes(`'${base}/studio/camera 1?token=a%26b'`)) throw new Error('the ffmpeg command lacks the quoted URL');
+  if ((await page.getByTestId('note-loopback').count()) !== Number(publish.loopback_only)) throw new Error('wrong note about publishing from this machine only');
+  await stream.fill('a/b');
+  await page.getByText('Must not contain “/”.').waitFor();
+}
+
+async function watchPagePlaysWithoutTheApi({ page, url, api }) {
+  const { demo_stream: demo } = await api('/server');
+  const asked = [];
+  await page.route('**/api/**', (route) => {
+    asked.push(route.request().url());
+    return route.abort();
+  });
+  await page.goto('about:blank');
+  await page.goto(`${url}#/watch/${demo}`);
+  const played = await expectPlayback(page);
+  await page.unroute('**/api/**');
+  if (asked.length > 0) throw new Error(`the watch page asked the management API: ${asked[0]}`);
+  return played;
+}
+
+async function absentStreamIsExplained({ page, url }) {
+  await page.goto(`${url}#/stream/live/nobody-publishes-this`);
+  await page.getByText('Nobody publishes this stream', { exact: true }).waitFor();
+  await page.getByText('ffmpeg -re').first().waitFor();
+}
+
+async function survivesAServerThatIsAway({ page, url, api }) {
+  const { demo_stream: demo } = await api('/server');
+  await page.goto(`${url}#/`);
+  await rowOf(page, demo).waitFor();
+  await page.route('**/api/**', (route) => route.abort());
+  await page.getByText('Reconnecting.').waitFor();
+  if (!(await rowOf(page, demo).isVisible())) throw new Error('the list went away with the server');
+  await page.unroute('**/api/**');
+  await page.getByText('Reconnecting.').waitFor({ state: 'detached' });
+}
+
+async function explainsRefusals({ page, url }) {
+  const answer = (status, message) => (route) =>
+    route.fulfill({ status, contentType: 'application/json', body: JSON.stringify({ error: { code: 'refused', message } }) });
+  await page.route('**/api/**', answer(403, 'this machine only'));
+  await page.goto('about:blank');
+  await page.goto(`${url}#/`);
+  await page.getByText('closed from here').waitFor();
+  await page.getByText('this machine only').waitFor();
+  await page.unroute('**/api/**');
+  await page.route('**/api/**', (route) => {
+    if (route.request().headers()['authorization'] === 'Bearer right') return route.continue();
+    return answer(401, 'token missing')(route);
+  });
+  await page.goto('about:blank');
+  await page.goto(`${url}#/`);
+  await page.getByText('wants a token').waitFor();
+  await page.getByLabel('Management token').fill('wrong');
+  await page.getByRole('button', { name: 'Use this token' }).click();
+  await page.getByText('was not accepted').waitFor();
+  await page.getByLabel('Management token').fill('right');
+  await page.getByRole('button', { name: 'Use this token' }).click();
+  await page.locator('.table-streams').waitFor();
+  await page.unroute('**/api/**');
+  await page.evaluate(() => sessionStorage.clear());
+}
+
+export const CHECKS = [
+  ['the overview lists the stream with codec and resolution', listsTheStream],
+  ['the overview plays the demo channel at once', playsOnTheOverview],
+  ['the stream page plays by HTTP-FLV', playsOverHttp],
+  ['the stream page plays by WebSocket-FLV', playsOverWebSocket],
+  ['pause and resume', pausesAndResumes],
+  ['kicking a session', kicksASession],
+  ['the sessions page filters', filtersSessions],
+  ['the workers page shows each worker', showsWorkers],
+  ['the publish page shows the real address', publishPageHasRealUrl],
+  ['the watch page plays without the management API', watchPagePlaysWithoutTheApi],
+  ['a stream that nobody publishes is explained', absentStreamIsExplained],
+  ['a server that is away does not blank the page', survivesAServerThatIsAway],
+  ['refusals are explained and a token is accepted', explainsRefusals],
+];

@@ -1,0 +1,27 @@
+/** Addresses of the console's pages. */
+import { describe, expect, it } from 'vitest';
+import { parseRoute, sessionsHref, streamHref, watchHref } from '../src/lib/routes';
+
+describe('parseRoute', () => {
+  it.each([
+    ['', { view: 'overview' }],
+    ['#', { view: 'overview' }],
+    ['#/', { view: 'overview' }],
+    ['#/workers', { view: 'workers' }],
+    ['#/publish', { view: 'publish' }],
+    ['#/stream/demo/clock', { view: 'stream', stream: { app: 'demo', name: 'clock' } }],
+    ['#/stream/demo', { view: 'unknown', path: 'stream/demo' }],
+    ['#/watch/a/b/c?token=x%26y', { view: 'watch', stream: { app: 'a/b', name: 'c' }, token: 'x&y' }],
+    ['#/watch/a/%', { view: 'watch', stream: { app: 'a', name: '%' }, token: '' }], // broken encoding
+    ['#/sessions?role=player', { view: 'sessions', stream: '', role: 'player' }],
+    ['#/nowhere', { view: 'unknown', path: 'nowhere' }],
+  ])('%s', (hash, route) => expect(parseRoute(hash)).toEqual(route));
+
+  it('reads what the links write', () => {
+    const stream = { app: 'a b/c', name: 'x?#é' };
+    expect(parseRoute(streamHref(stream))).toEqual({ view: 'stream', stream });
+    expect(parseRoute(watchHref(stream, 't&t'))).toEqual({ view: 'watch', stream, token: 't&t' });
+    expect(parseRoute(sessionsHref({ stream: 'a b/x', role: 'player' }))).toEqual({ view: 'sessions', stream: 'a b/x', role: 'player' });
+    expect(sessionsHref({ stream: '', role: '' })).toBe('#/sessions');
+  });
+});

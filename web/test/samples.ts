@@ -1,0 +1,63 @@
+/** Objects of the API for tests, with every field filled in. */
+import type { Session, Stream, Worker } from '../src/api/types';
+import { parseStreamKey } from '../src/lib/urls';
+
+export function aStream(key: string, change: Partial<Stream> = {}): Stream {
+  const { app, name } = parseStreamKey(key) ?? { app: '', name: key };
+  return {
+    app,
+    name,
+    state: 'live',
+    home_worker: 0,
+    publisher: null,
+    uptime_seconds: 60,
+    video: null,
+    audio: null,
+    bitrate_bits_per_second: 0,
+    players: 0,
+    gop: { frames: 0, bytes: 0, duration_ms: 0 },
+    bytes_in: 0,
+    urls: { rtmp: '', flv: '', ws_flv: '' },
+    ...change,
+  };
+}
+
+export function aSession(id: string, change: Partial<Session> = {}): Session {
+  return {
+    id,
+    worker: 0,
+    role: 'player',
+    protocol: 'rtmp',
+    stream: null,
+    address: '127.0.0.1:1',
+    connected_seconds: 0,
+    bytes_in: 0,
+    bytes_out: 0,
+    bitrate_bits_per_second: 0,
+    queue_bytes: 0,
+    queue_ms: 0,
+    dropped_frames: 0,
+    user_agent: null,
+    ...change,
+  };
+}
+
+export function aWorker(index: number, change: Partial<Worker> = {}): Worker {
+  return {
+    index,
+    core: null,
+    sessions: 0,
+    publishers: 0,
+    players: 0,
+    load_percent: 0,
+    loop_time_us_p50: 0,
+    loop_time_us_p99: 0,
+    bytes_in_per_second: 0,
+    bytes_out_per_second: 0,
+    frames_in: 0,
+    writes: 0,
+    queue_drops: 0,
+    ring_drops: 0,
+    ...change,
+  };
+}
