@@ -89,6 +89,9 @@ const WORKER_COUNTERS: [Counter; 15] = [
     ("millstream_received_bytes", "Bytes received on all sockets", |w| w.counters.bytes_in),
     ("millstream_sent_bytes", "Bytes sent on all sockets", |w| w.counters.bytes_out),
     ("millstream_received_frames", "Media messages received from publishers", |w| w.counters.frames_in),
+    ("millstream_invalid_frames", "Media messages that made no sense and were left out", |w| {
+        w.counters.frames_invalid
+    }),
     ("millstream_sent_frames", "Media messages sent, summed over players", |w| w.counters.frames_out),
     ("millstream_writes", "Write calls on player sockets", |w| w.counters.writes),
     ("millstream_queue_dropped_frames", "Frames players did not get because they were too slow", |w| {

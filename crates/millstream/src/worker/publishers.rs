@@ -153,7 +153,10 @@ impl Worker {
         let Media::Publish(Publish { stream }) = self.sessions[index].media else { return };
         self.counters.frames_in += 1;
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
-        let Some((frame, info)) = channel::frame_of(message) else { return };
+        let Some((frame, info)) = channel::frame_of(message) else {
+            self.counters.frames_invalid += 1;
+            return;
+        };
         let local = &mut self.streams.slab[stream];
         note_format(local, &frame, info.codec);
         let Some(Source { epoch, .. }) = local.source else { return };

@@ -79,6 +79,8 @@ pub struct WorkerCounters {
     pub accept_pauses: u64,
     /// Media messages received from local publishers.
     pub frames_in: u64,
+    /// Media messages of local publishers that made no sense and were left out.
+    pub frames_invalid: u64,
     /// Bytes received on all sockets.
     pub bytes_in: u64,
     /// Bytes sent on all sockets.
