@@ -78,7 +78,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 15] = [
+const WORKER_COUNTERS: [Counter; 16] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full

@@ -79,6 +79,8 @@ pub(crate) struct Worker {
     pub(crate) streams: Streams,
     /// When which channel is to be looked at: time, stream index, format.
     pub(crate) timers: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    /// Publishers nobody watches, by the time their sockets are to be read.
+    pub(crate) unwatched: BinaryHeap<Reverse<(u64, usize)>>,
     /// Sessions with more input than one turn takes.
     read_again: Vec<usize>,
     plain: Vec<u8>,
@@ -120,6 +122,7 @@ impl Worker {
             last_serial: 0,
             streams: Streams::default(),
             timers: BinaryHeap::new(),
+            unwatched: BinaryHeap::new(),
             read_again: Vec::new(),
             plain: vec![0; READ_BYTES],
             cipher: vec![0; CIPHER_BYTES],
@@ -173,6 +176,7 @@ impl Worker {
         for listener in std::mem::take(&mut self.accept_again) {
             self.accept(listener);
         }
+        self.read_unwatched();
         self.receive_crossings();
         self.handle_commands();
         self.serve_due_players();
@@ -189,7 +193,8 @@ impl Worker {
             return Duration::ZERO;
         }
         let due = self.timers.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
-        Duration::from_millis(due.min(self.next_sweep_ms).saturating_sub(self.now_ms))
+        let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
+        Duration::from_millis(due.min(read).min(self.next_sweep_ms).saturating_sub(self.now_ms))
     }
 
     fn session_event(&mut self, index: usize, event: &mio::event::Event) {
@@ -205,7 +210,7 @@ impl Worker {
     }
 
     /// Reads once from a session, or until its end when the peer is known to have closed.
-    fn read(&mut self, index: usize, to_end: bool) {
+    pub(super) fn read(&mut self, index: usize, to_end: bool) {
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let mut plain = std::mem::take(&mut self.plain);
@@ -358,6 +363,12 @@ impl Worker {
             // Fails only when it was never registered.
             let _ = self.poll.registry().deregister(&mut listener);
         }
+    }
+
+    /// Sets whether input of a session is an event.
+    pub(crate) fn set_readable(&mut self, index: usize, readable: bool) -> io::Result<()> {
+        let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
+        self.poll.registry().reregister(&mut self.sessions[index].connection.socket, Token(index), interest)
     }
 
     /// Takes a session's socket out of the loop, for good.

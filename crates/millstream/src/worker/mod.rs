@@ -22,6 +22,7 @@ pub mod settings;
 pub mod snapshot;
 mod streams;
 mod sweep;
+mod unwatched;
 mod websocket;
 
 use std::io;

@@ -74,6 +74,8 @@ impl Worker {
         let now_ms = self.now_ms;
         let local = &mut self.streams.slab[stream];
         local.players += 1;
+        self.watch_or_not(stream);
+        let local = &mut self.streams.slab[stream];
         let waiting_since_ms = local.source.is_none().then_some(now_ms);
         let cached = offers_cache(local);
         let channel = local.channel_mut(format, now_ms);
@@ -164,6 +166,7 @@ impl Worker {
             local.channels[play.format as usize] = None;
         }
         if local.players == 0 {
+            self.watch_or_not(play.stream);
             self.unsubscribe(play.stream);
         }
     }

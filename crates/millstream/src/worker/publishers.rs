@@ -64,7 +64,8 @@ impl Worker {
         let local = &mut self.streams.slab[stream];
         local.remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false }).collect();
         self.start_source(stream, Source { epoch: claim.epoch, publisher: Some(index) });
-        self.sessions[index].media = Media::Publish(Publish { stream });
+        self.sessions[index].media = Media::Publish(Publish { stream, read_at_ms: None });
+        self.watch_or_not(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         Ok(())
     }
@@ -150,7 +151,7 @@ impl Worker {
 
     /// A media message of the publishing session.
     pub(super) fn receive_message(&mut self, index: usize, message: MediaMessage) {
-        let Media::Publish(Publish { stream }) = self.sessions[index].media else { return };
+        let Media::Publish(Publish { stream, .. }) = self.sessions[index].media else { return };
         self.counters.frames_in += 1;
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
         let Some((frame, info)) = channel::frame_of(message) else {
@@ -219,6 +220,7 @@ impl Worker {
             Crossing::Unsubscribe(id) => {
                 if let Some(stream) = self.streams.find(id) {
                     self.streams.slab[stream].remotes.retain(|remote| remote.worker != worker);
+                    self.watch_or_not(stream);
                 }
             }
             Crossing::Start { stream: id, epoch, frames } => {
@@ -257,6 +259,8 @@ impl Worker {
         let Some(Source { epoch, publisher: Some(_) }) = local.source else { return };
         if local.remotes.iter().all(|remote| remote.worker != worker) {
             local.remotes.push(Remote { worker, lost: false });
+            self.watch_or_not(stream);
+            let local = &self.streams.slab[stream];
             let gop = local.relay.gop().frames().map(|(_, frame)| frame);
             let headers = if gop.len() > 0 { local.relay.entry_headers() } else { local.relay.headers() };
             let frames = headers.iter().chain(gop).map(Arc::clone).collect();

@@ -283,6 +283,10 @@ impl Worker {
             Media::Publish(publish) => {
                 let stream = self.stream_key(publish.stream);
                 tracing::info!(session = %id, stream, reason, seconds, bytes_in, "publisher left");
+                if publish.read_at_ms.is_some() {
+                    // What it says next is no stream's media. Fails only for a socket that is about to close.
+                    let _ = self.set_readable(index, true);
+                }
                 self.unpublish(publish);
             }
             Media::Play(play) => {

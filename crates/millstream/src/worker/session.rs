@@ -78,6 +78,8 @@ pub(crate) enum Media {
 pub(crate) struct Publish {
     /// Index of the stream on this worker.
     pub(crate) stream: usize,
+    /// Nobody watches the stream: the socket is not read before this time.
+    pub(crate) read_at_ms: Option<u64>,
 }
 
 /// A playing session.
