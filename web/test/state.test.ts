@@ -35,17 +35,17 @@ it('series that get no sample are forgotten', () => {
 });
 
 describe('sparklines', () => {
-  it('need two samples', () => expect(sparklinePath([5], 10, 100, 20).line).toBe(''));
+  it('need four samples', () => expect(sparklinePath([5, 5, 5], 10, 100, 20).line).toBe(''));
 
   it('put the newest sample at the right edge and grow leftwards', () => {
-    expect(sparklinePath([0, 0], 11, 100, 20).line).toBe('M90.0 20.0L100.0 20.0');
-    expect(sparklinePath([9, 0, 0], 2, 100, 20, 1).line).toBe('M0.0 20.0L100.0 20.0');
+    expect(sparklinePath([0, 0, 0, 0], 11, 100, 20).line).toBe('M70.0 20.0L80.0 20.0L90.0 20.0L100.0 20.0');
+    expect(sparklinePath([9, 9, 0, 0], 2, 100, 20, 1).line).toBe('M0.0 20.0L100.0 20.0');
   });
 
   it('keep the highest sample inside the box and respect the ceiling', () => {
-    const [top] = sparklinePath([100, 0], 2, 100, 20).line.slice(1).split('L').map((point) => Number(point.split(' ')[1]));
+    const [top] = sparklinePath([0, 0, 100, 0], 2, 100, 20).line.slice(1).split('L').map((point) => Number(point.split(' ')[1]));
     expect(top).toBeGreaterThan(0);
-    expect(sparklinePath([25, 25], 2, 100, 20, 100).line).toBe('M0.0 15.0L100.0 15.0');
+    expect(sparklinePath([25, 25, 25, 25], 2, 100, 20, 100).line).toBe('M0.0 15.0L100.0 15.0');
   });
 });
 

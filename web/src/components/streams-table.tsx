@@ -68,8 +68,8 @@ function Row({ stream, shown, onShow }: { stream: Stream; shown: boolean; onShow
       </td>
       <td data-label="Players" class="number">{count(stream.players)}</td>
       <td data-label="GOP" class="number">
-        {stream.gop.frames === 0 ? UNKNOWN : milliseconds(stream.gop.duration_ms)}
-        <span class="sub">{stream.gop.frames === 0 ? '' : `${stream.gop.frames} fr · ${bytes(stream.gop.bytes)}`}</span>
+        {milliseconds(stream.video?.key_frame_interval_ms)}
+        <span class="sub">{stream.gop.frames === 0 ? '' : `${bytes(stream.gop.bytes)} held`}</span>
       </td>
       <td data-label="Up" class="number">{stream.state === 'live' ? duration(stream.uptime_seconds) : UNKNOWN}</td>
       <td class="action">

@@ -7,6 +7,9 @@ export interface SparklinePath {
   area: string;
 }
 
+/** Fewer would be a stray mark rather than a line. */
+const SAMPLES_MIN = 4;
+
 /**
  * Places the newest sample at the right edge and one step per sample to the left, so that a short history grows
  * leftwards instead of being stretched. The scale starts at zero; `ceiling` is its least upper end.
@@ -18,7 +21,7 @@ export function sparklinePath(
   height: number,
   ceiling = 0,
 ): SparklinePath {
-  if (samples.length < 2) return { line: '', area: '' };
+  if (samples.length < SAMPLES_MIN) return { line: '', area: '' };
   const shown = samples.slice(-slots);
   // A little air above the highest sample keeps the stroke inside the box.
   const top = Math.max(ceiling, Math.max(...shown) * 1.08, Number.EPSILON);

@@ -99,7 +99,7 @@ function Traffic() {
       </div>
       <div class="counts">
         <a href="#/sessions?role=player" class="count">
-          <span class="count-value">{count(players)}</span> players
+          <span class="count-value">{count(players)}</span> {players === 1 ? 'player' : 'players'}
         </a>
         <a href="#/sessions?role=publisher" class="count">
           <span class="count-value">{count(live)}</span> on air

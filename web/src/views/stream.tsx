@@ -135,7 +135,7 @@ function StreamSessions(props: { streamKey: string }) {
     <Panel
       title="Sessions of this stream"
       aside={
-        <a href={sessionsHref({ stream: props.streamKey })}>{view === null ? 'All' : `All ${plural(view.total, 'session', 'sessions')}`}</a>
+        <a href={view?.total === 0 ? sessionsHref() : sessionsHref({ stream: props.streamKey })}>{view === null || view.total === 0 ? 'All sessions' : `All ${plural(view.total, 'session', 'sessions')}`}</a>
       }
     >
       {view === null && <p class="muted pad">{error === null ? 'Asking the server…' : error.message}</p>}

@@ -4,7 +4,7 @@
 import type { Worker } from '../api/types';
 import { Fact, LoadBar, PageHead, Panel } from '../components/pieces';
 import { Sparkline } from '../components/sparkline';
-import { bitrate, count, duration, microseconds, plural } from '../lib/format';
+import { bitrate, count, duration, microseconds } from '../lib/format';
 import { useServices, useSnapshot, useTitle } from '../state/hooks';
 
 export function WorkersPage() {
@@ -63,7 +63,7 @@ function WorkerCard({ worker }: { worker: Worker }) {
         <Fact name="Writes">{count(worker.writes)}</Fact>
         <Fact name="Drops">
           <span class={drops > 0 ? 'warn' : ''}>
-            {drops === 0 ? 'none' : `${plural(worker.queue_drops, 'player queue', 'player queues')}, ${count(worker.ring_drops)} ring`}
+            {drops === 0 ? 'none' : `${count(worker.queue_drops)} queue, ${count(worker.ring_drops)} ring`}
           </span>
         </Fact>
       </dl>
