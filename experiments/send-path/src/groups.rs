@@ -12,25 +12,25 @@ pub(crate) struct Group {
     pub(crate) cases: Vec<Case>,
 }
 
-/// All groups; `methods` and `options` once per cadence.
+/// All groups; most of them once per cadence.
 pub(crate) fn all(stream: &Stream) -> Vec<Group> {
-    let cadences = [
-        ("350", Cadence::Spread { period_us: 350_000 }),
-        ("100", Cadence::Spread { period_us: 100_000 }),
-        ("message", Cadence::EveryMessage),
-    ];
     let mut groups = Vec::new();
-    for (name, cadence) in cadences {
+    for (name, period_us) in [("350", 350_000), ("100", 100_000), ("message", 0)] {
+        let cadence = match period_us {
+            0 => Cadence::EveryMessage,
+            _ => Cadence::Spread { period_us, slot_us: SLOT_US },
+        };
         let group = |kind: &str, question, cases| Group { name: format!("{kind}-{name}"), question, cases };
         groups.push(group("methods", "which call is cheapest?", methods(cadence)));
         groups.push(group("options", "which socket options matter?", options(cadence)));
-        if let Cadence::Spread { period_us } = cadence {
+        if period_us > 0 {
             groups.push(group("timing", "does it matter when the players' turns come?", timing(period_us)));
         }
+        groups.push(group("together", "what do the good ones save together?", together(period_us)));
     }
     let cases = SIZES.iter().map(|&(name, bytes)| {
         let period_us = (f64::from(bytes) / stream.bytes_per_ms() * 1000.0) as u64;
-        case(name, Cadence::Spread { period_us }, Method::Send)
+        case(name, Cadence::Spread { period_us, slot_us: SLOT_US }, Method::Send)
     });
     let question = "what do fewer and larger writes save at the same rate?";
     groups.push(Group { name: "sizes".into(), question, cases: cases.collect() });
@@ -81,16 +81,51 @@ fn options(cadence: Cadence) -> Vec<Case> {
 }
 
 fn timing(period_us: u64) -> Vec<Case> {
+    let spread = |name, slot_us| case(name, Cadence::Spread { period_us, slot_us }, Method::Send);
     vec![
-        case("spread over the period", Cadence::Spread { period_us }, Method::Send),
-        case("all at once", Cadence::Burst { period_us }, Method::Send),
-        case("same batches, cut at key frames", Cadence::KeyCuts { period_us }, Method::Send),
+        spread("slots of 5 ms", SLOT_US),
+        spread("slots of 1 ms", 1_000),
+        spread("slots of 2 ms", 2_000),
+        spread("slots of 10 ms", 10_000),
+        spread("slots of 20 ms", 20_000),
+        spread("slots of 50 ms", 50_000),
+        spread("all at once", period_us),
+        case(
+            "slots of 5 ms, cut at key frames",
+            Cadence::KeyCuts { period_us, slot_us: SLOT_US },
+            Method::Send,
+        ),
     ]
+}
+
+fn together(period_us: u64) -> Vec<Case> {
+    let cadence = |slot_us| match period_us {
+        0 => Cadence::EveryMessage,
+        _ => Cadence::Spread { period_us, slot_us },
+    };
+    let uring = Method::Uring { fixed_files: true, zero_copy: None };
+    let reno = SenderOptions { congestion: Some("reno"), ..Default::default() };
+    let mut cases = vec![
+        case("send", cadence(SLOT_US), Method::Send),
+        case("io_uring, fixed files", cadence(SLOT_US), uring),
+        Case { sender: reno, ..case("io_uring, fixed files, reno", cadence(SLOT_US), uring) },
+    ];
+    if period_us > 0 {
+        cases.extend([
+            case("send, slots of 20 ms", cadence(20_000), Method::Send),
+            case("io_uring, fixed files, 20 ms", cadence(20_000), uring),
+            case("sendfile, slots of 20 ms", cadence(20_000), Method::Sendfile),
+        ]);
+    }
+    cases
 }
 
 fn case(name: &'static str, cadence: Cadence, method: Method) -> Case {
     Case { name, cadence, method, sender: SenderOptions::default(), receiver: ReceiverOptions::default() }
 }
+
+/// As in the server and in the floor of `scripts/bench rtmp-players`.
+const SLOT_US: u64 = 5_000;
 
 const SIZES: [(&str, u32); 7] = [
     ("1 kB", 1_000),

@@ -36,6 +36,16 @@ pub(crate) fn cpu_ns_of(pid: u32) -> u64 {
     text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
+/// The kernel's thread that runs a core's softirqs when they do not end.
+pub(crate) fn softirq_thread(core: usize) -> Option<u32> {
+    let name = format!("ksoftirqd/{core}\n");
+    let processes =
+        fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes
+        .into_iter()
+        .find(|pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == name))
+}
+
 /// Time a core was not idle since boot, nanoseconds, given the time now since boot: tasks of everybody,
 /// interrupts and softirqs. The kernel counts idle time exactly and shows it in units of 10 ms.
 pub(crate) fn core_busy_ns(core: usize) -> u64 {

@@ -96,7 +96,7 @@ fn measure(stream: &Stream, group: &Group, args: &Args) -> Result<(), String> {
         args.connections, args.rounds, args.seconds
     );
     println!(
-        "{:34} {:>7} {:>15} {:>6} {:>7} {:>6} {:>7} {:>7} {:>6} {:>6} {:>6}",
+        "{:34} {:>7} {:>15} {:>6} {:>7} {:>6} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6}",
         "case",
         "sender",
         "min..max",
@@ -107,7 +107,8 @@ fn measure(stream: &Stream, group: &Group, args: &Args) -> Result<(), String> {
         "B/write",
         "short",
         "copied",
-        "turnms"
+        "turnms",
+        "others"
     );
     for (index, case) in group.cases.iter().enumerate() {
         let column =
@@ -117,7 +118,7 @@ fn measure(stream: &Stream, group: &Group, args: &Args) -> Result<(), String> {
         };
         let sender = column(&|outcome| outcome.sender);
         println!(
-            "{:34} {:7.4} {:>15} {:6.3} {:7.4} {:6.3} {:7.4} {:7.0} {:6.3} {:6.3} {:6.1}",
+            "{:34} {:7.4} {:>15} {:6.3} {:7.4} {:6.3} {:7.4} {:7.0} {:6.3} {:6.3} {:6.1} {:6.3}",
             case.name,
             median(&sender),
             format!("{:.4}..{:.4}", sender[0], sender[sender.len() - 1]),
@@ -129,6 +130,7 @@ fn measure(stream: &Stream, group: &Group, args: &Args) -> Result<(), String> {
             median(&column(&|outcome| outcome.short)),
             median(&column(&|outcome| outcome.copied)),
             median(&column(&|outcome| outcome.turn_ms)),
+            median(&column(&|outcome| outcome.others)),
         );
     }
     Ok(())
