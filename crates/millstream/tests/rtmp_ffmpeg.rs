@@ -43,8 +43,7 @@ fn a_late_player_starts_at_a_key_frame_and_misses_nothing_after_it() {
         .expect("the first picture is one of the source's");
     assert_eq!(start % 50, 0, "playing starts with a key frame, not with frame {start}");
     assert_eq!(played.video.len(), whole_rest(start), "no picture is missing after the first");
-    let checksums =
-        |packets: &[common::tools::Packet]| packets.iter().map(|p| p.checksum.clone()).collect::<Vec<_>>();
+    let checksums = |packets: &[Packet]| packets.iter().map(|p| p.checksum.clone()).collect::<Vec<_>>();
     assert!(checksums(&played.video) == checksums(&source.video[start..]), "pictures are the source's");
     let audio_start = source.audio.len() - played.audio.len();
     assert!(checksums(&played.audio) == checksums(&source.audio[audio_start..]), "sound has no gap either");
