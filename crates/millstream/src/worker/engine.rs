@@ -43,6 +43,8 @@ const EVENTS_MAX: usize = 4096;
 const ACCEPTS_MAX: usize = 256;
 /// Bytes read per call; also the most one connection may bring in before the others have their turn.
 const READ_BYTES: usize = 256 << 10;
+/// The same for one that does not publish.
+const COMMAND_READ_BYTES: usize = 16 << 10;
 /// Scratch space for ciphertext; smaller than [`READ_BYTES`], so that the plaintext of it always fits there.
 const CIPHER_BYTES: usize = 64 << 10;
 /// Time between two rounds of deadline checks, milliseconds.
@@ -214,7 +216,14 @@ impl Worker {
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let mut plain = std::mem::take(&mut self.plain);
-            let outcome = session.connection.read(&mut plain, &mut self.cipher);
+            // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
+            let is_publisher = matches!(session.media, Media::Publish(_));
+            let most = if is_publisher || session.connection.tls.is_some() {
+                READ_BYTES
+            } else {
+                COMMAND_READ_BYTES
+            };
+            let outcome = session.connection.read(&mut plain[..most], &mut self.cipher);
             let again = match outcome {
                 Ok(ReadOutcome::Data { bytes, more }) => {
                     session.bytes_in += bytes as u64;

@@ -14,7 +14,7 @@ use super::snapshot::Protocol;
 use super::websocket::{self, ClientFrames, ClientInput};
 
 /// Most bytes of answers kept for a peer that does not read them.
-const ANSWER_BYTES_MAX: usize = 512 << 10;
+const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 impl Worker {
     /// Takes in what a session has sent.
