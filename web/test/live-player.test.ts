@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type Mpegts from 'mpegts.js';
 import { LivePlayer, type PlayerState } from '../src/player/live-player';
 import { nextRangeStart, StatsSampler } from '../src/player/stats';
+import { Tracks, UNKNOWN_TRACKS } from '../src/player/tracks';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -191,16 +192,44 @@ describe('watching over a connection', () => {
     expect(last().source).toMatchObject({ hasAudio: false, hasVideo: true });
   });
 
-  it('does not wait for sound that the metadata does not announce', async () => {
-    const { start, last, made } = setup();
+  it('does not wait long for sound that the metadata does not announce', async () => {
+    const { start, state, last, made } = setup();
     await start();
     last().emit('metadata', { videocodecid: 7, width: 640 });
-    await vi.advanceTimersByTimeAsync(0);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(made).toHaveLength(1);
+    last().emit('statistics', { speed: 70 });
+    await vi.advanceTimersByTimeAsync(1_000);
     expect(made).toHaveLength(2);
     expect(last().source).toMatchObject({ hasAudio: false, hasVideo: true });
+    expect(state()?.reconnects).toBe(0);
     last().emit('metadata', { videocodecid: 7, width: 640 });
-    await vi.advanceTimersByTimeAsync(0);
+    await vi.advanceTimersByTimeAsync(3_000);
     expect(made).toHaveLength(2);
+  });
+
+  it('keeps sound that comes although the metadata does not announce it', async () => {
+    const { video, start, last, playing, made } = setup();
+    await start();
+    last().emit('metadata', { videocodecid: 7 });
+    video.readyState = 4;
+    await playing(5);
+    expect(made).toHaveLength(1);
+  });
+
+  it('takes up sound that a later publisher brings', async () => {
+    const { video, start, last, playing, made } = setup();
+    await start();
+    last().emit('metadata', { videocodecid: 7 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    last().emit('statistics', { speed: 70 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    video.readyState = 4;
+    await playing(2);
+    last().emit('metadata', { videocodecid: 7, audiocodecid: 10 });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(made).toHaveLength(3);
+    expect(last().source).toMatchObject({ hasAudio: true, hasVideo: true });
   });
 });
 
@@ -259,5 +288,21 @@ describe('figures', () => {
     video.ranges = [[0, 2], [7, 8]];
     expect(nextRangeStart(video.buffered, 2)).toBe(7);
     expect(nextRangeStart(video.buffered, 7)).toBeNull();
+  });
+});
+
+describe('tracks', () => {
+  it('prefers what was learned to what the server says, and tries one after the other at last', () => {
+    const tracks = new Tracks();
+    expect(tracks.open({ hasAudio: false, hasVideo: true })).toEqual({ hasAudio: false, hasVideo: true });
+    expect(tracks.announce({ width: 1, audiocodecid: 10 })).toBe(true);
+    expect(tracks.open({ hasAudio: false, hasVideo: true })).toEqual({ hasAudio: true, hasVideo: true });
+    expect(tracks.suspectMissing()).toBe(false); // no metadata on this connection yet
+    const seen = [1, 2, 3, 4].map(() => {
+      tracks.guess();
+      return tracks.open(UNKNOWN_TRACKS);
+    });
+    expect(seen.map(({ hasAudio, hasVideo }) => [hasAudio, hasVideo])).toEqual([[false, true], [true, false], [null, null], [false, true]]);
+    expect(tracks.announce({ width: 1, audiocodecid: 10 })).toBe(false); // it may be the metadata that is wrong
   });
 });

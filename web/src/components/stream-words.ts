@@ -3,7 +3,7 @@
  */
 import type { Stream } from '../api/types';
 import { bytes, channels, frameRate, milliseconds, resolution, sampleRate, UNKNOWN } from '../lib/format';
-import type { TrackHints } from '../player/live-player';
+import type { TrackHints } from '../player/tracks';
 
 /** `H.264 · 1280×720 · 30 fps`, without the parts that are not known */
 export function videoWords(stream: Stream): string {

@@ -2,12 +2,14 @@
  * Keeps one live stream playing in one video element: opens it, watches over it, opens it again.
  *
  * mpegts.js turns FLV into what the browser decodes. This file decides when a connection counts as lost, what to
- * tell the person watching, and how long to wait before the next try. Transmuxing stays on the main thread
- * (`enableWorker: false`): at a few Mbit/s it is cheap, and no `blob:` worker has to be allowed.
+ * tell the person watching, and how long to wait before the next try.
  */
 import type Mpegts from 'mpegts.js';
 import { backoffDelay } from '../lib/backoff';
+import { PLAYER_CONFIG } from './config';
+import { keepLastPicture } from './last-picture';
 import { bufferedEnd, nextRangeStart } from './stats';
+import { Tracks, UNKNOWN_TRACKS, type TrackHints } from './tracks';
 import { describeEnd, describeError, type ErrorInfo, type Trouble } from './words';
 
 export type Phase = 'idle' | 'connecting' | 'playing' | 'buffering' | 'waiting' | 'paused' | 'blocked' | 'retrying' | 'failed';
@@ -23,12 +25,6 @@ export interface PlayerState {
   retryAtMs: number | null;
   /** Bytes per second over the last second, as the loader measures. */
   bytesPerSecond: number;
-}
-
-/** Which tracks to expect; null leaves it to the FLV header. */
-export interface TrackHints {
-  hasAudio: boolean | null;
-  hasVideo: boolean | null;
 }
 
 export interface LivePlayerOptions {
@@ -47,6 +43,10 @@ const SILENT_MS = 4_000;
 const DEAD_MS = 30_000;
 /** Data arrives but the picture stands for this long: start over. */
 const STUCK_MS = 6_000;
+/** One track announced, and nothing to show for this long: the other track does not come. */
+const FIRST_PICTURE_MS = 1_500;
+/** `HTMLMediaElement.HAVE_CURRENT_DATA`: nothing to play on with. */
+const HAVE_CURRENT_DATA = 2;
 /** Playing for this long makes the next failure count as the first. */
 const STABLE_MS = 5_000;
 /** Paused for this long: give the connection back to the server. */
@@ -74,9 +74,8 @@ export class LivePlayer {
   #moveTime = 0;
   #playingSinceMs: number | null = null;
   #pausedSinceMs: number | null = null;
-  /** Tracks found missing on the last connection, by its metadata or by trying. */
-  #learned: TrackHints = { hasAudio: null, hasVideo: null };
-  #trackGuesses = 0;
+  #openedAtMs = 0;
+  #tracks = new Tracks();
 
   constructor(options: LivePlayerOptions) {
     this.#options = options;
@@ -95,8 +94,7 @@ export class LivePlayer {
     this.stop();
     this.#url = url;
     this.#failures = 0;
-    this.#learned = { hasAudio: null, hasVideo: null };
-    this.#trackGuesses = 0;
+    this.#tracks = new Tracks();
     this.#state = IDLE;
     this.#watchTimer = setInterval(() => this.#watch(), WATCH_MS);
     void this.#open();
@@ -165,7 +163,7 @@ export class LivePlayer {
   #attach(mpegts: typeof Mpegts, url: string, generation: number): void {
     const webSocket = url.startsWith('ws');
     const source: Mpegts.MediaDataSource = { type: 'flv', isLive: true, cors: true, url };
-    const tracks = this.#tracks();
+    const tracks = this.#tracks.open(this.#options.hints?.() ?? UNKNOWN_TRACKS);
     if (tracks.hasAudio !== null) source.hasAudio = tracks.hasAudio;
     if (tracks.hasVideo !== null) source.hasVideo = tracks.hasVideo;
     const player = mpegts.createPlayer(source, PLAYER_CONFIG);
@@ -178,12 +176,14 @@ export class LivePlayer {
       if (current()) this.#fail(describeEnd());
     });
     player.on(mpegts.Events.METADATA_ARRIVED, (metadata: Record<string, unknown>) => {
-      if (current()) this.#learn(metadata);
+      // Opening again is put off: this is the demuxer's own call.
+      if (current() && this.#tracks.announce(metadata)) queueMicrotask(() => this.#reopen(false));
     });
     player.on(mpegts.Events.STATISTICS_INFO, (statistics: { speed?: number }) => {
       if (current()) this.#measured((statistics.speed ?? 0) * 1024);
     });
     const now = this.#now();
+    this.#openedAtMs = now;
     this.#dataAtMs = now;
     this.#dataEnd = 0;
     this.#moveAtMs = now;
@@ -205,21 +205,6 @@ export class LivePlayer {
     });
   }
 
-  #tracks(): TrackHints {
-    const hints = this.#options.hints?.() ?? { hasAudio: null, hasVideo: null };
-    return { hasAudio: this.#learned.hasAudio ?? hints.hasAudio, hasVideo: this.#learned.hasVideo ?? hints.hasVideo };
-  }
-
-  /** An FLV header may announce a track that never comes; the demuxer would wait for it for ever. */
-  #learn(metadata: Record<string, unknown>): void {
-    const video = 'videocodecid' in metadata || 'width' in metadata;
-    const audio = 'audiocodecid' in metadata || 'audiosamplerate' in metadata;
-    if (video === audio || this.#tracks().hasAudio === audio) return;
-    this.#learned = { hasAudio: audio, hasVideo: video };
-    // Not inside the demuxer's own call.
-    queueMicrotask(() => this.#reopen());
-  }
-
   #measured(bytesPerSecond: number): void {
     if (bytesPerSecond > 0) this.#dataAtMs = this.#now();
     this.#set({ bytesPerSecond });
@@ -238,10 +223,10 @@ export class LivePlayer {
     this.#retryTimer = setTimeout(() => this.#reopen(), delay);
   }
 
-  #reopen(): void {
+  #reopen(counted = true): void {
     if (this.#url === null) return;
     this.#close();
-    this.#set({ reconnects: this.#state.reconnects + 1 });
+    if (counted) this.#set({ reconnects: this.#state.reconnects + 1 });
     void this.#open();
   }
 
@@ -314,27 +299,19 @@ export class LivePlayer {
     const silent = now - this.#dataAtMs;
     const still = now - this.#moveAtMs;
     const hole = nextRangeStart(this.#video.buffered, this.#video.currentTime);
+    const starved = this.#video.readyState <= HAVE_CURRENT_DATA && now - this.#openedAtMs >= FIRST_PICTURE_MS;
     if (still > 1_000 && hole !== null) {
       this.#video.currentTime = hole + 0.01;
+    } else if (starved && still >= FIRST_PICTURE_MS && silent < FIRST_PICTURE_MS && this.#tracks.suspectMissing()) {
+      this.#reopen(false);
     } else if (silent > DEAD_MS) {
       this.#reopen();
     } else if (silent > SILENT_MS && still > SILENT_MS) {
       this.#set({ phase: 'waiting', message: 'No data arrives. Waiting for the publisher.' });
     } else if (still > STUCK_MS && silent < STUCK_MS / 2) {
-      if (this.#video.readyState === 0) this.#guessTracks();
+      if (this.#video.readyState === 0) this.#tracks.guess();
       this.#fail({ text: 'Data arrives, but the picture stands still.', retry: 'always', needsToken: false });
     }
-  }
-
-  /** Nothing could be shown although data came: perhaps one of the announced tracks never comes. */
-  #guessTracks(): void {
-    const guesses: TrackHints[] = [
-      { hasAudio: false, hasVideo: true },
-      { hasAudio: true, hasVideo: false },
-      { hasAudio: null, hasVideo: null },
-    ];
-    this.#learned = guesses[this.#trackGuesses % guesses.length] ?? this.#learned;
-    this.#trackGuesses += 1;
   }
 
   #set(change: Partial<PlayerState>): void {
@@ -344,39 +321,5 @@ export class LivePlayer {
 
   #now(): number {
     return (this.#options.now ?? Date.now)();
-  }
-}
-
-/**
- * Low delay without stutter: no stash in front of the demuxer, speed up by a tenth when more than a second behind, jump
- * when far behind (the burst of the GOP cache at the start), keep little that has been shown.
- */
-const PLAYER_CONFIG: Mpegts.Config = {
-  enableWorker: false,
-  enableStashBuffer: false,
-  lazyLoad: false,
-  liveBufferLatencyChasing: true,
-  liveBufferLatencyMaxLatency: 2.5,
-  liveBufferLatencyMinRemain: 0.6,
-  liveSync: true,
-  liveSyncMaxLatency: 1.2,
-  liveSyncTargetLatency: 0.7,
-  liveSyncPlaybackRate: 1.1,
-  autoCleanupSourceBuffer: true,
-  autoCleanupMaxBackwardDuration: 30,
-  autoCleanupMinBackwardDuration: 10,
-};
-
-/** The element goes black when its source is taken away; the last frame as poster looks calmer. */
-function keepLastPicture(video: HTMLVideoElement): void {
-  if (video.videoWidth === 0 || video.readyState < 2) return;
-  try {
-    const canvas = document.createElement('canvas');
-    canvas.width = Math.min(video.videoWidth, 960);
-    canvas.height = Math.round((canvas.width * video.videoHeight) / video.videoWidth);
-    canvas.getContext('2d')?.drawImage(video, 0, 0, canvas.width, canvas.height);
-    video.poster = canvas.toDataURL('image/jpeg', 0.7);
-  } catch {
-    // Only a nicety: a black picture does as well.
   }
 }

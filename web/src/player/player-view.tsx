@@ -2,13 +2,15 @@
  * The player: picture, overlay, controls, keyboard. Used on the overview, the stream page and the watch page.
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Icon } from '../components/icons';
 import { bitrate, count, frameRate, resolution, UNKNOWN } from '../lib/format';
 import { playerUrl, streamKey, type StreamRef } from '../lib/urls';
 import { useServices, useStore } from '../state/hooks';
-import type { PlayerState, TrackHints } from './live-player';
+import type { PlayerState } from './live-player';
 import { PlayerControls } from './player-controls';
 import { PlayerOverlay } from './player-overlay';
 import type { PlayerStats } from './stats';
+import { UNKNOWN_TRACKS, type TrackHints } from './tracks';
 import { usePlayer } from './use-player';
 
 export interface PlayerViewProps {
@@ -21,7 +23,7 @@ export interface PlayerViewProps {
   figures?: boolean;
 }
 
-const NO_HINTS = (): TrackHints => ({ hasAudio: null, hasVideo: null });
+const NO_HINTS = (): TrackHints => UNKNOWN_TRACKS;
 
 export function PlayerView(props: PlayerViewProps) {
   const { preferences } = useServices();
@@ -60,6 +62,12 @@ export function PlayerView(props: PlayerViewProps) {
     <div class="player" data-phase={state.phase} data-testid="player" onKeyDown={onKey}>
       <div class="player-frame" ref={frame}>
         <video ref={video} muted playsInline aria-label={`Live picture of ${streamKey(props.stream)}`} onDblClick={fullscreen} />
+        {state.phase === 'playing' && stats !== null && stats.width === 0 && stats.positionSeconds > 1 && (
+          <div class="overlay overlay-soft">
+            <Icon name="sound" size={44} />
+            <span>{muted ? 'Sound only. Turn it on below.' : 'Sound only'}</span>
+          </div>
+        )}
         <PlayerOverlay state={state} onPlay={() => player?.resume()} onRetry={() => player?.retryNow()} onToken={props.onToken} />
       </div>
       <PlayerControls

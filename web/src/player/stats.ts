@@ -3,6 +3,8 @@
  */
 
 export interface PlayerStats {
+  /** `currentTime` of the element. */
+  positionSeconds: number;
   /** Seconds between the picture shown and the newest data that has arrived. */
   behindLiveSeconds: number | null;
   width: number;
@@ -44,6 +46,7 @@ export class StatsSampler {
     }
     const end = bufferedEnd(video.buffered);
     return {
+      positionSeconds: video.currentTime,
       behindLiveSeconds: end === null ? null : Math.max(0, end - video.currentTime),
       width: video.videoWidth,
       height: video.videoHeight,

@@ -3,8 +3,9 @@
  */
 import type { RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { IDLE, LivePlayer, type PlayerState, type TrackHints } from './live-player';
+import { IDLE, LivePlayer, type PlayerState } from './live-player';
 import { StatsSampler, type PlayerStats } from './stats';
+import type { TrackHints } from './tracks';
 
 export interface UsePlayer {
   video: RefObject<HTMLVideoElement | null>;
