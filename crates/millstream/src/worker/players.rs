@@ -10,7 +10,7 @@ use super::channel::{self, Format};
 use super::engine::Worker;
 use super::http;
 use super::ring::Crossing;
-use super::session::{Media, Play, Session, State};
+use super::session::{Media, Play, Session};
 use super::streams::LocalStream;
 use crate::auth::Denied;
 
@@ -394,9 +394,6 @@ fn serve_player(
         session.written_ms = now_ms;
         let shared = if first == 1 { session.pending.advance(written) } else { written };
         tally.messages += play.cursor.advance(log, shared as u64, now_ms);
-        if let State::Rtmp(rtmp) = &mut session.state {
-            rtmp.machine.note_written(shared as u64);
-        }
         // TLS takes only so much at a time; a plain socket that takes less than offered is full.
         session.blocked = written < offered && session.connection.tls.is_none();
         let more = session.pending.len() > 0 || play.cursor.lag_bytes(log) > 0;
