@@ -104,6 +104,16 @@ fn other_sites_may_play_unless_configuration_says_otherwise() {
 }
 
 #[test]
+fn a_preflight_request_is_answered() {
+    let server = Server::start("");
+    let headers = [("Origin", "https://example.org"), ("Access-Control-Request-Method", "GET")];
+    let response = http::request(server.http, "OPTIONS", "/live/mill.flv", &headers).expect("an answer");
+    assert_eq!(response.status, 204);
+    assert_eq!(response.header("access-control-allow-origin"), Some("*"));
+    assert!(response.header("access-control-allow-methods").is_some_and(|methods| methods.contains("GET")));
+}
+
+#[test]
 fn a_player_without_a_publisher_is_refused_at_once_when_so_configured() {
     let server = Server::start("[stream]\nwait_for_publisher_seconds = 0\n");
     let response = http::get(server.http, "/live/nobody.flv").expect("an answer");
