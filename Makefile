@@ -62,7 +62,7 @@ one-crypto-provider:
 	    ! grep -E '^(ring|openssl|openssl-sys|native-tls) v' <<<"$$tree"
 
 docs: console
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
 deny:
 	@command -v cargo-deny >/dev/null || { echo 'make deny: cargo-deny is missing: cargo install --locked cargo-deny' >&2; exit 1; }
