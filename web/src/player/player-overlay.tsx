@@ -9,7 +9,7 @@ export interface OverlayProps {
   state: PlayerState;
   onPlay: () => void;
   onRetry: () => void;
-  onToken: ((token: string) => void) | undefined;
+  onToken: (token: string) => void;
 }
 
 export function PlayerOverlay({ state, onPlay, onRetry, onToken }: OverlayProps) {
@@ -56,7 +56,7 @@ export function PlayerOverlay({ state, onPlay, onRetry, onToken }: OverlayProps)
       return (
         <div class="overlay" role="alert" data-testid="player-trouble">
           <span>{state.message}</span>
-          {state.needsToken && onToken !== undefined ? (
+          {state.needsToken ? (
             <TokenForm onToken={onToken} />
           ) : (
             <button type="button" class="button button-small" onClick={onRetry}>

@@ -15,8 +15,8 @@ import { usePlayer } from './use-player';
 
 export interface PlayerViewProps {
   stream: StreamRef;
+  /** Play token that came with the page's address; one entered in the player counts more. */
   token?: string;
-  onToken?: (token: string) => void;
   /** Tracks the server reports, so the player does not wait for one that is not there. */
   hints?: () => TrackHints;
   /** Shows figures below the picture. */
@@ -28,10 +28,11 @@ const NO_HINTS = (): TrackHints => UNKNOWN_TRACKS;
 export function PlayerView(props: PlayerViewProps) {
   const { preferences } = useServices();
   const transport = useStore(preferences.transport);
+  const entered = useStore(preferences.playToken);
   const frame = useRef<HTMLDivElement>(null);
   const [muted, setMuted] = useState(true);
   const [volume, setVolume] = useState(0.8);
-  const url = playerUrl(location.origin, props.stream, transport, props.token);
+  const url = playerUrl(location.origin, props.stream, transport, entered ?? props.token);
   const { video, player, state, stats } = usePlayer(url, props.hints ?? NO_HINTS);
 
   useEffect(() => {
@@ -68,7 +69,7 @@ export function PlayerView(props: PlayerViewProps) {
             <span>{muted ? 'Sound only. Turn it on below.' : 'Sound only'}</span>
           </div>
         )}
-        <PlayerOverlay state={state} onPlay={() => player?.resume()} onRetry={() => player?.retryNow()} onToken={props.onToken} />
+        <PlayerOverlay state={state} onPlay={() => player?.resume()} onRetry={() => player?.retryNow()} onToken={(token) => preferences.playToken.set(token)} />
       </div>
       <PlayerControls
         state={state}

@@ -57,6 +57,9 @@ function describeStatus(status: number): Trouble {
     case 429:
     case 503:
       return always('The server takes no more players at the moment.');
+    case 502:
+    case 504:
+      return always('The server cannot be reached.');
     default:
       return always(`The server answered ${status}.`);
   }

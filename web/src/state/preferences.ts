@@ -1,5 +1,5 @@
 /**
- * Choices that outlast a page: theme and player transport in localStorage, the API token only for this tab
+ * Choices that outlast a page: theme and player transport in localStorage, tokens only for this tab
  * (sessionStorage). Storage may be forbidden by the browser; then choices last until the page is closed.
  */
 import type { Transport } from '../lib/urls';
@@ -16,20 +16,26 @@ export interface KeyValue {
 const THEME_KEY = 'millstream.theme';
 const TRANSPORT_KEY = 'millstream.transport';
 const TOKEN_KEY = 'millstream.api-token';
+const PLAY_TOKEN_KEY = 'millstream.play-token';
 
 export class Preferences {
   readonly theme: Store<Theme>;
   readonly transport: Store<Transport>;
+  /** For the management API. */
   readonly token: Store<string | null>;
+  /** For streams that may not be played by everybody. */
+  readonly playToken: Store<string | null>;
 
   constructor(lasting: KeyValue | null, thisTab: KeyValue | null) {
     const theme = read(lasting, THEME_KEY);
     this.theme = new Store<Theme>(theme === 'dark' || theme === 'light' ? theme : 'system');
     this.transport = new Store<Transport>(read(lasting, TRANSPORT_KEY) === 'ws' ? 'ws' : 'http');
     this.token = new Store<string | null>(read(thisTab, TOKEN_KEY));
+    this.playToken = new Store<string | null>(read(thisTab, PLAY_TOKEN_KEY));
     this.theme.subscribe(() => write(lasting, THEME_KEY, this.theme.value === 'system' ? null : this.theme.value));
     this.transport.subscribe(() => write(lasting, TRANSPORT_KEY, this.transport.value));
     this.token.subscribe(() => write(thisTab, TOKEN_KEY, this.token.value));
+    this.playToken.subscribe(() => write(thisTab, PLAY_TOKEN_KEY, this.playToken.value));
   }
 }
 

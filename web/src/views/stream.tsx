@@ -14,14 +14,15 @@ import { sessionsHref, watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
 import { Icon } from '../components/icons';
 import { PlayerView } from '../player/player-view';
-import { useServices, useSnapshot, useTitle } from '../state/hooks';
+import { useServices, useSnapshot, useStore, useTitle } from '../state/hooks';
 import { useSessions } from '../state/sessions';
 
 export function StreamPage(props: { stream: StreamRef }) {
   const key = streamKey(props.stream);
   useTitle(key);
   const { streams } = useSnapshot();
-  const [token, setToken] = useState('');
+  const { preferences } = useServices();
+  const token = useStore(preferences.playToken);
   const stream = streams?.find((candidate) => streamKey(candidate) === key) ?? null;
   const latest = useRef(stream);
   latest.current = stream;
@@ -36,13 +37,13 @@ export function StreamPage(props: { stream: StreamRef }) {
           </>
         }
       >
-        <a class="button" href={watchHref(props.stream, token)} target="_blank" rel="noopener">
+        <a class="button" href={watchHref(props.stream, token ?? '')} target="_blank" rel="noopener">
           <Icon name="external" size={17} /> Page for viewers
         </a>
       </PageHead>
       <div class="stream-top">
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} token={token} onToken={setToken} hints={() => trackHints(latest.current)} figures />
+          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} figures />
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>

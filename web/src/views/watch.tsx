@@ -1,17 +1,16 @@
 /**
  * The page for viewers: one stream, nothing else. Works with the media address alone; the management API is never asked.
  */
-import { useState } from 'preact/hooks';
 import { Command, CopyLine } from '../components/copy';
 import { Logo } from '../components/icons';
 import { ThemeButton } from '../components/theme-button';
 import { ffplayCommand, playerUrl, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
 import { PlayerView } from '../player/player-view';
-import { useTitle } from '../state/hooks';
+import { useServices, useStore, useTitle } from '../state/hooks';
 
 export function WatchPage(props: { stream: StreamRef; token: string }) {
   useTitle(streamKey(props.stream));
-  const [token, setToken] = useState(props.token);
+  const token = useStore(useServices().preferences.playToken) ?? props.token;
   const url = playerUrl(location.origin, props.stream, 'http', token);
   return (
     <div class="watch">
@@ -25,7 +24,7 @@ export function WatchPage(props: { stream: StreamRef; token: string }) {
       </header>
       <main>
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} token={token} onToken={setToken} figures />
+          <PlayerView stream={props.stream} token={props.token} figures />
         </section>
         <details class="panel watch-more">
           <summary>Watch in another program</summary>
