@@ -40,6 +40,8 @@ pub struct Cursor {
     message: u64,
     state: State,
     paused: bool,
+    /// Head of the log when the player began: a group of pictures that is long already is no slowness of its own.
+    begun_at: u64,
     progressed_ms: u64,
     dropped: u64,
 }
@@ -64,7 +66,16 @@ impl Cursor {
         let entry_from = if cached { 0 } else { log.next_message() };
         let state = State::Waiting { entry_from, missing_from: None };
         let message = log.next_message();
-        Self { position: log.head(), message, state, paused: false, progressed_ms: now_ms, dropped: 0 }
+        let position = log.head();
+        Self {
+            position,
+            message,
+            state,
+            paused: false,
+            begun_at: position,
+            progressed_ms: now_ms,
+            dropped: 0,
+        }
     }
 
     /// A new player that takes every message from now on: it was there before the publisher, and what it needs
@@ -108,7 +119,7 @@ impl Cursor {
             let usable = log.entry().filter(|(number, _)| *number >= entry_from && !self.paused);
             let Some((number, mark)) = usable else { return Verdict::Idle };
             self.dropped += missing_from.map_or(0, |from| number.saturating_sub(from));
-            (self.position, self.message) = (mark.position, number);
+            (self.position, self.message, self.begun_at) = (mark.position, number, log.head());
             (self.state, self.progressed_ms) = (State::Flowing, now_ms);
             return Verdict::Begin(log.head());
         }
@@ -124,7 +135,10 @@ impl Cursor {
         if let Some(verdict) = self.overdue(log, limits, now_ms) {
             return verdict;
         }
-        if lag > LAG_CHECK_BYTES && (lag > limits.bytes_max || self.lag_ms(log) > limits.duration_ms_max) {
+        let fallen_from = self.position.max(self.begun_at);
+        let fallen = log.head() - fallen_from;
+        let is_late = || lag_ms(log, fallen_from) > limits.duration_ms_max;
+        if fallen > LAG_CHECK_BYTES && (fallen > limits.bytes_max || is_late()) {
             self.state = State::Finishing(log.message_end(self.position));
             return self.review(log, limits, now_ms);
         }
@@ -172,14 +186,17 @@ impl Cursor {
 
     /// Time between the arrival of the message at the position and that of the newest one, milliseconds.
     pub fn lag_ms(&self, log: &DeliveryLog) -> u64 {
-        let Some((_, mark)) = self.position().and_then(|position| log.message_at(position)) else { return 0 };
-        log.last_arrived_ms().saturating_sub(mark.arrived_ms)
+        self.position().map_or(0, |position| lag_ms(log, position))
     }
 
     /// Messages left out because the player was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
+}
+
+fn lag_ms(log: &DeliveryLog, position: u64) -> u64 {
+    log.message_at(position).map_or(0, |(_, mark)| log.last_arrived_ms().saturating_sub(mark.arrived_ms))
 }
 
 #[cfg(test)]
@@ -230,7 +247,7 @@ mod tests {
         let mut cursor = Cursor::join(&log, true, 0);
         cursor.review(&log, &LIMITS, 0);
         cursor.advance(&log, 4_000, 1);
-        for step in 0..100 {
+        for step in 0..101 {
             append(&mut log, 80 + step, step == 90, 1_000);
         }
         assert_eq!(cursor.review(&log, &LIMITS, 2), Verdict::Send(10_000), "rest of the message it is in");
@@ -245,11 +262,26 @@ mod tests {
         let mut log = log_with_key_frame();
         let mut cursor = Cursor::join(&log, true, 0);
         cursor.review(&log, &LIMITS, 0);
-        append(&mut log, 5_001, false, 40_000);
+        append(&mut log, 100, false, 1_000);
+        append(&mut log, 5_101, false, 40_000);
         assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle, "no newer key frame: wait for one");
-        append(&mut log, 5_041, true, 10);
+        append(&mut log, 5_141, true, 10);
         assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(log.head()));
-        assert_eq!(cursor.dropped(), 3);
+        assert_eq!(cursor.dropped(), 4);
+    }
+
+    #[test]
+    fn player_that_begins_with_a_long_group_is_not_slow() {
+        let mut log = log_with_key_frame();
+        append(&mut log, 9_000, false, 90_000);
+        let mut cursor = Cursor::join(&log, true, 9_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 9_000), Verdict::Begin(log.head()));
+        append(&mut log, 9_040, false, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 9_040), Verdict::Send(log.head()), "9 s and 102 kB behind");
+        append(&mut log, 9_080, false, 90_000);
+        cursor.advance(&log, 1_000, 9_080);
+        append(&mut log, 14_200, true, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 14_200), Verdict::Send(10_000), "5.1 s since it began");
     }
 
     #[test]
