@@ -35,6 +35,8 @@ pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the control runtime could not start: {error}"))?;
     let result = runtime.block_on(serve(config, resolved, &logging));
+    // Not by dropping it: that would wait for a worker that does not end.
+    runtime.shutdown_background();
     drop(logging);
     result
 }

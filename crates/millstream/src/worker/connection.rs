@@ -48,15 +48,17 @@ impl Connection {
                 Some(bytes) => bytes,
             };
             let mut rest = &cipher[..bytes];
-            while !rest.is_empty() {
-                tls.read_tls(&mut rest)?;
-                let state = tls.process_new_packets().map_err(io::Error::other)?;
+            let mut closed = false;
+            while !rest.is_empty() && !closed {
+                // After the peer's close_notify nothing is read any more, whatever it sends.
+                closed = tls.read_tls(&mut rest)? == 0;
+                closed |= tls.process_new_packets().map_err(io::Error::other)?.peer_has_closed();
                 filled += read_plain(tls, &mut plain[filled..])?;
-                if state.peer_has_closed() && filled == 0 {
-                    return Ok(ReadOutcome::Closed);
-                }
             }
             while tls.wants_write() && write_tls(tls, &mut self.socket)? {}
+            if closed && filled == 0 {
+                return Ok(ReadOutcome::Closed);
+            }
         }
         Ok(ReadOutcome::Data { bytes: filled, more: true })
     }

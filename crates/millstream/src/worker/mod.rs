@@ -26,6 +26,7 @@ mod unwatched;
 mod websocket;
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -40,6 +41,9 @@ use settings::WorkerSettings;
 use crate::auth::Policy;
 use directory::Directory;
 use engine::Worker;
+
+/// Exit code after a worker has panicked; the panic message is on standard error.
+const EXIT_PANIC: i32 = 101;
 
 /// All worker threads.
 #[derive(Debug)]
@@ -81,7 +85,14 @@ impl Workers {
             };
             let worker = Worker::new(parts, poll, listeners)?;
             let name = format!("worker-{index}");
-            workers.threads.push(std::thread::Builder::new().name(name).spawn(move || worker.run())?);
+            let body = move || {
+                // Half a server is worse than none: other workers would go on telling this one about streams, and
+                // readiness would stay false. A supervisor starts the whole again.
+                if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+                    std::process::exit(EXIT_PANIC);
+                }
+            };
+            workers.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
         }
         Ok(workers)
     }

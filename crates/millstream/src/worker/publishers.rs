@@ -54,7 +54,10 @@ impl Worker {
         let claim = self.claim(&key, (app, name), token, address).inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "publisher refused");
         })?;
-        self.evict_replaced(&claim);
+        if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
+            self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
+        }
+        self.end_older_publisher(claim.id, claim.epoch);
         let applications = &self.parts.settings.applications;
         let stream = self.streams.find_or_insert(claim.id, (app, name), applications, self.now_ms);
         for &worker in &claim.subscribers {
@@ -64,7 +67,7 @@ impl Worker {
         let local = &mut self.streams.slab[stream];
         local.remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false }).collect();
         self.start_source(stream, Source { epoch: claim.epoch, publisher: Some(index) });
-        self.sessions[index].media = Media::Publish(Publish { stream, read_at_ms: None });
+        self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.watch_or_not(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         Ok(())
@@ -89,20 +92,14 @@ impl Worker {
         self.parts.directory.claim(key, self.parts.index, take_over).map_err(|_| PublishRefusal::Taken)
     }
 
-    /// Closes the publisher whose place has been taken.
-    fn evict_replaced(&mut self, claim: &Claim) {
-        let Some(home) = claim.replaced else { return };
-        if home.worker == self.parts.index {
-            self.replaced(claim.id, home.epoch);
-        } else {
-            self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
-        }
-    }
-
-    fn replaced(&mut self, id: StreamId, epoch: Epoch) {
+    /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces it.
+    ///
+    /// The stream may be gone afterwards. Whoever learns first of a newer publication does this: messages of
+    /// different workers about one stream can arrive in any order.
+    fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
         let source = self.streams.find(id).and_then(|stream| self.streams.slab[stream].source);
         if let Some(publisher) =
-            source.filter(|source| source.epoch == epoch).and_then(|source| source.publisher)
+            source.filter(|source| source.epoch < epoch).and_then(|source| source.publisher)
         {
             self.end(publisher, "another publisher took over");
         }
@@ -138,15 +135,19 @@ impl Worker {
     }
 
     /// The publishing session leaves its stream.
-    pub(super) fn unpublish(&mut self, publish: Publish) {
-        let local = &mut self.streams.slab[publish.stream];
-        let Some(source) = local.source else { return };
-        self.parts.directory.release(&local.key, source.epoch);
+    pub(super) fn unpublish(&mut self, index: usize, publish: Publish) {
+        let Publish { stream, epoch, .. } = publish;
+        let Some(local) = self.streams.slab.get_mut(stream) else { return };
+        // Only what is its own: the stream may have a newer source already.
+        if local.source != Some(Source { epoch, publisher: Some(index) }) {
+            return;
+        }
+        self.parts.directory.release(&local.key, epoch);
         let id = local.id;
         for remote in std::mem::take(&mut local.remotes) {
-            self.tell(remote.worker, Crossing::Gone { stream: id, epoch: source.epoch });
+            self.tell(remote.worker, Crossing::Gone { stream: id, epoch });
         }
-        self.end_source(publish.stream);
+        self.end_source(stream);
     }
 
     /// A media message of the publishing session.
@@ -224,6 +225,7 @@ impl Worker {
                 }
             }
             Crossing::Start { stream: id, epoch, frames } => {
+                self.end_older_publisher(id, epoch);
                 let Some(stream) = self.streams.find(id) else { return };
                 if self.streams.slab[stream].source.is_none_or(|source| source.epoch < epoch) {
                     self.start_source(stream, Source { epoch, publisher: None });
@@ -243,7 +245,8 @@ impl Worker {
                     self.end_source(stream);
                 }
             }
-            Crossing::Replaced { stream: id, epoch } => self.replaced(id, epoch),
+            // Older than what comes after it.
+            Crossing::Replaced { stream: id, epoch } => self.end_older_publisher(id, Epoch(epoch.0 + 1)),
         }
     }
 

@@ -287,7 +287,7 @@ impl Worker {
                     // What it says next is no stream's media. Fails only for a socket that is about to close.
                     let _ = self.set_readable(index, true);
                 }
-                self.unpublish(publish);
+                self.unpublish(index, publish);
             }
             Media::Play(play) => {
                 let stream = self.stream_key(play.stream);

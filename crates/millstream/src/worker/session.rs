@@ -8,6 +8,7 @@ use relay::{Cursor, SlotIndex};
 
 use super::channel::Format;
 use super::connection::Connection;
+use super::directory::Epoch;
 use super::snapshot::{Protocol, Role, SessionId};
 use super::websocket::ClientFrames;
 
@@ -78,6 +79,8 @@ pub(crate) enum Media {
 pub(crate) struct Publish {
     /// Index of the stream on this worker.
     pub(crate) stream: usize,
+    /// The publication it is.
+    pub(crate) epoch: Epoch,
     /// Nobody watches the stream: the socket is not read before this time.
     pub(crate) read_at_ms: Option<u64>,
 }
