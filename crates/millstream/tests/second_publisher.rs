@@ -53,3 +53,27 @@ fn the_newcomer_takes_over_when_so_configured_and_players_stay() {
         assert_eq!(server.sessions("role=player").len(), 1, "the player stayed");
     }
 }
+
+#[test]
+fn publishers_that_take_over_at_the_same_moment_leave_exactly_one() {
+    let mut server = Server::start_workers(2, "[stream]\nsecond_publisher = 'take_over'\n");
+    let tags = sample_tags();
+    let mut player = RtmpClient::play(server.rtmp, "live/mill");
+    for round in 0..20 {
+        // All ask before any is answered, so that on each worker claims, takeovers and starts overtake each other.
+        let mut publishers: Vec<_> =
+            (0..6).map(|_| RtmpClient::begin_publish(server.rtmp, "live/mill")).collect();
+        publishers.iter_mut().for_each(|publisher| drop(publisher.wait_started()));
+        common::eventually(&format!("one publisher is left in round {round}"), || {
+            (server.sessions("role=publisher").len() == 1).then_some(())
+        });
+        drop(publishers);
+        common::eventually(&format!("none is left after round {round}"), || {
+            server.sessions("role=publisher").is_empty().then_some(())
+        });
+    }
+    let mut last = RtmpClient::publish(server.rtmp, "live/mill");
+    last.send_tags(&tags[..60]);
+    player.take_frames(50);
+    server.assert_healthy();
+}

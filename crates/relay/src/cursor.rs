@@ -92,15 +92,12 @@ impl Cursor {
         }
     }
 
-    /// Goes on after a pause like a new player.
-    pub fn resume(&mut self, log: &DeliveryLog, cached: bool) {
+    /// Goes on after a pause: at the newest entry point if that lies after what the player got, else at the next.
+    pub fn resume(&mut self) {
         self.paused = false;
-        let entry_from = if cached { 0 } else { log.next_message() };
-        match &mut self.state {
+        if let State::Finishing(_) = self.state {
             // Not even the message it was in has been finished: as if there had been no pause.
-            State::Finishing(_) => self.state = State::Flowing,
-            State::Waiting { entry_from: from, .. } => *from = entry_from,
-            State::Flowing => {}
+            self.state = State::Flowing;
         }
     }
 
@@ -113,7 +110,9 @@ impl Cursor {
             let next = log.message_at(end).map_or(log.next_message(), |(number, _)| number);
             // What a paused player does not get, it did not want.
             let missing_from = (!self.paused).then_some(next);
-            self.state = State::Waiting { entry_from: next + 1, missing_from };
+            // A slow player gains nothing from the message it has reached; a paused one goes on with any later one.
+            let entry_from = if self.paused { next } else { next + 1 };
+            self.state = State::Waiting { entry_from, missing_from };
         }
         if let State::Waiting { entry_from, missing_from } = self.state {
             let usable = log.entry().filter(|(number, _)| *number >= entry_from && !self.paused);
@@ -314,9 +313,25 @@ mod tests {
         assert_eq!(cursor.advance(&log, 999, 0), 1);
         append(&mut log, 80, true, 500);
         assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle);
-        cursor.resume(&log, true);
+        cursor.resume();
         assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(11_500));
         assert_eq!(cursor.dropped(), 0);
+    }
+
+    #[test]
+    fn time_does_not_run_backwards_over_a_pause() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        cursor.advance(&log, 11_000, 0);
+        cursor.pause(&log);
+        append(&mut log, 80, false, 500);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle);
+        cursor.resume();
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle, "the only key frame is one it has had");
+        append(&mut log, 120, true, 500);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(12_000));
+        assert_eq!(cursor.position(), Some(11_500));
     }
 
     #[test]

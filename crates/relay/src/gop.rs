@@ -8,12 +8,16 @@ use std::sync::Arc;
 
 use crate::frame::{Frame, FrameRole};
 
+/// Memory a frame takes besides its payload, so that many empty ones count too: the frame itself, its reference
+/// counts, its place in the queue and the allocator's rounding, in bytes.
+const FRAME_BYTES: usize = 128;
+
 /// Bounds of a [`GopCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GopLimits {
     /// Whether anything is kept at all.
     pub enabled: bool,
-    /// Most payload bytes kept.
+    /// Most bytes kept: payloads and 128 for each frame.
     pub bytes_max: usize,
     /// Longest media time kept, milliseconds.
     pub duration_ms_max: u64,
@@ -45,7 +49,7 @@ impl GopCache {
         }
         self.bytes += frame.payload.len();
         self.frames.push_back((time_ms, Arc::clone(frame)));
-        if self.bytes > self.limits.bytes_max || self.duration_ms() > self.limits.duration_ms_max {
+        if self.memory_bytes() > self.limits.bytes_max || self.duration_ms() > self.limits.duration_ms_max {
             self.clear();
             self.frames.shrink_to(0);
         }
@@ -60,6 +64,10 @@ impl GopCache {
     /// The frames in order with their stream times; empty when a new player must wait for a key frame.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &(u64, Arc<Frame>)> {
         self.frames.iter()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes + self.frames.len() * FRAME_BYTES
     }
 
     /// Payload bytes held.
@@ -86,7 +94,7 @@ mod tests {
     }
 
     fn cache() -> GopCache {
-        GopCache::new(GopLimits { enabled: true, bytes_max: 100, duration_ms_max: 1000 })
+        GopCache::new(GopLimits { enabled: true, bytes_max: 100 + 2 * FRAME_BYTES, duration_ms_max: 1000 })
     }
 
     #[test]
@@ -112,6 +120,16 @@ mod tests {
             cache.push(2040, &frame(FrameRole::Key, 1));
             assert_eq!(cache.frames().len(), 1, "{remark}");
         }
+    }
+
+    #[test]
+    fn empty_frames_count_too() {
+        let mut cache = cache();
+        cache.push(0, &frame(FrameRole::Key, 0));
+        cache.push(0, &frame(FrameRole::Inter, 0));
+        assert_eq!(cache.frames().len(), 2);
+        cache.push(0, &frame(FrameRole::Inter, 0));
+        assert_eq!(cache.frames().len(), 0);
     }
 
     #[test]

@@ -40,27 +40,25 @@ impl Connection {
                 Some(bytes) => ReadOutcome::Data { bytes, more: bytes == plain.len() },
             });
         };
-        let mut filled = read_plain(tls, plain)?;
-        while filled == 0 {
+        let (mut filled, mut closed) = read_plain(tls, plain)?;
+        while filled == 0 && !closed {
             let bytes = match read_some(&mut self.socket, cipher)? {
                 None => return Ok(ReadOutcome::WouldBlock),
                 Some(0) => return Ok(ReadOutcome::Closed),
                 Some(bytes) => bytes,
             };
             let mut rest = &cipher[..bytes];
-            let mut closed = false;
             while !rest.is_empty() && !closed {
                 // After the peer's close_notify nothing is read any more, whatever it sends.
                 closed = tls.read_tls(&mut rest)? == 0;
-                closed |= tls.process_new_packets().map_err(io::Error::other)?.peer_has_closed();
-                filled += read_plain(tls, &mut plain[filled..])?;
+                tls.process_new_packets().map_err(io::Error::other)?;
+                let (bytes, ended) = read_plain(tls, &mut plain[filled..])?;
+                filled += bytes;
+                closed |= ended;
             }
             while tls.wants_write() && write_tls(tls, &mut self.socket)? {}
-            if closed && filled == 0 {
-                return Ok(ReadOutcome::Closed);
-            }
         }
-        Ok(ReadOutcome::Data { bytes: filled, more: true })
+        Ok(if filled > 0 { ReadOutcome::Data { bytes: filled, more: true } } else { ReadOutcome::Closed })
     }
 
     /// Writes as much as is taken now; `WouldBlock` when nothing is.
@@ -109,17 +107,18 @@ impl Connection {
     }
 }
 
-fn read_plain(tls: &mut ServerConnection, plain: &mut [u8]) -> io::Result<usize> {
+/// Takes what has been decrypted: how many bytes, and whether the peer has said that no more will come.
+fn read_plain(tls: &mut ServerConnection, plain: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut filled = 0;
     while filled < plain.len() {
         match tls.reader().read(&mut plain[filled..]) {
-            Ok(0) => break,
+            Ok(0) => return Ok((filled, true)),
             Ok(bytes) => filled += bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(filled)
+    Ok((filled, false))
 }
 
 fn read_some(socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
@@ -153,5 +152,113 @@ fn write_tls(tls: &mut ServerConnection, socket: &mut TcpStream) -> io::Result<b
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream as StdStream};
+    use std::sync::Arc;
+
+    use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+
+    use super::*;
+
+    /// A handshaken TLS connection over loopback: the server's side, and the client's with its socket.
+    fn tls_pair() -> (Connection, ClientConnection, StdStream) {
+        let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = issued.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(issued.signing_key.serialize_der());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key.into())
+            .unwrap();
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut socket = StdStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        let tls = Some(Box::new(ServerConnection::new(Arc::new(server)).unwrap()));
+        let mut server = Connection { socket: TcpStream::from_std(accepted), tls };
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+        while client.is_handshaking() {
+            while client.wants_write() {
+                client.write_tls(&mut socket).unwrap();
+            }
+            read_until(&mut server, |outcome| outcome == ReadOutcome::WouldBlock);
+            if client.wants_read() && client.is_handshaking() {
+                client.read_tls(&mut socket).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        while client.wants_write() {
+            client.write_tls(&mut socket).unwrap();
+        }
+        read_until(&mut server, |outcome| outcome == ReadOutcome::WouldBlock);
+        (server, client, socket)
+    }
+
+    fn read_until(server: &mut Connection, done: impl Fn(ReadOutcome) -> bool) -> Vec<u8> {
+        let (mut plain, mut cipher, mut all) = (vec![0; 256 << 10], vec![0; 64 << 10], Vec::new());
+        loop {
+            let outcome = server.read(&mut plain, &mut cipher).unwrap();
+            if let ReadOutcome::Data { bytes, .. } = outcome {
+                all.extend_from_slice(&plain[..bytes]);
+            }
+            if done(outcome) {
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn tls_input_ends_at_close_notify_whatever_follows() {
+        for first in [&b""[..], b"GET /"] {
+            let (mut server, mut client, mut socket) = tls_pair();
+            client.writer().write_all(first).unwrap();
+            client.send_close_notify();
+            while client.wants_write() {
+                client.write_tls(&mut socket).unwrap();
+            }
+            socket.write_all(&[0x17; 20_000]).unwrap();
+            assert_eq!(read_until(&mut server, |outcome| outcome == ReadOutcome::Closed), first);
+        }
+    }
+
+    #[test]
+    fn tls_takes_a_bounded_piece_at_a_time_and_loses_nothing() {
+        let (mut server, mut client, mut socket) = tls_pair();
+        let sent: Vec<u8> = (0..1_000_000u32).map(|index| index as u8).collect();
+        let (mut position, mut received) = (0, Vec::new());
+        socket.set_nonblocking(true).unwrap();
+        while received.len() < sent.len() {
+            match server.write(&[IoSlice::new(&sent[position..])]) {
+                Ok(taken) => {
+                    assert!(taken <= TLS_WRITE_BYTES);
+                    position += taken;
+                }
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+            server.flush().unwrap();
+            if client.read_tls(&mut socket).is_ok() {
+                client.process_new_packets().unwrap();
+                let mut piece = [0; 64 << 10];
+                let bytes = client.reader().read(&mut piece).unwrap_or(0);
+                received.extend_from_slice(&piece[..bytes]);
+            }
+        }
+        assert!(received == sent, "the same bytes in the same order");
+        assert!(!server.holds_ciphertext());
     }
 }

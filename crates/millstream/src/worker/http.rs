@@ -73,7 +73,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
         }
         Err(_) => return Request::Bad { status: 400, reason: "not an HTTP/1 request" },
     };
-    let target = request.path.unwrap_or("");
+    let target = origin_form(request.path.unwrap_or(""));
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     // The API and the console never end in `.flv`.
     let Some(name) = path.strip_suffix(".flv").and_then(|path| path.strip_prefix('/')) else {
@@ -86,6 +86,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
     };
     if !is_valid_name(&app) || !is_valid_name(&stream) {
         return Request::Bad { status: 400, reason: "invalid app or stream name" };
+    }
+    let names_host = request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("host"));
+    if request.version == Some(1) && !names_host {
+        return Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" };
     }
     let field = |name: &str| {
         let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
@@ -100,6 +104,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
         chunked: request.version == Some(1),
         head_bytes,
     })
+}
+
+/// The path and query of a request target in origin form or absolute form (RFC 9112 sections 3.2.1 and 3.2.2).
+fn origin_form(target: &str) -> &str {
+    let authority = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
+    authority.map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]))
 }
 
 fn method_of<'a>(method: &str, field: impl Fn(&str) -> Option<&'a str>) -> Method {
@@ -206,15 +216,27 @@ mod tests {
 
     #[test]
     fn a_stream_is_app_and_name() {
-        let request = media("GET /live/sub/a%20b.flv?x=1&token=s%26t HTTP/1.1\r\nUser-Agent: vlc\r\n\r\n");
+        let request =
+            media("GET /live/sub/a%20b.flv?x=1&token=s%26t HTTP/1.1\r\nHost: h\r\nUser-Agent: vlc\r\n\r\n");
         assert_eq!((request.app.as_str(), request.stream.as_str()), ("live/sub", "a b"));
         assert_eq!((request.token.as_deref(), request.user_agent.as_deref()), (Some("s&t"), Some("vlc")));
         assert_eq!(request.method, Method::Get);
     }
 
     #[test]
+    fn absolute_form_names_the_same_stream() {
+        let request = media("GET http://host:8080/live/a.flv?token=t HTTP/1.0\r\n\r\n");
+        assert_eq!((request.app.as_str(), request.stream.as_str()), ("live", "a"));
+        assert_eq!((request.token.as_deref(), request.chunked), (Some("t"), false));
+    }
+
+    #[test]
     fn requests_are_sorted_by_what_they_need() {
-        let rows: [(&str, Request); 7] = [
+        let rows: [(&str, Request); 8] = [
+            (
+                "GET /live/a.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" },
+            ),
             ("GET /live/a.flv HTTP/1.1\r\nHost", Request::Incomplete),
             ("GET / HTTP/1.1\r\n\r\n", Request::Control),
             ("POST /api/v1/streams HTTP/1.1\r\n\r\n", Request::Control),
@@ -245,7 +267,9 @@ mod tests {
 
     #[test]
     fn websocket_needs_version_13_and_a_key() {
-        let head = |fields: &str| format!("GET /live/a.flv HTTP/1.1\r\nUpgrade: WebSocket\r\n{fields}\r\n");
+        let head = |fields: &str| {
+            format!("GET /live/a.flv HTTP/1.1\r\nHost: h\r\nUpgrade: WebSocket\r\n{fields}\r\n")
+        };
         let good = head("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
         let accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned();
         assert_eq!(media(&good).method, Method::WebSocket { accept });

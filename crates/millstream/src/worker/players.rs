@@ -182,7 +182,7 @@ impl Worker {
         if paused {
             play.cursor.pause(&channel.log);
         } else {
-            play.cursor.resume(&channel.log, offers_cache(local));
+            play.cursor.resume();
         }
         self.write(index);
     }
@@ -196,6 +196,7 @@ impl Worker {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (count, _) = channel.log.slices(position, channel.log.message_end(position), &mut slices);
         let rest: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+        session.pending.owed += rest.len();
         session.pending.bytes.splice(0..0, rest);
     }
 

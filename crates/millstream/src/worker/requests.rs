@@ -72,7 +72,11 @@ impl Worker {
         if self.sessions[index].pending.len() > 0 {
             self.write(index);
         }
-        if self.sessions.get(index).is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX) {
+        if self
+            .sessions
+            .get(index)
+            .is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed)
+        {
             self.counters.protocol_errors += 1;
             self.remove(index, "answers are not read");
         }

@@ -142,6 +142,8 @@ impl Session {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) bytes: Vec<u8>,
+    /// How many of them are the rest of a media message, which is not the peer's doing.
+    pub(crate) owed: usize,
     sent: usize,
 }
 

@@ -75,7 +75,7 @@ impl Worker {
                 }
                 let waits = play.waiting_since_ms.zip(stream.settings.wait_for_publisher);
                 if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
-                    return Finding::End("the publisher has gone");
+                    return Finding::End("no publisher in time");
                 }
                 let stalled = session.pending.len() > 0
                     && passed(session.written_ms, stream.settings.player_stall_timeout);
