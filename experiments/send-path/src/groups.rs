@@ -9,6 +9,8 @@ use crate::stream::Stream;
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) question: &'static str,
+    /// Whether its cases run side by side.
+    pub(crate) side_by_side: bool,
     pub(crate) cases: Vec<Case>,
 }
 
@@ -20,20 +22,26 @@ pub(crate) fn all(stream: &Stream) -> Vec<Group> {
             0 => Cadence::EveryMessage,
             _ => Cadence::Spread { period_us, slot_us: SLOT_US },
         };
-        let group = |kind: &str, question, cases| Group { name: format!("{kind}-{name}"), question, cases };
-        groups.push(group("methods", "which call is cheapest?", methods(cadence)));
-        groups.push(group("options", "which socket options matter?", options(cadence)));
+        let group = |kind: &str, question, side_by_side, cases| Group {
+            name: format!("{kind}-{name}"),
+            question,
+            side_by_side,
+            cases,
+        };
+        groups.push(group("methods", "which call is cheapest?", true, methods(cadence)));
+        groups.push(group("options", "which socket options matter?", true, options(cadence)));
+        groups.push(group("receiver", "do the receiver's options matter?", false, receiver(cadence)));
         if period_us > 0 {
-            groups.push(group("timing", "does it matter when the players' turns come?", timing(period_us)));
+            groups.push(group("timing", "does it matter when the turns come?", false, timing(period_us)));
         }
-        groups.push(group("together", "what do the good ones save together?", together(period_us)));
+        groups.push(group("together", "what do the good ones save together?", false, together(period_us)));
     }
     let cases = SIZES.iter().map(|&(name, bytes)| {
         let period_us = (f64::from(bytes) / stream.bytes_per_ms() * 1000.0) as u64;
         case(name, Cadence::Spread { period_us, slot_us: SLOT_US }, Method::Send)
     });
     let question = "what do fewer and larger writes save at the same rate?";
-    groups.push(Group { name: "sizes".into(), question, cases: cases.collect() });
+    groups.push(Group { name: "sizes".into(), question, side_by_side: false, cases: cases.collect() });
     groups
 }
 
@@ -58,7 +66,6 @@ fn methods(cadence: Cadence) -> Vec<Case> {
 
 fn options(cadence: Cadence) -> Vec<Case> {
     let with = |name, sender| Case { sender, ..case(name, cadence, Method::Send) };
-    let at_receiver = |name, receiver| Case { receiver, ..case(name, cadence, Method::Send) };
     let default = SenderOptions::default();
     let send_buffer = |bytes| SenderOptions { send_buffer: Some(bytes), ..default };
     let congestion = |name| SenderOptions { congestion: Some(name), ..default };
@@ -72,10 +79,18 @@ fn options(cadence: Cadence) -> Vec<Case> {
         with("TCP_CONGESTION reno", congestion("reno")),
         with("TCP_CONGESTION cubic", congestion("cubic")),
         with("TCP_CONGESTION bbr", congestion("bbr")),
-        at_receiver("receiver: TCP_QUICKACK", ReceiverOptions { quick_ack: true, ..Default::default() }),
-        at_receiver(
+    ]
+}
+
+fn receiver(cadence: Cadence) -> Vec<Case> {
+    let with = |name, receiver| Case { receiver, ..case(name, cadence, Method::Send) };
+    let default = ReceiverOptions::default();
+    vec![
+        with("defaults", default),
+        with("receiver: TCP_QUICKACK", ReceiverOptions { quick_ack: true, ..default }),
+        with(
             "receiver: TCP_WINDOW_CLAMP 64 KiB",
-            ReceiverOptions { window_clamp: Some(64 << 10), ..Default::default() },
+            ReceiverOptions { window_clamp: Some(64 << 10), ..default },
         ),
     ]
 }

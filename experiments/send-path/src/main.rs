@@ -1,8 +1,9 @@
 //! What does it cost the kernel to send one stream to many sockets, and does another way cost less?
 //!
 //! Each case sends the same bytes at the same rate over loopback, from one thread on core 0 to a process on core 1
-//! that reads and compares everything. Cases of a group run in turn, round after round; shown are medians, and
-//! the ratio to the group's first case, taken round by round. docs/decisions/0003-send-path.md has the results.
+//! that reads and compares everything. Cases of a group run in turn or side by side, round after round; shown are medians, and
+//! the ratio to the group's first case, taken round by round. `core` is the whole of core 0, from the rounds (`quiet`)
+//! in which nobody else took much of it. docs/decisions/0003-send-path.md has the results.
 
 mod groups;
 mod machine;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::groups::Group;
-use crate::sender::{Outcome, Setting};
+use crate::sender::{OTHERS_MAX, Outcome, Setting};
 use crate::stream::Stream;
 
 #[derive(Parser)]
@@ -85,10 +86,15 @@ fn run(args: &Args) -> Result<(), String> {
 fn measure(stream: &Stream, group: &Group, args: &Args) -> Result<(), String> {
     let setting = Setting { sample: &args.sample, connections: args.connections, seconds: args.seconds };
     let mut rounds: Vec<Vec<Outcome>> = Vec::new();
-    for _ in 0..args.rounds {
-        rounds.push(
-            group.cases.iter().map(|case| sender::run(stream, case, &setting)).collect::<Result<_, _>>()?,
-        );
+    for round in 1..=args.rounds {
+        eprintln!("{} round {round} of {}", group.name, args.rounds);
+        rounds.push(match group.side_by_side {
+            true => sender::run(stream, &group.cases, round, &setting)?,
+            false => {
+                let outcomes = group.cases.iter().map(|case| sender::run_alone(stream, case, &setting));
+                outcomes.collect::<Result<_, _>>()?
+            }
+        });
     }
     println!("\n{}: {}", group.name, group.question);
     println!(
@@ -96,41 +102,42 @@ fn measure(stream: &Stream, group: &Group, args: &Args) -> Result<(), String> {
         args.connections, args.rounds, args.seconds
     );
     println!(
-        "{:34} {:>7} {:>15} {:>6} {:>7} {:>6} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6}",
+        "{}",
+        if group.side_by_side { "side by side; core and receiver are sums" } else { "each alone" }
+    );
+    println!(
+        "{:34} {:>7} {:>15} {:>6} {:>7} {:>5} {:>8} {:>7} {:>6} {:>6} {:>6}",
         "case",
         "sender",
         "min..max",
         "ratio",
         "core",
-        "ratio",
+        "quiet",
         "receiver",
         "B/write",
         "short",
         "copied",
-        "turnms",
-        "others"
+        "turnms"
     );
     for (index, case) in group.cases.iter().enumerate() {
-        let column =
-            |value: &dyn Fn(&Outcome) -> f64| sorted(rounds.iter().map(|round| value(&round[index])));
-        let ratio = |value: &dyn Fn(&Outcome) -> f64| {
-            median(&sorted(rounds.iter().map(|round| value(&round[index]) / value(&round[0]))))
-        };
-        let sender = column(&|outcome| outcome.sender);
+        let column = |value: fn(&Outcome) -> f64| sorted(rounds.iter().map(|round| value(&round[index])));
+        let sender = column(|outcome| outcome.sender);
+        let ratio = sorted(rounds.iter().map(|round| round[index].sender / round[0].sender));
+        let quiet = rounds.iter().map(|round| &round[index]).filter(|outcome| outcome.others < OTHERS_MAX);
+        let core = sorted(quiet.map(|outcome| outcome.core));
         println!(
-            "{:34} {:7.4} {:>15} {:6.3} {:7.4} {:6.3} {:7.4} {:7.0} {:6.3} {:6.3} {:6.1} {:6.3}",
+            "{:34} {:7.4} {:>15} {:6.3} {:7.4} {:>5} {:8.4} {:7.0} {:6.3} {:6.3} {:6.1}",
             case.name,
             median(&sender),
             format!("{:.4}..{:.4}", sender[0], sender[sender.len() - 1]),
-            ratio(&|outcome| outcome.sender),
-            median(&column(&|outcome| outcome.core)),
-            ratio(&|outcome| outcome.core),
-            median(&column(&|outcome| outcome.receiver)),
-            median(&column(&|outcome| outcome.write_bytes)),
-            median(&column(&|outcome| outcome.short)),
-            median(&column(&|outcome| outcome.copied)),
-            median(&column(&|outcome| outcome.turn_ms)),
-            median(&column(&|outcome| outcome.others)),
+            median(&ratio),
+            median(&core),
+            core.len(),
+            median(&column(|outcome| outcome.receiver)),
+            median(&column(|outcome| outcome.write_bytes)),
+            median(&column(|outcome| outcome.short)),
+            median(&column(|outcome| outcome.copied)),
+            median(&column(|outcome| outcome.turn_ms)),
         );
     }
     Ok(())
@@ -142,7 +149,11 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
+/// NaN of nothing.
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
+    if sorted.is_empty() {
+        return f64::NAN;
+    }
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }

@@ -1,5 +1,8 @@
 //! One run: connect, warm up, measure, and make sure that every byte has arrived.
 //!
+//! A case runs alone, and all that its process uses is its cost; or several run side by side, slot by slot in the same
+//! seconds, and only the time inside their sending counts. The second comparison stands a busy machine.
+//!
 //! As in a server, players are dealt out to slots of the period; in its turn a slot's players are offered what has
 //! become due. A loop that is late serves what has become due meanwhile in the same write.
 
@@ -42,9 +45,11 @@ pub(crate) struct Case {
 /// Costs in CPU-milliseconds per connection and second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
-    /// The sending process, and the softirq thread of its core that helps out when there is much to do.
+    /// Alone: the sending process, and the softirq thread of its core that helps out when there is much to do.
+    /// Side by side: the time inside the sending calls.
     pub(crate) sender: f64,
-    /// Everything that ran on the sender's core, whoever it belongs to.
+    /// Everything that ran on the sender's core, whoever it belongs to. It tells something only when `others`
+    /// is below [`OTHERS_MAX`].
     pub(crate) core: f64,
     /// The receiving process.
     pub(crate) receiver: f64,
@@ -73,12 +78,12 @@ pub(crate) struct Setting<'a> {
     pub(crate) seconds: f64,
 }
 
-/// Measures a case at a quiet moment; again, a few times at most, when others took much of a core meanwhile.
-pub(crate) fn run(stream: &Stream, case: &Case, setting: &Setting<'_>) -> Result<Outcome, String> {
+/// Measures one case alone at a quiet moment; once more when others took much of a core meanwhile.
+pub(crate) fn run_alone(stream: &Stream, case: &Case, setting: &Setting<'_>) -> Result<Outcome, String> {
     let mut attempts = 0;
     loop {
         wait_for_quiet();
-        let outcome = run_once(stream, case, setting)?;
+        let outcome = run(stream, std::slice::from_ref(case), 0, setting)?[0];
         attempts += 1;
         if outcome.others < OTHERS_MAX || attempts == ATTEMPTS_MAX {
             return Ok(outcome);
@@ -86,7 +91,7 @@ pub(crate) fn run(stream: &Stream, case: &Case, setting: &Setting<'_>) -> Result
     }
 }
 
-/// Until both cores are nearly idle, but not for ever.
+/// Until both cores are nearly idle, a second at most.
 fn wait_for_quiet() {
     let busy_ns = || [SENDER_CORE, RECEIVER_CORE].map(machine::core_busy_ns);
     for _ in 0..QUIET_LOOKS_MAX {
@@ -100,16 +105,22 @@ fn wait_for_quiet() {
     }
 }
 
-fn run_once(stream: &Stream, case: &Case, setting: &Setting<'_>) -> Result<Outcome, String> {
+/// Measures cases of the same cadence side by side. `round` decides which slots are whose.
+pub(crate) fn run(
+    stream: &Stream,
+    cases: &[Case],
+    round: usize,
+    setting: &Setting<'_>,
+) -> Result<Vec<Outcome>, String> {
     let listener = listen().map_err(|error| error.to_string())?;
-    let mut receiver = start_receiver(&listener, case, setting)?;
-    let result = send_to(stream, case, setting, &listener, &mut receiver);
+    let mut receiver = start_receiver(&listener, &cases[0].receiver, setting)?;
+    let result = send_to(stream, (cases, round), setting, &listener, &mut receiver);
     if result.is_err() {
         let _ = receiver.kill();
     }
     let status = receiver.wait().map_err(|error| error.to_string())?;
-    let outcome = result?;
-    if status.success() { Ok(outcome) } else { Err(format!("{}: the receiver failed", case.name)) }
+    let outcomes = result?;
+    if status.success() { Ok(outcomes) } else { Err("the receiver failed".into()) }
 }
 
 fn listen() -> io::Result<TcpListener> {
@@ -119,15 +130,19 @@ fn listen() -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn start_receiver(listener: &TcpListener, case: &Case, setting: &Setting<'_>) -> Result<Child, String> {
+fn start_receiver(
+    listener: &TcpListener,
+    options: &ReceiverOptions,
+    setting: &Setting<'_>,
+) -> Result<Child, String> {
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command.arg("--sample").arg(setting.sample).arg("--connections").arg(setting.connections.to_string());
     command.arg("receive").arg(address.to_string());
-    if case.receiver.quick_ack {
+    if options.quick_ack {
         command.arg("--quick-ack");
     }
-    if let Some(clamp) = case.receiver.window_clamp {
+    if let Some(clamp) = options.window_clamp {
         command.arg("--window-clamp").arg(clamp.to_string());
     }
     command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())
@@ -135,45 +150,50 @@ fn start_receiver(listener: &TcpListener, case: &Case, setting: &Setting<'_>) ->
 
 fn send_to(
     stream: &Stream,
-    case: &Case,
+    (cases, round): (&[Case], usize),
     setting: &Setting<'_>,
     listener: &TcpListener,
     receiver: &mut Child,
-) -> Result<Outcome, String> {
-    let mut players = Vec::with_capacity(setting.connections);
-    for _ in 0..setting.connections {
-        let socket = Socket::from(listener.accept().map_err(|error| error.to_string())?.0);
-        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
-        case.sender.apply(&socket)?;
-        players.push(Player { socket, sent: 0 });
-    }
-    let mut method = case.method.prepare(stream, &players)?;
-    let (period_us, slots) = match case.cadence {
-        Cadence::EveryMessage => (0, 1),
+) -> Result<Vec<Outcome>, String> {
+    let (period_us, slots) = match cases[0].cadence {
+        Cadence::EveryMessage => (0, cases.len()),
         Cadence::Spread { period_us, slot_us } | Cadence::KeyCuts { period_us, slot_us } => {
-            (period_us, (period_us / slot_us).max(1))
+            (period_us, ((period_us / slot_us) as usize).max(1))
         }
     };
-    let cuts = match case.cadence {
+    let cuts = match cases[0].cadence {
         Cadence::KeyCuts { .. } => stream.key_cuts(period_us / 1000),
         _ => Vec::new(),
     };
-    let per_slot = players.len().div_ceil(slots as usize);
+    let per_slot = setting.connections.div_ceil(slots);
+    let lane_of = |slot: usize| (slot + round) % cases.len();
+
+    let mut players = Vec::with_capacity(setting.connections);
+    for index in 0..setting.connections {
+        let socket = Socket::from(listener.accept().map_err(|error| error.to_string())?.0);
+        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        cases[lane_of(index / per_slot)].sender.apply(&socket)?;
+        players.push(Player { socket, sent: 0 });
+    }
+    let methods = cases.iter().map(|case| case.method.prepare(stream, &players));
+    let mut methods = methods.collect::<Result<Vec<_>, String>>()?;
     let mut slots: Vec<&mut [Player]> = players.chunks_mut(per_slot).collect();
-    let slots_len = slots.len() as u64;
+    let slots_len = slots.len();
+    let mut clients = vec![0; cases.len()];
+    slots.iter().enumerate().for_each(|(slot, players)| clients[lane_of(slot)] += players.len());
 
     let others = (receiver.id(), machine::softirq_thread(SENDER_CORE));
     let warm_up = Duration::from_micros(2 * period_us).max(WARM_UP);
     let start = Instant::now();
-    let (mut turn, mut due_us) = (0u64, 0u64);
-    let mut tally = Tally::default();
+    let (mut turn, mut due_us) = (0, 0u64);
+    let mut tallies = vec![Tally::default(); cases.len()];
     let mut longest = Duration::ZERO;
     let mut before = None;
     loop {
         sleep(Duration::from_micros(due_us).saturating_sub(start.elapsed()));
         let now = start.elapsed();
         if before.is_none() && now >= warm_up {
-            before = Some(Reading::take(others, now, &tally));
+            before = Some(Reading::take(others, now, &tallies));
             longest = Duration::ZERO;
         }
         if now >= warm_up + Duration::from_secs_f64(setting.seconds) {
@@ -183,17 +203,23 @@ fn send_to(
         if !cuts.is_empty() {
             end = last_cut(stream, &cuts, end);
         }
-        method.send(slots[(turn % slots_len) as usize], stream, end, &mut tally)?;
+        let slots_now = if period_us == 0 { slots_len } else { 1 };
+        for slot in (turn..turn + slots_now).map(|slot| slot % slots_len) {
+            let lane = lane_of(slot);
+            let began_ns = machine::own_cpu_ns();
+            methods[lane].send(slots[slot], stream, end, &mut tallies[lane])?;
+            tallies[lane].cpu_ns += machine::own_cpu_ns() - began_ns;
+        }
         longest = longest.max(start.elapsed() - now);
         turn += 1;
         due_us = match period_us {
             0 => stream.next_due_ms(now.as_millis() as u64) * 1000,
-            _ => turn * period_us / slots_len,
+            _ => turn as u64 * period_us / slots_len as u64,
         };
     }
-    let after = Reading::take(others, start.elapsed(), &tally);
-    method.finish(&mut tally)?;
-    drop(method);
+    let after = Reading::take(others, start.elapsed(), &tallies);
+    methods.iter_mut().zip(&mut tallies).try_for_each(|(method, tally)| method.finish(tally))?;
+    drop(methods);
     let sent: u64 = slots.iter().flat_map(|slot| slot.iter()).map(|player| player.sent).sum();
     drop(slots);
     drop(players);
@@ -202,10 +228,11 @@ fn send_to(
     output.read_to_string(&mut report).map_err(|error| error.to_string())?;
     let received = report.split(' ').next().and_then(|bytes| bytes.parse::<u64>().ok());
     if received != Some(sent) {
-        return Err(format!("{}: {sent} bytes sent, received: {report:?}", case.name));
+        return Err(format!("{sent} bytes sent, received: {report:?}"));
     }
     let before = before.ok_or("nothing was measured")?;
-    Ok(Outcome::between(&before, &after, setting.connections, longest, &tally))
+    let outcome = |lane| Outcome::between(&before, &after, lane, &clients, longest);
+    Ok((0..cases.len()).map(outcome).collect())
 }
 
 /// The last of the cuts, which repeat with the stream, that is not after `head`.
@@ -224,37 +251,43 @@ struct Reading {
     core_ns: u64,
     receiver_ns: u64,
     receiver_core_ns: u64,
-    tally: Tally,
+    tallies: Vec<Tally>,
 }
 
 impl Reading {
-    fn take((receiver, softirqd): (u32, Option<u32>), at: Duration, tally: &Tally) -> Reading {
+    fn take((receiver, softirqd): (u32, Option<u32>), at: Duration, tallies: &[Tally]) -> Reading {
         Reading {
             at,
             sender_ns: machine::own_cpu_ns() + softirqd.map_or(0, machine::cpu_ns_of),
             core_ns: machine::core_busy_ns(SENDER_CORE),
             receiver_ns: machine::cpu_ns_of(receiver),
             receiver_core_ns: machine::core_busy_ns(RECEIVER_CORE),
-            tally: *tally,
+            tallies: tallies.to_vec(),
         }
     }
 }
 
 impl Outcome {
-    fn between(a: &Reading, b: &Reading, connections: usize, longest: Duration, whole: &Tally) -> Outcome {
-        let client_seconds = (b.at - a.at).as_secs_f64() * connections as f64;
-        let per_client = |ns: u64| ns as f64 / 1e6 / client_seconds;
-        let share = |busy: u64, ours: u64| busy.saturating_sub(ours) as f64 / (b.at - a.at).as_nanos() as f64;
+    fn between(a: &Reading, b: &Reading, lane: usize, clients: &[usize], longest: Duration) -> Outcome {
+        let seconds = (b.at - a.at).as_secs_f64();
+        let share = |busy: u64, ours: u64| busy.saturating_sub(ours) as f64 / 1e9 / seconds;
         let others = share(b.core_ns - a.core_ns, b.sender_ns - a.sender_ns)
             .max(share(b.receiver_core_ns - a.receiver_core_ns, b.receiver_ns - a.receiver_ns));
-        let writes = (b.tally.writes - a.tally.writes).max(1) as f64;
+        let (from, to) = (&a.tallies[lane], &b.tallies[lane]);
+        let writes = (to.writes - from.writes).max(1) as f64;
+        let sender_ns = match clients {
+            [_] => b.sender_ns - a.sender_ns,
+            _ => to.cpu_ns - from.cpu_ns,
+        };
+        let all: usize = clients.iter().sum();
+        let per_client = |ns: u64, clients: usize| ns as f64 / 1e6 / (seconds * clients as f64);
         Outcome {
-            sender: per_client(b.sender_ns - a.sender_ns),
-            core: per_client(b.core_ns - a.core_ns),
-            receiver: per_client(b.receiver_ns - a.receiver_ns),
-            write_bytes: (b.tally.bytes - a.tally.bytes) as f64 / writes,
-            short: (b.tally.short - a.tally.short) as f64 / writes,
-            copied: whole.copied as f64 / whole.writes.max(1) as f64,
+            sender: per_client(sender_ns, clients[lane]),
+            core: per_client(b.core_ns - a.core_ns, all),
+            receiver: per_client(b.receiver_ns - a.receiver_ns, all),
+            write_bytes: (to.bytes - from.bytes) as f64 / writes,
+            short: (to.short - from.short) as f64 / writes,
+            copied: (to.copied - from.copied) as f64 / writes,
             turn_ms: longest.as_secs_f64() * 1e3,
             others,
         }
@@ -264,8 +297,8 @@ impl Outcome {
 pub(crate) const SENDER_CORE: usize = 0;
 pub(crate) const RECEIVER_CORE: usize = 1;
 const BACKLOG: i32 = 4096;
-const OTHERS_MAX: f64 = 0.1;
-const ATTEMPTS_MAX: usize = 4;
+pub(crate) const OTHERS_MAX: f64 = 0.1;
+const ATTEMPTS_MAX: usize = 2;
 const QUIET_LOOK: Duration = Duration::from_millis(200);
-const QUIET_LOOKS_MAX: usize = 100;
+const QUIET_LOOKS_MAX: usize = 5;
 const WARM_UP: Duration = Duration::from_millis(750);

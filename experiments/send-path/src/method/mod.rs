@@ -45,6 +45,8 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// Zero-copy writes of which the kernel says that it has copied.
     pub(crate) copied: u64,
+    /// CPU time inside [`Sending::send`], nanoseconds.
+    pub(crate) cpu_ns: u64,
 }
 
 impl Tally {
