@@ -6,7 +6,7 @@
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #
-# ARGS is handed to the server by `make run` (make run ARGS='--http 0.0.0.0:8080') and to the script by `make bench`.
+# ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

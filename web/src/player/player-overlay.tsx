@@ -22,7 +22,7 @@ export function PlayerOverlay({ state, onPlay, onRetry, onToken }: OverlayProps)
       return (
         <div class="overlay overlay-soft" role="status">
           <span class="spinner" aria-hidden="true" />
-          <span>{state.phase === 'buffering' ? 'Buffering' : 'Connecting'}</span>
+          <span>{state.phase === 'buffering' ? 'Buffering' : 'Waiting for the stream'}</span>
         </div>
       );
     case 'paused':
