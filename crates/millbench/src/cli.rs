@@ -34,7 +34,6 @@ pub enum Command {
     ///
     /// The lower bound that servers are compared with. Accepts any application and stream name, sends the sample
     /// at the given cadence, and prints one JSON line of counters per second.
-    #[command(hide = true)]
     Floor(FloorArgs),
 }
 
@@ -85,7 +84,7 @@ pub struct PlayArgs {
 /// A session that the server does not answer at all holds back the ramp once 256 of its kind wait.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Server and stream; `{}` or `{n}` is replaced by the number of the session's stream, from 1.
+    /// Server and stream; `{}` is replaced by the number of the session's stream, from 1.
     pub url: String,
 
     /// Sessions to hold. A list such as `300,1000,2000` is climbed step by step, each step measured.
