@@ -95,6 +95,19 @@ fn config_print_shows_no_secret() {
     assert!(!text.contains("sluice") && !text.contains("meadow"), "{text}");
 }
 
+#[test]
+fn the_examples_in_the_readme_are_accepted() {
+    let readme =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("read README.md");
+    let examples: Vec<&str> =
+        readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("an end")).collect();
+    assert!(!examples.is_empty(), "the README shows a configuration");
+    for example in examples {
+        let output = run(&["config", "check"], example);
+        assert!(output.status.success(), "{example}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 fn write(config: &str) -> ScratchDir {
     let dir = ScratchDir::new();
     fs::write(dir.path().join("millstream.toml"), config).expect("write the configuration");

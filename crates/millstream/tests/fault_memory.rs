@@ -65,6 +65,29 @@ fn a_publisher_may_not_hold_more_than_the_largest_message_in_parts() {
     server.assert_healthy();
 }
 
+#[test]
+fn frames_of_one_byte_do_not_cost_a_hundred() {
+    let mut server = Server::start("");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&sample_tags()[..60]);
+    common::eventually("the stream is there", || {
+        (server.api("/api/v1/streams/live/mill")["gop"]["frames"].as_u64()? > 20).then_some(())
+    });
+    let before = server.resident_bytes();
+    // A million pictures without content at one and the same time, in one group of pictures.
+    let message = [chunk_header(6, 0, 5, 9, 1), vec![0x27, 1, 0, 0, 0]].concat();
+    let batch = message.repeat(1_000);
+    for _ in 0..1_000 {
+        publisher.send_raw(&batch);
+    }
+    common::eventually("all of it is read", || {
+        (server.api("/api/v1/streams/live/mill")["bytes_in"].as_u64()? >= 5_000_000).then_some(())
+    });
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown <= 40 * MIB, "{} MiB for a GOP cache of 8 MiB", grown / MIB);
+    server.assert_healthy();
+}
+
 /// Chunk size 1, then one chunk of one byte on each of 64 chunk streams: 64 messages of 16 MB are in progress.
 fn one_byte_on_each_chunk_stream() -> Vec<u8> {
     let mut bytes = raw::set_chunk_size(1);

@@ -159,6 +159,23 @@ fn the_body_is_framed_as_the_client_s_version_of_http_allows() {
 }
 
 #[test]
+fn targets_in_absolute_form_are_understood_and_host_is_required() {
+    let server = Server::start("");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&sample_tags()[..60]);
+    let address = server.http;
+    // RFC 9112 sections 3.2 and 3.2.2.
+    for (request, status) in [
+        (format!("GET http://{address}/live/mill.flv HTTP/1.1\r\nHost: {address}\r\n\r\n"), 200),
+        (format!("GET http://{address}/healthz HTTP/1.1\r\nHost: {address}\r\n\r\n"), 200),
+        ("GET /live/mill.flv HTTP/1.1\r\n\r\n".to_owned(), 400),
+    ] {
+        let response = http::send(address, request.as_bytes()).expect("an answer");
+        assert_eq!(response.status, status, "{request}");
+    }
+}
+
+#[test]
 fn requests_that_name_no_stream_are_refused() {
     let mut server = Server::start("[stream]\nwait_for_publisher_seconds = 0\n");
     let long = format!("/live/{}.flv", "x".repeat(10_000));

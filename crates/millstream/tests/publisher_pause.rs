@@ -61,6 +61,27 @@ fn a_player_that_pauses_is_not_stalled() {
     player.take_frames(20);
 }
 
+#[test]
+fn time_does_not_run_backwards_over_a_pause() {
+    let server = Server::start("");
+    let tags = sample_tags();
+    let mut player = RtmpClient::play(server.rtmp, "live/mill");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&tags[..100]);
+    let last = player.take_frames(98).pop().expect("frames").timestamp;
+    for _ in 0..20 {
+        player.send_raw(&pause(true));
+        player.send_raw(&pause(false));
+    }
+    // Up to the second key frame and beyond it.
+    publisher.send_tags(&tags[100..300]);
+    let mut before = last;
+    for frame in player.take_frames(60) {
+        assert!(frame.timestamp >= before, "{before} ms, then {} ms", frame.timestamp);
+        before = frame.timestamp;
+    }
+}
+
 /// NetStream.pause (Adobe RTMP specification 1.0, section 7.2.2.8).
 fn pause(paused: bool) -> Vec<u8> {
     use common::raw::{Amf, command};
