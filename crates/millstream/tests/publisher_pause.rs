@@ -73,8 +73,8 @@ fn time_does_not_run_backwards_over_a_pause() {
         player.send_raw(&pause(true));
         player.send_raw(&pause(false));
     }
-    // Up to the second key frame and beyond it.
-    publisher.send_tags(&tags[100..300]);
+    // One key frame, and a second of what follows it.
+    publisher.send_tags(&tags[100..205]);
     let mut before = last;
     for frame in player.take_frames(60) {
         assert!(frame.timestamp >= before, "{before} ms, then {} ms", frame.timestamp);

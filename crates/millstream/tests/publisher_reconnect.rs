@@ -19,6 +19,29 @@ fn players_survive_and_time_goes_on_after_a_lost_connection() {
     reconnect(drop);
 }
 
+#[test]
+fn an_encoder_that_reconnects_at_once_is_let_in() {
+    for workers in [1, 2] {
+        let server = Server::start_workers(workers, "");
+        let tags = sample_tags();
+        for watched in [false, true] {
+            let _player = watched.then(|| RtmpClient::play(server.rtmp, "live/mill"));
+            for attempt in 0..10 {
+                let mut publisher = RtmpClient::begin_publish(server.rtmp, "live/mill");
+                let answer = publisher.wait_started();
+                assert!(
+                    answer.is_ok(),
+                    "watched {watched}, {workers} workers, attempt {attempt}: {answer:?}"
+                );
+                publisher.send_tags(&tags[..20]);
+                // An encoder needs longer than this to make its next connection and first picture.
+                drop(publisher);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+}
+
 fn reconnect(end: impl Fn(RtmpClient)) {
     let server = Server::start("");
     // Two seconds, that is one group of pictures, from each of three publishers whose clocks all start at zero.

@@ -46,6 +46,9 @@ pub struct Received {
     pub entry: bool,
 }
 
+/// A publisher that sends sound but no video for this long has stopped its video (camera off), milliseconds.
+const VIDEO_STOPPED_MS: u64 = 3_000;
+
 /// Rates of a stream over the last sample, about a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamRates {
@@ -67,6 +70,8 @@ pub struct Stream {
     entry_headers: Headers,
     has_video: bool,
     has_audio: bool,
+    /// Since when the current publisher has sent sound and no video, if it sent sound last.
+    sound_only_since_ms: Option<u64>,
     awaits_key: bool,
     last_key_ms: Option<u64>,
     key_frame_interval_ms: u64,
@@ -93,6 +98,7 @@ impl Stream {
             entry_headers: Headers::default(),
             has_video: false,
             has_audio: false,
+            sound_only_since_ms: None,
             awaits_key: false,
             last_key_ms: None,
             key_frame_interval_ms: 0,
@@ -110,6 +116,7 @@ impl Stream {
         self.entry_headers = Headers::default();
         self.has_video = false;
         self.has_audio = false;
+        self.sound_only_since_ms = None;
         self.awaits_key = true;
         self.last_key_ms = None;
     }
@@ -126,21 +133,18 @@ impl Stream {
         if let Some(slot) = self.headers.slot(frame) {
             let repeated = slot.as_ref().is_some_and(|known| known.payload == frame.payload);
             *slot = Some(Arc::clone(frame));
-            self.note_track(frame.track);
+            self.note_track(now_ms, frame.track);
             return (!repeated).then(|| self.keep(self.header_time(frame), frame));
         }
         if frame.track == Track::Data {
             return Some(self.keep(self.header_time(frame), frame));
         }
-        self.note_track(frame.track);
+        self.note_track(now_ms, frame.track);
         let time_ms = self.timeline.place(now_ms, frame.track, frame.timestamp);
         match frame.role {
             FrameRole::Key => self.key_frame(time_ms),
             FrameRole::Inter if self.awaits_key => return None,
-            FrameRole::Audio if !self.has_video => {
-                self.entry_headers = self.headers.clone();
-                return Some(Received { time_ms, entry: true });
-            }
+            FrameRole::Audio if !self.expects_video(now_ms) => return Some(self.sound_entry(time_ms)),
             _ => {}
         }
         Some(self.keep(time_ms, frame))
@@ -149,6 +153,20 @@ impl Stream {
     /// Headers and data keep no time of their own (they often say 0): they belong to the frame before them.
     fn header_time(&self, frame: &Frame) -> u64 {
         self.timeline.head().unwrap_or(frame.timestamp.into())
+    }
+
+    /// Whether a new player should wait for a key frame: there is video, and it has not stopped.
+    fn expects_video(&self, now_ms: u64) -> bool {
+        let sound_only_ms = self.sound_only_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
+        self.has_video && sound_only_ms <= VIDEO_STOPPED_MS
+    }
+
+    fn sound_entry(&mut self, time_ms: u64) -> Received {
+        // Who begins here has no picture that later ones could refer to.
+        self.awaits_key = true;
+        self.gop.clear();
+        self.entry_headers = self.headers.clone();
+        Received { time_ms, entry: true }
     }
 
     fn key_frame(&mut self, time_ms: u64) {
@@ -164,8 +182,15 @@ impl Stream {
         Received { time_ms, entry: frame.role == FrameRole::Key }
     }
 
-    fn note_track(&mut self, track: Track) {
-        self.has_video |= track == Track::Video;
+    fn note_track(&mut self, now_ms: u64, track: Track) {
+        match track {
+            Track::Video => {
+                self.has_video = true;
+                self.sound_only_since_ms = None;
+            }
+            Track::Audio => _ = self.sound_only_since_ms.get_or_insert(now_ms),
+            Track::Data => {}
+        }
         self.has_audio |= track == Track::Audio;
     }
 
@@ -293,6 +318,30 @@ mod tests {
         assert_eq!(stream.receive(0, &audio), Some(Received { time_ms: 23, entry: true }));
         stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"c"));
         assert_eq!(stream.receive(0, &audio).map(|received| received.entry), Some(false));
+    }
+
+    #[test]
+    fn sound_is_an_entry_again_once_video_has_stopped() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        stream.receive(0, &video(FrameRole::Key, 0));
+        let sound = |timestamp| frame(Track::Audio, FrameRole::Audio, timestamp, b"a");
+        let entry = |received: Option<Received>| received.map(|received| received.entry);
+        assert_eq!(
+            entry(stream.receive(9_000, &sound(40))),
+            Some(false),
+            "the publisher was silent as a whole"
+        );
+        assert_eq!(entry(stream.receive(12_000, &sound(3_040))), Some(false));
+        assert_eq!(entry(stream.receive(12_001, &sound(3_041))), Some(true));
+        assert_eq!(stream.gop().frames().len(), 0, "nobody begins with the old picture");
+        assert_eq!(
+            stream.receive(12_010, &video(FrameRole::Inter, 3_050)),
+            None,
+            "video goes on with a key frame"
+        );
+        assert_eq!(entry(stream.receive(12_050, &video(FrameRole::Key, 3_090))), Some(true));
+        assert_eq!(entry(stream.receive(12_060, &sound(3_100))), Some(false));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! `sweep.rs` (deadlines); this file only moves bytes and events.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use super::directory::Directory;
 use super::link::{Command, Handoff};
 use super::listen::{Entry, Listeners};
 use super::load::LoadMeter;
+use super::requests::PendingClaim;
 use super::ring::Neighbour;
 use super::session::{Media, Pending, Rtmp, Session, State};
 use super::settings::WorkerSettings;
@@ -83,6 +84,8 @@ pub(crate) struct Worker {
     pub(crate) timers: BinaryHeap<Reverse<(u64, usize, usize)>>,
     /// Publishers nobody watches, by the time their sockets are to be read.
     pub(crate) unwatched: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Publishers whose stream seemed taken: who asks again, and when.
+    pub(crate) claims: VecDeque<(u64, PendingClaim)>,
     /// Sessions with more input than one turn takes.
     read_again: Vec<usize>,
     plain: Vec<u8>,
@@ -125,6 +128,7 @@ impl Worker {
             streams: Streams::default(),
             timers: BinaryHeap::new(),
             unwatched: BinaryHeap::new(),
+            claims: VecDeque::new(),
             read_again: Vec::new(),
             plain: vec![0; READ_BYTES],
             cipher: vec![0; CIPHER_BYTES],
@@ -166,7 +170,9 @@ impl Worker {
 
     fn turn(&mut self, events: &Events) {
         for index in std::mem::take(&mut self.read_again) {
-            self.read(index, false);
+            if self.sessions.get_mut(index).is_some_and(|session| std::mem::take(&mut session.reads_again)) {
+                self.read(index);
+            }
         }
         for event in events {
             match event.token() {
@@ -179,6 +185,7 @@ impl Worker {
             self.accept(listener);
         }
         self.read_unwatched();
+        self.claim_again();
         self.receive_crossings();
         self.handle_commands();
         self.serve_due_players();
@@ -196,12 +203,16 @@ impl Worker {
         }
         let due = self.timers.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
         let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
-        Duration::from_millis(due.min(read).min(self.next_sweep_ms).saturating_sub(self.now_ms))
+        let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
+        Duration::from_millis(due.min(read).min(claim).min(self.next_sweep_ms).saturating_sub(self.now_ms))
     }
 
     fn session_event(&mut self, index: usize, event: &mio::event::Event) {
-        if event.is_readable() || event.is_read_closed() || event.is_error() {
-            self.read(index, event.is_read_closed() || event.is_error());
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        session.peer_closed |= event.is_read_closed() || event.is_error();
+        // One read per session and turn: one that sends without pause must not come round twice as often.
+        if (event.is_readable() || session.peer_closed) && !session.reads_again {
+            self.read(index);
         }
         if event.is_writable() {
             let Some(session) = self.sessions.get_mut(index) else { return };
@@ -212,9 +223,10 @@ impl Worker {
     }
 
     /// Reads once from a session, or until its end when the peer is known to have closed.
-    pub(super) fn read(&mut self, index: usize, to_end: bool) {
+    pub(super) fn read(&mut self, index: usize) {
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
+            let to_end = session.peer_closed;
             let mut plain = std::mem::take(&mut self.plain);
             // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
             let is_publisher = matches!(session.media, Media::Publish(_));
@@ -232,7 +244,7 @@ impl Worker {
                     self.load.bytes_in += bytes as u64;
                     self.handle_input(index, &plain[..bytes]);
                     if more && !to_end {
-                        self.read_again.push(index);
+                        self.read_next_turn(index);
                     }
                     to_end
                 }
@@ -250,6 +262,13 @@ impl Worker {
             if !again {
                 return;
             }
+        }
+    }
+
+    fn read_next_turn(&mut self, index: usize) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if !std::mem::replace(&mut session.reads_again, true) {
+            self.read_again.push(index);
         }
     }
 
@@ -314,6 +333,8 @@ impl Worker {
             media: Media::None,
             pending: Pending::default(),
             blocked: false,
+            reads_again: false,
+            peer_closed: false,
             closing_at_ms: None,
             accepted_ms: self.now_ms,
             unused_since_ms: self.now_ms,

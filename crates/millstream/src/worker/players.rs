@@ -9,6 +9,7 @@ use relay::{Cursor, Verdict};
 use super::channel::{self, Format};
 use super::engine::Worker;
 use super::http;
+use super::requests::ANSWER_BYTES_MAX;
 use super::ring::Crossing;
 use super::session::{Media, Play, Session};
 use super::streams::LocalStream;
@@ -187,17 +188,24 @@ impl Worker {
         self.write(index);
     }
 
-    /// Copies the rest of the message a player is in to its private bytes, before its stream is left.
-    pub(super) fn finish_message(&mut self, index: usize) {
+    /// Copies the rest of the message a player is in to its private bytes, before its stream is left. `false` when
+    /// that is too much to keep for one player: then nothing more can be said to it.
+    pub(super) fn finish_message(&mut self, index: usize) -> bool {
         let session = &mut self.sessions[index];
-        let Media::Play(play) = &session.media else { return };
-        let Some(channel) = &self.streams.slab[play.stream].channels[play.format as usize] else { return };
-        let Some(position) = play.cursor.position() else { return };
+        let Media::Play(play) = &session.media else { return true };
+        let Some(channel) = &self.streams.slab[play.stream].channels[play.format as usize] else {
+            return true;
+        };
+        let Some(position) = play.cursor.position() else { return true };
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let (count, _) = channel.log.slices(position, channel.log.message_end(position), &mut slices);
+        let (count, bytes) = channel.log.slices(position, channel.log.message_end(position), &mut slices);
+        if bytes > ANSWER_BYTES_MAX {
+            return false;
+        }
         let rest: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
         session.pending.owed += rest.len();
         session.pending.bytes.splice(0..0, rest);
+        true
     }
 
     /// Looks at a channel again when its next slot is due.

@@ -194,7 +194,7 @@ impl Worker {
     /// Position in the log from which on bytes are still needed, by players or for new ones.
     fn oldest_needed(&self, stream: usize, channel: &Channel) -> u64 {
         let relay = &self.streams.slab[stream].relay;
-        let for_new_players = relay.gop().frames().len() > 0 || !relay.has_video();
+        let for_new_players = relay.gop().frames().len() > 0;
         let entry = channel.log.entry().filter(|_| for_new_players).map(|(_, mark)| mark.position);
         let players = channel.schedule.all_players();
         let positions =

@@ -10,11 +10,24 @@ use super::link::Handoff;
 use super::players::PlayRefusal;
 use super::publishers::PublishRefusal;
 use super::session::{Media, Session, State};
-use super::snapshot::Protocol;
+use super::snapshot::{Protocol, SessionId};
 use super::websocket::{self, ClientFrames, ClientInput};
 
+/// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that reconnects
+/// at once can be faster than the news that its old connection has ended.
+const CLAIM_AGAIN_MS: u64 = 100;
+
+/// A publisher whose stream has another, perhaps not for long.
+#[derive(Debug)]
+pub(crate) struct PendingClaim {
+    session: SessionId,
+    index: usize,
+    name: String,
+    token: Option<String>,
+}
+
 /// Most bytes of answers kept for a peer that does not read them.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+pub(super) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 impl Worker {
     /// Takes in what a session has sent.
@@ -95,20 +108,8 @@ impl Worker {
             }
             ServerEvent::Publish(request) => {
                 let token = token(&request.query).or_else(|| rtmp.token.clone());
-                let app = rtmp.app.clone();
-                let outcome = self.publish(index, (&app, &request.name), token.as_deref());
-                let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
-                match outcome {
-                    Ok(()) => rtmp.machine.accept_publish(),
-                    Err(refusal) => {
-                        let code = match refusal {
-                            PublishRefusal::Denied(_) => PublishReject::Unauthorized,
-                            PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
-                        };
-                        rtmp.machine.reject_publish(code, refusal.reason());
-                        self.end(index, refusal.reason());
-                    }
-                }
+                let claim = PendingClaim { session: session.id, index, name: request.name, token };
+                self.answer_publish(claim, true);
             }
             ServerEvent::Play(request) => {
                 let token = token(&request.query).or_else(|| rtmp.token.clone());
@@ -133,11 +134,48 @@ impl Worker {
                 }
             }
             ServerEvent::Pause { paused, .. } => self.pause(index, paused),
-            ServerEvent::StreamEnded => {
-                self.finish_message(index);
-                self.detach(index, "stream closed by peer");
+            ServerEvent::StreamEnded if self.finish_message(index) => {
+                self.detach(index, "stream closed by peer")
             }
+            ServerEvent::StreamEnded => self.remove(index, "stream closed by peer"),
             ServerEvent::PingReply { .. } => {}
+        }
+    }
+
+    fn answer_publish(&mut self, claim: PendingClaim, may_ask_again: bool) {
+        let index = claim.index;
+        let State::Rtmp(rtmp) = &self.sessions[index].state else { return };
+        let app = rtmp.app.clone();
+        let outcome = self.publish(index, (&app, &claim.name), claim.token.as_deref());
+        let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+        match outcome {
+            Ok(()) => rtmp.machine.accept_publish(),
+            // The question stays open; what the encoder sends meanwhile waits within the machine's limit.
+            Err(PublishRefusal::Taken) if may_ask_again => {
+                self.claims.push_back((self.now_ms + CLAIM_AGAIN_MS, claim))
+            }
+            Err(refusal) => {
+                let code = match refusal {
+                    PublishRefusal::Denied(_) => PublishReject::Unauthorized,
+                    PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
+                };
+                rtmp.machine.reject_publish(code, refusal.reason());
+                self.end(index, refusal.reason());
+            }
+        }
+    }
+
+    /// Asks again for the streams that were taken a moment ago.
+    pub(super) fn claim_again(&mut self) {
+        while self.claims.front().is_some_and(|(due_ms, _)| *due_ms <= self.now_ms) {
+            let Some((_, claim)) = self.claims.pop_front() else { return };
+            let index = claim.index;
+            let is_there = |session: &Session| session.id == claim.session && session.closing_at_ms.is_none();
+            if self.sessions.get(index).is_some_and(is_there) {
+                self.answer_publish(claim, false);
+                // Gives the events that waited for the answer, too.
+                self.rtmp_input(index, &[]);
+            }
         }
     }
 
@@ -242,7 +280,9 @@ impl Worker {
         }
         let play = session.play().map(|play| (play.format, play.begun));
         let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
-        self.finish_message(index);
+        if !self.finish_message(index) {
+            return self.remove(index, reason);
+        }
         self.detach(index, reason);
         let session = &mut self.sessions[index];
         if unanswered {

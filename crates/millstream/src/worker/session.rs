@@ -25,6 +25,10 @@ pub(crate) struct Session {
     pub(crate) pending: Pending,
     /// The socket took less than it was offered: wait for it to become writable.
     pub(crate) blocked: bool,
+    /// It is in the list of sessions to read again next turn.
+    pub(crate) reads_again: bool,
+    /// The peer has closed its side: there is an end to be read.
+    pub(crate) peer_closed: bool,
     /// Set once the session is over but its last bytes may still leave: close at this time at the latest.
     pub(crate) closing_at_ms: Option<u64>,
     pub(crate) accepted_ms: u64,

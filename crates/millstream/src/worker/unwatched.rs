@@ -53,7 +53,7 @@ impl Worker {
                 continue;
             }
             let before = self.sessions[index].bytes_in;
-            self.read(index, false);
+            self.read(index);
             if self.read_at(index) == Some(due_ms) {
                 let large = self.sessions[index].bytes_in.saturating_sub(before) >= LARGE_READ_BYTES;
                 self.read_later(index, if large { GATHER_MS } else { READ_EVERY_MS });
