@@ -8,6 +8,7 @@ use common::flv::sample_tags;
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
+use live::rtmp::client::ClientEvent;
 
 /// Half of the pauses below.
 const STALL_TIMEOUT: &str = "[stream]\nplayer_stall_timeout_ms = 700\n";
@@ -72,6 +73,17 @@ fn time_does_not_run_backwards_over_a_pause() {
     for _ in 0..20 {
         player.send_raw(&pause(true));
         player.send_raw(&pause(false));
+    }
+    // Each pause is answered before anything more is published, so that all of them lie before the key frame.
+    let mut resumed = 0;
+    while resumed < 20 {
+        match player.next_event().expect("the connection stays") {
+            ClientEvent::Status { code, .. } => resumed += usize::from(code == "NetStream.Unpause.Notify"),
+            ClientEvent::Media(message) => {
+                assert!(message.timestamp >= last, "{} ms again", message.timestamp)
+            }
+            _ => {}
+        }
     }
     // One key frame, and a second of what follows it.
     publisher.send_tags(&tags[100..205]);

@@ -5,7 +5,7 @@
 //! or data message carries exactly one tag body.
 //!
 //! `writer.rs` and `reader.rs` frame tags. `tag.rs` reads the header of a body, old and enhanced;
-//! [`inspect`] turns it into the few facts a relay decides by, and costs a few nanoseconds.
+//! [`inspect()`] turns it into the few facts a relay decides by, and costs a few nanoseconds.
 //! `video_format.rs` and `audio_format.rs` look into codec configurations, once per stream, for people to
 //! read. Nothing here looks at coded pictures.
 
