@@ -87,7 +87,7 @@ impl Manage {
             return Err(Denied::CrossSite);
         }
         match request.origin {
-            Some(origin) if request.state_changing && !same_authority(origin, host) => Err(Denied::CrossSite),
+            Some(origin) if !same_authority(origin, host) => Err(Denied::CrossSite),
             None if request.state_changing
                 && request.fetch_site.is_some_and(|site| site != "same-origin" && site != "none") =>
             {

@@ -149,6 +149,11 @@ fn loopback_management_asks_where_the_request_comes_from() {
             Err(Denied::CrossSite),
         ),
         (
+            "read by another site in an older browser",
+            ManageRequest { origin: Some("http://evil.example"), ..LOCAL },
+            Err(Denied::CrossSite),
+        ),
+        (
             "console",
             ManageRequest {
                 origin: Some("http://localhost:8080"),
