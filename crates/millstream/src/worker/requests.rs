@@ -14,8 +14,8 @@ use super::snapshot::{Protocol, SessionId};
 use super::websocket::{self, ClientFrames, ClientInput};
 
 /// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that reconnects
-/// at once can be faster than the news that its old connection has ended.
-const CLAIM_AGAIN_MS: u64 = 100;
+/// at once can be faster than the news that its old connection has ended, which takes two reads where nobody watches.
+const CLAIM_AGAIN_MS: u64 = 250;
 
 /// A publisher whose stream has another, perhaps not for long.
 #[derive(Debug)]
