@@ -149,7 +149,7 @@ section! {
         player_queue_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
         cost "Players hold references to shared bytes, so memory is bounded by the slowest player of a stream, not by their number.";
 
-        /// Longest a player may be behind, in media time, before it is moved to the next key frame.
+        /// Longest a player may be behind, by when messages arrived, before it is moved to the next key frame.
         player_queue_max_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "As for `player_queue_max_bytes`.";
 

@@ -70,7 +70,7 @@ pub struct ApplicationSettings {
     pub gop_cache_duration_max: Duration,
     /// Most bytes a player may be behind before it is moved to the next key frame.
     pub player_queue_bytes_max: usize,
-    /// Longest a player may be behind, in media time, before it is moved to the next key frame.
+    /// Longest a player may be behind, by when messages arrived, before it is moved to the next key frame.
     pub player_queue_duration_max: Duration,
     /// A player that takes no byte for this long while data waits for it is disconnected.
     pub player_stall_timeout: Duration,

@@ -222,7 +222,7 @@ pub struct SessionSnapshot {
     pub bits_per_second: u64,
     /// Player: bytes waiting for it.
     pub queue_bytes: u64,
-    /// Player: media time waiting for it, milliseconds.
+    /// Player: time between the arrival of what it gets next and of the newest message, milliseconds.
     pub queue_ms: u32,
     /// Player: frames it did not get because it was too slow.
     pub dropped_frames: u64,
