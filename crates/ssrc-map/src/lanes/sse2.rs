@@ -1,0 +1,58 @@
+//! Four SSRCs to a register with SSE2, which every x86-64 CPU has.
+
+use core::arch::x86_64::{
+    __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_movemask_ps,
+    _mm_or_si128, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,
+};
+
+use super::BLOCK;
+
+/// See [`super::matches`].
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(crate) fn matches(block: &[u32; BLOCK], ssrc: u32) -> u32 {
+    let sought = _mm_set1_epi32(ssrc as i32);
+    let (halves, _) = block.as_chunks::<LANES>();
+    let low = _mm_cmpeq_epi32(load(&halves[0]), sought);
+    let high = _mm_cmpeq_epi32(load(&halves[1]), sought);
+    let equal = _mm_packs_epi32(low, high);
+    _mm_movemask_epi8(_mm_packs_epi16(equal, equal)) as u32 & 0xff
+}
+
+/// See [`super::position`].
+#[target_feature(enable = "sse2")]
+pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
+    let sought = _mm_set1_epi32(ssrc as i32);
+    let (groups, rest) = ssrcs.as_chunks::<LANES>();
+    let (pairs, _) = groups.as_chunks::<2>();
+    for (at, [a, b]) in pairs.iter().enumerate() {
+        let (a, b) = (_mm_cmpeq_epi32(load(a), sought), _mm_cmpeq_epi32(load(b), sought));
+        if mask(_mm_or_si128(a, b)) != 0 {
+            let mask = mask(a) | mask(b) << LANES;
+            return Some(at * 2 * LANES + mask.trailing_zeros() as usize);
+        }
+    }
+    for (at, group) in groups.iter().enumerate().skip(pairs.len() * 2) {
+        let mask = mask(_mm_cmpeq_epi32(load(group), sought));
+        if mask != 0 {
+            return Some(at * LANES + mask.trailing_zeros() as usize);
+        }
+    }
+    let at = rest.iter().position(|&other| other == ssrc)?;
+    Some(groups.len() * LANES + at)
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn load(lanes: &[u32; LANES]) -> __m128i {
+    // SAFETY: `lanes` is 16 readable bytes, and the load needs no alignment.
+    unsafe { _mm_loadu_si128(lanes.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn mask(equal: __m128i) -> u32 {
+    _mm_movemask_ps(_mm_castsi128_ps(equal)) as u32
+}
+
+const LANES: usize = 4;
