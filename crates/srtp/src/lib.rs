@@ -1,5 +1,54 @@
-//! SRTP and SRTCP for servers (RFC 3711, RFC 7714, RFC 6188).
+//! SRTP and SRTCP for servers (RFC 3711, RFC 7714, RFC 6188): protect and unprotect packets of many streams.
+//!
+//! ```
+//! use srtp::{Config, InboundContext, MasterKey, OutboundContext, Profile};
+//!
+//! let key = MasterKey::new(Profile::AeadAes128Gcm, &[7; 16], &[9; 12])?;
+//! let mut sender = OutboundContext::new(&Config::default(), std::slice::from_ref(&key))?;
+//! let mut receiver = InboundContext::new(&Config::default(), std::slice::from_ref(&key))?;
+//!
+//! let header = [0x80, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 42];
+//! let mut packet = [0; 1500];
+//! let len = sender.protect_rtp_from(&header, b"shared by all viewers", &mut packet)?;
+//! let len = receiver.unprotect_rtp(&mut packet[..len])?;
+//! assert_eq!(&packet[12..len], b"shared by all viewers");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`OutboundContext`] and [`InboundContext`] are the two directions; each serves many SSRCs of one sender.
+//! - A packet is protected from a plaintext that others share straight into its destination, or in place; one call
+//!   protects one plaintext for many recipients, or many packets of one ([`protect_rtp_batch`]).
+//! - A receiver looks into the replay window, authenticates, then changes its state, in this order, and a stream
+//!   exists only after its first authentic packet. A packet that is refused is left as it was.
+//! - Nothing is allocated per packet. Ciphers are AWS-LC's, or vector code where it is much faster ([`Backend`]).
+//!
+//! Left out: header extension encryption (RFC 6904), Cryptex (RFC 9335), key derivation rates other than 0, <From, To>
+//! key lifetimes, unencrypted and unauthenticated profiles.
 
 mod backend;
+mod batch;
+mod cipher;
+mod config;
+mod error;
+mod header;
+mod inbound;
+#[cfg(feature = "internals")]
+pub mod internals;
+mod key_derivation;
+mod master_key;
+mod outbound;
+mod packet_index;
+mod profile;
+mod replay_window;
+mod session_key;
 
 pub use backend::{Backend, Unsupported};
+pub use batch::{
+    InboundSet, Incoming, OutboundSet, Outgoing, Plaintext, protect_rtp_batch, unprotect_rtp_batch,
+};
+pub use config::Config;
+pub use error::{ProtectError, SetupError, UnprotectError};
+pub use inbound::InboundContext;
+pub use master_key::MasterKey;
+pub use outbound::OutboundContext;
+pub use profile::Profile;

@@ -1,0 +1,290 @@
+//! Session keys of AES in counter mode with HMAC-SHA1 (RFC 3711 sections 4.1.1 and 4.2.1, RFC 6188), and batches of
+//! packets under such keys.
+//!
+//! SHA-1 is a chain: one packet alone can only hide its encryption behind the hash, but sixteen packets can be hashed
+//! side by side. Here is decided which way a batch takes; how the work is done is in `avx512.rs` (counter mode, sixteen
+//! hashes), `chain.rs` (one or two hashes with the encryption in between), `sha_ni.rs` (CPUs without AVX-512) and
+//! `library.rs`. What the counter block and the authenticated suffix of a packet are is decided by the caller.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod chain;
+#[cfg(target_arch = "x86_64")]
+mod high_registers;
+mod library;
+#[cfg(target_arch = "x86_64")]
+mod sha_ni;
+#[cfg(test)]
+mod tests;
+
+use arrayvec::ArrayVec;
+use zeroize::Zeroize;
+
+use crate::Backend;
+
+/// Longest packet in bytes. Its 4096 cipher blocks cannot carry the 16-bit block counter, which starts at 0 in every
+/// packet (RFC 3711 section 4.1.1), into the packet index above it.
+pub(crate) const PACKET_BYTES_MAX: usize = 1 << 16;
+
+/// Bytes of HMAC-SHA1 before it is truncated to the tag of the profile.
+pub(crate) const MAC_BYTES: usize = 20;
+
+/// One session key: AES-128 or AES-256, and HMAC-SHA1. Its memory is cleared when it is dropped.
+pub struct CmKey(Inner);
+
+/// Boxed, because a key is 224 to 600 bytes, and the tables that hold keys move them.
+enum Inner {
+    #[cfg(target_arch = "x86_64")]
+    Aes128(Box<avx512::Key128>),
+    #[cfg(target_arch = "x86_64")]
+    Aes256(Box<avx512::Key256>),
+    #[cfg(target_arch = "x86_64")]
+    ShaNi(Box<sha_ni::Key>),
+    Library(Box<library::Key>),
+}
+
+impl CmKey {
+    /// Prepares an encryption key of 16 or 32 bytes and an authentication key.
+    ///
+    /// # Panics
+    /// When the encryption key has another length, or this CPU cannot run `backend`.
+    pub fn new(encryption_key: &[u8], auth_key: &[u8; 20], backend: Backend) -> Self {
+        assert!(backend.is_supported(), "the caller chose a backend of this CPU");
+        Self(match (backend, encryption_key.len()) {
+            #[cfg(target_arch = "x86_64")]
+            (Backend::Avx512, 16) => Inner::Aes128(Box::new(avx512::Key128::new(encryption_key, auth_key))),
+            #[cfg(target_arch = "x86_64")]
+            (Backend::Avx512, _) => Inner::Aes256(Box::new(avx512::Key256::new(encryption_key, auth_key))),
+            #[cfg(target_arch = "x86_64")]
+            (Backend::ShaNi, _) => Inner::ShaNi(Box::new(sha_ni::Key::new(encryption_key, auth_key))),
+            _ => Inner::Library(Box::new(library::Key::new(encryption_key, auth_key))),
+        })
+    }
+}
+
+/// One packet to be sealed, authenticated or decrypted.
+pub struct CmJob<'a> {
+    /// Its session key.
+    pub key: &'a CmKey,
+    /// First counter block (RFC 3711 section 4.1.1). Its low 16 bits count blocks and are zero.
+    pub iv: [u8; 16],
+    /// Authenticated after the packet and no part of it: the ROC (SRTP); empty in spirit for SRTCP, whose E flag and
+    /// index stand in the packet's place here.
+    pub suffix: [u8; 4],
+    /// Header, then payload: the authenticated portion without the suffix. At most 64 KiB.
+    pub packet: &'a mut [u8],
+    /// Where the encrypted portion begins.
+    pub payload_offset: usize,
+    /// Plaintext to encrypt into `packet[payload_offset..]`, as long as that; none to encrypt in place.
+    pub source: Option<&'a [u8]>,
+    /// Output: HMAC-SHA1 of packet and suffix.
+    pub tag: [u8; MAC_BYTES],
+}
+
+impl CmJob<'_> {
+    #[inline]
+    fn check(&self) {
+        assert!(self.packet.len() <= PACKET_BYTES_MAX, "a datagram is shorter than 64 KiB");
+        assert!(self.payload_offset <= self.packet.len(), "the payload begins within the packet");
+        let payload_len = self.packet.len() - self.payload_offset;
+        assert!(self.source.is_none_or(|source| source.len() == payload_len), "source and payload are equally long");
+        debug_assert_eq!(self.iv[14..], [0, 0], "the block counter starts at 0");
+    }
+}
+
+/// Encrypts every packet, then authenticates what came out. Lengths and keys may differ.
+///
+/// # Panics
+/// When a packet is longer than [`PACKET_BYTES_MAX`], a payload begins behind its packet's end, or a source is not as
+/// long as the payload.
+#[inline]
+pub fn seal(jobs: &mut [CmJob<'_>]) {
+    for jobs in jobs.chunks_mut(LANES) {
+        run::<true>(jobs);
+    }
+}
+
+/// Computes the tag of every packet as it stands.
+///
+/// # Panics
+/// As [`seal`].
+#[inline]
+pub fn authenticate(jobs: &mut [CmJob<'_>]) {
+    for jobs in jobs.chunks_mut(LANES) {
+        run::<false>(jobs);
+    }
+}
+
+/// Decrypts the payload in place. Call it after the tag was found right.
+///
+/// # Panics
+/// As [`seal`].
+#[inline]
+pub fn decrypt(job: &mut CmJob<'_>) {
+    job.check();
+    encrypt(job);
+}
+
+/// Up to [`LANES`] packets, by the backends of their keys.
+#[inline]
+fn run<const ENCRYPT: bool>(jobs: &mut [CmJob<'_>]) {
+    #[cfg(target_arch = "x86_64")]
+    let (mut wide, mut narrow) = (ArrayVec::<_, LANES>::new(), ArrayVec::<_, LANES>::new());
+    for job in jobs {
+        job.check();
+        match &job.key.0 {
+            #[cfg(target_arch = "x86_64")]
+            Inner::Aes128(_) | Inner::Aes256(_) => wide.push(job),
+            #[cfg(target_arch = "x86_64")]
+            Inner::ShaNi(_) => narrow.push(job),
+            Inner::Library(key) => {
+                if ENCRYPT {
+                    encrypt(job);
+                }
+                job.tag = key.mac.of(job.packet, &job.suffix);
+            }
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        run_wide::<ENCRYPT>(&mut wide);
+        run_narrow::<ENCRYPT>(&mut narrow);
+    }
+}
+
+/// Packets whose keys are AVX-512 keys.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn run_wide<const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>]) {
+    let blocks: ArrayVec<usize, LANES> = jobs.iter().map(|job| hashed_blocks(job.packet.len())).collect();
+    match plan(&blocks) {
+        Plan::Lanes => {
+            if ENCRYPT {
+                jobs.iter_mut().for_each(|job| encrypt(job));
+            }
+            avx512::hmac(jobs);
+        }
+        Plan::Pairs => {
+            for jobs in jobs.chunks_mut(2) {
+                match jobs {
+                    [first, second] => chain::run::<2, ENCRYPT>([first, second]),
+                    [only] => chain::run::<1, ENCRYPT>([only]),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Packets whose keys are SHA-NI keys.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn run_narrow<const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>]) {
+    for jobs in jobs.chunks_mut(2) {
+        if ENCRYPT {
+            jobs.iter_mut().for_each(|job| encrypt(job));
+        }
+        match jobs {
+            [first, second] => sha_ni::hmac([first, second]),
+            [only] => sha_ni::hmac([only]),
+            _ => {}
+        }
+    }
+}
+
+/// Counter mode over the payload of one packet; its own inverse.
+#[inline]
+fn encrypt(job: &mut CmJob<'_>) {
+    let text = &mut job.packet[job.payload_offset..];
+    match &job.key.0 {
+        #[cfg(target_arch = "x86_64")]
+        Inner::Aes128(key) => key.encrypt(&job.iv, job.source, text),
+        #[cfg(target_arch = "x86_64")]
+        Inner::Aes256(key) => key.encrypt(&job.iv, job.source, text),
+        #[cfg(target_arch = "x86_64")]
+        Inner::ShaNi(key) => key.aes.encrypt(&job.iv, job.source, text),
+        Inner::Library(key) => key.aes.encrypt(&job.iv, job.source, text),
+    }
+}
+
+/// How up to [`LANES`] packets are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Two at a time by the SHA extensions, a last one alone.
+    Pairs,
+    /// All at once, a lane each; costs the same however many lanes are in use.
+    Lanes,
+}
+
+/// Chooses by the blocks of each packet, the outer hash included.
+///
+/// Lanes cost [`LANES_ROW_PS`] for each block of the longest packet and [`LANES_CALL_PS`] once. A pair costs
+/// [`PAIR_BLOCK_PS`] for each block of the shorter and [`ALONE_BLOCK_PS`] for each the longer has beyond that. For equal
+/// lengths lanes win from a handful of packets on; a long packet among short ones takes the pairs.
+fn plan(blocks: &[usize]) -> Plan {
+    let pairs: usize = blocks
+        .chunks(2)
+        .map(|pair| {
+            let shorter = if pair.len() == 2 { pair[0].min(pair[1]) } else { 0 };
+            let longer = pair.iter().copied().max().unwrap_or(0);
+            shorter * PAIR_BLOCK_PS + (longer - shorter) * ALONE_BLOCK_PS
+        })
+        .sum();
+    let longest = blocks.iter().copied().max().unwrap_or(0);
+    if LANES_CALL_PS + longest * LANES_ROW_PS < pairs { Plan::Lanes } else { Plan::Pairs }
+}
+
+/// Blocks of HMAC-SHA1 of a packet and its suffix that are hashed per packet: the inner ones without the key's, with
+/// the padding, and one outer.
+fn hashed_blocks(packet_len: usize) -> usize {
+    inner_blocks(packet_len) + 1
+}
+
+/// Blocks of packet, suffix, the byte 0x80 and the 8-byte length.
+#[inline]
+fn inner_blocks(packet_len: usize) -> usize {
+    (packet_len + 4 + 9).div_ceil(BLOCK_BYTES)
+}
+
+/// HMAC-SHA1 states after the key's block (RFC 2104 section 4), in the order in which kernels load them: inner A to D,
+/// outer A to D, inner E, outer E, two words of nothing.
+#[cfg(target_arch = "x86_64")]
+#[repr(C, align(16))]
+struct Midstates([u32; 12]);
+
+#[cfg(target_arch = "x86_64")]
+impl Midstates {
+    fn new(auth_key: &[u8; 20]) -> Self {
+        let state = |pad: u8| {
+            let mut block = [pad; BLOCK_BYTES];
+            block.iter_mut().zip(auth_key).for_each(|(byte, key)| *byte ^= key);
+            let state = sha_ni::compress(SHA1_INITIAL, &block);
+            block.zeroize();
+            state
+        };
+        let ([a, b, c, d, e], outer) = (state(0x36), state(0x5c));
+        Self([a, b, c, d, outer[0], outer[1], outer[2], outer[3], e, outer[4], 0, 0])
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Drop for Midstates {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// Packets hashed side by side.
+const LANES: usize = 16;
+/// Bytes of a block of SHA-1.
+const BLOCK_BYTES: usize = 64;
+/// Initial hash value of SHA-1 (FIPS 180-4 section 5.3.1).
+#[cfg(target_arch = "x86_64")]
+const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+
+// Picoseconds, measured; only their ratios matter. See docs/decisions/0009-counter-mode-and-sha1-kernels.md.
+const LANES_CALL_PS: usize = 100_000;
+const LANES_ROW_PS: usize = 110_000;
+const PAIR_BLOCK_PS: usize = 31_000;
+const ALONE_BLOCK_PS: usize = 20_500;

@@ -1,0 +1,381 @@
+//! The receiving side: SRTP and SRTCP packets of many streams in, plaintext packets out.
+//!
+//! Three steps, always in this order: [`examine`](InboundContext::examine) reads the header, finds stream, index and
+//! key and looks into the replay window, changing nothing; the cipher authenticates; [`accept`](InboundContext::accept)
+//! changes the state. A stream that is not there yet comes into being in the third step only.
+
+use ssrc_map::SsrcMap;
+
+use crate::cipher::cm::{self, CmJob, CmKey};
+use crate::config::Config;
+use crate::header::{RTCP_CLEAR, RtpHeader, rtcp_sender};
+use crate::outbound::{E_FLAG, rtcp_aad};
+use crate::packet_index::PacketIndex;
+use crate::replay_window::{ReplayWindow, Verdict};
+use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
+use crate::{MasterKey, Profile, SetupError, UnprotectError};
+
+/// Unprotects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, inbound.
+///
+/// Streams come into being with their first authentic packet when there are template keys (what libsrtp calls a
+/// wildcard), else by [`add_stream`](Self::add_stream). A stream is kept when others come and go, so one that returns
+/// goes on with its rollover counter.
+pub struct InboundContext {
+    pub(crate) template: Option<KeyGroup>,
+    streams: SsrcMap<InboundStream>,
+    config: Config,
+}
+
+/// What is remembered of one SSRC.
+struct InboundStream {
+    /// Keys of its own; else the template's.
+    own: Option<Box<KeyGroup>>,
+    rtp: ReplayWindow,
+    rtcp: ReplayWindow,
+    /// Rollover counter of the next packet, when it was told by signalling.
+    roc: Option<u32>,
+}
+
+/// A packet that may be authenticated: what it claims to be. Nothing of it is true before the tag was found right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) ssrc: u32,
+    pub(crate) index: PacketIndex,
+    header_len: usize,
+    /// Bytes of header and payload.
+    pub(crate) len: usize,
+    /// Where the tag begins and how long it is.
+    tag_at: usize,
+    tag_len: usize,
+    own_keys: bool,
+    key: usize,
+}
+
+impl InboundContext {
+    /// A context whose streams may all use `keys`, or one that has no template keys when there are none.
+    ///
+    /// With several keys the MKI of each packet says which; all stay valid.
+    ///
+    /// # Errors
+    /// [`SetupError::KeysDoNotFit`], [`SetupError::ReplayWindow`], [`SetupError::UnsupportedBackend`].
+    pub fn new(config: &Config, keys: &[MasterKey]) -> Result<Self, SetupError> {
+        config.check()?;
+        let template = if keys.is_empty() { None } else { Some(KeyGroup::new(keys, config.backend)?) };
+        Ok(Self { template, streams: SsrcMap::new(config.streams_max), config: config.clone() })
+    }
+
+    /// A stream with keys of its own.
+    ///
+    /// # Errors
+    /// [`SetupError::StreamExists`], [`SetupError::TooManyStreams`], [`SetupError::NoKeys`],
+    /// [`SetupError::KeysDoNotFit`].
+    pub fn add_stream(&mut self, ssrc: u32, keys: &[MasterKey]) -> Result<(), SetupError> {
+        if self.streams.get(ssrc).is_some() {
+            return Err(SetupError::StreamExists);
+        }
+        let own = KeyGroup::new(keys, self.config.backend)?;
+        self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
+    }
+
+    /// Forgets a stream. Returns whether it was there.
+    ///
+    /// **Its replay protection is forgotten too**: with template keys, whoever recorded its packets can send them again
+    /// and begin the stream anew. Meant for streams that signalling has ended, before the cap is reached.
+    pub fn remove_stream(&mut self, ssrc: u32) -> bool {
+        self.streams.remove(ssrc).is_some()
+    }
+
+    /// Unprotects an SRTP packet in place. Returns the length of the RTP packet.
+    ///
+    /// # Errors
+    /// Any [`UnprotectError`] but `NotEncrypted`, `UnknownContext`. `packet` and all state are then as before.
+    #[inline]
+    pub fn unprotect_rtp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
+        let candidate = self.examine(packet)?;
+        let key = self.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
+        let Cipher::Cm(cipher) = &key.rtp.cipher else { return self.open_gcm(&candidate, packet) };
+        let (body, trailer) = packet.split_at_mut(candidate.len);
+        let mut job = [candidate.cm_job(&key.rtp, cipher, body)];
+        cm::authenticate(&mut job);
+        if !candidate.tag_is(trailer, &job[0].tag) {
+            return Err(UnprotectError::AuthFailed);
+        }
+        cm::decrypt(&mut job[0]);
+        self.accept(&candidate)?;
+        Ok(candidate.len)
+    }
+
+    /// Unprotects an SRTCP packet in place. Returns the length of the RTCP packet.
+    ///
+    /// # Errors
+    /// Any [`UnprotectError`] but `BadHeader`, `UnknownContext`. `packet` and all state are then as before.
+    pub fn unprotect_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
+        let candidate = self.examine_rtcp(packet)?;
+        let key = self.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
+        let flag_and_index = (E_FLAG | candidate.index.0 as u32).to_be_bytes();
+        let (body, trailer) = packet.split_at_mut(candidate.len);
+        match &key.rtcp.cipher {
+            Cipher::Gcm(cipher) => {
+                let (clear, text) = body.split_at_mut(RTCP_CLEAR);
+                let aad = rtcp_aad(clear, flag_and_index);
+                let tag = trailer.first_chunk().ok_or(UnprotectError::TooShort)?;
+                if !cipher.open(&key.rtcp.nonce(candidate.ssrc, candidate.index.0), &aad, text, tag) {
+                    return Err(UnprotectError::AuthFailed);
+                }
+            }
+            Cipher::Cm(cipher) => {
+                let mut job = [CmJob {
+                    key: cipher,
+                    iv: key.rtcp.initial_counter(candidate.ssrc, candidate.index.0),
+                    suffix: flag_and_index,
+                    packet: body,
+                    payload_offset: RTCP_CLEAR,
+                    source: None,
+                    tag: [0; 20],
+                }];
+                cm::authenticate(&mut job);
+                if !candidate.tag_is(trailer, &job[0].tag) {
+                    return Err(UnprotectError::AuthFailed);
+                }
+                cm::decrypt(&mut job[0]);
+            }
+        }
+        self.accept_rtcp(&candidate)?;
+        Ok(candidate.len)
+    }
+
+    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a receiver that
+    /// joins late and is told the counter by signalling (RFC 3711 section 3.3.1).
+    ///
+    /// It holds from the next authentic packet on; a packet of another round is taken for a forged one until then.
+    ///
+    /// # Errors
+    /// [`SetupError::Backwards`], [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    pub fn set_roc(&mut self, ssrc: u32, roc: u32) -> Result<(), SetupError> {
+        if self.streams.get(ssrc).is_none() {
+            if self.template.is_none() {
+                return Err(SetupError::UnknownSsrc);
+            }
+            self.insert(ssrc, None).map_err(|_| SetupError::TooManyStreams)?;
+        }
+        let stream = self.streams.get_mut(ssrc).expect("the stream was there or was inserted");
+        match stream.rtp.highest().map(|highest| PacketIndex(highest).roc()) {
+            Some(current) if roc < current => return Err(SetupError::Backwards),
+            Some(current) if roc == current => stream.roc = None,
+            _ => stream.roc = Some(roc),
+        }
+        Ok(())
+    }
+
+    /// Rollover counter of a stream: that of its highest authentic packet, or what was set for the next; 0 at first.
+    pub fn roc(&self, ssrc: u32) -> Option<u32> {
+        let stream = self.streams.get(ssrc)?;
+        Some(stream.roc.unwrap_or_else(|| PacketIndex(stream.rtp.highest().unwrap_or(0)).roc()))
+    }
+
+    /// Number of streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Profile of the template keys.
+    pub fn profile(&self) -> Option<Profile> {
+        self.template.as_ref().map(|keys| keys.profile)
+    }
+
+    /// First step for an SRTP packet: what does it claim to be, and may it be new?
+    #[inline]
+    pub(crate) fn examine(&self, packet: &[u8]) -> Result<Candidate, UnprotectError> {
+        let header = RtpHeader::parse(packet)?;
+        let stream = self.streams.get(header.ssrc);
+        let keys = self.keys_of(stream)?;
+        let tag_len = keys.profile.rtp_tag_len();
+        let len = (packet.len().checked_sub(tag_len + keys.mki_len))
+            .filter(|&len| len >= header.len)
+            .ok_or(UnprotectError::TooShort)?;
+        // GCM: tag, MKI (RFC 7714 section 8.2). Counter mode: MKI, tag (RFC 3711 section 3.1).
+        let (tag_at, mki_at) =
+            if keys.profile.is_aead() { (len, len + tag_len) } else { (len + keys.mki_len, len) };
+        let key = keys.position(&packet[mki_at..mki_at + keys.mki_len]).ok_or(UnprotectError::UnknownMki)?;
+        if !keys.key(key).rtp.is_fresh() {
+            return Err(UnprotectError::KeyExpired);
+        }
+        let index = match stream {
+            None => PacketIndex::new(0, header.sequence),
+            Some(stream) => {
+                let index = stream.next_index(header.sequence).ok_or(UnprotectError::KeyExpired)?;
+                not_replayed(&stream.rtp, index)?;
+                index
+            }
+        };
+        let own_keys = stream.is_some_and(|stream| stream.own.is_some());
+        Ok(Candidate { ssrc: header.ssrc, index, header_len: header.len, len, tag_at, tag_len, own_keys, key })
+    }
+
+    /// Second and third step for a packet whose key is a GCM key: authenticate and decrypt in one pass, accept.
+    #[inline]
+    pub(crate) fn open_gcm(
+        &mut self,
+        candidate: &Candidate,
+        packet: &mut [u8],
+    ) -> Result<usize, UnprotectError> {
+        let transform = &self.key(candidate).ok_or(UnprotectError::UnknownContext)?.rtp;
+        let Cipher::Gcm(cipher) = &transform.cipher else { return Err(UnprotectError::UnknownContext) };
+        let (body, trailer) = packet.split_at_mut(candidate.len);
+        let (header, text) = body.split_at_mut(candidate.header_len);
+        let tag = trailer.first_chunk().ok_or(UnprotectError::TooShort)?;
+        if !cipher.open(&transform.nonce(candidate.ssrc, candidate.index.0), header, text, tag) {
+            return Err(UnprotectError::AuthFailed);
+        }
+        self.accept(candidate)?;
+        Ok(candidate.len)
+    }
+
+    /// Third step: the packet is authentic.
+    #[inline]
+    pub(crate) fn accept(&mut self, candidate: &Candidate) -> Result<(), UnprotectError> {
+        let stream = self.authentic_stream(candidate.ssrc)?;
+        // Looked at once more, because in a batch the same packet may stand twice.
+        not_replayed(&stream.rtp, candidate.index)?;
+        stream.rtp.mark(candidate.index.0);
+        stream.roc = None;
+        self.key_mut(candidate).rtp.spend();
+        Ok(())
+    }
+
+    /// The key of a candidate; none if it is another context's.
+    #[inline]
+    pub(crate) fn key(&self, candidate: &Candidate) -> Option<&SessionKey> {
+        let keys = if candidate.own_keys {
+            self.streams.get(candidate.ssrc)?.own.as_deref()?
+        } else {
+            self.template.as_ref()?
+        };
+        Some(keys.key(candidate.key))
+    }
+
+    /// First step for an SRTCP packet.
+    fn examine_rtcp(&self, packet: &[u8]) -> Result<Candidate, UnprotectError> {
+        let ssrc = rtcp_sender(packet)?;
+        let stream = self.streams.get(ssrc);
+        let keys = self.keys_of(stream)?;
+        let (tag_len, mki_len) = (keys.profile.rtcp_tag_len(), keys.mki_len);
+        let len = (packet.len().checked_sub(tag_len + 4 + mki_len))
+            .filter(|&len| len >= RTCP_CLEAR)
+            .ok_or(UnprotectError::TooShort)?;
+        // GCM: tag, index, MKI (RFC 7714 section 9.2). Counter mode: index, MKI, tag (RFC 3711 section 3.4).
+        let (tag_at, index_at) = if keys.profile.is_aead() { (len, len + tag_len) } else { (len + 4 + mki_len, len) };
+        let word = packet[index_at..].first_chunk().copied().map_or(0, u32::from_be_bytes);
+        if word & E_FLAG == 0 {
+            return Err(UnprotectError::NotEncrypted);
+        }
+        let mki = &packet[index_at + 4..index_at + 4 + mki_len];
+        let key = keys.position(mki).ok_or(UnprotectError::UnknownMki)?;
+        if !keys.key(key).rtcp.is_fresh() {
+            return Err(UnprotectError::KeyExpired);
+        }
+        let index = PacketIndex(u64::from(word & !E_FLAG));
+        if let Some(stream) = stream {
+            not_replayed(&stream.rtcp, index)?;
+        }
+        let own_keys = stream.is_some_and(|stream| stream.own.is_some());
+        Ok(Candidate { ssrc, index, header_len: RTCP_CLEAR, len, tag_at, tag_len, own_keys, key })
+    }
+
+    fn accept_rtcp(&mut self, candidate: &Candidate) -> Result<(), UnprotectError> {
+        self.authentic_stream(candidate.ssrc)?.rtcp.mark(candidate.index.0);
+        self.key_mut(candidate).rtcp.spend();
+        Ok(())
+    }
+
+    /// Keys for packets of `stream`, or of a stream that is not there yet and could begin.
+    #[inline]
+    fn keys_of<'a>(&'a self, stream: Option<&'a InboundStream>) -> Result<&'a KeyGroup, UnprotectError> {
+        match stream {
+            Some(InboundStream { own: Some(own), .. }) => Ok(own),
+            Some(_) => self.template.as_ref().ok_or(UnprotectError::UnknownSsrc),
+            None => {
+                let template = self.template.as_ref().ok_or(UnprotectError::UnknownSsrc)?;
+                if self.streams.len() >= self.streams.limit() {
+                    return Err(UnprotectError::TooManyStreams);
+                }
+                Ok(template)
+            }
+        }
+    }
+
+    /// The stream an authentic packet belongs to; it begins with its first.
+    #[inline]
+    fn authentic_stream(&mut self, ssrc: u32) -> Result<&mut InboundStream, UnprotectError> {
+        if self.streams.get(ssrc).is_none() {
+            self.insert(ssrc, None)?;
+        }
+        self.streams.get_mut(ssrc).ok_or(UnprotectError::TooManyStreams)
+    }
+
+    #[inline]
+    fn key_mut(&mut self, candidate: &Candidate) -> &mut SessionKey {
+        let own = if candidate.own_keys {
+            self.streams.get_mut(candidate.ssrc).and_then(|stream| stream.own.as_deref_mut())
+        } else {
+            None
+        };
+        own.or(self.template.as_mut()).expect("the key was found when it was used").key_mut(candidate.key)
+    }
+
+    fn insert(&mut self, ssrc: u32, own: Option<Box<KeyGroup>>) -> Result<(), UnprotectError> {
+        let stream = InboundStream {
+            own,
+            rtp: ReplayWindow::new(self.config.rtp_replay_window_packets),
+            rtcp: ReplayWindow::new(self.config.rtcp_replay_window_packets),
+            roc: None,
+        };
+        self.streams.insert(ssrc, stream).map(|_| ()).map_err(|_| UnprotectError::TooManyStreams)
+    }
+}
+
+impl InboundStream {
+    #[inline]
+    fn next_index(&self, sequence: u16) -> Option<PacketIndex> {
+        match (self.roc, self.rtp.highest()) {
+            (Some(roc), _) => Some(PacketIndex::new(roc, sequence)),
+            (None, Some(highest)) => PacketIndex(highest).estimate(sequence),
+            (None, None) => Some(PacketIndex::new(0, sequence)),
+        }
+    }
+}
+
+impl Candidate {
+    /// The work of authenticating, then decrypting a counter-mode packet.
+    #[inline]
+    pub(crate) fn cm_job<'a>(&self, transform: &Transform, cipher: &'a CmKey, body: &'a mut [u8]) -> CmJob<'a> {
+        CmJob {
+            key: cipher,
+            iv: transform.initial_counter(self.ssrc, self.index.0),
+            suffix: self.index.roc().to_be_bytes(),
+            packet: body,
+            payload_offset: self.header_len,
+            source: None,
+            tag: [0; 20],
+        }
+    }
+
+    /// Whether the packet carries this tag, or the beginning of it; takes the same time wherever they differ.
+    /// `trailer` is what follows header and payload.
+    #[inline]
+    pub(crate) fn tag_is(&self, trailer: &[u8], tag: &[u8; 20]) -> bool {
+        let at = self.tag_at - self.len;
+        let Some(received) = trailer.get(at..at + self.tag_len) else { return false };
+        let difference = received.iter().zip(tag).fold(0, |difference, (a, b)| difference | (a ^ b));
+        std::hint::black_box(difference) == 0
+    }
+}
+
+#[inline]
+fn not_replayed(window: &ReplayWindow, index: PacketIndex) -> Result<(), UnprotectError> {
+    match window.look(index.0) {
+        Verdict::New => Ok(()),
+        Verdict::Seen => Err(UnprotectError::Replayed),
+        Verdict::TooOld => Err(UnprotectError::TooOld),
+    }
+}

@@ -1,0 +1,452 @@
+//! The sending side: plaintext packets of many streams in, protected packets out.
+//!
+//! What is decided here is the index of each packet and that no index is ever used twice with a key: that would give
+//! away the XOR of two plaintexts, and with GCM the authentication key as well (RFC 7714 section 14.3 asks for this).
+//! The ciphers are in `cipher`, batches in `batch.rs`.
+
+use ssrc_map::SsrcMap;
+
+use crate::cipher::cm::{self, CmJob};
+use crate::config::Config;
+use crate::header::{RTCP_CLEAR, RtpHeader, rtcp_sender};
+use crate::packet_index::PacketIndex;
+use crate::replay_window::{ReplayWindow, Verdict};
+use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
+use crate::{MasterKey, Profile, ProtectError, SetupError};
+
+/// Protects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, outbound.
+///
+/// **One master key serves one direction of one association: never make two of these, or one of these and the peer's,
+/// from the same key.** Streams come into being with their first packet when there are template keys (what libsrtp
+/// calls a wildcard), else by [`add_stream`](Self::add_stream). They are never forgotten while the context lives: a
+/// stream that began anew would repeat its nonces. For the same reason a packet cannot be protected twice;
+/// retransmit the protected bytes as they are, or by RTX with an SSRC of its own (RFC 4588).
+pub struct OutboundContext {
+    pub(crate) template: Option<KeyGroup>,
+    pub(crate) streams: SsrcMap<OutboundStream>,
+    config: Config,
+}
+
+/// What is remembered of one SSRC.
+pub(crate) struct OutboundStream {
+    /// Keys of its own; else the template's.
+    own: Option<Box<KeyGroup>>,
+    used: ReplayWindow,
+    /// Rollover counter of the next packet, when it was set from outside.
+    roc: Option<u32>,
+    rtcp_next: u32,
+}
+
+/// An index that was given to one packet: it is used up, whatever becomes of the packet.
+#[derive(Clone, Copy)]
+pub(crate) struct Reserved {
+    pub(crate) ssrc: u32,
+    pub(crate) index: PacketIndex,
+    pub(crate) header_len: usize,
+    /// Bytes of the plaintext packet.
+    pub(crate) len: usize,
+    /// Bytes behind them: tag and MKI.
+    pub(crate) trailer_len: usize,
+    own_keys: bool,
+}
+
+impl OutboundContext {
+    /// A context whose streams all use `keys`, or one that has no template keys when there are none.
+    ///
+    /// Of several keys the first protects until [`select_key`](Self::select_key) names another; they need MKIs.
+    ///
+    /// # Errors
+    /// [`SetupError::KeysDoNotFit`], [`SetupError::ReplayWindow`], [`SetupError::UnsupportedBackend`].
+    pub fn new(config: &Config, keys: &[MasterKey]) -> Result<Self, SetupError> {
+        config.check()?;
+        let template = if keys.is_empty() { None } else { Some(KeyGroup::new(keys, config.backend)?) };
+        Ok(Self { template, streams: SsrcMap::new(config.streams_max), config: config.clone() })
+    }
+
+    /// A stream with keys of its own.
+    ///
+    /// # Errors
+    /// [`SetupError::StreamExists`], [`SetupError::TooManyStreams`], [`SetupError::NoKeys`],
+    /// [`SetupError::KeysDoNotFit`].
+    pub fn add_stream(&mut self, ssrc: u32, keys: &[MasterKey]) -> Result<(), SetupError> {
+        if self.streams.get(ssrc).is_some() {
+            return Err(SetupError::StreamExists);
+        }
+        let own = KeyGroup::new(keys, self.config.backend)?;
+        self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
+    }
+
+    /// Makes the template key with this MKI the one that protects from the next packet on. Indices go on.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMki`], [`SetupError::NoKeys`] without template keys.
+    pub fn select_key(&mut self, mki: &[u8]) -> Result<(), SetupError> {
+        self.template.as_mut().ok_or(SetupError::NoKeys)?.select(mki)
+    }
+
+    /// Protects the RTP packet `packet[..len]` in place. Returns the length of the SRTP packet.
+    ///
+    /// `packet` needs room for [`Profile::rtp_overhead`] bytes and the MKI behind `len`.
+    ///
+    /// # Errors
+    /// Any [`ProtectError`] but `UnknownContext`. What `packet` holds then must not be sent.
+    #[inline]
+    pub fn protect_rtp(&mut self, packet: &mut [u8], len: usize) -> Result<usize, ProtectError> {
+        let header = RtpHeader::parse(packet.get(..len).ok_or(ProtectError::TooShort)?)?;
+        let reserved = self.reserve(header, len, packet.len())?;
+        self.seal_one(reserved, None, packet)
+    }
+
+    /// Protects the RTP packet made of `header` and `payload` into `out`, reading the payload once: a payload shared by
+    /// many recipients is not copied first. Returns the length of the SRTP packet, which begins at `out[0]`.
+    ///
+    /// # Errors
+    /// Any [`ProtectError`] but `UnknownContext`; `BadHeader` also when `header` is not exactly one RTP header.
+    #[inline]
+    pub fn protect_rtp_from(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, ProtectError> {
+        let reserved = self.reserve_from(header, payload, out)?;
+        self.seal_one(reserved, Some(payload), out)
+    }
+
+    /// Protects the RTCP packet `packet[..len]` (usually compound) in place. Returns the length of the SRTCP packet.
+    ///
+    /// `packet` needs room for [`Profile::rtcp_overhead`] bytes and the MKI behind `len`.
+    ///
+    /// # Errors
+    /// Any [`ProtectError`] but `BadHeader`, `IndexUsed`, `TooOld`, `UnknownContext`.
+    pub fn protect_rtcp(&mut self, packet: &mut [u8], len: usize) -> Result<usize, ProtectError> {
+        let ssrc = rtcp_sender(packet.get(..len).ok_or(ProtectError::TooShort)?)?;
+        self.seal_rtcp(ssrc, len, None, packet)
+    }
+
+    /// Protects the RTCP packet `plain` into `out`. Returns the length of the SRTCP packet.
+    ///
+    /// # Errors
+    /// As [`protect_rtcp`](Self::protect_rtcp).
+    pub fn protect_rtcp_from(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, ProtectError> {
+        let ssrc = rtcp_sender(plain)?;
+        let (clear, text) = plain.split_at(RTCP_CLEAR);
+        out.get_mut(..RTCP_CLEAR).ok_or(ProtectError::BufferTooSmall)?.copy_from_slice(clear);
+        self.seal_rtcp(ssrc, plain.len(), Some(text), out)
+    }
+
+    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a stream that is
+    /// taken over from elsewhere. The counter it has already is taken as it is.
+    ///
+    /// # Errors
+    /// [`SetupError::Backwards`], [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    pub fn set_roc(&mut self, ssrc: u32, roc: u32) -> Result<(), SetupError> {
+        let stream = self.stream_for_setup(ssrc)?;
+        let current = stream.rollover_counter();
+        if roc < current {
+            return Err(SetupError::Backwards);
+        }
+        if roc > current || stream.used.highest().is_none() {
+            stream.roc = Some(roc);
+        }
+        Ok(())
+    }
+
+    /// Sets the index of the next SRTCP packet of `ssrc`, and makes the stream if need be.
+    ///
+    /// # Errors
+    /// [`SetupError::Backwards`], [`SetupError::IndexTooLarge`], [`SetupError::UnknownSsrc`],
+    /// [`SetupError::TooManyStreams`].
+    pub fn set_rtcp_index(&mut self, ssrc: u32, index: u32) -> Result<(), SetupError> {
+        if index >= RTCP_INDEX_END {
+            return Err(SetupError::IndexTooLarge);
+        }
+        let stream = self.stream_for_setup(ssrc)?;
+        if index < stream.rtcp_next {
+            return Err(SetupError::Backwards);
+        }
+        stream.rtcp_next = index;
+        Ok(())
+    }
+
+    /// Rollover counter of a stream: that of its highest packet so far, or what was set for the next; 0 at first.
+    pub fn roc(&self, ssrc: u32) -> Option<u32> {
+        self.streams.get(ssrc).map(OutboundStream::rollover_counter)
+    }
+
+    /// Index of the next SRTCP packet of a stream; 2^31 when there can be none.
+    pub fn rtcp_index(&self, ssrc: u32) -> Option<u32> {
+        self.streams.get(ssrc).map(|stream| stream.rtcp_next)
+    }
+
+    /// Number of streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Profile of the template keys.
+    pub fn profile(&self) -> Option<Profile> {
+        self.template.as_ref().map(|keys| keys.profile)
+    }
+
+    /// [`reserve`](Self::reserve) for a packet in two parts; copies the header to its place.
+    #[inline]
+    pub(crate) fn reserve_from(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Result<Reserved, ProtectError> {
+        let parsed = RtpHeader::parse(header)?;
+        if parsed.len != header.len() {
+            return Err(ProtectError::BadHeader);
+        }
+        let reserved = self.reserve(parsed, header.len() + payload.len(), out.len())?;
+        out[..header.len()].copy_from_slice(header);
+        Ok(reserved)
+    }
+
+    /// Finds the index of a packet of `len` bytes with this header and uses it up; `room` is the destination's size.
+    #[inline]
+    pub(crate) fn reserve(
+        &mut self,
+        header: RtpHeader,
+        len: usize,
+        room: usize,
+    ) -> Result<Reserved, ProtectError> {
+        if len > crate::header::PACKET_MAX {
+            return Err(ProtectError::TooLong);
+        }
+        let Some(stream) = self.streams.get_mut(header.ssrc) else {
+            return self.reserve_first(header, len, room);
+        };
+        let own_keys = stream.own.is_some();
+        let index = stream.next_index(header.sequence);
+        let keys = match &mut stream.own {
+            Some(own) => &mut **own,
+            None => self.template.as_mut().ok_or(ProtectError::UnknownSsrc)?,
+        };
+        let trailer_len = keys.profile.rtp_tag_len() + keys.mki_len;
+        if room < len + trailer_len {
+            return Err(ProtectError::BufferTooSmall);
+        }
+        let key = &mut keys.active_mut().rtp;
+        if !key.is_fresh() {
+            return Err(ProtectError::KeyExpired);
+        }
+        let index = index.ok_or(ProtectError::KeyExpired)?;
+        match stream.used.look(index.0) {
+            Verdict::New => {}
+            Verdict::Seen => return Err(ProtectError::IndexUsed),
+            Verdict::TooOld => return Err(ProtectError::TooOld),
+        }
+        stream.used.mark(index.0);
+        stream.roc = None;
+        key.spend();
+        Ok(Reserved { ssrc: header.ssrc, index, header_len: header.len, len, trailer_len, own_keys })
+    }
+
+    /// [`reserve`](Self::reserve) for the first packet of a stream.
+    #[cold]
+    fn reserve_first(&mut self, header: RtpHeader, len: usize, room: usize) -> Result<Reserved, ProtectError> {
+        let keys = self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?;
+        if room < len + keys.profile.rtp_tag_len() + keys.mki_len {
+            return Err(ProtectError::BufferTooSmall);
+        }
+        if !keys.active().rtp.is_fresh() {
+            return Err(ProtectError::KeyExpired);
+        }
+        self.insert(header.ssrc, None)?;
+        self.reserve(header, len, room)
+    }
+
+    /// The key a reserved packet is protected by; none if `reserved` is another context's.
+    #[inline]
+    pub(crate) fn key(&self, reserved: &Reserved) -> Option<&SessionKey> {
+        let keys = if reserved.own_keys {
+            self.streams.get(reserved.ssrc)?.own.as_deref()?
+        } else {
+            self.template.as_ref()?
+        };
+        (reserved.trailer_len == keys.profile.rtp_tag_len() + keys.mki_len).then(|| keys.active())
+    }
+
+    /// Encrypts and authenticates one packet whose header stands in `out` already.
+    #[inline]
+    fn seal_one(
+        &self,
+        reserved: Reserved,
+        source: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<usize, ProtectError> {
+        let key = self.key(&reserved).ok_or(ProtectError::UnknownContext)?;
+        let (body, trailer) = out.split_at_mut(reserved.len);
+        let trailer = &mut trailer[..reserved.trailer_len];
+        match &key.rtp.cipher {
+            Cipher::Gcm(_) => reserved.seal_gcm(key, source, body, trailer),
+            Cipher::Cm(cipher) => {
+                let mut job = [reserved.cm_job(&key.rtp, cipher, source, body)];
+                cm::seal(&mut job);
+                write_cm_trailer(trailer, &key.mki, &job[0].tag);
+            }
+        }
+        Ok(reserved.len + reserved.trailer_len)
+    }
+
+    fn seal_rtcp(
+        &mut self,
+        ssrc: u32,
+        len: usize,
+        source: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<usize, ProtectError> {
+        if self.streams.get(ssrc).is_none() {
+            let keys = self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?;
+            if out.len() < len + keys.profile.rtcp_overhead() + keys.mki_len {
+                return Err(ProtectError::BufferTooSmall);
+            }
+            self.insert(ssrc, None)?;
+        }
+        let stream = self.streams.get_mut(ssrc).expect("the stream was there or was inserted");
+        let keys = match &mut stream.own {
+            Some(own) => &mut **own,
+            None => self.template.as_mut().ok_or(ProtectError::UnknownSsrc)?,
+        };
+        let profile = keys.profile;
+        let trailer_len = profile.rtcp_overhead() + keys.mki_len;
+        if out.len() < len + trailer_len {
+            return Err(ProtectError::BufferTooSmall);
+        }
+        let key = keys.active_mut();
+        let index = stream.rtcp_next;
+        if !key.rtcp.is_fresh() || index >= RTCP_INDEX_END {
+            return Err(ProtectError::KeyExpired);
+        }
+        key.rtcp.spend();
+        stream.rtcp_next = index + 1;
+
+        let (body, trailer) = out.split_at_mut(len);
+        let trailer = &mut trailer[..trailer_len];
+        let flag_and_index = (E_FLAG | index).to_be_bytes();
+        match &key.rtcp.cipher {
+            Cipher::Gcm(cipher) => {
+                let (clear, text) = body.split_at_mut(RTCP_CLEAR);
+                let aad = rtcp_aad(clear, flag_and_index);
+                let tag = cipher.seal(&key.rtcp.nonce(ssrc, u64::from(index)), &aad, source, text);
+                let (tag_place, rest) = trailer.split_at_mut(tag.len());
+                tag_place.copy_from_slice(&tag);
+                rest[..4].copy_from_slice(&flag_and_index);
+                rest[4..].copy_from_slice(&key.mki);
+            }
+            Cipher::Cm(cipher) => {
+                let mut job = [CmJob {
+                    key: cipher,
+                    iv: key.rtcp.initial_counter(ssrc, u64::from(index)),
+                    suffix: flag_and_index,
+                    packet: body,
+                    payload_offset: RTCP_CLEAR,
+                    source,
+                    tag: [0; 20],
+                }];
+                cm::seal(&mut job);
+                trailer[..4].copy_from_slice(&flag_and_index);
+                write_cm_trailer(&mut trailer[4..], &key.mki, &job[0].tag);
+            }
+        }
+        Ok(len + trailer_len)
+    }
+
+    fn stream_for_setup(&mut self, ssrc: u32) -> Result<&mut OutboundStream, SetupError> {
+        if self.streams.get(ssrc).is_none() {
+            if self.template.is_none() {
+                return Err(SetupError::UnknownSsrc);
+            }
+            self.insert(ssrc, None).map_err(|_| SetupError::TooManyStreams)?;
+        }
+        Ok(self.streams.get_mut(ssrc).expect("the stream was there or was inserted"))
+    }
+
+    fn insert(&mut self, ssrc: u32, own: Option<Box<KeyGroup>>) -> Result<(), ProtectError> {
+        let used = ReplayWindow::new(self.config.rtp_replay_window_packets);
+        let stream = OutboundStream { own, used, roc: None, rtcp_next: 0 };
+        self.streams.insert(ssrc, stream).map(|_| ()).map_err(|_| ProtectError::TooManyStreams)
+    }
+}
+
+impl OutboundStream {
+    #[inline]
+    fn next_index(&self, sequence: u16) -> Option<PacketIndex> {
+        match (self.roc, self.used.highest()) {
+            (Some(roc), _) => Some(PacketIndex::new(roc, sequence)),
+            (None, Some(highest)) => PacketIndex(highest).estimate(sequence),
+            (None, None) => Some(PacketIndex::new(0, sequence)),
+        }
+    }
+
+    fn rollover_counter(&self) -> u32 {
+        self.roc.unwrap_or_else(|| PacketIndex(self.used.highest().unwrap_or(0)).roc())
+    }
+}
+
+impl Reserved {
+    /// Protects a GCM packet: header as associated data, tag, then MKI (RFC 7714 section 8.2).
+    #[inline]
+    pub(crate) fn seal_gcm(
+        &self,
+        key: &SessionKey,
+        source: Option<&[u8]>,
+        body: &mut [u8],
+        trailer: &mut [u8],
+    ) {
+        let Cipher::Gcm(cipher) = &key.rtp.cipher else { unreachable!("the caller has matched the cipher") };
+        let (header, text) = body.split_at_mut(self.header_len);
+        let tag = cipher.seal(&key.rtp.nonce(self.ssrc, self.index.0), header, source, text);
+        let (tag_place, mki) = trailer.split_at_mut(tag.len());
+        tag_place.copy_from_slice(&tag);
+        if !mki.is_empty() {
+            mki.copy_from_slice(&key.mki);
+        }
+    }
+
+    /// The work of protecting a counter-mode packet.
+    #[inline]
+    pub(crate) fn cm_job<'a>(
+        &self,
+        transform: &Transform,
+        cipher: &'a cm::CmKey,
+        source: Option<&'a [u8]>,
+        body: &'a mut [u8],
+    ) -> CmJob<'a> {
+        CmJob {
+            key: cipher,
+            iv: transform.initial_counter(self.ssrc, self.index.0),
+            suffix: self.index.roc().to_be_bytes(),
+            packet: body,
+            payload_offset: self.header_len,
+            source,
+            tag: [0; 20],
+        }
+    }
+}
+
+/// MKI, then as much of the tag as there is room for (RFC 3711 section 3.1).
+#[inline]
+pub(crate) fn write_cm_trailer(trailer: &mut [u8], mki: &[u8], tag: &[u8; 20]) {
+    let (mki_place, tag_place) = trailer.split_at_mut(mki.len());
+    if !mki.is_empty() {
+        mki_place.copy_from_slice(mki);
+    }
+    tag_place.copy_from_slice(&tag[..tag_place.len()]);
+}
+
+/// Associated data of an encrypted SRTCP packet: the clear header, then E flag and index (RFC 7714 section 9.2).
+pub(crate) fn rtcp_aad(clear: &[u8], flag_and_index: [u8; 4]) -> [u8; RTCP_CLEAR + 4] {
+    let mut aad = [0; RTCP_CLEAR + 4];
+    aad[..RTCP_CLEAR].copy_from_slice(clear);
+    aad[RTCP_CLEAR..].copy_from_slice(&flag_and_index);
+    aad
+}
+
+/// Set in the word before an SRTCP tag when the packet is encrypted; the index is the rest (RFC 3711 section 3.4).
+pub(crate) const E_FLAG: u32 = 1 << 31;
+const RTCP_INDEX_END: u32 = 1 << 31;
