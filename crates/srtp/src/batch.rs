@@ -7,7 +7,6 @@
 use arrayvec::ArrayVec;
 
 use crate::cipher::cm;
-use crate::header::RtpHeader;
 use crate::inbound::Candidate;
 use crate::outbound::{Reserved, write_cm_trailer};
 use crate::session_key::Cipher;
@@ -79,9 +78,7 @@ pub fn protect_rtp_batch<S: OutboundSet + ?Sized>(contexts: &mut S, packets: &mu
     for packets in packets.chunks_mut(LANES) {
         let mut reserved = ArrayVec::<Option<Reserved>, LANES>::new();
         for packet in packets.iter_mut() {
-            let outcome = reserve(contexts, packet);
-            packet.result = outcome.map(|reserved| reserved.len + reserved.trailer_len);
-            reserved.push(outcome.ok());
+            reserved.push(begin(contexts, packet));
         }
         seal(&*contexts, packets, &reserved);
     }
@@ -148,46 +145,53 @@ impl InboundSet for [InboundContext] {
     }
 }
 
-/// Gives the packet its index and puts its header in place.
+/// Gives the packet its index and puts its header in place. One with GCM is sealed at once and one that cannot be
+/// protected is done with; one with counter mode is returned.
 #[inline]
-fn reserve<S: OutboundSet + ?Sized>(
-    contexts: &mut S,
-    packet: &mut Outgoing<'_>,
-) -> Result<Reserved, ProtectError> {
-    let context = contexts.outbound_mut(packet.context).ok_or(ProtectError::UnknownContext)?;
-    match packet.plaintext {
-        Plaintext::From { header, payload } => context.reserve_from(header, payload, packet.out),
-        Plaintext::InPlace { len } => {
-            let header = RtpHeader::parse(packet.out.get(..len).ok_or(ProtectError::TooShort)?)?;
-            context.reserve(header, len, packet.out.len())
+fn begin<S: OutboundSet + ?Sized>(contexts: &mut S, packet: &mut Outgoing<'_>) -> Option<Reserved> {
+    let Some(context) = contexts.outbound_mut(packet.context) else {
+        packet.result = Err(ProtectError::UnknownContext);
+        return None;
+    };
+    let (reserved, source) = match packet.plaintext {
+        Plaintext::From { header, payload } => {
+            (context.reserve_from(header, payload, packet.out), Some(payload))
         }
+        Plaintext::InPlace { len } => (context.reserve_in_place(packet.out, len), None),
+    };
+    let reserved = match reserved {
+        Ok(reserved) => reserved,
+        Err(error) => {
+            packet.result = Err(error);
+            return None;
+        }
+    };
+    if context.uses_cm(&reserved) {
+        return Some(reserved);
     }
+    packet.result = context.seal_one(reserved, source, packet.out);
+    None
 }
 
-/// Encrypts and authenticates up to `LANES` packets.
+/// Encrypts and authenticates up to `LANES` packets with counter mode.
 #[inline]
 fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], reserved: &[Option<Reserved>]) {
     let mut jobs = ArrayVec::<_, LANES>::new();
     let mut trailers = ArrayVec::<(&mut [u8], &[u8]), LANES>::new();
     for (packet, reserved) in packets.iter_mut().zip(reserved) {
         let Some(reserved) = reserved else { continue };
-        let Some(key) = contexts.outbound(packet.context).and_then(|context| context.key(reserved)) else {
-            packet.result = Err(ProtectError::UnknownContext);
-            continue;
-        };
+        packet.result = Err(ProtectError::UnknownContext);
+        let context = contexts.outbound(packet.context);
+        let Some(key) = context.and_then(|context| context.key(reserved)) else { continue };
+        let Cipher::Cm(cipher) = &key.rtp.cipher else { continue };
         let source = match packet.plaintext {
             Plaintext::From { payload, .. } => Some(payload),
             Plaintext::InPlace { .. } => None,
         };
         let (body, trailer) = packet.out.split_at_mut(reserved.len);
-        let trailer = &mut trailer[..reserved.trailer_len];
-        match &key.rtp.cipher {
-            Cipher::Gcm(_) => reserved.seal_gcm(key, source, body, trailer),
-            Cipher::Cm(cipher) => {
-                jobs.push(reserved.cm_job(&key.rtp, cipher, source, body));
-                trailers.push((trailer, &key.mki));
-            }
-        }
+        jobs.push(reserved.cm_job(&key.rtp, cipher, source, body));
+        trailers.push((&mut trailer[..reserved.trailer_len], &key.mki));
+        packet.result = Ok(reserved.len + reserved.trailer_len);
     }
     if jobs.is_empty() {
         return;

@@ -234,12 +234,16 @@ impl InboundContext {
     /// Third step: the packet is authentic.
     #[inline]
     pub(crate) fn accept(&mut self, candidate: &Candidate) -> Result<(), UnprotectError> {
-        let stream = self.authentic_stream(candidate.ssrc)?;
+        let Some(stream) = self.streams.get_mut(candidate.ssrc) else {
+            self.insert(candidate.ssrc, None)?;
+            return self.accept(candidate);
+        };
         // Looked at once more, because in a batch the same packet may stand twice.
         not_replayed(&stream.rtp, candidate.index)?;
         stream.rtp.mark(candidate.index.0);
         stream.roc = None;
-        self.key_mut(candidate).rtp.spend();
+        let keys = stream.own.as_deref_mut().or(self.template.as_mut());
+        keys.expect("the key was found when it was used").key_mut(candidate.key).rtp.spend();
         Ok(())
     }
 
@@ -283,8 +287,13 @@ impl InboundContext {
     }
 
     fn accept_rtcp(&mut self, candidate: &Candidate) -> Result<(), UnprotectError> {
-        self.authentic_stream(candidate.ssrc)?.rtcp.mark(candidate.index.0);
-        self.key_mut(candidate).rtcp.spend();
+        let Some(stream) = self.streams.get_mut(candidate.ssrc) else {
+            self.insert(candidate.ssrc, None)?;
+            return self.accept_rtcp(candidate);
+        };
+        stream.rtcp.mark(candidate.index.0);
+        let keys = stream.own.as_deref_mut().or(self.template.as_mut());
+        keys.expect("the key was found when it was used").key_mut(candidate.key).rtcp.spend();
         Ok(())
     }
 
@@ -302,25 +311,6 @@ impl InboundContext {
                 Ok(template)
             }
         }
-    }
-
-    /// The stream an authentic packet belongs to; it begins with its first.
-    #[inline]
-    fn authentic_stream(&mut self, ssrc: u32) -> Result<&mut InboundStream, UnprotectError> {
-        if self.streams.get(ssrc).is_none() {
-            self.insert(ssrc, None)?;
-        }
-        self.streams.get_mut(ssrc).ok_or(UnprotectError::TooManyStreams)
-    }
-
-    #[inline]
-    fn key_mut(&mut self, candidate: &Candidate) -> &mut SessionKey {
-        let own = if candidate.own_keys {
-            self.streams.get_mut(candidate.ssrc).and_then(|stream| stream.own.as_deref_mut())
-        } else {
-            None
-        };
-        own.or(self.template.as_mut()).expect("the key was found when it was used").key_mut(candidate.key)
     }
 
     fn insert(&mut self, ssrc: u32, own: Option<Box<KeyGroup>>) -> Result<(), UnprotectError> {

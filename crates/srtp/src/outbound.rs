@@ -92,8 +92,7 @@ impl OutboundContext {
     /// Any [`ProtectError`] but `UnknownContext`. What `packet` holds then must not be sent.
     #[inline]
     pub fn protect_rtp(&mut self, packet: &mut [u8], len: usize) -> Result<usize, ProtectError> {
-        let header = RtpHeader::parse(packet.get(..len).ok_or(ProtectError::TooShort)?)?;
-        let reserved = self.reserve(header, len, packet.len())?;
+        let reserved = self.reserve_in_place(packet, len)?;
         self.seal_one(reserved, None, packet)
     }
 
@@ -189,6 +188,13 @@ impl OutboundContext {
         self.template.as_ref().map(|keys| keys.profile)
     }
 
+    /// [`reserve`](Self::reserve) for the packet `packet[..len]`.
+    #[inline]
+    pub(crate) fn reserve_in_place(&mut self, packet: &[u8], len: usize) -> Result<Reserved, ProtectError> {
+        let header = RtpHeader::parse(packet.get(..len).ok_or(ProtectError::TooShort)?)?;
+        self.reserve(header, len, packet.len())
+    }
+
     /// [`reserve`](Self::reserve) for a packet in two parts; copies the header to its place.
     #[inline]
     pub(crate) fn reserve_from(
@@ -271,9 +277,15 @@ impl OutboundContext {
         (reserved.trailer_len == keys.profile.rtp_tag_len() + keys.mki_len).then(|| keys.active())
     }
 
+    /// Whether the key of a reserved packet is a counter-mode key, which gains from a batch.
+    #[inline]
+    pub(crate) fn uses_cm(&self, reserved: &Reserved) -> bool {
+        self.key(reserved).is_some_and(|key| matches!(key.rtp.cipher, Cipher::Cm(_)))
+    }
+
     /// Encrypts and authenticates one packet whose header stands in `out` already.
     #[inline]
-    fn seal_one(
+    pub(crate) fn seal_one(
         &self,
         reserved: Reserved,
         source: Option<&[u8]>,

@@ -74,13 +74,6 @@ impl ReplayWindow {
         self.words[word] |= bit(index);
     }
 
-    /// Forgets everything and begins again at `index`, unmarked ones before it count as new.
-    pub(crate) fn restart(&mut self, index: u64) {
-        self.words.fill(0);
-        self.begun = true;
-        self.highest = index;
-    }
-
     /// Moves the window up to `index`: the places of the indices skipped and of `index` become free.
     #[inline]
     fn advance(&mut self, index: u64) {
@@ -160,14 +153,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_restart_forgets_what_was_seen() {
-        let mut window = ReplayWindow::new(64);
-        window.mark(100);
-        window.restart(1000);
-        assert_eq!(window.look(1000), Verdict::New);
-        assert_eq!(window.look(936), Verdict::TooOld);
     }
 }
