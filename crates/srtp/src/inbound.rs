@@ -4,6 +4,8 @@
 //! key and looks into the replay window, changing nothing; the cipher authenticates; [`accept`](InboundContext::accept)
 //! changes the state. A stream that is not there yet comes into being in the third step only.
 
+use std::fmt;
+
 use ssrc_map::SsrcMap;
 
 use crate::cipher::cm::{self, CmJob, CmKey};
@@ -178,6 +180,11 @@ impl InboundContext {
         self.streams.len()
     }
 
+    /// The SSRCs of all streams, in no order.
+    pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
+        self.streams.iter().map(|(ssrc, _)| ssrc)
+    }
+
     /// Profile of the template keys.
     pub fn profile(&self) -> Option<Profile> {
         self.template.as_ref().map(|keys| keys.profile)
@@ -209,7 +216,16 @@ impl InboundContext {
             }
         };
         let own_keys = stream.is_some_and(|stream| stream.own.is_some());
-        Ok(Candidate { ssrc: header.ssrc, index, header_len: header.len, len, tag_at, tag_len, own_keys, key })
+        Ok(Candidate {
+            ssrc: header.ssrc,
+            index,
+            header_len: header.len,
+            len,
+            tag_at,
+            tag_len,
+            own_keys,
+            key,
+        })
     }
 
     /// Second and third step for a packet whose key is a GCM key: authenticate and decrypt in one pass, accept.
@@ -268,7 +284,8 @@ impl InboundContext {
             .filter(|&len| len >= RTCP_CLEAR)
             .ok_or(UnprotectError::TooShort)?;
         // GCM: tag, index, MKI (RFC 7714 section 9.2). Counter mode: index, MKI, tag (RFC 3711 section 3.4).
-        let (tag_at, index_at) = if keys.profile.is_aead() { (len, len + tag_len) } else { (len + 4 + mki_len, len) };
+        let (tag_at, index_at) =
+            if keys.profile.is_aead() { (len, len + tag_len) } else { (len + 4 + mki_len, len) };
         let word = packet[index_at..].first_chunk().copied().map_or(0, u32::from_be_bytes);
         if word & E_FLAG == 0 {
             return Err(UnprotectError::NotEncrypted);
@@ -324,6 +341,15 @@ impl InboundContext {
     }
 }
 
+impl fmt::Debug for InboundContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InboundContext")
+            .field("profile", &self.profile())
+            .field("streams", &self.streams())
+            .finish_non_exhaustive()
+    }
+}
+
 impl InboundStream {
     #[inline]
     fn next_index(&self, sequence: u16) -> Option<PacketIndex> {
@@ -338,7 +364,12 @@ impl InboundStream {
 impl Candidate {
     /// The work of authenticating, then decrypting a counter-mode packet.
     #[inline]
-    pub(crate) fn cm_job<'a>(&self, transform: &Transform, cipher: &'a CmKey, body: &'a mut [u8]) -> CmJob<'a> {
+    pub(crate) fn cm_job<'a>(
+        &self,
+        transform: &Transform,
+        cipher: &'a CmKey,
+        body: &'a mut [u8],
+    ) -> CmJob<'a> {
         CmJob {
             key: cipher,
             iv: transform.initial_counter(self.ssrc, self.index.0),

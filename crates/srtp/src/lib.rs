@@ -52,3 +52,10 @@ pub use inbound::InboundContext;
 pub use master_key::MasterKey;
 pub use outbound::OutboundContext;
 pub use profile::Profile;
+
+/// A worker thread may be handed a context that was made on another.
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<OutboundContext>();
+    is_send_and_sync::<InboundContext>();
+};

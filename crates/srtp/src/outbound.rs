@@ -4,6 +4,8 @@
 //! away the XOR of two plaintexts, and with GCM the authentication key as well (RFC 7714 section 14.3 asks for this).
 //! The ciphers are in `cipher`, batches in `batch.rs`.
 
+use std::fmt;
+
 use ssrc_map::SsrcMap;
 
 use crate::cipher::cm::{self, CmJob};
@@ -183,6 +185,11 @@ impl OutboundContext {
         self.streams.len()
     }
 
+    /// The SSRCs of all streams, in no order.
+    pub fn ssrcs(&self) -> impl Iterator<Item = u32> {
+        self.streams.iter().map(|(ssrc, _)| ssrc)
+    }
+
     /// Profile of the template keys.
     pub fn profile(&self) -> Option<Profile> {
         self.template.as_ref().map(|keys| keys.profile)
@@ -254,7 +261,12 @@ impl OutboundContext {
 
     /// [`reserve`](Self::reserve) for the first packet of a stream.
     #[cold]
-    fn reserve_first(&mut self, header: RtpHeader, len: usize, room: usize) -> Result<Reserved, ProtectError> {
+    fn reserve_first(
+        &mut self,
+        header: RtpHeader,
+        len: usize,
+        room: usize,
+    ) -> Result<Reserved, ProtectError> {
         let keys = self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?;
         if room < len + keys.profile.rtp_tag_len() + keys.mki_len {
             return Err(ProtectError::BufferTooSmall);
@@ -382,6 +394,15 @@ impl OutboundContext {
         let used = ReplayWindow::new(self.config.rtp_replay_window_packets);
         let stream = OutboundStream { own, used, roc: None, rtcp_next: 0 };
         self.streams.insert(ssrc, stream).map(|_| ()).map_err(|_| ProtectError::TooManyStreams)
+    }
+}
+
+impl fmt::Debug for OutboundContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboundContext")
+            .field("profile", &self.profile())
+            .field("streams", &self.streams())
+            .finish_non_exhaustive()
     }
 }
 
