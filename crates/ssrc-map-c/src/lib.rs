@@ -1,0 +1,201 @@
+//! `ssrc-map` for C and C++: `include/ssrc_map.h`, `libssrc_map_c.a` and `libssrc_map_c.so`.
+//!
+//! Maps SSRCs to pointers of the caller's; what they point to is never looked at, and belongs to the caller. The header is
+//! made from this file by cbindgen, kept in the repository, and compared by `tests/header.rs`; `tests/c/map.c` is
+//! compiled and run against both libraries. How a look-up is done is `ssrc-map`'s business.
+//!
+//! A panic, which would be a bug in `ssrc-map`, ends the process at the boundary and never unwinds into C. So does
+//! running out of memory.
+
+use core::ffi::c_void;
+use core::ptr;
+
+use ssrc_map::{Full, SsrcMap};
+
+/// Map from SSRC to pointer.
+///
+/// Any number of threads may look things up at the same time; while one changes the map, no other may use it.
+pub struct Map(SsrcMap<*mut c_void>);
+
+/// What came of a change.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It was done.
+    Ok = 0,
+    /// An argument that must not be NULL was; nothing has changed.
+    NullArgument = 1,
+    /// The SSRC is new and the map has as many entries as its limit allows; nothing has changed.
+    Full = 2,
+    /// The map does not contain the SSRC; nothing has changed.
+    NotFound = 3,
+}
+
+/// Called with an entry of a map and the caller's `context`; returns whether to go on.
+///
+/// It must return: an exception or `longjmp` out of it is undefined behaviour.
+pub type Visitor = Option<unsafe extern "C" fn(ssrc: u32, value: *mut c_void, context: *mut c_void) -> bool>;
+
+/// Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers of the operating
+/// system, so that nobody can choose SSRCs which make it slow. Never returns NULL. Costs one small allocation; streams
+/// cost memory as they come. Free it with `ssrc_map_destroy`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ssrc_map_create(limit: usize) -> *mut Map {
+    Box::into_raw(Box::new(Map(SsrcMap::new(limit))))
+}
+
+/// As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the seed can choose SSRCs
+/// that make look-ups slow.
+#[unsafe(no_mangle)]
+pub extern "C" fn ssrc_map_create_with_seed(limit: usize, seed: u64) -> *mut Map {
+    Box::into_raw(Box::new(Map(SsrcMap::with_seed(limit, seed))))
+}
+
+/// Frees a map; what its values point to is left alone. NULL is allowed and does nothing.
+///
+/// # Safety
+/// `map` is NULL or a map that has not been destroyed, and nobody uses it meanwhile or afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_destroy(map: *mut Map) {
+    if !map.is_null() {
+        // SAFETY: by the contract it comes from `Box::into_raw` in one of the two functions above, and only once.
+        drop(unsafe { Box::from_raw(map) });
+    }
+}
+
+/// Maps `ssrc` to `value`. `*old` becomes the value that `ssrc` had before, NULL if it had none or when nothing has
+/// changed; `old` may be NULL.
+///
+/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `value` is NULL, `SSRC_MAP_STATUS_FULL` if `ssrc` is new and the
+/// limit is reached.
+///
+/// # Safety
+/// `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_insert(
+    map: *mut Map,
+    ssrc: u32,
+    value: *mut c_void,
+    old: *mut *mut c_void,
+) -> Status {
+    // SAFETY: the same contract as this function's.
+    let map = unsafe { map.as_mut() };
+    let (status, before) = match map {
+        Some(map) if !value.is_null() => match map.0.insert(ssrc, value) {
+            Ok(before) => (Status::Ok, before),
+            Err(Full(_)) => (Status::Full, None),
+        },
+        _ => (Status::NullArgument, None),
+    };
+    // SAFETY: `old` is as the contract says.
+    unsafe { write_if_wanted(old, before) };
+    status
+}
+
+/// The value of `ssrc`; NULL if there is none, or if `map` is NULL. This is the function to call for each packet.
+///
+/// # Safety
+/// `map` is NULL or a map nobody changes meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_get(map: *const Map, ssrc: u32) -> *mut c_void {
+    // SAFETY: the same contract as this function's.
+    let map = unsafe { map.as_ref() };
+    map.and_then(|map| map.0.get(ssrc)).copied().unwrap_or(ptr::null_mut())
+}
+
+/// Removes `ssrc`. `*old` becomes its value, NULL if it had none; `old` may be NULL.
+///
+/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` is NULL, `SSRC_MAP_STATUS_NOT_FOUND` if it does not contain `ssrc`.
+///
+/// # Safety
+/// `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_remove(map: *mut Map, ssrc: u32, old: *mut *mut c_void) -> Status {
+    // SAFETY: the same contract as this function's.
+    let map = unsafe { map.as_mut() };
+    let (status, before) = match map.map(|map| map.0.remove(ssrc)) {
+        Some(Some(before)) => (Status::Ok, Some(before)),
+        Some(None) => (Status::NotFound, None),
+        None => (Status::NullArgument, None),
+    };
+    // SAFETY: `old` is as the contract says.
+    unsafe { write_if_wanted(old, before) };
+    status
+}
+
+/// Removes all entries; what their values point to is left alone. Does nothing if `map` is NULL.
+///
+/// # Safety
+/// `map` is NULL or a map nobody else uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_clear(map: *mut Map) {
+    // SAFETY: the same contract as this function's.
+    if let Some(map) = unsafe { map.as_mut() } {
+        map.0.clear();
+    }
+}
+
+/// Calls `visitor` for each entry, in no particular order, until it returns false.
+///
+/// The visitor may change the map, but not destroy it: what it removes before its turn is left out, and what it inserts
+/// need not come. For that the SSRCs are noted first: 4 bytes of memory for each, and a look-up.
+///
+/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `visitor` is NULL.
+///
+/// # Safety
+/// `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`, and keeps to what its
+/// type says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_for_each(map: *mut Map, visitor: Visitor, context: *mut c_void) -> Status {
+    // SAFETY: the same contract as this function's. The reference ends with this statement.
+    let ssrcs = unsafe { map.as_ref() }.map(|map| map.0.iter().map(|(ssrc, _)| ssrc).collect::<Vec<u32>>());
+    let (Some(ssrcs), Some(visitor)) = (ssrcs, visitor) else { return Status::NullArgument };
+    for ssrc in ssrcs {
+        // SAFETY: the map has not been destroyed, and no reference into it outlives the call.
+        let value = unsafe { ssrc_map_get(map, ssrc) };
+        // SAFETY: the caller vouches for it.
+        if !value.is_null() && !unsafe { visitor(ssrc, value, context) } {
+            break;
+        }
+    }
+    Status::Ok
+}
+
+/// Number of entries; 0 if `map` is NULL.
+///
+/// # Safety
+/// `map` is NULL or a map nobody changes meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_len(map: *const Map) -> usize {
+    // SAFETY: the same contract as this function's.
+    unsafe { map.as_ref() }.map_or(0, |map| map.0.len())
+}
+
+/// Number of entries the map has memory for; 0 if `map` is NULL.
+///
+/// # Safety
+/// `map` is NULL or a map nobody changes meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_capacity(map: *const Map) -> usize {
+    // SAFETY: the same contract as this function's.
+    unsafe { map.as_ref() }.map_or(0, |map| map.0.capacity())
+}
+
+/// Largest number of entries the map takes; 0 if `map` is NULL.
+///
+/// # Safety
+/// `map` is NULL or a map nobody changes meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ssrc_map_limit(map: *const Map) -> usize {
+    // SAFETY: the same contract as this function's.
+    unsafe { map.as_ref() }.map_or(0, |map| map.0.limit())
+}
+
+/// # Safety
+/// `to` is NULL or may be written to.
+unsafe fn write_if_wanted(to: *mut *mut c_void, value: Option<*mut c_void>) {
+    if !to.is_null() {
+        // SAFETY: it is not NULL, so it may be written to.
+        unsafe { to.write(value.unwrap_or(ptr::null_mut())) };
+    }
+}
