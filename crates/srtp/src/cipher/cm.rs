@@ -69,8 +69,7 @@ pub struct CmJob<'a> {
     pub key: &'a CmKey,
     /// First counter block (RFC 3711 section 4.1.1). Its low 16 bits count blocks and are zero.
     pub iv: [u8; 16],
-    /// Authenticated after the packet and no part of it: the ROC (SRTP); empty in spirit for SRTCP, whose E flag and
-    /// index stand in the packet's place here.
+    /// Authenticated after the packet: the ROC of SRTP, or the E flag and index of SRTCP.
     pub suffix: [u8; 4],
     /// Header, then payload: the authenticated portion without the suffix. At most 64 KiB.
     pub packet: &'a mut [u8],
@@ -88,7 +87,10 @@ impl CmJob<'_> {
         assert!(self.packet.len() <= PACKET_BYTES_MAX, "a datagram is shorter than 64 KiB");
         assert!(self.payload_offset <= self.packet.len(), "the payload begins within the packet");
         let payload_len = self.packet.len() - self.payload_offset;
-        assert!(self.source.is_none_or(|source| source.len() == payload_len), "source and payload are equally long");
+        assert!(
+            self.source.is_none_or(|source| source.len() == payload_len),
+            "source and payload are equally long"
+        );
         debug_assert_eq!(self.iv[14..], [0, 0], "the block counter starts at 0");
     }
 }

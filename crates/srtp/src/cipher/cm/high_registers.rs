@@ -46,7 +46,7 @@ pub(super) unsafe fn encrypt<const ROUND_KEYS: usize>(
                     "vpxorq zmm16, zmm16, zmm17",
                     "vmovdqu8 [{target}] {{{live}}}, zmm16",
                     block = in(xmm_reg) block,
-                    counters = in(reg) &raw const COUNTERS,
+                    counters = in(reg) &COUNTERS.0,
                     keys = in(reg) round_keys,
                     source = in(reg) source,
                     target = in(reg) target,
