@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 120
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run test test-console test-rust test-browser console setup lint one-crypto-provider docs deny fuzz bench clean
+.PHONY: run test test-console test-rust test-interop test-browser console setup lint one-crypto-provider docs deny fuzz bench clean
 
 run:
 	scripts/setup build
@@ -29,6 +29,7 @@ run:
 test: setup console
 	$(MAKE) test-console
 	$(MAKE) test-rust
+	$(MAKE) test-interop
 	$(MAKE) test-browser
 
 setup:
@@ -39,6 +40,10 @@ test-console:
 
 test-rust:
 	cargo test --workspace --locked
+
+# SRTP against libsrtp, which must not enter the product's tree: a package of its own.
+test-interop:
+	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 
 test-browser:
 	cargo build --locked --package millstream
