@@ -38,9 +38,9 @@ impl GcmKey {
         assert!(backend.is_supported(), "the caller chose a backend of this CPU");
         Self(match (backend, key.len()) {
             #[cfg(target_arch = "x86_64")]
-            (Backend::Avx512, 16) => Inner::Aes128(Box::new(avx512::Key128::new(key))),
+            (Backend::Avx512, 16) => Inner::Aes128(avx512::Key128::new(key)),
             #[cfg(target_arch = "x86_64")]
-            (Backend::Avx512, 32) => Inner::Aes256(Box::new(avx512::Key256::new(key))),
+            (Backend::Avx512, 32) => Inner::Aes256(avx512::Key256::new(key)),
             _ => Inner::Library(library::Key::new(key)),
         })
     }
@@ -73,13 +73,7 @@ impl GcmKey {
     /// # Panics
     /// When `text` is longer than [`TEXT_BYTES_MAX`].
     #[inline]
-    pub fn open(
-        &self,
-        nonce: &[u8; 12],
-        aad: &[u8],
-        text: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
+    pub fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_BYTES]) -> bool {
         assert!(text.len() <= TEXT_BYTES_MAX, "a datagram is shorter than 64 KiB");
         match &self.0 {
             #[cfg(target_arch = "x86_64")]

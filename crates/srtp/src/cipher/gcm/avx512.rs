@@ -6,9 +6,10 @@
 //! summed before one reduction, by powers H^17 to H^1. What a nonce is and which lengths are allowed is decided above.
 //!
 //! Constant time: no branch and no address depends on key, text or tag, only on lengths.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "loads, stores and calls of vector code; see the arguments above each")]
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
 use zeroize::Zeroize;
 
@@ -33,14 +34,18 @@ impl<const BLOCKS: usize> Key<BLOCKS> {
     /// Rounds of AES: 10 or 14.
     const ROUNDS: usize = BLOCKS - POWERS - 1;
 
-    /// Expands `key`. **The CPU must run [`Backend::Avx512`](crate::Backend::Avx512)**: the caller has asserted it,
-    /// and a key cannot be had otherwise, so holding one is the safety argument of [`seal`](Self::seal) and
-    /// [`open`](Self::open).
-    pub(super) fn new(key: &[u8]) -> Self {
+    /// Expands a key. There is no other way to a key, and this one asks the CPU: whoever holds a key may run the kernel.
+    ///
+    /// # Panics
+    /// When the CPU cannot run [`Backend::Avx512`](crate::Backend::Avx512), or `bytes` are not as many as the type says.
+    pub(super) fn new(bytes: &[u8]) -> Box<Self> {
         assert!(crate::Backend::Avx512.is_supported());
-        assert_eq!(key.len() / 4 + 6, Self::ROUNDS, "the key's length is the type's");
-        // SAFETY: the line above has asked the CPU for these instructions.
-        unsafe { expand(key) }
+        assert_eq!(bytes.len(), 4 * (Self::ROUNDS - 6), "the key's length is the type's");
+        // In its place from the start: a move would leave a copy of the key behind.
+        let mut key = Box::new(Self { blocks: [[0; 16]; BLOCKS] });
+        // SAFETY: the CPU was asked for these instructions, above.
+        unsafe { expand(&mut key, bytes) };
+        key
     }
 
     #[inline]
@@ -51,19 +56,14 @@ impl<const BLOCKS: usize> Key<BLOCKS> {
         source: Option<&[u8]>,
         text: &mut [u8],
     ) -> [u8; TAG_BYTES] {
-        let text = Text::new(source, text);
+        let (nonce, text) = (words(nonce), Text::new(source, text));
         // SAFETY: `new` made this key, so the CPU has these instructions.
         to_bytes(unsafe { pass::<BLOCKS, false>(self, nonce, aad, text) })
     }
 
     #[inline]
-    pub(super) fn open(
-        &self,
-        nonce: &[u8; 12],
-        aad: &[u8],
-        text: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
+    pub(super) fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_BYTES]) -> bool {
+        let nonce = words(nonce);
         // SAFETY: `new` made this key, so the CPU has these instructions.
         let expected = to_bytes(unsafe { pass::<BLOCKS, true>(self, nonce, aad, Text::new(None, text)) });
         // One comparison of 128 bits: no early exit to measure.
@@ -86,24 +86,45 @@ impl<const BLOCKS: usize> Drop for Key<BLOCKS> {
 const POWERS: usize = 17;
 /// Bytes of a register.
 const VECTOR: usize = 64;
-/// Bytes encrypted per turn of the main loop: four registers are in flight, as AES takes 3 to 4 cycles a round and
-/// one can start in each.
+/// Bytes encrypted per turn of the main loop. Four registers are in flight: a round of AES takes three cycles and one
+/// can start in each, so three keep its port busy.
 const CHUNK: usize = 4 * VECTOR;
 
+/// Eight bytes and four of a nonce, little-endian. By value: the nonce has just been computed, and a wide load of bytes
+/// whose narrower stores are still under way waits until the packet before is done. That was 9 of 33 ns for 160 bytes.
+type Nonce = (i64, u32);
+
+#[inline]
+fn words(nonce: &[u8; 12]) -> Nonce {
+    let (low, high) = nonce.split_first_chunk().expect("12 bytes begin with 8");
+    (i64::from_le_bytes(*low), u32::from_le_bytes(high.try_into().expect("and end with 4")))
+}
+
 /// Where text is read and where it is written: `len` bytes each, the same memory or not overlapping.
-#[derive(Clone, Copy)]
-struct Text {
+///
+/// **Invariant:** for `'a`, `len` bytes from `source` may be read and `len` bytes from `target` may be written.
+struct Text<'a> {
     source: *const u8,
     target: *mut u8,
     len: usize,
+    memory: PhantomData<(&'a [u8], &'a mut [u8])>,
 }
 
-impl Text {
-    fn new(source: Option<&[u8]>, text: &mut [u8]) -> Self {
-        let target = text.as_mut_ptr();
+impl<'a> Text<'a> {
+    #[inline]
+    fn new(source: Option<&'a [u8]>, text: &'a mut [u8]) -> Self {
+        assert!(source.is_none_or(|source| source.len() == text.len()));
         let len = text.len();
-        assert!(source.is_none_or(|source| source.len() == len));
-        Self { source: source.map_or(target.cast_const(), <[u8]>::as_ptr), target, len }
+        let target = text.as_mut_ptr();
+        let source = source.map_or(target.cast_const(), <[u8]>::as_ptr);
+        Self { source, target, len, memory: PhantomData }
+    }
+
+    #[inline]
+    fn skip(self, bytes: usize) -> Self {
+        assert!(bytes <= self.len);
+        let (source, target) = (self.source.wrapping_add(bytes), self.target.wrapping_add(bytes));
+        Self { source, target, len: self.len - bytes, memory: PhantomData }
     }
 }
 
@@ -111,12 +132,12 @@ impl Text {
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn pass<const BLOCKS: usize, const OPEN: bool>(
     key: &Key<BLOCKS>,
-    nonce: &[u8; 12],
+    nonce: Nonce,
     aad: &[u8],
-    text: Text,
+    text: Text<'_>,
 ) -> __m128i {
     let round_keys = round_keys(key);
-    let mut counters = first_counters(nonce);
+    let start = counter_start(nonce, &round_keys);
     let mut product = Product::zero();
     let mut hash = _mm_setzero_si128();
     let aad_blocks = aad.len().div_ceil(16);
@@ -132,27 +153,28 @@ fn pass<const BLOCKS: usize, const OPEN: bool>(
     while at + CHUNK <= text.len {
         let mut input = [_mm512_setzero_si512(); 4];
         for (i, input) in input.iter_mut().enumerate() {
-            // SAFETY: at + 256 <= len, so this is 64 readable bytes of the source.
-            *input = unsafe { _mm512_loadu_si512(text.source.add(at + i * VECTOR).cast()) };
+            let source = text.source.wrapping_add(at + i * VECTOR);
+            // SAFETY: at + 256 <= len, so these are 64 readable bytes of the source.
+            *input = unsafe { _mm512_loadu_si512(source.cast()) };
         }
         if OPEN {
             pending = input;
         }
         let stream;
         if OPEN || at > 0 {
-            (stream, hash) = key_stream_and_hash(key, &round_keys, counters, &pending, hash);
+            (stream, hash) = key_stream_and_hash(key, &round_keys, counters(start, at / 16), &pending, hash);
         } else {
-            stream = key_stream::<BLOCKS, 4>(&round_keys, four_counters(counters));
+            stream = key_stream::<BLOCKS, 4>(&round_keys, counters(start, at / 16));
         }
         for i in 0..4 {
             let output = _mm512_xor_si512(input[i], stream[i]);
-            // SAFETY: at + 256 <= len, so this is 64 writable bytes of the target.
-            unsafe { _mm512_storeu_si512(text.target.add(at + i * VECTOR).cast(), output) };
+            let target = text.target.wrapping_add(at + i * VECTOR);
+            // SAFETY: at + 256 <= len, so these are 64 writable bytes of the target.
+            unsafe { _mm512_storeu_si512(target.cast(), output) };
             if !OPEN {
                 pending[i] = output;
             }
         }
-        counters = _mm512_add_epi32(counters, counter_step(16));
         at += CHUNK;
     }
     if !OPEN && at > 0 {
@@ -160,9 +182,8 @@ fn pass<const BLOCKS: usize, const OPEN: bool>(
     }
 
     let lengths = _mm_set_epi64x(aad.len() as i64 * 8, text.len as i64 * 8);
-    let state = Tail { product, hash, counters, lengths };
-    // SAFETY: at <= len, so both stay inside or one past the end of their memory.
-    let rest = unsafe { Text { source: text.source.add(at), target: text.target.add(at), len: text.len - at } };
+    let state = Tail { product, hash, start, block: at / 16, lengths };
+    let rest = text.skip(at);
     match tail_blocks / 4 {
         0 => finish::<BLOCKS, OPEN, 1>(key, &round_keys, state, rest),
         1 => finish::<BLOCKS, OPEN, 2>(key, &round_keys, state, rest),
@@ -176,7 +197,8 @@ fn pass<const BLOCKS: usize, const OPEN: bool>(
 struct Tail {
     product: Product,
     hash: __m128i,
-    counters: __m512i,
+    start: __m512i,
+    block: usize,
     lengths: __m128i,
 }
 
@@ -191,28 +213,36 @@ fn finish<const BLOCKS: usize, const OPEN: bool, const VECTORS: usize>(
     key: &Key<BLOCKS>,
     round_keys: &RoundKeys,
     tail: Tail,
-    text: Text,
+    text: Text<'_>,
 ) -> __m128i {
-    let Tail { mut product, hash, mut counters, lengths } = tail;
+    let Tail { mut product, hash, start, block, lengths } = tail;
     let blocks = text.len.div_ceil(16);
-    let mut states = [_mm512_setzero_si512(); VECTORS];
-    for state in &mut states {
-        *state = counters;
-        counters = _mm512_add_epi32(counters, counter_step(4));
-    }
-    // J0 is the nonce with the counter 1; the counter is the last of the sixteen 32-bit words.
-    states[VECTORS - 1] = _mm512_mask_mov_epi32(states[VECTORS - 1], 1 << 15, _mm512_set1_epi32(1));
+    assert_eq!(VECTORS, blocks / 4 + 1);
+    let mut states = counters::<VECTORS>(start, block);
+    // J0 is the nonce with the counter 1.
+    let one = _mm512_broadcast_i32x4(_mm_set_epi32(1 << 24, 0, 0, 0));
+    states[VECTORS - 1] = _mm512_mask_xor_epi64(states[VECTORS - 1], 0xc0, start, one);
     let stream = key_stream::<BLOCKS, VECTORS>(round_keys, states);
 
     for i in 0..VECTORS {
         let (source, target) = (text.source.wrapping_add(i * VECTOR), text.target.wrapping_add(i * VECTOR));
-        let mask = _bzhi_u64(u64::MAX, text.len.saturating_sub(i * VECTOR) as u32);
-        // SAFETY: the mask is as long as what is left of the source; other bytes are not read.
-        let input = unsafe { _mm512_maskz_loadu_epi8(mask, source.cast()) };
-        let output = _mm512_xor_si512(input, stream[i]);
-        // SAFETY: the mask is as long as what is left of the target; other bytes are not written.
-        unsafe { _mm512_mask_storeu_epi8(target.cast(), mask, output) };
-        let cipher = if OPEN { input } else { _mm512_maskz_mov_epi8(mask, output) };
+        let cipher;
+        if i + 2 < VECTORS {
+            // SAFETY: `blocks` is at least 4 * (VECTORS - 1), so these 64 readable bytes lie before the last 4 blocks.
+            let input = unsafe { _mm512_loadu_si512(source.cast()) };
+            let output = _mm512_xor_si512(input, stream[i]);
+            // SAFETY: as above, 64 writable bytes.
+            unsafe { _mm512_storeu_si512(target.cast(), output) };
+            cipher = if OPEN { input } else { output };
+        } else {
+            let mask = _bzhi_u64(u64::MAX, text.len.saturating_sub(i * VECTOR) as u32);
+            // SAFETY: the mask is as long as what is left of the source; other bytes are not read.
+            let input = unsafe { _mm512_maskz_loadu_epi8(mask, source.cast()) };
+            let output = _mm512_xor_si512(input, stream[i]);
+            // SAFETY: the mask is as long as what is left of the target; other bytes are not written.
+            unsafe { _mm512_mask_storeu_epi8(target.cast(), mask, output) };
+            cipher = if OPEN { input } else { _mm512_maskz_mov_epi8(mask, output) };
+        }
         let mut hashed = reverse(cipher);
         if i == VECTORS - 1 {
             let lane = 3 << (2 * (blocks % 4));
@@ -260,30 +290,20 @@ fn hash_chunk<const BLOCKS: usize>(key: &Key<BLOCKS>, blocks: &[__m512i; 4], has
 fn key_stream_and_hash<const BLOCKS: usize>(
     key: &Key<BLOCKS>,
     round_keys: &RoundKeys,
-    counters: __m512i,
+    mut states: [__m512i; 4],
     blocks: &[__m512i; 4],
     hash: __m128i,
 ) -> ([__m512i; 4], __m128i) {
-    let mut states = first_round_key(round_keys, four_counters(counters));
     let mut product = Product::zero();
-    for round in 1..Key::<BLOCKS>::ROUNDS {
-        for state in &mut states {
-            *state = _mm512_aesenc_epi128(*state, round_keys[round]);
-        }
-        match round {
-            1 => product.add(reverse(blocks[1]), powers(key, 12)),
-            3 => product.add(reverse(blocks[2]), powers(key, 8)),
-            5 => product.add(reverse(blocks[3]), powers(key, 4)),
-            7 => {
-                let first = _mm512_xor_si512(reverse(blocks[0]), _mm512_zextsi128_si512(hash));
-                product.add(first, powers(key, 16));
-            }
-            _ => {}
-        }
-    }
-    for state in &mut states {
-        *state = _mm512_aesenclast_epi128(*state, round_keys[Key::<BLOCKS>::ROUNDS]);
-    }
+    rounds::<4, 1, 2>(&mut states, round_keys);
+    product.add(reverse(blocks[1]), powers(key, 12));
+    rounds::<4, 3, 4>(&mut states, round_keys);
+    product.add(reverse(blocks[2]), powers(key, 8));
+    rounds::<4, 5, 6>(&mut states, round_keys);
+    product.add(reverse(blocks[3]), powers(key, 4));
+    rounds::<4, 7, 9>(&mut states, round_keys);
+    product.add(_mm512_xor_si512(reverse(blocks[0]), _mm512_zextsi128_si512(hash)), powers(key, 16));
+    last_rounds::<BLOCKS, 4>(&mut states, round_keys);
     (states, product.reduce())
 }
 
@@ -292,18 +312,43 @@ fn key_stream_and_hash<const BLOCKS: usize>(
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn key_stream<const BLOCKS: usize, const VECTORS: usize>(
     round_keys: &RoundKeys,
-    counters: [__m512i; VECTORS],
+    mut states: [__m512i; VECTORS],
 ) -> [__m512i; VECTORS] {
-    let mut states = first_round_key(round_keys, counters);
-    for round in 1..Key::<BLOCKS>::ROUNDS {
-        for state in &mut states {
-            *state = _mm512_aesenc_epi128(*state, round_keys[round]);
+    rounds::<VECTORS, 1, 3>(&mut states, round_keys);
+    rounds::<VECTORS, 4, 6>(&mut states, round_keys);
+    rounds::<VECTORS, 7, 9>(&mut states, round_keys);
+    last_rounds::<BLOCKS, VECTORS>(&mut states, round_keys);
+    states
+}
+
+/// AES's rounds `FIRST` to `LAST`; few at a time, so that the compiler unrolls the loop and keeps all in registers.
+#[inline]
+#[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
+fn rounds<const VECTORS: usize, const FIRST: usize, const LAST: usize>(
+    states: &mut [__m512i; VECTORS],
+    round_keys: &RoundKeys,
+) {
+    for round_key in &round_keys[FIRST..=LAST] {
+        for state in states.iter_mut() {
+            *state = _mm512_aesenc_epi128(*state, *round_key);
         }
     }
-    for state in &mut states {
+}
+
+/// AES's rounds from the tenth.
+#[inline]
+#[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
+fn last_rounds<const BLOCKS: usize, const VECTORS: usize>(
+    states: &mut [__m512i; VECTORS],
+    round_keys: &RoundKeys,
+) {
+    if Key::<BLOCKS>::ROUNDS == 14 {
+        rounds::<VECTORS, 10, 11>(states, round_keys);
+        rounds::<VECTORS, 12, 13>(states, round_keys);
+    }
+    for state in states.iter_mut() {
         *state = _mm512_aesenclast_epi128(*state, round_keys[Key::<BLOCKS>::ROUNDS]);
     }
-    states
 }
 
 /// Round keys in all four lanes; only the first 11 or 15 are used.
@@ -319,43 +364,41 @@ fn round_keys<const BLOCKS: usize>(key: &Key<BLOCKS>) -> RoundKeys {
     round_keys
 }
 
-/// Counters with the first round key: the byte order of the counter is turned to the standard's only here.
+/// The nonce in every lane, with the first round key.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
-fn first_round_key<const VECTORS: usize>(
-    round_keys: &RoundKeys,
-    mut counters: [__m512i; VECTORS],
-) -> [__m512i; VECTORS] {
-    let order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 14, 13, 12));
-    for counter in &mut counters {
-        *counter = _mm512_xor_si512(_mm512_shuffle_epi8(*counter, order), round_keys[0]);
-    }
-    counters
-}
-
-/// The nonce in every lane, with the counters 2 to 5, the text's first; little-endian, to be added to.
-#[inline]
-#[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
-fn first_counters(nonce: &[u8; 12]) -> __m512i {
-    let (low, high) = nonce.split_at(8);
-    let low = i64::from_le_bytes(low.try_into().expect("8 bytes"));
-    let high = u32::from_le_bytes(high.try_into().expect("4 bytes"));
+fn counter_start((low, high): Nonce, round_keys: &RoundKeys) -> __m512i {
     let nonce = _mm512_broadcast_i32x4(_mm_set_epi64x(i64::from(high), low));
-    _mm512_add_epi32(nonce, _mm512_set_epi32(5, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0))
+    _mm512_xor_si512(nonce, round_keys[0])
 }
 
+/// AES states before the first round, for the text's blocks from `block` on, which is a multiple of 16.
+///
+/// The text's first counter is 2, so the low four bits of the counters are the same for every `block`, and with them
+/// the bits to exclusive-or: no addition, no turning of the byte order. Every fourth register ends in the next 16.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
-fn counter_step(blocks: i32) -> __m512i {
-    _mm512_broadcast_i32x4(_mm_set_epi32(blocks, 0, 0, 0))
+fn counters<const VECTORS: usize>(start: __m512i, block: usize) -> [__m512i; VECTORS] {
+    let sixteen = |block: usize| _mm512_maskz_set1_epi32(0x8888, (block as u32).swap_bytes() as i32);
+    let (these, next) = (sixteen(block), sixteen(block + 16));
+    let mut states = [start; VECTORS];
+    for (i, state) in states.iter_mut().enumerate() {
+        let high = match i {
+            0..3 => these,
+            3 => _mm512_mask_mov_epi64(these, 0xf0, next),
+            _ => next,
+        };
+        *state = xor3(start, high, low_counters([2, 6, 10, 14][i % 4]));
+    }
+    states
 }
 
+/// Low four bits of the counters from `first` on, where the counter has its last byte.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
-fn four_counters(first: __m512i) -> [__m512i; 4] {
-    let second = _mm512_add_epi32(first, counter_step(4));
-    let third = _mm512_add_epi32(first, counter_step(8));
-    [first, second, third, _mm512_add_epi32(first, counter_step(12))]
+fn low_counters(first: i32) -> __m512i {
+    let low = |lane| ((first + lane) % 16) << 24;
+    _mm512_set_epi32(low(3), 0, 0, 0, low(2), 0, 0, 0, low(1), 0, 0, 0, low(0), 0, 0, 0)
 }
 
 /// Sum of products of 128-bit polynomials, not reduced: in each lane `high * x^128 + middle * x^64 + low`.
@@ -395,8 +438,7 @@ impl Product {
         let middle = xor3(self.middle, first, exchange_halves(self.low));
         let second = _mm512_clmulepi64_epi128::<0x00>(middle, polynomial);
         let lanes = xor3(self.high, second, exchange_halves(middle));
-        let pairs =
-            _mm256_xor_si256(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64::<1>(lanes));
+        let pairs = _mm256_xor_si256(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64::<1>(lanes));
         _mm_xor_si128(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs))
     }
 }
@@ -466,8 +508,7 @@ fn to_bytes(block: __m128i) -> [u8; 16] {
 
 /// Key expansion (FIPS 197 §5.2) and the powers of H = E(K, 0). Once per key.
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
-fn expand<const BLOCKS: usize>(bytes: &[u8]) -> Key<BLOCKS> {
-    let mut key = Key { blocks: [[0; 16]; BLOCKS] };
+fn expand<const BLOCKS: usize>(key: &mut Key<BLOCKS>, bytes: &[u8]) {
     let key_words = bytes.len() / 4;
     let (powers, round_keys) = key.blocks.split_at_mut(POWERS);
     let words = round_keys.as_flattened_mut().as_chunks_mut::<4>().0;
@@ -499,11 +540,87 @@ fn expand<const BLOCKS: usize>(bytes: &[u8]) -> Key<BLOCKS> {
         product.add(_mm512_zextsi128_si512(load_128(&powers[i + 1])), first);
         powers[i] = to_bytes(product.reduce());
     }
-    key
 }
 
 /// AES's S-box on four bytes, in constant time: with four equal columns ShiftRows changes nothing.
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn substitute(word: u32) -> u32 {
     _mm_cvtsi128_si32(_mm_aesenclast_si128(_mm_set1_epi32(word as i32), _mm_setzero_si128())) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::ptr::NonNull;
+
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// Two pages between two that may not be touched.
+    struct Guarded(NonNull<std::ffi::c_void>);
+
+    impl Guarded {
+        fn new() -> Self {
+            let (len, open) =
+                (NonZeroUsize::new(4 * PAGE).expect("not 0"), ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
+            // SAFETY: new memory at an address of the kernel's choice.
+            let start = unsafe { mmap_anonymous(None, len, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) };
+            let start = start.expect("four pages are there");
+            // SAFETY: the second page of four.
+            let middle = unsafe { start.add(PAGE) };
+            // SAFETY: two pages of our own, which nobody refers to yet.
+            unsafe { mprotect(middle, 2 * PAGE, open) }.expect("may be opened");
+            Self(start)
+        }
+
+        fn bytes(&mut self) -> &mut [u8] {
+            // SAFETY: the second and third page may be read and written as long as `self` lives.
+            unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>().add(PAGE), 2 * PAGE) }
+        }
+    }
+
+    impl Drop for Guarded {
+        fn drop(&mut self) {
+            // SAFETY: mapped by `new`, and `bytes` borrows from `self`.
+            unsafe { munmap(self.0, 4 * PAGE) }.expect("was mapped");
+        }
+    }
+
+    /// A byte read or written before or behind associated data, source or target is a segmentation fault.
+    #[test]
+    fn nothing_outside_the_slices_is_touched() {
+        if !crate::Backend::Avx512.is_supported() {
+            return;
+        }
+        let key = Key128::new(&[7; 16]);
+        let (mut aad_pages, mut source_pages, mut target_pages) =
+            (Guarded::new(), Guarded::new(), Guarded::new());
+        let (aad_pages, source_pages) = (aad_pages.bytes(), source_pages.bytes());
+        let target_pages = target_pages.bytes();
+        aad_pages.fill(1);
+        source_pages.fill(2);
+        for len in (0..=520).chain([1199, 1200, 1201, 2 * PAGE]) {
+            for aad_len in [0, 1, 12, 20, 63, 64, 65, 100] {
+                let (aad, source) = (&aad_pages[..aad_len], &source_pages[..len]);
+                let tag = key.seal(&[3; 12], aad, Some(source), &mut target_pages[..len]);
+                assert!(
+                    key.open(&[3; 12], aad, &mut target_pages[..len], &tag),
+                    "at the start, {aad_len}, {len}"
+                );
+
+                let (aad, source) = (&aad_pages[2 * PAGE - aad_len..], &source_pages[2 * PAGE - len..]);
+                let target = &mut target_pages[2 * PAGE - len..];
+                assert_eq!(
+                    key.seal(&[3; 12], aad, Some(source), target),
+                    tag,
+                    "at the end, {aad_len}, {len}"
+                );
+                assert!(key.open(&[3; 12], aad, target, &tag), "at the end, {aad_len}, {len}");
+                assert_eq!(target, source);
+            }
+        }
+    }
 }

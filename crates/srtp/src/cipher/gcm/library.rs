@@ -40,13 +40,7 @@ impl Key {
         tag
     }
 
-    pub(super) fn open(
-        &self,
-        nonce: &[u8; 12],
-        aad: &[u8],
-        text: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
+    pub(super) fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_BYTES]) -> bool {
         // Two sizes of scratch memory on the stack: probing 64 KiB of it would cost a small packet its caches.
         match text.len() {
             0..=2048 => self.open_from_copy::<2048>(nonce, aad, text, tag),

@@ -45,7 +45,14 @@ fn from_hex(text: &str) -> Vec<u8> {
 /// McGrew and Viega, "The Galois/Counter Mode of Operation (GCM)", appendix B: test cases 1 to 4 and 13 to 16.
 /// Key, nonce, associated data, plaintext, ciphertext, tag.
 const SPECIFICATION: [[&str; 6]; 8] = [
-    ["00000000000000000000000000000000", "000000000000000000000000", "", "", "", "58e2fccefa7e3061367f1d57a4e7455a"],
+    [
+        "00000000000000000000000000000000",
+        "000000000000000000000000",
+        "",
+        "",
+        "",
+        "58e2fccefa7e3061367f1d57a4e7455a",
+    ],
     [
         "00000000000000000000000000000000",
         "000000000000000000000000",
@@ -211,7 +218,8 @@ fn every_alignment_works_and_nothing_around_the_text_is_written() {
                 let source = 63 - offset..63 - offset + len;
                 shifted[source.clone()].copy_from_slice(&plain);
                 memory[place.clone()].fill(0);
-                let sealed = fast.seal(&nonce, &aad, Some(&shifted[source.clone()]), &mut memory[place.clone()]);
+                let sealed =
+                    fast.seal(&nonce, &aad, Some(&shifted[source.clone()]), &mut memory[place.clone()]);
                 assert_eq!(sealed, tag, "len {len}, offset {offset}");
                 assert_eq!(memory[place.clone()], expected, "len {len}, offset {offset}");
                 assert_eq!(shifted[source], plain, "the source is only read");
