@@ -154,8 +154,8 @@ impl Field {
         Self { senders, position: 0, random: Random::with_seed(21), clock_ns: clock_ns() }
     }
 
-    /// Every contender in turn goes round all contexts once to warm up, and once more for the clock. With `check`, all
-    /// bytes are compared.
+    /// Every contender in turn goes round all contexts twice to warm up, which is once for each stream, and twice more
+    /// for the clock. With `check`, all bytes are compared.
     fn turn(
         &mut self,
         case: &Case,
@@ -164,7 +164,7 @@ impl Field {
         check: bool,
     ) {
         let payload = self.random.bytes(case.bytes);
-        let headers: Vec<[u8; 12]> = (0..2 * ROUND * SEGMENT)
+        let headers: Vec<[u8; 12]> = (0..4 * ROUND * SEGMENT)
             .map(|index| {
                 let (context, visit) =
                     ((self.position + index) % CONTEXTS, (self.position + index) / CONTEXTS);
@@ -218,7 +218,7 @@ impl Field {
                     contender.unprotect(first_context, case.batch, watch);
                 }
                 let took = (cpu_ns() - begun) as f64 - self.clock_ns;
-                if number >= ROUND {
+                if number >= 2 * ROUND {
                     turns.push(took / SEGMENT as f64);
                 }
                 assert!(!check || seen == SEGMENT, "{}: {seen} of {SEGMENT} packets", kind.name);
