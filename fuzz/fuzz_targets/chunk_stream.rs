@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::chunk_stream`.
+//! See `millstream_fuzz::live::chunk_stream`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::chunk_stream(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::live::chunk_stream(data));

@@ -1,7 +1,7 @@
 //! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable compiler.
 
-#[path = "../../../fuzz/src/lib.rs"]
-#[allow(unreachable_pub, reason = "a module here, a library there")]
+#[path = "../../../fuzz/src/live.rs"]
+#[allow(unreachable_pub, reason = "a module here, one of a library there")]
 mod checks;
 
 use std::path::Path;
