@@ -5,3 +5,4 @@
 
 pub mod live;
 pub mod srtp;
+pub mod ssrc_map;
