@@ -125,7 +125,10 @@ impl Session {
     /// Protects `packet[..len]` in place with the key of number `key`, and returns the protected length.
     ///
     /// # Errors
-    /// What libsrtp says. # Panics when `packet` has not [`TRAILER_MAX`] bytes more than `len`.
+    /// What libsrtp says.
+    ///
+    /// # Panics
+    /// When `packet` has not [`TRAILER_MAX`] bytes more than `len`.
     pub fn protect_rtp(&mut self, packet: &mut [u8], len: usize, key: usize) -> Result<usize, Status> {
         let mut length = checked(packet, len, TRAILER_MAX);
         // SAFETY: `packet` is aligned, has `length` bytes and room for any trailer; the session is alive.
@@ -144,7 +147,10 @@ impl Session {
     /// Protects the compound packet `packet[..len]` in place, and returns the protected length.
     ///
     /// # Errors
-    /// What libsrtp says. # Panics when `packet` has not [`TRAILER_MAX`] bytes more than `len`.
+    /// What libsrtp says.
+    ///
+    /// # Panics
+    /// When `packet` has not [`TRAILER_MAX`] bytes more than `len`.
     pub fn protect_rtcp(&mut self, packet: &mut [u8], len: usize, key: usize) -> Result<usize, Status> {
         let mut length = checked(packet, len, TRAILER_MAX);
         // SAFETY: `packet` is aligned, has `length` bytes and room for any trailer; the session is alive.

@@ -55,3 +55,20 @@ fn a_flipped_bit_anywhere_is_refused_and_the_packet_itself_still_accepted() {
         }
     }
 }
+
+#[test]
+fn a_flipped_bit_anywhere_in_rtcp_is_refused_too() {
+    let mut random = Random::new();
+    for case in Case::all() {
+        let (mut sender, mut receiver) = case.pair(&[key(&mut random, case.profile)]);
+        for words in 0..20 {
+            let plain = packet::rtcp(&mut random, 7, words);
+            let protected = sender.protect_rtcp(&plain).unwrap();
+            let bit = random.in_range(0..=8 * protected.len() - 1);
+            let mut damaged = protected.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(receiver.unprotect_rtcp(&damaged).is_err(), "{case:?} bit {bit}");
+            assert_eq!(receiver.unprotect_rtcp(&protected).as_ref(), Ok(&plain), "{case:?} after bit {bit}");
+        }
+    }
+}
