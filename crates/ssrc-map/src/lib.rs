@@ -14,9 +14,9 @@
 //! # }
 //! ```
 //!
-//! Files in the order a look-up goes: `map.rs` chooses, `lanes/` compares the few SSRCs of a small map at once,
-//! `table.rs` finds one of many.
-#![cfg_attr(not(feature = "std"), no_std)]
+//! Files in the order a look-up goes: `map.rs` chooses, `lanes/` compares the SSRCs of a small map all at once,
+//! `table.rs` finds one of many, with `hash.rs`.
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 extern crate alloc;
 

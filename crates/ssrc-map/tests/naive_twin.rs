@@ -78,7 +78,7 @@ proptest! {
     fn answers_as_a_bounded_btree_map(
         limit in prop_oneof![0..12_usize, Just(1000)],
         seed in any::<u64>(),
-        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 60 } else { 600 }),
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 60 } else { 300 }),
     ) {
         check(limit, seed, &steps)?;
     }

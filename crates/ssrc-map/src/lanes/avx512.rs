@@ -6,14 +6,18 @@ use core::arch::x86_64::{
     _mm512_cmpeq_epi32_mask, _mm512_loadu_si512, _mm512_mask_cmpeq_epi32_mask, _mm512_maskz_loadu_epi32,
     _mm512_set1_epi32,
 };
+use core::ptr;
 
-use super::BLOCK;
+use super::Block;
 
-/// See [`super::matches`].
+/// See [`super::first`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(crate) fn matches(block: &[u32; BLOCK], ssrc: u32) -> u32 {
-    tail(block, ssrc)
+pub(crate) fn first(block: &Block<LANES>, ssrc: u32) -> usize {
+    // SAFETY: a block is 64 readable bytes, and the load needs no alignment.
+    let lanes = unsafe { _mm512_loadu_si512(ptr::from_ref(block).cast()) };
+    let equal = _mm512_cmpeq_epi32_mask(lanes, _mm512_set1_epi32(ssrc as i32));
+    (u32::from(equal) | 1 << LANES).trailing_zeros() as usize
 }
 
 /// See [`super::position`].
@@ -29,19 +33,11 @@ pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
             return Some(at * LANES + mask.trailing_zeros() as usize);
         }
     }
-    let mask = tail(rest, ssrc);
+    let used = ((1_u32 << rest.len()) - 1) as u16;
+    // SAFETY: only the lanes of `used` are read, and these are the elements of `rest`.
+    let lanes = unsafe { _mm512_maskz_loadu_epi32(used, rest.as_ptr().cast()) };
+    let mask = _mm512_mask_cmpeq_epi32_mask(used, lanes, sought);
     (mask != 0).then(|| groups.len() * LANES + mask.trailing_zeros() as usize)
 }
 
-/// Compares at most 16 SSRCs.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn tail(ssrcs: &[u32], ssrc: u32) -> u32 {
-    assert!(ssrcs.len() <= LANES);
-    let used = ((1_u32 << ssrcs.len()) - 1) as u16;
-    // SAFETY: only the lanes of `used` are read, and these are the elements of `ssrcs`.
-    let lanes = unsafe { _mm512_maskz_loadu_epi32(used, ssrcs.as_ptr().cast()) };
-    u32::from(_mm512_mask_cmpeq_epi32_mask(used, lanes, _mm512_set1_epi32(ssrc as i32)))
-}
-
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;

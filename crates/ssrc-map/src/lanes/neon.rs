@@ -1,44 +1,41 @@
 //! Four SSRCs to a register with NEON, which every 64-bit ARM CPU has.
 
 use core::arch::aarch64::{
-    uint32x4_t, vaddlvq_u32, vandq_u32, vceqq_u32, vdupq_n_u32, vld1q_u32, vmaxvq_u32, vorrq_u32,
+    uint32x4_t, vceqq_u32, vdupq_n_u32, vget_lane_u64, vld1q_u32, vmovn_u32, vreinterpret_u64_u16,
 };
 
-use super::BLOCK;
+use super::Block;
 
-/// See [`super::matches`].
+/// See [`super::first`].
 #[inline]
 #[target_feature(enable = "neon")]
-pub(crate) fn matches(block: &[u32; BLOCK], ssrc: u32) -> u32 {
-    let sought = vdupq_n_u32(ssrc);
-    let (halves, _) = block.as_chunks::<LANES>();
-    let low = vandq_u32(vceqq_u32(load(&halves[0]), sought), load(&[1, 2, 4, 8]));
-    let high = vandq_u32(vceqq_u32(load(&halves[1]), sought), load(&[16, 32, 64, 128]));
-    // The bits are distinct, so their sum is their union.
-    vaddlvq_u32(vorrq_u32(low, high)) as u32
+pub(crate) fn first(block: &Block<LANES>, ssrc: u32) -> usize {
+    first_of(&block.0, vdupq_n_u32(ssrc))
 }
 
 /// See [`super::position`].
 #[target_feature(enable = "neon")]
 pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
     let sought = vdupq_n_u32(ssrc);
-    let (groups, rest) = ssrcs.as_chunks::<BLOCK>();
+    let (groups, rest) = ssrcs.as_chunks::<LANES>();
     for (at, group) in groups.iter().enumerate() {
-        let (halves, _) = group.as_chunks::<LANES>();
-        let any = vorrq_u32(vceqq_u32(load(&halves[0]), sought), vceqq_u32(load(&halves[1]), sought));
-        if vmaxvq_u32(any) != 0 {
-            return Some(at * BLOCK + matches(group, ssrc).trailing_zeros() as usize);
+        let lane = first_of(group, sought);
+        if lane < LANES {
+            return Some(at * LANES + lane);
         }
     }
     let at = rest.iter().position(|&other| other == ssrc)?;
-    Some(groups.len() * BLOCK + at)
+    Some(groups.len() * LANES + at)
 }
 
+/// Narrows each comparison to 16 bits, for there is no move of one bit per lane, and counts the zeros before the first.
 #[inline]
 #[target_feature(enable = "neon")]
-fn load(lanes: &[u32; LANES]) -> uint32x4_t {
+fn first_of(lanes: &[u32; LANES], sought: uint32x4_t) -> usize {
     // SAFETY: `lanes` is 16 readable bytes, and the load needs no alignment beyond that of `u32`.
-    unsafe { vld1q_u32(lanes.as_ptr()) }
+    let lanes = unsafe { vld1q_u32(lanes.as_ptr()) };
+    let equal = vget_lane_u64::<0>(vreinterpret_u64_u16(vmovn_u32(vceqq_u32(lanes, sought))));
+    equal.trailing_zeros() as usize / 16
 }
 
-const LANES: usize = 4;
+pub(crate) const LANES: usize = 4;

@@ -1,18 +1,17 @@
 //! Plain comparison, one SSRC after the other: for every CPU, and the oracle that the other lane files are tested with.
 
-use super::BLOCK;
+use super::Block;
 
-/// See [`super::matches`].
+/// See [`super::first`].
 #[inline(always)]
-pub(crate) fn matches(block: &[u32; BLOCK], ssrc: u32) -> u32 {
-    let mut mask = 0;
-    for (lane, &other) in block.iter().enumerate() {
-        mask |= u32::from(other == ssrc) << lane;
-    }
-    mask
+pub(crate) fn first<const LANES: usize>(block: &Block<LANES>, ssrc: u32) -> usize {
+    position(&block.0, ssrc).unwrap_or(LANES)
 }
 
 /// See [`super::position`].
 pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
     ssrcs.iter().position(|&other| other == ssrc)
 }
+
+/// As if there were a register of four.
+pub(crate) const LANES: usize = 4;

@@ -1,22 +1,21 @@
 //! Four SSRCs to a register with SSE2, which every x86-64 CPU has.
 
 use core::arch::x86_64::{
-    __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_movemask_ps,
-    _mm_or_si128, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,
+    __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_loadu_si128, _mm_movemask_ps,
+    _mm_or_si128, _mm_set1_epi32,
 };
+use core::ptr;
 
-use super::BLOCK;
+use super::Block;
 
-/// See [`super::matches`].
+/// See [`super::first`].
 #[inline]
 #[target_feature(enable = "sse2")]
-pub(crate) fn matches(block: &[u32; BLOCK], ssrc: u32) -> u32 {
-    let sought = _mm_set1_epi32(ssrc as i32);
-    let (halves, _) = block.as_chunks::<LANES>();
-    let low = _mm_cmpeq_epi32(load(&halves[0]), sought);
-    let high = _mm_cmpeq_epi32(load(&halves[1]), sought);
-    let equal = _mm_packs_epi32(low, high);
-    _mm_movemask_epi8(_mm_packs_epi16(equal, equal)) as u32 & 0xff
+pub(crate) fn first(block: &Block<LANES>, ssrc: u32) -> usize {
+    // SAFETY: a block is 16 readable bytes, and aligned to as many.
+    let lanes = unsafe { _mm_load_si128(ptr::from_ref(block).cast()) };
+    let equal = mask(_mm_cmpeq_epi32(lanes, _mm_set1_epi32(ssrc as i32)));
+    (equal | 1 << LANES).trailing_zeros() as usize
 }
 
 /// See [`super::position`].
@@ -55,4 +54,4 @@ fn mask(equal: __m128i) -> u32 {
     _mm_movemask_ps(_mm_castsi128_ps(equal)) as u32
 }
 
-const LANES: usize = 4;
+pub(crate) const LANES: usize = 4;
