@@ -76,11 +76,16 @@ pub trait InboundSet {
 /// [`ProtectError::UnknownContext`] where the set has no such context.
 pub fn protect_rtp_batch<S: OutboundSet + ?Sized>(contexts: &mut S, packets: &mut [Outgoing<'_>]) {
     for packets in packets.chunks_mut(LANES) {
-        let mut reserved = ArrayVec::<Option<Reserved>, LANES>::new();
-        for packet in packets.iter_mut() {
-            reserved.push(begin(contexts, packet));
+        let mut waiting = ArrayVec::<(usize, Reserved), LANES>::new();
+        for (at, packet) in packets.iter_mut().enumerate() {
+            let begun = begin(contexts, packet, |reserved| waiting.push((at, reserved)));
+            if let Err(error) = begun {
+                packet.result = Err(error);
+            }
         }
-        seal(&*contexts, packets, &reserved);
+        if !waiting.is_empty() {
+            seal(&*contexts, packets, &waiting);
+        }
     }
 }
 
@@ -145,56 +150,58 @@ impl InboundSet for [InboundContext] {
     }
 }
 
-/// Gives the packet its index and puts its header in place. One with GCM is sealed at once and one that cannot be
-/// protected is done with; one with counter mode is returned.
-#[inline]
-fn begin<S: OutboundSet + ?Sized>(contexts: &mut S, packet: &mut Outgoing<'_>) -> Option<Reserved> {
-    let Some(context) = contexts.outbound_mut(packet.context) else {
-        packet.result = Err(ProtectError::UnknownContext);
-        return None;
-    };
-    let (reserved, source) = match packet.plaintext {
+/// Protects the packet at once if its context has GCM keys only. With counter mode it gets its index and its header in
+/// place, and goes to `waits` (straight from where it is made: moving it about costs more than finding it out).
+#[inline(always)]
+fn begin<S: OutboundSet + ?Sized>(
+    contexts: &mut S,
+    packet: &mut Outgoing<'_>,
+    waits: impl FnOnce(Reserved),
+) -> Result<(), ProtectError> {
+    let context = contexts.outbound_mut(packet.context).ok_or(ProtectError::UnknownContext)?;
+    match packet.plaintext {
+        Plaintext::From { header, payload } if context.has_cm_keys => {
+            context.reserve_from(header, payload, packet.out).map(waits)
+        }
+        Plaintext::InPlace { len } if context.has_cm_keys => {
+            context.reserve_in_place(packet.out, len).map(waits)
+        }
         Plaintext::From { header, payload } => {
-            (context.reserve_from(header, payload, packet.out), Some(payload))
+            packet.result = context.protect_rtp_from(header, payload, packet.out);
+            Ok(())
         }
-        Plaintext::InPlace { len } => (context.reserve_in_place(packet.out, len), None),
-    };
-    let reserved = match reserved {
-        Ok(reserved) => reserved,
-        Err(error) => {
-            packet.result = Err(error);
-            return None;
+        Plaintext::InPlace { len } => {
+            packet.result = context.protect_rtp(packet.out, len);
+            Ok(())
         }
-    };
-    if context.uses_cm(&reserved) {
-        return Some(reserved);
     }
-    packet.result = context.seal_one(reserved, source, packet.out);
-    None
 }
 
-/// Encrypts and authenticates up to `LANES` packets with counter mode.
+/// Encrypts and authenticates up to `LANES` packets; those with counter mode side by side.
 #[inline]
-fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], reserved: &[Option<Reserved>]) {
+fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], waiting: &[(usize, Reserved)]) {
     let mut jobs = ArrayVec::<_, LANES>::new();
     let mut trailers = ArrayVec::<(&mut [u8], &[u8]), LANES>::new();
-    for (packet, reserved) in packets.iter_mut().zip(reserved) {
-        let Some(reserved) = reserved else { continue };
+    let mut next = waiting.iter().peekable();
+    for (at, packet) in packets.iter_mut().enumerate() {
+        let Some((_, reserved)) = next.next_if(|waiting| waiting.0 == at) else { continue };
         packet.result = Err(ProtectError::UnknownContext);
         let context = contexts.outbound(packet.context);
         let Some(key) = context.and_then(|context| context.key(reserved)) else { continue };
-        let Cipher::Cm(cipher) = &key.rtp.cipher else { continue };
+        packet.result = Ok(reserved.len() + reserved.trailer_len());
         let source = match packet.plaintext {
             Plaintext::From { payload, .. } => Some(payload),
             Plaintext::InPlace { .. } => None,
         };
-        let (body, trailer) = packet.out.split_at_mut(reserved.len);
-        jobs.push(reserved.cm_job(&key.rtp, cipher, source, body));
-        trailers.push((&mut trailer[..reserved.trailer_len], &key.mki));
-        packet.result = Ok(reserved.len + reserved.trailer_len);
-    }
-    if jobs.is_empty() {
-        return;
+        let (body, trailer) = packet.out.split_at_mut(reserved.len());
+        let trailer = &mut trailer[..reserved.trailer_len()];
+        match &key.rtp.cipher {
+            Cipher::Gcm(_) => reserved.seal_gcm(key, source, body, trailer),
+            Cipher::Cm(cipher) => {
+                jobs.push(reserved.cm_job(&key.rtp, cipher, source, body));
+                trailers.push((trailer, &key.mki));
+            }
+        }
     }
     cm::seal(&mut jobs);
     for (job, (trailer, mki)) in jobs.iter().zip(trailers) {
@@ -240,7 +247,9 @@ fn authenticate<S: InboundSet + ?Sized>(contexts: &S, packets: &mut [Incoming<'_
     let mut trailers = ArrayVec::<(&[u8], &Candidate, &mut bool), LANES>::new();
     let mut next = waiting.iter_mut().peekable();
     for (at, packet) in packets.iter_mut().enumerate() {
-        let Some(Waiting { candidate, authentic, .. }) = next.next_if(|waiting| waiting.at == at) else { continue };
+        let Some(Waiting { candidate, authentic, .. }) = next.next_if(|waiting| waiting.at == at) else {
+            continue;
+        };
         if let Some(candidate) = candidate
             && let Some(key) = contexts.inbound(packet.context).and_then(|context| context.key(candidate))
             && let Cipher::Cm(cipher) = &key.rtp.cipher

@@ -48,6 +48,7 @@ pub fn derive(profile: Profile, master_key: &[u8], master_salt: &[u8]) -> Sessio
 pub fn outbound_from_session_keys(config: &Config, profile: Profile, keys: &SessionKeys) -> OutboundContext {
     let mut context = OutboundContext::new(config, &[]).expect("the configuration is valid");
     context.template = Some(KeyGroup::from_session_keys(profile, keys, config.backend));
+    context.has_cm_keys = !profile.is_aead();
     context
 }
 

@@ -9,12 +9,15 @@ use crate::key_derivation::{Derivation, Label};
 use crate::{Backend, MasterKey, Profile, SetupError};
 
 /// One cipher with its session key and salt: half of a [`SessionKey`], for SRTP or for SRTCP.
+///
+/// In the order of use: with thousands of contexts every packet finds them outside the nearest cache.
+#[repr(C)]
 pub(crate) struct Transform {
-    pub(crate) cipher: Cipher,
     /// Session salt, where it is XORed in: the low 96 bits (GCM), or the high 112 bits (counter mode).
     salt: u128,
     /// Packets this key may still serve (RFC 3711 section 9.2).
     packets_left: u64,
+    pub(crate) cipher: Cipher,
 }
 
 /// The session key itself.
@@ -49,7 +52,13 @@ impl Transform {
         self.packets_left = self.packets_left.saturating_sub(1);
     }
 
-    fn derive(derivation: &Derivation, profile: Profile, backend: Backend, labels: [Label; 3], packets: u64) -> Self {
+    fn derive(
+        derivation: &Derivation,
+        profile: Profile,
+        backend: Backend,
+        labels: [Label; 3],
+        packets: u64,
+    ) -> Self {
         let [encryption, authentication, salt] = labels;
         let key_256;
         let key_128;
@@ -74,7 +83,13 @@ impl Transform {
         Self { cipher: Cipher::Gcm(GcmKey::new(key, backend)), salt: u128::from_be_bytes(wide), packets_left }
     }
 
-    fn cm(key: &[u8], authentication: &[u8; 20], salt: &[u8; 14], backend: Backend, packets_left: u64) -> Self {
+    fn cm(
+        key: &[u8],
+        authentication: &[u8; 20],
+        salt: &[u8; 14],
+        backend: Backend,
+        packets_left: u64,
+    ) -> Self {
         let mut wide = [0; 16];
         wide[..14].copy_from_slice(salt);
         let cipher = Cipher::Cm(CmKey::new(key, authentication, backend));
@@ -122,9 +137,10 @@ impl KeyGroup {
         let (profile, mki_len) = (first.profile(), first.mki().len());
         let same_shape =
             masters.iter().all(|master| master.profile() == profile && master.mki().len() == mki_len);
-        let distinct = masters.iter().enumerate().all(|(at, master)| {
-            masters[..at].iter().all(|earlier| earlier.mki() != master.mki())
-        });
+        let distinct = masters
+            .iter()
+            .enumerate()
+            .all(|(at, master)| masters[..at].iter().all(|earlier| earlier.mki() != master.mki()));
         if !same_shape || !distinct {
             return Err(SetupError::KeysDoNotFit);
         }
