@@ -38,11 +38,10 @@ impl<const BLOCKS: usize> Key<BLOCKS> {
     ///
     /// # Panics
     /// When the CPU cannot run [`Backend::Avx512`](crate::Backend::Avx512), or `bytes` are not as many as the type says.
-    pub(super) fn new(bytes: &[u8]) -> Box<Self> {
+    pub(super) fn new(bytes: &[u8]) -> Self {
         assert!(crate::Backend::Avx512.is_supported());
         assert_eq!(bytes.len(), 4 * (Self::ROUNDS - 6), "the key's length is the type's");
-        // In its place from the start: a move would leave a copy of the key behind.
-        let mut key = Box::new(Self { blocks: [[0; 16]; BLOCKS] });
+        let mut key = Self { blocks: [[0; 16]; BLOCKS] };
         // SAFETY: the CPU was asked for these instructions, above.
         unsafe { expand(&mut key, bytes) };
         key
@@ -223,26 +222,26 @@ fn finish<const BLOCKS: usize, const OPEN: bool, const VECTORS: usize>(
     let one = _mm512_broadcast_i32x4(_mm_set_epi32(1 << 24, 0, 0, 0));
     states[VECTORS - 1] = _mm512_mask_xor_epi64(states[VECTORS - 1], 0xc0, start, one);
     let stream = key_stream::<BLOCKS, VECTORS>(round_keys, states);
+    let pad = _mm512_extracti32x4_epi32::<3>(stream[VECTORS - 1]);
 
-    for i in 0..VECTORS {
+    for (i, stream) in stream.into_iter().enumerate() {
         let (source, target) = (text.source.wrapping_add(i * VECTOR), text.target.wrapping_add(i * VECTOR));
-        let cipher;
-        if i + 2 < VECTORS {
+        let cipher = if i + 2 < VECTORS {
             // SAFETY: `blocks` is at least 4 * (VECTORS - 1), so these 64 readable bytes lie before the last 4 blocks.
             let input = unsafe { _mm512_loadu_si512(source.cast()) };
-            let output = _mm512_xor_si512(input, stream[i]);
+            let output = _mm512_xor_si512(input, stream);
             // SAFETY: as above, 64 writable bytes.
             unsafe { _mm512_storeu_si512(target.cast(), output) };
-            cipher = if OPEN { input } else { output };
+            if OPEN { input } else { output }
         } else {
             let mask = _bzhi_u64(u64::MAX, text.len.saturating_sub(i * VECTOR) as u32);
             // SAFETY: the mask is as long as what is left of the source; other bytes are not read.
             let input = unsafe { _mm512_maskz_loadu_epi8(mask, source.cast()) };
-            let output = _mm512_xor_si512(input, stream[i]);
+            let output = _mm512_xor_si512(input, stream);
             // SAFETY: the mask is as long as what is left of the target; other bytes are not written.
             unsafe { _mm512_mask_storeu_epi8(target.cast(), mask, output) };
-            cipher = if OPEN { input } else { _mm512_maskz_mov_epi8(mask, output) };
-        }
+            if OPEN { input } else { _mm512_maskz_mov_epi8(mask, output) }
+        };
         let mut hashed = reverse(cipher);
         if i == VECTORS - 1 {
             let lane = 3 << (2 * (blocks % 4));
@@ -253,7 +252,6 @@ fn finish<const BLOCKS: usize, const OPEN: bool, const VECTORS: usize>(
         }
         product.add(hashed, powers(key, blocks + 1 - 4 * i));
     }
-    let pad = _mm512_extracti32x4_epi32::<3>(stream[VECTORS - 1]);
     _mm_xor_si128(pad, reverse_128(product.reduce()))
 }
 
@@ -518,7 +516,7 @@ fn expand<const BLOCKS: usize>(key: &mut Key<BLOCKS>, bytes: &[u8]) {
         let mut word = u32::from_le_bytes(words[i - 1]);
         if i % key_words == 0 {
             word = substitute(word).rotate_right(8) ^ constant;
-            constant = constant << 1 ^ (constant >> 7) * 0x11b;
+            constant = (constant << 1) ^ ((constant >> 7) * 0x11b);
         } else if key_words > 6 && i % key_words == 4 {
             word = substitute(word);
         }
@@ -532,7 +530,7 @@ fn expand<const BLOCKS: usize>(key: &mut Key<BLOCKS>, bytes: &[u8]) {
     hash_key = _mm_aesenclast_si128(hash_key, load_128(&round_keys[round_keys.len() - 1]));
     // H / x: reflected, that is a shift to the left; the coefficient that falls out is 1 / x = x^127 + x^6 + x + 1.
     let hash_key = u128::from_be_bytes(to_bytes(hash_key));
-    let first = hash_key << 1 ^ (hash_key >> 127) * (0xc2 << 120 | 1);
+    let first = (hash_key << 1) ^ ((hash_key >> 127) * (0xc2 << 120 | 1));
     powers[POWERS - 1] = first.to_le_bytes();
     let first = _mm512_zextsi128_si512(load_128(&powers[POWERS - 1]));
     for i in (0..POWERS - 1).rev() {
