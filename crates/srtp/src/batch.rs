@@ -97,15 +97,20 @@ pub fn unprotect_rtp_batch<S: InboundSet + ?Sized>(contexts: &mut S, packets: &m
     for packets in packets.chunks_mut(LANES) {
         let mut waiting = ArrayVec::<Waiting, LANES>::new();
         for (at, packet) in packets.iter_mut().enumerate() {
-            match examine(contexts, packet) {
-                None => {}
-                Some(Err(error)) if waiting.is_empty() => packet.result = Err(error),
-                Some(examined) => waiting.push(Waiting { at, candidate: examined.ok(), authentic: false }),
+            let begun = examine(contexts, packet, |candidate, accepted| {
+                waiting.push(Waiting { at, candidate, accepted, authentic: false });
+            });
+            if let Err(error) = begun {
+                packet.result = Err(error);
             }
+        }
+        if waiting.is_empty() {
+            continue;
         }
         authenticate(&*contexts, packets, &mut waiting);
         for waiting in &waiting {
-            finish(contexts, &mut packets[waiting.at], waiting);
+            let packet = &mut packets[waiting.at];
+            packet.result = finish(contexts, packet, waiting);
         }
     }
 }
@@ -213,31 +218,29 @@ fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], wai
 struct Waiting {
     /// Its place in the batch.
     at: usize,
-    /// What it claims to be; none if it was refused, which an earlier packet of the batch may change.
+    /// What it claims to be. None if it gains nothing from company, or was refused, which an earlier packet of the
+    /// batch may change.
     candidate: Option<Candidate>,
+    /// Packets its context had accepted when that was found out.
+    accepted: u64,
     authentic: bool,
 }
 
-/// Looks at a packet; one with GCM is unprotected at once, one with counter mode waits.
-#[inline]
+/// Unprotects the packet at once if its context has GCM keys only; else it goes to `waits`.
+#[inline(always)]
 fn examine<S: InboundSet + ?Sized>(
     contexts: &mut S,
     packet: &mut Incoming<'_>,
-) -> Option<Result<Candidate, UnprotectError>> {
-    let Some(context) = contexts.inbound_mut(packet.context) else {
-        packet.result = Err(UnprotectError::UnknownContext);
-        return None;
-    };
-    let candidate = match context.examine(packet.packet) {
-        Ok(candidate) => candidate,
-        Err(error) => return Some(Err(error)),
-    };
-    let is_cm = context.key(&candidate).is_some_and(|key| matches!(key.rtp.cipher, Cipher::Cm(_)));
-    if is_cm {
-        return Some(Ok(candidate));
+    waits: impl FnOnce(Option<Candidate>, u64),
+) -> Result<(), UnprotectError> {
+    let context = contexts.inbound_mut(packet.context).ok_or(UnprotectError::UnknownContext)?;
+    if context.has_cm_keys {
+        let candidate = context.examine(packet.packet).ok().filter(|candidate| context.is_cm(candidate));
+        waits(candidate, context.accepted);
+    } else {
+        packet.result = context.unprotect_rtp(packet.packet);
     }
-    packet.result = context.open_gcm(&candidate, packet.packet);
-    None
+    Ok(())
 }
 
 /// Finds out which of the waiting packets are authentic. Changes no packet and no state.
@@ -254,7 +257,7 @@ fn authenticate<S: InboundSet + ?Sized>(contexts: &S, packets: &mut [Incoming<'_
             && let Some(key) = contexts.inbound(packet.context).and_then(|context| context.key(candidate))
             && let Cipher::Cm(cipher) = &key.rtp.cipher
         {
-            let (body, trailer) = packet.packet.split_at_mut(candidate.len);
+            let (body, trailer) = packet.packet.split_at_mut(candidate.len());
             jobs.push(candidate.cm_job(&key.rtp, cipher, body));
             trailers.push((trailer, candidate, authentic));
         }
@@ -267,36 +270,29 @@ fn authenticate<S: InboundSet + ?Sized>(contexts: &S, packets: &mut [Incoming<'_
 
 /// Accepts and decrypts a packet found authentic.
 ///
-/// The packets before it have moved the windows on since it was examined. If that changes what the packet claims to
-/// be (its round, say), or whether it may be new, it goes the way of a single one.
+/// Packets before it in the batch may have moved the windows on since it was examined. If that changes what the packet
+/// claims to be (its round, say), or whether it may be new, it goes the way of a single one.
 #[inline]
-fn finish<S: InboundSet + ?Sized>(contexts: &mut S, packet: &mut Incoming<'_>, waiting: &Waiting) {
-    let Some(context) = contexts.inbound_mut(packet.context) else {
-        packet.result = Err(UnprotectError::UnknownContext);
-        return;
-    };
-    packet.result = match (waiting.candidate, context.examine(packet.packet)) {
-        (Some(candidate), Ok(again)) if candidate == again => {
-            if waiting.authentic {
-                context.accept(&candidate).map(|()| decrypt(context, packet.packet, &candidate))
-            } else {
-                Err(UnprotectError::AuthFailed)
-            }
-        }
-        _ => context.unprotect_rtp(packet.packet),
-    };
-}
-
-/// Returns the length of the plaintext packet.
-#[inline]
-fn decrypt(context: &InboundContext, packet: &mut [u8], candidate: &Candidate) -> usize {
-    if let Some(key) = context.key(candidate)
-        && let Cipher::Cm(cipher) = &key.rtp.cipher
-    {
-        let (body, _) = packet.split_at_mut(candidate.len);
+fn finish<S: InboundSet + ?Sized>(
+    contexts: &mut S,
+    packet: &mut Incoming<'_>,
+    waiting: &Waiting,
+) -> Result<usize, UnprotectError> {
+    let context = contexts.inbound_mut(packet.context).ok_or(UnprotectError::UnknownContext)?;
+    let Some(candidate) = waiting.candidate else { return context.unprotect_rtp(packet.packet) };
+    if waiting.accepted != context.accepted && context.examine(packet.packet) != Ok(candidate) {
+        return context.unprotect_rtp(packet.packet);
+    }
+    if !waiting.authentic {
+        return Err(UnprotectError::AuthFailed);
+    }
+    context.accept(&candidate)?;
+    let key = context.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
+    if let Cipher::Cm(cipher) = &key.rtp.cipher {
+        let (body, _) = packet.packet.split_at_mut(candidate.len());
         cm::decrypt(&mut candidate.cm_job(&key.rtp, cipher, body));
     }
-    candidate.len
+    Ok(candidate.len())
 }
 
 /// Packets worked on side by side.
