@@ -104,7 +104,9 @@ impl fmt::Display for SetupError {
             Self::SaltLength => "the master salt is not as long as its profile asks",
             Self::KeyingMaterialLength => "the keying material is not twice key and salt long",
             Self::MkiLength => "an MKI is 1 to 128 bytes long",
-            Self::KeysDoNotFit => "keys that serve together need one profile and different MKIs of one length",
+            Self::KeysDoNotFit => {
+                "keys that serve together need one profile and different MKIs of one length"
+            }
             Self::NoKeys => "no master key was given",
             Self::UnknownMki => "no key has this MKI",
             Self::ReplayWindow => "a replay window is a multiple of 64 from 64 to 32768 packets",

@@ -101,13 +101,13 @@ mod tests {
         packet[2..4].copy_from_slice(&[0x12, 0x34]);
         packet[8..12].copy_from_slice(&[1, 2, 3, 4]);
         for (first, words, expected) in [
-            (0x80, 0, Ok(12)),                        // fixed header only
-            (0xa3, 0, Ok(24)),                        // padding bit, three CSRCs
-            (0x90, 0, Ok(16)),                        // empty extension
-            (0x92, 9, Ok(60)),                        // two CSRCs, nine words
-            (0x92, 10, Ok(64)),                       // reaches the end exactly
-            (0x92, 11, Err(HeaderError::BadHeader)),  // one word too many
-            (0x40, 0, Err(HeaderError::BadVersion)),  // version 1
+            (0x80, 0, Ok(12)),                       // fixed header only
+            (0xa3, 0, Ok(24)),                       // padding bit, three CSRCs
+            (0x90, 0, Ok(16)),                       // empty extension
+            (0x92, 9, Ok(60)),                       // two CSRCs, nine words
+            (0x92, 10, Ok(64)),                      // reaches the end exactly
+            (0x92, 11, Err(HeaderError::BadHeader)), // one word too many
+            (0x40, 0, Err(HeaderError::BadVersion)), // version 1
         ] {
             packet[0] = first;
             let extension = 12 + 4 * usize::from(first & 0x0f);

@@ -25,6 +25,10 @@ use crate::{MasterKey, Profile, SetupError, UnprotectError};
 pub struct InboundContext {
     pub(crate) template: Option<KeyGroup>,
     streams: SsrcMap<InboundStream>,
+    /// Whether any key is a counter-mode key, which gains from a batch.
+    pub(crate) has_cm_keys: bool,
+    /// Packets accepted so far: as long as it stays the same, looking at a packet again finds the same.
+    pub(crate) accepted: u64,
     config: Config,
 }
 
@@ -39,18 +43,22 @@ struct InboundStream {
 }
 
 /// A packet that may be authenticated: what it claims to be. Nothing of it is true before the tag was found right.
+///
+/// Packets have at most 65,535 bytes, so places in them have 16 bits. As in `Reserved` no field has a value to spare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    pub(crate) ssrc: u32,
-    pub(crate) index: PacketIndex,
-    header_len: usize,
+    index: PacketIndex,
+    ssrc: u32,
+    /// Which key of its group.
+    key: u32,
+    header_len: u16,
     /// Bytes of header and payload.
-    pub(crate) len: usize,
-    /// Where the tag begins and how long it is.
-    tag_at: usize,
-    tag_len: usize,
-    own_keys: bool,
-    key: usize,
+    len: u16,
+    /// Where the tag begins.
+    tag_at: u16,
+    tag_len: u8,
+    /// 1 when the stream has keys of its own.
+    own_keys: u8,
 }
 
 impl InboundContext {
@@ -63,7 +71,9 @@ impl InboundContext {
     pub fn new(config: &Config, keys: &[MasterKey]) -> Result<Self, SetupError> {
         config.check()?;
         let template = if keys.is_empty() { None } else { Some(KeyGroup::new(keys, config.backend)?) };
-        Ok(Self { template, streams: SsrcMap::new(config.streams_max), config: config.clone() })
+        let has_cm_keys = template.as_ref().is_some_and(|keys| !keys.profile.is_aead());
+        let streams = SsrcMap::new(config.streams_max);
+        Ok(Self { template, streams, has_cm_keys, accepted: 0, config: config.clone() })
     }
 
     /// A stream with keys of its own.
@@ -76,6 +86,7 @@ impl InboundContext {
             return Err(SetupError::StreamExists);
         }
         let own = KeyGroup::new(keys, self.config.backend)?;
+        self.has_cm_keys |= !own.profile.is_aead();
         self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
     }
 
@@ -96,7 +107,7 @@ impl InboundContext {
         let candidate = self.examine(packet)?;
         let key = self.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
         let Cipher::Cm(cipher) = &key.rtp.cipher else { return self.open_gcm(&candidate, packet) };
-        let (body, trailer) = packet.split_at_mut(candidate.len);
+        let (body, trailer) = packet.split_at_mut(candidate.len());
         let mut job = [candidate.cm_job(&key.rtp, cipher, body)];
         cm::authenticate(&mut job);
         if !candidate.tag_is(trailer, &job[0].tag) {
@@ -104,7 +115,7 @@ impl InboundContext {
         }
         cm::decrypt(&mut job[0]);
         self.accept(&candidate)?;
-        Ok(candidate.len)
+        Ok(candidate.len())
     }
 
     /// Unprotects an SRTCP packet in place. Returns the length of the RTCP packet.
@@ -115,7 +126,7 @@ impl InboundContext {
         let candidate = self.examine_rtcp(packet)?;
         let key = self.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
         let flag_and_index = (E_FLAG | candidate.index.0 as u32).to_be_bytes();
-        let (body, trailer) = packet.split_at_mut(candidate.len);
+        let (body, trailer) = packet.split_at_mut(candidate.len());
         match &key.rtcp.cipher {
             Cipher::Gcm(cipher) => {
                 let (clear, text) = body.split_at_mut(RTCP_CLEAR);
@@ -143,7 +154,7 @@ impl InboundContext {
             }
         }
         self.accept_rtcp(&candidate)?;
-        Ok(candidate.len)
+        Ok(candidate.len())
     }
 
     /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a receiver that
@@ -191,7 +202,7 @@ impl InboundContext {
     }
 
     /// First step for an SRTP packet: what does it claim to be, and may it be new?
-    #[inline]
+    #[inline(always)]
     pub(crate) fn examine(&self, packet: &[u8]) -> Result<Candidate, UnprotectError> {
         let header = RtpHeader::parse(packet)?;
         let stream = self.streams.get(header.ssrc);
@@ -219,12 +230,12 @@ impl InboundContext {
         Ok(Candidate {
             ssrc: header.ssrc,
             index,
-            header_len: header.len,
-            len,
-            tag_at,
-            tag_len,
-            own_keys,
-            key,
+            key: key as u32,
+            header_len: header.len as u16,
+            len: len as u16,
+            tag_at: tag_at as u16,
+            tag_len: tag_len as u8,
+            own_keys: own_keys.into(),
         })
     }
 
@@ -237,14 +248,14 @@ impl InboundContext {
     ) -> Result<usize, UnprotectError> {
         let transform = &self.key(candidate).ok_or(UnprotectError::UnknownContext)?.rtp;
         let Cipher::Gcm(cipher) = &transform.cipher else { return Err(UnprotectError::UnknownContext) };
-        let (body, trailer) = packet.split_at_mut(candidate.len);
-        let (header, text) = body.split_at_mut(candidate.header_len);
+        let (body, trailer) = packet.split_at_mut(candidate.len());
+        let (header, text) = body.split_at_mut(candidate.header_len.into());
         let tag = trailer.first_chunk().ok_or(UnprotectError::TooShort)?;
         if !cipher.open(&transform.nonce(candidate.ssrc, candidate.index.0), header, text, tag) {
             return Err(UnprotectError::AuthFailed);
         }
         self.accept(candidate)?;
-        Ok(candidate.len)
+        Ok(candidate.len())
     }
 
     /// Third step: the packet is authentic.
@@ -258,20 +269,27 @@ impl InboundContext {
         not_replayed(&stream.rtp, candidate.index)?;
         stream.rtp.mark(candidate.index.0);
         stream.roc = None;
+        self.accepted += 1;
         let keys = stream.own.as_deref_mut().or(self.template.as_mut());
-        keys.expect("the key was found when it was used").key_mut(candidate.key).rtp.spend();
+        keys.expect("the key was found when it was used").key_mut(candidate.key as usize).rtp.spend();
         Ok(())
     }
 
     /// The key of a candidate; none if it is another context's.
     #[inline]
     pub(crate) fn key(&self, candidate: &Candidate) -> Option<&SessionKey> {
-        let keys = if candidate.own_keys {
+        let keys = if candidate.own_keys != 0 {
             self.streams.get(candidate.ssrc)?.own.as_deref()?
         } else {
             self.template.as_ref()?
         };
-        Some(keys.key(candidate.key))
+        Some(keys.key(candidate.key as usize))
+    }
+
+    /// Whether the key of a candidate is a counter-mode key.
+    #[inline]
+    pub(crate) fn is_cm(&self, candidate: &Candidate) -> bool {
+        self.key(candidate).is_some_and(|key| matches!(key.rtp.cipher, Cipher::Cm(_)))
     }
 
     /// First step for an SRTCP packet.
@@ -300,7 +318,16 @@ impl InboundContext {
             not_replayed(&stream.rtcp, index)?;
         }
         let own_keys = stream.is_some_and(|stream| stream.own.is_some());
-        Ok(Candidate { ssrc, index, header_len: RTCP_CLEAR, len, tag_at, tag_len, own_keys, key })
+        Ok(Candidate {
+            index,
+            ssrc,
+            key: key as u32,
+            header_len: RTCP_CLEAR as u16,
+            len: len as u16,
+            tag_at: tag_at as u16,
+            tag_len: tag_len as u8,
+            own_keys: own_keys.into(),
+        })
     }
 
     fn accept_rtcp(&mut self, candidate: &Candidate) -> Result<(), UnprotectError> {
@@ -310,7 +337,7 @@ impl InboundContext {
         };
         stream.rtcp.mark(candidate.index.0);
         let keys = stream.own.as_deref_mut().or(self.template.as_mut());
-        keys.expect("the key was found when it was used").key_mut(candidate.key).rtcp.spend();
+        keys.expect("the key was found when it was used").key_mut(candidate.key as usize).rtcp.spend();
         Ok(())
     }
 
@@ -362,6 +389,12 @@ impl InboundStream {
 }
 
 impl Candidate {
+    /// Bytes of header and payload.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len.into()
+    }
+
     /// The work of authenticating, then decrypting a counter-mode packet.
     #[inline]
     pub(crate) fn cm_job<'a>(
@@ -375,7 +408,7 @@ impl Candidate {
             iv: transform.initial_counter(self.ssrc, self.index.0),
             suffix: self.index.roc().to_be_bytes(),
             packet: body,
-            payload_offset: self.header_len,
+            payload_offset: self.header_len.into(),
             source: None,
             tag: [0; 20],
         }
@@ -385,8 +418,8 @@ impl Candidate {
     /// `trailer` is what follows header and payload.
     #[inline]
     pub(crate) fn tag_is(&self, trailer: &[u8], tag: &[u8; 20]) -> bool {
-        let at = self.tag_at - self.len;
-        let Some(received) = trailer.get(at..at + self.tag_len) else { return false };
+        let at = usize::from(self.tag_at - self.len);
+        let Some(received) = trailer.get(at..at + usize::from(self.tag_len)) else { return false };
         let difference = received.iter().zip(tag).fold(0, |difference, (a, b)| difference | (a ^ b));
         std::hint::black_box(difference) == 0
     }

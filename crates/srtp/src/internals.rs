@@ -59,5 +59,6 @@ pub fn outbound_from_session_keys(config: &Config, profile: Profile, keys: &Sess
 pub fn inbound_from_session_keys(config: &Config, profile: Profile, keys: &SessionKeys) -> InboundContext {
     let mut context = InboundContext::new(config, &[]).expect("the configuration is valid");
     context.template = Some(KeyGroup::from_session_keys(profile, keys, config.backend));
+    context.has_cm_keys = !profile.is_aead();
     context
 }

@@ -60,9 +60,14 @@ mod tests {
     /// RFC 3711 appendix B.3.
     #[test]
     fn keys_are_those_of_rfc_3711() {
-        let derivation =
-            Derivation::new(&bytes("E1F97A0D3E018BE0D64FA32C06DE4139"), &bytes("0EC675AD498AFEEBB6960B3AABE6"));
-        assert_eq!(derivation.derive::<16>(Label::RtpEncryption)[..], bytes("C61E7A93744F39EE10734AFE3FF7A087"));
+        let derivation = Derivation::new(
+            &bytes("E1F97A0D3E018BE0D64FA32C06DE4139"),
+            &bytes("0EC675AD498AFEEBB6960B3AABE6"),
+        );
+        assert_eq!(
+            derivation.derive::<16>(Label::RtpEncryption)[..],
+            bytes("C61E7A93744F39EE10734AFE3FF7A087")
+        );
         assert_eq!(derivation.derive::<14>(Label::RtpSalt)[..], bytes("30CBBC08863D8C85D49DB34A9AE1"));
         assert_eq!(
             derivation.derive::<20>(Label::RtpAuthentication)[..],

@@ -49,19 +49,19 @@ mod tests {
     #[test]
     fn estimate_follows_the_nearest_rollover() {
         for (highest, sequence, expected) in [
-            (0x0000, 1, Some(0x0_0001)),            // next packet
-            (0xffff, 0, Some(0x1_0000)),            // next packet rolls over
-            (0xfffe, 5, Some(0x1_0005)),            // the last packet of a round was lost
-            (0x1_0002, 0xfffe, Some(0x0_fffe)),     // late packet of the round before
-            (0x0002, 0xfffe, Some(0x0_fffe)),       // there is no round before the first
-            (0x7fff, 0xffff, Some(0x0_ffff)),       // the middle from the lower half: same round
-            (0x1_7fff, 0xffff, Some(0x1_ffff)),     // and in a later round
-            (0x1_8000, 0x0000, Some(0x1_0000)),     // the middle from the upper half: same round
-            (0x1_8001, 0x0000, Some(0x2_0000)),     // one past the middle: next round
-            (0x1_7fff, 0x0000, Some(0x1_0000)),     // behind in the same round
-            (0x1_0000, 0x8001, Some(0x0_8001)),     // more than half ahead is behind
+            (0x0000, 1, Some(0x0_0001)),                        // next packet
+            (0xffff, 0, Some(0x1_0000)),                        // next packet rolls over
+            (0xfffe, 5, Some(0x1_0005)),                        // the last packet of a round was lost
+            (0x1_0002, 0xfffe, Some(0x0_fffe)),                 // late packet of the round before
+            (0x0002, 0xfffe, Some(0x0_fffe)),                   // there is no round before the first
+            (0x7fff, 0xffff, Some(0x0_ffff)),                   // the middle from the lower half: same round
+            (0x1_7fff, 0xffff, Some(0x1_ffff)),                 // and in a later round
+            (0x1_8000, 0x0000, Some(0x1_0000)),                 // the middle from the upper half: same round
+            (0x1_8001, 0x0000, Some(0x2_0000)),                 // one past the middle: next round
+            (0x1_7fff, 0x0000, Some(0x1_0000)),                 // behind in the same round
+            (0x1_0000, 0x8001, Some(0x0_8001)),                 // more than half ahead is behind
             (0xffff_ffff_ffff, 0xffff, Some(0xffff_ffff_ffff)), // the very last index
-            (0xffff_ffff_ffff, 0x0000, None),       // the key must be changed now
+            (0xffff_ffff_ffff, 0x0000, None),                   // the key must be changed now
         ] {
             let estimated = PacketIndex(highest).estimate(sequence).map(|index| index.0);
             assert_eq!(estimated, expected, "highest {highest:#x}, sequence {sequence:#x}");
