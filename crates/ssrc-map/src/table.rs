@@ -146,10 +146,15 @@ impl Table {
         Some(first.min(second))
     }
 
-    /// [`find`](Self::find) among the entries that have no slot, for when it has found nothing.
+    /// Whether [`find`](Self::find) finds every entry.
     #[inline(always)]
+    pub(crate) fn is_stash_empty(&self) -> bool {
+        self.stash.ssrcs.is_empty()
+    }
+
+    /// [`find`](Self::find) among the entries that have no slot, for when it has found nothing.
     pub(crate) fn find_in_stash(&self, ssrc: u32) -> usize {
-        if self.stash.ssrcs.is_empty() { NOWHERE } else { self.stash.find(ssrc) }
+        lanes::position(&self.stash.ssrcs, ssrc).map_or(NOWHERE, |at| self.stash.indices[at] as usize)
     }
 
     /// Puts `entry` into one of its two slots. What was there moves to its other slot, and so on, [`moves_max`]
@@ -200,12 +205,6 @@ impl Stash {
     fn push(&mut self, entry: u64) {
         self.ssrcs.push(ssrc_of(entry));
         self.indices.push(entry as u32);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn find(&self, ssrc: u32) -> usize {
-        lanes::position(&self.ssrcs, ssrc).map_or(NOWHERE, |at| self.indices[at] as usize)
     }
 }
 
@@ -258,14 +257,15 @@ const EMPTY: u64 = u32::MAX as u64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lanes::BLOCK;
 
     /// A table of these SSRCs, inserted one by one.
     fn table_of(ssrcs: &[u32], seed: u64) -> Table {
         let mut table = Table::new(seed);
         for len in 1..=ssrcs.len() {
-            if len > 4 && table.is_unbuilt() {
+            if len > BLOCK && table.is_unbuilt() {
                 table.rebuild(&ssrcs[..len]);
-            } else if len > 4 {
+            } else if len > BLOCK {
                 table.insert_last(&ssrcs[..len]);
             }
         }

@@ -1,6 +1,6 @@
 //! Comparing one SSRC with many at once: a file per instruction set, and the one place that chooses among them.
 //!
-//! Every lane file has the same two functions and no policy. `first` compares one register full. It is on the path of
+//! Every lane file has the same two functions and no policy. `first` compares 8 SSRCs, or 16 with AVX-512. It is on the path of
 //! every packet and has to be inlined, which a function with instructions beyond those of the build cannot be, so it
 //! is chosen when compiling. `position` runs over arrays long enough to pay for a call, so it is chosen by what the
 //! CPU has. This folder is the only one of the crate with `unsafe` in it.
@@ -19,17 +19,16 @@ mod scalar;
 #[allow(dead_code, reason = "not for builds for more than the baseline")]
 mod sse2;
 
-/// A register full of SSRCs, so aligned that SSE2 can compare them where they are.
+/// As many SSRCs as one comparison takes, so aligned that SSE2 can read them where they are.
 #[derive(Clone)]
 #[repr(C, align(16))]
-pub(crate) struct Block<const LANES: usize>(pub(crate) [u32; LANES]);
+pub(crate) struct Block<const LEN: usize>(pub(crate) [u32; LEN]);
 
 /// The functions of this module, from a lane file whose instructions this build takes for granted.
 #[cfg(not(miri))]
 macro_rules! every_cpu_has {
     ($lanes:ident) => {
-        /// SSRCs in a register of this build.
-        pub(crate) const BLOCK: usize = $lanes::LANES;
+        pub(crate) use $lanes::BLOCK;
 
         /// Where `ssrc` is first in `block`; [`BLOCK`] or more if it is not there.
         #[inline(always)]
@@ -58,12 +57,12 @@ macro_rules! every_cpu_has {
 }
 
 cfg_select! {
-    miri => { pub(crate) use scalar::{LANES as BLOCK, first, position}; }
+    miri => { pub(crate) use scalar::{BLOCK, first, position}; }
     all(target_arch = "x86_64", target_feature = "avx512f") => { every_cpu_has!(avx512); }
     all(target_arch = "x86_64", target_feature = "avx2") => { every_cpu_has!(avx2); }
     target_arch = "x86_64" => { every_cpu_has!(sse2); }
     target_arch = "aarch64" => { every_cpu_has!(neon); }
-    _ => { pub(crate) use scalar::{LANES as BLOCK, first, position}; }
+    _ => { pub(crate) use scalar::{BLOCK, first, position}; }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Four SSRCs to a register with NEON, which every 64-bit ARM CPU has.
 
 use core::arch::aarch64::{
-    uint32x4_t, vceqq_u32, vdupq_n_u32, vget_lane_u64, vld1q_u32, vmovn_u32, vreinterpret_u64_u16,
+    uint32x4_t, vceqq_u32, vcombine_u16, vdupq_n_u32, vget_lane_u64, vld1q_u32, vmovn_u16, vmovn_u32,
+    vreinterpret_u64_u8,
 };
 
 use super::Block;
@@ -9,7 +10,7 @@ use super::Block;
 /// See [`super::first`].
 #[inline]
 #[target_feature(enable = "neon")]
-pub(crate) fn first(block: &Block<LANES>, ssrc: u32) -> usize {
+pub(crate) fn first(block: &Block<BLOCK>, ssrc: u32) -> usize {
     first_of(&block.0, vdupq_n_u32(ssrc))
 }
 
@@ -17,25 +18,34 @@ pub(crate) fn first(block: &Block<LANES>, ssrc: u32) -> usize {
 #[target_feature(enable = "neon")]
 pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
     let sought = vdupq_n_u32(ssrc);
-    let (groups, rest) = ssrcs.as_chunks::<LANES>();
+    let (groups, rest) = ssrcs.as_chunks::<BLOCK>();
     for (at, group) in groups.iter().enumerate() {
         let lane = first_of(group, sought);
-        if lane < LANES {
-            return Some(at * LANES + lane);
+        if lane < BLOCK {
+            return Some(at * BLOCK + lane);
         }
     }
     let at = rest.iter().position(|&other| other == ssrc)?;
-    Some(groups.len() * LANES + at)
+    Some(groups.len() * BLOCK + at)
 }
 
-/// Narrows each comparison to 16 bits, for there is no move of one bit per lane, and counts the zeros before the first.
+/// Narrows each comparison to a byte, for there is no move of one bit per lane, and counts the zeros before the first.
 #[inline]
 #[target_feature(enable = "neon")]
-fn first_of(lanes: &[u32; LANES], sought: uint32x4_t) -> usize {
-    // SAFETY: `lanes` is 16 readable bytes, and the load needs no alignment beyond that of `u32`.
-    let lanes = unsafe { vld1q_u32(lanes.as_ptr()) };
-    let equal = vget_lane_u64::<0>(vreinterpret_u64_u16(vmovn_u32(vceqq_u32(lanes, sought))));
-    equal.trailing_zeros() as usize / 16
+fn first_of(block: &[u32; BLOCK], sought: uint32x4_t) -> usize {
+    let (halves, _) = block.as_chunks::<4>();
+    let low = vmovn_u32(vceqq_u32(load(&halves[0]), sought));
+    let high = vmovn_u32(vceqq_u32(load(&halves[1]), sought));
+    let equal = vget_lane_u64::<0>(vreinterpret_u64_u8(vmovn_u16(vcombine_u16(low, high))));
+    equal.trailing_zeros() as usize / 8
 }
 
-pub(crate) const LANES: usize = 4;
+#[inline]
+#[target_feature(enable = "neon")]
+fn load(lanes: &[u32; 4]) -> uint32x4_t {
+    // SAFETY: `lanes` is 16 readable bytes, and the load needs no alignment beyond that of `u32`.
+    unsafe { vld1q_u32(lanes.as_ptr()) }
+}
+
+/// Two registers.
+pub(crate) const BLOCK: usize = 8;

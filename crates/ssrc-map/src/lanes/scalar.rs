@@ -4,8 +4,8 @@ use super::Block;
 
 /// See [`super::first`].
 #[inline(always)]
-pub(crate) fn first<const LANES: usize>(block: &Block<LANES>, ssrc: u32) -> usize {
-    position(&block.0, ssrc).unwrap_or(LANES)
+pub(crate) fn first<const LEN: usize>(block: &Block<LEN>, ssrc: u32) -> usize {
+    position(&block.0, ssrc).unwrap_or(LEN)
 }
 
 /// See [`super::position`].
@@ -13,5 +13,5 @@ pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
     ssrcs.iter().position(|&other| other == ssrc)
 }
 
-/// As if there were a register of four.
-pub(crate) const LANES: usize = 4;
+/// As many as fit beside the values in a cache line.
+pub(crate) const BLOCK: usize = 8;

@@ -1,21 +1,29 @@
 //! Four SSRCs to a register with SSE2, which every x86-64 CPU has.
 
 use core::arch::x86_64::{
-    __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_loadu_si128, _mm_movemask_ps,
-    _mm_or_si128, _mm_set1_epi32,
+    __m128i, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8,
+    _mm_movemask_ps, _mm_or_si128, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi16, _mm_set1_epi32,
 };
-use core::ptr;
+use core::{hint, ptr};
 
 use super::Block;
 
 /// See [`super::first`].
 #[inline]
 #[target_feature(enable = "sse2")]
-pub(crate) fn first(block: &Block<LANES>, ssrc: u32) -> usize {
-    // SAFETY: a block is 16 readable bytes, and aligned to as many.
-    let lanes = unsafe { _mm_load_si128(ptr::from_ref(block).cast()) };
-    let equal = mask(_mm_cmpeq_epi32(lanes, _mm_set1_epi32(ssrc as i32)));
-    (equal | 1 << LANES).trailing_zeros() as usize
+pub(crate) fn first(block: &Block<BLOCK>, ssrc: u32) -> usize {
+    let sought = _mm_set1_epi32(ssrc as i32);
+    let halves: *const __m128i = ptr::from_ref(block).cast();
+    // SAFETY: a block is 32 readable bytes, and aligned to 16.
+    let low = unsafe { _mm_load_si128(halves) };
+    // SAFETY: these are the other 16 bytes.
+    let high = unsafe { _mm_load_si128(halves.add(1)) };
+    let equal = _mm_packs_epi32(_mm_cmpeq_epi32(low, sought), _mm_cmpeq_epi32(high, sought));
+    // Behind the eight lanes come eight bits that are set.
+    let mask = _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_set1_epi16(-1)));
+    // SAFETY: it is not zero, by the line before; said because counting the zeros of zero takes an instruction more.
+    unsafe { hint::assert_unchecked(mask != 0) };
+    mask.trailing_zeros() as usize
 }
 
 /// See [`super::position`].
@@ -54,4 +62,6 @@ fn mask(equal: __m128i) -> u32 {
     _mm_movemask_ps(_mm_castsi128_ps(equal)) as u32
 }
 
-pub(crate) const LANES: usize = 4;
+/// Two registers.
+pub(crate) const BLOCK: usize = 2 * LANES;
+const LANES: usize = 4;
