@@ -12,21 +12,35 @@
 
 use std::arch::x86_64::*;
 
-use super::sha_ni::{State, finish_tail, load, twenty_groups};
-use super::{BLOCK_BYTES, CmJob, Inner, Midstates, high_registers, inner_blocks};
+use super::sha_ni::{State, finish_tail, in_turn, load, twenty_groups};
+use super::{BLOCK_BYTES, CmJob, Inner, MAC_BYTES, Midstates, high_registers, inner_blocks};
 
 /// Encrypts (if asked to) and authenticates `N` packets. Every key is a key of `avx512.rs`.
 #[inline]
 pub(super) fn run<const N: usize, const ENCRYPT: bool>(mut jobs: [&mut CmJob<'_>; N]) {
+    let mut packets = jobs.each_mut().map(|job| Packet::new(job, ENCRYPT));
     // SAFETY: keys of `avx512.rs` exist only where the CPU has these instructions.
-    unsafe { run_here::<N, ENCRYPT>(&mut jobs) }
+    unsafe { hash(&mut packets) };
+    let tags = packets.map(|packet| packet.tag);
+    for (job, tag) in jobs.into_iter().zip(tags) {
+        job.tag = tag;
+    }
 }
 
+/// Encrypts what is left of the packets and sets their tags.
+///
+/// A function of its own that begins by clearing the upper parts of registers (see `high_registers.rs`): compilers copy
+/// larger structures through whole registers. Nothing larger is copied in here.
+#[inline(never)]
 #[target_feature(enable = "sha,avx512f,avx512bw,avx512dq,avx512vl,vaes,bmi2")]
-fn run_here<const N: usize, const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>; N]) {
-    let mut packets = jobs.each_mut().map(|job| Packet::new(job, ENCRYPT));
+fn hash<const N: usize>(packets: &mut [Packet<'_>; N]) {
+    _mm256_zeroupper();
     let mut states = [State::ZERO; N];
     let mut rows = [0; N];
+    // E is rotated and added by two instructions of a cycle each. SHA1NEXTE takes a cycle longer, which makes the chain 96
+    // cycles long instead of 85; so would the blend that the compiler makes of a mask it knows.
+    let highest: __mmask8 = std::hint::black_box(0b1000);
+    let next = |before, words| _mm_add_epi32(words, _mm_maskz_rol_epi32::<30>(highest, before));
     for at in 0..N {
         states[at] = State::inner(packets[at].mac);
         rows[at] = inner_blocks(packets[at].len);
@@ -34,31 +48,25 @@ fn run_here<const N: usize, const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>; N])
             packets[at].encrypt();
         }
     }
-    let common = rows.iter().copied().min().unwrap_or(0);
-    for row in 0..common {
+    let last = rows.iter().copied().max().unwrap_or(0);
+    // The row behind a packet's last is the outer hash. A packet that is through with it runs along until all are.
+    for row in 0..=last {
         let mut words = [[_mm_setzero_si128(); 4]; N];
         for at in 0..N {
-            packets[at].encrypt();
-            words[at] = load(packets[at].block(row));
+            if row < rows[at] {
+                packets[at].encrypt();
+                words[at] = load(packets[at].block(row));
+            } else if row == rows[at] {
+                words[at] = states[at].outer_block();
+                states[at] = State::outer(packets[at].mac);
+            }
         }
-        rounds(&mut states, words);
-    }
-    for at in 0..N {
-        let mut state = [states[at]];
-        for row in common..rows[at] {
-            packets[at].encrypt();
-            rounds(&mut state, [load(packets[at].block(row))]);
+        twenty_groups!(states, words, N, schedule, next, in_turn);
+        for at in 0..N {
+            if row == rows[at] {
+                packets[at].tag = states[at].tag();
+            }
         }
-        [states[at]] = state;
-    }
-    let mut words = [[_mm_setzero_si128(); 4]; N];
-    for at in 0..N {
-        words[at] = states[at].outer_block();
-        states[at] = State::outer(packets[at].mac);
-    }
-    rounds(&mut states, words);
-    for at in 0..N {
-        jobs[at].tag = states[at].tag();
     }
 }
 
@@ -69,8 +77,7 @@ struct Packet<'a> {
     /// Header and payload: written behind `target` and read before it.
     bytes: *mut u8,
     len: usize,
-    suffix: [u8; 4],
-    /// Behind the whole blocks of the packet.
+    /// Behind the whole blocks of the packet: suffix and padding, joined by the rest of the packet when it is its turn.
     tail: [u8; 2 * BLOCK_BYTES],
     /// Counter block of the bytes to be encrypted next.
     counter_block: __m128i,
@@ -78,6 +85,7 @@ struct Packet<'a> {
     target: *mut u8,
     /// Bytes still to be encrypted.
     left: usize,
+    tag: [u8; MAC_BYTES],
 }
 
 #[derive(Clone, Copy)]
@@ -88,8 +96,7 @@ enum RoundKeys<'a> {
 
 impl<'a> Packet<'a> {
     #[inline]
-    #[target_feature(enable = "sse2")]
-    fn new(job: &'a mut CmJob<'_>, encrypt: bool) -> Self {
+    fn new(job: &'a mut &mut CmJob<'_>, encrypt: bool) -> Self {
         let (mac, round_keys) = match &job.key.0 {
             Inner::Aes128(key) => (&key.mac, RoundKeys::Aes128(&key.round_keys)),
             Inner::Aes256(key) => (&key.mac, RoundKeys::Aes256(&key.round_keys)),
@@ -101,17 +108,19 @@ impl<'a> Packet<'a> {
         let target = bytes.wrapping_add(job.payload_offset);
         // SAFETY: 16 readable bytes; the load needs no alignment.
         let counter_block = unsafe { _mm_loadu_si128(job.iv.as_ptr().cast()) };
+        let mut tail = [0; 2 * BLOCK_BYTES];
+        finish_tail(len, job.suffix, &mut tail);
         Self {
             mac,
             round_keys,
             bytes,
             len,
-            suffix: job.suffix,
-            tail: [0; 2 * BLOCK_BYTES],
+            tail,
             counter_block,
             source: job.source.map_or(target.cast_const(), <[u8]>::as_ptr),
             target,
             left: if encrypt { left } else { 0 },
+            tag: [0; MAC_BYTES],
         }
     }
 
@@ -154,18 +163,10 @@ impl<'a> Packet<'a> {
         let (blocks, _) = self.tail.as_chunks_mut();
         if row == whole {
             // SAFETY: the packet ends so many bytes behind its whole blocks.
-            unsafe { high_registers::copy_start(start, self.len % BLOCK_BYTES, &mut blocks[0]) };
-            finish_tail(self.len, self.suffix, &mut self.tail);
+            unsafe { high_registers::join(start, self.len % BLOCK_BYTES, &mut blocks[0]) };
         }
         &self.tail.as_chunks().0[row - whole]
     }
-}
-
-/// One block of each of `N` hashes.
-#[inline]
-#[target_feature(enable = "sha,ssse3,sse4.1,avx512f,avx512vl")]
-fn rounds<const N: usize>(states: &mut [State; N], words: [[__m128i; 4]; N]) {
-    twenty_groups!(states, words, N, schedule);
 }
 
 /// Words of group `GROUP` of the message schedule (FIPS 180-4 section 6.1.2, step 1), the first one highest.

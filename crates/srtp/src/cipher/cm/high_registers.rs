@@ -32,27 +32,37 @@ pub(super) unsafe fn encrypt<const ROUND_KEYS: usize>(
             // writes only those of `target`. Only declared registers change.
             unsafe {
                 asm!(
-                    "vshufi32x4 zmm16, {block:z}, {block:z}, 0",
-                    "vporq zmm16, zmm16, [{counters}]",
-                    "vbroadcasti32x4 zmm17, [{keys}]",
-                    "vpxorq zmm16, zmm16, zmm17",
+                    "vinserti32x4 ymm16, {block:y}, {block}, 1",
+                    "vporq ymm17, ymm16, [{counters} + 32]",
+                    "vporq ymm16, ymm16, [{counters}]",
+                    "vbroadcasti32x4 ymm18, [{keys}]",
+                    "vpxorq ymm16, ymm16, ymm18",
+                    "vpxorq ymm17, ymm17, ymm18",
                     $(
-                        concat!("vbroadcasti32x4 zmm17, [{keys} + ", $offset, "]"),
-                        "vaesenc zmm16, zmm16, zmm17",
+                        concat!("vbroadcasti32x4 ymm18, [{keys} + ", $offset, "]"),
+                        "vaesenc ymm16, ymm16, ymm18",
+                        "vaesenc ymm17, ymm17, ymm18",
                     )*
-                    concat!("vbroadcasti32x4 zmm17, [{keys} + ", $last, "]"),
-                    "vaesenclast zmm16, zmm16, zmm17",
-                    "vmovdqu8 zmm17 {{{live}}} {{z}}, [{source}]",
-                    "vpxorq zmm16, zmm16, zmm17",
-                    "vmovdqu8 [{target}] {{{live}}}, zmm16",
+                    concat!("vbroadcasti32x4 ymm18, [{keys} + ", $last, "]"),
+                    "vaesenclast ymm16, ymm16, ymm18",
+                    "vaesenclast ymm17, ymm17, ymm18",
+                    "vmovdqu8 ymm18 {{{low}}} {{z}}, [{source}]",
+                    "vmovdqu8 ymm19 {{{high}}} {{z}}, [{source} + 32]",
+                    "vpxorq ymm16, ymm16, ymm18",
+                    "vpxorq ymm17, ymm17, ymm19",
+                    "vmovdqu8 [{target}] {{{low}}}, ymm16",
+                    "vmovdqu8 [{target} + 32] {{{high}}}, ymm17",
                     block = in(xmm_reg) block,
                     counters = in(reg) &COUNTERS.0,
                     keys = in(reg) round_keys,
                     source = in(reg) source,
                     target = in(reg) target,
-                    live = in(kreg) live,
-                    out("zmm16") _,
-                    out("zmm17") _,
+                    low = in(kreg) live as u32,
+                    high = in(kreg) (live >> 32) as u32,
+                    out("ymm16") _,
+                    out("ymm17") _,
+                    out("ymm18") _,
+                    out("ymm19") _,
                     options(nostack, preserves_flags),
                 );
             }
@@ -65,19 +75,22 @@ pub(super) unsafe fn encrypt<const ROUND_KEYS: usize>(
     }
 }
 
-/// Copies `len` bytes, 0 to 63, to the start of `target` and makes the others zero.
+/// Puts `len` bytes, 0 to 63, at the start of `target`, which is zero there, and leaves the others as they are.
+///
+/// All is written at once, so that a read of any part soon after need not wait for memory.
 ///
 /// # Safety
 /// `source` is `len` readable bytes. The CPU runs [`Backend::Avx512`](crate::Backend::Avx512).
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn copy_start(source: *const u8, len: usize, target: &mut [u8; 64]) {
+pub(super) unsafe fn join(source: *const u8, len: usize, target: &mut [u8; 64]) {
     debug_assert!(len < 64);
     let live = (1_u64 << len) - 1;
-    // SAFETY: reads of `source` only the bytes in `live`, writes the 64 bytes of `target`.
+    // SAFETY: reads of `source` only the bytes in `live`, reads and writes the 64 bytes of `target`.
     unsafe {
         asm!(
             "vmovdqu8 zmm16 {{{live}}} {{z}}, [{source}]",
+            "vporq zmm16, zmm16, [{target}]",
             "vmovdqu64 [{target}], zmm16",
             source = in(reg) source,
             target = in(reg) target,

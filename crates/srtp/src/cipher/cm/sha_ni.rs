@@ -52,7 +52,9 @@ struct Message<'a> {
     suffix: [u8; 4],
 }
 
-/// HMAC-SHA1 of `N` messages.
+/// HMAC-SHA1 of `N` messages. Not part of its caller, so that no register is left in the caller's state (see
+/// `high_registers.rs`).
+#[inline(never)]
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn hmac_messages<const N: usize>(messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES]; N] {
     let mut states = [State::ZERO; N];
@@ -67,39 +69,33 @@ fn hmac_messages<const N: usize>(messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES
         let (blocks, _) = messages[at].bytes.as_chunks();
         blocks.get(row).unwrap_or_else(|| &tails[at].as_chunks().0[row - blocks.len()])
     };
-    let common = rows.iter().copied().min().unwrap_or(0);
-    for row in 0..common {
+    let mut tags = [[0; MAC_BYTES]; N];
+    let last = rows.iter().copied().max().unwrap_or(0);
+    // The row behind a message's last is the outer hash. A message that is through with it runs along until all are.
+    for row in 0..=last {
         let mut words = [[_mm_setzero_si128(); 4]; N];
         for at in 0..N {
-            words[at] = load(block(at, row));
+            if row < rows[at] {
+                words[at] = load(block(at, row));
+            } else if row == rows[at] {
+                words[at] = states[at].outer_block();
+                states[at] = State::outer(messages[at].mac);
+            }
         }
-        rounds(&mut states, words);
-    }
-    for at in 0..N {
-        for row in common..rows[at] {
-            let mut state = [states[at]];
-            rounds(&mut state, [load(block(at, row))]);
-            [states[at]] = state;
+        states = rounds(states, words);
+        for at in 0..N {
+            if row == rows[at] {
+                tags[at] = states[at].tag();
+            }
         }
-    }
-    let mut words = [[_mm_setzero_si128(); 4]; N];
-    for at in 0..N {
-        words[at] = states[at].outer_block();
-        states[at] = State::outer(messages[at].mac);
-    }
-    rounds(&mut states, words);
-    let mut tags = [[0; MAC_BYTES]; N];
-    for at in 0..N {
-        tags[at] = states[at].tag();
     }
     tags
 }
 
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress_bytes(state: [u32; 5], block: &[u8; BLOCK_BYTES]) -> [u32; 5] {
-    let mut state = [State::new(state)];
-    rounds(&mut state, [load(block)]);
-    let tag = state[0].tag();
+    let [state] = rounds([State::new(state)], [load(block)]);
+    let tag = state.tag();
     std::array::from_fn(|word| u32::from_be_bytes(tag.as_chunks().0[word]))
 }
 
@@ -197,11 +193,13 @@ pub(super) fn load(block: &[u8; BLOCK_BYTES]) -> [__m128i; 4] {
     words
 }
 
-/// The 80 rounds of a block (FIPS 180-4 section 6.1.2), twenty groups of four, with the words of the groups from the
-/// fourth on by `$schedule(words, group)`. `N` blocks are worked on in turn.
+/// The 80 rounds of a block (FIPS 180-4 section 6.1.2), twenty groups of four. `N` blocks are worked on in turn.
+///
+/// `$schedule(words, group)` gives the words of the groups from the fourth on. `$next(before, words)` adds E to the first
+/// word: it is A from before the previous group, rotated. `$in_turn(states)` keeps the blocks in step.
 macro_rules! twenty_groups {
-    ($states:ident, $words:ident, $n:ident, $schedule:ident) => {{
-        let start = *$states;
+    ($states:ident, $words:ident, $n:ident, $schedule:ident, $next:ident, $in_turn:ident) => {{
+        let start = $states;
         let mut words = [[_mm_setzero_si128(); 20]; $n];
         let mut before = [_mm_setzero_si128(); $n];
         for at in 0..$n {
@@ -216,10 +214,11 @@ macro_rules! twenty_groups {
                     if $group >= 4 {
                         words[at][$group] = $schedule::<$group>(&words[at]);
                     }
-                    let e = _mm_sha1nexte_epu32(before[at], words[at][$group]);
+                    let e = $next(before[at], words[at][$group]);
                     before[at] = $states[at].abcd;
                     $states[at].abcd = _mm_sha1rnds4_epu32::<$function>(before[at], e);
                 }
+                $in_turn(&mut $states);
             };
         }
         group!(0: 1);
@@ -243,7 +242,7 @@ macro_rules! twenty_groups {
         group!(3: 19);
         for at in 0..$n {
             $states[at].abcd = _mm_add_epi32($states[at].abcd, start[at].abcd);
-            $states[at].e = _mm_sha1nexte_epu32(before[at], start[at].e);
+            $states[at].e = $next(before[at], start[at].e);
         }
     }};
 }
@@ -252,8 +251,28 @@ pub(super) use twenty_groups;
 /// One block of each of `N` hashes.
 #[inline]
 #[target_feature(enable = "sha,ssse3,sse4.1")]
-fn rounds<const N: usize>(states: &mut [State; N], words: [[__m128i; 4]; N]) {
-    twenty_groups!(states, words, N, schedule);
+fn rounds<const N: usize>(mut states: [State; N], words: [[__m128i; 4]; N]) -> [State; N] {
+    let next = |before, words| _mm_sha1nexte_epu32(before, words);
+    twenty_groups!(states, words, N, schedule, next, in_turn);
+    states
+}
+
+/// Keeps the compiler from finishing one of several blocks before it begins the next: it sees an instruction here that
+/// needs all of them. There is none.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn in_turn<const N: usize>(states: &mut [State; N]) {
+    if let [first, second, ..] = states.as_mut_slice() {
+        // SAFETY: no instruction.
+        unsafe {
+            std::arch::asm!(
+                "/* {0} {1} */",
+                inout(xmm_reg) first.abcd,
+                inout(xmm_reg) second.abcd,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+    }
 }
 
 /// Words of group `GROUP` of the message schedule.
