@@ -218,8 +218,8 @@ fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], wai
 struct Waiting {
     /// Its place in the batch.
     at: usize,
-    /// What it claims to be. None if it gains nothing from company, or was refused, which an earlier packet of the
-    /// batch may change.
+    /// What it claims to be. None if it was refused, which an earlier packet of the batch may change, or if it goes the
+    /// way of a single one for another reason.
     candidate: Option<Candidate>,
     /// Packets its context had accepted when that was found out.
     accepted: u64,
@@ -235,8 +235,7 @@ fn examine<S: InboundSet + ?Sized>(
 ) -> Result<(), UnprotectError> {
     let context = contexts.inbound_mut(packet.context).ok_or(UnprotectError::UnknownContext)?;
     if context.has_cm_keys {
-        let candidate = context.examine(packet.packet).ok().filter(|candidate| context.is_cm(candidate));
-        waits(candidate, context.accepted);
+        waits(context.examine(packet.packet).ok(), context.accepted);
     } else {
         packet.result = context.unprotect_rtp(packet.packet);
     }
@@ -247,19 +246,22 @@ fn examine<S: InboundSet + ?Sized>(
 #[inline]
 fn authenticate<S: InboundSet + ?Sized>(contexts: &S, packets: &mut [Incoming<'_>], waiting: &mut [Waiting]) {
     let mut jobs = ArrayVec::<_, LANES>::new();
-    let mut trailers = ArrayVec::<(&[u8], &Candidate, &mut bool), LANES>::new();
+    let mut trailers = ArrayVec::<(&[u8], Candidate, &mut bool), LANES>::new();
     let mut next = waiting.iter_mut().peekable();
     for (at, packet) in packets.iter_mut().enumerate() {
         let Some(Waiting { candidate, authentic, .. }) = next.next_if(|waiting| waiting.at == at) else {
             continue;
         };
-        if let Some(candidate) = candidate
-            && let Some(key) = contexts.inbound(packet.context).and_then(|context| context.key(candidate))
+        if let Some(claim) = *candidate
+            && let Some(context) = contexts.inbound(packet.context)
+            && let Ok(key) = context.fresh_rtp_key(&claim)
             && let Cipher::Cm(cipher) = &key.rtp.cipher
         {
-            let (body, trailer) = packet.packet.split_at_mut(candidate.len());
-            jobs.push(candidate.cm_job(&key.rtp, cipher, body));
-            trailers.push((trailer, candidate, authentic));
+            let (body, trailer) = packet.packet.split_at_mut(claim.len());
+            jobs.push(claim.cm_job(&key.rtp, cipher, body));
+            trailers.push((trailer, claim, authentic));
+        } else {
+            *candidate = None;
         }
     }
     cm::authenticate(&mut jobs);

@@ -105,7 +105,7 @@ impl InboundContext {
     #[inline]
     pub fn unprotect_rtp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         let candidate = self.examine(packet)?;
-        let key = self.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
+        let key = self.fresh_rtp_key(&candidate)?;
         let Cipher::Cm(cipher) = &key.rtp.cipher else { return self.open_gcm(&candidate, packet) };
         let (body, trailer) = packet.split_at_mut(candidate.len());
         let mut job = [candidate.cm_job(&key.rtp, cipher, body)];
@@ -125,6 +125,9 @@ impl InboundContext {
     pub fn unprotect_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         let candidate = self.examine_rtcp(packet)?;
         let key = self.key(&candidate).ok_or(UnprotectError::UnknownContext)?;
+        if !key.rtcp.is_fresh() {
+            return Err(UnprotectError::KeyExpired);
+        }
         let flag_and_index = (E_FLAG | candidate.index.0 as u32).to_be_bytes();
         let (body, trailer) = packet.split_at_mut(candidate.len());
         match &key.rtcp.cipher {
@@ -215,9 +218,6 @@ impl InboundContext {
         let (tag_at, mki_at) =
             if keys.profile.is_aead() { (len, len + tag_len) } else { (len + keys.mki_len, len) };
         let key = keys.position(&packet[mki_at..mki_at + keys.mki_len]).ok_or(UnprotectError::UnknownMki)?;
-        if !keys.key(key).rtp.is_fresh() {
-            return Err(UnprotectError::KeyExpired);
-        }
         let index = match stream {
             None => PacketIndex::new(0, header.sequence),
             Some(stream) => {
@@ -275,6 +275,16 @@ impl InboundContext {
         Ok(())
     }
 
+    /// The key of a candidate, unless it has served as many packets as it may.
+    ///
+    /// Apart from [`examine`](Self::examine), which does not touch the key: in a batch the keys of all packets are
+    /// fetched at once, when they are needed.
+    #[inline]
+    pub(crate) fn fresh_rtp_key(&self, candidate: &Candidate) -> Result<&SessionKey, UnprotectError> {
+        let key = self.key(candidate).ok_or(UnprotectError::UnknownContext)?;
+        if key.rtp.is_fresh() { Ok(key) } else { Err(UnprotectError::KeyExpired) }
+    }
+
     /// The key of a candidate; none if it is another context's.
     #[inline]
     pub(crate) fn key(&self, candidate: &Candidate) -> Option<&SessionKey> {
@@ -284,12 +294,6 @@ impl InboundContext {
             self.template.as_ref()?
         };
         Some(keys.key(candidate.key as usize))
-    }
-
-    /// Whether the key of a candidate is a counter-mode key.
-    #[inline]
-    pub(crate) fn is_cm(&self, candidate: &Candidate) -> bool {
-        self.key(candidate).is_some_and(|key| matches!(key.rtp.cipher, Cipher::Cm(_)))
     }
 
     /// First step for an SRTCP packet.
@@ -310,9 +314,6 @@ impl InboundContext {
         }
         let mki = &packet[index_at + 4..index_at + 4 + mki_len];
         let key = keys.position(mki).ok_or(UnprotectError::UnknownMki)?;
-        if !keys.key(key).rtcp.is_fresh() {
-            return Err(UnprotectError::KeyExpired);
-        }
         let index = PacketIndex(u64::from(word & !E_FLAG));
         if let Some(stream) = stream {
             not_replayed(&stream.rtcp, index)?;

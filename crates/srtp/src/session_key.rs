@@ -20,8 +20,11 @@ pub(crate) struct Transform {
     pub(crate) cipher: Cipher,
 }
 
-/// The session key itself, in place: keys never move, and a pointer to follow would be one more cache miss.
-#[allow(clippy::large_enum_variant, reason = "keys of one kind fill a context; the other kind's size is not paid")]
+/// The session key itself, in place: keys never move.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "keys of one kind fill a context; the other kind's size is not paid"
+)]
 pub(crate) enum Cipher {
     Gcm(GcmKey),
     Cm(CmKey),
