@@ -4,6 +4,7 @@
 #   make test   every test: crates, console, real clients, browser; needs what scripts/setup installs
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
+#   make neon   ssrc-map for 64-bit ARM, in an emulator       make miri   ssrc-map's unsafe code in an interpreter
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #
 # ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`.
@@ -17,7 +18,7 @@ FUZZ_SECONDS ?= 120
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run test test-console test-rust test-interop test-browser console setup lint one-crypto-provider docs deny fuzz bench clean
+.PHONY: run test test-console test-rust test-interop test-browser console setup lint one-crypto-provider docs deny neon miri fuzz bench clean
 
 run:
 	scripts/setup build
@@ -73,6 +74,27 @@ deny:
 	@command -v cargo-deny >/dev/null || { echo 'make deny: cargo-deny is missing: cargo install --locked cargo-deny' >&2; exit 1; }
 	cargo deny --all-features check bans licenses sources
 	cargo deny --all-features check advisories
+
+# Vector code for a CPU that this machine does not have; scripts/setup installs what it takes. Also without std.
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
+neon:
+	cargo check --locked --package ssrc-map --no-default-features --target aarch64-unknown-linux-gnu || \
+	    { echo 'make neon: if the target is missing: rustup target add aarch64-unknown-linux-gnu' >&2; exit 1; }
+	@for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $$tool >/dev/null || \
+	    { echo "make neon: $$tool is missing: scripts/setup, or apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" >&2; exit 1; }; done
+	cargo test --locked --package ssrc-map --lib --tests --target aarch64-unknown-linux-gnu
+
+# Undefined behaviour that tests on the machine itself may survive. Everything with SSE2, the vector code again with AVX2 and
+# AVX-512: in the interpreter the CPU has what the compiler is told it has.
+miri:
+	@cargo +nightly miri --version >/dev/null 2>&1 || \
+	    { echo 'make miri: Miri is missing: rustup toolchain install nightly --component miri,rust-src' >&2; exit 1; }
+	cargo +nightly miri test --locked --package ssrc-map --lib --tests
+	for features in +avx2 +avx2,+avx512f,+avx512bw,+avx512vl; do \
+	    RUSTFLAGS="-C target-feature=$$features" cargo +nightly miri test --locked --package ssrc-map --lib lanes; \
+	done
+	cargo +nightly miri test --locked --package ssrc-map-c --lib
 
 # Each parser in turn; new inputs stay in fuzz/corpus, crashes in fuzz/artifacts.
 fuzz:

@@ -199,3 +199,49 @@ unsafe fn write_if_wanted(to: *mut *mut c_void, value: Option<*mut c_void>) {
         unsafe { to.write(value.unwrap_or(ptr::null_mut())) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! The C test does this and more; here Miri can watch it.
+
+    use super::*;
+
+    struct Visits {
+        map: *mut Map,
+        ssrcs: Vec<u32>,
+    }
+
+    /// Notes the entry and removes it and the one after it.
+    unsafe extern "C" fn visit(ssrc: u32, value: *mut c_void, context: *mut c_void) -> bool {
+        // SAFETY: `context` is the test's `Visits`, which nothing else uses during the call.
+        let visits = unsafe { &mut *context.cast::<Visits>() };
+        visits.ssrcs.push(ssrc);
+        let mut old = ptr::null_mut();
+        // SAFETY: the map exists, and no reference to it is alive.
+        assert_eq!(unsafe { ssrc_map_remove(visits.map, ssrc, &raw mut old) }, Status::Ok);
+        assert_eq!(old, value);
+        // SAFETY: as above.
+        unsafe { ssrc_map_remove(visits.map, ssrc + 1, ptr::null_mut()) };
+        true
+    }
+
+    #[test]
+    fn a_visitor_may_remove_what_it_is_called_with_and_others() {
+        let map = ssrc_map_create_with_seed(40, 7);
+        let mut values = [0_u8; 40];
+        for (ssrc, value) in (0..).zip(&mut values) {
+            // SAFETY: the map exists and is used here only; NULL is allowed for `old`.
+            let status = unsafe { ssrc_map_insert(map, ssrc, ptr::from_mut(value).cast(), ptr::null_mut()) };
+            assert_eq!(status, Status::Ok);
+        }
+        let mut visits = Visits { map, ssrcs: Vec::new() };
+        // SAFETY: the visitor is made for this context, which outlives the call.
+        let status = unsafe { ssrc_map_for_each(map, Some(visit), ptr::from_mut(&mut visits).cast()) };
+        assert_eq!(status, Status::Ok);
+        // SAFETY: the map exists.
+        assert_eq!(unsafe { ssrc_map_len(map) }, 0);
+        assert_eq!(visits.ssrcs, (0..40).step_by(2).collect::<Vec<u32>>());
+        // SAFETY: the map exists and is not used again.
+        unsafe { ssrc_map_destroy(map) };
+    }
+}

@@ -7,6 +7,7 @@ mod checks;
 use std::path::Path;
 
 #[test]
+#[cfg_attr(miri, ignore = "reads files; naive_twin.rs does the like")]
 fn every_kept_input_passes_its_check() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, check) in checks::CHECKS {
