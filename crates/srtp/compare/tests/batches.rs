@@ -20,7 +20,9 @@ impl Contexts {
     fn new(random: &mut Random) -> Self {
         let profiles: Vec<Profile> = [Profile::ALL, Profile::ALL].concat();
         let keys = profiles.iter().map(|profile| key(random, *profile)).collect();
-        Self { keys, sequences: vec![0; profiles.len()], profiles }
+        // Every context rolls over on the way.
+        let sequences = profiles.iter().map(|_| random.in_range(65_450..=65_530) as u16).collect();
+        Self { keys, sequences, profiles }
     }
 
     fn libsrtp(&self, ssrc: Ssrc) -> Vec<Session> {
@@ -33,7 +35,7 @@ impl Contexts {
     /// A context chosen at random, or `only`, and a new packet for it.
     fn packet(&mut self, random: &mut Random, only: Option<usize>) -> (usize, Vec<u8>) {
         let context = only.unwrap_or_else(|| random.in_range(0..=self.profiles.len() - 1));
-        self.sequences[context] += 1;
+        self.sequences[context] = self.sequences[context].wrapping_add(1);
         let size = if random.one_in(8) { random.in_range(0..=1400) } else { [160, 600, 1200][context % 3] };
         (context, packet::rtp(random, 40 + context as u32, self.sequences[context], size))
     }
@@ -98,20 +100,27 @@ fn a_batch_reads_what_libsrtp_has_protected() {
                 InboundContext::new(&config, &master_keys(*profile, std::slice::from_ref(key))).unwrap()
             })
             .collect();
-        for count in (1..=40).chain([16; 20]) {
+        for (number, count) in [12].into_iter().chain(1..=40).chain([16; 20]).enumerate() {
+            // A receiver learns from the first packet of each context where its numbers start.
+            let opening = number == 0;
             let only = random.one_in(3).then(|| random.in_range(0..=11));
             let mut packets = Vec::new();
-            for _ in 0..count {
+            for turn in 0..count {
+                let only = if opening { Some(turn) } else { only };
                 let (context, plain) = all.packet(&mut random, only);
                 let mut protected = [&plain[..], &[0; TRAILER_MAX]].concat();
                 let len = senders[context].protect_rtp(&mut protected, plain.len(), 0).unwrap();
                 protected.truncate(len);
-                let damaged = random.one_in(10);
+                let damaged = !opening && random.one_in(10);
                 if damaged {
                     let bit = random.in_range(12 * 8..=len * 8 - 1);
                     protected[bit / 8] ^= 1 << (bit % 8);
                 }
                 packets.push((context, plain, protected, damaged));
+            }
+            // Packets of a context may overtake each other, also over the rollover.
+            if !opening {
+                random.shuffle(&mut packets);
             }
             // The second of two equal packets of one batch is a replay, though the first is not yet accepted when the
             // batch is looked at.
