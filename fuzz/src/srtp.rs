@@ -63,6 +63,9 @@ pub fn unprotect_rtcp(data: &[u8]) {
     }
 }
 
+/// Unprotects packets one by one or in a batch.
+type Unprotect = fn(&mut InboundContext, &mut [Vec<u8>]) -> Vec<Result<usize, UnprotectError>>;
+
 /// What differs between the two.
 struct Protocol {
     overhead: fn(Profile) -> usize,
@@ -70,7 +73,7 @@ struct Protocol {
     write: fn(&mut Input<'_>, ssrc: u32) -> Vec<u8>,
     protect: fn(&mut OutboundContext, &mut [u8], usize) -> Option<usize>,
     /// Several at once where the protocol has batches.
-    unprotect: fn(&mut InboundContext, &mut [Vec<u8>]) -> Vec<Result<usize, UnprotectError>>,
+    unprotect: Unprotect,
     ssrc_at: usize,
 }
 
@@ -163,7 +166,9 @@ impl Network<'_> {
             }
             6 => {
                 let packets = (0..input.byte() % 20)
-                    .map(|_| if input.byte() % 3 == 0 { self.mutated(input) } else { self.genuine(input) })
+                    .map(|_| {
+                        if input.byte().is_multiple_of(3) { self.mutated(input) } else { self.genuine(input) }
+                    })
                     .collect();
                 self.deliver(packets);
             }
@@ -224,7 +229,7 @@ impl Network<'_> {
             }
             // Near the ends, where header, tag, MKI and index are.
             3 => packet.iter_mut().rev().nth(place % 40).into_iter().for_each(|byte| *byte ^= value),
-            _ => packet.iter_mut().nth(place % 24).into_iter().for_each(|byte| *byte ^= value),
+            _ => packet.get_mut(place % 24).into_iter().for_each(|byte| *byte ^= value),
         }
         packet
     }

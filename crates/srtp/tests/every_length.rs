@@ -170,6 +170,23 @@ fn of_random_plaintext_is_protected_or_refused() {
     }
 }
 
+/// A header handed over apart must be one header, no more and no less.
+#[test]
+fn of_a_header_apart_is_that_of_the_header() {
+    let mut outbound = Keys::new(Profile::AeadAes128Gcm, 9).outbound(&config(Backend::current()));
+    for (csrcs, extension) in [(0, None), (3, None), (0, Some(2)), (15, Some(9))] {
+        let packet = Rtp { csrcs, extension, ..Rtp::new(5, 1, b"") };
+        let longer = [packet.header(), vec![0; 200]].concat();
+        let mut out = vec![0; 600];
+        for len in (0..longer.len()).filter(|len| *len != packet.header().len()) {
+            let refused = outbound.protect_rtp_from(&longer[..len], b"payload", &mut out);
+            let expected = if len < 12 { ProtectError::TooShort } else { ProtectError::BadHeader };
+            assert_eq!(refused, Err(expected), "{csrcs} CSRCs, {extension:?}, {len}");
+        }
+    }
+    assert_eq!(outbound.streams(), 0);
+}
+
 /// The longest datagram, one byte less and one more.
 #[test]
 fn of_65535_is_the_last() {

@@ -30,21 +30,23 @@ fn of_a_packet_is_the_nearest() {
     for profile in Profile::ALL {
         let keys = Keys::new(profile, 1);
         for (highest, next, refused) in [
-            ((0, 0xffff), (1, 0x0000), None),             // the next packet rolls over
-            ((0, 0xfffe), (1, 0x0005), None),             // the packets around the wrap were lost
-            ((0, 0xfff0), (1, 0x7fee), None),             // a long loss over the wrap
-            ((1, 0x0002), (0, 0xfffe), None),             // a late one of the round before
-            ((1, 0x0002), (0, 0x9000), None),             // a very late one
-            ((7, 0x1234), (7, 0x1235), None),             // nothing special
-            ((7, 0x1234), (7, 0x1233), None),             // a late one of the same round
-            ((1, 0x0000), (1, 0x8000), None),             // half a round ahead is ahead from the lower half
+            ((0, 0xffff), (1, 0x0000), None), // the next packet rolls over
+            ((0, 0xfffe), (1, 0x0005), None), // the packets around the wrap were lost
+            ((0, 0xfff0), (1, 0x7fee), None), // a long loss over the wrap
+            ((u32::MAX - 1, 0xfffd), (u32::MAX, 0x0003), None), // the last wrap there is
+            ((u32::MAX, 0x0003), (u32::MAX - 1, 0xffff), None), // and back over it
+            ((1, 0x0002), (0, 0xfffe), None), // a late one of the round before
+            ((1, 0x0002), (0, 0x9000), None), // a very late one
+            ((7, 0x1234), (7, 0x1235), None), // nothing special
+            ((7, 0x1234), (7, 0x1233), None), // a late one of the same round
+            ((1, 0x0000), (1, 0x8000), None), // half a round ahead is ahead from the lower half
             ((1, 0x0000), (1, 0x8001), Some(AuthFailed)), // more than half a round is taken for late
-            ((1, 0x7fff), (1, 0xffff), None),             // as above, at the end of the lower half
+            ((1, 0x7fff), (1, 0xffff), None), // as above, at the end of the lower half
             ((1, 0x7fff), (2, 0x0000), Some(AuthFailed)), // no wrap is seen from the lower half
-            ((1, 0x8000), (2, 0x0000), Some(TooOld)),     // half a round: still the same round
-            ((1, 0x8001), (2, 0x0000), None),             // less than half a round: the next
-            ((1, 0xffff), (2, 0x7ffe), None),             // the farthest jump over a wrap
-            ((1, 0xffff), (2, 0x7fff), Some(TooOld)),     // one farther is taken for late
+            ((1, 0x8000), (2, 0x0000), Some(TooOld)), // half a round: still the same round
+            ((1, 0x8001), (2, 0x0000), None), // less than half a round: the next
+            ((1, 0xffff), (2, 0x7ffe), None), // the farthest jump over a wrap
+            ((1, 0xffff), (2, 0x7fff), Some(TooOld)), // one farther is taken for late
             ((5, 0x4000), (6, 0x4000), Some(UnprotectError::Replayed)), // a whole round looks like a replay
         ] {
             let mut inbound = receiver(&keys, highest);
