@@ -1,4 +1,4 @@
-//! A C program uses the header and both libraries; a C++ compiler takes the header too.
+//! C and C++ programs use the header and both libraries.
 //!
 //! The libraries are those that cargo has built with this test: they lie beside its executable. `CC` and `CXX` name the
 //! compilers, `cc` and `c++` by default.
@@ -8,33 +8,52 @@ use std::process::Command;
 
 #[test]
 fn c_program_works_with_the_static_library() {
-    let program = compile("static", &[library("libssrc_map_c.a").display().to_string()]);
-    run(&mut Command::new(program));
+    run(&mut Command::new(compile("c-static", &C, &with_static_library())));
 }
 
 #[test]
 fn c_program_works_with_the_shared_library() {
-    let folder = library("libssrc_map_c.so").parent().unwrap().display().to_string();
-    let program =
-        compile("shared", &[format!("-L{folder}"), "-lssrc_map_c".into(), format!("-Wl,-rpath,{folder}")]);
-    run(&mut Command::new(program));
+    run(&mut Command::new(compile("c-shared", &C, &with_shared_library())));
 }
 
 #[test]
-fn header_is_valid_cpp() {
-    let mut compiler = Command::new(std::env::var("CXX").unwrap_or("c++".into()));
-    compiler.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", "c++"]);
-    run(compiler.arg(package().join("include/ssrc_map.h")));
+fn cpp_program_works_with_the_static_library() {
+    run(&mut Command::new(compile("cpp-static", &CPP, &with_static_library())));
 }
 
-/// Compiles tests/c/map.c and returns the program.
-fn compile(name: &str, libraries: &[String]) -> PathBuf {
+#[test]
+fn cpp_program_works_with_the_shared_library() {
+    run(&mut Command::new(compile("cpp-shared", &CPP, &with_shared_library())));
+}
+
+struct Language {
+    variable: &'static str,
+    compiler: &'static str,
+    standard: &'static str,
+    source: &'static str,
+}
+
+const C: Language = Language { variable: "CC", compiler: "cc", standard: "-std=c99", source: "map.c" };
+const CPP: Language =
+    Language { variable: "CXX", compiler: "c++", standard: "-std=c++11", source: "map.cpp" };
+
+fn with_static_library() -> Vec<String> {
+    vec![library("libssrc_map_c.a").display().to_string()]
+}
+
+fn with_shared_library() -> Vec<String> {
+    let folder = library("libssrc_map_c.so").parent().unwrap().display().to_string();
+    vec![format!("-L{folder}"), "-lssrc_map_c".into(), format!("-Wl,-rpath,{folder}")]
+}
+
+/// Compiles the language's program and returns where it is.
+fn compile(name: &str, language: &Language, libraries: &[String]) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ssrc-map-{name}"));
-    let mut compiler = Command::new(std::env::var("CC").unwrap_or("cc".into()));
-    compiler
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])
-        .arg(package().join("include"));
-    compiler.arg("-o").arg(&program).arg(package().join("tests/c/map.c"));
+    let mut compiler = Command::new(std::env::var(language.variable).unwrap_or(language.compiler.into()));
+    compiler.args([language.standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
+    compiler.arg(package.join("include")).arg("-o").arg(&program);
+    compiler.arg(package.join("tests/c").join(language.source));
     run(compiler.args(libraries).args(["-lpthread", "-ldl", "-lm"]));
     program
 }
@@ -51,8 +70,4 @@ fn library(name: &str) -> PathBuf {
     let path = executable.parent().unwrap().join(name);
     assert!(path.exists(), "{} was not built", path.display());
     path
-}
-
-fn package() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
