@@ -3,7 +3,7 @@
 //! One 64 x 64 bit multiplication by a secret number, its halves folded together. It need not be perfect: for sets of
 //! SSRCs made to hurt it (progressions, grids, powers of two) at most one secret in seven makes a table that does not
 //! work out, against one in fifty for random numbers, and then `table.rs` takes another secret. Adding a secret before
-//! multiplying gains nothing there and costs 0.1 ns a look-up; SipHash or two rounds would cost more than the look-up.
+//! multiplying gains little there and costs 0.1 ns a look-up; SipHash or two rounds would cost more than the look-up.
 
 /// A secret odd factor.
 #[derive(Clone)]

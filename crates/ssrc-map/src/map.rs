@@ -22,9 +22,10 @@ use crate::table::Table;
 /// | `clear`, `drop` | one step an entry |
 /// | memory | `size_of::<T>() + 4` bytes twice and 40 bytes an entry, by the most entries since the last `clear` |
 ///
-/// An attacker who chooses the SSRCs changes none of this as long as the seed is secret. If it is not, insertion and
-/// memory stay as they are (an insertion may move up to 8 others for each doubling of the table), but a look-up may
-/// come to compare all SSRCs, a vector at a time.
+/// An attacker who chooses the SSRCs changes none of this as long as the seed is secret. If it is not, memory stays
+/// linear and the entries moved for an insertion stay constant when amortised (at most 8 for each doubling of the table
+/// in one go, and what placing anew takes), but a look-up, that of `insert` included, may come to compare all SSRCs, a
+/// vector at a time.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct SsrcMap<T> {
