@@ -1,17 +1,14 @@
 //! Session keys of AES in counter mode with HMAC-SHA1 (RFC 3711 sections 4.1.1 and 4.2.1, RFC 6188), and batches of
 //! packets under such keys.
 //!
-//! SHA-1 is a chain: one packet alone can only hide its encryption behind the hash, but sixteen packets can be hashed
-//! side by side. Here is decided which way a batch takes; how the work is done is in `avx512.rs` (counter mode, sixteen
-//! hashes), `chain.rs` (one or two hashes with the encryption in between), `sha_ni.rs` (CPUs without AVX-512) and
-//! `library.rs`. What the counter block and the authenticated suffix of a packet are is decided by the caller.
+//! SHA-1 of one packet is a chain of instructions that wait for each other, but packets can be hashed side by side. Here
+//! is decided which way a batch takes; how the work is done is in `avx512.rs` (counter mode, sixteen hashes), `chain.rs`
+//! (one or two hashes), `sha_ni.rs` (CPUs without AVX-512) and `library.rs`. What the counter block and the authenticated suffix of a packet are is decided by the caller.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod chain;
-#[cfg(target_arch = "x86_64")]
-mod high_registers;
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod sha_ni;
@@ -34,10 +31,6 @@ pub(crate) const MAC_BYTES: usize = 20;
 pub struct CmKey(Inner);
 
 /// Not boxed: with many keys in rotation each pointer on the way is one more cache miss.
-#[cfg_attr(
-    target_arch = "x86_64",
-    expect(clippy::large_enum_variant, reason = "what is fastest is largest and is the one in use")
-)]
 enum Inner {
     #[cfg(target_arch = "x86_64")]
     Aes128(avx512::Key128),
@@ -136,6 +129,16 @@ pub fn decrypt(job: &mut CmJob<'_>) {
 #[inline]
 fn run<const ENCRYPT: bool>(jobs: &mut [CmJob<'_>]) {
     #[cfg(target_arch = "x86_64")]
+    if let [job] = jobs
+        && let Inner::Aes128(_) | Inner::Aes256(_) = &job.key.0
+    {
+        job.check();
+        if ENCRYPT {
+            encrypt(job);
+        }
+        return chain::hmac([job]);
+    }
+    #[cfg(target_arch = "x86_64")]
     let (mut wide, mut narrow) = (ArrayVec::<_, LANES>::new(), ArrayVec::<_, LANES>::new());
     for job in jobs {
         job.check();
@@ -163,19 +166,17 @@ fn run<const ENCRYPT: bool>(jobs: &mut [CmJob<'_>]) {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn run_wide<const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>]) {
+    if ENCRYPT {
+        jobs.iter_mut().for_each(|job| encrypt(job));
+    }
     let blocks: ArrayVec<usize, LANES> = jobs.iter().map(|job| hashed_blocks(job.packet.len())).collect();
     match plan(&blocks) {
-        Plan::Lanes => {
-            if ENCRYPT {
-                jobs.iter_mut().for_each(|job| encrypt(job));
-            }
-            avx512::hmac(jobs);
-        }
+        Plan::Lanes => avx512::hmac(jobs),
         Plan::Pairs => {
             for jobs in jobs.chunks_mut(2) {
                 match jobs {
-                    [first, second] => chain::run::<2, ENCRYPT>([first, second]),
-                    [only] => chain::run::<1, ENCRYPT>([only]),
+                    [first, second] => chain::hmac([first, second]),
+                    [only] => chain::hmac([only]),
                     _ => {}
                 }
             }
@@ -225,20 +226,20 @@ enum Plan {
 
 /// Chooses by the blocks of each packet, the outer hash included.
 ///
-/// Lanes cost [`LANES_CALL_PS`] once and [`LANES_ROW_PS`] for each block of the longest packet. A pair costs
-/// [`PAIR_ROW_PS`] for each block of the longer, and a packet left alone [`ALONE_ROW_PS`] for each of its own. For equal
-/// lengths lanes win from seven packets on; one long packet among few or short ones takes the pairs.
+/// Lanes cost [`LANES_PS`] and [`LANES_ROW_PS`] for each block of the longest packet. A pair costs [`PAIR_PS`] and
+/// [`PAIR_ROW_PS`] for each block of the longer, a packet left alone [`ALONE_PS`] and [`ALONE_ROW_PS`] for each of its
+/// own. For equal lengths lanes win from seven packets on; one long packet among short ones takes the pairs.
 fn plan(blocks: &[usize]) -> Plan {
     let pairs: usize = blocks
         .chunks(2)
         .map(|pair| match *pair {
-            [first, second] => first.max(second) * PAIR_ROW_PS,
-            [only] => only * ALONE_ROW_PS,
+            [first, second] => PAIR_PS + first.max(second) * PAIR_ROW_PS,
+            [only] => ALONE_PS + only * ALONE_ROW_PS,
             _ => 0,
         })
         .sum();
     let longest = blocks.iter().copied().max().unwrap_or(0);
-    if LANES_CALL_PS + longest * LANES_ROW_PS < pairs { Plan::Lanes } else { Plan::Pairs }
+    if LANES_PS + longest * LANES_ROW_PS < pairs { Plan::Lanes } else { Plan::Pairs }
 }
 
 /// Blocks of HMAC-SHA1 of a packet and its suffix that are hashed per packet: the inner ones without the key's, with
@@ -290,7 +291,9 @@ const BLOCK_BYTES: usize = 64;
 const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
 
 // Picoseconds, measured; only their ratios matter. See docs/decisions/0009-counter-mode-and-sha1-kernels.md.
-const LANES_CALL_PS: usize = 120_000;
-const LANES_ROW_PS: usize = 115_000;
+const LANES_PS: usize = 160_000;
+const LANES_ROW_PS: usize = 130_000;
+const PAIR_PS: usize = 45_000;
 const PAIR_ROW_PS: usize = 40_000;
-const ALONE_ROW_PS: usize = 22_500;
+const ALONE_PS: usize = 30_000;
+const ALONE_ROW_PS: usize = 24_000;

@@ -406,7 +406,7 @@ fn expand<const ROUND_KEYS: usize>(key: &[u8]) -> [[u8; 16]; ROUND_KEYS] {
             word.rotate_left(1);
             word[0] ^= constant;
             // Doubling in GF(2^8) modulo x^8 + x^4 + x^3 + x + 1.
-            constant = constant << 1 ^ (constant >> 7) * 0x1b;
+            constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
         } else if key_words == 8 && at % key_words == 4 {
             word = substitute(word);
         }

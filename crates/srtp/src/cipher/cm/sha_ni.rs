@@ -46,75 +46,40 @@ pub(super) fn compress(state: [u32; 5], block: &[u8; BLOCK_BYTES]) -> [u32; 5] {
 }
 
 /// What is hashed.
-struct Message<'a> {
-    mac: &'a Midstates,
-    bytes: &'a [u8],
-    suffix: [u8; 4],
+pub(super) struct Message<'a> {
+    pub(super) mac: &'a Midstates,
+    pub(super) bytes: &'a [u8],
+    pub(super) suffix: [u8; 4],
 }
 
-/// HMAC-SHA1 of `N` messages. Not part of its caller, so that no register is left in the caller's state (see
-/// `high_registers.rs`).
+/// HMAC-SHA1 of `N` messages. Not part of its caller, so that no register is left in the caller's state (see `chain.rs`).
 #[inline(never)]
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn hmac_messages<const N: usize>(messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES]; N] {
-    let mut states = [State::ZERO; N];
-    let mut tails = [[0; 2 * BLOCK_BYTES]; N];
-    let mut rows = [0; N];
-    for at in 0..N {
-        states[at] = State::inner(messages[at].mac);
-        tail(messages[at].bytes, messages[at].suffix, &mut tails[at]);
-        rows[at] = inner_blocks(messages[at].bytes.len());
-    }
-    let block = |at: usize, row: usize| -> &[u8; BLOCK_BYTES] {
-        let (blocks, _) = messages[at].bytes.as_chunks();
-        blocks.get(row).unwrap_or_else(|| &tails[at].as_chunks().0[row - blocks.len()])
-    };
-    let mut tags = [[0; MAC_BYTES]; N];
-    let last = rows.iter().copied().max().unwrap_or(0);
-    // The row behind a message's last is the outer hash. A message that is through with it runs along until all are.
-    for row in 0..=last {
-        let mut words = [[_mm_setzero_si128(); 4]; N];
-        for at in 0..N {
-            if row < rows[at] {
-                words[at] = load(block(at, row));
-            } else if row == rows[at] {
-                words[at] = states[at].outer_block();
-                states[at] = State::outer(messages[at].mac);
-            }
-        }
-        states = rounds(states, words);
-        for at in 0..N {
-            if row == rows[at] {
-                tags[at] = states[at].tag();
-            }
-        }
-    }
-    tags
+    let next = |before, words| _mm_sha1nexte_epu32(before, words);
+    hmac_rows!(messages, N, schedule, next)
 }
 
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress_bytes(state: [u32; 5], block: &[u8; BLOCK_BYTES]) -> [u32; 5] {
-    let [state] = rounds([State::new(state)], [load(block)]);
-    let tag = state.tag();
+    let next = |before, words| _mm_sha1nexte_epu32(before, words);
+    let (mut states, words) = ([State::new(state)], [load(block)]);
+    const ONE: usize = 1;
+    twenty_groups!(states, words, ONE, schedule, next, in_turn);
+    let tag = states[0].tag();
     std::array::from_fn(|word| u32::from_be_bytes(tag.as_chunks().0[word]))
 }
 
-/// Writes what does not fill a block of `bytes`, the suffix and the padding (FIPS 180-4 section 5.1.1) into one block
-/// or two that were zero.
-pub(super) fn tail(bytes: &[u8], suffix: [u8; 4], tail: &mut [u8; 2 * BLOCK_BYTES]) {
-    let (_, rest) = bytes.as_chunks::<BLOCK_BYTES>();
-    tail[..rest.len()].copy_from_slice(rest);
-    finish_tail(bytes.len(), suffix, tail);
-}
-
-/// As [`tail`], after the bytes themselves.
+/// Writes what does not fill a block, the suffix and the padding (FIPS 180-4 section 5.1.1) into one block or two that
+/// were zero.
 #[inline]
-pub(super) fn finish_tail(len: usize, suffix: [u8; 4], tail: &mut [u8; 2 * BLOCK_BYTES]) {
-    let rest = len % BLOCK_BYTES;
-    tail[rest..rest + 4].copy_from_slice(&suffix);
-    tail[rest + 4] = 0x80;
-    let end = if rest + 4 + 9 <= BLOCK_BYTES { BLOCK_BYTES } else { 2 * BLOCK_BYTES };
-    let bits = ((BLOCK_BYTES + len + 4) * 8) as u32;
+pub(super) fn tail(message: &Message<'_>, tail: &mut [u8; 2 * BLOCK_BYTES]) {
+    let (_, rest) = message.bytes.as_chunks::<BLOCK_BYTES>();
+    tail[..rest.len()].copy_from_slice(rest);
+    tail[rest.len()..rest.len() + 4].copy_from_slice(&message.suffix);
+    tail[rest.len() + 4] = 0x80;
+    let end = if rest.len() + 4 + 9 <= BLOCK_BYTES { BLOCK_BYTES } else { 2 * BLOCK_BYTES };
+    let bits = ((BLOCK_BYTES + message.bytes.len() + 4) * 8) as u32;
     tail[end - 4..end].copy_from_slice(&bits.to_be_bytes());
 }
 
@@ -178,6 +143,44 @@ impl State {
         tag
     }
 }
+
+/// HMAC-SHA1 of `$n` messages, a block of each in a row. For `$schedule` and `$next` see [`twenty_groups`].
+macro_rules! hmac_rows {
+    ($messages:ident, $n:ident, $schedule:ident, $next:ident) => {{
+        let mut states = [State::ZERO; $n];
+        let mut tails = [[0; 2 * BLOCK_BYTES]; $n];
+        let mut rows = [0; $n];
+        for at in 0..$n {
+            states[at] = State::inner($messages[at].mac);
+            tail(&$messages[at], &mut tails[at]);
+            rows[at] = inner_blocks($messages[at].bytes.len());
+        }
+        let mut tags = [[0; MAC_BYTES]; $n];
+        let last = rows.iter().copied().max().unwrap_or(0);
+        // The row behind a message's last is the outer hash. A message that is through runs along until all are.
+        for row in 0..=last {
+            let mut words = [[_mm_setzero_si128(); 4]; $n];
+            for at in 0..$n {
+                if row < rows[at] {
+                    let (blocks, _) = $messages[at].bytes.as_chunks();
+                    let block = blocks.get(row);
+                    words[at] = load(block.unwrap_or_else(|| &tails[at].as_chunks().0[row - blocks.len()]));
+                } else if row == rows[at] {
+                    words[at] = states[at].outer_block();
+                    states[at] = State::outer($messages[at].mac);
+                }
+            }
+            twenty_groups!(states, words, $n, $schedule, $next, in_turn);
+            for at in 0..$n {
+                if row == rows[at] {
+                    tags[at] = states[at].tag();
+                }
+            }
+        }
+        tags
+    }};
+}
+pub(super) use hmac_rows;
 
 /// The words of a block, the first one highest.
 #[inline]
@@ -247,15 +250,6 @@ macro_rules! twenty_groups {
     }};
 }
 pub(super) use twenty_groups;
-
-/// One block of each of `N` hashes.
-#[inline]
-#[target_feature(enable = "sha,ssse3,sse4.1")]
-fn rounds<const N: usize>(mut states: [State; N], words: [[__m128i; 4]; N]) -> [State; N] {
-    let next = |before, words| _mm_sha1nexte_epu32(before, words);
-    twenty_groups!(states, words, N, schedule, next, in_turn);
-    states
-}
 
 /// Keeps the compiler from finishing one of several blocks before it begins the next: it sees an instruction here that
 /// needs all of them. There is none.
