@@ -88,8 +88,8 @@ mod tests {
     fn position_is_that_of_scalar(position: impl Fn(&[u32], u32) -> Option<usize>) {
         let mut random = random();
         let ssrcs: Vec<u32> = (0..90).map(|_| random()).collect();
-        for offset in (0..=16).step_by(if cfg!(miri) { 7 } else { 1 }) {
-            for len in (0..=70).step_by(if cfg!(miri) { 5 } else { 1 }) {
+        for offset in (0..=16).step_by(if cfg!(miri) { 13 } else { 1 }) {
+            for len in (0..=70).step_by(if cfg!(miri) { 9 } else { 1 }) {
                 let ssrcs = &ssrcs[offset..offset + len];
                 for sought in [0, 1, u32::MAX, random()] {
                     assert_eq!(position(ssrcs, sought), scalar::position(ssrcs, sought), "{offset} {len}");
