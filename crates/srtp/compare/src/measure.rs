@@ -1,5 +1,4 @@
-//! Time by which contenders are compared: CPU time of the thread, in many short turns that alternate, and the median
-//! of each one's turns.
+//! Time by which contenders are compared: CPU time of the thread, in many short samples whose median counts.
 
 use std::fmt;
 
@@ -33,23 +32,23 @@ pub fn pin_to_core(core: usize) -> Result<(), String> {
         .map_err(|error| format!("core {core}: {error}"))
 }
 
-/// What the turns of one contender took, nanoseconds per packet.
+/// What one contender took, nanoseconds per packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub median: f64,
     /// (third quartile - first quartile) / median. Extremes tell about other programs on the machine.
     pub spread: f64,
-    pub turns: usize,
+    pub samples: usize,
 }
 
 impl Cost {
     /// # Panics
-    /// When `turns` is empty.
-    pub fn of(mut turns: Vec<f64>) -> Self {
-        turns.sort_by(f64::total_cmp);
-        let at = |share: f64| turns[((turns.len() - 1) as f64 * share).round() as usize];
+    /// When `samples` is empty.
+    pub fn of(mut samples: Vec<f64>) -> Self {
+        samples.sort_by(f64::total_cmp);
+        let at = |share: f64| samples[((samples.len() - 1) as f64 * share).round() as usize];
         let median = at(0.5);
-        Self { median, spread: (at(0.75) - at(0.25)) / median, turns: turns.len() }
+        Self { median, spread: (at(0.75) - at(0.25)) / median, samples: samples.len() }
     }
 }
 

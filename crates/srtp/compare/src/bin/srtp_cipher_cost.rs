@@ -150,7 +150,7 @@ fn measure(suite: Suite, time: Duration, results: &mut Vec<String>, skipped: &mu
                 best / median
             ));
         }
-        println!("{} {bytes} bytes, ns: {}; {} samples", suite.name, figures.join(", "), costs[0].turns);
+        println!("{} {bytes} bytes, ns: {}; {} samples", suite.name, figures.join(", "), costs[0].samples);
     }
 }
 

@@ -21,6 +21,9 @@ const SEGMENT: usize = 64;
 /// Segments that go round all contexts once.
 const ROUND: usize = CONTEXTS.div_ceil(SEGMENT);
 
+/// A contender that has used more of the time so far sits a turn out, so that a slow one leaves time for the others.
+const SHARE: f64 = 0.3;
+
 /// What the command line says.
 struct Options {
     core: usize,
@@ -95,18 +98,40 @@ fn measure_profile(
             Err(why) => skipped.push(format!("SKIPPED srtp {}: {profile}: {why}", kind.name)),
         }
     }
+    let clock_ns = clock_ns();
     for case in cases().filter(|case| options.wants(profile, case)) {
-        let mut turns = vec![Vec::new(); contenders.len()];
-        field.turn(&case, &mut contenders, &mut turns.clone(), true);
+        let packets = field.packets(case.bytes, 1);
+        let checked =
+            contenders.iter_mut().map(|(kind, contender)| packets.check(&case, kind, &mut **contender));
+        let rounds: Vec<usize> = checked.map(rounds_of_a_turn).collect();
+        let mut samples = vec![Vec::new(); contenders.len()];
+        let mut used = vec![Duration::ZERO; contenders.len()];
         let begun = Instant::now();
-        while begun.elapsed() < options.case || turns[0].len() < 3 * ROUND {
-            field.turn(&case, &mut contenders, &mut turns, false);
+        while begun.elapsed() < options.case || samples[0].len() < 100 {
+            let packets = field.packets(case.bytes, rounds.iter().copied().max().unwrap_or(0));
+            for (number, (_, contender)) in contenders.iter_mut().enumerate() {
+                let turn = Instant::now();
+                if used[number] > (turn - begun).mul_f64(SHARE) {
+                    continue;
+                }
+                samples[number].extend(packets.run(&case, &mut **contender, rounds[number], clock_ns));
+                used[number] += turn.elapsed();
+            }
         }
-        field.turn(&case, &mut contenders, &mut vec![Vec::new(); turns.len()], true);
+        let packets = field.packets(case.bytes, 1);
+        for (kind, contender) in &mut contenders {
+            packets.check(&case, kind, &mut **contender);
+        }
         let costs: Vec<(&Kind, Cost)> =
-            contenders.iter().zip(turns).map(|((kind, _), turns)| (*kind, Cost::of(turns))).collect();
+            contenders.iter().zip(samples).map(|((kind, _), samples)| (*kind, Cost::of(samples))).collect();
         results.push(report(profile, &case, &costs));
     }
+}
+
+/// How often a contender goes round all contexts in its turn: two milliseconds of them, so that what the others have
+/// left in the caches hardly counts; but at least twice for each stream.
+fn rounds_of_a_turn(ns: f64) -> usize {
+    ((2e6 / CONTEXTS as f64 / ns) as usize).clamp(4, 16)
 }
 
 /// Prints what each contender took, and returns the case's line of the result.
@@ -116,7 +141,7 @@ fn report(profile: Profile, case: &Case, costs: &[(&Kind, Cost)]) -> String {
     println!(
         "{profile} {op} {bytes} bytes, batch {batch}, ns: {}; {} samples",
         figures.join(", "),
-        costs[0].1.turns
+        costs[0].1.samples
     );
     let median = |name: &str| {
         costs.iter().find(|(kind, _)| kind.name == name).map_or(f64::NAN, |(_, cost)| cost.median)
@@ -140,7 +165,18 @@ struct Field {
     /// Packets before the next one: it is for context `position % CONTEXTS`, which has had `position / CONTEXTS`.
     position: usize,
     random: Random,
-    clock_ns: f64,
+    packets: Packets,
+}
+
+/// What every contender gets in one turn; the slower ones only the beginning of it.
+#[derive(Default)]
+struct Packets {
+    position: usize,
+    payload: Vec<u8>,
+    headers: Vec<[u8; 12]>,
+    /// The protected packets, each of `len` bytes.
+    protected: Vec<u8>,
+    len: usize,
 }
 
 impl Field {
@@ -150,81 +186,83 @@ impl Field {
                 .expect("valid keys")
         };
         let senders = keys.iter().map(sender).collect();
-        Self { senders, position: 0, random: Random::with_seed(21), clock_ns: clock_ns() }
+        Self { senders, position: 0, random: Random::with_seed(21), packets: Packets::default() }
     }
 
-    /// Every contender in turn goes round all contexts twice to warm up, which is once for each stream, and twice more
-    /// for the clock. With `check`, it goes round once, and all bytes are compared.
-    fn turn(
-        &mut self,
-        case: &Case,
-        contenders: &mut [(&Kind, Box<dyn Contender>)],
-        turns: &mut [Vec<f64>],
-        check: bool,
-    ) {
-        let rounds = if check { 1 } else { 4 };
-        let payload = self.random.bytes(case.bytes);
-        let headers: Vec<[u8; 12]> = (0..rounds * ROUND * SEGMENT)
-            .map(|index| {
-                let (context, visit) =
-                    ((self.position + index) % CONTEXTS, (self.position + index) / CONTEXTS);
-                // Two streams in each context take turns.
-                packet::rtp_header(0x5000_0000 + (2 * context + visit % 2) as u32, (visit / 2) as u16)
-            })
-            .collect();
-        let protected: Vec<Vec<u8>> = headers
-            .iter()
-            .enumerate()
-            .map(|(index, header)| {
-                let mut out = vec![0; 12 + case.bytes + TRAILER_MAX];
-                let sender = &mut self.senders[(self.position + index) % CONTEXTS];
-                let len = sender.protect_rtp_from(header, &payload, &mut out).expect("protected");
-                out.truncate(len);
-                out
-            })
-            .collect();
-        for ((kind, contender), turns) in contenders.iter_mut().zip(turns) {
-            for (number, (headers, protected)) in
-                headers.chunks_exact(SEGMENT).zip(protected.chunks_exact(SEGMENT)).enumerate()
-            {
-                let first_context = (self.position + number * SEGMENT) % CONTEXTS;
-                let mut seen = 0;
-                let mut compare = |index: usize, bytes: &[u8]| {
-                    seen += 1;
-                    let right = if case.protect {
-                        bytes == protected[index]
-                    } else {
-                        bytes[..12] == headers[index] && bytes[12..] == payload[..]
-                    };
-                    assert!(
-                        right,
-                        "{} {} {} bytes: packet {index} is wrong",
-                        kind.name,
-                        case.op(),
-                        case.bytes
-                    );
-                };
-                let watch = if check { Some(&mut compare as &mut dyn FnMut(usize, &[u8])) } else { None };
-                if !case.protect {
-                    contender.load(&mut protected.iter().map(Vec::as_slice));
-                }
-                let begun = cpu_ns();
-                if case.protect {
-                    contender.protect(
-                        &Round { first_context, headers, payload: &payload, batch: case.batch },
-                        watch,
-                    );
-                } else {
-                    contender.unprotect(first_context, case.batch, watch);
-                }
-                let took = (cpu_ns() - begun) as f64 - self.clock_ns;
-                if number >= rounds * ROUND / 2 {
-                    turns.push(took / SEGMENT as f64);
-                }
-                assert!(!check || seen == SEGMENT, "{}: {seen} of {SEGMENT} packets", kind.name);
-            }
+    /// New packets, for `rounds` times all contexts.
+    fn packets(&mut self, bytes: usize, rounds: usize) -> &Packets {
+        let packets = &mut self.packets;
+        packets.position = self.position;
+        packets.payload = self.random.bytes(bytes);
+        packets.headers.clear();
+        packets.protected.clear();
+        let mut out = vec![0; 12 + bytes + TRAILER_MAX];
+        for position in self.position..self.position + rounds * ROUND * SEGMENT {
+            let (context, visit) = (position % CONTEXTS, position / CONTEXTS);
+            // Two streams in each context take turns.
+            let header =
+                packet::rtp_header(0x5000_0000 + (2 * context + visit % 2) as u32, (visit / 2) as u16);
+            let protected = self.senders[context].protect_rtp_from(&header, &packets.payload, &mut out);
+            packets.len = protected.expect("protected");
+            packets.protected.extend(&out[..packets.len]);
+            packets.headers.push(header);
         }
-        self.position += headers.len();
+        self.position += packets.headers.len();
+        &self.packets
+    }
+}
+
+impl Packets {
+    /// Gives a contender `rounds` rounds. Returns the samples of the second half, nanoseconds per packet.
+    fn run(&self, case: &Case, contender: &mut dyn Contender, rounds: usize, clock_ns: f64) -> Vec<f64> {
+        let segments = self.segments(case).take(rounds * ROUND);
+        let took = segments.map(|(round, protected)| {
+            if !case.protect {
+                contender.load(&mut protected.chunks_exact(self.len));
+            }
+            let begun = cpu_ns();
+            if case.protect {
+                contender.protect(&round, None);
+            } else {
+                contender.unprotect(round.first_context, case.batch, None);
+            }
+            ((cpu_ns() - begun) as f64 - clock_ns) / SEGMENT as f64
+        });
+        took.collect::<Vec<_>>().split_off(rounds * ROUND / 2)
+    }
+
+    /// Gives a contender everything, and compares every byte that comes back. Returns nanoseconds per packet.
+    fn check(&self, case: &Case, kind: &Kind, contender: &mut dyn Contender) -> f64 {
+        let begun = cpu_ns();
+        for (round, protected) in self.segments(case) {
+            let mut seen = 0;
+            let mut compare = |index: usize, bytes: &[u8]| {
+                seen += 1;
+                let right = if case.protect {
+                    bytes == &protected[index * self.len..][..self.len]
+                } else {
+                    bytes[..12] == round.headers[index] && bytes[12..] == self.payload[..]
+                };
+                assert!(right, "{} {} {} bytes: packet {index} is wrong", kind.name, case.op(), case.bytes);
+            };
+            if case.protect {
+                contender.protect(&round, Some(&mut compare));
+            } else {
+                contender.load(&mut protected.chunks_exact(self.len));
+                contender.unprotect(round.first_context, case.batch, Some(&mut compare));
+            }
+            assert_eq!(seen, SEGMENT, "{}: packets are missing", kind.name);
+        }
+        (cpu_ns() - begun) as f64 / self.headers.len() as f64
+    }
+
+    /// Recipients and protected packets, `SEGMENT` at a time.
+    fn segments(&self, case: &Case) -> impl Iterator<Item = (Round<'_>, &[u8])> {
+        let protected = self.protected.chunks_exact(SEGMENT * self.len);
+        self.headers.chunks_exact(SEGMENT).zip(protected).enumerate().map(|(number, (headers, protected))| {
+            let first_context = (self.position + number * SEGMENT) % CONTEXTS;
+            (Round { first_context, headers, payload: &self.payload, batch: case.batch }, protected)
+        })
     }
 }
 
