@@ -43,7 +43,7 @@ impl<const ROUND_KEYS: usize> Key<ROUND_KEYS> {
         assert!(source.is_none_or(|source| source.len() == text.len()));
         let source = source.map_or(target.cast_const(), <[u8]>::as_ptr);
         // SAFETY: `new` made this key, so the CPU has the instructions; both pointers are `text.len()` bytes long.
-        unsafe { counter_mode(&self.round_keys, iv, source, target, text.len()) }
+        unsafe { counter_mode(&self.round_keys, u128::from_le_bytes(*iv), source, target, text.len()) }
     }
 }
 
@@ -297,14 +297,15 @@ fn tags(state: [__m512i; 5]) -> [[u8; MAC_BYTES]; LANES] {
 /// Counter mode over `len` bytes.
 ///
 /// The counter is the last two bytes of the block and starts at 0, so that a sum in the last byte alone numbers the
-/// 256 blocks of 4096 bytes ("page"), and the byte before it numbers the pages.
+/// 256 blocks of 4096 bytes ("page"), and the byte before it numbers the pages. The first block comes by value: it was
+/// written in halves a moment ago, and a load of the whole would wait until they have left the pipeline.
 ///
 /// # Safety
 /// `source` and `target` are `len` readable and writable bytes, the same or not overlapping.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,bmi2")]
 unsafe fn counter_mode<const ROUND_KEYS: usize>(
     round_keys: &[[u8; 16]; ROUND_KEYS],
-    iv: &[u8; 16],
+    iv: u128,
     source: *const u8,
     target: *mut u8,
     len: usize,
@@ -313,7 +314,7 @@ unsafe fn counter_mode<const ROUND_KEYS: usize>(
     for (key, bytes) in keys.iter_mut().zip(round_keys) {
         *key = _mm512_broadcast_i32x4(from_bytes(bytes));
     }
-    let first = _mm512_broadcast_i32x4(from_bytes(iv));
+    let first = _mm512_broadcast_i32x4(_mm_set_epi64x((iv >> 64) as i64, iv as i64));
     let mut at = 0;
     while at < len {
         let page = at / PAGE_BYTES;

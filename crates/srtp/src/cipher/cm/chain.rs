@@ -1,7 +1,7 @@
 //! HMAC-SHA1 of one packet or two under AVX-512 keys, by the SHA extensions: shorter chains than `sha_ni.rs`.
 //!
 //! SHA-1 of a packet alone is a chain of twenty groups of rounds a block, four cycles each at best. Two things keep it at
-//! 85 cycles a block here, where the instructions made for the purpose need 120: the schedule is computed by plain vector
+//! 85 cycles a block here, where the instructions made for the purpose need 117: the schedule is computed by plain vector
 //! instructions, because SHA1MSG2 takes four cycles of the unit that the chain needs; and E is rotated and added by two
 //! instructions of a cycle each, because SHA1NEXTE, with the way there and back, takes five cycles of which four are free.
 //!
