@@ -58,10 +58,15 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 	cd web && npm run build
 	touch $@
 
+# Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
+OTHER_PACKAGES := fuzz experiments/send-path crates/srtp/compare crates/ssrc-map/bench
+
 lint: console
 	cargo fmt --all --check
+	for package in $(OTHER_PACKAGES); do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --all-targets --locked -- -D warnings
 
 one-crypto-provider:
 	@tree=$$(cargo tree --workspace --all-features --target all --prefix none --locked); \
