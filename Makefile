@@ -66,7 +66,8 @@ lint: console
 	for package in $(OTHER_PACKAGES); do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --all-targets --locked -- -D warnings
+	for package in crates/srtp/compare crates/ssrc-map/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
+	    --target-dir $(TARGET_DIR) --all-targets --all-features --locked -- -D warnings; done
 
 one-crypto-provider:
 	@tree=$$(cargo tree --workspace --all-features --target all --prefix none --locked); \

@@ -12,7 +12,11 @@ import sys
 from _bench import LOAD_CORE, ROOT, run, say
 
 MANIFEST = ROOT / "crates" / "srtp" / "compare" / "Cargo.toml"
-HEADER = pathlib.Path("/usr/include/srtp2/srtp.h")
+# Debian packages of what the contenders link, and a file of each.
+HEADERS = {
+    "libsrtp2-dev": pathlib.Path("/usr/include/srtp2/srtp.h"),
+    "libssl-dev": pathlib.Path("/usr/include/openssl/ssl.h"),
+}
 # How the programs print a case for people: `what, ns: contender 12.3 (spread 15 %), contender 45.6; 99 samples`.
 CASE = re.compile(r"^(.*), ns: (.*); (\d+) samples$")
 FIGURE = re.compile(r"(\S+(?: x\d+)?) (\d+\.\d)(?: \(spread (\d+) %\))?(?:, |$)")
@@ -28,7 +32,7 @@ def main(docstring, name, binary, quick_ms):
     options = parser.parse_args()
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
     if not options.no_build:
-        install_libsrtp()
+        install_libraries()
         say("building")
         command = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", str(MANIFEST)]
         run([*command, "--features", "bench", "--target-dir", str(target)])
@@ -55,17 +59,20 @@ def main(docstring, name, binary, quick_ms):
         say(line)
 
 
-def install_libsrtp():
+def install_libraries():
     """Installs what the comparison links, if it may."""
-    if HEADER.exists():
+    if all(file.exists() for file in HEADERS.values()) and shutil.which("pkg-config"):
         return
+    packages = [*HEADERS, "pkg-config"]
     if os.geteuid() == 0 and shutil.which("apt-get"):
-        say("installing libsrtp2-dev")
+        say(f"installing {' '.join(packages)}")
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "install", "--yes", "--no-install-recommends", "libsrtp2-dev"]
+        command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL)
-    if not HEADER.exists():
-        sys.exit("libsrtp2-dev is not installed: sudo apt-get install --no-install-recommends libsrtp2-dev")
+    missing = [package for package, file in HEADERS.items() if not file.exists()]
+    if missing:
+        names = " ".join(missing)
+        sys.exit(f"{names} not installed: sudo apt-get install --no-install-recommends {names}")
 
 
 def chart_page(question, cases):

@@ -1,6 +1,6 @@
 //! Which code does the arithmetic of the ciphers: vector kernels of our own, or the library.
 //!
-//! Chosen once per key, when the key is made, from what the CPU has. Both ways give the same bytes; the portable
+//! Chosen when a `Config` is made, from what the CPU has, and kept by all keys made with it. Both ways give the same bytes; the portable
 //! one is there for other CPUs, for comparison, and for an operator who wants no hand-written kernel.
 
 use std::fmt;
@@ -33,7 +33,8 @@ impl Backend {
         Self::ALL.into_iter().rev().find(|backend| backend.is_supported()).unwrap_or(Self::Portable)
     }
 
-    /// The backend of keys made from now on: [`force`](Self::force)d, or named by the environment, or detected.
+    /// The backend of every [`Config`](crate::Config) made from now on by `Config::default()`: [`force`](Self::force)d, or
+    /// named by the environment, or detected.
     pub fn current() -> Self {
         static DEFAULT: OnceLock<Backend> = OnceLock::new();
         Self::from_code(FORCED.load(Ordering::Relaxed)).unwrap_or_else(|| {
@@ -44,8 +45,9 @@ impl Backend {
         })
     }
 
-    /// Makes every key of the process that is made from now on use `backend`; `None` takes that back.
-    /// A key already made keeps what it has.
+    /// Makes `backend` the [`current`](Self::current) one of the whole process; `None` takes that back.
+    ///
+    /// A [`Config`](crate::Config) already made keeps what it has, and so do its contexts: call this before the first.
     ///
     /// # Errors
     /// [`Unsupported`] when this CPU cannot run it; nothing is changed then.

@@ -285,6 +285,8 @@ fn finish<S: InboundSet + ?Sized>(
     if waiting.accepted != context.accepted && context.examine(packet.packet) != Ok(candidate) {
         return context.unprotect_rtp(packet.packet);
     }
+    // The packets before it may have used up the key, too.
+    context.fresh_rtp_key(&candidate)?;
     if !waiting.authentic {
         return Err(UnprotectError::AuthFailed);
     }

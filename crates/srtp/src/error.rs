@@ -43,7 +43,7 @@ pub enum SetupError {
 pub enum ProtectError {
     /// Shorter than a fixed header, or `len` beyond the buffer.
     TooShort,
-    /// Longer than 65,535 bytes.
+    /// The protected packet would be longer than 65,535 bytes.
     TooLong,
     /// Version is not 2.
     BadVersion,
@@ -124,7 +124,7 @@ impl fmt::Display for ProtectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooShort => "the packet is shorter than its header",
-            Self::TooLong => "the packet is longer than 65535 bytes",
+            Self::TooLong => "the protected packet would be longer than 65535 bytes",
             Self::BadVersion => "the version is not 2",
             Self::BadHeader => "the header does not fit the packet",
             Self::BufferTooSmall => "the destination has no room for the protected packet",

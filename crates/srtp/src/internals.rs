@@ -62,3 +62,17 @@ pub fn inbound_from_session_keys(config: &Config, profile: Profile, keys: &Sessi
     context.has_cm_keys = !profile.is_aead();
     context
 }
+
+/// Leaves the template keys of a context no more than this many packets, as if they had served all others.
+pub fn limit_outbound(context: &mut OutboundContext, rtp_packets: u64, rtcp_packets: u64) {
+    if let Some(keys) = &mut context.template {
+        keys.limit(rtp_packets, rtcp_packets);
+    }
+}
+
+/// The same for the receiving side.
+pub fn limit_inbound(context: &mut InboundContext, rtp_packets: u64, rtcp_packets: u64) {
+    if let Some(keys) = &mut context.template {
+        keys.limit(rtp_packets, rtcp_packets);
+    }
+}

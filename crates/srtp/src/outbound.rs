@@ -10,7 +10,7 @@ use ssrc_map::SsrcMap;
 
 use crate::cipher::cm::{self, CmJob};
 use crate::config::Config;
-use crate::header::{RTCP_CLEAR, RtpHeader, rtcp_sender};
+use crate::header::{PACKET_MAX, RTCP_CLEAR, RtpHeader, rtcp_sender};
 use crate::packet_index::PacketIndex;
 use crate::replay_window::{ReplayWindow, Verdict};
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
@@ -138,9 +138,7 @@ impl OutboundContext {
     /// As [`protect_rtcp`](Self::protect_rtcp).
     pub fn protect_rtcp_from(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, ProtectError> {
         let ssrc = rtcp_sender(plain)?;
-        let (clear, text) = plain.split_at(RTCP_CLEAR);
-        out.get_mut(..RTCP_CLEAR).ok_or(ProtectError::BufferTooSmall)?.copy_from_slice(clear);
-        self.seal_rtcp(ssrc, plain.len(), Some(text), out)
+        self.seal_rtcp(ssrc, plain.len(), Some(plain), out)
     }
 
     /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a stream that is
@@ -234,9 +232,6 @@ impl OutboundContext {
         len: usize,
         room: usize,
     ) -> Result<Reserved, ProtectError> {
-        if len > crate::header::PACKET_MAX {
-            return Err(ProtectError::TooLong);
-        }
         let stream = match self.streams.get_mut(header.ssrc) {
             Some(stream) => stream,
             None => {
@@ -251,9 +246,7 @@ impl OutboundContext {
             None => self.template.as_mut().ok_or(ProtectError::UnknownSsrc)?,
         };
         let trailer_len = keys.profile.rtp_tag_len() + keys.mki_len;
-        if room < len + trailer_len {
-            return Err(ProtectError::BufferTooSmall);
-        }
+        check_room(len + trailer_len, room)?;
         let key = &mut keys.active_mut().rtp;
         if !key.is_fresh() {
             return Err(ProtectError::KeyExpired);
@@ -267,7 +260,7 @@ impl OutboundContext {
         stream.used.mark(index.0);
         stream.roc = None;
         key.spend();
-        // `len` is at most 65,535 and the header lies within it; an MKI has at most 128 bytes.
+        // The protected packet has at most 65,535 bytes and the header lies within it; an MKI has at most 128 bytes.
         Ok(Reserved {
             index,
             ssrc: header.ssrc,
@@ -282,9 +275,7 @@ impl OutboundContext {
     #[cold]
     fn begin_stream(&mut self, ssrc: u32, len: usize, room: usize) -> Result<(), ProtectError> {
         let keys = self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?;
-        if room < len + keys.profile.rtp_tag_len() + keys.mki_len {
-            return Err(ProtectError::BufferTooSmall);
-        }
+        check_room(len + keys.profile.rtp_tag_len() + keys.mki_len, room)?;
         if !keys.active().rtp.is_fresh() {
             return Err(ProtectError::KeyExpired);
         }
@@ -324,18 +315,17 @@ impl OutboundContext {
         Ok(reserved.len() + reserved.trailer_len())
     }
 
+    /// Protects the RTCP packet `plain` into `out`, or the first `len` bytes of `out` in place.
     fn seal_rtcp(
         &mut self,
         ssrc: u32,
         len: usize,
-        source: Option<&[u8]>,
+        plain: Option<&[u8]>,
         out: &mut [u8],
     ) -> Result<usize, ProtectError> {
         if self.streams.get(ssrc).is_none() {
             let keys = self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?;
-            if out.len() < len + keys.profile.rtcp_overhead() + keys.mki_len {
-                return Err(ProtectError::BufferTooSmall);
-            }
+            check_room(len + keys.profile.rtcp_overhead() + keys.mki_len, out.len())?;
             self.insert(ssrc, None)?;
         }
         let stream = self.streams.get_mut(ssrc).expect("the stream was there or was inserted");
@@ -345,9 +335,7 @@ impl OutboundContext {
         };
         let profile = keys.profile;
         let trailer_len = profile.rtcp_overhead() + keys.mki_len;
-        if out.len() < len + trailer_len {
-            return Err(ProtectError::BufferTooSmall);
-        }
+        check_room(len + trailer_len, out.len())?;
         let key = keys.active_mut();
         let index = stream.rtcp_next;
         if !key.rtcp.is_fresh() || index >= RTCP_INDEX_END {
@@ -358,6 +346,11 @@ impl OutboundContext {
 
         let (body, trailer) = out.split_at_mut(len);
         let trailer = &mut trailer[..trailer_len];
+        let source = plain.map(|plain| {
+            let (clear, text) = plain.split_at(RTCP_CLEAR);
+            body[..RTCP_CLEAR].copy_from_slice(clear);
+            text
+        });
         let flag_and_index = (E_FLAG | index).to_be_bytes();
         match &key.rtcp.cipher {
             Cipher::Gcm(cipher) => {
@@ -479,6 +472,15 @@ impl Reserved {
             tag: [0; 20],
         }
     }
+}
+
+/// Whether a protected packet of `len` bytes may be and fits into `room`.
+#[inline]
+fn check_room(len: usize, room: usize) -> Result<(), ProtectError> {
+    if len > PACKET_MAX {
+        return Err(ProtectError::TooLong);
+    }
+    if len > room { Err(ProtectError::BufferTooSmall) } else { Ok(()) }
 }
 
 /// MKI, then as much of the tag as there is room for (RFC 3711 section 3.1).

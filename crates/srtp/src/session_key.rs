@@ -174,6 +174,14 @@ impl KeyGroup {
         Self { profile, mki_len: 0, active: 0, keys: Box::new([key]) }
     }
 
+    /// Leaves every key this many packets.
+    #[cfg(feature = "internals")]
+    pub(crate) fn limit(&mut self, rtp_packets: u64, rtcp_packets: u64) {
+        for key in &mut self.keys {
+            (key.rtp.packets_left, key.rtcp.packets_left) = (rtp_packets, rtcp_packets);
+        }
+    }
+
     /// Makes the key named `mki` the one that protects.
     pub(crate) fn select(&mut self, mki: &[u8]) -> Result<(), SetupError> {
         self.active = self.position(mki).ok_or(SetupError::UnknownMki)?;

@@ -3,7 +3,11 @@
 mod common;
 
 use common::{Keys, Rtp, protect_rtcp, protect_rtp, rtcp, unprotect_rtcp, unprotect_rtp};
-use srtp::{Config, Profile, ProtectError, SetupError, UnprotectError};
+use srtp::internals::{limit_inbound, limit_outbound};
+use srtp::{
+    Config, Incoming, Outgoing, Plaintext, Profile, ProtectError, SetupError, UnprotectError,
+    protect_rtp_batch, unprotect_rtp_batch,
+};
 
 const SSRC: u32 = 12;
 const LAST_ROC: u32 = u32::MAX;
@@ -100,5 +104,80 @@ fn the_last_rtcp_index_is_unprotected() {
         // An index that has wrapped lies far before the window.
         let wrapped = twin.protect_rtcp(&rtcp(SSRC, &[0; 4]), 0);
         assert_eq!(unprotect_rtcp(&mut inbound, &wrapped), Err(UnprotectError::TooOld), "{profile}");
+    }
+}
+
+/// What a key has served counts, whichever streams it served.
+#[test]
+fn a_key_serves_so_many_packets_and_no_more() {
+    for profile in Profile::ALL {
+        let keys = Keys::new(profile, 1);
+        let (mut outbound, mut inbound) =
+            (keys.outbound(&Config::default()), keys.inbound(&Config::default()));
+        let mut spent = keys.outbound(&Config::default());
+        limit_outbound(&mut spent, 3, 2);
+        limit_inbound(&mut inbound, 3, 2);
+
+        let plain = |number: u16| Rtp::new(SSRC + u32::from(number % 2), number, b"counted").bytes();
+        for number in 1..=3 {
+            let packet = protect_rtp(&mut outbound, &plain(number)).unwrap();
+            assert_eq!(protect_rtp(&mut spent, &plain(number)).as_ref(), Ok(&packet), "{profile} {number}");
+            let mut forged = packet.clone();
+            *forged.last_mut().unwrap() ^= 1;
+            assert_eq!(unprotect_rtp(&mut inbound, &forged), Err(UnprotectError::AuthFailed), "{profile}");
+            assert_eq!(unprotect_rtp(&mut inbound, &packet), Ok(plain(number)), "{profile} {number}");
+        }
+        let packet = protect_rtp(&mut outbound, &plain(4)).unwrap();
+        assert_eq!(protect_rtp(&mut spent, &plain(4)), Err(ProtectError::KeyExpired), "{profile}");
+        assert_eq!(unprotect_rtp(&mut inbound, &packet), Err(UnprotectError::KeyExpired), "{profile}");
+        // A stream that is not there yet gets no further.
+        let new = Rtp::new(SSRC + 7, 1, b"new").bytes();
+        assert_eq!(protect_rtp(&mut spent, &new), Err(ProtectError::KeyExpired), "{profile}");
+        assert_eq!(spent.streams(), 2, "{profile}");
+
+        for number in 0..2 {
+            let packet = protect_rtcp(&mut outbound, &rtcp(SSRC, b"counted!")).unwrap();
+            assert_eq!(protect_rtcp(&mut spent, &rtcp(SSRC, b"counted!")).as_ref(), Ok(&packet), "{profile} {number}");
+            assert_eq!(unprotect_rtcp(&mut inbound, &packet), Ok(rtcp(SSRC, b"counted!")), "{profile} {number}");
+        }
+        let packet = protect_rtcp(&mut outbound, &rtcp(SSRC, b"counted!")).unwrap();
+        assert_eq!(protect_rtcp(&mut spent, &rtcp(SSRC, b"counted!")), Err(ProtectError::KeyExpired), "{profile}");
+        assert_eq!(unprotect_rtcp(&mut inbound, &packet), Err(UnprotectError::KeyExpired), "{profile}");
+    }
+}
+
+/// A batch ends where its packets one by one would.
+#[test]
+fn a_batch_uses_up_no_more_than_is_left() {
+    for profile in Profile::ALL {
+        let keys = Keys::new(profile, 1);
+        let (mut outbound, mut inbound) =
+            (keys.outbound(&Config::default()), keys.inbound(&Config::default()));
+        limit_outbound(&mut outbound, 5, 0);
+        limit_inbound(&mut inbound, 3, 0);
+        let header = |sequence: u8| [0x80, 96, 0, sequence, 0, 0, 0, 0, 0, 0, 0, 42];
+        let headers: Vec<_> = (0..7).map(header).collect();
+        let mut buffers = vec![[0; 100]; 7];
+        let mut outgoing: Vec<_> = (headers.iter().zip(&mut buffers))
+            .map(|(header, out)| Outgoing {
+                context: 0,
+                plaintext: Plaintext::From { header, payload: b"payload" },
+                out,
+                result: Ok(0),
+            })
+            .collect();
+        protect_rtp_batch(&mut outbound, &mut outgoing);
+        let results: Vec<_> = outgoing.iter().map(|packet| packet.result.err()).collect();
+        let expired = Some(ProtectError::KeyExpired);
+        assert_eq!(results, [None, None, None, None, None, expired, expired], "{profile}");
+
+        let len = 12 + 7 + profile.rtp_overhead();
+        let mut incoming: Vec<_> = (buffers[..5].iter_mut())
+            .map(|packet| Incoming { context: 0, packet: &mut packet[..len], result: Ok(0) })
+            .collect();
+        unprotect_rtp_batch(&mut inbound, &mut incoming);
+        let results: Vec<_> = incoming.iter().map(|packet| packet.result.err()).collect();
+        let expired = Some(UnprotectError::KeyExpired);
+        assert_eq!(results, [None, None, None, expired, expired], "{profile}");
     }
 }
