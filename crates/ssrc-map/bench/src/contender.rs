@@ -18,14 +18,13 @@ use rand::rngs::SmallRng;
 
 /// State of one stream, of the size it has in an SRTP library: keys by pointer, replay windows and counters inside.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct Stream {
     /// Beside `packets`, in the first cache line: the best case for a list, which reads both.
     pub(crate) ssrc: u32,
-    #[expect(dead_code, reason = "takes its place")]
     rollover_counter: u32,
     /// What the benchmark reads of the stream it found.
     pub(crate) packets: u64,
-    #[expect(dead_code, reason = "takes its place")]
     state: [u64; 23],
 }
 

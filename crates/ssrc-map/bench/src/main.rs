@@ -167,7 +167,8 @@ impl Cell {
         };
         let within = |wanted_ns: f64| ((wanted_ns / ns) as usize).clamp(LOOK_UPS_MIN, SEQUENCE_LEN);
         let measured = within(REPETITION_NS);
-        // Until each stream has come a few times, but as many look-ups as a fourth of what is measured at least.
+        // Until each stream has come a few times, but as many look-ups as a fourth of what is measured at least. The limit
+        // is for those that search: one look-up of theirs goes over many streams.
         let warm_up = within(WARM_UP_MAX_NS).min((4 * self.n).max(measured / 4));
         Parts { warm_up, measured }
     }
@@ -206,7 +207,7 @@ struct Parts {
 
 /// Short, so that most repetitions are not interrupted; long against reading the clock.
 const REPETITION_NS: f64 = 200_000.0;
-const WARM_UP_MAX_NS: f64 = 300_000.0;
+const WARM_UP_MAX_NS: f64 = 5_000_000.0;
 /// Of a table so slow that a single look-up takes longer than a repetition should.
 const LOOK_UPS_MIN: usize = 16;
 
