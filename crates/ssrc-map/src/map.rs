@@ -121,10 +121,10 @@ impl<T> SsrcMap<T> {
     /// The value of `ssrc`, to be changed.
     #[inline]
     pub fn get_mut(&mut self, ssrc: u32) -> Option<&mut T> {
-        if self.values.len() == 1 {
-            return if self.few.0[0] == ssrc { self.values.first_mut() } else { None };
-        }
         let Some(index) = self.table.find(ssrc) else {
+            if self.values.len() == 1 {
+                return if self.few.0[0] == ssrc { self.values.first_mut() } else { None };
+            }
             return self.values.get_mut(lanes::first(&self.few, ssrc));
         };
         if index < self.values.len() as u64 {
@@ -136,10 +136,11 @@ impl<T> SsrcMap<T> {
     /// The value of `ssrc`.
     #[inline]
     pub fn get(&self, ssrc: u32) -> Option<&T> {
-        if self.values.len() == 1 {
-            return if self.few.0[0] == ssrc { self.values.first() } else { None };
-        }
+        // The table first: a question less where most is read. One entry takes 0.15 ns longer for it.
         let Some(index) = self.table.find(ssrc) else {
+            if self.values.len() == 1 {
+                return if self.few.0[0] == ssrc { self.values.first() } else { None };
+            }
             return self.values.get(lanes::first(&self.few, ssrc));
         };
         if index < self.values.len() as u64 {
