@@ -126,6 +126,10 @@ impl Cell {
             if figures.is_empty() {
                 figures = tables.iter().map(|table| Figures::new(table.name())).collect();
             }
+            if self.pressure {
+                // The packets as well were driven out while the tables were built.
+                repeat_packets_alone(&traffic, &mut positions, pool);
+            }
             let parts: Vec<Parts> =
                 tables.iter_mut().map(|table| self.parts(&mut **table, &traffic, pool)).collect();
             for round in 0..options.rounds {
@@ -159,6 +163,8 @@ impl Cell {
     fn parts(&self, table: &mut dyn Table, traffic: &Traffic, pool: &mut Pool) -> Parts {
         let mut len = LOOK_UPS_MIN;
         let ns = loop {
+            // The first time everything is cold: what was built last has driven out the rest.
+            self.time(table, traffic, 0..len, pool);
             let ns = self.time(table, traffic, 0..len, pool);
             if ns * len as f64 >= REPETITION_NS / 4.0 || len == SEQUENCE_LEN {
                 break ns;
@@ -169,7 +175,8 @@ impl Cell {
         let measured = within(REPETITION_NS);
         // Until each stream has come a few times, but as many look-ups as a fourth of what is measured at least. The limit
         // is for those that search: one look-up of theirs goes over many streams.
-        let warm_up = within(WARM_UP_MAX_NS).min((4 * self.n).max(measured / 4));
+        let warm_up =
+            within(WARM_UP_MAX_NS).min((4 * self.n * self.pattern.look_ups_a_stream()).max(measured / 4));
         Parts { warm_up, measured }
     }
 

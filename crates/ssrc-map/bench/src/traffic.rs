@@ -32,6 +32,11 @@ pub(crate) enum Pattern {
 impl Pattern {
     pub(crate) const ALL: [Self; 4] = [Self::Random, Self::RoundRobin, Self::Burst, Self::Miss];
 
+    /// Look-ups of one stream in a row.
+    pub(crate) fn look_ups_a_stream(self) -> usize {
+        if self == Self::Burst { BURST_LEN } else { 1 }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
