@@ -137,11 +137,23 @@ fn a_key_serves_so_many_packets_and_no_more() {
 
         for number in 0..2 {
             let packet = protect_rtcp(&mut outbound, &rtcp(SSRC, b"counted!")).unwrap();
-            assert_eq!(protect_rtcp(&mut spent, &rtcp(SSRC, b"counted!")).as_ref(), Ok(&packet), "{profile} {number}");
-            assert_eq!(unprotect_rtcp(&mut inbound, &packet), Ok(rtcp(SSRC, b"counted!")), "{profile} {number}");
+            assert_eq!(
+                protect_rtcp(&mut spent, &rtcp(SSRC, b"counted!")).as_ref(),
+                Ok(&packet),
+                "{profile} {number}"
+            );
+            assert_eq!(
+                unprotect_rtcp(&mut inbound, &packet),
+                Ok(rtcp(SSRC, b"counted!")),
+                "{profile} {number}"
+            );
         }
         let packet = protect_rtcp(&mut outbound, &rtcp(SSRC, b"counted!")).unwrap();
-        assert_eq!(protect_rtcp(&mut spent, &rtcp(SSRC, b"counted!")), Err(ProtectError::KeyExpired), "{profile}");
+        assert_eq!(
+            protect_rtcp(&mut spent, &rtcp(SSRC, b"counted!")),
+            Err(ProtectError::KeyExpired),
+            "{profile}"
+        );
         assert_eq!(unprotect_rtcp(&mut inbound, &packet), Err(UnprotectError::KeyExpired), "{profile}");
     }
 }
