@@ -21,8 +21,9 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Environment variable that chooses the backend: `portable`, `sha-ni` or `avx512`. Read once, at first use;
-    /// one that is unknown or that this CPU cannot run counts as not set.
+    /// Environment variable that chooses the backend: `portable`, `sha-ni` or `avx512`, in any case of letters. Read once,
+    /// at first use. Empty counts as not set; a word that is none of these means `portable`, as whoever sets it wants less
+    /// than the default; one that this CPU cannot run means the fastest it can.
     pub const VARIABLE: &'static str = "SRTP_BACKEND";
 
     /// All backends, slowest first.
@@ -39,7 +40,11 @@ impl Backend {
         static DEFAULT: OnceLock<Backend> = OnceLock::new();
         Self::from_code(FORCED.load(Ordering::Relaxed)).unwrap_or_else(|| {
             *DEFAULT.get_or_init(|| {
-                let named = std::env::var(Self::VARIABLE).ok().and_then(|name| name.parse::<Self>().ok());
+                let named = std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty());
+                let named = named.map(|name| {
+                    let name = name.to_string_lossy().to_ascii_lowercase();
+                    name.parse().unwrap_or(Self::Portable)
+                });
                 named.filter(|backend| backend.is_supported()).unwrap_or_else(Self::detected)
             })
         })

@@ -163,10 +163,11 @@ impl InboundContext {
     /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a receiver that
     /// joins late and is told the counter by signalling (RFC 3711 section 3.3.1).
     ///
-    /// It holds from the next authentic packet on; a packet of another round is taken for a forged one until then.
+    /// It holds from the next authentic packet on; a packet of another round is taken for a forged one until then, and a
+    /// wrong one may be set again, as long as it is not below that of the highest authentic packet.
     ///
     /// # Errors
-    /// [`SetupError::Backwards`], [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    /// [`SetupError::Backwards`] below the counter of the highest authentic packet, [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
     pub fn set_roc(&mut self, ssrc: u32, roc: u32) -> Result<(), SetupError> {
         if self.streams.get(ssrc).is_none() {
             if self.template.is_none() {
@@ -265,7 +266,7 @@ impl InboundContext {
             self.insert(candidate.ssrc, None)?;
             return self.accept(candidate);
         };
-        // Looked at once more, because in a batch the same packet may stand twice.
+        // Once more: whatever was decided on before the tag was known, this is what keeps a packet from counting twice.
         not_replayed(&stream.rtp, candidate.index)?;
         stream.rtp.mark(candidate.index.0);
         stream.roc = None;

@@ -85,12 +85,23 @@ impl OutboundContext {
         self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
     }
 
-    /// Makes the template key with this MKI the one that protects from the next packet on. Indices go on.
+    /// Makes the template key with this MKI the one that protects from the next packet on. Indices go on. Streams with
+    /// keys of their own are not concerned.
     ///
     /// # Errors
     /// [`SetupError::UnknownMki`], [`SetupError::NoKeys`] without template keys.
     pub fn select_key(&mut self, mki: &[u8]) -> Result<(), SetupError> {
         self.template.as_mut().ok_or(SetupError::NoKeys)?.select(mki)
+    }
+
+    /// [`select_key`](Self::select_key) for a stream with keys of its own.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMki`], [`SetupError::UnknownSsrc`], [`SetupError::NoKeys`] for a stream that uses the
+    /// template keys.
+    pub fn select_stream_key(&mut self, ssrc: u32, mki: &[u8]) -> Result<(), SetupError> {
+        let stream = self.streams.get_mut(ssrc).ok_or(SetupError::UnknownSsrc)?;
+        stream.own.as_mut().ok_or(SetupError::NoKeys)?.select(mki)
     }
 
     /// Protects the RTP packet `packet[..len]` in place. Returns the length of the SRTP packet.
@@ -145,7 +156,7 @@ impl OutboundContext {
     /// taken over from elsewhere. The counter it has already is taken as it is.
     ///
     /// # Errors
-    /// [`SetupError::Backwards`], [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    /// [`SetupError::Backwards`] below what [`roc`](Self::roc) says, [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
     pub fn set_roc(&mut self, ssrc: u32, roc: u32) -> Result<(), SetupError> {
         let stream = self.stream_for_setup(ssrc)?;
         let current = stream.rollover_counter();

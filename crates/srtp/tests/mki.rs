@@ -158,3 +158,29 @@ fn of_keys_that_serve_together_fit() {
     let many: Vec<MasterKey> = (0..=255).map(|name: u8| named(name, &format!("{name:02x}"))).collect();
     assert!(InboundContext::new(&Config::default(), &many).is_ok());
 }
+
+#[test]
+fn a_stream_with_keys_of_its_own_changes_between_them() {
+    let key = |byte: u8, mki: &[u8]| {
+        MasterKey::new(Profile::AeadAes128Gcm, &[byte; 16], &[byte; 12]).unwrap().with_mki(mki).unwrap()
+    };
+    let own = [key(1, b"a"), key(2, b"b")];
+    let mut outbound = OutboundContext::new(&Config::default(), &[]).unwrap();
+    outbound.add_stream(5, &own).unwrap();
+    let sent_with = |outbound: &mut OutboundContext, sequence: u8| {
+        let mut packet = [0; 100];
+        let header = [0x80, 96, 0, sequence, 0, 0, 0, 0, 0, 0, 0, 5];
+        let len = outbound.protect_rtp_from(&header, b"payload", &mut packet).unwrap();
+        packet[len - 1]
+    };
+    assert_eq!(sent_with(&mut outbound, 1), b'a');
+    outbound.select_stream_key(5, b"b").unwrap();
+    assert_eq!(sent_with(&mut outbound, 2), b'b');
+    assert_eq!(outbound.select_stream_key(5, b"c"), Err(SetupError::UnknownMki));
+    assert_eq!(outbound.select_stream_key(6, b"a"), Err(SetupError::UnknownSsrc));
+    assert_eq!(outbound.select_key(b"a"), Err(SetupError::NoKeys));
+
+    let mut templated = OutboundContext::new(&Config::default(), &[key(3, b"t")]).unwrap();
+    sent_with(&mut templated, 1);
+    assert_eq!(templated.select_stream_key(5, b"t"), Err(SetupError::NoKeys));
+}

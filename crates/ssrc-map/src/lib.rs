@@ -21,6 +21,7 @@
 extern crate alloc;
 
 mod hash;
+#[expect(unsafe_code, reason = "vector loads and calls of vector code; the only place with any")]
 mod lanes;
 mod map;
 mod table;

@@ -20,7 +20,7 @@ use crate::table::Table;
 /// | `insert` | constant when amortised; a single one may place all entries anew, at most 8 times |
 /// | `remove` | constant |
 /// | `clear`, `drop` | one step an entry |
-/// | memory | `size_of::<T>() + 4` bytes twice and 40 bytes an entry, by the most entries since the last `clear` |
+/// | memory | `size_of::<T>() + 4` bytes twice an entry by the most there ever were, 40 bytes by the most since the last `clear` |
 ///
 /// An attacker who chooses the SSRCs changes none of this as long as the seed is secret. If it is not, memory stays
 /// linear and the entries moved for an insertion stay constant when amortised (at most 8 for each doubling of the table
@@ -34,7 +34,7 @@ pub struct SsrcMap<T> {
     few: Block<BLOCK>,
     values: Vec<T>,
     /// Where each SSRC is in `ssrcs`. Built when there are more than `few` takes. What a look-up reads of it is in
-    /// front: all it reads of the map is one cache line with `few`, two with the table.
+    /// front: all that is read of the map is its first two cache lines.
     table: Table,
     /// The SSRC of `values[i]` is `ssrcs[i]`.
     ssrcs: Vec<u32>,

@@ -3,13 +3,20 @@
 //!
 //! SHA-1 of one packet is a chain of instructions that wait for each other, but packets can be hashed side by side. Here
 //! is decided which way a batch takes; how the work is done is in `avx512.rs` (counter mode, sixteen hashes), `chain.rs`
-//! (one or two hashes), `sha_ni.rs` (CPUs without AVX-512) and `library.rs`. What the counter block and the authenticated suffix of a packet are is decided by the caller.
+//! (one or two hashes), `sha_ni.rs` (CPUs without AVX-512) and `library.rs`. What the counter block and the authenticated
+//! suffix of a packet are is decided by the caller.
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, unused_imports, reason = "without vector code there is nothing to choose from")
+)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod chain;
 mod library;
+#[cfg(test)]
+mod oracle;
 #[cfg(target_arch = "x86_64")]
 mod sha_ni;
 #[cfg(test)]

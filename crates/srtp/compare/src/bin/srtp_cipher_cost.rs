@@ -76,15 +76,15 @@ const KINDS: [Kind; 6] = [
 ];
 
 fn main() {
-    let (mut core, mut case, mut only) = (1, Duration::from_millis(4000), String::new());
+    let (mut core, mut case, mut only) = (1, Duration::from_millis(4000), Vec::<String>::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
         match (name.as_str(), value.parse()) {
             ("--core", Ok(number)) => core = number,
             ("--case-ms", Ok(number)) => case = Duration::from_millis(number as u64),
-            ("--only", _) => only = value,
-            _ => fail("usage: srtp-cipher-cost [--core N] [--case-ms N] [--only TEXT]"),
+            ("--only", _) => only.push(value),
+            _ => fail("usage: srtp-cipher-cost [--core N] [--case-ms N] [--only TEXT]..."),
         }
     }
     pin_to_core(core).unwrap_or_else(|why| fail(&why));
@@ -95,7 +95,8 @@ fn main() {
         openssl::version::version()
     );
     let (mut results, mut skipped) = (Vec::new(), Vec::new());
-    for suite in SUITES.into_iter().filter(|suite| suite.name.contains(&only)) {
+    for suite in SUITES.into_iter().filter(|suite| only.iter().all(|text| suite.name.contains(text.as_str())))
+    {
         measure(suite, case, &mut results, &mut skipped);
     }
     for line in skipped.into_iter().chain(results) {
