@@ -28,7 +28,9 @@ def main(docstring, name, binary, quick_ms):
     parser.add_argument("--no-build", action="store_true", help="take the program as it is")
     parser.add_argument("--core", default=LOAD_CORE if (os.cpu_count() or 1) > 1 else "0", help="which core measures")
     parser.add_argument("--html", help="where the chart goes")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="measure only cases whose name has it")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT",
+                        help="measure only cases that have every TEXT in their name: what RESULT prints of them, such as "
+                             "AEAD_AES_128_GCM, op=protect, bytes=1200 (srtp), AES-128-GCM, AES-256-CM (srtp-ciphers)")
     options = parser.parse_args()
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
     if not options.no_build:
@@ -51,6 +53,8 @@ def main(docstring, name, binary, quick_ms):
                 cases.append((case[1], [(label, float(ns)) for label, ns, _ in FIGURE.findall(case[2])]))
     if process.returncode != 0:
         sys.exit(f"failed: {' '.join(command)}")
+    if not last:
+        sys.exit(f"no case has all of: {' '.join(options.only)} (see --help)")
     if not options.quick:
         page = pathlib.Path(options.html or target / f"{name}.html")
         page.write_text(chart_page(docstring.splitlines()[0], cases))

@@ -21,7 +21,7 @@ pub struct Outgoing<'a> {
     pub plaintext: Plaintext<'a>,
     /// Where the SRTP packet goes, from its first byte on; needs room for it.
     pub out: &'a mut [u8],
-    /// Length of the SRTP packet, or why there is none. Set by [`protect_rtp_batch`].
+    /// Length of the SRTP packet, or why there is none. Set by [`protect_rtp_batch`], whatever it was.
     pub result: Result<usize, ProtectError>,
 }
 
@@ -49,7 +49,7 @@ pub struct Incoming<'a> {
     pub context: usize,
     /// The SRTP packet.
     pub packet: &'a mut [u8],
-    /// Length of the RTP packet, or why it was dropped. Set by [`unprotect_rtp_batch`].
+    /// Length of the RTP packet, or why it was dropped. Set by [`unprotect_rtp_batch`], whatever it was.
     pub result: Result<usize, UnprotectError>,
 }
 

@@ -14,7 +14,8 @@ pub struct Config {
     pub streams_max: usize,
     /// Newest SRTP indices of a stream that are remembered, in packets: a multiple of 64 from 64 to 32,768. Default 1024.
     ///
-    /// A packet that comes later than this is dropped. One bit of memory each, a power of two in all.
+    /// A packet that comes later than this is dropped; one that is to be sent later than this is refused. One bit of
+    /// memory each, a power of two in all.
     pub rtp_replay_window_packets: usize,
     /// The same for SRTCP. Default 128.
     pub rtcp_replay_window_packets: usize,
