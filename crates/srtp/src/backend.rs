@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Code that encrypts and authenticates; a later one is faster and asks more of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
-    /// AWS-LC for everything. Runs on every CPU.
+    /// Libraries for everything: AWS-LC for AES, RustCrypto for HMAC-SHA1. Runs on every CPU.
     Portable,
     /// AWS-LC for AES; SHA-1 by the SHA extensions, several packets at once. x86-64 with SHA, SSSE3 and SSE4.1.
     ShaNi,

@@ -3,8 +3,8 @@
 mod common;
 
 use common::naive::{self, Session};
-use common::{Rtp, backends, config, hex, protect_rtp, unprotect_rtp};
-use srtp::internals::{self, SessionKeys};
+use common::{Rtp, assert_key_stream, hex, protect_rtp};
+use srtp::internals;
 use srtp::{Config, Profile};
 
 const SESSION_KEY: &str = "2B7E151628AED2A6ABF7158809CF4F3C";
@@ -16,24 +16,8 @@ const KEY_STREAM: &str = "E03EAD0935C95E80E166B16DD92B4EB4 D23513162B02D0F72A43A
 /// are the key stream.
 #[test]
 fn section_b_2_a_packet_of_zeros_shows_the_key_stream() {
-    let keys = SessionKeys {
-        rtp_encryption: hex(SESSION_KEY),
-        rtp_authentication: [0; 20],
-        rtp_salt: hex(SESSION_SALT),
-        rtcp_encryption: hex(SESSION_KEY),
-        rtcp_authentication: [0; 20],
-        rtcp_salt: hex(SESSION_SALT),
-    };
-    let plain = Rtp::new(0, 0, &[0; 48]).bytes();
-    for profile in [Profile::AesCm128HmacSha1_80, Profile::AesCm128HmacSha1_32] {
-        for backend in backends() {
-            let mut outbound = internals::outbound_from_session_keys(&config(backend), profile, &keys);
-            let protected = protect_rtp(&mut outbound, &plain).unwrap();
-            assert_eq!(protected[12..60], hex(KEY_STREAM), "{profile} {backend}");
-            let mut inbound = internals::inbound_from_session_keys(&config(backend), profile, &keys);
-            assert_eq!(unprotect_rtp(&mut inbound, &protected), Ok(plain.clone()), "{profile} {backend}");
-        }
-    }
+    let profiles = [Profile::AesCm128HmacSha1_80, Profile::AesCm128HmacSha1_32];
+    assert_key_stream(profiles, SESSION_KEY, SESSION_SALT, KEY_STREAM);
 }
 
 /// Appendix B.2 to its end, which lies beyond the longest packet: the twin has all of it.

@@ -4,9 +4,9 @@
 mod common;
 
 use common::naive;
-use common::{Rtp, backends, config, hex, protect_rtp, unprotect_rtp};
+use common::{assert_key_stream, hex};
 use srtp::Profile;
-use srtp::internals::{self, SessionKeys};
+use srtp::internals;
 
 const SESSION_KEY: &str = "57f82fe3613fd170a85ec93c40b1f092 2ec4cb0dc025b58272147cc438944a98";
 const SESSION_SALT: &str = "f0f1f2f3f4f5f6f7f8f9fafbfcfd";
@@ -15,24 +15,8 @@ const KEY_STREAM: &str = "92bdd28a93c3f52511c677d08b5515a4 9da71b2378a854f670507
 
 #[test]
 fn section_7_1_a_packet_of_zeros_shows_the_key_stream() {
-    let keys = SessionKeys {
-        rtp_encryption: hex(SESSION_KEY),
-        rtp_authentication: [0; 20],
-        rtp_salt: hex(SESSION_SALT),
-        rtcp_encryption: hex(SESSION_KEY),
-        rtcp_authentication: [0; 20],
-        rtcp_salt: hex(SESSION_SALT),
-    };
-    let plain = Rtp::new(0, 0, &[0; 48]).bytes();
-    for profile in [Profile::AesCm256HmacSha1_80, Profile::AesCm256HmacSha1_32] {
-        for backend in backends() {
-            let mut outbound = internals::outbound_from_session_keys(&config(backend), profile, &keys);
-            let protected = protect_rtp(&mut outbound, &plain).unwrap();
-            assert_eq!(protected[12..60], hex(KEY_STREAM), "{profile} {backend}");
-            let mut inbound = internals::inbound_from_session_keys(&config(backend), profile, &keys);
-            assert_eq!(unprotect_rtp(&mut inbound, &protected), Ok(plain.clone()), "{profile} {backend}");
-        }
-    }
+    let profiles = [Profile::AesCm256HmacSha1_80, Profile::AesCm256HmacSha1_32];
+    assert_key_stream(profiles, SESSION_KEY, SESSION_SALT, KEY_STREAM);
 }
 
 /// The end of the key stream lies beyond the longest packet: the twin has all of it.
