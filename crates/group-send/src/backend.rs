@@ -1,0 +1,51 @@
+//! What every back end takes and answers.
+//!
+//! Policy (what is sent in which order, what remains to be sent) is above, in `group.rs` and `sender.rs`; a back end
+//! hands datagrams to the network and says of each what became of it.
+
+use crate::config::BackendKind;
+use crate::error::SendError;
+use crate::group::{self, Recipient, Slot};
+use std::net::SocketAddr;
+
+/// Datagrams handed to a back end in one call, at most. Bounds its buffers; the kernel takes up to 1024 messages.
+pub(crate) const CHUNK: usize = 256;
+
+/// One datagram, gathered from up to three slices; empty ones are allowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Datagram<'a> {
+    pub(crate) destination: &'a SocketAddr,
+    pub(crate) parts: [&'a [u8]; 3],
+    /// When it shall leave, in nanoseconds of the clock that the socket was given (`SO_TXTIME`); 0 for at once.
+    pub(crate) departure_ns: u64,
+}
+
+impl Datagram<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Not tried, or the kernel had no room at that moment.
+    Unsent,
+    Sent,
+    Failed(SendError),
+}
+
+pub(crate) trait Backend: Send {
+    fn kind(&self) -> BackendKind;
+
+    /// Sends datagrams that are in recipient-major order: all of one recipient adjacent, in the order they shall
+    /// arrive. At most [`CHUNK`]; `outcomes` is as long and all [`Outcome::Unsent`]. Outcomes are filled in order;
+    /// without room it stops and leaves the rest `Unsent`. A recipient's failure never stops the others.
+    fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]);
+
+    /// Sends a group, and returns whether it stopped for want of room. Without a form of its own, a back end gets it
+    /// through [`Backend::send`] in chunks.
+    fn send_group(&mut self, packets: &[&[u8]], recipients: &[Recipient<'_>], slots: &mut [Slot]) -> bool {
+        group::flatten(packets, recipients, slots, |datagrams, outcomes| self.send(datagrams, outcomes))
+    }
+}

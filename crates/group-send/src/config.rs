@@ -1,0 +1,91 @@
+//! What a [`Sender`](crate::Sender) may use, and what became of the wish.
+
+use std::fmt;
+use std::io;
+
+/// A way for datagrams to reach the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// One system call a datagram. Everywhere.
+    Sendmsg,
+    /// Many datagrams a system call (`sendmmsg(2)`). Linux.
+    Sendmmsg,
+    /// `sendmmsg` whose messages are runs of datagrams for one recipient, cut by the kernel or the device
+    /// (`UDP_SEGMENT`, generic segmentation offload). Linux 4.18.
+    Gso,
+    /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 6.0, feature `io-uring`.
+    IoUring,
+    /// Frames handed to the device without the kernel's UDP stack (`AF_XDP`). Linux 5.9, feature `af-xdp`,
+    /// `CAP_NET_RAW`.
+    AfXdp,
+    /// One datagram enters the kernel, and a program at the device's egress makes the others of it. Experimental;
+    /// feature `tc-clone`, `CAP_NET_ADMIN` and `CAP_BPF`.
+    TcClone,
+}
+
+impl BackendKind {
+    /// The name in reports, logs and configuration: `sendmsg`, `sendmmsg`, `gso`, `io_uring`, `af_xdp`, `tc_clone`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sendmsg => "sendmsg",
+            Self::Sendmmsg => "sendmmsg",
+            Self::Gso => "gso",
+            Self::IoUring => "io_uring",
+            Self::AfXdp => "af_xdp",
+            Self::TcClone => "tc_clone",
+        }
+    }
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A back end that was preferred to the one in use, and why it is not the one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotChosen {
+    /// The back end that is not used.
+    pub backend: BackendKind,
+    /// The reason, for a log: a missing right or kernel function, a build without the feature.
+    pub why: String,
+}
+
+/// What a [`Sender`](crate::Sender) may use.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Back ends, the preferred one first; the first that works here is used. Default: GSO, `sendmmsg`, one by one.
+    /// Those that need a right or a feature are used only when they are named here.
+    pub backends: Vec<BackendKind>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg] }
+    }
+}
+
+/// Why there is no sender.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The socket is not a UDP socket of IPv4 or IPv6, or cannot be asked.
+    Socket(io::Error),
+    /// None of the back ends that were asked for works here.
+    NoBackend(Vec<NotChosen>),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(error) => write!(f, "not a UDP socket that can be used: {error}"),
+            Self::NoBackend(reasons) => {
+                f.write_str("no back end works here")?;
+                reasons.iter().try_for_each(|r| write!(f, "; {}: {}", r.backend, r.why))
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
