@@ -3,6 +3,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod backend;
+#[cfg(target_os = "linux")]
+mod cmsg;
 mod config;
 mod error;
 mod group;
