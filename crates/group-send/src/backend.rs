@@ -3,9 +3,15 @@
 //! Policy (what is sent in which order, what remains to be sent) is above, in `group.rs` and `sender.rs`; a back end
 //! hands datagrams to the network and says of each what became of it.
 
-use crate::config::BackendKind;
+#[cfg(target_os = "linux")]
+pub(crate) mod mmsg;
+#[cfg(target_os = "linux")]
+mod segmentation;
+
+use crate::config::{BackendKind, Config, SetupError};
 use crate::error::SendError;
 use crate::group::{self, Recipient, Slot};
+use socket2::SockRef;
 use std::net::SocketAddr;
 
 /// Datagrams handed to a back end in one call, at most. Bounds its buffers; the kernel takes up to 1024 messages.
@@ -35,6 +41,7 @@ pub(crate) enum Outcome {
     Failed(SendError),
 }
 
+/// A way to the network. See the functions for what callers and back ends owe each other.
 pub(crate) trait Backend: Send {
     fn kind(&self) -> BackendKind;
 
@@ -49,3 +56,23 @@ pub(crate) trait Backend: Send {
         group::flatten(packets, recipients, slots, |datagrams, outcomes| self.send(datagrams, outcomes))
     }
 }
+
+/// A back end over the socket, or why this one does not work here.
+///
+/// # Errors
+/// The socket itself is of no use.
+pub(crate) fn open(
+    kind: BackendKind,
+    socket: &SockRef<'_>,
+    config: &Config,
+) -> Result<Result<Box<dyn Backend>, String>, SetupError> {
+    let _ = config;
+    Ok(match kind {
+        BackendKind::Sendmsg | BackendKind::Sendmmsg | BackendKind::Gso => {
+            mmsg::open(kind, socket)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
+        }
+        _ => Err(NOT_BUILT.to_owned()),
+    })
+}
+
+const NOT_BUILT: &str = "this build is without it";

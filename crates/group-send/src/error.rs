@@ -39,6 +39,22 @@ impl SendError {
     pub fn is_retryable(self) -> bool {
         self == Self::WouldBlock
     }
+
+    /// What the kernel's number for a send means.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn from_errno(errno: i32) -> Self {
+        match errno {
+            libc::EAGAIN => Self::WouldBlock,
+            libc::ENOBUFS | libc::ENOMEM => Self::NoBuffers,
+            libc::ECONNREFUSED => Self::Refused,
+            libc::EPERM | libc::EACCES => Self::NotPermitted,
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN => Self::Unreachable,
+            libc::EMSGSIZE => Self::TooLong,
+            libc::EAFNOSUPPORT => Self::WrongFamily,
+            libc::EINVAL | libc::EADDRNOTAVAIL | libc::EDESTADDRREQ => Self::BadAddress,
+            errno => Self::Kernel(errno),
+        }
+    }
 }
 
 impl fmt::Display for SendError {

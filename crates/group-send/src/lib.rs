@@ -3,12 +3,22 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod backend;
+mod batch;
 #[cfg(target_os = "linux")]
 mod cmsg;
 mod config;
 mod error;
 mod group;
+#[cfg(target_os = "linux")]
+mod linux;
+pub mod peer_table;
+#[cfg(target_os = "linux")]
+mod pending_errors;
+mod recipient_order;
+mod sender;
 
+pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
 pub use config::{BackendKind, Config, NotChosen, SetupError};
 pub use error::SendError;
-pub use group::{Recipient, Slot};
+pub use group::{Progress, Recipient, Slot};
+pub use sender::Sender;

@@ -1,0 +1,255 @@
+//! The kernel's UDP socket: `sendmmsg` with segmentation offload, and down from there.
+//!
+//! One back end in three modes, because each is the fallback of the one before: runs of a recipient's datagrams in
+//! one message (GSO), a message a datagram (`sendmmsg`), a system call a datagram (`sendto`). What a device or a path
+//! refuses of the first is remembered in `segmentation.rs`. Nothing here waits or allocates.
+
+use crate::backend::segmentation::{self, Refusals};
+use crate::backend::{Backend, Datagram, Outcome};
+use crate::cmsg::ControlBuffer;
+use crate::config::{BackendKind, SetupError};
+use crate::error::SendError;
+use crate::linux::{self, Family, KernelAddress, MESSAGES_MAX, Message};
+use crate::pending_errors::PendingErrors;
+use arrayvec::ArrayVec;
+use socket2::SockRef;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What stands between this file and the kernel, so that tests can be a kernel that refuses.
+pub(crate) trait Kernel: Send {
+    fn send_to(&mut self, to: &KernelAddress, datagram: &[u8]) -> Result<(), i32>;
+    fn send_message(&mut self, message: &Message<'_>) -> Result<(), i32>;
+    fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32>;
+    /// Takes in errors of earlier datagrams that have come back, and says whether there were any.
+    fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
+}
+
+/// Datagrams through a UDP socket.
+pub(crate) struct Mmsg<K = Socket> {
+    kernel: K,
+    kind: BackendKind,
+    family: Family,
+    refusals: Refusals,
+    pending: PendingErrors,
+}
+
+/// The real kernel behind a socket.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+}
+
+impl<K: Kernel> Mmsg<K> {
+    pub(crate) fn new(kernel: K, kind: BackendKind, family: Family) -> Self {
+        Self { kernel, kind, family, refusals: Refusals::default(), pending: PendingErrors::default() }
+    }
+
+    /// Sends one datagram by one call, and says what became of it.
+    fn send_single(&mut self, datagram: &Datagram<'_>) -> Outcome {
+        let Some(to) = KernelAddress::encode(datagram.destination, self.family) else {
+            return Outcome::Failed(SendError::WrongFamily);
+        };
+        if let Some(error) = self.pending.take(datagram.destination) {
+            return Outcome::Failed(error);
+        }
+        let result = self.send_encoded(to, datagram);
+        if result.is_ok() || result == Err(libc::EAGAIN) || !self.kernel.drain_errors(&mut self.pending) {
+            return outcome(result);
+        }
+        // The kernel tells an error that came back for an earlier datagram to whoever sends next.
+        match self.pending.take(datagram.destination) {
+            Some(error) => Outcome::Failed(error),
+            None => outcome(self.send_encoded(to, datagram)),
+        }
+    }
+
+    /// In one piece if it is short: copying it costs less than having the kernel read a message header and a list.
+    fn send_encoded(&mut self, to: KernelAddress, datagram: &Datagram<'_>) -> Result<(), i32> {
+        let parts = datagram.parts.iter().filter(|part| !part.is_empty());
+        if datagram.departure_ns == 0 && datagram.len() <= COPIED_MAX {
+            let mut copy = ArrayVec::<u8, COPIED_MAX>::new();
+            match parts.clone().count() {
+                0 => return retried(|| self.kernel.send_to(&to, &[])),
+                1 => return retried(|| self.kernel.send_to(&to, parts.clone().next().unwrap_or(&&[][..]))),
+                _ => parts.for_each(|part| copy.extend(part.iter().copied())),
+            }
+            return retried(|| self.kernel.send_to(&to, &copy));
+        }
+        let control = control(0, datagram.departure_ns);
+        let message = Message { to, datagrams: std::slice::from_ref(datagram), control };
+        retried(|| self.kernel.send_message(&message))
+    }
+
+    /// Sends the messages that begin with the first datagram, and returns how many datagrams are dealt with.
+    fn send_some(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> usize {
+        let messages = self.plan(datagrams);
+        let [first, _, ..] = &messages[..] else {
+            return self.send_first(datagrams, outcomes, messages.first().map_or(1, |m| m.datagrams.len()));
+        };
+        let first_len = first.datagrams.len();
+        match retried(|| self.kernel.send_messages(&messages)) {
+            Ok(0) => 0,
+            Ok(sent) => {
+                let done: usize = messages[..sent].iter().map(|message| message.datagrams.len()).sum();
+                self.refusals.accepted(messages[..sent].iter().any(|message| message.datagrams.len() > 1));
+                outcomes[..done].fill(Outcome::Sent);
+                if sent < messages.len() {
+                    self.kernel.drain_errors(&mut self.pending);
+                }
+                done
+            }
+            Err(libc::EAGAIN) => 0,
+            Err(_) => self.send_first(datagrams, outcomes, first_len),
+        }
+    }
+
+    /// Sends the run at the front, or only the first datagram when the run is refused; returns how many are dealt with.
+    fn send_first(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome], run: usize) -> usize {
+        if run == 1 {
+            outcomes[0] = self.send_single(&datagrams[0]);
+            return usize::from(outcomes[0] != Outcome::Unsent);
+        }
+        let first = &datagrams[0];
+        let refused = match self.send_run(&datagrams[..run]) {
+            Ok(()) => {
+                outcomes[..run].fill(Outcome::Sent);
+                return run;
+            }
+            Err(libc::EAGAIN) => return 0,
+            Err(errno) => errno,
+        };
+        outcomes[0] = self.send_single(first);
+        // What does not go alone either was not refused for being a run.
+        if segmentation::is_refusal(refused) && outcomes[0] == Outcome::Sent {
+            self.refusals.note(first.destination.ip(), first.len(), refused);
+        }
+        usize::from(outcomes[0] != Outcome::Unsent)
+    }
+
+    /// Sends several datagrams as one message.
+    fn send_run(&mut self, run: &[Datagram<'_>]) -> Result<(), i32> {
+        let first = &run[0];
+        let to = KernelAddress::encode(first.destination, self.family).ok_or(libc::EAFNOSUPPORT)?;
+        let message = Message { to, datagrams: run, control: control(first.len(), first.departure_ns) };
+        retried(|| self.kernel.send_message(&message))?;
+        self.refusals.accepted(true);
+        Ok(())
+    }
+
+    /// The messages that begin with the first datagram: up to as many as one call takes, or none when the first one
+    /// has something to be told about it.
+    fn plan<'a>(&self, datagrams: &'a [Datagram<'a>]) -> ArrayVec<Message<'a>, MESSAGES_MAX> {
+        let mut messages = ArrayVec::new();
+        let mut start = 0;
+        while start < datagrams.len() && !messages.is_full() {
+            let first = &datagrams[start];
+            let Some(to) = KernelAddress::encode(first.destination, self.family) else { break };
+            if self.pending.contains(first.destination) {
+                break;
+            }
+            let run =
+                if self.kind == BackendKind::Gso && !self.refusals.forbid(first.destination, first.len()) {
+                    segmentation::run_len(&datagrams[start..])
+                } else {
+                    1
+                };
+            let segment = if run > 1 { first.len() } else { 0 };
+            let control = control(segment, first.departure_ns);
+            messages.push(Message { to, datagrams: &datagrams[start..start + run], control });
+            start += run;
+        }
+        messages
+    }
+}
+
+impl<K: Kernel> Backend for Mmsg<K> {
+    fn kind(&self) -> BackendKind {
+        self.kind
+    }
+
+    fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+        let mut start = 0;
+        while start < datagrams.len() {
+            let (rest, outcomes) = (&datagrams[start..], &mut outcomes[start..]);
+            let done = if rest.len() == 1 || self.kind == BackendKind::Sendmsg {
+                self.send_first(rest, outcomes, 1)
+            } else {
+                self.send_some(rest, outcomes)
+            };
+            if done == 0 {
+                return;
+            }
+            start += done;
+        }
+    }
+}
+
+/// The back end of one of the three kinds over `socket`, or why the kernel does not offer it.
+///
+/// # Errors
+/// The socket cannot be used at all.
+pub(crate) fn open(kind: BackendKind, socket: &SockRef<'_>) -> Result<Result<Mmsg, String>, SetupError> {
+    let family = linux::family(socket).map_err(SetupError::Socket)?;
+    let fd: OwnedFd = socket.try_clone().map_err(SetupError::Socket)?.into();
+    let missing = match kind {
+        BackendKind::Gso => {
+            linux::probe_sendmmsg(fd.as_fd()).and_then(|()| linux::probe_segmentation(fd.as_fd()))
+        }
+        BackendKind::Sendmmsg => linux::probe_sendmmsg(fd.as_fd()),
+        _ => Ok(()),
+    };
+    if let Err(errno) = missing {
+        return Ok(Err(format!("the kernel does not offer it: {}", io::Error::from_raw_os_error(errno))));
+    }
+    Ok(Ok(Mmsg::new(Socket { fd }, kind, family)))
+}
+
+impl Kernel for Socket {
+    fn send_to(&mut self, to: &KernelAddress, datagram: &[u8]) -> Result<(), i32> {
+        linux::send_to(self.fd.as_fd(), to, datagram)
+    }
+
+    fn send_message(&mut self, message: &Message<'_>) -> Result<(), i32> {
+        linux::send_message(self.fd.as_fd(), message)
+    }
+
+    fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32> {
+        linux::send_messages(self.fd.as_fd(), messages)
+    }
+
+    fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
+        errors.drain(self.fd.as_fd())
+    }
+}
+
+/// What a datagram's `errno` means to its recipient.
+pub(crate) fn outcome(result: Result<(), i32>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Sent,
+        Err(libc::EAGAIN) => Outcome::Unsent,
+        Err(errno) => Outcome::Failed(SendError::from_errno(errno)),
+    }
+}
+
+fn control(segment: usize, departure_ns: u64) -> ControlBuffer {
+    let mut control = ControlBuffer::new();
+    if segment > 0 {
+        control.push_segment_size(segment as u16);
+    }
+    if departure_ns > 0 {
+        control.push_departure(departure_ns);
+    }
+    control
+}
+
+fn retried<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
+    loop {
+        match call() {
+            Err(libc::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Bytes of a datagram that are copied into one piece rather than listed for the kernel.
+const COPIED_MAX: usize = 2048;

@@ -1,0 +1,89 @@
+//! Which datagrams may travel as one message with `UDP_SEGMENT`, and the memory of where that was refused.
+
+use crate::backend::Datagram;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Segments of one message, at most (`UDP_MAX_SEGMENTS`; newer kernels take 128).
+const SEGMENTS_MAX: usize = 64;
+
+/// Bytes of one message, at most: an IPv6 packet of 65,535 bytes less its own and the UDP header.
+const MESSAGE_BYTES_MAX: usize = 65_535 - 40 - 8;
+
+/// Addresses whose refusals are remembered, at most. Then all are forgotten and asked again.
+const ADDRESSES_MAX: usize = 4096;
+
+/// After refusals for this many addresses, and no message that was taken, runs are not tried any more.
+const REFUSALS_IN_A_ROW_MAX: u32 = 16;
+
+/// Number of datagrams at the front that can be one message: all for one recipient, all of the first one's length,
+/// but the last that may be shorter, and leaving at the same time. At least 1.
+pub(crate) fn run_len(datagrams: &[Datagram<'_>]) -> usize {
+    let first = &datagrams[0];
+    let size = first.len();
+    if size == 0 || size > MESSAGE_BYTES_MAX / 2 {
+        return 1;
+    }
+    let run_max = SEGMENTS_MAX.min(MESSAGE_BYTES_MAX / size).min(datagrams.len());
+    let mut run = 1;
+    while run < run_max {
+        let next = &datagrams[run];
+        let len = next.len();
+        if len == 0 || len > size || next.departure_ns != first.departure_ns || !same_destination(first, next)
+        {
+            break;
+        }
+        run += 1;
+        if len < size {
+            break;
+        }
+    }
+    run
+}
+
+/// Whether this error may mean that a message was refused for being a run: no checksum by the device (`EIO`), a
+/// segment larger than the path's MTU or a kernel that does not know it (`EINVAL` and others).
+pub(crate) fn is_refusal(errno: i32) -> bool {
+    matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+}
+
+/// Where runs were refused. A device is known by the addresses behind it, because that is all a socket knows.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    /// The smallest segment that was refused; 0 for any size.
+    smallest: HashMap<IpAddr, usize>,
+    in_a_row: u32,
+    everywhere: bool,
+}
+
+impl Refusals {
+    /// Whether a run of segments of this size shall not be tried.
+    pub(crate) fn forbid(&self, destination: &SocketAddr, size: usize) -> bool {
+        self.everywhere
+            || (!self.smallest.is_empty()
+                && self.smallest.get(&destination.ip()).is_some_and(|&refused| size >= refused))
+    }
+
+    /// A run was refused whose first datagram then went alone.
+    pub(crate) fn note(&mut self, destination: IpAddr, size: usize, errno: i32) {
+        if self.smallest.len() >= ADDRESSES_MAX {
+            self.smallest.clear();
+        }
+        let size = if matches!(errno, libc::EINVAL | libc::EMSGSIZE) { size } else { 0 };
+        let refused = self.smallest.entry(destination).or_insert(size);
+        *refused = size.min(*refused);
+        self.in_a_row += 1;
+        self.everywhere |= self.in_a_row >= REFUSALS_IN_A_ROW_MAX;
+    }
+
+    /// Messages were taken, with or without a run among them.
+    pub(crate) fn accepted(&mut self, run: bool) {
+        if run {
+            self.in_a_row = 0;
+        }
+    }
+}
+
+fn same_destination(first: &Datagram<'_>, next: &Datagram<'_>) -> bool {
+    std::ptr::eq(first.destination, next.destination) || first.destination == next.destination
+}

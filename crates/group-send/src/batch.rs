@@ -1,0 +1,352 @@
+//! Datagrams built in place in one slab, and sent all at once: the form of a server that forwards.
+//!
+//! The caller reserves space for a datagram, writes it there (by encrypting into it, for example) and goes on; once a
+//! turn of its loop everything is handed to [`Sender::flush`](crate::Sender::flush). The order in which recipients
+//! were written does not matter: a flush goes recipient by recipient, each one's datagrams in the order they were
+//! reserved. This file knows nothing of sockets.
+
+use crate::backend::{CHUNK, Datagram, Outcome};
+use crate::error::SendError;
+use crate::group::Progress;
+use crate::recipient_order::RecipientOrder;
+use arrayvec::ArrayVec;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// How much a [`SendBatch`] may hold. Memory is taken once, when the batch is made.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimits {
+    /// Bytes of all datagrams together. Default 2 MiB.
+    pub bytes: usize,
+    /// Number of datagrams, at most 2^20. Default 2048; each costs about 90 bytes beside its own.
+    pub datagrams: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self { bytes: 2 << 20, datagrams: 2048 }
+    }
+}
+
+/// Where a datagram goes, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The recipient.
+    pub destination: SocketAddr,
+    /// Whatever the caller wants to know again of a datagram that is still here or failed: the time it was made at, to
+    /// drop it by age, or a session's number. Means nothing to the batch.
+    pub stamp: u64,
+    /// When it shall leave, in nanoseconds of the clock given to [`socket::enable_txtime`](crate::socket::enable_txtime);
+    /// 0 for at once. Ignored by the kernel without that, and by queueing disciplines that do not know it.
+    pub departure_ns: u64,
+}
+
+impl From<SocketAddr> for Envelope {
+    fn from(destination: SocketAddr) -> Self {
+        Self { destination, stamp: 0, departure_ns: 0 }
+    }
+}
+
+/// A datagram in a [`SendBatch`]. Valid until the next flush, clear or retain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramId(u32);
+
+/// The batch has no room for another datagram of that length: flush, or drop something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchFull;
+
+impl fmt::Display for BatchFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no room for another datagram in the batch")
+    }
+}
+
+impl std::error::Error for BatchFull {}
+
+/// A datagram that was given up, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Where it should have gone, and the caller's stamp.
+    pub envelope: Envelope,
+    /// Never [`SendError::WouldBlock`].
+    pub error: SendError,
+}
+
+/// Datagrams that wait for a flush.
+///
+/// **Reserve, write, set the length, and flush once a turn.** What is reserved and never given a length is not sent
+/// and is gone after the flush. What the kernel had no room for stays, and goes first with the next flush.
+pub struct SendBatch {
+    slab: Box<[u8]>,
+    used: usize,
+    queued: Vec<Queued>,
+    datagrams_max: usize,
+    failures: Vec<Failure>,
+    order: RecipientOrder,
+}
+
+struct Queued {
+    envelope: Envelope,
+    offset: u32,
+    capacity: u16,
+    len: u16,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reserved,
+    Ready,
+    /// Sent, failed or taken back.
+    Done,
+}
+
+impl SendBatch {
+    /// A batch within `limits`.
+    ///
+    /// # Panics
+    /// If a limit is 0, above 4 GiB or above 2^20 datagrams.
+    pub fn new(limits: BatchLimits) -> Self {
+        assert!(limits.bytes > 0 && limits.bytes <= u32::MAX as usize, "bytes of a batch: 1 to 4 GiB");
+        assert!(limits.datagrams > 0 && limits.datagrams <= 1 << 20, "datagrams of a batch: 1 to 2^20");
+        Self {
+            slab: vec![0; limits.bytes].into_boxed_slice(),
+            used: 0,
+            queued: Vec::with_capacity(limits.datagrams),
+            datagrams_max: limits.datagrams,
+            failures: Vec::new(),
+            order: RecipientOrder::default(),
+        }
+    }
+
+    /// Takes room for a datagram of up to `len_max` bytes, which is written by [`SendBatch::buffer`] or
+    /// [`SendBatch::buffers_from`] and becomes a datagram by [`SendBatch::set_len`].
+    ///
+    /// # Errors
+    /// [`BatchFull`] when a limit of the batch is reached, or `len_max` is above 65,535.
+    pub fn reserve(
+        &mut self,
+        envelope: impl Into<Envelope>,
+        len_max: usize,
+    ) -> Result<DatagramId, BatchFull> {
+        let capacity = u16::try_from(len_max).map_err(|_| BatchFull)?;
+        if self.queued.len() == self.datagrams_max || self.slab.len() - self.used < len_max {
+            return Err(BatchFull);
+        }
+        let offset = self.used as u32;
+        self.used += len_max;
+        self.queued.push(Queued {
+            envelope: envelope.into(),
+            offset,
+            capacity,
+            len: 0,
+            state: State::Reserved,
+        });
+        Ok(DatagramId(self.queued.len() as u32 - 1))
+    }
+
+    /// Copies a whole datagram in.
+    ///
+    /// # Errors
+    /// [`BatchFull`], as [`SendBatch::reserve`].
+    pub fn push(&mut self, envelope: impl Into<Envelope>, datagram: &[u8]) -> Result<DatagramId, BatchFull> {
+        let id = self.reserve(envelope, datagram.len())?;
+        self.buffer(id).copy_from_slice(datagram);
+        self.set_len(id, datagram.len());
+        Ok(id)
+    }
+
+    /// The room of one datagram, as long as it was reserved. What it holds before it is written is left over from
+    /// earlier datagrams.
+    ///
+    /// # Panics
+    /// If `id` is not of this batch since the last flush.
+    pub fn buffer(&mut self, id: DatagramId) -> &mut [u8] {
+        let queued = &self.queued[id.0 as usize];
+        let start = queued.offset as usize;
+        &mut self.slab[start..start + queued.capacity as usize]
+    }
+
+    /// The room of `first` and of every datagram that was reserved after it, in that order, all at the same time: for
+    /// ciphers that work on many packets at once.
+    ///
+    /// # Panics
+    /// If `first` is not of this batch since the last flush.
+    pub fn buffers_from(&mut self, first: DatagramId) -> impl Iterator<Item = &mut [u8]> {
+        let queued = &self.queued[first.0 as usize..];
+        let mut rest = &mut self.slab[queued[0].offset as usize..];
+        queued.iter().map(move |queued| {
+            let (buffer, after) = std::mem::take(&mut rest).split_at_mut(queued.capacity as usize);
+            rest = after;
+            buffer
+        })
+    }
+
+    /// Makes the first `len` bytes of the room a datagram, which the next flush sends. 0 is a datagram without bytes.
+    ///
+    /// # Panics
+    /// If `len` is more than was reserved, or `id` is not of this batch since the last flush.
+    pub fn set_len(&mut self, id: DatagramId, len: usize) {
+        let queued = &mut self.queued[id.0 as usize];
+        assert!(len <= queued.capacity as usize, "a datagram is not longer than its room");
+        queued.len = len as u16;
+        queued.state = State::Ready;
+        // The last one gives back what it does not need, which makes room for more, and neighbours in memory.
+        if id.0 as usize + 1 == self.queued.len() {
+            let queued = &mut self.queued[id.0 as usize];
+            queued.capacity = queued.len;
+            self.used = queued.offset as usize + len;
+        }
+    }
+
+    /// Takes a datagram back; it will not be sent.
+    ///
+    /// # Panics
+    /// If `id` is not of this batch since the last flush.
+    pub fn discard(&mut self, id: DatagramId) {
+        self.queued[id.0 as usize].state = State::Done;
+    }
+
+    /// Drops the datagrams for which `keep` says false: those too old to be of use, after a flush that was blocked.
+    /// Invalidates every [`DatagramId`].
+    pub fn retain(&mut self, mut keep: impl FnMut(&Envelope, &[u8]) -> bool) {
+        for queued in &mut self.queued {
+            let start = queued.offset as usize;
+            if !keep(&queued.envelope, &self.slab[start..start + queued.len as usize]) {
+                queued.state = State::Done;
+            }
+        }
+        self.compact();
+    }
+
+    /// Drops everything, and forgets failures.
+    pub fn clear(&mut self) {
+        self.queued.clear();
+        self.failures.clear();
+        self.used = 0;
+    }
+
+    /// Number of datagrams that wait, also those without a length yet.
+    pub fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// Bytes that can still be reserved.
+    pub fn bytes_free(&self) -> usize {
+        self.slab.len() - self.used
+    }
+
+    /// Datagrams that can still be reserved.
+    pub fn datagrams_free(&self) -> usize {
+        self.datagrams_max - self.queued.len()
+    }
+
+    /// What the last flush gave up, one entry a datagram.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// Hands what is ready to `send` in recipient-major chunks until `budget_bytes` are used up or there is no more room.
+    pub(crate) fn drain(
+        &mut self,
+        budget_bytes: usize,
+        mut send: impl FnMut(&[Datagram<'_>], &mut [Outcome]),
+    ) -> Progress {
+        self.failures.clear();
+        let Self { slab, queued, failures, order, .. } = self;
+        let ready = queued.iter().enumerate().filter(|(_, q)| q.state == State::Ready);
+        order.rebuild(queued.len(), ready.map(|(index, q)| (index as u32, &q.envelope.destination)));
+        let mut indices = order.iter().peekable();
+        let mut progress = Progress::default();
+        let mut budget_left = budget_bytes;
+        while indices.peek().is_some() && !progress.blocked {
+            let mut chunk = ArrayVec::<u32, CHUNK>::new();
+            while let Some(&index) = indices.peek()
+                && let Some(left) = budget_left.checked_sub(queued[index as usize].len as usize)
+                && chunk.try_push(index).is_ok()
+            {
+                budget_left = left;
+                indices.next();
+            }
+            if chunk.is_empty() {
+                break;
+            }
+            send_chunk(slab, queued, &chunk, failures, &mut progress, &mut send);
+        }
+        drop(indices);
+        for queued in queued.iter_mut().filter(|queued| queued.state == State::Reserved) {
+            queued.state = State::Done;
+        }
+        self.compact();
+        progress
+    }
+
+    /// Moves what remains to the front of the slab. After a flush that sent everything there is nothing to move.
+    fn compact(&mut self) {
+        let (slab, mut used) = (&mut self.slab, 0);
+        self.queued.retain_mut(|queued| {
+            if queued.state == State::Done {
+                return false;
+            }
+            let start = queued.offset as usize;
+            slab.copy_within(start..start + queued.capacity as usize, used);
+            queued.offset = used as u32;
+            used += queued.capacity as usize;
+            true
+        });
+        self.used = used;
+    }
+}
+
+impl fmt::Debug for SendBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendBatch").field("len", &self.len()).field("bytes_free", &self.bytes_free()).finish()
+    }
+}
+
+fn send_chunk(
+    slab: &[u8],
+    queued: &mut [Queued],
+    chunk: &[u32],
+    failures: &mut Vec<Failure>,
+    progress: &mut Progress,
+    send: &mut impl FnMut(&[Datagram<'_>], &mut [Outcome]),
+) {
+    let mut outcomes = [Outcome::Unsent; CHUNK];
+    let outcomes = &mut outcomes[..chunk.len()];
+    let datagrams: ArrayVec<Datagram<'_>, CHUNK> =
+        chunk.iter().map(|&index| queued[index as usize].datagram(slab)).collect();
+    send(&datagrams, outcomes);
+    drop(datagrams);
+    for (&index, outcome) in chunk.iter().zip(outcomes) {
+        let queued = &mut queued[index as usize];
+        match outcome {
+            Outcome::Sent => progress.sent += 1,
+            Outcome::Failed(error) => {
+                progress.failed += 1;
+                failures.push(Failure { envelope: queued.envelope, error: *error });
+            }
+            Outcome::Unsent => {
+                progress.blocked = true;
+                continue;
+            }
+        }
+        queued.state = State::Done;
+    }
+}
+
+impl Queued {
+    fn datagram<'a>(&'a self, slab: &'a [u8]) -> Datagram<'a> {
+        let start = self.offset as usize;
+        Datagram {
+            destination: &self.envelope.destination,
+            parts: [&slab[start..start + self.len as usize], &[], &[]],
+            departure_ns: self.envelope.departure_ns,
+        }
+    }
+}
