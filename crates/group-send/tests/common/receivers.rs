@@ -1,0 +1,79 @@
+//! Real UDP sockets that compare what arrives with what must arrive: every byte, how many, in which order, from whom.
+
+use super::PATIENCE_MS;
+use socket2::SockRef;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// A socket for each recipient.
+pub(crate) struct Receivers {
+    sockets: Vec<UdpSocket>,
+    /// Whom datagrams must come from; empty for anybody.
+    sources: Vec<SocketAddr>,
+    buffer: Vec<u8>,
+}
+
+impl Receivers {
+    /// Binds `count` sockets to ports of the kernel's choice, in the network namespace of the calling thread, on
+    /// these addresses in turn.
+    pub(crate) fn bind(addresses: &[IpAddr], count: usize) -> Self {
+        let sockets = (0..count).map(|at| Self::bind_one((addresses[at % addresses.len()], 0).into()));
+        Self { sockets: sockets.collect(), sources: Vec::new(), buffer: vec![0; 1 << 16] }
+    }
+
+    fn bind_one(address: SocketAddr) -> UdpSocket {
+        let socket = UdpSocket::bind(address).unwrap_or_else(|error| panic!("bind {address}: {error}"));
+        socket.set_read_timeout(Some(Duration::from_millis(PATIENCE_MS.into()))).expect("SO_RCVTIMEO");
+        // The kernel grants less without a right; what is in flight at a time is chosen to fit the default.
+        SockRef::from(&socket).set_recv_buffer_size(16 << 20).expect("SO_RCVBUF");
+        socket
+    }
+
+    /// From now on datagrams must come from one of these.
+    pub(crate) fn from(mut self, sources: &[SocketAddr]) -> Self {
+        self.sources = sources.to_vec();
+        self
+    }
+
+    /// Where the sockets receive.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|socket| socket.local_addr().expect("bound")).collect()
+    }
+
+    pub(crate) fn socket(&self, recipient: usize) -> &UdpSocket {
+        &self.sockets[recipient]
+    }
+
+    /// Waits for these datagrams at one recipient, in this order and with nothing between them.
+    pub(crate) fn expect(
+        &mut self,
+        recipient: usize,
+        datagrams: impl Iterator<Item = Vec<u8>>,
+        remark: &str,
+    ) {
+        for (number, expected) in datagrams.enumerate() {
+            let (length, source) =
+                self.sockets[recipient].recv_from(&mut self.buffer).unwrap_or_else(|error| {
+                    panic!("recipient {recipient} waits for datagram {number} ({remark}): {error}")
+                });
+            let place = || format!("recipient {recipient}, datagram {number}, from {source} ({remark})");
+            assert!(self.sources.is_empty() || self.sources.contains(&source), "{}: who is that", place());
+            let received = &self.buffer[..length];
+            if received != expected {
+                let same = received.iter().zip(&expected).take_while(|(a, b)| a == b).count();
+                panic!("{}: {length} bytes, not {}, the same for {same} bytes", place(), expected.len());
+            }
+        }
+    }
+
+    /// Asserts that nobody has anything more. Call it when everything sent has had to arrive.
+    pub(crate) fn expect_nothing_more(&mut self, remark: &str) {
+        for (recipient, socket) in self.sockets.iter().enumerate() {
+            socket.set_nonblocking(true).expect("O_NONBLOCK");
+            if let Ok((length, source)) = socket.recv_from(&mut self.buffer) {
+                panic!("recipient {recipient} has {length} bytes from {source} too many ({remark})");
+            }
+            socket.set_nonblocking(false).expect("O_NONBLOCK");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The back ends of this build, and what each needs of the machine.
+//!
+//! Whether something is missing is found out without the crate under test: a back end that breaks must fail here, not
+//! be skipped.
+
+use crate::host::Host;
+use group_send::{BackendKind, Config};
+use socket2::{Domain, Socket, Type};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+/// What a trial needs beyond two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Hosts,
+    Backend(BackendKind),
+}
+
+impl Need {
+    /// What of it this machine lacks, for one line.
+    pub(crate) fn missing(self) -> Option<&'static str> {
+        static HOSTS: LazyLock<Option<String>> = LazyLock::new(hosts_missing);
+        static XDP: LazyLock<Option<String>> = LazyLock::new(xdp_missing);
+        static URING: LazyLock<Option<String>> = LazyLock::new(uring_missing);
+        let own = match self {
+            Self::Backend(BackendKind::AfXdp) => XDP.as_deref(),
+            Self::Backend(BackendKind::IoUring) => URING.as_deref(),
+            _ => None,
+        };
+        HOSTS.as_deref().or(own)
+    }
+}
+
+/// The back ends that this build has, and how a sender is told to use one and no other.
+pub(crate) fn all() -> Vec<BackendKind> {
+    let mut kinds = vec![BackendKind::Sendmsg, BackendKind::Sendmmsg, BackendKind::Gso];
+    if cfg!(feature = "io-uring") {
+        kinds.push(BackendKind::IoUring);
+    }
+    if cfg!(feature = "af-xdp") {
+        kinds.push(BackendKind::AfXdp);
+    }
+    if cfg!(feature = "tc-clone") {
+        kinds.push(BackendKind::TcClone);
+    }
+    kinds
+}
+
+/// A configuration with which this back end and no other will do.
+pub(crate) fn only(kind: BackendKind) -> Config {
+    Config { backends: vec![kind], ..Config::default() }
+}
+
+fn hosts_missing() -> Option<String> {
+    if let Err(error) = Host::new() {
+        return Some(format!(
+            "needs root (CAP_SYS_ADMIN, CAP_NET_ADMIN) to make network namespaces: {error}"
+        ));
+    }
+    let has = |program: &str| {
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    ["ip", "ethtool"]
+        .into_iter()
+        .find(|program| !has(program))
+        .map(|program| format!("needs the program {program}"))
+}
+
+fn xdp_missing() -> Option<String> {
+    /// `AF_XDP` (linux/socket.h).
+    const AF_XDP: i32 = 44;
+    let error = Socket::new(Domain::from(AF_XDP), Type::RAW, None).err()?;
+    Some(format!("needs a kernel with AF_XDP: {error}"))
+}
+
+fn uring_missing() -> Option<String> {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    (disabled.trim() == "2")
+        .then(|| "needs io_uring, which the sysctl kernel.io_uring_disabled turns off".into())
+}

@@ -1,0 +1,61 @@
+//! Trials between two hosts that are network namespaces of this process, joined by a virtual cable.
+//!
+//! Real sockets receive, and their kernel verifies every checksum (`checksums.rs` shows that it does). Each trial makes
+//! hosts of its own, so trials run side by side and leave nothing behind. Without the rights that takes, or without
+//! the kernel function a back end needs, a trial is ignored at run time, with a line that says what is missing.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod backends;
+mod checksums;
+mod host;
+
+use backends::Need;
+use libtest_mimic::{Arguments, Trial};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// A trial and what it needs beyond two hosts.
+pub(crate) struct Privileged {
+    name: String,
+    need: Need,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+impl Privileged {
+    pub(crate) fn new(name: impl Into<String>, need: Need, run: impl FnOnce() + Send + 'static) -> Self {
+        Self { name: name.into(), need, run: Box::new(run) }
+    }
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    allow_descriptors();
+    let privileged = [checksums::trials()];
+    let trials = privileged.into_iter().flatten().map(|trial| {
+        let missing = trial.need.missing();
+        if let Some(missing) = missing.filter(|_| will_run(&arguments, &trial.name)) {
+            eprintln!("skipped: {}: {missing}", trial.name);
+        }
+        Trial::test(trial.name, || {
+            (trial.run)();
+            Ok(())
+        })
+        .with_ignored_flag(missing.is_some())
+    });
+    let trials = trials.collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Whether these arguments ask for the trial to be run.
+fn will_run(arguments: &Arguments, name: &str) -> bool {
+    let matches =
+        |filter: &String| if arguments.exact { name == filter } else { name.contains(filter.as_str()) };
+    !arguments.list && arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
+}
+
+/// A group of a thousand needs as many descriptors, and trials run side by side.
+fn allow_descriptors() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("RLIMIT_NOFILE");
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(16_384), hard).expect("RLIMIT_NOFILE within its hard limit");
+}
