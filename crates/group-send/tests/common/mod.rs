@@ -4,10 +4,13 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod group;
 pub(crate) mod receivers;
 
+pub(crate) use group::{Group, Private, Sizes};
 pub(crate) use receivers::Receivers;
 
+use group_send::{SendError, Sender, Slot};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
@@ -19,4 +22,30 @@ pub(crate) fn wait_writable(socket: &impl AsFd) {
     let mut wanted = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     let ready = poll(&mut wanted, PollTimeout::from(PATIENCE_MS)).expect("poll");
     assert_eq!(ready, 1, "the socket was not writable within {PATIENCE_MS} ms");
+}
+
+/// Sends a whole group, waiting for room as often as it takes. Returns the slots and how often it waited.
+pub(crate) fn send_whole(group: &Group, sender: &mut Sender, socket: &impl AsFd) -> (Vec<Slot>, usize) {
+    let mut slots = vec![Slot::default(); group.members.len()];
+    let mut waits = 0;
+    loop {
+        let progress = group.send(sender, &mut slots);
+        if !progress.blocked {
+            return (slots, waits);
+        }
+        assert!(
+            slots.iter().any(|slot| slot.error == Some(SendError::WouldBlock)),
+            "blocked, but nobody waits"
+        );
+        waits += 1;
+        wait_writable(socket);
+    }
+}
+
+/// Asserts that everything was sent to everybody.
+pub(crate) fn assert_all_sent(group: &Group, slots: &[Slot]) {
+    let whole = Slot { sent: group.packets.len() as u32, ..Slot::default() };
+    for (member, slot) in slots.iter().enumerate() {
+        assert_eq!(*slot, whole, "member {member} of {}: {}", group.members.len(), group.remark);
+    }
 }

@@ -76,4 +76,12 @@ impl Receivers {
             socket.set_nonblocking(false).expect("O_NONBLOCK");
         }
     }
+
+    /// Waits for the whole group at its members, which are these recipients.
+    pub(crate) fn expect_group(&mut self, group: &super::Group) {
+        for member in 0..group.members.len() {
+            self.expect(member, group.datagrams(member), &group.remark);
+        }
+        self.expect_nothing_more(&group.remark);
+    }
 }

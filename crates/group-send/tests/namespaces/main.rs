@@ -9,6 +9,7 @@ mod common;
 
 mod backends;
 mod checksums;
+mod every_byte;
 mod host;
 
 use backends::Need;
@@ -31,7 +32,7 @@ impl Privileged {
 fn main() {
     let arguments = Arguments::from_args();
     allow_descriptors();
-    let privileged = [checksums::trials()];
+    let privileged = [checksums::trials(), every_byte::trials()];
     let trials = privileged.into_iter().flatten().map(|trial| {
         let missing = trial.need.missing();
         if let Some(missing) = missing.filter(|_| will_run(&arguments, &trial.name)) {
