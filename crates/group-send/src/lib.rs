@@ -11,14 +11,23 @@ mod error;
 mod group;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+mod netlink;
 pub mod peer_table;
+#[cfg(target_os = "linux")]
+mod linux_recv;
 #[cfg(target_os = "linux")]
 mod pending_errors;
 mod recipient_order;
+mod recv;
+#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+mod route;
 mod sender;
+pub mod socket;
 
 pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
 pub use config::{BackendKind, Config, NotChosen, SetupError};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};
+pub use recv::{Ecn, Received, RecvBatch, RecvConfig};
 pub use sender::Sender;

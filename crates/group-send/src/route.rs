@@ -1,0 +1,249 @@
+//! Next hops: which frame header carries a datagram to an address, as the kernel would decide it.
+//!
+//! For back ends that hand frames to a device themselves. The kernel keeps deciding: each destination is asked for
+//! once (`RTM_GETROUTE`, about 2 us, at its first datagram), so that policy routing, several next hops, exceptions
+//! for the path MTU and unreachable routes are what they are for a socket. Answers are kept until the kernel tells of
+//! a change, and asked for again every [`RECHECK_MS`], since it tells nobody when a path's MTU changes.
+//! The neighbour's MAC address comes from the kernel's table, which is mirrored.
+//!
+//! **What is not seen here: netfilter (iptables, nftables), IPsec policies (xfrm), traffic control and rules by
+//! destination port. Frames pass them by, as `AF_XDP` does.** What is not a plain Ethernet next hop on the one
+//! interface is [`Unresolved`]: the caller uses the socket for it. `table.rs` holds what is known and no descriptor.
+
+mod answers;
+mod interface;
+mod neighbours;
+mod table;
+
+pub(crate) use interface::Interface;
+
+use crate::netlink::message as nl;
+use crate::netlink::request::{Request, route_fixed};
+use crate::netlink::socket::NetlinkSocket;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+use table::Table;
+
+/// How a destination is reached: all that a frame's headers need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextHop {
+    pub(crate) interface_index: u32,
+    pub(crate) source_mac: [u8; 6],
+    pub(crate) destination_mac: [u8; 6],
+    /// The source address the kernel would take, which is the socket's if that is bound to one. Of the destination's
+    /// family: IPv4 for an IPv4-mapped IPv6 destination (RFC 4291 section 2.5.5.2).
+    pub(crate) source: IpAddr,
+    /// Largest IP packet on the path, as far as known, in bytes with the IP header.
+    pub(crate) mtu: u32,
+    /// TTL or hop limit, unless the socket has one of its own.
+    pub(crate) hop_limit: u8,
+}
+
+/// Why a datagram has to go by the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unresolved {
+    /// There is no route, or one that discards or forbids. The socket says which.
+    NoRoute,
+    /// The route leads through another interface.
+    OtherInterface,
+    /// This host itself.
+    Local,
+    /// Broadcast or multicast.
+    Multicast,
+    /// The route puts a header of its own before the packet (MPLS, tunnels, segment routing).
+    Encapsulated,
+    /// The MAC address is not known. The socket makes the kernel ask for it.
+    NoNeighbour,
+    /// The MAC address is known but nobody has confirmed it lately: this one datagram by the socket makes the kernel
+    /// ask, while the others may use it.
+    StaleNeighbour,
+    /// The interface is down or gone.
+    LinkDown,
+    /// The kernel did not answer.
+    NoAnswer,
+}
+
+/// What the kernel's decision depends on beside the destination: the sending socket's settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// The address that the socket is bound to; unspecified for none.
+    pub(crate) source: Option<IpAddr>,
+    /// Its port, for rules by source port; 0 for none.
+    pub(crate) source_port: u16,
+    /// `SO_MARK`, for rules by mark; 0 for none.
+    pub(crate) mark: u32,
+}
+
+/// The ways to all destinations asked for, through one interface.
+///
+/// **Call [`refresh`](Self::refresh) before each batch, then [`resolve`](Self::resolve) for each recipient. A
+/// [`NextHop`] may be kept as long as [`generation`](Self::generation) stays the same; an [`Unresolved`] must be asked
+/// for again.**
+pub(crate) struct NextHops {
+    questions: NetlinkSocket,
+    changes: NetlinkSocket,
+    request: Request,
+    flow: Flow,
+    table: Table,
+    opened: Instant,
+}
+
+/// Answers older than this, in milliseconds, are asked for again; so late does a changed path MTU become known.
+pub(crate) const RECHECK_MS: u64 = 5_000;
+
+/// Answers that one refresh asks for again, at most: 20 us.
+const RECHECKS_PER_REFRESH: usize = 8;
+
+/// Datagrams of changes that one refresh reads, at most. The next one goes on.
+const CHANGES_PER_REFRESH: usize = 256;
+
+impl NextHops {
+    /// Begins to follow routes and neighbours of an interface, in the network namespace of the calling thread.
+    ///
+    /// Needs no privilege. Fails if there is no such interface, or if it is not Ethernet.
+    pub(crate) fn open(interface: &str, flow: &Flow) -> io::Result<Self> {
+        // Listening comes first: what changes while lists are read is heard afterwards.
+        let changes = NetlinkSocket::subscribed(GROUPS)?;
+        let mut questions = NetlinkSocket::open()?;
+        let mut request = Request::default();
+        let link = interface::ask_by_name(&mut questions, &mut request, interface)?;
+        let table = Table::new(Interface::new(interface, link)?);
+        let mut hops = Self { questions, changes, request, flow: *flow, table, opened: now() };
+        hops.read_everything()?;
+        Ok(hops)
+    }
+
+    /// Takes up what has changed. Never waits; 0.3 us when nothing has.
+    pub(crate) fn refresh(&mut self) {
+        self.table.begin_refresh(now().duration_since(self.opened).as_millis() as u64);
+        let mut lost = false;
+        for _ in 0..CHANGES_PER_REFRESH {
+            match self.changes.receive() {
+                Ok(Some(messages)) => messages.for_each(|message| self.table.handle(message)),
+                Ok(None) => break,
+                Err(_) => lost = true,
+            }
+        }
+        if lost {
+            self.table.forget_everything();
+        }
+        if self.table.is_interface_outdated() {
+            // Tried again by the next refresh; until then all goes by the socket.
+            self.read_everything().unwrap_or_else(|_| self.table.interface_is_gone());
+        }
+        self.recheck();
+    }
+
+    /// The way to a destination, from memory, or by one question to the kernel at its first sight.
+    ///
+    /// A link-local IPv6 destination needs its scope (RFC 4007), as it does on a socket.
+    pub(crate) fn resolve(&mut self, destination: &SocketAddr) -> Result<NextHop, Unresolved> {
+        let address = destination.ip().to_canonical();
+        let link_local = self.check_scope(destination)?;
+        if let Some(known) = self.table.resolve(address) {
+            return known;
+        }
+        if address.is_multicast() {
+            return Err(Unresolved::Multicast);
+        }
+        let route = self.ask(address, link_local)?;
+        self.table.learn(address, route);
+        self.table.resolve(address).unwrap_or(Err(Unresolved::NoAnswer))
+    }
+
+    /// Changes whenever an answer that was given may no longer be right.
+    pub(crate) fn generation(&self) -> u64 {
+        self.table.generation()
+    }
+
+    /// The interface through which all of this goes.
+    pub(crate) fn interface(&self) -> &Interface {
+        self.table.interface()
+    }
+
+    /// Whether the destination is link-local; an error if it is so on another link.
+    fn check_scope(&self, destination: &SocketAddr) -> Result<bool, Unresolved> {
+        match destination {
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => match v6.scope_id() {
+                0 => Err(Unresolved::NoRoute),
+                scope if scope != self.table.interface().index => Err(Unresolved::OtherInterface),
+                _ => Ok(true),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    /// The kernel's decision for one destination. An error of the kernel is a decision as well.
+    fn ask(&mut self, address: IpAddr, link_local: bool) -> Result<Option<nl::Route>, Unresolved> {
+        let Flow { source, source_port, mark } = self.flow;
+        let source = source.map(|source| source.to_canonical());
+        let source = source.filter(|s| s.is_ipv4() == address.is_ipv4() && !s.is_unspecified());
+        let request = self.request.one(nl::RTM_GETROUTE, &route_fixed(address, source));
+        request.address(nl::RTA_DST, address).attribute(nl::RTA_IP_PROTO, &[IPPROTO_UDP]);
+        if let Some(source) = source {
+            request.address(nl::RTA_SRC, source);
+        }
+        if source_port != 0 {
+            request.attribute(nl::RTA_SPORT, &source_port.to_be_bytes());
+        }
+        if mark != 0 {
+            request.attribute(nl::RTA_MARK, &mark.to_ne_bytes());
+        }
+        if link_local {
+            request.attribute(nl::RTA_OIF, &self.table.interface().index.to_ne_bytes());
+        }
+        let answer = self.questions.one(request, |message| {
+            (message.kind == nl::RTM_NEWROUTE).then(|| nl::Route::parse(message.body)).flatten()
+        });
+        match answer {
+            // The kernel leaves out the source that it was given.
+            Ok(route) => Ok(Some(nl::Route { preferred_source: route.preferred_source.or(source), ..route })),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN | libc::EBUSY) | None => {
+                    Err(Unresolved::NoAnswer)
+                }
+                Some(_) => Ok(None),
+            },
+        }
+    }
+
+    /// Asks again for the oldest answers, a few at a time.
+    fn recheck(&mut self) {
+        for _ in 0..RECHECKS_PER_REFRESH {
+            let Some(address) = self.table.next_outdated() else { return };
+            let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            if let Ok(route) = self.ask(address, link_local) {
+                self.table.learn(address, route);
+            }
+        }
+    }
+
+    /// Reads the interface, its addresses and its neighbours.
+    fn read_everything(&mut self) -> io::Result<()> {
+        let Self { questions, request, table, .. } = self;
+        let index = table.interface().index;
+        let link = interface::ask_by_index(questions, request, index)?;
+        let addresses = interface::addresses(questions, request, index)?;
+        let neighbours = neighbours::ask(questions, request, index)?;
+        table.set_interface(link, addresses, neighbours);
+        Ok(())
+    }
+}
+
+fn now() -> Instant {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "paces questions to the kernel; nothing of it is seen outside"
+    )]
+    Instant::now()
+}
+
+const IPPROTO_UDP: u8 = 17;
+
+/// What changes are heard of: the groups of linux/rtnetlink.h, group n as bit n - 1.
+const GROUPS: u32 = 1 // RTNLGRP_LINK
+    | 1 << 2 // RTNLGRP_NEIGH
+    | 1 << 4 | 1 << 6 | 1 << 7 // RTNLGRP_IPV4_IFADDR, _ROUTE, _RULE
+    | 1 << 8 | 1 << 10 | 1 << 11 | 1 << 18 // RTNLGRP_IPV6_IFADDR, _ROUTE, _IFINFO, _RULE
+    | 1 << 31; // RTNLGRP_NEXTHOP

@@ -1,0 +1,185 @@
+//! The kernel's decisions for destinations, kept by address.
+//!
+//! Addresses are chosen by others, an attacker among them (ICE candidates), so the hash is keyed at random and the
+//! number of answers is bounded by [`ANSWERS_MAX`].
+
+use super::{NextHop, Unresolved};
+use crate::netlink::message::Route;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Destinations remembered, at most: about 10 MB. Beyond, all are forgotten and asked for again as they come.
+pub(super) const ANSWERS_MAX: usize = 65_536;
+
+/// What a usable route says: the neighbour on the link and what depends on the route alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The gateway, or the destination if it is on the link.
+    pub(super) neighbour: IpAddr,
+    pub(super) source: IpAddr,
+    pub(super) mtu: u32,
+    pub(super) hop_limit: u8,
+}
+
+/// A decision, and the next hop made of it.
+pub(super) struct Answer {
+    pub(super) decision: Result<Way, Unresolved>,
+    /// Right as long as `generation` is the table's.
+    pub(super) hop: NextHop,
+    pub(super) generation: u64,
+    /// Resolved since it was asked for.
+    pub(super) used: bool,
+    asked_ms: u64,
+}
+
+impl Answer {
+    pub(super) fn new(decision: Result<Way, Unresolved>, asked_ms: u64) -> Self {
+        Self { decision, hop: NO_HOP, generation: 0, used: false, asked_ms }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Answers {
+    by_address: HashMap<u128, Answer, Seed>,
+    /// Keys in the order of asking, with the time of it. An entry whose time is not the answer's is void.
+    asked: VecDeque<(u128, u64)>,
+}
+
+impl Answers {
+    #[inline]
+    pub(super) fn get_mut(&mut self, address: IpAddr) -> Option<&mut Answer> {
+        self.by_address.get_mut(&key(address))
+    }
+
+    pub(super) fn insert(&mut self, address: IpAddr, answer: Answer) {
+        let key = key(address);
+        self.asked.push_back((key, answer.asked_ms));
+        self.by_address.insert(key, answer);
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        // An answer that is asked for again is in the queue once more, though its earlier entry is void.
+        self.by_address.len() >= ANSWERS_MAX || self.asked.len() >= 2 * ANSWERS_MAX
+    }
+
+    /// Takes the oldest answer if it was asked for at `limit_ms` or before, and says whether it was used since. An
+    /// unused one is removed.
+    pub(super) fn pop_older_than(&mut self, limit_ms: u64) -> Option<(IpAddr, bool)> {
+        loop {
+            let &(key, asked_ms) = self.asked.front()?;
+            if asked_ms > limit_ms {
+                return None;
+            }
+            self.asked.pop_front();
+            match self.by_address.get(&key) {
+                Some(answer) if answer.asked_ms == asked_ms => {
+                    let used = answer.used;
+                    if !used {
+                        self.by_address.remove(&key);
+                    }
+                    return Some((Ipv6Addr::from_bits(key).to_canonical(), used));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Forgets the answers for addresses within a route's prefix.
+    pub(super) fn forget_within(&mut self, route: &Route) {
+        let (prefix, length) = match route.destination {
+            Some(prefix) => {
+                (key(prefix), u32::from(route.prefix_len) + if prefix.is_ipv4() { 96 } else { 0 })
+            }
+            None => return self.forget_family(route.family),
+        };
+        let host_bits = 128 - length.min(128);
+        let outside = |key: u128| (key ^ prefix).checked_shr(host_bits).unwrap_or(0) != 0;
+        self.by_address.retain(|key, _| outside(*key));
+        self.asked.retain(|(key, _)| outside(*key));
+    }
+
+    /// Forgets all of an address family: a default route has changed.
+    fn forget_family(&mut self, family: u8) {
+        let ipv4 = family == crate::netlink::message::AF_INET;
+        let other = |key: u128| (key >> 32 == IPV4_MAPPED >> 32) != ipv4;
+        self.by_address.retain(|key, _| other(*key));
+        self.asked.retain(|(key, _)| other(*key));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_address.clear();
+        self.asked.clear();
+    }
+}
+
+/// An address as a number: IPv4 in its IPv4-mapped form.
+#[inline]
+pub(super) fn key(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => IPV4_MAPPED | u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+const IPV4_MAPPED: u128 = 0xffff_0000_0000;
+
+/// Fills the place of a next hop until there is one; generation 0 keeps it from use.
+const NO_HOP: NextHop = NextHop {
+    interface_index: 0,
+    source_mac: [0; 6],
+    destination_mac: [0; 6],
+    source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    mtu: 0,
+    hop_limit: 0,
+};
+
+/// Hashes an address by two multiplications with secret factors, each folded: 2 ns, where SipHash takes 15.
+#[derive(Clone)]
+pub(super) struct Seed(u64, u64);
+
+impl Default for Seed {
+    fn default() -> Self {
+        let random = RandomState::new();
+        Self(random.hash_one(0_u8), random.hash_one(1_u8))
+    }
+}
+
+impl BuildHasher for Seed {
+    type Hasher = Folded;
+
+    #[inline]
+    fn build_hasher(&self) -> Folded {
+        Folded { seed: self.clone(), hash: 0 }
+    }
+}
+
+pub(super) struct Folded {
+    seed: Seed,
+    hash: u64,
+}
+
+impl Hasher for Folded {
+    #[inline]
+    fn write_u128(&mut self, value: u128) {
+        let mixed = fold((value >> 64) as u64 ^ self.seed.0, value as u64 ^ self.seed.1);
+        self.hash = fold(self.hash ^ mixed, self.seed.0 | 1);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Not reached: keys are `u128`. Right all the same.
+        bytes.iter().for_each(|byte| self.write_u128(u128::from(*byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// Upper and lower half of a product, combined.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}

@@ -1,0 +1,109 @@
+//! The interface that frames leave by: addresses, MTU, whether it is up, and whether it is Ethernet at all.
+
+use crate::netlink::message::{self as nl, InterfaceAddress, Link};
+use crate::netlink::request::{Request, link_fixed};
+use crate::netlink::socket::NetlinkSocket;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+
+/// An Ethernet interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mac: [u8; 6],
+    /// Largest frame payload in bytes.
+    pub(crate) mtu: u32,
+    /// Set up by the administrator and with a carrier.
+    pub(crate) up: bool,
+    /// Its IPv4 and IPv6 addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(super) ipv4: Family,
+    pub(super) ipv6: Family,
+}
+
+/// What the interface has for one address family where a route has nothing of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Family {
+    pub(super) mtu: u32,
+    pub(super) hop_limit: u8,
+}
+
+/// TTL and hop limit where nobody has set one (RFC 1700, RFC 4861 section 6.3.2).
+const HOP_LIMIT: u8 = 64;
+
+impl Interface {
+    /// Fails if the link is not Ethernet.
+    pub(super) fn new(name: &str, link: Link) -> io::Result<Self> {
+        let loopback = link.flags & nl::IFF_LOOPBACK != 0;
+        if link.hardware != nl::ARPHRD_ETHER || loopback || link.mac.is_none() {
+            return Err(io::Error::new(ErrorKind::Unsupported, format!("interface {name} is not Ethernet")));
+        }
+        let ipv4_hop_limit = std::fs::read_to_string("/proc/sys/net/ipv4/ip_default_ttl")
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(HOP_LIMIT);
+        let mut interface = Self {
+            name: name.to_owned(),
+            index: link.index,
+            mac: [0; 6],
+            mtu: 0,
+            up: false,
+            addresses: Vec::new(),
+            ipv4: Family { mtu: 0, hop_limit: ipv4_hop_limit },
+            ipv6: Family { mtu: 0, hop_limit: HOP_LIMIT },
+        };
+        interface.set_link(link);
+        Ok(interface)
+    }
+
+    pub(super) fn set_link(&mut self, link: Link) {
+        self.mac = link.mac.unwrap_or_default();
+        self.mtu = link.mtu;
+        self.up = link.mac.is_some() && link.flags & nl::IFF_UP != 0 && link.flags & nl::IFF_RUNNING != 0;
+        self.ipv4.mtu = link.mtu;
+        self.ipv6 = Family {
+            mtu: link.ipv6_mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+            hop_limit: link.ipv6_hop_limit.unwrap_or(HOP_LIMIT),
+        };
+    }
+}
+
+pub(super) fn ask_by_name(socket: &mut NetlinkSocket, request: &mut Request, name: &str) -> io::Result<Link> {
+    let mut name = name.as_bytes().to_vec();
+    // `IFNAMSIZ` with the zero behind it.
+    if name.is_empty() || name.len() > 15 || name.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    name.push(0);
+    ask(socket, request.one(nl::RTM_GETLINK, &link_fixed(0)).attribute(nl::IFLA_IFNAME, &name))
+}
+
+pub(super) fn ask_by_index(
+    socket: &mut NetlinkSocket,
+    request: &mut Request,
+    index: u32,
+) -> io::Result<Link> {
+    ask(socket, request.one(nl::RTM_GETLINK, &link_fixed(index)))
+}
+
+fn ask(socket: &mut NetlinkSocket, request: &mut Request) -> io::Result<Link> {
+    socket.one(request, |message| {
+        (message.kind == nl::RTM_NEWLINK).then(|| Link::parse(message.body)).flatten()
+    })
+}
+
+/// The addresses of an interface. The kernel lists those of all, with or without asking for one.
+pub(super) fn addresses(
+    socket: &mut NetlinkSocket,
+    request: &mut Request,
+    index: u32,
+) -> io::Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    socket.all(request.all(nl::RTM_GETADDR, &[0; nl::ADDRESS_FIXED]), |message| {
+        let Some(message) = message else { return addresses.clear() };
+        let address = InterfaceAddress::parse(message.body).filter(|_| message.kind == nl::RTM_NEWADDR);
+        addresses.extend(address.filter(|a| a.interface == index).map(|a| a.address));
+    })?;
+    Ok(addresses)
+}

@@ -1,0 +1,217 @@
+//! What is known of an interface, its neighbours and the ways to destinations, and what a message changes of it.
+//!
+//! No descriptor and no clock: `route.rs` feeds messages and the time. Two steps lead to a next hop: the kernel's
+//! decision for the destination (`answers.rs`) and the neighbour's MAC address (`neighbours.rs`). The result is kept
+//! beside the decision and marked with the generation, so that a hit is one look-up; whatever may change a result
+//! moves the generation.
+
+use super::answers::{Answer, Answers, Way};
+use super::interface::Interface;
+use super::neighbours::{Mac, Neighbours};
+use super::{NextHop, RECHECK_MS, Unresolved};
+use crate::netlink::message::{self as nl, Link, Message, Neighbour, Route};
+use std::net::IpAddr;
+
+pub(super) struct Table {
+    interface: Interface,
+    /// Something was heard that asks for reading the interface and its lists again.
+    interface_outdated: bool,
+    neighbours: Neighbours,
+    answers: Answers,
+    generation: u64,
+    now_ms: u64,
+    /// Changes of routes since the refresh began.
+    route_changes: usize,
+}
+
+/// Changes of routes in one refresh for which the destinations concerned are looked for. Beyond, forgetting all is
+/// cheaper.
+const ROUTE_CHANGES_MAX: usize = 64;
+
+impl Table {
+    pub(super) fn new(interface: Interface) -> Self {
+        Self {
+            interface,
+            interface_outdated: false,
+            neighbours: Neighbours::default(),
+            answers: Answers::default(),
+            generation: 1,
+            now_ms: 0,
+            route_changes: 0,
+        }
+    }
+
+    pub(super) fn begin_refresh(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.route_changes = 0;
+        if self.neighbours.ask_for_confirmation_again(now_ms) {
+            self.generation += 1;
+        }
+    }
+
+    /// The next hop, if the kernel's decision for the address is known.
+    #[inline]
+    pub(super) fn resolve(&mut self, address: IpAddr) -> Option<Result<NextHop, Unresolved>> {
+        let answer = self.answers.get_mut(address)?;
+        answer.used = true;
+        if answer.generation == self.generation {
+            return Some(Ok(answer.hop));
+        }
+        let hop = join(&self.interface, &mut self.neighbours, &answer.decision, self.now_ms);
+        if let Ok(hop) = hop {
+            (answer.hop, answer.generation) = (hop, self.generation);
+        }
+        Some(hop)
+    }
+
+    /// Takes the kernel's decision for an address; `None` if it refuses.
+    pub(super) fn learn(&mut self, address: IpAddr, route: Option<Route>) {
+        let decision = match route {
+            Some(route) => decide(&self.interface, address, &route),
+            None => Err(Unresolved::NoRoute),
+        };
+        let known = self.answers.get_mut(address).map(|answer| answer.decision);
+        if known.is_some_and(|known| known != decision) {
+            self.generation += 1;
+        }
+        if known.is_none() && self.answers.is_full() {
+            self.forget_answers();
+        }
+        self.answers.insert(address, Answer::new(decision, self.now_ms));
+    }
+
+    /// The next address to ask for again. One that was not resolved since it was asked for is forgotten instead; the
+    /// generation moves, because its next hop may have been kept outside and will not be watched any more.
+    pub(super) fn next_outdated(&mut self) -> Option<IpAddr> {
+        loop {
+            let (address, used) = self.answers.pop_older_than(self.now_ms.checked_sub(RECHECK_MS)?)?;
+            if used {
+                return Some(address);
+            }
+            self.generation += 1;
+        }
+    }
+
+    /// Takes up one message of the kernel.
+    pub(super) fn handle(&mut self, message: Message<'_>) {
+        match message.kind {
+            nl::RTM_NEWNEIGH | nl::RTM_DELNEIGH => self.handle_neighbour(&message),
+            nl::RTM_NEWROUTE | nl::RTM_DELROUTE => self.handle_route(&message),
+            nl::NLMSG_DONE | nl::NLMSG_NOOP => {}
+            // Links, addresses, rules, sets of next hops: rare, and each may change any decision.
+            _ => self.forget_everything(),
+        }
+    }
+
+    fn handle_neighbour(&mut self, message: &Message<'_>) {
+        let Some(mut neighbour) = Neighbour::parse(message.body) else { return };
+        if neighbour.interface != self.interface.index {
+            return;
+        }
+        if message.kind == nl::RTM_DELNEIGH {
+            neighbour.mac = None;
+        }
+        if self.neighbours.update(&neighbour) {
+            self.generation += 1;
+        }
+    }
+
+    /// Forgets the decisions for destinations within the route's prefix: no table's route decides for others.
+    fn handle_route(&mut self, message: &Message<'_>) {
+        let route = Route::parse(message.body);
+        self.route_changes += 1;
+        match route.filter(|_| self.route_changes <= ROUTE_CHANGES_MAX) {
+            Some(route) => self.answers.forget_within(&route),
+            None => self.answers.clear(),
+        }
+        self.generation += 1;
+    }
+
+    /// Forgets decisions, and has the interface and its neighbours read again.
+    pub(super) fn forget_everything(&mut self) {
+        self.interface_outdated = true;
+        self.forget_answers();
+    }
+
+    fn forget_answers(&mut self) {
+        self.answers.clear();
+        self.generation += 1;
+    }
+
+    pub(super) fn is_interface_outdated(&self) -> bool {
+        self.interface_outdated
+    }
+
+    /// Takes what was read of the interface.
+    pub(super) fn set_interface(&mut self, link: Link, addresses: Vec<IpAddr>, neighbours: Neighbours) {
+        self.interface.set_link(link);
+        self.interface.addresses = addresses;
+        self.neighbours = neighbours;
+        self.interface_outdated = false;
+        self.forget_answers();
+    }
+
+    /// The interface could not be read: nothing goes through it until it can be.
+    pub(super) fn interface_is_gone(&mut self) {
+        self.interface.up = false;
+        self.generation += 1;
+    }
+
+    pub(super) fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+/// What a route means for frames on the interface.
+fn decide(interface: &Interface, destination: IpAddr, route: &Route) -> Result<Way, Unresolved> {
+    match route.kind {
+        nl::RTN_UNICAST => {}
+        nl::RTN_LOCAL | nl::RTN_ANYCAST => return Err(Unresolved::Local),
+        nl::RTN_BROADCAST | nl::RTN_MULTICAST => return Err(Unresolved::Multicast),
+        _ => return Err(Unresolved::NoRoute),
+    }
+    if route.encapsulated {
+        return Err(Unresolved::Encapsulated);
+    }
+    if route.interface != Some(interface.index) {
+        return Err(Unresolved::OtherInterface);
+    }
+    let source = route.preferred_source.filter(|source| source.is_ipv4() == destination.is_ipv4());
+    let family = if destination.is_ipv4() { interface.ipv4 } else { interface.ipv6 };
+    Ok(Way {
+        neighbour: route.gateway.unwrap_or(destination),
+        source: source.ok_or(Unresolved::NoRoute)?,
+        mtu: route.mtu.map_or(family.mtu, |mtu| mtu.min(family.mtu)),
+        hop_limit: route.hop_limit.unwrap_or(family.hop_limit),
+    })
+}
+
+/// The next hop of a decision, with the neighbour's MAC address of this moment.
+fn join(
+    interface: &Interface,
+    neighbours: &mut Neighbours,
+    decision: &Result<Way, Unresolved>,
+    now_ms: u64,
+) -> Result<NextHop, Unresolved> {
+    let way = (*decision)?;
+    if !interface.up {
+        return Err(Unresolved::LinkDown);
+    }
+    let destination_mac = match neighbours.mac(way.neighbour, now_ms) {
+        Mac::Unknown => return Err(Unresolved::NoNeighbour),
+        Mac::Unconfirmed => return Err(Unresolved::StaleNeighbour),
+        Mac::Known(mac) => mac,
+    };
+    Ok(NextHop {
+        interface_index: interface.index,
+        source_mac: interface.mac,
+        destination_mac,
+        source: way.source,
+        mtu: way.mtu,
+        hop_limit: way.hop_limit,
+    })
+}
