@@ -350,3 +350,182 @@ impl Queued {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    /// Takes datagrams until `room` is used up, and notes what it got.
+    struct Network {
+        room: usize,
+        got: Vec<(u16, Vec<u8>)>,
+    }
+
+    impl Network {
+        fn new(room: usize) -> Self {
+            Self { room, got: Vec::new() }
+        }
+
+        fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+            for (datagram, outcome) in datagrams.iter().zip(outcomes) {
+                if datagram.destination.port() == FAILING {
+                    *outcome = Outcome::Failed(SendError::Unreachable);
+                    continue;
+                }
+                if self.room == 0 {
+                    return;
+                }
+                self.room -= 1;
+                self.got.push((datagram.destination.port(), datagram.parts.concat()));
+                *outcome = Outcome::Sent;
+            }
+        }
+    }
+
+    const FAILING: u16 = 9;
+
+    fn to(port: u16) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, port).into()
+    }
+
+    fn batch(bytes: usize, datagrams: usize) -> SendBatch {
+        SendBatch::new(BatchLimits { bytes, datagrams })
+    }
+
+    #[test]
+    fn packet_major_order_becomes_recipient_major() {
+        let mut batch = batch(1000, 10);
+        for packet in 0..2 {
+            for port in 1..=3 {
+                batch.push(to(port), &[packet]).unwrap();
+            }
+        }
+        let mut network = Network::new(usize::MAX);
+        let progress = batch.drain(usize::MAX, |d, o| network.send(d, o));
+        assert_eq!(progress, Progress { sent: 6, failed: 0, blocked: false });
+        let expected =
+            [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)].map(|(port, byte)| (port, vec![byte]));
+        assert_eq!(network.got, expected);
+        assert!(batch.is_empty() && batch.bytes_free() == 1000);
+    }
+
+    #[test]
+    fn more_than_a_chunk_goes_in_one_flush() {
+        let mut batch = batch(100_000, 2000);
+        for index in 0..2000_u32 {
+            batch.push(to(1 + (index % 7) as u16), &index.to_be_bytes()).unwrap();
+        }
+        let mut network = Network::new(usize::MAX);
+        let progress = batch.drain(usize::MAX, |datagrams, outcomes| {
+            assert!(datagrams.len() <= CHUNK && datagrams.len() == outcomes.len());
+            network.send(datagrams, outcomes);
+        });
+        assert_eq!(progress.sent, 2000);
+        assert!(network.got.is_sorted());
+    }
+
+    #[test]
+    fn what_had_no_room_stays_in_order_and_can_be_dropped_by_age() {
+        for room in 0..6 {
+            let mut batch = batch(1000, 10);
+            for stamp in 0..6 {
+                batch
+                    .push(Envelope { destination: to(1), stamp, departure_ns: 0 }, &[stamp as u8; 9])
+                    .unwrap();
+            }
+            let mut network = Network::new(room);
+            assert!(batch.drain(usize::MAX, |d, o| network.send(d, o)).blocked);
+            assert_eq!(batch.len(), 6 - room);
+            batch.retain(|envelope, bytes| {
+                assert_eq!(bytes, [envelope.stamp as u8; 9]);
+                envelope.stamp >= 3
+            });
+            network.room = usize::MAX;
+            assert!(!batch.drain(usize::MAX, |d, o| network.send(d, o)).blocked);
+            let stamps: Vec<usize> = network.got.iter().map(|(_, bytes)| bytes[0].into()).collect();
+            assert_eq!(stamps, (0..6).filter(|&s| s < room || s >= 3).collect::<Vec<_>>(), "room {room}");
+        }
+    }
+
+    #[test]
+    fn a_budget_ends_a_flush_and_the_next_goes_on() {
+        let mut batch = batch(1000, 10);
+        for byte in 0..5 {
+            batch.push(to(1), &[byte; 100]).unwrap();
+        }
+        let mut network = Network::new(usize::MAX);
+        let mut sent = Vec::new();
+        for budget in [99, 250, 100, 1000] {
+            let progress = batch.drain(budget, |d, o| network.send(d, o));
+            assert!(!progress.blocked);
+            sent.push(progress.sent);
+        }
+        assert_eq!(sent, [0, 2, 1, 2]);
+        assert!(network.got.is_sorted());
+    }
+
+    #[test]
+    fn failures_are_told_with_their_stamp_until_the_next_flush() {
+        let mut batch = batch(1000, 10);
+        for (stamp, port) in [(1, 1), (2, FAILING), (3, 2), (4, FAILING)] {
+            batch.push(Envelope { destination: to(port), stamp, departure_ns: 0 }, b"x").unwrap();
+        }
+        let mut network = Network::new(usize::MAX);
+        let progress = batch.drain(usize::MAX, |d, o| network.send(d, o));
+        assert_eq!((progress.sent, progress.failed), (2, 2));
+        assert_eq!(batch.failures().iter().map(|f| f.envelope.stamp).collect::<Vec<_>>(), [2, 4]);
+        assert!(batch.failures().iter().all(|f| f.error == SendError::Unreachable));
+        let _ = batch.drain(usize::MAX, |d, o| network.send(d, o));
+        assert_eq!(batch.failures(), []);
+    }
+
+    #[test]
+    fn reserved_and_discarded_room_is_not_sent_and_is_free_again() {
+        let mut batch = batch(1000, 10);
+        let unwritten = batch.reserve(to(1), 100).unwrap();
+        let taken_back = batch.push(to(2), b"no").unwrap();
+        let empty = batch.reserve(to(3), 0).unwrap();
+        batch.set_len(empty, 0);
+        batch.discard(taken_back);
+        assert_eq!(batch.buffer(unwritten).len(), 100);
+        let mut network = Network::new(usize::MAX);
+        assert_eq!(batch.drain(usize::MAX, |d, o| network.send(d, o)).sent, 1);
+        assert_eq!(network.got, [(3, vec![])]);
+        assert_eq!((batch.len(), batch.bytes_free()), (0, 1000));
+    }
+
+    #[test]
+    fn buffers_are_disjoint_and_in_order_of_reservation() {
+        let mut batch = batch(1000, 10);
+        batch.push(to(1), b"earlier").unwrap();
+        let ids: Vec<_> = [5, 0, 7].iter().map(|&len| batch.reserve(to(1), len).unwrap()).collect();
+        for (index, buffer) in batch.buffers_from(ids[0]).enumerate() {
+            buffer.fill(index as u8 + 1);
+        }
+        ids.iter().zip([5, 0, 6]).for_each(|(&id, len)| batch.set_len(id, len));
+        let mut network = Network::new(usize::MAX);
+        let _ = batch.drain(usize::MAX, |d, o| network.send(d, o));
+        assert_eq!(
+            network.got,
+            [b"earlier".to_vec(), vec![1; 5], vec![], vec![3; 6]].map(|bytes| (1, bytes))
+        );
+    }
+
+    #[test]
+    fn limits_are_kept_and_the_last_one_gives_back_what_it_does_not_need() {
+        let mut batch = batch(100, 3);
+        assert_eq!(batch.reserve(to(1), 101), Err(BatchFull));
+        assert_eq!(batch.reserve(to(1), 65_536), Err(BatchFull));
+        let first = batch.reserve(to(1), 100).unwrap();
+        assert_eq!(batch.reserve(to(1), 1), Err(BatchFull));
+        batch.set_len(first, 10);
+        assert_eq!(batch.bytes_free(), 90);
+        batch.push(to(1), &[0; 45]).unwrap();
+        batch.push(to(1), &[0; 45]).unwrap();
+        assert_eq!(batch.push(to(1), b""), Err(BatchFull));
+        assert_eq!(batch.datagrams_free(), 0);
+        batch.clear();
+        assert_eq!((batch.bytes_free(), batch.datagrams_free()), (100, 3));
+    }
+}

@@ -82,6 +82,21 @@ impl KernelAddress {
         Self { address: AnyAddress { v6 }, len: size_of::<libc::sockaddr_in6>() as libc::socklen_t }
     }
 
+    /// The address again, IPv4 from its mapped form.
+    #[cfg(test)]
+    pub(crate) fn decode(&self) -> SocketAddr {
+        if self.len as usize == size_of::<libc::sockaddr_in>() {
+            // SAFETY: only the IPv4 form has this length, and it was written whole.
+            let v4 = unsafe { self.address.v4 };
+            let ip = std::net::Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            return SocketAddr::new(ip.into(), u16::from_be(v4.sin_port));
+        }
+        // SAFETY: only the IPv6 form has this length, and it was written whole.
+        let v6 = unsafe { self.address.v6 };
+        let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
+        SocketAddr::new(ip.to_canonical(), u16::from_be(v6.sin6_port))
+    }
+
     fn as_ptr(&self) -> *const libc::c_void {
         ptr::from_ref(&self.address).cast()
     }

@@ -99,13 +99,16 @@ impl<K: Kernel> Mmsg<K> {
                 done
             }
             Err(libc::EAGAIN) => 0,
-            Err(_) => self.send_first(datagrams, outcomes, first_len),
+            Err(_) => {
+                self.kernel.drain_errors(&mut self.pending);
+                self.send_first(datagrams, outcomes, first_len)
+            }
         }
     }
 
     /// Sends the run at the front, or only the first datagram when the run is refused; returns how many are dealt with.
     fn send_first(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome], run: usize) -> usize {
-        if run == 1 {
+        if run == 1 || self.pending.contains(datagrams[0].destination) {
             outcomes[0] = self.send_single(&datagrams[0]);
             return usize::from(outcomes[0] != Outcome::Unsent);
         }
@@ -118,6 +121,7 @@ impl<K: Kernel> Mmsg<K> {
             Err(libc::EAGAIN) => return 0,
             Err(errno) => errno,
         };
+        self.kernel.drain_errors(&mut self.pending);
         outcomes[0] = self.send_single(first);
         // What does not go alone either was not refused for being a run.
         if segmentation::is_refusal(refused) && outcomes[0] == Outcome::Sent {
@@ -253,3 +257,6 @@ fn retried<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
 
 /// Bytes of a datagram that are copied into one piece rather than listed for the kernel.
 const COPIED_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests;
