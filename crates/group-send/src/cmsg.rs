@@ -1,12 +1,16 @@
 //! Control messages: what the kernel is told about a datagram beside its bytes, and what it tells.
 //!
 //! A row of `struct cmsghdr` and data (`cmsg(3)`), written and read as plain bytes: lengths are checked instead of
-//! pointers trusted, so neither side needs `unsafe`. Whose messages they are and what follows from them is for
-//! `linux.rs`, `recv.rs` and `socket.rs`.
+//! pointers trusted, so neither side needs `unsafe`. Socket addresses are read in the same way. The system calls are in
+//! `linux.rs`; what follows from a message is decided in `recv.rs` and `socket.rs`.
 //!
 //! ```text
 //! | length: usize | level: i32 | type: i32 | data, `length - HEADER` bytes | padding to a multiple of usize |
 //! ```
+
+#![cfg_attr(not(feature = "internals"), allow(unreachable_pub, reason = "public for fuzzing only"))]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Bytes before the data of a control message.
 const HEADER: usize = size_of::<usize>() + 8;
@@ -31,10 +35,6 @@ impl ControlBuffer {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
-    }
-
     /// The kernel or the device shall cut the payload into datagrams of so many bytes, the last of which may be
     /// shorter (`UDP_SEGMENT`, `udp(7)`).
     #[inline]
@@ -49,18 +49,7 @@ impl ControlBuffer {
         self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, nanoseconds.to_ne_bytes());
     }
 
-    /// For `msg_control`, with [`ControlBuffer::len`] for `msg_controllen`; aligned as `struct cmsghdr` is. The kernel
-    /// only reads it.
-    #[inline]
-    pub(crate) fn as_ptr(&self) -> *const u8 {
-        self.bytes.as_ptr()
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
+    /// For `msg_control` and `msg_controllen`: aligned as `struct cmsghdr` is. The kernel only reads it.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -76,4 +65,123 @@ impl ControlBuffer {
         rest[8..8 + N].copy_from_slice(&data);
         self.len += space(N);
     }
+}
+
+/// What the kernel tells about a received datagram, or about one that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlMessage {
+    /// The payload is a row of datagrams of so many bytes, the last of which may be shorter (`UDP_GRO`, `udp(7)`).
+    SegmentSize(u32),
+    /// The byte of the IP header whose low two bits are ECN (`IP_TOS`, `IPV6_TCLASS`; RFC 3168 section 5).
+    TrafficClass(u8),
+    /// When the kernel got it, since 1970 (`SCM_TIMESTAMPNS`, `socket(7)`).
+    ReceivedAt {
+        /// Whole seconds.
+        seconds: u64,
+        /// And so many nanoseconds, fewer than 10^9.
+        nanoseconds: u32,
+    },
+    /// The address it was sent to (`IP_PKTINFO`, `ip(7)`; `IPV6_PKTINFO`, RFC 3542 section 6).
+    Destination(IpAddr),
+    /// Why a datagram that this socket sent did not arrive (`IP_RECVERR`, `ip(7)`; `IPV6_RECVERR`).
+    Error {
+        /// The error's number.
+        errno: i32,
+        /// Who says so: `SO_EE_ORIGIN_*`.
+        origin: u8,
+    },
+}
+
+/// The messages in `control` that are known here, in order. Ends where a length makes no sense; bytes of a message that
+/// was cut off by a buffer too small are not read as another's.
+pub fn parse(control: &[u8]) -> impl Iterator<Item = ControlMessage> {
+    let mut rest = control;
+    std::iter::from_fn(move || {
+        loop {
+            let (level, kind, data) = split_message(&mut rest)?;
+            if let Some(message) = ControlMessage::read(level, kind, data) {
+                return Some(message);
+            }
+        }
+    })
+}
+
+/// Takes one message, known or not, with its padding off the front of `rest`.
+fn split_message<'a>(rest: &mut &'a [u8]) -> Option<(i32, i32, &'a [u8])> {
+    let (length, fields) = rest.split_first_chunk::<{ size_of::<usize>() }>()?;
+    let (level, fields) = fields.split_first_chunk()?;
+    let (kind, _) = fields.split_first_chunk()?;
+    let length = usize::from_ne_bytes(*length);
+    let data = rest.get(HEADER..length)?;
+    *rest = rest.get(length.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
+    Some((i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind), data))
+}
+
+impl ControlMessage {
+    fn read(level: i32, kind: i32, data: &[u8]) -> Option<Self> {
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => i32_at(data, 0)?.try_into().ok().map(Self::SegmentSize),
+            (libc::IPPROTO_IP, libc::IP_TOS) => data.first().copied().map(Self::TrafficClass),
+            // An `int`, whose value is the byte.
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                i32_at(data, 0)?.try_into().ok().map(Self::TrafficClass)
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Self::read_timestamp(data),
+            // `struct in_pktinfo`: interface, local address, destination address.
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                bytes_at::<4>(data, 8).map(|a| Self::Destination(a.into()))
+            }
+            // `struct in6_pktinfo`: destination address, interface.
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                bytes_at::<16>(data, 0).map(|a| Self::Destination(Ipv6Addr::from(a).to_canonical()))
+            }
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                // `struct sock_extended_err`: the error's number and its origin come first.
+                Some(Self::Error { errno: i32_at(data, 0)?, origin: *data.get(4)? })
+            }
+            _ => None,
+        }
+    }
+
+    /// `struct timespec`, whose fields are of 64 bits, or of 32 where the C library's time is.
+    fn read_timestamp(data: &[u8]) -> Option<Self> {
+        let (seconds, nanoseconds) = match data.len() {
+            8 => (i32_at(data, 0)?.into(), i32_at(data, 4)?.into()),
+            _ => (i64_at(data, 0)?, i64_at(data, 8)?),
+        };
+        let nanoseconds = u32::try_from(nanoseconds).ok().filter(|&n| n < 1_000_000_000)?;
+        Some(Self::ReceivedAt { seconds: seconds.try_into().ok()?, nanoseconds })
+    }
+}
+
+/// The address in a `struct sockaddr_in` or `sockaddr_in6` (`ip(7)`, `ipv6(7)`), if it is one. An IPv4 address in its
+/// IPv6 form (RFC 4291 section 2.5.5.2), which is how a dual-stack socket names it, comes out as IPv4.
+pub fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(bytes_at(bytes, 0)?));
+    let port = u16::from_be_bytes(bytes_at(bytes, 2)?);
+    match family {
+        libc::AF_INET => Some(SocketAddr::from((Ipv4Addr::from(bytes_at::<4>(bytes, 4)?), port))),
+        libc::AF_INET6 => {
+            let flow = u32::from_ne_bytes(bytes_at(bytes, 4)?);
+            let address = Ipv6Addr::from(bytes_at::<16>(bytes, 8)?);
+            let scope = u32::from_ne_bytes(bytes_at(bytes, 24)?);
+            Some(match address.to_ipv4_mapped() {
+                Some(address) => SocketAddr::from((address, port)),
+                None => SocketAddrV6::new(address, port, flow, scope).into(),
+            })
+        }
+        _ => None,
+    }
+}
+
+fn bytes_at<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
+    data.get(at..)?.first_chunk().copied()
+}
+
+fn i32_at(data: &[u8], at: usize) -> Option<i32> {
+    bytes_at(data, at).map(i32::from_ne_bytes)
+}
+
+fn i64_at(data: &[u8], at: usize) -> Option<i64> {
+    bytes_at(data, at).map(i64::from_ne_bytes)
 }

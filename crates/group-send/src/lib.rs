@@ -9,15 +9,19 @@ mod cmsg;
 mod config;
 mod error;
 mod group;
+#[cfg(feature = "internals")]
+pub mod internals;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+mod linux_recv;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
 mod netlink;
 pub mod peer_table;
 #[cfg(target_os = "linux")]
-mod linux_recv;
-#[cfg(target_os = "linux")]
 mod pending_errors;
+#[cfg(any(test, not(target_os = "linux")))]
+mod portable_recv;
 mod recipient_order;
 mod recv;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]

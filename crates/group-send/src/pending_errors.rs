@@ -5,6 +5,7 @@
 //! whose it was.
 
 use crate::error::SendError;
+use crate::socket;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -19,8 +20,8 @@ pub(crate) struct PendingErrors {
 
 impl PendingErrors {
     /// Takes in what the socket has queued, and says whether that was anything.
-    pub(crate) fn drain(&mut self, _socket: BorrowedFd<'_>) -> bool {
-        false
+    pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> bool {
+        socket::drain_errors(socket, |destination, error| self.add(destination, error))
     }
 
     pub(crate) fn add(&mut self, destination: SocketAddr, error: SendError) {

@@ -1,0 +1,65 @@
+//! One datagram at a time, by what every system has: the receiving side where there is no `recvmmsg(2)`.
+//!
+//! The same functions as in `linux_recv.rs`, for bytes and sources only and without `unsafe`. Compiled into the tests
+//! on Linux as well.
+
+use socket2::SockRef;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+/// Room for one message.
+pub(crate) struct Inbox {
+    slab: Vec<u8>,
+    head: Head,
+}
+
+/// A received message beside its payload.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    /// None if nothing was received yet.
+    pub(crate) source: Option<SocketAddr>,
+    /// Its length; more than it was given room for if it was cut off.
+    pub(crate) bytes: usize,
+}
+
+impl Inbox {
+    /// For one message of up to `payload_max` bytes, however many are wished for.
+    pub(crate) fn new(_messages: usize, payload_max: usize, _stride: usize) -> Self {
+        // One byte more shows that a datagram was longer.
+        Self { slab: vec![0; payload_max + 1], head: Head { source: None, bytes: 0 } }
+    }
+
+    /// Receives one message. Whether it waits for one is the socket's matter.
+    pub(crate) fn receive(&mut self, socket: &SockRef<'_>, _wait: bool) -> io::Result<usize> {
+        // `std` receives into initialised memory, but only from a socket it owns: hence the duplicate.
+        let socket = UdpSocket::from(socket.try_clone()?);
+        self.head = match socket.recv_from(&mut self.slab) {
+            Ok((bytes, source)) => Head { source: Some(source), bytes },
+            // Windows tells of one that was cut off in this way, and not whose it was.
+            Err(error) if cfg!(windows) && error.raw_os_error() == Some(WSAEMSGSIZE) => {
+                Head { source: Some((Ipv4Addr::UNSPECIFIED, 0).into()), bytes: self.slab.len() }
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(1)
+    }
+
+    pub(crate) fn messages_max(&self) -> usize {
+        1
+    }
+
+    pub(crate) fn head(&self, _index: usize) -> Head {
+        self.head
+    }
+
+    pub(crate) fn slab(&self) -> &[u8] {
+        &self.slab
+    }
+
+    pub(crate) fn slab_mut(&mut self) -> &mut [u8] {
+        &mut self.slab
+    }
+}
+
+/// "Message too long" of Windows Sockets.
+const WSAEMSGSIZE: i32 = 10040;

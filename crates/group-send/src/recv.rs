@@ -1,0 +1,348 @@
+//! Batches of received datagrams: one system call, many datagrams, nothing copied or allocated.
+//!
+//! On Linux a call is one `recvmmsg(2)`, and each message may be a row of datagrams of one sender that the kernel put
+//! together (GRO, `UDP_GRO` in `udp(7)`); elsewhere it is one datagram. What the kernel tells beside the bytes comes if
+//! the socket was asked to tell it: see `socket.rs`. Waiting until a socket is readable is left to the caller.
+
+#[cfg(target_os = "linux")]
+use crate::cmsg::{self, ControlMessage};
+#[cfg(target_os = "linux")]
+use crate::linux_recv::{Head, Inbox};
+#[cfg(not(target_os = "linux"))]
+use crate::portable_recv::{Head, Inbox};
+use socket2::SockRef;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
+use std::time::SystemTime;
+
+/// Sizes of a [`RecvBatch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvConfig {
+    /// Messages received in one call, 1 to 1024. Default 32.
+    ///
+    /// A message is a datagram, or with GRO up to 64 of them. More cost less per datagram and delay the first of them.
+    /// Where there is no `recvmmsg(2)` it is always 1.
+    pub messages: u16,
+    /// Bytes for each message, 1 to 65,535. Default 65,535, which is enough for any, also with GRO.
+    ///
+    /// The address space is `messages` times this (2 MiB by default). Memory is used as datagrams come: a page when
+    /// the first byte falls into it, the first messages and their beginnings first, and kept from then on. Without GRO
+    /// 2048 are enough on Ethernet. What is longer than this is dropped and counted: see [`RecvBatch::truncated`].
+    pub message_bytes: u32,
+}
+
+impl Default for RecvConfig {
+    fn default() -> Self {
+        Self { messages: 32, message_bytes: Self::MESSAGE_BYTES_MAX }
+    }
+}
+
+impl RecvConfig {
+    /// `UIO_MAXIOV` of the kernel.
+    const MESSAGES_MAX: u16 = 1024;
+    /// UDP's length has 16 bits (RFC 768), and GRO stays within them.
+    const MESSAGE_BYTES_MAX: u32 = 65_535;
+}
+
+/// A received datagram: `P` is `&[u8]` or `&mut [u8]`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Received<P> {
+    /// The bytes; there are datagrams with none.
+    pub payload: P,
+    /// Who sent it. An IPv4 sender is an IPv4 address on a dual-stack socket as well.
+    pub source: SocketAddr,
+    /// The mark of congestion, if the socket was asked for it: [`enable_ecn`](crate::socket::enable_ecn). Datagrams
+    /// with different marks are never put together by the kernel.
+    pub ecn: Option<Ecn>,
+    /// When the kernel got it, by the clock of the day, if the socket was asked for it:
+    /// [`enable_timestamps`](crate::socket::enable_timestamps). The first one's time for those that came together.
+    pub received_at: Option<SystemTime>,
+    /// The address it was sent to, if the socket was asked for it:
+    /// [`enable_destination`](crate::socket::enable_destination).
+    pub destination: Option<IpAddr>,
+}
+
+/// Explicit congestion notification, two bits of the IP header (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ecn {
+    /// `00`: the sender does not take part.
+    NotEct,
+    /// `01`: takes part; the sender reacts as L4S asks for (RFC 9331).
+    Ect1,
+    /// `10`: takes part.
+    Ect0,
+    /// `11`: congestion was experienced on the way.
+    Ce,
+}
+
+impl Ecn {
+    /// From the byte of the IP header that was the type of service, or traffic class.
+    pub fn from_traffic_class(byte: u8) -> Self {
+        match byte & 0b11 {
+            0b00 => Self::NotEct,
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+
+    /// The two bits.
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::NotEct => 0b00,
+            Self::Ect1 => 0b01,
+            Self::Ect0 => 0b10,
+            Self::Ce => 0b11,
+        }
+    }
+}
+
+/// Buffers that are received into again and again, and the datagrams of the last call.
+///
+/// ```
+/// use group_send::{RecvBatch, RecvConfig};
+///
+/// let receiver = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// let sender = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// sender.send_to(b"tick", receiver.local_addr()?)?;
+///
+/// let mut batch = RecvBatch::new(RecvConfig::default());
+/// batch.recv_wait(&receiver)?;
+/// for datagram in batch.iter() {
+///     assert_eq!((datagram.payload, datagram.source), (&b"tick"[..], sender.local_addr()?));
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct RecvBatch {
+    inbox: Inbox,
+    stride: usize,
+    payload_max: usize,
+    messages: Vec<Message>,
+    datagrams: usize,
+    is_full: bool,
+    truncated: u64,
+}
+
+impl RecvBatch {
+    /// Buffers of these sizes; what is out of range becomes the nearest that is in it.
+    pub fn new(config: RecvConfig) -> Self {
+        let messages_max = usize::from(config.messages.clamp(1, RecvConfig::MESSAGES_MAX));
+        let payload_max = config.message_bytes.clamp(1, RecvConfig::MESSAGE_BYTES_MAX) as usize;
+        let stride = stride(payload_max);
+        Self {
+            inbox: Inbox::new(messages_max, payload_max, stride),
+            stride,
+            payload_max,
+            messages: Vec::with_capacity(messages_max),
+            datagrams: 0,
+            is_full: false,
+            truncated: 0,
+        }
+    }
+
+    /// Receives what has arrived and never waits; on other systems than Linux only if the socket is non-blocking.
+    /// Returns the number of datagrams, which replace those of the call before.
+    ///
+    /// It may be 0, when all that came was too long. Reports that earlier datagrams to somebody were refused
+    /// ([`report_refusals`](crate::socket::report_refusals)) are not errors of receiving and are passed over.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is nothing, and what else `recvmmsg(2)` names. The batch is empty then.
+    pub fn recv<'s>(&mut self, socket: impl Into<SockRef<'s>>) -> io::Result<usize> {
+        self.receive(&socket.into(), false)
+    }
+
+    /// Like [`RecvBatch::recv`], but on a blocking socket waits until there is a datagram, and no longer than that.
+    ///
+    /// # Errors
+    /// The same; [`io::ErrorKind::WouldBlock`] if the socket is non-blocking or its read timeout has passed, and
+    /// [`io::ErrorKind::Interrupted`] by a signal.
+    pub fn recv_wait<'s>(&mut self, socket: impl Into<SockRef<'s>>) -> io::Result<usize> {
+        self.receive(&socket.into(), true)
+    }
+
+    /// The datagrams, in the order of their arrival.
+    pub fn iter(&self) -> impl Iterator<Item = Received<&[u8]>> {
+        let payloads = self.inbox.slab().chunks(self.stride);
+        self.messages.iter().zip(payloads).flat_map(|(message, payload)| {
+            let mut rest = &payload[..message.bytes];
+            (0..message.datagrams).filter_map(move |_| {
+                let payload = rest.split_off(..message.segment_bytes.min(rest.len()))?;
+                Some(message.received(payload))
+            })
+        })
+    }
+
+    /// The datagrams with payloads that can be changed, so as to decrypt them in place.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = Received<&mut [u8]>> {
+        let payloads = self.inbox.slab_mut().chunks_mut(self.stride);
+        self.messages.iter().zip(payloads).flat_map(|(message, payload)| {
+            let mut rest = &mut payload[..message.bytes];
+            (0..message.datagrams).filter_map(move |_| {
+                let payload = rest.split_off_mut(..message.segment_bytes.min(rest.len()))?;
+                Some(message.received(payload))
+            })
+        })
+    }
+
+    /// How many datagrams the last call received.
+    pub fn len(&self) -> usize {
+        self.datagrams
+    }
+
+    /// Whether the last call received none.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams == 0
+    }
+
+    /// Whether the last call used all messages, so that more may be waiting. If not, there was no more at that moment.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Datagrams dropped since the batch was made because they did not fit into a message.
+    pub fn truncated(&self) -> u64 {
+        self.truncated
+    }
+
+    fn receive(&mut self, socket: &SockRef<'_>, wait: bool) -> io::Result<usize> {
+        self.messages.clear();
+        self.datagrams = 0;
+        self.is_full = false;
+        let received = self.receive_past_reports(socket, wait)?;
+        self.is_full = received == self.inbox.messages_max();
+        for index in 0..received {
+            let head = self.inbox.head(index);
+            let Some(source) = head.source else {
+                self.messages.clear();
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither IPv4 nor IPv6"));
+            };
+            self.messages.push(Message::read(source, &head, self.payload_max));
+        }
+        self.datagrams = self.messages.iter().map(|message| message.datagrams).sum();
+        self.truncated += self.messages.iter().map(|message| message.lost as u64).sum::<u64>();
+        Ok(self.datagrams)
+    }
+
+    /// Receives; a pending report of a refusal, which every call on the socket may get instead of its own result, is
+    /// cleared by being returned once.
+    fn receive_past_reports(&mut self, socket: &SockRef<'_>, wait: bool) -> io::Result<usize> {
+        let mut result = self.inbox.receive(socket, wait);
+        for _ in 0..REPORTS_MAX {
+            match &result {
+                Err(error) if is_report(error) => result = self.inbox.receive(socket, wait),
+                _ => break,
+            }
+        }
+        result
+    }
+}
+
+/// Reports passed over in one call. More come only while others arrive during the call; then it is the caller's turn.
+const REPORTS_MAX: usize = 64;
+
+/// Whether this is what the network said about an earlier datagram: the errors that ICMP messages become
+/// (`icmp(7)`, RFC 1122 section 4.1.3.3), or on Windows "connection reset".
+fn is_report(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
+    #[cfg(target_os = "linux")]
+    if let Some(errno) = error.raw_os_error() {
+        use libc::{EACCES, EHOSTDOWN, EMSGSIZE, ENONET, ENOPROTOOPT, EOPNOTSUPP, EPROTO};
+        if [EACCES, EHOSTDOWN, EMSGSIZE, ENONET, ENOPROTOOPT, EOPNOTSUPP, EPROTO].contains(&errno) {
+            return true;
+        }
+    }
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable)
+}
+
+/// One message of a call: a datagram, or a row of them of `segment_bytes` each, the last of which may be shorter.
+struct Message {
+    source: SocketAddr,
+    /// Of the payload, without what is dropped. `(datagrams - 1) * segment_bytes < bytes`, or one datagram with none.
+    bytes: usize,
+    segment_bytes: usize,
+    datagrams: usize,
+    /// Datagrams that did not fit.
+    lost: usize,
+    ecn: Option<Ecn>,
+    received_at: Option<SystemTime>,
+    destination: Option<IpAddr>,
+}
+
+impl Message {
+    #[cfg(target_os = "linux")]
+    fn read(source: SocketAddr, head: &Head<'_>, payload_max: usize) -> Self {
+        let mut message = Self::from(source);
+        cmsg::parse(head.control).for_each(|control| message.note(control));
+        if head.control_cut && message.segment_bytes == 0 {
+            // Where one datagram ends and the next begins may be among what is missing.
+            message.lost = 1;
+        } else {
+            message.cut(head.bytes, payload_max);
+        }
+        message
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read(source: SocketAddr, head: &Head, payload_max: usize) -> Self {
+        let mut message = Self::from(source);
+        message.cut(head.bytes, payload_max);
+        message
+    }
+
+    fn from(source: SocketAddr) -> Self {
+        Self {
+            source,
+            bytes: 0,
+            segment_bytes: 0,
+            datagrams: 0,
+            lost: 0,
+            ecn: None,
+            received_at: None,
+            destination: None,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn note(&mut self, control: ControlMessage) {
+        match control {
+            ControlMessage::SegmentSize(bytes) => self.segment_bytes = bytes as usize,
+            ControlMessage::TrafficClass(byte) => self.ecn = Some(Ecn::from_traffic_class(byte)),
+            ControlMessage::ReceivedAt { seconds, nanoseconds } => {
+                self.received_at = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
+            }
+            ControlMessage::Destination(address) => self.destination = Some(address),
+            ControlMessage::Error { .. } => {}
+        }
+    }
+
+    /// Divides a payload of `bytes`, of which the first `payload_max` are there, into datagrams: those that are there
+    /// as a whole, and those lost.
+    fn cut(&mut self, bytes: usize, payload_max: usize) {
+        if self.segment_bytes == 0 {
+            self.segment_bytes = bytes.max(1);
+        }
+        let sent = bytes.div_ceil(self.segment_bytes).max(1);
+        let is_whole = bytes <= payload_max;
+        self.datagrams = if is_whole { sent } else { payload_max / self.segment_bytes };
+        self.bytes = if is_whole { bytes } else { self.datagrams * self.segment_bytes };
+        self.lost = sent - self.datagrams;
+    }
+
+    fn received<P>(&self, payload: P) -> Received<P> {
+        Received {
+            payload,
+            source: self.source,
+            ecn: self.ecn,
+            received_at: self.received_at,
+            destination: self.destination,
+        }
+    }
+}
+
+/// From the beginning of a payload to that of the next: whole cache lines.
+fn stride(payload_max: usize) -> usize {
+    payload_max.next_multiple_of(64)
+}
