@@ -10,12 +10,18 @@
 //! destination port. Frames pass them by, as `AF_XDP` does.** What is not a plain Ethernet next hop on the one
 //! interface is [`Unresolved`]: the caller uses the socket for it. `table.rs` holds what is known and no descriptor.
 
+#![cfg_attr(not(feature = "internals"), allow(unreachable_pub, reason = "public for tests and fuzzing only"))]
+
 mod answers;
 mod interface;
+#[cfg(feature = "internals")]
+mod known_hops;
 mod neighbours;
 mod table;
 
-pub(crate) use interface::Interface;
+pub use interface::Interface;
+#[cfg(feature = "internals")]
+pub use known_hops::KnownHops;
 
 use crate::netlink::message as nl;
 use crate::netlink::request::{Request, route_fixed};
@@ -27,22 +33,25 @@ use table::Table;
 
 /// How a destination is reached: all that a frame's headers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NextHop {
-    pub(crate) interface_index: u32,
-    pub(crate) source_mac: [u8; 6],
-    pub(crate) destination_mac: [u8; 6],
+pub struct NextHop {
+    /// The interface to send by.
+    pub interface_index: u32,
+    /// Its MAC address.
+    pub source_mac: [u8; 6],
+    /// The neighbour's MAC address: the destination's, or the gateway's.
+    pub destination_mac: [u8; 6],
     /// The source address the kernel would take, which is the socket's if that is bound to one. Of the destination's
     /// family: IPv4 for an IPv4-mapped IPv6 destination (RFC 4291 section 2.5.5.2).
-    pub(crate) source: IpAddr,
+    pub source: IpAddr,
     /// Largest IP packet on the path, as far as known, in bytes with the IP header.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// TTL or hop limit, unless the socket has one of its own.
-    pub(crate) hop_limit: u8,
+    pub hop_limit: u8,
 }
 
 /// Why a datagram has to go by the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unresolved {
+pub enum Unresolved {
     /// There is no route, or one that discards or forbids. The socket says which.
     NoRoute,
     /// The route leads through another interface.
@@ -66,13 +75,13 @@ pub(crate) enum Unresolved {
 
 /// What the kernel's decision depends on beside the destination: the sending socket's settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flow {
+pub struct Flow {
     /// The address that the socket is bound to; unspecified for none.
-    pub(crate) source: Option<IpAddr>,
+    pub source: Option<IpAddr>,
     /// Its port, for rules by source port; 0 for none.
-    pub(crate) source_port: u16,
+    pub source_port: u16,
     /// `SO_MARK`, for rules by mark; 0 for none.
-    pub(crate) mark: u32,
+    pub mark: u32,
 }
 
 /// The ways to all destinations asked for, through one interface.
@@ -80,7 +89,7 @@ pub(crate) struct Flow {
 /// **Call [`refresh`](Self::refresh) before each batch, then [`resolve`](Self::resolve) for each recipient. A
 /// [`NextHop`] may be kept as long as [`generation`](Self::generation) stays the same; an [`Unresolved`] must be asked
 /// for again.**
-pub(crate) struct NextHops {
+pub struct NextHops {
     questions: NetlinkSocket,
     changes: NetlinkSocket,
     request: Request,
@@ -102,7 +111,7 @@ impl NextHops {
     /// Begins to follow routes and neighbours of an interface, in the network namespace of the calling thread.
     ///
     /// Needs no privilege. Fails if there is no such interface, or if it is not Ethernet.
-    pub(crate) fn open(interface: &str, flow: &Flow) -> io::Result<Self> {
+    pub fn open(interface: &str, flow: &Flow) -> io::Result<Self> {
         // Listening comes first: what changes while lists are read is heard afterwards.
         let changes = NetlinkSocket::subscribed(GROUPS)?;
         let mut questions = NetlinkSocket::open()?;
@@ -115,7 +124,7 @@ impl NextHops {
     }
 
     /// Takes up what has changed. Never waits; 0.3 us when nothing has.
-    pub(crate) fn refresh(&mut self) {
+    pub fn refresh(&mut self) {
         self.table.begin_refresh(now().duration_since(self.opened).as_millis() as u64);
         let mut lost = false;
         for _ in 0..CHANGES_PER_REFRESH {
@@ -138,7 +147,7 @@ impl NextHops {
     /// The way to a destination, from memory, or by one question to the kernel at its first sight.
     ///
     /// A link-local IPv6 destination needs its scope (RFC 4007), as it does on a socket.
-    pub(crate) fn resolve(&mut self, destination: &SocketAddr) -> Result<NextHop, Unresolved> {
+    pub fn resolve(&mut self, destination: &SocketAddr) -> Result<NextHop, Unresolved> {
         let address = destination.ip().to_canonical();
         let link_local = self.check_scope(destination)?;
         if let Some(known) = self.table.resolve(address) {
@@ -153,12 +162,12 @@ impl NextHops {
     }
 
     /// Changes whenever an answer that was given may no longer be right.
-    pub(crate) fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.table.generation()
     }
 
     /// The interface through which all of this goes.
-    pub(crate) fn interface(&self) -> &Interface {
+    pub fn interface(&self) -> &Interface {
         self.table.interface()
     }
 

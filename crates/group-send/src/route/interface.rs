@@ -8,16 +8,19 @@ use std::net::IpAddr;
 
 /// An Ethernet interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interface {
-    pub(crate) name: String,
-    pub(crate) index: u32,
-    pub(crate) mac: [u8; 6],
+pub struct Interface {
+    /// Its name when it was opened.
+    pub name: String,
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// Its MAC address.
+    pub mac: [u8; 6],
     /// Largest frame payload in bytes.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// Set up by the administrator and with a carrier.
-    pub(crate) up: bool,
+    pub up: bool,
     /// Its IPv4 and IPv6 addresses.
-    pub(crate) addresses: Vec<IpAddr>,
+    pub addresses: Vec<IpAddr>,
     pub(super) ipv4: Family,
     pub(super) ipv6: Family,
 }
