@@ -1,0 +1,123 @@
+//! CPU time and interface counters.
+//!
+//! The clock is that of the process, so that the kernel's workers of an io_uring count as well. The far side's work is
+//! in it: a veth hands each frame over in a soft interrupt that runs before the sender's system call returns, and
+//! without accounting of interrupts the kernel charges that to the thread. What is left to the core's soft interrupt
+//! thread is added.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+/// Datagrams and their bytes of UDP payload.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sent {
+    pub(crate) datagrams: usize,
+    pub(crate) payload_bytes: usize,
+}
+
+impl Sent {
+    pub(crate) fn add(&mut self, datagrams: usize, payload_bytes: usize) {
+        self.datagrams += datagrams;
+        self.payload_bytes += payload_bytes;
+    }
+}
+
+/// What an interface has sent so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Counters {
+    packets: u64,
+    bytes: u64,
+}
+
+pub(crate) struct Meter {
+    soft_interrupts: Option<File>,
+    packets: File,
+    bytes: File,
+}
+
+impl Meter {
+    pub(crate) fn new(core: usize, interface: &str) -> io::Result<Self> {
+        let counter = |name: &str| File::open(format!("/sys/class/net/{interface}/statistics/{name}"));
+        Ok(Self {
+            soft_interrupts: soft_interrupt_thread(core),
+            packets: counter("tx_packets")?,
+            bytes: counter("tx_bytes")?,
+        })
+    }
+
+    /// CPU time of this process and of the core's soft interrupt thread.
+    pub(crate) fn cpu_ns(&mut self) -> Result<u64, String> {
+        Ok(process_ns()? + self.soft_interrupts.as_mut().map_or(Ok(0), read_number)?)
+    }
+
+    pub(crate) fn counters(&mut self) -> Result<Counters, String> {
+        Ok(Counters { packets: read_number(&mut self.packets)?, bytes: read_number(&mut self.bytes)? })
+    }
+
+    /// Whether the interface sent exactly this since `before`.
+    pub(crate) fn verify(
+        &mut self,
+        before: Counters,
+        sent: Sent,
+        device_segments: bool,
+    ) -> Result<(), String> {
+        let now = self.counters()?;
+        let packets = (now.packets - before.packets) as usize;
+        let bytes = (now.bytes - before.bytes) as usize;
+        // A run of datagrams that leaves whole has one header.
+        let all_counted = if device_segments { packets <= sent.datagrams } else { packets == sent.datagrams };
+        if all_counted && bytes == sent.payload_bytes + packets * HEADER_BYTES {
+            return Ok(());
+        }
+        let Sent { datagrams, payload_bytes } = sent;
+        Err(format!(
+            "says it sent {datagrams} datagrams of {payload_bytes} bytes in all; the interface counted {packets} packets of {bytes} bytes"
+        ))
+    }
+}
+
+/// CPU time of this process alone.
+pub(crate) fn process_ns() -> Result<u64, String> {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_err(|error| error.to_string())?;
+    Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+/// Ethernet, IPv4 and UDP.
+const HEADER_BYTES: usize = 14 + 20 + 8;
+
+/// The first number in a file that the kernel writes anew each time it is read.
+fn read_number(file: &mut File) -> Result<u64, String> {
+    let mut text = [0; 96];
+    let len = file.rewind().and_then(|()| file.read(&mut text)).map_err(|error| error.to_string())?;
+    let first = str::from_utf8(&text[..len]).ok().and_then(|text| text.split_whitespace().next());
+    first.and_then(|number| number.parse().ok()).ok_or_else(|| "a counter is not a number".into())
+}
+
+/// CPU time of `ksoftirqd/CORE` in nanoseconds, if its process is visible from here.
+fn soft_interrupt_thread(core: usize) -> Option<File> {
+    let wanted = format!("ksoftirqd/{core}\n");
+    let of_thread = |entry: fs::DirEntry| {
+        let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
+        (comm == wanted).then(|| File::open(entry.path().join("schedstat")).ok())?
+    };
+    fs::read_dir("/proc").ok()?.flatten().find_map(of_thread)
+}
+
+pub(crate) fn pin_to_core(core: usize) -> nix::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core)?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+}
+
+/// One contender needs a socket for each recipient.
+pub(crate) fn raise_descriptor_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Without it that contender says so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

@@ -1,0 +1,146 @@
+//! What is sent in a case, and to whom: random bytes, and recipients behind one router as clients on the Internet are.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+use group_send::Recipient;
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+use socket2::SockAddr;
+
+/// Sizes of one measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    /// Recipients.
+    pub(crate) n: usize,
+    /// Packets to each, handed over together.
+    pub(crate) k: usize,
+    /// Length of the shared payload.
+    pub(crate) bytes: usize,
+    /// Length of the private bytes before and after the payload.
+    pub(crate) before: usize,
+    pub(crate) after: usize,
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("case {text}: not N,K,BYTES,BEFORE,AFTER");
+        let numbers: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
+        match numbers.map_err(|_| wrong())?[..] {
+            [n @ 1..=RECIPIENTS_MAX, k, bytes, before, after] if k > 0 => {
+                Ok(Self { n, k, bytes, before, after })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n, k, bytes, before, after } = self;
+        write!(f, "{n} {k} {bytes} {before} {after}")
+    }
+}
+
+/// 250 in each /24 of 10.77.0.0/16.
+const RECIPIENTS_MAX: usize = 250 * 256;
+
+/// The bytes of a case.
+pub(crate) struct Traffic {
+    case: Case,
+    payloads: Vec<Vec<u8>>,
+    people: Vec<Person>,
+}
+
+struct Person {
+    /// Behind the first cable and behind the second one.
+    destinations: [SocketAddr; 2],
+    /// One for each packet, as an RTP header with a sequence number is.
+    before: Vec<Vec<u8>>,
+    after: Vec<Vec<u8>>,
+}
+
+impl Traffic {
+    pub(crate) fn new(case: &Case, seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut bytes = |len: usize| {
+            let mut bytes = vec![0; len];
+            random.fill_bytes(&mut bytes);
+            bytes
+        };
+        let payloads = (0..case.k).map(|_| bytes(case.bytes)).collect();
+        let people = (0..case.n).map(|index| Person {
+            destinations: [77, 78].map(|network| address(network, index)),
+            before: parts(case.k, case.before, &mut bytes),
+            after: parts(case.k, case.after, &mut bytes),
+        });
+        Self { case: *case, payloads, people: people.collect() }
+    }
+
+    pub(crate) fn datagrams(&self) -> usize {
+        self.case.n * self.case.k
+    }
+
+    /// Bytes of UDP payload in one group.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.datagrams() * (self.case.before + self.case.bytes + self.case.after)
+    }
+
+    /// Everything as slices, to the recipients behind the second cable if `second`; [`Slices::group`] goes on.
+    pub(crate) fn slices(&self, second: bool) -> Slices<'_> {
+        let members = self.people.iter().map(|person| {
+            let destination = person.destinations[usize::from(second)];
+            let address = SockAddr::from(destination);
+            Member { destination, address, before: slices(&person.before), after: slices(&person.after) }
+        });
+        Slices { payloads: slices(&self.payloads), members: members.collect() }
+    }
+}
+
+fn slices(parts: &[Vec<u8>]) -> Vec<&[u8]> {
+    parts.iter().map(|part| &part[..]).collect()
+}
+
+fn parts(k: usize, len: usize, bytes: &mut impl FnMut(usize) -> Vec<u8>) -> Vec<Vec<u8>> {
+    if len == 0 { Vec::new() } else { (0..k).map(|_| bytes(len)).collect() }
+}
+
+fn address(network: u8, index: usize) -> SocketAddr {
+    let ip = Ipv4Addr::new(10, network, (index / 250) as u8, (index % 250 + 1) as u8);
+    SocketAddr::from((ip, 20_000 + (index % 40_000) as u16))
+}
+
+/// The bytes of a case as slices.
+pub(crate) struct Slices<'a> {
+    payloads: Vec<&'a [u8]>,
+    members: Vec<Member<'a>>,
+}
+
+/// A recipient, also in the form that spares the loop the conversion of the address.
+pub(crate) struct Member<'a> {
+    destination: SocketAddr,
+    pub(crate) address: SockAddr,
+    pub(crate) before: Vec<&'a [u8]>,
+    pub(crate) after: Vec<&'a [u8]>,
+}
+
+impl Slices<'_> {
+    pub(crate) fn group(&self) -> Group<'_> {
+        let recipients = self.members.iter().map(|member| Recipient {
+            destination: member.destination,
+            prepend: &member.before,
+            append: &member.after,
+        });
+        Group { payloads: &self.payloads, members: &self.members, recipients: recipients.collect() }
+    }
+}
+
+/// A group as a caller holds it, ready to be sent again and again.
+pub(crate) struct Group<'a> {
+    pub(crate) payloads: &'a [&'a [u8]],
+    pub(crate) members: &'a [Member<'a>],
+    pub(crate) recipients: Vec<Recipient<'a>>,
+}
