@@ -10,7 +10,10 @@ mod common;
 mod backends;
 mod checksums;
 mod every_byte;
+mod failing_recipients;
 mod host;
+mod million;
+mod no_room;
 
 use backends::Need;
 use libtest_mimic::{Arguments, Trial};
@@ -32,7 +35,13 @@ impl Privileged {
 fn main() {
     let arguments = Arguments::from_args();
     allow_descriptors();
-    let privileged = [checksums::trials(), every_byte::trials()];
+    let privileged = [
+        checksums::trials(),
+        every_byte::trials(),
+        failing_recipients::trials(),
+        no_room::trials(),
+        million::trials(),
+    ];
     let trials = privileged.into_iter().flatten().map(|trial| {
         let missing = trial.need.missing();
         if let Some(missing) = missing.filter(|_| will_run(&arguments, &trial.name)) {

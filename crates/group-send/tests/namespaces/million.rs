@@ -1,0 +1,66 @@
+//! A million datagrams through each back end, every one of them counted, compared and in order.
+
+use crate::Privileged;
+use crate::backends::{self, Need};
+use crate::common::{Receivers, wait_writable};
+use crate::every_byte::Family;
+use crate::host::{Link, sources};
+use group_send::{BackendKind, Recipient, Sender, Slot};
+
+/// Rounds, recipients, packets: their product is a million.
+const ROUNDS: u64 = 500;
+const MEMBERS: usize = 250;
+const PACKETS: usize = 8;
+const PAYLOAD_BYTES: usize = 200;
+
+pub(crate) fn trials() -> Vec<Privileged> {
+    let trial = |kind: BackendKind| {
+        Privileged::new(format!("million::{kind}"), Need::Backend(kind), move || every_one_arrives(kind))
+    };
+    backends::all().into_iter().map(trial).collect()
+}
+
+fn every_one_arrives(kind: BackendKind) {
+    let link = Link::new();
+    let socket = link.socket(Family::Mixed.wildcard());
+    let mut receivers =
+        link.far.run(|| Receivers::bind(&Family::Mixed.far(), MEMBERS)).from(&sources(&socket));
+    let destinations = receivers.addresses();
+    let mut sender = link.near.run(|| Sender::new(&socket, &backends::only(kind))).expect("a sender");
+    let payload = [0x5a; PAYLOAD_BYTES];
+    for round in 0..ROUNDS {
+        // Before the payload the recipient and the round, after it the packet.
+        let private: Vec<Vec<u8>> = (0..MEMBERS).map(|member| prefix(member, round)).collect();
+        let private: Vec<[&[u8]; 1]> = private.iter().map(|bytes| [&bytes[..]]).collect();
+        let packets: Vec<Vec<u8>> = (0..PACKETS).map(|packet| body(packet, &payload)).collect();
+        let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        let recipients: Vec<Recipient<'_>> = destinations
+            .iter()
+            .zip(&private)
+            .map(|(&destination, prepend)| Recipient { destination, prepend, append: &[b"end"] })
+            .collect();
+        let mut slots = vec![Slot::default(); MEMBERS];
+        while sender.send_group(&packets, &recipients, &mut slots).blocked {
+            wait_writable(&socket);
+        }
+        for (member, slot) in slots.iter().enumerate() {
+            assert_eq!(
+                *slot,
+                Slot { sent: PACKETS as u32, ..Slot::default() },
+                "round {round}, member {member}"
+            );
+            let expected = packets.iter().map(|packet| [private[member][0], packet, b"end"].concat());
+            receivers.expect(member, expected, "one of a million");
+        }
+    }
+    receivers.expect_nothing_more("after a million");
+    assert_eq!(link.bad_checksums(), 0);
+}
+
+fn prefix(member: usize, round: u64) -> Vec<u8> {
+    [&(member as u32).to_be_bytes()[..], &round.to_be_bytes()].concat()
+}
+
+fn body(packet: usize, payload: &[u8]) -> Vec<u8> {
+    [payload, &[packet as u8]].concat()
+}
