@@ -66,6 +66,26 @@ impl Receivers {
         }
     }
 
+    /// Takes what one recipient has by now, which must be some of these datagrams in this order; returns how many.
+    pub(crate) fn expect_some(
+        &mut self,
+        recipient: usize,
+        mut datagrams: impl Iterator<Item = Vec<u8>>,
+        remark: &str,
+    ) -> usize {
+        let socket = &self.sockets[recipient];
+        socket.set_nonblocking(true).expect("O_NONBLOCK");
+        let mut arrived = 0;
+        while let Ok(length) = socket.recv(&mut self.buffer) {
+            let received = &self.buffer[..length];
+            let found = datagrams.any(|expected| expected == received);
+            assert!(found, "recipient {recipient}: {length} bytes that do not come next ({remark})");
+            arrived += 1;
+        }
+        socket.set_nonblocking(false).expect("O_NONBLOCK");
+        arrived
+    }
+
     /// Asserts that nobody has anything more. Call it when everything sent has had to arrive.
     pub(crate) fn expect_nothing_more(&mut self, remark: &str) {
         for (recipient, socket) in self.sockets.iter().enumerate() {

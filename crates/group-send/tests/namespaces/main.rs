@@ -13,7 +13,10 @@ mod every_byte;
 mod failing_recipients;
 mod host;
 mod million;
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+mod next_hops;
 mod no_room;
+mod segmentation;
 
 use backends::Need;
 use libtest_mimic::{Arguments, Trial};
@@ -41,6 +44,9 @@ fn main() {
         failing_recipients::trials(),
         no_room::trials(),
         million::trials(),
+        segmentation::trials(),
+        #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+        next_hops::trials(),
     ];
     let trials = privileged.into_iter().flatten().map(|trial| {
         let missing = trial.need.missing();

@@ -7,7 +7,7 @@ use crate::Privileged;
 use crate::backends::{self, Need};
 use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole, wait_writable};
 use crate::every_byte::Family;
-use crate::host::{Link, NEAR_DEVICE, sources};
+use crate::host::{FAR_V4, Link, NEAR_DEVICE, sources};
 use group_send::{BackendKind, BatchLimits, Envelope, SendBatch, SendError, Sender, Slot, socket};
 use socket2::SockRef;
 use std::net::UdpSocket;
@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
         add("batch_goes_on".into(), Box::new(move || batch_goes_on(kind)));
         add("batch_drops_what_is_old".into(), Box::new(move || batch_drops_what_is_old(kind)));
         add("full_device_queue".into(), Box::new(move || full_device_queue(kind)));
+        add("full_device_queue_and_runs".into(), Box::new(move || full_device_queue_and_runs(kind)));
     }
     trials
 }
@@ -177,4 +178,29 @@ fn full_device_queue(kind: BackendKind) {
         receivers.expect(member, group.datagrams(member), &group.remark);
     }
     receivers.expect_nothing_more(&group.remark);
+}
+
+/// The same where a recipient's packets may travel together: some of a run may be lost, and none may come twice.
+fn full_device_queue_and_runs(kind: BackendKind) {
+    let (link, socket, mut sender) = throttled(kind, Family::V4, "10mbit", "30kb");
+    socket::report_refusals(&socket).expect("IP_RECVERR");
+    let mut receivers = link.far.run(|| Receivers::bind(&Family::V4.far(), 20)).from(&sources(&socket));
+    let group = Group::new(&receivers.addresses(), 8, Sizes::Equal(900), Private::Each);
+    let (slots, _) = send_whole(&group, &mut sender, &socket);
+    assert!(slots.iter().all(|slot| slot.done() == 8));
+    assert!(slots.iter().any(|slot| slot.error == Some(SendError::NoBuffers)), "the queue was never full");
+    // Whatever is queued by now leaves before this one.
+    bucket(&link, "change", OPEN, DEEP);
+    let fence = link.far.run(|| Receivers::bind(&[FAR_V4[0]], 1));
+    link.near
+        .run(|| UdpSocket::bind("0.0.0.0:0"))
+        .expect("bind")
+        .send_to(b"fence", fence.addresses()[0])
+        .expect("room");
+    let mut fence = fence;
+    fence.expect(0, [b"fence".to_vec()].into_iter(), "behind the queue");
+    for (member, slot) in slots.iter().enumerate() {
+        let arrived = receivers.expect_some(member, group.datagrams(member), &group.remark);
+        assert_eq!(arrived, slot.sent as usize, "member {member}: {slot:?}");
+    }
 }
