@@ -10,7 +10,7 @@ pub(crate) mod receivers;
 pub(crate) use group::{Group, Private, Sizes};
 pub(crate) use receivers::Receivers;
 
-use group_send::{SendError, Sender, Slot};
+use group_send::{BatchLimits, SendBatch, SendError, Sender, Slot};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
@@ -40,6 +40,30 @@ pub(crate) fn send_whole(group: &Group, sender: &mut Sender, socket: &impl AsFd)
         waits += 1;
         wait_writable(socket);
     }
+}
+
+/// Sends a whole group as a batch, written packet by packet as a server forwards, waiting for room as often as it takes.
+pub(crate) fn flush_whole(group: &Group, sender: &mut Sender, socket: &impl AsFd) {
+    let datagrams = group.packets.len() * group.members.len();
+    let bytes = group.packets.iter().map(|packet| packet.len() + 128).sum::<usize>() * group.members.len();
+    let mut batch = SendBatch::new(BatchLimits { bytes: bytes.max(1), datagrams });
+    for packet in 0..group.packets.len() {
+        for (member, recipient) in group.members.iter().enumerate() {
+            batch.push(recipient.destination, &group.datagram(member, packet)).expect("room in the batch");
+        }
+    }
+    let mut sent = 0;
+    loop {
+        let progress = sender.flush(&mut batch, usize::MAX);
+        assert_eq!((progress.failed, batch.failures().len()), (0, 0), "{}", group.remark);
+        sent += progress.sent;
+        assert_eq!(batch.len(), datagrams - sent, "{}", group.remark);
+        if !progress.blocked {
+            break;
+        }
+        wait_writable(socket);
+    }
+    assert!(batch.is_empty(), "{}", group.remark);
 }
 
 /// Asserts that everything was sent to everybody.

@@ -46,9 +46,15 @@ pub(crate) fn all() -> Vec<BackendKind> {
     kinds
 }
 
-/// A configuration with which this back end and no other will do.
+/// A configuration with which this back end and no other will do, on the near host of a link.
+#[allow(clippy::needless_update, reason = "which fields there are depends on the features")]
 pub(crate) fn only(kind: BackendKind) -> Config {
-    Config { backends: vec![kind], ..Config::default() }
+    Config {
+        backends: vec![kind],
+        #[cfg(feature = "af-xdp")]
+        af_xdp: Some(group_send::AfXdpConfig::new(crate::host::NEAR_DEVICE)),
+        ..Config::default()
+    }
 }
 
 fn hosts_missing() -> Option<String> {

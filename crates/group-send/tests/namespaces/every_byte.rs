@@ -6,7 +6,7 @@
 use crate::Privileged;
 use crate::backends::{self, Need};
 use crate::common::group::{BORDERS, FRAGMENTED};
-use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole};
+use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, flush_whole, send_whole};
 use crate::host::{FAR_V4, FAR_V6, Link, sources};
 use group_send::{BackendKind, Sender};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -47,21 +47,37 @@ impl Family {
     }
 }
 
+/// By which of the sender's two functions.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Group,
+    Batch,
+}
+
 pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
+    let mut add = |kind: BackendKind, way, family: Family, members| {
+        let way_name = match way {
+            Way::Group => "group",
+            Way::Batch => "batch",
+        };
+        let name = format!("every_byte::{kind}::{way_name}::{}::n{members}", family.name());
+        trials.push(Privileged::new(name, Need::Backend(kind), move || deliver(kind, way, family, members)));
+    };
     for kind in backends::all() {
         for family in [Family::V4, Family::V6, Family::Mixed] {
             for members in [1, 7, 100, 1000] {
-                let name = format!("every_byte::{kind}::{}::n{members}", family.name());
-                trials
-                    .push(Privileged::new(name, Need::Backend(kind), move || deliver(kind, family, members)));
+                add(kind, Way::Group, family, members);
             }
+        }
+        for members in [1, 7, 100, 1000] {
+            add(kind, Way::Batch, Family::Mixed, members);
         }
     }
     trials
 }
 
-fn deliver(kind: BackendKind, family: Family, members: usize) {
+fn deliver(kind: BackendKind, way: Way, family: Family, members: usize) {
     let link = Link::new();
     let socket = link.socket(family.wildcard());
     let mut receivers = link.far.run(|| Receivers::bind(&family.far(), members)).from(&sources(&socket));
@@ -70,8 +86,10 @@ fn deliver(kind: BackendKind, family: Family, members: usize) {
     assert_eq!(sender.backend(), kind);
     for (packets, sizes, private) in cases(members) {
         let group = Group::new(&destinations, packets, sizes, private);
-        let (slots, _) = send_whole(&group, &mut sender, &socket);
-        assert_all_sent(&group, &slots);
+        match way {
+            Way::Group => assert_all_sent(&group, &send_whole(&group, &mut sender, &socket).0),
+            Way::Batch => flush_whole(&group, &mut sender, &socket),
+        }
         receivers.expect_group(&group);
     }
     assert_eq!(link.bad_checksums(), 0);

@@ -17,6 +17,7 @@ mod million;
 mod next_hops;
 mod no_room;
 mod segmentation;
+mod without_rights;
 
 use backends::Need;
 use libtest_mimic::{Arguments, Trial};
@@ -45,6 +46,7 @@ fn main() {
         no_room::trials(),
         million::trials(),
         segmentation::trials(),
+        without_rights::trials(),
         #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
         next_hops::trials(),
     ];
