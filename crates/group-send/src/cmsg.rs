@@ -185,3 +185,125 @@ fn i32_at(data: &[u8], at: usize) -> Option<i32> {
 fn i64_at(data: &[u8], at: usize) -> Option<i64> {
     bytes_at(data, at).map(i64::from_ne_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One message as another hand writes it.
+    fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = (size_of::<libc::cmsghdr>() + data.len()).to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        while bytes.len() % align_of::<libc::cmsghdr>() != 0 {
+            bytes.push(0xa5);
+        }
+        bytes
+    }
+
+    #[test]
+    fn messages_to_send_have_the_layout_of_the_system() {
+        let mut buffer = ControlBuffer::new();
+        assert_eq!(buffer.as_bytes(), []);
+        buffer.push_segment_size(1200);
+        buffer.push_departure(0x0123_4567_89ab_cdef);
+        let mut expected = message(libc::SOL_UDP, libc::UDP_SEGMENT, &1200_u16.to_ne_bytes());
+        expected.extend(message(
+            libc::SOL_SOCKET,
+            libc::SCM_TXTIME,
+            &0x0123_4567_89ab_cdef_u64.to_ne_bytes(),
+        ));
+        expected.iter_mut().filter(|byte| **byte == 0xa5).for_each(|byte| *byte = 0);
+        assert_eq!(buffer.as_bytes(), expected);
+        assert_eq!(buffer.as_bytes().len(), ControlBuffer::CAPACITY);
+        assert_eq!(buffer.as_bytes().as_ptr() as usize % align_of::<libc::cmsghdr>(), 0);
+        assert_eq!(HEADER, size_of::<libc::cmsghdr>());
+    }
+
+    #[test]
+    fn messages_are_read_by_level_and_type() {
+        let timestamp = [1_700_000_000_i64.to_ne_bytes(), 123_456_789_i64.to_ne_bytes()].concat();
+        let late = [1_700_000_000_i64.to_ne_bytes(), 1_000_000_000_i64.to_ne_bytes()].concat();
+        let info = [[9, 0, 0, 0], [10, 0, 0, 1], [10, 0, 0, 2]].concat();
+        let info6 = [&Ipv6Addr::LOCALHOST.octets()[..], &[9, 0, 0, 0]].concat();
+        let mapped = [&Ipv4Addr::new(10, 0, 0, 2).to_ipv6_mapped().octets()[..], &[9, 0, 0, 0]].concat();
+        let error = [&111_i32.to_ne_bytes()[..], &[2, 3, 3, 0], &[0; 8], &[0; 16]].concat();
+        let refused = Some(ControlMessage::Error { errno: 111, origin: 2 });
+        let at = Some(ControlMessage::ReceivedAt { seconds: 1_700_000_000, nanoseconds: 123_456_789 });
+        let ipv4 = Some(ControlMessage::Destination(Ipv4Addr::new(10, 0, 0, 2).into()));
+        let ipv6 = Some(ControlMessage::Destination(Ipv6Addr::LOCALHOST.into()));
+        let marked = Some(ControlMessage::TrafficClass(0xbb));
+        #[rustfmt::skip]
+        let cases = [
+            (libc::SOL_UDP, libc::UDP_GRO, &1200_i32.to_ne_bytes()[..], Some(ControlMessage::SegmentSize(1200)), ""),
+            (libc::SOL_UDP, libc::UDP_GRO, &(-1_i32).to_ne_bytes(), None, "a length is not negative"),
+            (libc::SOL_UDP, libc::UDP_GRO, &[1, 2, 3], None, "too short"),
+            (libc::IPPROTO_IP, libc::IP_TOS, &[0xbb], marked, "one byte"),
+            (libc::IPPROTO_IP, libc::IP_TOS, &[], None, "no byte"),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &0xbb_i32.to_ne_bytes(), marked, "an int"),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &0x1bb_i32.to_ne_bytes(), None, "more than a byte"),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &timestamp, at, ""),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &late, None, "not a fraction of a second"),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &timestamp[..15], None, "too short"),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, &info, ipv4, "the last of two addresses"),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info6, ipv6, ""),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &mapped, ipv4, "IPv4 on a dual-stack socket"),
+            (libc::IPPROTO_IP, libc::IP_RECVERR, &error, refused, ""),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, &error, refused, ""),
+            (libc::IPPROTO_IPV6, libc::IP_RECVERR, &error, None, "the type of another level"),
+        ];
+        for (level, kind, data, expected, remark) in cases {
+            let mut bytes = message(level, kind, data);
+            bytes.extend(message(libc::IPPROTO_IP, libc::IP_TOS, &[7]));
+            let read: Vec<_> = parse(&bytes).collect();
+            let expected: Vec<_> = expected.into_iter().chain([ControlMessage::TrafficClass(7)]).collect();
+            assert_eq!(read, expected, "{level} {kind} {remark}, then another");
+        }
+    }
+
+    #[test]
+    fn a_message_cut_off_anywhere_is_not_read_as_something_else() {
+        let mut bytes = Vec::new();
+        let mut ends = Vec::new();
+        for segment in [1200_i32, 7, 64] {
+            bytes.extend(message(libc::SOL_UDP, libc::UDP_GRO, &segment.to_ne_bytes()));
+            // The padding may be missing, as it is after the last message of some kernels.
+            ends.push(bytes.len() - (space(4) - HEADER - 4));
+        }
+        let whole: Vec<_> = parse(&bytes).collect();
+        assert_eq!(whole.len(), 3);
+        for len in 0..=bytes.len() {
+            let messages = ends.iter().filter(|end| **end <= len).count();
+            assert_eq!(parse(&bytes[..len]).collect::<Vec<_>>(), whole[..messages], "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_length_without_sense_ends_the_row() {
+        for length in [0, 1, HEADER - 1, HEADER + 5, usize::MAX, usize::MAX - 7, usize::MAX / 2] {
+            let mut bytes = message(libc::SOL_UDP, libc::UDP_GRO, &9_i32.to_ne_bytes());
+            bytes.truncate(HEADER + 4);
+            bytes[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(parse(&bytes).count(), 0, "length {length:#x}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_writes_them() {
+        let v4 = [&(libc::AF_INET as u16).to_ne_bytes()[..], &[0x12, 0x34, 10, 0, 0, 1], &[0; 8]].concat();
+        assert_eq!(parse_address(&v4), Some("10.0.0.1:4660".parse().unwrap()));
+        let v6 = |ip: Ipv6Addr| {
+            let family = (libc::AF_INET6 as u16).to_ne_bytes();
+            [&family[..], &[0x12, 0x34], &[0; 4], &ip.octets()[..], &5_u32.to_ne_bytes()].concat()
+        };
+        let link_local: Ipv6Addr = "fe80::1".parse().unwrap();
+        assert_eq!(parse_address(&v6(link_local)), Some(SocketAddrV6::new(link_local, 4660, 0, 5).into()));
+        assert_eq!(parse_address(&v6("::ffff:10.0.0.1".parse().unwrap())), parse_address(&v4));
+        for len in 0..28 {
+            assert_eq!(parse_address(&v6(link_local)[..len]), None, "{len} bytes of IPv6");
+            assert_eq!(parse_address(&v4[..len.min(16)]).is_some(), len >= 8, "{len} bytes of IPv4");
+        }
+        assert_eq!(parse_address(&[0; 28]), None, "no family");
+    }
+}

@@ -63,3 +63,30 @@ impl Inbox {
 
 /// "Message too long" of Windows Sockets.
 const WSAEMSGSIZE: i32 = 10040;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_datagram_at_a_time_with_its_source_and_whether_it_was_longer() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut inbox = Inbox::new(32, 4, 64);
+        assert_eq!((inbox.messages_max(), inbox.head(0).source), (1, None));
+        for (sent, bytes) in [(&b"four"[..], 4), (b"", 0), (b"five5", 5), (b"more than five", 5), (b"one", 3)]
+        {
+            sender.send_to(sent, receiver.local_addr().unwrap()).unwrap();
+            assert_eq!(inbox.receive(&SockRef::from(&receiver), false).unwrap(), 1);
+            assert_eq!(inbox.head(0).source, Some(sender.local_addr().unwrap()));
+            assert_eq!(inbox.head(0).bytes, bytes);
+            let there = bytes.min(4);
+            assert_eq!(inbox.slab()[..there], sent[..there]);
+            inbox.slab_mut()[..there].fill(b'x');
+            assert_eq!(inbox.slab()[..there], b"xxxx"[..there]);
+        }
+        let error = inbox.receive(&SockRef::from(&receiver), true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+}

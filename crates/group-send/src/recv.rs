@@ -11,6 +11,7 @@ use crate::linux_recv::{Head, Inbox};
 #[cfg(not(target_os = "linux"))]
 use crate::portable_recv::{Head, Inbox};
 use socket2::SockRef;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 #[cfg(target_os = "linux")]
@@ -240,6 +241,17 @@ impl RecvBatch {
     }
 }
 
+impl fmt::Debug for RecvBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecvBatch")
+            .field("datagrams", &self.datagrams)
+            .field("messages_max", &self.inbox.messages_max())
+            .field("message_bytes", &self.payload_max)
+            .field("truncated", &self.truncated)
+            .finish()
+    }
+}
+
 /// Reports passed over in one call. More come only while others arrive during the call; then it is the caller's turn.
 const REPORTS_MAX: usize = 64;
 
@@ -345,4 +357,38 @@ impl Message {
 /// From the beginning of a payload to that of the next: whole cache lines.
 fn stride(payload_max: usize) -> usize {
     payload_max.next_multiple_of(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_cut_as_if_one_datagram_was_taken_off_after_the_other() {
+        for bytes in 0..=40_usize {
+            for segment in 0..=41_usize {
+                for payload_max in 1..=42 {
+                    // The datagrams by the bytes at which they begin and end.
+                    let step = if segment == 0 { bytes.max(1) } else { segment };
+                    let starts = (0..bytes.max(1)).step_by(step);
+                    let ends = starts.map(|start| (start + step).min(bytes));
+                    let (there, lost): (Vec<_>, Vec<_>) = ends.partition(|&end| end <= payload_max);
+
+                    let mut message = Message::from(SocketAddr::from(([0, 0, 0, 0], 0)));
+                    message.segment_bytes = segment;
+                    message.cut(bytes, payload_max);
+                    let counts = (message.datagrams, message.lost, message.bytes);
+                    let expected = (there.len(), lost.len(), there.last().copied().unwrap_or(0));
+                    assert_eq!(counts, expected, "{bytes} bytes by {segment} in {payload_max}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn congestion_marks_are_the_low_bits() {
+        for byte in 0..=255 {
+            assert_eq!(Ecn::from_traffic_class(byte).bits(), byte & 3);
+        }
+    }
 }

@@ -294,3 +294,75 @@ fn send_error(destination: Option<SocketAddr>, control: &[u8]) -> Option<(Socket
         _ => None,
     })
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    /// Sends to addresses where nobody listens, and returns who refused in the end.
+    fn refused_by(socket: &UdpSocket, addresses: &[SocketAddr]) -> Vec<(SocketAddr, SendError)> {
+        let mut refused = Vec::new();
+        for address in addresses {
+            socket.send_to(b"anybody?", address).unwrap();
+            wait_for_answer(socket);
+            assert!(drain_errors(socket.as_fd(), |destination, error| refused.push((destination, error))));
+        }
+        refused
+    }
+
+    fn wait_for_answer(socket: &UdpSocket) {
+        let mut ready = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+        assert_eq!(poll(&mut ready, PollTimeout::from(15_000u16)).unwrap(), 1, "no answer came");
+    }
+
+    /// An address whose port was free a moment ago; the socket keeps others from getting it.
+    fn nobody(ip: &str) -> (UdpSocket, SocketAddr) {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        // A connected socket takes datagrams of its peer only, so that others find the port unreachable.
+        socket.connect(address).unwrap();
+        (socket, address)
+    }
+
+    #[test]
+    fn refusals_are_told_by_the_address_that_was_sent_to() {
+        let (_kept, four) = nobody("127.0.0.1");
+        let (_kept, six) = nobody("::1");
+        let dual = bind_dual_stack(0).unwrap();
+        let ipv4 = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let ipv6 = UdpSocket::bind("[::1]:0").unwrap();
+        for socket in [&dual, &ipv4, &ipv6] {
+            assert!(!drain_errors(socket.as_fd(), |_, _| panic!("nothing was sent")));
+            report_refusals(socket).unwrap();
+        }
+        let refused = |address| (address, SendError::Refused);
+        assert_eq!(refused_by(&ipv4, &[four, four]), [refused(four); 2]);
+        assert_eq!(refused_by(&ipv6, &[six]), [refused(six)]);
+        // `std` leaves it to the caller to give an IPv6 socket an IPv4 address in its IPv6 form.
+        let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), four.port());
+        assert_eq!(refused_by(&dual, &[six, mapped]), [refused(six), refused(four)]);
+    }
+
+    #[test]
+    fn one_call_takes_a_bounded_number() {
+        let (_kept, address) = nobody("127.0.0.1");
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        report_refusals(&socket).unwrap();
+        for _ in 0..ERRORS_PER_DRAIN + 1 {
+            socket.send_to(b"first", address).unwrap();
+            wait_for_answer(&socket);
+            // Fails by what the first was answered, which stays in the queue.
+            assert_eq!(
+                socket.send_to(b"second", address).unwrap_err().kind(),
+                io::ErrorKind::ConnectionRefused
+            );
+        }
+        let mut taken = 0;
+        assert!(drain_errors(socket.as_fd(), |_, _| taken += 1));
+        assert_eq!(taken, ERRORS_PER_DRAIN);
+        assert!(drain_errors(socket.as_fd(), |_, _| taken += 1));
+        assert_eq!(taken, ERRORS_PER_DRAIN + 1, "the rest");
+        assert!(!drain_errors(socket.as_fd(), |_, _| panic!("all were taken")));
+    }
+}
