@@ -3,6 +3,8 @@
 //! Policy (what is sent in which order, what remains to be sent) is above, in `group.rs` and `sender.rs`; a back end
 //! hands datagrams to the network and says of each what became of it.
 
+#[cfg(all(target_os = "linux", feature = "io-uring"))]
+pub(crate) mod io_uring;
 #[cfg(target_os = "linux")]
 pub(crate) mod mmsg;
 #[cfg(target_os = "linux")]
@@ -55,6 +57,12 @@ pub(crate) trait Backend: Send {
     fn send_group(&mut self, packets: &[&[u8]], recipients: &[Recipient<'_>], slots: &mut [Slot]) -> bool {
         group::flatten(packets, recipients, slots, |datagrams, outcomes| self.send(datagrams, outcomes))
     }
+
+    /// What peers sent back to sockets of the back end's own, if it has any.
+    #[cfg(all(target_os = "linux", feature = "io-uring"))]
+    fn answers(&mut self) -> Option<io_uring::Answers<'_>> {
+        None
+    }
 }
 
 /// A back end over the socket, or why this one does not work here.
@@ -70,6 +78,10 @@ pub(crate) fn open(
     Ok(match kind {
         BackendKind::Sendmsg | BackendKind::Sendmmsg | BackendKind::Gso => {
             mmsg::open(kind, socket)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
+        }
+        #[cfg(all(target_os = "linux", feature = "io-uring"))]
+        BackendKind::IoUring => {
+            io_uring::open(socket, &config.io_uring)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
         }
         _ => Err(NOT_BUILT.to_owned()),
     })

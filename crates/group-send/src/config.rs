@@ -14,7 +14,8 @@ pub enum BackendKind {
     /// `sendmmsg` whose messages are runs of datagrams for one recipient, cut by the kernel or the device
     /// (`UDP_SEGMENT`, generic segmentation offload). Linux 4.18.
     Gso,
-    /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 6.0, feature `io-uring`.
+    /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 5.19, feature `io-uring`, and
+    /// `SO_REUSEPORT` on the caller's socket.
     IoUring,
     /// Frames handed to the device without the kernel's UDP stack (`AF_XDP`). Linux 5.9, feature `af-xdp`,
     /// `CAP_NET_RAW`.
@@ -59,11 +60,38 @@ pub struct Config {
     /// Back ends, the preferred one first; the first that works here is used. Default: GSO, `sendmmsg`, one by one.
     /// Those that need a right or a feature are used only when they are named here.
     pub backends: Vec<BackendKind>,
+    /// How [`BackendKind::IoUring`] works.
+    #[cfg(feature = "io-uring")]
+    pub io_uring: IoUringConfig,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg] }
+        Self {
+            backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg],
+            #[cfg(feature = "io-uring")]
+            io_uring: IoUringConfig::default(),
+        }
+    }
+}
+
+/// How [`BackendKind::IoUring`] works.
+#[cfg(feature = "io-uring")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoUringConfig {
+    /// Recipients with a socket of their own. Default 4096; half of the descriptors that the process may have
+    /// (`RLIMIT_NOFILE`) if that is less.
+    ///
+    /// Further recipients go through the caller's socket until one of these has not been sent to for long. Each socket
+    /// costs about 2.5 kB in the kernel. **Danger:** before Linux 6.13 a datagram that arrives costs a walk over all of
+    /// them, and one from an unknown peer still does.
+    pub sockets_max: u32,
+}
+
+#[cfg(feature = "io-uring")]
+impl Default for IoUringConfig {
+    fn default() -> Self {
+        Self { sockets_max: 4096 }
     }
 }
 

@@ -15,6 +15,8 @@ pub mod internals;
 mod linux;
 #[cfg(target_os = "linux")]
 mod linux_recv;
+#[cfg(all(target_os = "linux", feature = "io-uring"))]
+mod linux_uring;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
 mod netlink;
 pub mod peer_table;
@@ -29,7 +31,11 @@ mod route;
 mod sender;
 pub mod socket;
 
+#[cfg(all(target_os = "linux", feature = "io-uring"))]
+pub use backend::io_uring::Answers;
 pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
+#[cfg(feature = "io-uring")]
+pub use config::IoUringConfig;
 pub use config::{BackendKind, Config, NotChosen, SetupError};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};

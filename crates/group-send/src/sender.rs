@@ -64,6 +64,13 @@ impl Sender {
         batch.drain(budget_bytes, |datagrams, outcomes| self.backend.send(datagrams, outcomes))
     }
 
+    /// What recipients sent back to sockets of the back end's own. Some with [`BackendKind::IoUring`], and to be read
+    /// then beside the caller's socket; none otherwise.
+    #[cfg(all(target_os = "linux", feature = "io-uring"))]
+    pub fn answers(&mut self) -> Option<crate::Answers<'_>> {
+        self.backend.answers()
+    }
+
     /// The back end in use.
     pub fn backend(&self) -> BackendKind {
         self.backend.kind()
