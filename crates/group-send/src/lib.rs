@@ -17,7 +17,7 @@ mod linux;
 mod linux_recv;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 mod linux_uring;
-#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+#[cfg(target_os = "linux")]
 mod netlink;
 pub mod peer_table;
 #[cfg(target_os = "linux")]

@@ -8,5 +8,42 @@
 //! answers mean for sending is `route.rs`.
 
 pub(crate) mod message;
+pub(crate) mod qdisc;
 pub(crate) mod request;
 pub(crate) mod socket;
+
+use message::{IFLA_IFNAME, Link, RTM_GETLINK, RTM_NEWLINK};
+use request::{Request, link_fixed};
+use socket::NetlinkSocket;
+use std::io;
+
+/// Longest name of an interface: `IFNAMSIZ` without the zero behind it.
+const INTERFACE_NAME_MAX: usize = 15;
+
+/// Asks for an interface by its name.
+pub(crate) fn link_by_name(
+    socket: &mut NetlinkSocket,
+    request: &mut Request,
+    name: &str,
+) -> io::Result<Link> {
+    let mut name = name.as_bytes().to_vec();
+    if name.is_empty() || name.len() > INTERFACE_NAME_MAX || name.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    name.push(0);
+    ask_link(socket, request.one(RTM_GETLINK, &link_fixed(0)).attribute(IFLA_IFNAME, &name))
+}
+
+/// Asks for an interface by its number.
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) fn link_by_index(
+    socket: &mut NetlinkSocket,
+    request: &mut Request,
+    index: u32,
+) -> io::Result<Link> {
+    ask_link(socket, request.one(RTM_GETLINK, &link_fixed(index)))
+}
+
+fn ask_link(socket: &mut NetlinkSocket, request: &mut Request) -> io::Result<Link> {
+    socket.one(request, |message| (message.kind == RTM_NEWLINK).then(|| Link::parse(message.body)).flatten())
+}

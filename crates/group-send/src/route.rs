@@ -23,9 +23,9 @@ pub use interface::Interface;
 #[cfg(feature = "internals")]
 pub use known_hops::KnownHops;
 
-use crate::netlink::message as nl;
 use crate::netlink::request::{Request, route_fixed};
 use crate::netlink::socket::NetlinkSocket;
+use crate::netlink::{self, message as nl};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -116,7 +116,7 @@ impl NextHops {
         let changes = NetlinkSocket::subscribed(GROUPS)?;
         let mut questions = NetlinkSocket::open()?;
         let mut request = Request::default();
-        let link = interface::ask_by_name(&mut questions, &mut request, interface)?;
+        let link = netlink::link_by_name(&mut questions, &mut request, interface)?;
         let table = Table::new(Interface::new(interface, link)?);
         let mut hops = Self { questions, changes, request, flow: *flow, table, opened: now() };
         hops.read_everything()?;
@@ -232,7 +232,7 @@ impl NextHops {
     fn read_everything(&mut self) -> io::Result<()> {
         let Self { questions, request, table, .. } = self;
         let index = table.interface().index;
-        let link = interface::ask_by_index(questions, request, index)?;
+        let link = netlink::link_by_index(questions, request, index)?;
         let addresses = interface::addresses(questions, request, index)?;
         let neighbours = neighbours::ask(questions, request, index)?;
         table.set_interface(link, addresses, neighbours);

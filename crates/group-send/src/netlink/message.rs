@@ -194,6 +194,11 @@ impl Link {
         Some(link)
     }
 
+    /// The number of the interface, of this body or of an `RTM_NEWADDR`'s, which has it at the same place.
+    pub(crate) fn index(body: &[u8]) -> Option<u32> {
+        u32_at(body, 4)
+    }
+
     /// Reads the table of the interface's IPv6 settings (linux/ipv6.h: `DEVCONF_*` are its indices).
     fn set_ipv6(&mut self, families: &[u8]) {
         let of_ipv6 = Attributes(families).filter(|(family, _)| *family == u16::from(AF_INET6));
@@ -298,6 +303,7 @@ pub(crate) const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTM_DELLINK: u16 = 17;
 pub(crate) const RTM_GETLINK: u16 = 18;
 pub(crate) const RTM_NEWADDR: u16 = 20;
+pub(crate) const RTM_DELADDR: u16 = 21;
 pub(crate) const RTM_GETADDR: u16 = 22;
 pub(crate) const RTM_NEWROUTE: u16 = 24;
 pub(crate) const RTM_DELROUTE: u16 = 25;
@@ -313,8 +319,6 @@ pub(crate) const RTN_LOCAL: u8 = 2;
 pub(crate) const RTN_BROADCAST: u8 = 3;
 pub(crate) const RTN_ANYCAST: u8 = 4;
 pub(crate) const RTN_MULTICAST: u8 = 5;
-pub(crate) const RTNH_F_DEAD: u32 = 1;
-pub(crate) const RTNH_F_LINKDOWN: u32 = 16;
 
 pub(crate) const RTA_DST: u16 = 1;
 pub(crate) const RTA_SRC: u16 = 2;

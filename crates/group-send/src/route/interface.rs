@@ -1,7 +1,7 @@
 //! The interface that frames leave by: addresses, MTU, whether it is up, and whether it is Ethernet at all.
 
 use crate::netlink::message::{self as nl, InterfaceAddress, Link};
-use crate::netlink::request::{Request, link_fixed};
+use crate::netlink::request::Request;
 use crate::netlink::socket::NetlinkSocket;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -70,30 +70,6 @@ impl Interface {
             hop_limit: link.ipv6_hop_limit.unwrap_or(HOP_LIMIT),
         };
     }
-}
-
-pub(super) fn ask_by_name(socket: &mut NetlinkSocket, request: &mut Request, name: &str) -> io::Result<Link> {
-    let mut name = name.as_bytes().to_vec();
-    // `IFNAMSIZ` with the zero behind it.
-    if name.is_empty() || name.len() > 15 || name.contains(&0) {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    name.push(0);
-    ask(socket, request.one(nl::RTM_GETLINK, &link_fixed(0)).attribute(nl::IFLA_IFNAME, &name))
-}
-
-pub(super) fn ask_by_index(
-    socket: &mut NetlinkSocket,
-    request: &mut Request,
-    index: u32,
-) -> io::Result<Link> {
-    ask(socket, request.one(nl::RTM_GETLINK, &link_fixed(index)))
-}
-
-fn ask(socket: &mut NetlinkSocket, request: &mut Request) -> io::Result<Link> {
-    socket.one(request, |message| {
-        (message.kind == nl::RTM_NEWLINK).then(|| Link::parse(message.body)).flatten()
-    })
 }
 
 /// The addresses of an interface. The kernel lists those of all, with or without asking for one.

@@ -97,9 +97,12 @@ impl Table {
         match message.kind {
             nl::RTM_NEWNEIGH | nl::RTM_DELNEIGH => self.handle_neighbour(&message),
             nl::RTM_NEWROUTE | nl::RTM_DELROUTE => self.handle_route(&message),
+            nl::RTM_NEWLINK | nl::RTM_DELLINK | nl::RTM_NEWADDR | nl::RTM_DELADDR => {
+                self.handle_link(&message)
+            }
             nl::NLMSG_DONE | nl::NLMSG_NOOP => {}
-            // Links, addresses, rules, sets of next hops: rare, and each may change any decision.
-            _ => self.forget_everything(),
+            // Rules, sets of next hops, whatever else the groups will carry: rare, and may change any decision.
+            _ => self.forget_answers(),
         }
     }
 
@@ -114,6 +117,15 @@ impl Table {
         if self.neighbours.update(&neighbour) {
             self.generation += 1;
         }
+    }
+
+    /// Any interface may change any decision: the kernel tells nobody of the IPv4 routes that go down with one.
+    fn handle_link(&mut self, message: &Message<'_>) {
+        // `ifinfomsg` and `ifaddrmsg` have the number at the same place.
+        if Link::index(message.body) == Some(self.interface.index) {
+            self.interface_outdated = true;
+        }
+        self.forget_answers();
     }
 
     /// Forgets the decisions for destinations within the route's prefix: no table's route decides for others.
