@@ -3,6 +3,8 @@
 //! Policy (what is sent in which order, what remains to be sent) is above, in `group.rs` and `sender.rs`; a back end
 //! hands datagrams to the network and says of each what became of it.
 
+#[cfg(all(target_os = "linux", feature = "af-xdp"))]
+mod af_xdp;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 pub(crate) mod io_uring;
 #[cfg(target_os = "linux")]
@@ -78,6 +80,10 @@ pub(crate) fn open(
     Ok(match kind {
         BackendKind::Sendmsg | BackendKind::Sendmmsg | BackendKind::Gso => {
             mmsg::open(kind, socket)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
+        }
+        #[cfg(all(target_os = "linux", feature = "af-xdp"))]
+        BackendKind::AfXdp => {
+            af_xdp::open(socket, config)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
         }
         #[cfg(all(target_os = "linux", feature = "io-uring"))]
         BackendKind::IoUring => {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+#[cfg(feature = "af-xdp")]
+use std::ops::RangeInclusive;
 
 /// A way for datagrams to reach the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +65,9 @@ pub struct Config {
     /// How [`BackendKind::IoUring`] works.
     #[cfg(feature = "io-uring")]
     pub io_uring: IoUringConfig,
+    /// What [`BackendKind::AfXdp`] needs to know. Default: none, and then it is not used.
+    #[cfg(feature = "af-xdp")]
+    pub af_xdp: Option<AfXdpConfig>,
 }
 
 impl Default for Config {
@@ -71,7 +76,41 @@ impl Default for Config {
             backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg],
             #[cfg(feature = "io-uring")]
             io_uring: IoUringConfig::default(),
+            #[cfg(feature = "af-xdp")]
+            af_xdp: None,
         }
+    }
+}
+
+/// Through what [`BackendKind::AfXdp`] sends: one queue of one Ethernet interface.
+///
+/// Each [`Sender`](crate::Sender) needs a queue of its own. Only sending goes this way: no XDP program is loaded and
+/// receiving stays as it is. Frames bypass netfilter, queueing disciplines and IPsec. `CAP_NET_RAW`.
+#[cfg(feature = "af-xdp")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AfXdpConfig {
+    /// The interface's name in the calling thread's network namespace. Recipients that are routed through another one
+    /// are sent to by the socket.
+    pub interface: String,
+    /// The interface's transmit queue, from 0. Default 0.
+    pub queue: u32,
+    /// Frames that may be under way at once, a power of two within [`AfXdpConfig::FRAMES`]. Default 2048.
+    ///
+    /// Each locks 2048 bytes of memory (`RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`). More absorb longer bursts on devices
+    /// that are slower than the sender. In copy mode the kernel needs as much again in socket buffers, of which
+    /// `net.core.wmem_max` allows about 180 frames where it has its default and `CAP_NET_ADMIN` is missing.
+    pub frames: u32,
+}
+
+#[cfg(feature = "af-xdp")]
+impl AfXdpConfig {
+    /// Least and most frames.
+    pub const FRAMES: RangeInclusive<u32> = 64..=65_536;
+
+    /// Queue 0 of this interface, with the defaults.
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self { interface: interface.into(), queue: 0, frames: 2048 }
     }
 }
 

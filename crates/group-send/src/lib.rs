@@ -8,6 +8,8 @@ mod batch;
 mod cmsg;
 mod config;
 mod error;
+#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+mod frame;
 mod group;
 #[cfg(feature = "internals")]
 pub mod internals;
@@ -17,8 +19,12 @@ mod linux;
 mod linux_recv;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 mod linux_uring;
+#[cfg(all(target_os = "linux", feature = "af-xdp"))]
+mod linux_xsk;
 #[cfg(target_os = "linux")]
 mod netlink;
+#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+mod origin;
 pub mod peer_table;
 #[cfg(target_os = "linux")]
 mod pending_errors;
@@ -34,6 +40,8 @@ pub mod socket;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 pub use backend::io_uring::Answers;
 pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
+#[cfg(feature = "af-xdp")]
+pub use config::AfXdpConfig;
 #[cfg(feature = "io-uring")]
 pub use config::IoUringConfig;
 pub use config::{BackendKind, Config, NotChosen, SetupError};

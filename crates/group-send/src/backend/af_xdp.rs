@@ -1,0 +1,333 @@
+//! Frames handed to the device, past the kernel's UDP stack (`AF_XDP`).
+//!
+//! A datagram costs a copy behind headers that are kept for each recipient, and its share of one system call; payload
+//! that many recipients share is summed once. What frames cannot do goes through the socket, by the back end over it:
+//! recipients without a next hop on the interface, datagrams that do not fit a frame or the path, or that shall leave
+//! at a time of their own. Headers are `frame.rs`, the recipients' state `recipients.rs`, the sending socket's part
+//! in headers `origin.rs`, ring and routes `link.rs`.
+//!
+//! **Order.** A recipient may go by the ring now and by the socket then. It leaves one for the other only when nothing
+//! is under way where it was: the ring when the device has given all frames back, the socket when `SIOCOUTQ` says that
+//! the kernel holds nothing of it. Until then it stays with the socket, or waits to leave the ring. So datagrams of a
+//! recipient reach the wire in the order they were given, as far as this host decides it.
+//!
+//! **Room.** A frame that the ring has is sent as far as the caller is concerned, like a datagram in the socket's
+//! buffer. What the device drops then (`EBUSY`) is dropped as it is below a socket, whose callers do not hear of it
+//! either. A ring that gives nothing back for long, or whose device is gone, is given up and its frames are lost; all
+//! goes by the socket until something about the interface changes, when another ring is tried.
+
+mod link;
+mod recipients;
+mod sums;
+
+pub(crate) use link::open;
+
+use crate::backend::{Backend, Datagram, Outcome};
+use crate::config::BackendKind;
+use crate::frame::{Header, Sum};
+use crate::linux_xsk::FRAME_MAX;
+use crate::origin::Origin;
+use crate::pending_errors::PendingErrors;
+use crate::route::NextHop;
+use recipients::{Path, Recipients};
+use std::net::SocketAddr;
+use sums::SharedSums;
+
+/// What stands between this file and the kernel, so that tests can be a kernel that refuses.
+pub(crate) trait Kernel: Send {
+    /// Takes up changes of routes and neighbours; the result changes when an answer that was given may be wrong.
+    fn refresh(&mut self) -> u64;
+    /// The next hop, if it leads through the interface.
+    fn resolve(&mut self, destination: &SocketAddr) -> Option<NextHop>;
+    /// Writes a frame of `len` bytes; false without room or ring.
+    fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool;
+    /// Has the kernel send what is written: `errno` as of `Transmitter::kick`.
+    fn kick(&mut self) -> Result<(), i32>;
+    /// Takes back frames that are done with, and returns how many are still under way.
+    fn reclaim(&mut self) -> usize;
+    /// Gives the ring up.
+    fn close(&mut self);
+    /// Tries for a ring where there is none.
+    fn reopen(&mut self) -> bool;
+    /// Whether the kernel holds no datagram of the socket.
+    fn socket_is_idle(&self) -> bool;
+    /// Takes in errors that have come back for earlier datagrams.
+    fn drain_errors(&mut self, errors: &mut PendingErrors);
+}
+
+/// Datagrams through a ring of an interface, with a back end over the socket for what the ring cannot take.
+pub(crate) struct AfXdp<K = link::Link> {
+    kernel: K,
+    fallback: Box<dyn Backend>,
+    origin: Origin,
+    recipients: Recipients,
+    sums: SharedSums,
+    errors: PendingErrors,
+    generation: u64,
+    ring: Ring,
+    /// Known for this call: nothing of the socket is in the kernel, or something is.
+    socket_idle: Option<bool>,
+    /// Frames written since the last kick.
+    written: usize,
+    /// The last kick left frames in the ring.
+    behind: bool,
+    /// Calls in a row that ended because the ring had no room or would not become empty.
+    waits: u32,
+    /// Datagrams since the socket was asked for errors.
+    unasked: usize,
+    /// Of the next IPv4 datagram that routers may fragment (RFC 6864 section 4.1).
+    identification: u16,
+}
+
+/// Whether frames may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ring {
+    Open,
+    /// The device drops what it is given. Tried again after so many calls.
+    Resting(u32),
+    /// Given up at this generation.
+    Closed(u64),
+}
+
+/// How a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Ring,
+    Socket,
+    /// By the socket, once the ring is empty.
+    Wait,
+}
+
+impl<K: Kernel> AfXdp<K> {
+    pub(crate) fn new(kernel: K, fallback: Box<dyn Backend>, origin: Origin) -> Self {
+        Self {
+            kernel,
+            fallback,
+            origin,
+            recipients: Recipients::new(),
+            sums: SharedSums::default(),
+            errors: PendingErrors::default(),
+            generation: 0,
+            ring: Ring::Open,
+            socket_idle: None,
+            written: 0,
+            behind: false,
+            waits: 0,
+            unasked: 0,
+            identification: 0,
+        }
+    }
+
+    /// Takes up what has happened since the last call.
+    fn begin(&mut self, datagrams: usize) {
+        self.generation = self.kernel.refresh();
+        self.sums.forget();
+        self.socket_idle = None;
+        self.ring = match self.ring {
+            Ring::Closed(at) if at != self.generation => {
+                if self.kernel.reopen() {
+                    Ring::Open
+                } else {
+                    Ring::Closed(self.generation)
+                }
+            }
+            Ring::Resting(calls) => calls.checked_sub(1).map_or(Ring::Open, Ring::Resting),
+            ring => ring,
+        };
+        let under_way = self.kernel.reclaim();
+        if self.behind && self.ring == Ring::Open {
+            self.flush(under_way);
+        }
+        self.unasked += datagrams;
+        if self.unasked >= DATAGRAMS_PER_QUESTION {
+            self.unasked = 0;
+            self.kernel.drain_errors(&mut self.errors);
+        }
+    }
+
+    /// How the next datagram of its recipient goes. Asked again it says the same, until something is sent.
+    #[inline]
+    fn way(&mut self, datagram: &Datagram<'_>) -> Way {
+        let recipient = self.recipients.find(datagram.destination);
+        if recipient.generation != self.generation {
+            let header = header(&mut self.kernel, &self.origin, datagram.destination);
+            recipient.set(header, self.generation);
+        }
+        let fits =
+            recipient.payload_max().is_some_and(|max| datagram.len() <= max) && datagram.departure_ns == 0;
+        if fits && self.ring == Ring::Open {
+            if recipient.path == Path::Ring {
+                return Way::Ring;
+            }
+            if *self.socket_idle.get_or_insert_with(|| self.kernel.socket_is_idle()) {
+                recipient.path = Path::Ring;
+                return Way::Ring;
+            }
+        }
+        self.way_by_socket(datagram.destination)
+    }
+
+    #[cold]
+    fn way_by_socket(&mut self, destination: &SocketAddr) -> Way {
+        if self.recipients.find(destination).path != Path::Socket {
+            if self.kernel.reclaim() > 0 {
+                self.flush_all();
+            }
+            if self.kernel.reclaim() > 0 {
+                return Way::Wait;
+            }
+            self.recipients.find(destination).path = Path::Socket;
+        }
+        Way::Socket
+    }
+
+    /// Writes a datagram's frame; false without room.
+    #[inline]
+    fn push(&mut self, datagram: &Datagram<'_>) -> bool {
+        let Self { kernel, recipients, sums, identification, .. } = self;
+        let Some(header) = &recipients.find(datagram.destination).header else { return false };
+        *identification = identification.wrapping_add(1);
+        let pushed = kernel.push(header.len() + datagram.len(), |frame| {
+            let mut at = header.len();
+            let mut sum = Sum::default();
+            for part in datagram.parts.iter().filter(|part| !part.is_empty()) {
+                frame[at..at + part.len()].copy_from_slice(part);
+                // Headers are of even length, so this offset is as odd as the payload's.
+                sum = sum.followed_by(at, sums.of(part));
+                at += part.len();
+            }
+            header.write(*identification, datagram.len(), sum, frame);
+        });
+        self.written += usize::from(pushed);
+        pushed
+    }
+
+    /// Like [`Self::push`], and when there is no room, after what is written has been sent.
+    fn push_or_make_room(&mut self, datagram: &Datagram<'_>) -> bool {
+        self.push(datagram) || {
+            self.flush_all();
+            self.kernel.reclaim();
+            // The device may be gone by now.
+            self.ring == Ring::Open && self.push(datagram)
+        }
+    }
+
+    /// Sends by the socket what goes by it at the front, and returns how many datagrams that dealt with.
+    fn send_by_socket(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> usize {
+        let more = datagrams[1..].iter().take_while(|datagram| self.way(datagram) == Way::Socket);
+        let run = 1 + more.count();
+        self.fallback.send(&datagrams[..run], &mut outcomes[..run]);
+        self.socket_idle = None;
+        outcomes[..run].iter().position(|outcome| *outcome == Outcome::Unsent).unwrap_or(run)
+    }
+
+    /// Has the kernel send all frames, of this call and those that an earlier kick left.
+    fn flush_all(&mut self) {
+        let under_way = self.kernel.reclaim();
+        self.flush(under_way);
+    }
+
+    /// Kicks as often as `frames` frames can take, which is once if the kernel allows; kernels before Linux 6.17 send
+    /// 32 frames a kick and answer `EAGAIN` in between, as they do without room.
+    fn flush(&mut self, frames: usize) {
+        let mut again = frames / FRAMES_PER_KICK + 1;
+        let mut dropped = 0;
+        loop {
+            match self.kernel.kick() {
+                Ok(()) => break self.behind = false,
+                Err(libc::EBUSY) if dropped < frames => dropped += 1,
+                Err(libc::EAGAIN | libc::EBUSY | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) if again > 0 => {
+                    again -= 1
+                }
+                Err(libc::EAGAIN | libc::EBUSY | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => {
+                    break self.behind = true;
+                }
+                Err(_) => return self.give_up(),
+            }
+        }
+        self.written = 0;
+        if dropped * 2 > frames {
+            self.ring = Ring::Resting(REST_CALLS);
+        }
+    }
+
+    /// The end of a call that could not go on: without room, or with a recipient that waits to leave the ring.
+    fn wait(&mut self) {
+        self.waits += 1;
+        if self.waits >= WAITS_MAX {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.kernel.close();
+        self.ring = Ring::Closed(self.generation);
+        (self.behind, self.written, self.waits) = (false, 0, 0);
+    }
+}
+
+impl<K: Kernel> Backend for AfXdp<K> {
+    fn kind(&self) -> BackendKind {
+        BackendKind::AfXdp
+    }
+
+    fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+        self.begin(datagrams.len());
+        let mut done = 0;
+        while let Some(datagram) = datagrams.get(done) {
+            if let Some(error) = self.errors.take(datagram.destination) {
+                outcomes[done] = Outcome::Failed(error);
+                done += 1;
+                continue;
+            }
+            match self.way(datagram) {
+                Way::Ring if self.push_or_make_room(datagram) => {
+                    outcomes[done] = Outcome::Sent;
+                    done += 1;
+                }
+                Way::Socket => {
+                    let sent = self.send_by_socket(&datagrams[done..], &mut outcomes[done..]);
+                    done += sent;
+                    if sent == 0 {
+                        break;
+                    }
+                }
+                Way::Ring | Way::Wait => {
+                    self.wait();
+                    break;
+                }
+            }
+        }
+        if done > 0 {
+            self.waits = 0;
+        }
+        if self.written > 0 {
+            self.flush(self.written);
+        }
+    }
+}
+
+/// The recipient's headers and the longest payload, if there is a way to it through the ring.
+fn header(kernel: &mut impl Kernel, origin: &Origin, destination: &SocketAddr) -> Option<(Header, usize)> {
+    if !origin.reaches(destination) {
+        return None;
+    }
+    let hop = kernel.resolve(destination)?;
+    let header = Header::new(&origin.flow(destination, &hop))?;
+    let frame = FRAME_MAX.min(hop.mtu as usize + Header::LINK_BYTES);
+    Some((header, frame.checked_sub(header.len())?))
+}
+
+/// Datagrams between two questions for errors that have come back: one costs as much as sending half a datagram.
+const DATAGRAMS_PER_QUESTION: usize = 64;
+
+/// Frames that any kernel sends by one kick.
+const FRAMES_PER_KICK: usize = 32;
+
+/// Calls that go by the socket after one in which the device dropped most frames.
+const REST_CALLS: u32 = 32;
+
+/// Calls in a row that may end without a datagram sent before the ring is given up. Callers that try again at once
+/// make a thousand in about a millisecond, the time in which a link of 1 Gbit/s empties a ring of 80 frames of 1500 bytes;
+/// those that wait for the time of their next frame make it seconds.
+const WAITS_MAX: u32 = 10_000;

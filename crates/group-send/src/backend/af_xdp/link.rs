@@ -1,0 +1,122 @@
+//! The interface behind the back end: its ring, its routes and neighbours, and the UDP socket beside it.
+//!
+//! Opens them, and answers for the kernel; what follows from an answer is decided in `af_xdp.rs`.
+
+use super::{AfXdp, Kernel};
+use crate::backend::mmsg;
+use crate::config::{AfXdpConfig, BackendKind, Config, SetupError};
+use crate::linux_xsk::{self, Transmitter};
+use crate::origin::Origin;
+use crate::pending_errors::PendingErrors;
+use crate::route::{Flow, NextHop, NextHops};
+use socket2::SockRef;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub(crate) struct Link {
+    ring: Option<Transmitter>,
+    routes: NextHops,
+    socket: OwnedFd,
+    config: AfXdpConfig,
+}
+
+/// The back end over `socket` and the interface that the configuration names, or why that does not work.
+///
+/// # Errors
+/// The socket is of no use for any back end.
+pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<AfXdp, String>, SetupError> {
+    let Some(config) = &config.af_xdp else {
+        return Ok(Err("no interface is configured (Config::af_xdp)".to_owned()));
+    };
+    let fallback = match mmsg::open(BackendKind::Gso, socket)? {
+        Ok(fallback) => fallback,
+        Err(_) => match mmsg::open(BackendKind::Sendmsg, socket)? {
+            Ok(fallback) => fallback,
+            Err(why) => return Ok(Err(why)),
+        },
+    };
+    let origin = Origin::read(socket).map_err(SetupError::Socket)?;
+    Ok(Link::open(socket, &origin, config).map(|link| AfXdp::new(link, Box::new(fallback), origin)))
+}
+
+impl Link {
+    fn open(socket: &SockRef<'_>, origin: &Origin, config: &AfXdpConfig) -> Result<Self, String> {
+        let config = config.clone();
+        if !config.frames.is_power_of_two() || !AfXdpConfig::FRAMES.contains(&config.frames) {
+            let (least, most) = AfXdpConfig::FRAMES.into_inner();
+            return Err(format!("{} frames: a power of two from {least} to {most}", config.frames));
+        }
+        let text = |what: &str, error| format!("{what}: {error}");
+        let device = socket.device().map_err(|error| text("SO_BINDTODEVICE", error))?;
+        if device.is_some_and(|device| device != config.interface.as_bytes()) {
+            return Err(format!("the socket is bound to another interface than {}", config.interface));
+        }
+        let flow = Flow {
+            source: Some(origin.local().ip()),
+            source_port: origin.local().port(),
+            mark: socket.mark().map_err(|error| text("SO_MARK", error))?,
+        };
+        let interface = &config.interface;
+        let routes = NextHops::open(interface, &flow)
+            .map_err(|error| text(&format!("interface {interface}"), error))?;
+        let ring = Transmitter::open(routes.interface().index, config.queue, config.frames)?;
+        let socket: OwnedFd = socket.try_clone().map_err(|error| text("socket", error))?.into();
+        if !linux_xsk::same_namespace(ring.as_fd(), socket.as_fd()) {
+            return Err("the socket is of another network namespace than the calling thread".to_owned());
+        }
+        Ok(Self { ring: Some(ring), routes, socket, config })
+    }
+}
+
+impl Kernel for Link {
+    fn refresh(&mut self) -> u64 {
+        self.routes.refresh();
+        self.routes.generation()
+    }
+
+    fn resolve(&mut self, destination: &SocketAddr) -> Option<NextHop> {
+        self.routes.resolve(destination).ok()
+    }
+
+    #[inline]
+    fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        self.ring.as_mut().is_some_and(|ring| ring.push(len, write))
+    }
+
+    fn kick(&mut self) -> Result<(), i32> {
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        ring.submit();
+        ring.kick()
+    }
+
+    fn reclaim(&mut self) -> usize {
+        let Some(ring) = &mut self.ring else { return 0 };
+        ring.reclaim();
+        ring.under_way()
+    }
+
+    fn close(&mut self) {
+        self.ring = None;
+    }
+
+    fn reopen(&mut self) -> bool {
+        let interface = self.routes.interface();
+        if !interface.up {
+            return false;
+        }
+        // A sender that has moved to a thread of another network namespace would find another interface there.
+        self.ring = Transmitter::open(interface.index, self.config.queue, self.config.frames)
+            .ok()
+            .filter(|ring| linux_xsk::same_namespace(ring.as_fd(), self.socket.as_fd()));
+        self.ring.is_some()
+    }
+
+    fn socket_is_idle(&self) -> bool {
+        // A kernel that cannot say so is taken to hold something.
+        linux_xsk::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
+    }
+
+    fn drain_errors(&mut self, errors: &mut PendingErrors) {
+        errors.drain(self.socket.as_fd());
+    }
+}

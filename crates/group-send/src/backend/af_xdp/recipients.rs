@@ -1,0 +1,125 @@
+//! What is kept for each recipient: its headers, and which way its datagrams go.
+//!
+//! A cache with one place for each address, not a map: nothing grows, a look-up is one comparison, and a recipient
+//! that lost its place to another is only resolved again. Which recipients collide depends on a key made at start, so
+//! that peers who choose their addresses cannot choose that.
+
+use crate::frame::Header;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// Recipients kept at once. 112 bytes each.
+const PLACES: usize = 8192;
+
+/// The way of a recipient's latest datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Not remembered, so either.
+    Unknown,
+    Ring,
+    Socket,
+}
+
+pub(super) struct Recipient {
+    destination: SocketAddr,
+    /// Of the routes that the header was made by; 0 for none.
+    pub(super) generation: u64,
+    /// None when the ring does not lead there.
+    pub(super) header: Option<Header>,
+    payload_max: u16,
+    pub(super) path: Path,
+}
+
+pub(super) struct Recipients {
+    places: Box<[Recipient]>,
+    key: u64,
+}
+
+impl Recipients {
+    pub(super) fn new() -> Self {
+        let nobody = || Recipient::new(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into());
+        let places = std::iter::repeat_with(nobody).take(PLACES).collect();
+        Self { places, key: RandomState::new().hash_one(0) | 1 }
+    }
+
+    /// The entry of a recipient, which may be a fresh one.
+    #[inline]
+    pub(super) fn find(&mut self, destination: &SocketAddr) -> &mut Recipient {
+        let place = &mut self.places[place(destination, self.key)];
+        if place.destination != *destination {
+            *place = Recipient::new(*destination);
+        }
+        place
+    }
+}
+
+impl Recipient {
+    fn new(destination: SocketAddr) -> Self {
+        Self { destination, generation: 0, header: None, payload_max: 0, path: Path::Unknown }
+    }
+
+    /// Header and longest payload for this generation of routes. Of what the ring cannot reach nothing is kept: the
+    /// next datagram asks again.
+    pub(super) fn set(&mut self, header: Option<(Header, usize)>, generation: u64) {
+        self.generation = if header.is_some() { generation } else { 0 };
+        self.payload_max = header.map_or(0, |(_, payload_max)| payload_max as u16);
+        self.header = header.map(|(header, _)| header);
+    }
+
+    /// The longest payload that goes by the ring; none does without a header.
+    #[inline]
+    pub(super) fn payload_max(&self) -> Option<usize> {
+        self.header.as_ref().map(|_| usize::from(self.payload_max))
+    }
+}
+
+/// Multiplication by a key and the product's upper bits (multiply-shift hashing).
+#[inline]
+fn place(destination: &SocketAddr, key: u64) -> usize {
+    let word = match destination {
+        SocketAddr::V4(v4) => u64::from(v4.ip().to_bits()) << 16 | u64::from(v4.port()),
+        SocketAddr::V6(v6) => {
+            let bits = v6.ip().to_bits();
+            let upper = (bits >> 64) as u64 ^ u64::from(v6.port());
+            // Mixed before the halves meet, or they could be chosen to cancel each other.
+            (upper.wrapping_mul(key.rotate_left(32) | 1) >> 7 ^ bits as u64).wrapping_add(upper)
+        }
+    };
+    (word.wrapping_mul(key) >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipients_with_neighbouring_addresses_mostly_have_places_of_their_own() {
+        let destinations =
+            (0..1000u32).map(|n| SocketAddr::from((Ipv4Addr::from(0x0a4d_0002), 5000 + n as u16)));
+        let v6 =
+            |n: u32| SocketAddr::from((std::net::Ipv6Addr::from(0xfd77_u128 << 112 | u128::from(n)), 5004));
+        for key in [0x9e37_79b9_7f4a_7c15, RandomState::new().hash_one(0) | 1] {
+            for destinations in [destinations.clone().collect::<Vec<_>>(), (0..1000).map(v6).collect()] {
+                let places: std::collections::HashSet<_> =
+                    destinations.iter().map(|destination| place(destination, key)).collect();
+                // 941 by chance; the key may be an unlucky one.
+                assert!(places.len() > 500, "{} places, key {key:#x}", places.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_recipient_that_lost_its_place_is_unknown() {
+        let mut recipients = Recipients::new();
+        let first = SocketAddr::from(([192, 0, 2, 1], 1));
+        recipients.find(&first).path = Path::Ring;
+        assert_eq!(recipients.find(&first).path, Path::Ring);
+        let at = place(&first, recipients.key);
+        let other = (2..=u16::MAX)
+            .map(|port| SocketAddr::from(([192, 0, 2, 1], port)))
+            .find(|other| place(other, recipients.key) == at)
+            .expect("one of 65,534 falls on one of 8192 places");
+        recipients.find(&other).path = Path::Socket;
+        assert_eq!(recipients.find(&first).path, Path::Unknown);
+    }
+}
