@@ -31,6 +31,8 @@ mod pending_errors;
 #[cfg(any(test, not(target_os = "linux")))]
 mod portable_recv;
 mod recipient_order;
+#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+mod recipients;
 mod recv;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
 mod route;

@@ -174,6 +174,41 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_i
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
+/// Bytes of datagrams that the kernel's stack holds for `socket`, in a queueing discipline, a device, or waiting for a
+/// neighbour's address (`SIOCOUTQ`, udp(7)). 0 says that all it was given has left.
+///
+/// # Errors
+/// `errno`.
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) fn bytes_under_way(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this request writes one `int`, which `bytes` is, before it returns.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(u32::try_from(bytes).unwrap_or(0)) }
+}
+
+/// Whether two sockets are of one network namespace (`SO_NETNS_COOKIE`). True on kernels before Linux 5.14, which cannot
+/// tell.
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> bool {
+    match (namespace(left), namespace(right)) {
+        (Ok(left), Ok(right)) => left == right,
+        _ => true,
+    }
+}
+
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    /// asm-generic/socket.h; libc does not name it for every target.
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let mut cookie = 0u64;
+    let mut len = size_of_val(&cookie) as libc::socklen_t;
+    let (fd, pointer) = (socket.as_raw_fd(), (&raw mut cookie).cast());
+    // SAFETY: the kernel writes at most `len` bytes to `cookie`, and the new length to `len`, before it returns.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, pointer, &raw mut len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
+}
+
 /// The larger of the two kinds of address, of which a socket takes one.
 #[derive(Clone, Copy)]
 #[repr(C)]

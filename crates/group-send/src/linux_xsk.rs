@@ -151,36 +151,6 @@ impl AsFd for Transmitter {
     }
 }
 
-/// Bytes of datagrams that the kernel's stack holds for `socket`, in a queueing discipline, a device, or waiting for a
-/// neighbour's address (`SIOCOUTQ`, udp(7)). 0 says that all it was given has left.
-///
-/// # Errors
-/// `errno`.
-pub(crate) fn bytes_under_way(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: this request writes one `int`, which `bytes` is, before it returns.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(u32::try_from(bytes).unwrap_or(0)) }
-}
-
-/// Whether two sockets are of one network namespace (`SO_NETNS_COOKIE`). True on kernels before Linux 5.14, which cannot
-/// tell.
-pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> bool {
-    match (namespace(left), namespace(right)) {
-        (Ok(left), Ok(right)) => left == right,
-        _ => true,
-    }
-}
-
-fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut cookie = 0u64;
-    let mut len = size_of_val(&cookie) as libc::socklen_t;
-    let (fd, pointer) = (socket.as_raw_fd(), (&raw mut cookie).cast());
-    // SAFETY: the kernel writes at most `len` bytes to `cookie`, and the new length to `len`, before it returns.
-    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, pointer, &raw mut len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
-}
-
 fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: u32) -> io::Result<()> {
     let pointer: *const libc::c_void = (&raw const value).cast();
     let len = size_of_val(&value) as libc::socklen_t;
@@ -214,8 +184,6 @@ fn explain(error: SocketError) -> String {
     format!("AF_XDP {step}: {advice} ({errno})")
 }
 
-/// asm-generic/socket.h; libc does not name it for every target.
-const SO_NETNS_COOKIE: libc::c_int = 71;
 /// `XDP_MAX_TX_SKB_BUDGET` of linux/if_xdp.h, which libc does not name yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Frames that one kick may send, of those a call of the back end makes (`backend::CHUNK`).

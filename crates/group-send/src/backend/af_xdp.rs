@@ -17,7 +17,6 @@
 //! goes by the socket until something about the interface changes, when another ring is tried.
 
 mod link;
-mod recipients;
 mod sums;
 
 pub(crate) use link::open;
@@ -28,8 +27,8 @@ use crate::frame::{Header, Sum};
 use crate::linux_xsk::FRAME_MAX;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
+use crate::recipients::{Path, Recipients};
 use crate::route::NextHop;
-use recipients::{Path, Recipients};
 use std::net::SocketAddr;
 use sums::SharedSums;
 
@@ -156,11 +155,11 @@ impl<K: Kernel> AfXdp<K> {
         let fits =
             recipient.payload_max().is_some_and(|max| datagram.len() <= max) && datagram.departure_ns == 0;
         if fits && self.ring == Ring::Open {
-            if recipient.path == Path::Ring {
+            if recipient.path == Path::Frames {
                 return Way::Ring;
             }
             if *self.socket_idle.get_or_insert_with(|| self.kernel.socket_is_idle()) {
-                recipient.path = Path::Ring;
+                recipient.path = Path::Frames;
                 return Way::Ring;
             }
         }

@@ -5,7 +5,8 @@
 use super::{AfXdp, Kernel};
 use crate::backend::mmsg;
 use crate::config::{AfXdpConfig, BackendKind, Config, SetupError};
-use crate::linux_xsk::{self, Transmitter};
+use crate::linux;
+use crate::linux_xsk::Transmitter;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
 use crate::route::{Flow, NextHop, NextHops};
@@ -61,7 +62,7 @@ impl Link {
             .map_err(|error| text(&format!("interface {interface}"), error))?;
         let ring = Transmitter::open(routes.interface().index, config.queue, config.frames)?;
         let socket: OwnedFd = socket.try_clone().map_err(|error| text("socket", error))?.into();
-        if !linux_xsk::same_namespace(ring.as_fd(), socket.as_fd()) {
+        if !linux::same_namespace(ring.as_fd(), socket.as_fd()) {
             return Err("the socket is of another network namespace than the calling thread".to_owned());
         }
         Ok(Self { ring: Some(ring), routes, socket, config })
@@ -107,13 +108,13 @@ impl Kernel for Link {
         // A sender that has moved to a thread of another network namespace would find another interface there.
         self.ring = Transmitter::open(interface.index, self.config.queue, self.config.frames)
             .ok()
-            .filter(|ring| linux_xsk::same_namespace(ring.as_fd(), self.socket.as_fd()));
+            .filter(|ring| linux::same_namespace(ring.as_fd(), self.socket.as_fd()));
         self.ring.is_some()
     }
 
     fn socket_is_idle(&self) -> bool {
         // A kernel that cannot say so is taken to hold something.
-        linux_xsk::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
+        linux::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 
     fn drain_errors(&mut self, errors: &mut PendingErrors) {

@@ -13,30 +13,32 @@ const PLACES: usize = 8192;
 
 /// The way of a recipient's latest datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Path {
+pub(crate) enum Path {
     /// Not remembered, so either.
     Unknown,
-    Ring,
+    /// Past the kernel's stack, as frames.
+    Frames,
+    /// Through the socket.
     Socket,
 }
 
-pub(super) struct Recipient {
+pub(crate) struct Recipient {
     destination: SocketAddr,
     /// Of the routes that the header was made by; 0 for none.
-    pub(super) generation: u64,
-    /// None when the ring does not lead there.
-    pub(super) header: Option<Header>,
+    pub(crate) generation: u64,
+    /// None when frames cannot go there.
+    pub(crate) header: Option<Header>,
     payload_max: u16,
-    pub(super) path: Path,
+    pub(crate) path: Path,
 }
 
-pub(super) struct Recipients {
+pub(crate) struct Recipients {
     places: Box<[Recipient]>,
     key: u64,
 }
 
 impl Recipients {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let nobody = || Recipient::new(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into());
         let places = std::iter::repeat_with(nobody).take(PLACES).collect();
         Self { places, key: RandomState::new().hash_one(0) | 1 }
@@ -44,7 +46,7 @@ impl Recipients {
 
     /// The entry of a recipient, which may be a fresh one.
     #[inline]
-    pub(super) fn find(&mut self, destination: &SocketAddr) -> &mut Recipient {
+    pub(crate) fn find(&mut self, destination: &SocketAddr) -> &mut Recipient {
         let place = &mut self.places[place(destination, self.key)];
         if place.destination != *destination {
             *place = Recipient::new(*destination);
@@ -58,17 +60,17 @@ impl Recipient {
         Self { destination, generation: 0, header: None, payload_max: 0, path: Path::Unknown }
     }
 
-    /// Header and longest payload for this generation of routes. Of what the ring cannot reach nothing is kept: the
+    /// Header and longest payload for this generation of routes. Of what frames cannot reach nothing is kept: the
     /// next datagram asks again.
-    pub(super) fn set(&mut self, header: Option<(Header, usize)>, generation: u64) {
+    pub(crate) fn set(&mut self, header: Option<(Header, usize)>, generation: u64) {
         self.generation = if header.is_some() { generation } else { 0 };
         self.payload_max = header.map_or(0, |(_, payload_max)| payload_max as u16);
         self.header = header.map(|(header, _)| header);
     }
 
-    /// The longest payload that goes by the ring; none does without a header.
+    /// The longest payload that goes as a frame; none does without a header.
     #[inline]
-    pub(super) fn payload_max(&self) -> Option<usize> {
+    pub(crate) fn payload_max(&self) -> Option<usize> {
         self.header.as_ref().map(|_| usize::from(self.payload_max))
     }
 }
@@ -112,8 +114,8 @@ mod tests {
     fn a_recipient_that_lost_its_place_is_unknown() {
         let mut recipients = Recipients::new();
         let first = SocketAddr::from(([192, 0, 2, 1], 1));
-        recipients.find(&first).path = Path::Ring;
-        assert_eq!(recipients.find(&first).path, Path::Ring);
+        recipients.find(&first).path = Path::Frames;
+        assert_eq!(recipients.find(&first).path, Path::Frames);
         let at = place(&first, recipients.key);
         let other = (2..=u16::MAX)
             .map(|port| SocketAddr::from(([192, 0, 2, 1], port)))
