@@ -213,7 +213,7 @@ fn closed() -> io::Error {
 }
 
 /// Gives a new socket the options of another one that change what leaves or what is told of what arrives: type of
-/// service, lifetime, path MTU discovery, mark, priority, buffer sizes, GRO, timestamps. Not the
+/// service, lifetime, path MTU discovery, mark, priority, buffer sizes, what is told of arrivals. Not the
 /// error queue, which nobody would read.
 ///
 /// # Errors
@@ -250,12 +250,14 @@ const COPIED: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_MTU_DISCOVER),
     (libc::SOL_IP, libc::IP_RECVTOS),
+    (libc::SOL_IP, libc::IP_PKTINFO),
     (libc::SOL_IP, libc::IP_FREEBIND),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
     (libc::SOL_IPV6, libc::IPV6_TCLASS),
     (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
     (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER),
     (libc::SOL_IPV6, libc::IPV6_RECVTCLASS),
+    (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO),
     (libc::SOL_UDP, libc::UDP_GRO),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
     (libc::SOL_SOCKET, libc::SO_MARK),

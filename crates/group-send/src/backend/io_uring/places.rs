@@ -129,13 +129,10 @@ impl Places {
     }
 
     fn look_up(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<usize> {
-        // The flow label would be fixed by `connect`.
-        if !self.template.reaches(destination)
-            || matches!(destination, SocketAddr::V6(v6) if v6.flowinfo() != 0)
-        {
+        if !self.template.suits(destination) {
             return None;
         }
-        let key = PeerKey::from(destination);
+        let key = PeerKey::from(*destination);
         match self.by_peer.get(key) {
             Some(&Standing::Place(place)) => Some(place as usize),
             Some(&Standing::NotBefore(time)) if self.now < time => None,
@@ -247,12 +244,19 @@ impl Template {
         Ok(template)
     }
 
-    fn reaches(&self, destination: &SocketAddr) -> bool {
-        match self.family {
-            Family::V4 => destination.is_ipv4(),
-            Family::V6Only => destination.is_ipv6(),
-            Family::Dual => true,
-        }
+    /// Whether a socket connected to this address does what one that is not would do. `connect` takes port 0, and fixes
+    /// a flow label; multicast has options of its own.
+    fn suits(&self, destination: &SocketAddr) -> bool {
+        let ip = destination.ip().to_canonical();
+        let label = match destination {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(v6) => v6.flowinfo(),
+        };
+        self.family.reaches(destination)
+            && label == 0
+            && destination.port() != 0
+            && !ip.is_multicast()
+            && !ip.is_unspecified()
     }
 
     fn bind(&self) -> io::Result<Socket> {

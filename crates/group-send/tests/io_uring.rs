@@ -1,0 +1,384 @@
+//! The `io_uring` back end on loopback: which socket sends, what peers answer, and what happens at each of its limits.
+//!
+//! Without `io_uring` on this machine every trial is ignored at run time, with a line that says so. Bytes and order over
+//! a cable are tested in `tests/namespaces`, for this back end as for all.
+
+mod common;
+
+use common::{Group, PATIENCE_MS, Private, Receivers, Sizes, assert_all_sent, flush_whole, send_whole};
+use group_send::{
+    BackendKind, Config, IoUringConfig, RecvBatch, RecvConfig, SendError, Sender, SetupError, Slot,
+};
+use libtest_mimic::{Arguments, Trial};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, SockRef, Socket, Type};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials: [(&str, fn()); 11] = [
+        ("every_recipient_gets_its_bytes_in_order", every_recipient_gets_its_bytes_in_order),
+        ("one_socket_reaches_both_families", one_socket_reaches_both_families),
+        ("answers_come_to_the_sockets_of_their_peers", answers_come_to_the_sockets_of_their_peers),
+        ("a_refusal_is_one_recipients_own", a_refusal_is_one_recipients_own),
+        ("what_cannot_be_sent_has_the_plain_reason", what_cannot_be_sent_has_the_plain_reason),
+        ("more_recipients_than_sockets_are_all_sent_to", more_recipients_than_sockets_are_all_sent_to),
+        ("recipients_that_are_gone_give_up_their_sockets", recipients_that_are_gone_give_up_their_sockets),
+        ("unread_answers_keep_a_socket", unread_answers_keep_a_socket),
+        ("a_sender_may_change_threads", a_sender_may_change_threads),
+        ("options_of_the_socket_hold_for_all", options_of_the_socket_hold_for_all),
+        ("a_socket_that_cannot_be_shared_is_the_reason", a_socket_that_cannot_be_shared_is_the_reason),
+    ];
+    let missing = missing();
+    if let Some(missing) = missing.as_ref().filter(|_| !arguments.list) {
+        eprintln!("skipped: io_uring: {missing}");
+    }
+    let trials = trials.map(|(name, run)| {
+        let run = move || {
+            run();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(missing.is_some())
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+/// Found out without the crate under test: what breaks there must fail, not be skipped.
+fn missing() -> Option<String> {
+    match io_uring::IoUring::<io_uring::squeue::Entry>::builder().setup_coop_taskrun().build(4) {
+        Ok(_) => None,
+        Err(error) => Some(format!("needs io_uring of Linux 5.19: {error}")),
+    }
+}
+
+fn shared_socket(address: IpAddr) -> UdpSocket {
+    let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::DGRAM, None).expect("socket");
+    socket.set_reuse_port(true).expect("SO_REUSEPORT");
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(false).expect("IPV6_V6ONLY");
+    }
+    socket.bind(&SocketAddr::new(address, 0).into()).expect("bind");
+    let socket = UdpSocket::from(socket);
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(PATIENCE_MS.into()))).expect("SO_RCVTIMEO");
+    socket
+}
+
+fn sender_of(socket: &UdpSocket, sockets_max: u32) -> Sender {
+    let config = Config {
+        backends: vec![BackendKind::IoUring],
+        io_uring: IoUringConfig { sockets_max },
+        ..Config::default()
+    };
+    Sender::new(socket, &config).expect("a sender")
+}
+
+/// Sends until all of this many recipients can have their sockets.
+fn warm_up(group: &Group, sender: &mut Sender, receivers: &mut Receivers, socket: &UdpSocket) {
+    for _ in 0..group.members.len().div_ceil(8) {
+        send_whole(group, sender, socket);
+        receivers.expect_group(group);
+    }
+}
+
+/// How many sockets have something for the sender's owner, and what it is.
+fn read_answers(sender: &mut Sender) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut answers = sender.answers().expect("sockets of its own");
+    let mut batch = RecvBatch::new(RecvConfig::default());
+    let mut received = Vec::new();
+    let mut read = |socket: std::os::fd::BorrowedFd<'_>| {
+        let count = batch.recv(&socket).expect("something to read");
+        assert!(count > 0);
+        received.extend(batch.iter().map(|datagram| (datagram.source, datagram.payload.to_vec())));
+    };
+    while answers.for_each_ready(&mut read).expect("epoll") > 0 {}
+    received
+}
+
+fn every_recipient_gets_its_bytes_in_order() {
+    for (address, count) in [(V4, 1), (V4, 2), (V6, 7), (V4, 33), (V6, 100), (V4, 300)] {
+        let socket = shared_socket(address);
+        let mut sender = sender_of(&socket, 4096);
+        assert_eq!(sender.backend(), BackendKind::IoUring);
+        let source = socket.local_addr().expect("bound");
+        let mut receivers = Receivers::bind(&[address], count).from(&[source]);
+        let addresses = receivers.addresses();
+        warm_up(
+            &Group::new(&addresses, 1, Sizes::Equal(100), Private::None),
+            &mut sender,
+            &mut receivers,
+            &socket,
+        );
+        for (packets, sizes, private) in [
+            (1, Sizes::Equal(1200), Private::Each),
+            (2, Sizes::Equal(1000), Private::Same),
+            (3, Sizes::Distinct, Private::Mixed),
+            (8, Sizes::Last(700, 11), Private::Uneven),
+            (9, common::group::BORDERS, Private::None),
+            (5, common::group::FRAGMENTED, Private::Before),
+        ] {
+            let group = Group::new(&addresses, packets, sizes, private);
+            let (slots, _) = send_whole(&group, &mut sender, &socket);
+            assert_all_sent(&group, &slots);
+            receivers.expect_group(&group);
+            flush_whole(&group, &mut sender, &socket);
+            receivers.expect_group(&group);
+        }
+    }
+}
+
+fn one_socket_reaches_both_families() {
+    let socket = shared_socket(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+    let mut sender = sender_of(&socket, 4096);
+    let port = socket.local_addr().expect("bound").port();
+    let sources = [SocketAddr::new(V4, port), SocketAddr::new(V6, port)];
+    let mut receivers = Receivers::bind(&[V4, V6], 50).from(&sources);
+    let group = Group::new(&receivers.addresses(), 4, Sizes::Distinct, Private::Mixed);
+    warm_up(&group, &mut sender, &mut receivers, &socket);
+    for member in 0..50 {
+        let peer = receivers.socket(member);
+        let to = sources[usize::from(peer.local_addr().expect("bound").is_ipv6())];
+        peer.send_to(&[member as u8], to).expect("room");
+    }
+    assert_eq!(read_answers(&mut sender).len(), 50);
+}
+
+fn answers_come_to_the_sockets_of_their_peers() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 4096);
+    let to = socket.local_addr().expect("bound");
+    let mut receivers = Receivers::bind(&[V4], 100);
+    let addresses = receivers.addresses();
+    let group = Group::new(&addresses, 1, Sizes::Equal(100), Private::None);
+
+    receivers.socket(0).send_to(b"before it was sent to", to).expect("room");
+    let mut buffer = [0; 100];
+    let (length, from) = socket.recv_from(&mut buffer).expect("at the caller's socket");
+    assert_eq!((&buffer[..length], from), (&b"before it was sent to"[..], addresses[0]));
+
+    warm_up(&group, &mut sender, &mut receivers, &socket);
+    for (member, address) in addresses.iter().enumerate() {
+        receivers.socket(member).send_to(address.to_string().as_bytes(), to).expect("room");
+    }
+    let answers = sender.answers().expect("sockets of its own");
+    let mut readable = [PollFd::new(answers.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut readable, PollTimeout::from(PATIENCE_MS)), Ok(1));
+    let answered: BTreeSet<_> = read_answers(&mut sender).into_iter().collect();
+    let expected = addresses.iter().map(|address| (*address, address.to_string().into_bytes()));
+    assert_eq!(answered, expected.collect());
+
+    // A stranger is not connected to anything, and the caller hears it.
+    let stranger = UdpSocket::bind((V4, 0)).expect("bind");
+    stranger.send_to(b"hello", to).expect("room");
+    let (length, from) = socket.recv_from(&mut buffer).expect("at the caller's socket");
+    assert_eq!((&buffer[..length], from), (&b"hello"[..], stranger.local_addr().expect("bound")));
+    assert_eq!(read_answers(&mut sender), []);
+}
+
+fn a_refusal_is_one_recipients_own() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 4096);
+    let mut receivers = Receivers::bind(&[V4], 20);
+    let mut addresses = receivers.addresses();
+    // Nobody listens there: bound, and released.
+    let gone = UdpSocket::bind((V4, 0)).expect("bind").local_addr().expect("bound");
+    addresses.insert(7, gone);
+    let group = Group::new(&addresses, 1, Sizes::Equal(100), Private::None);
+    let mut refusals = 0;
+    for round in 0..12 {
+        let (slots, _) = send_whole(&group, &mut sender, &socket);
+        for (member, slot) in slots.iter().enumerate() {
+            if member == 7 && slot.failed > 0 {
+                assert_eq!(*slot, Slot { sent: 0, failed: 1, error: Some(SendError::Refused) });
+                refusals += 1;
+                continue;
+            }
+            assert_eq!(*slot, Slot { sent: 1, ..Slot::default() }, "member {member}, round {round}");
+        }
+        for member in (0..21).filter(|&member| member != 7) {
+            receivers.expect(member - usize::from(member > 7), group.datagrams(member), "beside a refusal");
+        }
+    }
+    // On loopback the answer is there before the call returns; it fails every other datagram, in its stead.
+    assert!(refusals >= 4, "{refusals} refusals in 12 rounds");
+    receivers.expect_nothing_more("beside a refusal");
+}
+
+/// The errors of the plain back end are the oracle.
+fn what_cannot_be_sent_has_the_plain_reason() {
+    let bad: [SocketAddr; 6] = [
+        "203.0.113.1:5000".parse().expect("an address"), // no way there from 127.0.0.1
+        "127.0.0.1:0".parse().expect("an address"),
+        "255.255.255.255:5000".parse().expect("an address"), // broadcast, which the socket may not
+        "[::1]:5000".parse().expect("an address"),
+        "[::ffff:127.0.0.1]:5000".parse().expect("an address"),
+        "240.0.0.1:5000".parse().expect("an address"),
+    ];
+    let socket = shared_socket(V4);
+    let plain = Config { backends: vec![BackendKind::Sendmsg], ..Config::default() };
+    let mut plain = Sender::new(&socket, &plain).expect("a sender");
+    let mut sender = sender_of(&socket, 4096);
+    let mut receivers = Receivers::bind(&[V4], 5);
+    let mut addresses = receivers.addresses();
+    addresses.extend(bad);
+    for (packets, sizes) in [(1, Sizes::Equal(100)), (3, Sizes::Equal(200)), (2, Sizes::Last(50, 65_508))] {
+        let group = Group::new(&addresses, packets, sizes, Private::None);
+        let (expected, _) = send_whole(&group, &mut plain, &socket);
+        assert!(expected[5..].iter().all(|slot| slot.failed > 0), "{expected:?}");
+        for round in 0..3 {
+            let (slots, _) = send_whole(&group, &mut sender, &socket);
+            assert_eq!(slots, expected, "round {round}: {}", group.remark);
+        }
+        for member in 0..5 {
+            for _ in 0..4 {
+                let sent = expected[member].sent as usize;
+                receivers.expect(member, group.datagrams(member).take(sent), &group.remark);
+            }
+        }
+        receivers.expect_nothing_more(&group.remark);
+    }
+}
+
+fn more_recipients_than_sockets_are_all_sent_to() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 16);
+    let mut receivers = Receivers::bind(&[V4], 100);
+    let group = Group::new(&receivers.addresses(), 3, Sizes::Distinct, Private::Mixed);
+    for _ in 0..20 {
+        let (slots, _) = send_whole(&group, &mut sender, &socket);
+        assert_all_sent(&group, &slots);
+        receivers.expect_group(&group);
+    }
+    assert_eq!(with_sockets(&socket, &mut sender, &receivers).len(), 16);
+}
+
+/// Who has a socket: those whose datagrams do not come to the caller's.
+fn with_sockets(socket: &UdpSocket, sender: &mut Sender, receivers: &Receivers) -> BTreeSet<SocketAddr> {
+    let to = socket.local_addr().expect("bound");
+    for (member, _) in receivers.addresses().iter().enumerate() {
+        receivers.socket(member).send_to(b"?", to).expect("room");
+    }
+    let own: BTreeSet<_> = read_answers(sender).into_iter().map(|(from, _)| from).collect();
+    let mut others = receivers.addresses().len() - own.len();
+    while others > 0 {
+        socket.recv_from(&mut [0; 1]).expect("an answer at the caller's socket");
+        others -= 1;
+    }
+    own
+}
+
+fn recipients_that_are_gone_give_up_their_sockets() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 16);
+    let mut old = Receivers::bind(&[V4], 16);
+    let group = Group::new(&old.addresses(), 1, Sizes::Equal(100), Private::None);
+    warm_up(&group, &mut sender, &mut old, &socket);
+    assert_eq!(with_sockets(&socket, &mut sender, &old).len(), 16);
+
+    let mut new = Receivers::bind(&[V4], 16);
+    let group = Group::new(&new.addresses(), 1, Sizes::Equal(100), Private::Same);
+    // A recipient that could not have one is not asked for again at once: 65,536 sends at the most.
+    let rounds = (1 << 16) / 16 + 20;
+    for _ in 0..rounds {
+        send_whole(&group, &mut sender, &socket);
+        new.expect_group(&group);
+    }
+    assert_eq!(with_sockets(&socket, &mut sender, &new).len(), 16);
+    assert_eq!(with_sockets(&socket, &mut sender, &old).len(), 0);
+}
+
+fn unread_answers_keep_a_socket() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 2);
+    let mut old = Receivers::bind(&[V4], 2);
+    let group = Group::new(&old.addresses(), 1, Sizes::Equal(100), Private::None);
+    warm_up(&group, &mut sender, &mut old, &socket);
+    old.socket(0).send_to(b"do not lose this", socket.local_addr().expect("bound")).expect("room");
+
+    let mut new = Receivers::bind(&[V4], 2);
+    let group = Group::new(&new.addresses(), 1, Sizes::Equal(100), Private::None);
+    for _ in 0..(1 << 16) / 2 + 20 {
+        send_whole(&group, &mut sender, &socket);
+        new.expect_group(&group);
+    }
+    assert_eq!(read_answers(&mut sender), [(old.addresses()[0], b"do not lose this".to_vec())]);
+    assert_eq!(with_sockets(&socket, &mut sender, &new).len(), 1);
+}
+
+fn a_sender_may_change_threads() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 4096);
+    let mut receivers = Receivers::bind(&[V4], 40);
+    let group = Group::new(&receivers.addresses(), 2, Sizes::Equal(300), Private::Same);
+    for _ in 0..4 {
+        let own = std::thread::scope(|scope| {
+            let run = || {
+                let (slots, _) = send_whole(&group, &mut sender, &socket);
+                assert_all_sent(&group, &slots);
+            };
+            scope.spawn(run).join()
+        });
+        own.expect("the thread sent");
+        receivers.expect_group(&group);
+    }
+    // 8 of 40 on each of the threads, whose ends took nothing with them.
+    assert_eq!(with_sockets(&socket, &mut sender, &receivers).len(), 32);
+}
+
+fn options_of_the_socket_hold_for_all() {
+    let socket = shared_socket(V4);
+    SockRef::from(&socket).set_tos_v4(0xb9).expect("IP_TOS"); // expedited forwarding, ECT(1)
+    group_send::socket::enable_ecn(&socket).expect("IP_RECVTOS");
+    let mut sender = sender_of(&socket, 4096);
+    let peers: Vec<UdpSocket> = (0..8).map(|_| shared_socket(V4)).collect();
+    let addresses: Vec<_> = peers.iter().map(|peer| peer.local_addr().expect("bound")).collect();
+    let group = Group::new(&addresses, 1, Sizes::Equal(100), Private::None);
+    let mut batch = RecvBatch::new(RecvConfig::default());
+    for peer in &peers {
+        group_send::socket::enable_ecn(peer).expect("IP_RECVTOS");
+        SockRef::from(peer).set_tos_v4(0x02).expect("IP_TOS"); // ECT(0)
+    }
+    for _ in 0..2 {
+        send_whole(&group, &mut sender, &socket);
+        for peer in &peers {
+            assert_eq!(batch.recv_wait(peer).expect("a datagram"), 1);
+            assert_eq!(batch.iter().next().and_then(|d| d.ecn), Some(group_send::Ecn::Ect1));
+            peer.send_to(b"?", socket.local_addr().expect("bound")).expect("room");
+        }
+        let mut read = |socket: std::os::fd::BorrowedFd<'_>| {
+            assert_eq!(batch.recv(&socket).expect("an answer"), 1);
+            assert_eq!(batch.iter().next().and_then(|d| d.ecn), Some(group_send::Ecn::Ect0));
+        };
+        assert_eq!(sender.answers().expect("sockets").for_each_ready(&mut read).expect("epoll"), 8);
+    }
+}
+
+fn a_socket_that_cannot_be_shared_is_the_reason() {
+    let config = Config {
+        backends: vec![BackendKind::IoUring, BackendKind::Sendmsg],
+        io_uring: IoUringConfig { sockets_max: 0 },
+        ..Config::default()
+    };
+    let why = |socket: &Socket, config: &Config| {
+        let sender = Sender::new(socket, config).expect("the plain back end at least");
+        assert_eq!(sender.backend(), BackendKind::Sendmsg);
+        assert_eq!(sender.not_chosen()[0].backend, BackendKind::IoUring);
+        sender.not_chosen()[0].why.clone()
+    };
+    assert!(why(&shared_socket(V4).into(), &config).contains("sockets_max"));
+
+    let config = Config { io_uring: IoUringConfig::default(), ..config };
+    let alone = UdpSocket::bind((V4, 0)).expect("bind");
+    assert!(why(&alone.into(), &config).contains("SO_REUSEPORT is not set"));
+    let unbound = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("socket");
+    unbound.set_reuse_port(true).expect("SO_REUSEPORT");
+    assert!(why(&unbound, &config).contains("not bound"));
+
+    let stream = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+    assert!(matches!(Sender::new(&stream, &config), Err(SetupError::Socket(_))));
+}
