@@ -317,11 +317,14 @@ fn send_chunk(
     progress: &mut Progress,
     send: &mut impl FnMut(&[Datagram<'_>], &mut [Outcome]),
 ) {
-    let mut outcomes = [Outcome::Unsent; CHUNK];
-    let outcomes = &mut outcomes[..chunk.len()];
-    let datagrams: ArrayVec<Datagram<'_>, CHUNK> =
-        chunk.iter().map(|&index| queued[index as usize].datagram(slab)).collect();
-    send(&datagrams, outcomes);
+    // Filled in place: collected ones would be moved here, room and all.
+    let mut datagrams = ArrayVec::<Datagram<'_>, CHUNK>::new();
+    let mut outcomes = ArrayVec::<Outcome, CHUNK>::new();
+    for &index in chunk {
+        datagrams.push(queued[index as usize].datagram(slab));
+        outcomes.push(Outcome::Unsent);
+    }
+    send(&datagrams, &mut outcomes);
     drop(datagrams);
     for (&index, outcome) in chunk.iter().zip(outcomes) {
         let queued = &mut queued[index as usize];
@@ -329,7 +332,7 @@ fn send_chunk(
             Outcome::Sent => progress.sent += 1,
             Outcome::Failed(error) => {
                 progress.failed += 1;
-                failures.push(Failure { envelope: queued.envelope, error: *error });
+                failures.push(Failure { envelope: queued.envelope, error });
             }
             Outcome::Unsent => {
                 progress.blocked = true;

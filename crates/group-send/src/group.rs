@@ -95,6 +95,16 @@ pub(crate) fn flatten(
     slots: &mut [Slot],
     mut send: impl FnMut(&[Datagram<'_>], &mut [Outcome]),
 ) -> bool {
+    if let ([_], [recipient], [slot]) = (packets, recipients, &mut *slots)
+        && recipient.is_well_formed(1)
+        && slot.done() == 0
+    {
+        // A single datagram is what a call costs most for: no chunk is set up for it.
+        let mut outcomes = [Outcome::Unsent];
+        send(&[recipient.datagram(packets, 0)], &mut outcomes);
+        slot.note(outcomes[0]);
+        return outcomes[0] == Outcome::Unsent;
+    }
     let mut chunk = ArrayVec::<Datagram<'_>, CHUNK>::new();
     let mut owners = ArrayVec::<u32, CHUNK>::new();
     for (owner, recipient) in recipients.iter().enumerate() {
@@ -120,10 +130,10 @@ fn send_chunk(
     slots: &mut [Slot],
     send: &mut impl FnMut(&[Datagram<'_>], &mut [Outcome]),
 ) -> bool {
-    let mut outcomes = [Outcome::Unsent; CHUNK];
-    let outcomes = &mut outcomes[..chunk.len()];
-    send(chunk, outcomes);
-    for (&owner, &outcome) in owners.iter().zip(&*outcomes) {
+    let mut outcomes = ArrayVec::<Outcome, CHUNK>::new();
+    chunk.iter().for_each(|_| outcomes.push(Outcome::Unsent));
+    send(chunk, &mut outcomes);
+    for (&owner, &outcome) in owners.iter().zip(&outcomes) {
         slots[owner as usize].note(outcome);
     }
     chunk.clear();

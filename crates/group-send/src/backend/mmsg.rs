@@ -6,20 +6,20 @@
 
 use crate::backend::segmentation::{self, Refusals};
 use crate::backend::{Backend, Datagram, Outcome};
-use crate::cmsg::ControlBuffer;
 use crate::config::{BackendKind, SetupError};
 use crate::error::SendError;
-use crate::linux::{self, Family, KernelAddress, MESSAGES_MAX, Message};
+use crate::linux::{self, Family, MESSAGES_MAX, Message};
 use crate::pending_errors::PendingErrors;
 use arrayvec::ArrayVec;
 use socket2::SockRef;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::slice;
 
 /// What stands between this file and the kernel, so that tests can be a kernel that refuses.
 pub(crate) trait Kernel: Send {
-    fn send_to(&mut self, to: &KernelAddress, datagram: &[u8]) -> Result<(), i32>;
-    fn send_message(&mut self, message: &Message<'_>) -> Result<(), i32>;
+    fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32>;
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32>;
     /// Takes in errors of earlier datagrams that have come back, and says whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
@@ -37,6 +37,7 @@ pub(crate) struct Mmsg<K = Socket> {
 /// The real kernel behind a socket.
 pub(crate) struct Socket {
     fd: OwnedFd,
+    family: Family,
 }
 
 impl<K: Kernel> Mmsg<K> {
@@ -46,38 +47,29 @@ impl<K: Kernel> Mmsg<K> {
 
     /// Sends one datagram by one call, and says what became of it.
     fn send_single(&mut self, datagram: &Datagram<'_>) -> Outcome {
-        let Some(to) = KernelAddress::encode(datagram.destination, self.family) else {
-            return Outcome::Failed(SendError::WrongFamily);
-        };
         if let Some(error) = self.pending.take(datagram.destination) {
             return Outcome::Failed(error);
         }
-        let result = self.send_encoded(to, datagram);
+        let result = self.send_alone(datagram);
         if result.is_ok() || result == Err(libc::EAGAIN) || !self.kernel.drain_errors(&mut self.pending) {
             return outcome(result);
         }
         // The kernel tells an error that came back for an earlier datagram to whoever sends next.
         match self.pending.take(datagram.destination) {
             Some(error) => Outcome::Failed(error),
-            None => outcome(self.send_encoded(to, datagram)),
+            None => outcome(self.send_alone(datagram)),
         }
     }
 
     /// In one piece if it is short: copying it costs less than having the kernel read a message header and a list.
-    fn send_encoded(&mut self, to: KernelAddress, datagram: &Datagram<'_>) -> Result<(), i32> {
-        let parts = datagram.parts.iter().filter(|part| !part.is_empty());
+    fn send_alone(&mut self, datagram: &Datagram<'_>) -> Result<(), i32> {
         if datagram.departure_ns == 0 && datagram.len() <= COPIED_MAX {
-            let mut copy = ArrayVec::<u8, COPIED_MAX>::new();
-            match parts.clone().count() {
-                0 => return retried(|| self.kernel.send_to(&to, &[])),
-                1 => return retried(|| self.kernel.send_to(&to, parts.clone().next().unwrap_or(&&[][..]))),
-                _ => parts.for_each(|part| copy.extend(part.iter().copied())),
-            }
-            return retried(|| self.kernel.send_to(&to, &copy));
+            let mut copy = ArrayVec::new();
+            let piece = one_piece(datagram, &mut copy);
+            return retried(|| self.kernel.send_to(datagram.destination, piece));
         }
-        let control = control(0, datagram.departure_ns);
-        let message = Message { to, datagrams: std::slice::from_ref(datagram), control };
-        retried(|| self.kernel.send_message(&message))
+        let message = Message { datagrams: slice::from_ref(datagram), segment: 0 };
+        retried(|| self.kernel.send_messages(&[message])).map(drop)
     }
 
     /// Sends the messages that begin with the first datagram, and returns how many datagrams are dealt with.
@@ -132,10 +124,8 @@ impl<K: Kernel> Mmsg<K> {
 
     /// Sends several datagrams as one message.
     fn send_run(&mut self, run: &[Datagram<'_>]) -> Result<(), i32> {
-        let first = &run[0];
-        let to = KernelAddress::encode(first.destination, self.family).ok_or(libc::EAFNOSUPPORT)?;
-        let message = Message { to, datagrams: run, control: control(first.len(), first.departure_ns) };
-        retried(|| self.kernel.send_message(&message))?;
+        let message = Message { datagrams: run, segment: run[0].len() as u16 };
+        retried(|| self.kernel.send_messages(&[message]))?;
         self.refusals.accepted(true);
         Ok(())
     }
@@ -147,8 +137,7 @@ impl<K: Kernel> Mmsg<K> {
         let mut start = 0;
         while start < datagrams.len() && !messages.is_full() {
             let first = &datagrams[start];
-            let Some(to) = KernelAddress::encode(first.destination, self.family) else { break };
-            if self.pending.contains(first.destination) {
+            if !self.family.reaches(first.destination) || self.pending.contains(first.destination) {
                 break;
             }
             let run =
@@ -157,9 +146,8 @@ impl<K: Kernel> Mmsg<K> {
                 } else {
                     1
                 };
-            let segment = if run > 1 { first.len() } else { 0 };
-            let control = control(segment, first.departure_ns);
-            messages.push(Message { to, datagrams: &datagrams[start..start + run], control });
+            let segment = if run > 1 { first.len() as u16 } else { 0 };
+            messages.push(Message { datagrams: &datagrams[start..start + run], segment });
             start += run;
         }
         messages
@@ -205,20 +193,16 @@ pub(crate) fn open(kind: BackendKind, socket: &SockRef<'_>) -> Result<Result<Mms
     if let Err(errno) = missing {
         return Ok(Err(format!("the kernel does not offer it: {}", io::Error::from_raw_os_error(errno))));
     }
-    Ok(Ok(Mmsg::new(Socket { fd }, kind, family)))
+    Ok(Ok(Mmsg::new(Socket { fd, family }, kind, family)))
 }
 
 impl Kernel for Socket {
-    fn send_to(&mut self, to: &KernelAddress, datagram: &[u8]) -> Result<(), i32> {
-        linux::send_to(self.fd.as_fd(), to, datagram)
-    }
-
-    fn send_message(&mut self, message: &Message<'_>) -> Result<(), i32> {
-        linux::send_message(self.fd.as_fd(), message)
+    fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32> {
+        linux::send_to(self.fd.as_fd(), self.family, to, datagram)
     }
 
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32> {
-        linux::send_messages(self.fd.as_fd(), messages)
+        linux::send_messages(self.fd.as_fd(), self.family, messages)
     }
 
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
@@ -235,15 +219,18 @@ pub(crate) fn outcome(result: Result<(), i32>) -> Outcome {
     }
 }
 
-fn control(segment: usize, departure_ns: u64) -> ControlBuffer {
-    let mut control = ControlBuffer::new();
-    if segment > 0 {
-        control.push_segment_size(segment as u16);
+/// The bytes of a datagram of up to [`COPIED_MAX`], copied only if they lie apart.
+fn one_piece<'a>(datagram: &Datagram<'a>, copy: &'a mut ArrayVec<u8, COPIED_MAX>) -> &'a [u8] {
+    match datagram.parts {
+        [piece, [], []] | [[], piece, []] | [[], [], piece] => piece,
+        parts => {
+            copy.clear();
+            for part in parts {
+                copy.try_extend_from_slice(part).expect("the length was compared with the capacity");
+            }
+            copy
+        }
     }
-    if departure_ns > 0 {
-        control.push_departure(departure_ns);
-    }
-    control
 }
 
 fn retried<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// Takes messages as the kernel does, and notes every datagram that leaves.
-#[derive(Default)]
 struct Double {
+    family: Family,
     delivered: Vec<(SocketAddr, Vec<u8>)>,
     calls: usize,
     runs: usize,
@@ -25,6 +25,22 @@ struct Double {
 }
 
 impl Double {
+    fn new(family: Family) -> Self {
+        Self {
+            family,
+            delivered: Vec::new(),
+            calls: 0,
+            runs: 0,
+            room: None,
+            failing: HashMap::new(),
+            mtu: HashMap::new(),
+            plain: HashSet::new(),
+            interrupts: 0,
+            pending: None,
+            queue: Vec::new(),
+        }
+    }
+
     fn take(&mut self, to: SocketAddr, bytes: &[u8], segment: usize) -> Result<(), i32> {
         if let Some((address, errno)) = self.pending.take() {
             self.queue.push((address, SendError::from_errno(errno)));
@@ -64,12 +80,13 @@ impl Double {
 
     fn take_message(&mut self, message: &Message<'_>) -> Result<(), i32> {
         let bytes: Vec<u8> = message.datagrams.iter().flat_map(|d| d.parts.concat()).collect();
-        let segment = segment_size(message.control.as_bytes());
+        let segment = usize::from(message.segment);
         assert!(
             segment > 0 || message.datagrams.len() == 1,
             "a run without a segment size would be one datagram"
         );
-        self.take(message.to.decode(), &bytes, segment)
+        assert!(message.datagrams.iter().all(|d| d.destination == message.datagrams[0].destination));
+        self.take(*message.datagrams[0].destination, &bytes, segment)
     }
 
     fn interrupted(&mut self) -> Result<(), i32> {
@@ -83,14 +100,12 @@ impl Double {
 }
 
 impl Kernel for Double {
-    fn send_to(&mut self, to: &KernelAddress, datagram: &[u8]) -> Result<(), i32> {
+    fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32> {
         self.interrupted()?;
-        self.take(to.decode(), datagram, 0)
-    }
-
-    fn send_message(&mut self, message: &Message<'_>) -> Result<(), i32> {
-        self.interrupted()?;
-        self.take_message(message)
+        if !self.family.reaches(to) {
+            return Err(libc::EAFNOSUPPORT);
+        }
+        self.take(*to, datagram, 0)
     }
 
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32> {
@@ -115,22 +130,10 @@ impl Kernel for Double {
     }
 }
 
-/// The first control message is the only one that a run needs: length, level, type, 16 bits of size.
-fn segment_size(control: &[u8]) -> usize {
-    match control {
-        [] => 0,
-        _ => {
-            let word = |at: usize| i32::from_ne_bytes(control[at..at + 4].try_into().unwrap());
-            let is_size = (word(8), word(12)) == (libc::SOL_UDP, libc::UDP_SEGMENT);
-            if is_size { usize::from(u16::from_ne_bytes([control[16], control[17]])) } else { 0 }
-        }
-    }
-}
-
 const KINDS: [BackendKind; 3] = [BackendKind::Sendmsg, BackendKind::Sendmmsg, BackendKind::Gso];
 
 fn back_end(kind: BackendKind) -> Mmsg<Double> {
-    Mmsg::new(Double::default(), kind, Family::Dual)
+    Mmsg::new(Double::new(Family::Dual), kind, Family::Dual)
 }
 
 fn address(number: usize) -> SocketAddr {
@@ -310,7 +313,7 @@ fn an_error_that_came_back_is_told_to_the_recipient_it_belongs_to() {
 fn families_that_the_socket_cannot_reach_fail_alone() {
     for kind in KINDS {
         for (family, reached) in [(Family::V4, 3), (Family::V6Only, 1)] {
-            let mut back_end = Mmsg::new(Double::default(), kind, family);
+            let mut back_end = Mmsg::new(Double::new(family), kind, family);
             // Recipient 4 has an IPv6 address, 1 to 3 have none.
             let outcomes = send(&mut back_end, &contents(4, &[50, 50]));
             let sent = outcomes.iter().filter(|&&o| o == Outcome::Sent).count();
