@@ -59,6 +59,11 @@ class Cables:
         setting = "on" if enabled else "off"
         self.run_in(self.near, "ethtool", "-K", f"near{index}", "tx-udp-segmentation", setting)
 
+    def refuse(self):
+        """From now on the far devices take no frame of more than 82 bytes: the veth drops it in the sender's hands."""
+        for index in range(self.count):
+            command("ip", "-n", self.far, "link", "set", f"far{index}", "mtu", "68")
+
     def run_in(self, host, *arguments):
         return command("ip", "netns", "exec", host, *arguments)
 

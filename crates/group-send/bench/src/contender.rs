@@ -1,20 +1,21 @@
 //! The loop that everything is measured against, and the library's back ends.
 
 use std::io::{self, IoSlice};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 
-use group_send::{BackendKind, Config, Sender, Slot};
-use socket2::{SockRef, Socket};
+use group_send::{AfXdpConfig, BackendKind, Config, Sender, Slot};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::traffic::{Group, Member};
 
 /// All contenders in the order of a table.
-pub(crate) const NAMES: [&str; 6] = ["loop", "sendmmsg", "gso", "io_uring", "af_xdp", "tc_clone"];
+pub(crate) const NAMES: [&str; 6] = ["loop", "sendmmsg", "gso", "io_uring", "af_xdp", CLONE];
+
+/// The one that puts a program at the interface's egress, and gets an interface of its own.
+pub(crate) const CLONE: &str = "tc_clone";
 
 /// One that sends groups.
 pub(crate) trait Contender {
-    fn name(&self) -> &'static str;
-
     /// Sends each payload to each member.
     fn send(&mut self, group: &Group<'_>) -> Result<(), String>;
 }
@@ -22,25 +23,27 @@ pub(crate) trait Contender {
 /// The contender of this name, its socket open; or why it cannot run here.
 pub(crate) fn build(name: &'static str, interface: &str) -> Result<Box<dyn Contender>, String> {
     let kind = match name {
-        "loop" => return Ok(Box::new(Loop { socket: socket().map_err(|error| error.to_string())?.into() })),
+        "loop" => return Ok(Box::new(Loop { socket: socket().map_err(|error| error.to_string())? })),
         "sendmmsg" => BackendKind::Sendmmsg,
         "gso" => BackendKind::Gso,
         "io_uring" => BackendKind::IoUring,
         "af_xdp" => BackendKind::AfXdp,
-        "tc_clone" => BackendKind::TcClone,
+        CLONE => BackendKind::TcClone,
         _ => return Err("unknown".into()),
     };
-    let _ = interface;
-    let config = Config { backends: vec![kind] };
+    let af_xdp = Some(AfXdpConfig::new(interface));
+    let config = Config { backends: vec![kind], af_xdp, ..Config::default() };
     let socket = socket().map_err(|error| error.to_string())?;
     let sender = Sender::new(&socket, &config).map_err(|error| error.to_string())?;
-    Ok(Box::new(Library { name, sender, slots: Vec::new() }))
+    Ok(Box::new(Library { sender, slots: Vec::new() }))
 }
 
-/// Where a server's socket is: on all addresses, with room for a burst.
-fn socket() -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    SockRef::from(&socket).set_send_buffer_size(SEND_BUFFER_BYTES)?;
+/// Where a server's socket is: on all addresses, with room for a burst. One contender shares the port.
+fn socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     Ok(socket)
 }
 
@@ -52,10 +55,6 @@ struct Loop {
 }
 
 impl Contender for Loop {
-    fn name(&self) -> &'static str {
-        "loop"
-    }
-
     fn send(&mut self, group: &Group<'_>) -> Result<(), String> {
         for member in group.members {
             for (index, payload) in group.payloads.iter().enumerate() {
@@ -89,16 +88,11 @@ impl Loop {
 
 /// The library with one of its back ends.
 struct Library {
-    name: &'static str,
     sender: Sender,
     slots: Vec<Slot>,
 }
 
 impl Contender for Library {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn send(&mut self, group: &Group<'_>) -> Result<(), String> {
         self.slots.clear();
         self.slots.resize(group.recipients.len(), Slot::default());

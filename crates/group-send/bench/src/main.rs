@@ -1,8 +1,8 @@
 //! What does a datagram to each of N recipients cost, by back end, against a loop of `sendmsg` calls?
 //!
 //! Runs in the network namespace that `scripts/bench group-send` makes, where everything sent is dropped at the other
-//! end of a cable. For each case all contenders are built anew and measured in turn, round after round, in slices of
-//! CPU time. After every slice the interface's counters are compared with what the contender says it sent. Printed
+//! end of a cable. In each case all contenders are measured in turn, round after round, in slices of CPU time behind a
+//! warm-up. After every slice the interface's counters are compared with what the contender says it sent. Printed
 //! is one line per case and contender, for the script to read:
 //! `CELL n k bytes before after contender kpps spread datagrams payload-bytes`, kpps being the median of thousand
 //! datagrams per second of CPU time, and spread the middle half of the slices in parts of it.
@@ -14,8 +14,8 @@ mod traffic;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use crate::contender::{Contender, NAMES};
-use crate::meter::{Meter, Sent};
+use crate::contender::{CLONE, Contender, NAMES};
+use crate::meter::{Arrangement, Meter, Sent};
 use crate::traffic::{Case, Traffic};
 
 fn main() -> ExitCode {
@@ -40,8 +40,7 @@ struct Options {
     /// which the others' datagrams would have to pass.
     interface: String,
     clone_interface: String,
-    /// Runs of datagrams leave the interface whole, so that its packet counter counts runs.
-    device_segments: bool,
+    arrangement: Arrangement,
     seed: u64,
 }
 
@@ -55,15 +54,11 @@ impl Options {
             core: 0,
             interface: "near0".into(),
             clone_interface: "near1".into(),
-            device_segments: false,
+            arrangement: Arrangement::Software,
             seed: random_seed(),
         };
         let mut arguments = arguments.iter();
         while let Some(name) = arguments.next() {
-            if name == "--device-segments" {
-                options.device_segments = true;
-                continue;
-            }
             let value = arguments.next().ok_or(format!("{name} needs a value"))?;
             match name.as_str() {
                 "--case" => options.cases.push(value.parse()?),
@@ -73,6 +68,7 @@ impl Options {
                 "--core" => options.core = number(name, value)?,
                 "--interface" => options.interface.clone_from(value),
                 "--clone-interface" => options.clone_interface.clone_from(value),
+                "--arrangement" => options.arrangement = value.parse()?,
                 "--seed" => options.seed = number(name, value)?,
                 _ => return Err(format!("unknown option {name}")),
             }
@@ -105,99 +101,127 @@ fn run(options: &Options) -> Result<(), String> {
     println!("seed {}", options.seed);
     meter::pin_to_core(options.core).map_err(|error| format!("core {}: {error}", options.core))?;
     meter::raise_descriptor_limit();
-    let mut skipped = Vec::new();
+    let mut entries = Vec::new();
+    for name in NAMES.into_iter().filter(|name| options.wants(name)) {
+        match Entry::new(name, options) {
+            Ok(entry) => entries.push(entry),
+            Err(why) => println!("SKIPPED {name}: {why}"),
+        }
+    }
     for case in &options.cases {
-        measure(case, options, &mut skipped)?;
+        measure(case, &mut entries, options);
     }
     Ok(())
 }
 
-/// A contender in a case, and what its slices gave.
-struct Entry {
-    contender: Box<dyn Contender>,
-    meter: Meter,
-    kpps: Vec<f64>,
-    total: Sent,
-}
-
-fn measure(case: &Case, options: &Options, skipped: &mut Vec<&'static str>) -> Result<(), String> {
+fn measure(case: &Case, entries: &mut Vec<Entry>, options: &Options) {
     let traffic = Traffic::new(case, options.seed);
-    let mut entries = Vec::new();
-    for name in NAMES.into_iter().filter(|name| options.wants(name)) {
-        if skipped.contains(&name) {
-            continue;
-        }
-        let interface = if name == "tc_clone" { &options.clone_interface } else { &options.interface };
-        match contender::build(name, interface) {
-            Ok(contender) => {
-                let meter =
-                    Meter::new(options.core, interface).map_err(|error| format!("{interface}: {error}"))?;
-                entries.push(Entry { contender, meter, kpps: Vec::new(), total: Sent::default() });
-            }
-            Err(why) => {
-                println!("SKIPPED {name}: {why}");
-                skipped.push(name);
-            }
-        }
+    for entry in &mut *entries {
+        entry.warm_up(&traffic, options);
     }
     for round in 0..options.rounds {
         // Each round starts with another contender.
         for turn in 0..entries.len() {
             let index = (turn + round) % entries.len();
-            slice(&mut entries[index], &traffic, options)?;
+            entries[index].slice(&traffic, options);
         }
     }
-    for entry in &mut entries {
-        report(case, entry);
-    }
-    Ok(())
-}
-
-/// One slice of a contender behind a warm-up, counted on both sides.
-fn slice(entry: &mut Entry, traffic: &Traffic, options: &Options) -> Result<(), String> {
-    let name = entry.contender.name();
-    let slices = traffic.slices(name == "tc_clone");
-    let group = slices.group();
-    // So many groups at a time that reading the clock does not show.
-    let groups = DATAGRAMS_BETWEEN_CLOCKS.div_ceil(traffic.datagrams());
-    let before = entry.meter.counters()?;
-    let mut sent = Sent::default();
-    let send = |contender: &mut dyn Contender, sent: &mut Sent| -> Result<(), String> {
-        for _ in 0..groups {
-            contender.send(&group).map_err(|problem| format!("{name}: {problem}"))?;
+    for entry in &mut *entries {
+        match &entry.failed {
+            None => entry.report(case),
+            Some(why) => println!("FAILED {}: {why} (in {case})", entry.name),
         }
-        sent.add(groups * traffic.datagrams(), groups * traffic.payload_bytes());
-        Ok(())
-    };
-    send(&mut *entry.contender, &mut sent)?;
-    let (begun, warm_up) = (entry.meter.cpu_ns()?, sent.datagrams);
-    let end = meter::process_ns()? + options.slice_ns;
-    while meter::process_ns()? < end {
-        send(&mut *entry.contender, &mut sent)?;
     }
-    let used = entry.meter.cpu_ns()? - begun;
-    entry
-        .meter
-        .verify(before, sent, options.device_segments)
-        .map_err(|problem| format!("{name}: {problem}"))?;
-    entry.kpps.push((sent.datagrams - warm_up) as f64 / used as f64 * 1e6);
-    entry.total.datagrams += sent.datagrams;
-    entry.total.payload_bytes += sent.payload_bytes;
-    Ok(())
+    entries.retain(|entry| entry.failed.is_none());
 }
 
+/// A contender, and what its slices gave in this case.
+struct Entry {
+    name: &'static str,
+    contender: Box<dyn Contender>,
+    meter: Meter,
+    kpps: Vec<f64>,
+    total: Sent,
+    failed: Option<String>,
+}
+
+impl Entry {
+    fn new(name: &'static str, options: &Options) -> Result<Self, String> {
+        let interface = if name == CLONE { &options.clone_interface } else { &options.interface };
+        let contender = contender::build(name, interface)?;
+        let meter = Meter::new(options.core, interface).map_err(|error| format!("{interface}: {error}"))?;
+        Ok(Self { name, contender, meter, kpps: Vec::new(), total: Sent::default(), failed: None })
+    }
+
+    /// Sends what is not measured: a back end may learn its recipients over many calls.
+    fn warm_up(&mut self, traffic: &Traffic, options: &Options) {
+        self.failed = self.send(traffic, WARM_UP_GROUPS, 0, options).err();
+    }
+
+    /// One more slice, unless something has failed.
+    fn slice(&mut self, traffic: &Traffic, options: &Options) {
+        if self.failed.is_some() {
+            return;
+        }
+        // So many groups at a time that reading the clock does not show.
+        let groups = DATAGRAMS_BETWEEN_CLOCKS.div_ceil(traffic.datagrams());
+        match self.send(traffic, groups, options.slice_ns, options) {
+            Ok(kpps) => self.kpps.push(kpps),
+            Err(why) => self.failed = Some(why),
+        }
+    }
+
+    /// Sends `groups` groups, then as many again and again for so much CPU time, compares what both sides counted, and
+    /// returns thousand datagrams per second of that time.
+    fn send(
+        &mut self,
+        traffic: &Traffic,
+        groups: usize,
+        slice_ns: u64,
+        options: &Options,
+    ) -> Result<f64, String> {
+        let slices = traffic.slices(self.name == CLONE);
+        let group = slices.group();
+        let before = self.meter.counters()?;
+        let mut sent = 0;
+        let mut send = |contender: &mut dyn Contender| -> Result<usize, String> {
+            for _ in 0..groups {
+                contender.send(&group)?;
+            }
+            sent += groups;
+            Ok(sent)
+        };
+        let unmeasured = send(&mut *self.contender)?;
+        let begun = self.meter.cpu_ns()?;
+        let end = meter::process_ns()? + slice_ns;
+        while meter::process_ns()? < end {
+            send(&mut *self.contender)?;
+        }
+        let used = self.meter.cpu_ns()? - begun;
+        let datagrams = sent * traffic.datagrams();
+        let payload_bytes = sent * traffic.payload_bytes();
+        self.meter.verify(before, Sent { datagrams, payload_bytes }, options.arrangement)?;
+        self.total.datagrams += datagrams;
+        self.total.payload_bytes += payload_bytes;
+        Ok(((sent - unmeasured) * traffic.datagrams()) as f64 / used as f64 * 1e6)
+    }
+
+    fn report(&mut self, case: &Case) {
+        self.kpps.sort_by(f64::total_cmp);
+        let quantile = |part: f64| {
+            let position = part * (self.kpps.len() - 1) as f64;
+            f64::midpoint(self.kpps[position.floor() as usize], self.kpps[position.ceil() as usize])
+        };
+        let median = quantile(0.5);
+        let spread = (quantile(0.75) - quantile(0.25)) / median;
+        let Sent { datagrams, payload_bytes } = self.total;
+        println!("CELL {case} {} {median:.2} {spread:.3} {datagrams} {payload_bytes}", self.name);
+        self.kpps.clear();
+        self.total = Sent::default();
+    }
+}
+
+/// One of the back ends opens eight sockets in 256 datagrams: 1000 recipients take 32 groups.
+const WARM_UP_GROUPS: usize = 40;
 /// The clock of a process costs a fifth of a microsecond, a datagram one.
 const DATAGRAMS_BETWEEN_CLOCKS: usize = 512;
-
-fn report(case: &Case, entry: &mut Entry) {
-    entry.kpps.sort_by(f64::total_cmp);
-    let quantile = |part: f64| {
-        let position = part * (entry.kpps.len() - 1) as f64;
-        let (low, high) = (position.floor() as usize, position.ceil() as usize);
-        f64::midpoint(entry.kpps[low], entry.kpps[high])
-    };
-    let median = quantile(0.5);
-    let spread = (quantile(0.75) - quantile(0.25)) / median;
-    let (name, total) = (entry.contender.name(), entry.total);
-    println!("CELL {case} {name} {median:.2} {spread:.3} {} {}", total.datagrams, total.payload_bytes);
-}

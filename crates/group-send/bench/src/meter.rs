@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::str::FromStr;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -20,24 +21,43 @@ pub(crate) struct Sent {
     pub(crate) payload_bytes: usize,
 }
 
-impl Sent {
-    pub(crate) fn add(&mut self, datagrams: usize, payload_bytes: usize) {
-        self.datagrams += datagrams;
-        self.payload_bytes += payload_bytes;
-    }
-}
-
 /// What an interface has sent so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Counters {
     packets: u64,
     bytes: u64,
+    dropped: u64,
+}
+
+/// What the cable is like, which decides what is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrangement {
+    /// The kernel cuts runs of datagrams: one packet each.
+    Software,
+    /// The interface takes runs whole: one packet each run.
+    Device,
+    /// The far end refuses each frame at the cable: counted as dropped, without bytes.
+    Refused,
+}
+
+impl FromStr for Arrangement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "software" => Ok(Self::Software),
+            "device" => Ok(Self::Device),
+            "refused" => Ok(Self::Refused),
+            _ => Err(format!("no arrangement {text}; there are: software, device, refused")),
+        }
+    }
 }
 
 pub(crate) struct Meter {
     soft_interrupts: Option<File>,
     packets: File,
     bytes: File,
+    dropped: File,
 }
 
 impl Meter {
@@ -47,6 +67,7 @@ impl Meter {
             soft_interrupts: soft_interrupt_thread(core),
             packets: counter("tx_packets")?,
             bytes: counter("tx_bytes")?,
+            dropped: counter("tx_dropped")?,
         })
     }
 
@@ -56,28 +77,36 @@ impl Meter {
     }
 
     pub(crate) fn counters(&mut self) -> Result<Counters, String> {
-        Ok(Counters { packets: read_number(&mut self.packets)?, bytes: read_number(&mut self.bytes)? })
+        Ok(Counters {
+            packets: read_number(&mut self.packets)?,
+            bytes: read_number(&mut self.bytes)?,
+            dropped: read_number(&mut self.dropped)?,
+        })
     }
 
-    /// Whether the interface sent exactly this since `before`.
+    /// Whether the interface took exactly this since `before`.
     pub(crate) fn verify(
         &mut self,
         before: Counters,
         sent: Sent,
-        device_segments: bool,
+        arrangement: Arrangement,
     ) -> Result<(), String> {
         let now = self.counters()?;
         let packets = (now.packets - before.packets) as usize;
         let bytes = (now.bytes - before.bytes) as usize;
-        // A run of datagrams that leaves whole has one header.
-        let all_counted = if device_segments { packets <= sent.datagrams } else { packets == sent.datagrams };
-        if all_counted && bytes == sent.payload_bytes + packets * HEADER_BYTES {
-            return Ok(());
-        }
+        let dropped = (now.dropped - before.dropped) as usize;
         let Sent { datagrams, payload_bytes } = sent;
-        Err(format!(
-            "says it sent {datagrams} datagrams of {payload_bytes} bytes in all; the interface counted {packets} packets of {bytes} bytes"
-        ))
+        // What leaves as one packet has one header, be it a run.
+        let whole = bytes == payload_bytes + packets * HEADER_BYTES && dropped == 0;
+        let all_counted = match arrangement {
+            Arrangement::Software => whole && packets == datagrams,
+            Arrangement::Device => whole && packets <= datagrams,
+            Arrangement::Refused => packets == 0 && dropped == datagrams,
+        };
+        let say = format!("says it sent {datagrams} datagrams of {payload_bytes} bytes in all");
+        let counted =
+            format!("the interface counted {packets} packets of {bytes} bytes and dropped {dropped}");
+        if all_counted { Ok(()) } else { Err(format!("{say}; {counted}")) }
     }
 }
 
