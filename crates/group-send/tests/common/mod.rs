@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows a back end or a network namespace; `tests/namespaces` adds those, the other tests use loopback.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod group;
 pub(crate) mod receivers;
@@ -10,17 +10,29 @@ pub(crate) mod receivers;
 pub(crate) use group::{Group, Private, Sizes};
 pub(crate) use receivers::Receivers;
 
-use group_send::{BatchLimits, SendBatch, SendError, Sender, Slot};
+use group_send::{BackendKind, BatchLimits, Config, SendBatch, SendError, Sender, Slot};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 /// How long a test waits for an event that must come; only a failing test waits so long.
-pub(crate) const PATIENCE_MS: u16 = 15_000;
+pub(crate) const PATIENCE_MS: u16 = 10_000;
+
+/// A configuration that has these back ends, the preferred one first.
+#[allow(clippy::needless_update, reason = "which other fields there are depends on the features")]
+pub(crate) fn prefer(backends: &[BackendKind]) -> Config {
+    Config { backends: backends.to_vec(), ..Config::default() }
+}
 
 /// Waits until the socket takes datagrams again.
 pub(crate) fn wait_writable(socket: &impl AsFd) {
     let mut wanted = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-    let ready = poll(&mut wanted, PollTimeout::from(PATIENCE_MS)).expect("poll");
+    let ready = loop {
+        match poll(&mut wanted, PollTimeout::from(PATIENCE_MS)) {
+            Err(Errno::EINTR) => {}
+            result => break result.expect("poll"),
+        }
+    };
     assert_eq!(ready, 1, "the socket was not writable within {PATIENCE_MS} ms");
 }
 
@@ -71,5 +83,21 @@ pub(crate) fn assert_all_sent(group: &Group, slots: &[Slot]) {
     let whole = Slot { sent: group.packets.len() as u32, ..Slot::default() };
     for (member, slot) in slots.iter().enumerate() {
         assert_eq!(*slot, whole, "member {member} of {}: {}", group.members.len(), group.remark);
+    }
+}
+
+/// Sockets of this machine alone, for what needs no privilege.
+pub(crate) mod loopback {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
+    pub(crate) const V4: [IpAddr; 2] =
+        [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
+    pub(crate) const BOTH: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+    /// A socket that sends over IPv4, without blocking.
+    pub(crate) fn socket() -> UdpSocket {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("bind");
+        socket.set_nonblocking(true).expect("O_NONBLOCK");
+        socket
     }
 }

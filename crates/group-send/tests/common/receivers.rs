@@ -2,6 +2,7 @@
 
 use super::PATIENCE_MS;
 use socket2::SockRef;
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -62,6 +63,16 @@ impl Receivers {
             if received != expected {
                 let same = received.iter().zip(&expected).take_while(|(a, b)| a == b).count();
                 panic!("{}: {length} bytes, not {}, the same for {same} bytes", place(), expected.len());
+            }
+        }
+    }
+
+    fn receive(&mut self, recipient: usize) -> io::Result<(usize, SocketAddr)> {
+        loop {
+            match self.sockets[recipient].recv_from(&mut self.buffer) {
+                // A ring's work interrupts the thread's system calls.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
             }
         }
     }

@@ -53,6 +53,8 @@ pub(crate) fn only(kind: BackendKind) -> Config {
         backends: vec![kind],
         #[cfg(feature = "af-xdp")]
         af_xdp: Some(group_send::AfXdpConfig::new(crate::host::NEAR_DEVICE)),
+        #[cfg(feature = "tc-clone")]
+        tc_clone: Some(group_send::TcCloneConfig::new(crate::host::NEAR_DEVICE)),
         ..Config::default()
     }
 }

@@ -59,12 +59,17 @@ impl Scene {
         Self { link, socket, receivers, sender }
     }
 
+    /// Sends from the near host, each time in another thread: a sender may be moved between threads.
+    fn send(&mut self, group: &Group) -> Vec<Slot> {
+        self.link.near.run(|| send_whole(group, &mut self.sender, &self.socket).0)
+    }
+
     /// Sends to all receivers with `bad` recipients scattered among them, checks every slot and every byte.
     fn send_among(&mut self, bad: &[Bad], packets: usize, sizes: Sizes, private: Private) {
         let good = self.receivers.addresses();
         let (destinations, errors) = scatter(&good, bad);
         let group = Group::new(&destinations, packets, sizes, private);
-        let (slots, _) = send_whole(&group, &mut self.sender, &self.socket);
+        let slots = self.send(&group);
         self.receive(&group, &slots, |member| !errors.contains_key(&member));
         for (&member, &error) in &errors {
             let failed = Slot { failed: packets as u32, error: Some(error), sent: 0 };
@@ -188,7 +193,7 @@ fn closed_port(kind: BackendKind, family: Family, reported: bool) {
         [(1, Sizes::Equal(100)), (4, Sizes::Equal(1200)), (8, Sizes::Distinct), (2, Sizes::Equal(9))]
     {
         let group = Group::new(&destinations, packets, sizes, Private::Uneven);
-        let (slots, _) = send_whole(&group, &mut scene.sender, &scene.socket);
+        let slots = scene.send(&group);
         scene.receive(&group, &slots, |member| !closed.contains(&destinations[member]));
         for slot in
             (0..slots.len()).filter(|&member| closed.contains(&destinations[member])).map(|m| slots[m])
@@ -212,7 +217,7 @@ fn too_long(kind: BackendKind, family: Family) {
     let limit = if matches!(family, Family::V6) { 65_527 } else { 65_507 };
     let mut group = Group::new(&scene.receivers.addresses(), 3, Sizes::Equal(1000), Private::None);
     group.packets[1] = vec![7; limit + 1 + 20];
-    let (slots, _) = send_whole(&group, &mut scene.sender, &scene.socket);
+    let slots = scene.send(&group);
     for (member, slot) in slots.iter().enumerate() {
         assert_eq!(*slot, Slot { sent: 2, failed: 1, error: Some(SendError::TooLong) }, "member {member}");
         let rest = [group.datagram(member, 0), group.datagram(member, 2)];
@@ -226,7 +231,7 @@ fn too_long(kind: BackendKind, family: Family) {
         let prepend = longest - (limit - 10);
         recipient.prepend = vec![vec![member as u8; prepend + usize::from(member == 4)]];
     }
-    let (slots, _) = send_whole(&group, &mut scene.sender, &scene.socket);
+    let slots = scene.send(&group);
     for (member, slot) in slots.iter().enumerate() {
         if member == 4 {
             assert_eq!(*slot, Slot { sent: 0, failed: 1, error: Some(SendError::TooLong) });
@@ -246,6 +251,7 @@ fn wrong_family(kind: BackendKind, ipv6_only: bool) {
             let socket =
                 socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None).expect("socket");
             socket.set_only_v6(true).expect("IPV6_V6ONLY");
+            socket.set_reuse_port(true).expect("SO_REUSEPORT");
             socket.bind(&SocketAddr::from((Family::V6.wildcard(), 0)).into()).expect("bind");
             UdpSocket::from(socket)
         });
@@ -269,7 +275,7 @@ fn bad_private(kind: BackendKind) {
         destinations.insert(bad, destinations[0]);
         let mut group = Group::new(&destinations, packets, Sizes::Equal(800), Private::Each);
         group.members[bad].append.pop();
-        let (slots, _) = send_whole(&group, &mut scene.sender, &scene.socket);
+        let slots = scene.send(&group);
         assert_eq!(slots[bad], Slot { sent: 0, failed: packets as u32, error: Some(SendError::BadPrivate) });
         scene.receive(&group, &slots, |member| member != bad);
     }
@@ -283,7 +289,7 @@ fn full_queue(kind: BackendKind) {
     queue.set_recv_buffer_size(4096).expect("SO_RCVBUF");
     let group = Group::new(&scene.receivers.addresses(), 8, Sizes::Equal(1200), Private::Same);
     for _ in 0..4 {
-        let (slots, _) = send_whole(&group, &mut scene.sender, &scene.socket);
+        let slots = scene.send(&group);
         assert_all_sent(&group, &slots);
         for member in (0..30).filter(|&member| member != lazy) {
             scene.receivers.expect(member, group.datagrams(member), &group.remark);
@@ -304,7 +310,7 @@ fn silent_neighbour(kind: BackendKind) {
     destinations.insert(3, address("10.77.0.99:9"));
     let group = Group::new(&destinations, 4, Sizes::Equal(1000), Private::Each);
     for _ in 0..3 {
-        let (slots, _) = send_whole(&group, &mut scene.sender, &scene.socket);
+        let slots = scene.send(&group);
         scene.receive(&group, &slots, |member| member != 3);
         assert_eq!(slots[3].done(), 4);
     }

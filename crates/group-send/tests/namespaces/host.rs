@@ -4,6 +4,7 @@
 //! left behind when a test panics or is killed. Needs `ip` (iproute2) and `ethtool`; says nothing about senders.
 
 use nix::sched::{CloneFlags, setns, unshare};
+use socket2::{Domain, Socket, Type};
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -139,12 +140,16 @@ impl Link {
         link
     }
 
-    /// A socket of the near host that sends from any of its addresses, without blocking.
+    /// A socket of the near host that sends from any of its addresses, without blocking. Others may share its port,
+    /// which the sockets of the `io_uring` back end do.
     pub(crate) fn socket(&self, bind: IpAddr) -> UdpSocket {
         self.near.run(|| {
-            let socket = UdpSocket::bind((bind, 0)).expect("bind");
+            let socket =
+                Socket::new(Domain::for_address((bind, 0).into()), Type::DGRAM, None).expect("a socket");
+            socket.set_reuse_port(true).expect("SO_REUSEPORT");
             socket.set_nonblocking(true).expect("O_NONBLOCK");
-            socket
+            socket.bind(&SocketAddr::from((bind, 0)).into()).expect("bind");
+            socket.into()
         })
     }
 
