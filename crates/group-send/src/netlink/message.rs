@@ -344,8 +344,8 @@ pub(crate) const NUD_PROBE: u16 = 0x10;
 pub(crate) const NUD_NOARP: u16 = 0x40;
 pub(crate) const NUD_PERMANENT: u16 = 0x80;
 const NTF_PROXY: u8 = 0x08;
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
+pub(crate) const NDA_DST: u16 = 1;
+pub(crate) const NDA_LLADDR: u16 = 2;
 
 const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
@@ -362,3 +362,65 @@ const IFA_LOCAL: u16 = 2;
 
 const TCA_KIND: u16 = 1;
 pub(crate) const TC_H_ROOT: u32 = 0xffff_ffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A neighbour in the words of a little-endian kernel: `ip neigh add 10.77.0.2 lladdr 02:00:00:00:77:02 dev 2`.
+    #[cfg(target_endian = "little")]
+    const NEIGHBOUR: [u8; 48] = [
+        48, 0, 0, 0, 28, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, // length, RTM_NEWNEIGH, flags, sequence, port
+        2, 0, 0, 0, 2, 0, 0, 0, 0x80, 0, 0, 1, // AF_INET, interface 2, permanent, flags, unicast
+        8, 0, 1, 0, 10, 77, 0, 2, // NDA_DST
+        10, 0, 2, 0, 2, 0, 0, 0, 0x77, 2, 0, 0, // NDA_LLADDR and padding
+    ];
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn a_neighbour_is_read_from_its_bytes() {
+        let message = Messages(&NEIGHBOUR).next().expect("one");
+        assert_eq!((message.kind, message.flags, message.sequence), (RTM_NEWNEIGH, 0, 5));
+        let expected = Neighbour {
+            interface: 2,
+            state: NUD_PERMANENT,
+            address: IpAddr::from([10, 77, 0, 2]),
+            mac: Some([2, 0, 0, 0, 0x77, 2]),
+        };
+        assert_eq!(Neighbour::parse(message.body), Some(expected));
+        for other in [0_u8, 7 /* AF_BRIDGE */] {
+            let mut body = message.body.to_vec();
+            body[0] = other;
+            assert_eq!(Neighbour::parse(&body), None, "family {other}");
+        }
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn what_is_cut_short_ends_the_walk() {
+        for length in 0..NEIGHBOUR.len() {
+            assert_eq!(Messages(&NEIGHBOUR[..length]).next(), None, "length {length}");
+        }
+        // A length below its own header's would stand still.
+        for length in 0..16 {
+            let mut bytes = NEIGHBOUR;
+            bytes[0] = length;
+            assert_eq!(Messages(&bytes).next(), None, "length {length}");
+        }
+        for length in 0..4 {
+            let mut bytes = NEIGHBOUR;
+            bytes[28] = length;
+            assert_eq!(Attributes::after(&bytes[16..], NEIGHBOUR_FIXED).next(), None, "length {length}");
+        }
+        // Padding that is missing behind the last one is no fault.
+        assert_eq!(Attributes::after(&NEIGHBOUR[16..46], NEIGHBOUR_FIXED).count(), 2);
+    }
+
+    #[test]
+    fn every_attribute_of_a_wrong_size_counts_as_absent() {
+        for length in 0..=20 {
+            let bytes = vec![1; length];
+            assert_eq!(address(&bytes).is_some(), matches!(length, 4 | 16), "length {length}");
+        }
+    }
+}

@@ -3,11 +3,11 @@
 //! Addresses are chosen by others, an attacker among them (ICE candidates), so the hash is keyed at random and the
 //! number of answers is bounded by [`ANSWERS_MAX`].
 
-use super::{NextHop, Unresolved};
+use super::Unresolved;
 use crate::netlink::message::Route;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Destinations remembered, at most: about 10 MB. Beyond, all are forgotten and asked for again as they come.
 pub(super) const ANSWERS_MAX: usize = 65_536;
@@ -22,28 +22,32 @@ pub(super) struct Way {
     pub(super) hop_limit: u8,
 }
 
-/// A decision, and the next hop made of it.
+/// A decision, and the MAC address that was joined to it. 64 bytes: at ten thousand destinations the look-up waits for
+/// memory and for nothing else.
 pub(super) struct Answer {
     pub(super) decision: Result<Way, Unresolved>,
     /// Right as long as `generation` is the table's.
-    pub(super) hop: NextHop,
+    pub(super) destination_mac: [u8; 6],
+    /// 0 as long as there was no MAC address.
     pub(super) generation: u64,
     /// Resolved since it was asked for.
     pub(super) used: bool,
     asked_ms: u64,
 }
 
+const _: () = assert!(size_of::<Answer>() <= 64);
+
 impl Answer {
     pub(super) fn new(decision: Result<Way, Unresolved>, asked_ms: u64) -> Self {
-        Self { decision, hop: NO_HOP, generation: 0, used: false, asked_ms }
+        Self { decision, destination_mac: [0; 6], generation: 0, used: false, asked_ms }
     }
 }
 
 #[derive(Default)]
 pub(super) struct Answers {
     by_address: HashMap<u128, Answer, Seed>,
-    /// Keys in the order of asking, with the time of it. An entry whose time is not the answer's is void.
-    asked: VecDeque<(u128, u64)>,
+    /// The same keys in the order of asking.
+    asked: VecDeque<u128>,
 }
 
 impl Answers {
@@ -54,35 +58,29 @@ impl Answers {
 
     pub(super) fn insert(&mut self, address: IpAddr, answer: Answer) {
         let key = key(address);
-        self.asked.push_back((key, answer.asked_ms));
-        self.by_address.insert(key, answer);
+        if self.by_address.insert(key, answer).is_none() {
+            self.asked.push_back(key);
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        // An answer that is asked for again is in the queue once more, though its earlier entry is void.
-        self.by_address.len() >= ANSWERS_MAX || self.asked.len() >= 2 * ANSWERS_MAX
+        self.by_address.len() >= ANSWERS_MAX
     }
 
-    /// Takes the oldest answer if it was asked for at `limit_ms` or before, and says whether it was used since. An
-    /// unused one is removed.
-    pub(super) fn pop_older_than(&mut self, limit_ms: u64) -> Option<(IpAddr, bool)> {
-        loop {
-            let &(key, asked_ms) = self.asked.front()?;
-            if asked_ms > limit_ms {
-                return None;
-            }
-            self.asked.pop_front();
-            match self.by_address.get(&key) {
-                Some(answer) if answer.asked_ms == asked_ms => {
-                    let used = answer.used;
-                    if !used {
-                        self.by_address.remove(&key);
-                    }
-                    return Some((Ipv6Addr::from_bits(key).to_canonical(), used));
-                }
-                _ => {}
-            }
+    /// Takes the oldest answer if it was asked for at `limit_ms` or before, and says whether it was used since. Then it
+    /// counts as asked for at `now_ms`; else it is removed.
+    pub(super) fn pop_older_than(&mut self, limit_ms: u64, now_ms: u64) -> Option<(IpAddr, bool)> {
+        let key = *self.asked.front()?;
+        let answer = self.by_address.get_mut(&key).filter(|answer| answer.asked_ms <= limit_ms)?;
+        let used = std::mem::replace(&mut answer.used, false);
+        answer.asked_ms = now_ms;
+        self.asked.pop_front();
+        if used {
+            self.asked.push_back(key);
+        } else {
+            self.by_address.remove(&key);
         }
+        Some((Ipv6Addr::from_bits(key).to_canonical(), used))
     }
 
     /// Forgets the answers for addresses within a route's prefix.
@@ -96,7 +94,7 @@ impl Answers {
         let host_bits = 128 - length.min(128);
         let outside = |key: u128| (key ^ prefix).checked_shr(host_bits).unwrap_or(0) != 0;
         self.by_address.retain(|key, _| outside(*key));
-        self.asked.retain(|(key, _)| outside(*key));
+        self.asked.retain(|key| outside(*key));
     }
 
     /// Forgets all of an address family: a default route has changed.
@@ -104,7 +102,7 @@ impl Answers {
         let ipv4 = family == crate::netlink::message::AF_INET;
         let other = |key: u128| (key >> 32 == IPV4_MAPPED >> 32) != ipv4;
         self.by_address.retain(|key, _| other(*key));
-        self.asked.retain(|(key, _)| other(*key));
+        self.asked.retain(|key| other(*key));
     }
 
     pub(super) fn clear(&mut self) {
@@ -123,16 +121,6 @@ pub(super) fn key(address: IpAddr) -> u128 {
 }
 
 const IPV4_MAPPED: u128 = 0xffff_0000_0000;
-
-/// Fills the place of a next hop until there is one; generation 0 keeps it from use.
-const NO_HOP: NextHop = NextHop {
-    interface_index: 0,
-    source_mac: [0; 6],
-    destination_mac: [0; 6],
-    source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-    mtu: 0,
-    hop_limit: 0,
-};
 
 /// Hashes an address by two multiplications with secret factors, each folded: 2 ns, where SipHash takes 15.
 #[derive(Clone)]
