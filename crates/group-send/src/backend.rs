@@ -11,6 +11,8 @@ pub(crate) mod io_uring;
 pub(crate) mod mmsg;
 #[cfg(target_os = "linux")]
 mod segmentation;
+#[cfg(all(target_os = "linux", feature = "tc-clone"))]
+mod tc_clone;
 
 use crate::config::{BackendKind, Config, SetupError};
 use crate::error::SendError;
@@ -88,6 +90,10 @@ pub(crate) fn open(
         #[cfg(all(target_os = "linux", feature = "io-uring"))]
         BackendKind::IoUring => {
             io_uring::open(socket, &config.io_uring)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
+        }
+        #[cfg(all(target_os = "linux", feature = "tc-clone"))]
+        BackendKind::TcClone => {
+            tc_clone::open(socket, config)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
         }
         _ => Err(NOT_BUILT.to_owned()),
     })

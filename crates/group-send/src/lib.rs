@@ -17,6 +17,8 @@ pub mod internals;
 mod linux;
 #[cfg(target_os = "linux")]
 mod linux_recv;
+#[cfg(all(target_os = "linux", feature = "tc-clone"))]
+mod linux_tc;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 mod linux_uring;
 #[cfg(all(target_os = "linux", feature = "af-xdp"))]
@@ -46,6 +48,8 @@ pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch
 pub use config::AfXdpConfig;
 #[cfg(feature = "io-uring")]
 pub use config::IoUringConfig;
+#[cfg(feature = "tc-clone")]
+pub use config::TcCloneConfig;
 pub use config::{BackendKind, Config, NotChosen, SetupError};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};

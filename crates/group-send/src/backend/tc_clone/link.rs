@@ -1,0 +1,96 @@
+//! The interface behind the back end: the program that makes copies for it, its routes and neighbours, and the UDP
+//! socket beside it.
+//!
+//! Opens them, and answers for the kernel; what follows from an answer is decided in `tc_clone.rs`.
+
+use super::replicator::{Replicator, Shape};
+use super::{Kernel, TcClone};
+use crate::backend::mmsg;
+use crate::config::{BackendKind, Config, SetupError, TcCloneConfig};
+use crate::linux;
+use crate::origin::Origin;
+use crate::pending_errors::PendingErrors;
+use crate::route::{Flow, NextHop, NextHops};
+use socket2::SockRef;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub(crate) struct Link {
+    replicator: Replicator,
+    routes: NextHops,
+    socket: OwnedFd,
+}
+
+/// The back end over `socket` and the interface that the configuration names, or why that does not work.
+///
+/// # Errors
+/// The socket is of no use for any back end.
+pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<TcClone, String>, SetupError> {
+    let Some(config) = &config.tc_clone else {
+        return Ok(Err("no interface is configured (Config::tc_clone)".to_owned()));
+    };
+    let fallback = match mmsg::open(BackendKind::Gso, socket)? {
+        Ok(fallback) => fallback,
+        Err(_) => match mmsg::open(BackendKind::Sendmsg, socket)? {
+            Ok(fallback) => fallback,
+            Err(why) => return Ok(Err(why)),
+        },
+    };
+    let origin = Origin::read(socket).map_err(SetupError::Socket)?;
+    Ok(Link::open(socket, &origin, config)
+        .map(|link| TcClone::new(link, Box::new(fallback), origin, config.recipients_min)))
+}
+
+impl Link {
+    fn open(socket: &SockRef<'_>, origin: &Origin, config: &TcCloneConfig) -> Result<Self, String> {
+        let interface = &config.interface;
+        let text = |what: &str, error| format!("{what}: {error}");
+        if let Some(device) = socket.device().map_err(|error| text("SO_BINDTODEVICE", error))? {
+            if device != interface.as_bytes() {
+                return Err(format!("the socket is bound to another interface than {interface}"));
+            }
+        }
+        let mark = socket.mark().map_err(|error| text("SO_MARK", error))?;
+        let priority = socket.priority().map_err(|error| text("SO_PRIORITY", error))?;
+        let local = origin.local();
+        let flow = Flow { source: Some(local.ip()), source_port: local.port(), mark };
+        let routes = NextHops::open(interface, &flow)
+            .map_err(|error| text(&format!("interface {interface}"), error))?;
+        let replicator = Replicator::open(mark, priority)?;
+        let socket: OwnedFd = socket.try_clone().map_err(|error| text("socket", error))?.into();
+        if !linux::same_namespace(replicator.as_fd(), socket.as_fd()) {
+            return Err("the socket is of another network namespace than the calling thread".to_owned());
+        }
+        Ok(Self { replicator, routes, socket })
+    }
+}
+
+impl Kernel for Link {
+    fn refresh(&mut self) -> u64 {
+        self.routes.refresh();
+        self.routes.generation()
+    }
+
+    fn resolve(&mut self, destination: &SocketAddr) -> Option<NextHop> {
+        self.routes.resolve(destination).ok()
+    }
+
+    fn replicate(
+        &mut self,
+        shape: Shape,
+        records: &[u8],
+        payload: &[u8],
+        results: &mut [i32],
+    ) -> Result<(), i32> {
+        self.replicator.replicate(self.routes.interface().index, shape, records, payload, results)
+    }
+
+    fn socket_is_idle(&self) -> bool {
+        // A kernel that cannot say so is taken to hold something.
+        linux::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
+    }
+
+    fn drain_errors(&mut self, errors: &mut PendingErrors) {
+        errors.drain(self.socket.as_fd());
+    }
+}
