@@ -83,7 +83,9 @@ impl<K: Kernel> Mmsg<K> {
             Ok(0) => 0,
             Ok(sent) => {
                 let done: usize = messages[..sent].iter().map(|message| message.datagrams.len()).sum();
-                self.refusals.accepted(messages[..sent].iter().any(|message| message.datagrams.len() > 1));
+                if messages[..sent].iter().any(|message| message.segment > 0) {
+                    self.refusals.accepted();
+                }
                 outcomes[..done].fill(Outcome::Sent);
                 if sent < messages.len() {
                     self.kernel.drain_errors(&mut self.pending);
@@ -126,7 +128,7 @@ impl<K: Kernel> Mmsg<K> {
     fn send_run(&mut self, run: &[Datagram<'_>]) -> Result<(), i32> {
         let message = Message { datagrams: run, segment: run[0].len() as u16 };
         retried(|| self.kernel.send_messages(&[message]))?;
-        self.refusals.accepted(true);
+        self.refusals.accepted();
         Ok(())
     }
 

@@ -13,8 +13,8 @@ const MESSAGE_BYTES_MAX: usize = 65_535 - 40 - 8;
 /// Addresses whose refusals are remembered, at most. Then all are forgotten and asked again.
 const ADDRESSES_MAX: usize = 4096;
 
-/// After refusals for this many addresses, and no message that was taken, runs are not tried any more.
-const REFUSALS_IN_A_ROW_MAX: u32 = 16;
+/// After so many refusals by devices, and no run that was ever taken, runs are not tried any more.
+const DEVICE_REFUSALS_MAX: u32 = 16;
 
 /// Number of datagrams at the front that can be one message: all for one recipient, all of the first one's length,
 /// but the last that may be shorter, and leaving at the same time. At least 1.
@@ -47,21 +47,24 @@ pub(crate) fn is_refusal(errno: i32) -> bool {
     matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
 }
 
-/// Where runs were refused. A device is known by the addresses behind it, because that is all a socket knows.
+/// Where runs were refused. A path or device is known by the addresses behind it, because that is all a socket knows;
+/// what one of them refuses is nothing to the others.
 #[derive(Default)]
 pub(crate) struct Refusals {
     /// The smallest segment that was refused; 0 for any size.
     smallest: HashMap<IpAddr, usize>,
-    in_a_row: u32,
-    everywhere: bool,
+    by_device: u32,
+    any_accepted: bool,
 }
 
 impl Refusals {
     /// Whether a run of segments of this size shall not be tried.
     pub(crate) fn forbid(&self, destination: &SocketAddr, size: usize) -> bool {
-        self.everywhere
-            || (!self.smallest.is_empty()
-                && self.smallest.get(&destination.ip()).is_some_and(|&refused| size >= refused))
+        if self.smallest.is_empty() {
+            return false;
+        }
+        let everywhere = self.by_device >= DEVICE_REFUSALS_MAX && !self.any_accepted;
+        everywhere || self.smallest.get(&destination.ip()).is_some_and(|&refused| size >= refused)
     }
 
     /// A run was refused whose first datagram then went alone.
@@ -69,21 +72,19 @@ impl Refusals {
         if self.smallest.len() >= ADDRESSES_MAX {
             self.smallest.clear();
         }
-        let size = if matches!(errno, libc::EINVAL | libc::EMSGSIZE) { size } else { 0 };
+        // Too large for the path, or not at all.
+        let by_path = matches!(errno, libc::EINVAL | libc::EMSGSIZE);
         let refused = self.smallest.entry(destination).or_insert(size);
-        *refused = size.min(*refused);
-        self.in_a_row += 1;
-        self.everywhere |= self.in_a_row >= REFUSALS_IN_A_ROW_MAX;
+        *refused = if by_path { size.min(*refused) } else { 0 };
+        self.by_device += u32::from(!by_path);
     }
 
-    /// Messages were taken, with or without a run among them.
-    pub(crate) fn accepted(&mut self, run: bool) {
-        if run {
-            self.in_a_row = 0;
-        }
+    /// A run was taken.
+    pub(crate) fn accepted(&mut self) {
+        self.any_accepted = true;
     }
 }
 
-pub(crate) fn same_destination(first: &Datagram<'_>, next: &Datagram<'_>) -> bool {
+fn same_destination(first: &Datagram<'_>, next: &Datagram<'_>) -> bool {
     std::ptr::eq(first.destination, next.destination) || first.destination == next.destination
 }

@@ -254,6 +254,19 @@ fn a_path_with_a_small_mtu_gets_its_datagrams_one_by_one_and_others_keep_their_r
 }
 
 #[test]
+fn narrow_paths_however_many_say_nothing_about_the_others() {
+    let contents = contents(80, &[1200, 1200]);
+    let mut back_end = back_end(BackendKind::Gso);
+    back_end.kernel.mtu = (1..=40).map(|number| (address(number).ip(), 1000)).collect();
+    for _ in 0..2 {
+        back_end.kernel.delivered.clear();
+        back_end.kernel.runs = 0;
+        send(&mut back_end, &contents);
+        assert_eq!((&back_end.kernel.delivered, back_end.kernel.runs), (&contents, 40));
+    }
+}
+
+#[test]
 fn devices_that_refuse_everywhere_are_not_asked_for_ever() {
     let mut back_end = back_end(BackendKind::Gso);
     back_end.kernel.plain = (1..=100).map(|number| address(number).ip()).collect();
