@@ -189,7 +189,7 @@ pub(crate) fn bytes_under_way(socket: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Whether two sockets are of one network namespace (`SO_NETNS_COOKIE`). True on kernels before Linux 5.14, which cannot
 /// tell.
-#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
 pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> bool {
     match (namespace(left), namespace(right)) {
         (Ok(left), Ok(right)) => left == right,
@@ -197,7 +197,7 @@ pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> boo
     }
 }
 
-#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
 fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
     /// asm-generic/socket.h; libc does not name it for every target.
     const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -212,9 +212,8 @@ fn closed() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)
 }
 
-/// Gives a new socket the options of another one that change what leaves or what is told of what arrives: type of
-/// service, lifetime, path MTU discovery, mark, priority, buffer sizes, what is told of arrivals. Not the
-/// error queue, which nobody would read.
+/// Gives a new socket the options of another one that change what leaves or what is told: type of service, lifetime,
+/// path MTU discovery, mark, priority, buffer sizes, errors, and what comes with a received datagram.
 ///
 /// # Errors
 /// The new one does not take a value, for want of a right (mark, priority above 6).
@@ -249,6 +248,7 @@ const COPIED: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_TOS),
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_MTU_DISCOVER),
+    (libc::SOL_IP, libc::IP_RECVERR),
     (libc::SOL_IP, libc::IP_RECVTOS),
     (libc::SOL_IP, libc::IP_PKTINFO),
     (libc::SOL_IP, libc::IP_FREEBIND),
@@ -256,6 +256,7 @@ const COPIED: &[(i32, i32)] = &[
     (libc::SOL_IPV6, libc::IPV6_TCLASS),
     (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
     (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER),
+    (libc::SOL_IPV6, libc::IPV6_RECVERR),
     (libc::SOL_IPV6, libc::IPV6_RECVTCLASS),
     (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO),
     (libc::SOL_UDP, libc::UDP_GRO),

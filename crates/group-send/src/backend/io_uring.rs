@@ -11,8 +11,8 @@
 //! buffer full and the second find room; linked entries keep the order and cost 100 ns each.
 //!
 //! **What a connected socket does not take** goes through the caller's, with all that follows for that recipient: it
-//! tells the true reason, and is the one whose room the caller waits for. Alone a refusal (`ECONNREFUSED`), which only a
-//! connected socket tells, is the datagram's own.
+//! tells the true reason, and is the one whose room the caller waits for. Only an error that came back for an earlier
+//! datagram (`ECONNREFUSED` above all) fails the datagram that met it, as it would on the caller's.
 
 mod places;
 
@@ -22,7 +22,6 @@ use crate::backend::mmsg::{self, Mmsg};
 use crate::backend::segmentation::{self, Refusals};
 use crate::backend::{Backend, CHUNK, Datagram, Outcome};
 use crate::config::{BackendKind, IoUringConfig, SetupError};
-use crate::error::SendError;
 use crate::linux_uring::{RING_MESSAGES_MAX, Ring, RingMessage};
 use arrayvec::ArrayVec;
 use places::Places;
@@ -54,7 +53,7 @@ struct Pending {
 
 impl IoUring {
     /// Finds a socket for each recipient that may have one.
-    fn courses(&mut self, datagrams: &[Datagram<'_>]) -> ArrayVec<Course, CHUNK> {
+    fn courses(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> ArrayVec<Course, CHUNK> {
         let mut courses = ArrayVec::<Course, CHUNK>::new();
         let mut start = 0;
         for own in datagrams.chunk_by(|left, right| segmentation::same_destination(left, right)) {
@@ -69,6 +68,10 @@ impl IoUring {
             let own = &datagrams[course.rest.clone()];
             if own.iter().all(is_for_ring) {
                 course.place = self.places.find_or_open(own[0].destination, &self.ring);
+            }
+            if let Some(error) = course.place.and_then(|place| self.places.take_error(place)) {
+                outcomes[course.rest.start] = Outcome::Failed(error);
+                course.rest.start += 1;
             }
         }
         courses
@@ -116,28 +119,30 @@ impl IoUring {
         result: i32,
     ) {
         let start = course.rest.start;
-        let first = &datagrams[start];
-        let (done, outcome) = match result {
-            0.. => (run, Outcome::Sent),
-            REFUSED => (1, Outcome::Failed(SendError::Refused)),
-            _ => (0, Outcome::Unsent),
-        };
-        outcomes[start..start + done].fill(outcome);
-        course.rest.start += done;
-        if outcome == Outcome::Sent {
-            self.refusals.accepted(run > 1);
-        }
-        if outcome != Outcome::Unsent {
+        if result >= 0 {
+            outcomes[start..start + run].fill(Outcome::Sent);
+            course.rest.start += run;
+            if run > 1 {
+                self.refusals.accepted();
+            }
             return;
         }
-        if run > 1 && segmentation::is_refusal(-result) {
-            self.refusals.note(first.destination.ip(), first.len(), -result);
-        }
-        if let Some(place) = course.place.take()
-            && is_of_address(-result)
+        let (errno, first) = (-result, &datagrams[start]);
+        let Some(place) = course.place else { return };
+        if errno != libc::EAGAIN
+            && let Some(error) = self.places.error_behind(place, errno)
         {
+            outcomes[start] = Outcome::Failed(error);
+            course.rest.start += 1;
+            return;
+        }
+        if run > 1 && segmentation::is_refusal(errno) {
+            self.refusals.note(first.destination.ip(), first.len(), errno);
+        }
+        if is_of_address(errno) {
             self.places.close(place, &self.ring);
         }
+        course.place = None;
     }
 
     /// Hands the caller's socket what the ring did not take, neighbours in one call.
@@ -176,7 +181,7 @@ impl Backend for IoUring {
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
-        let mut courses = self.courses(datagrams);
+        let mut courses = self.courses(datagrams, outcomes);
         for window in courses.chunks_mut(RING_MESSAGES_MAX) {
             self.send_window(datagrams, outcomes, window);
         }
@@ -253,5 +258,3 @@ const RECIPIENTS_MIN: usize = 2;
 
 /// Bytes of a datagram over IPv4, at most; longer ones are the caller's socket's to refuse.
 const UDP_BYTES_MAX: usize = 65_535 - 20 - 8;
-
-const REFUSED: i32 = -libc::ECONNREFUSED;

@@ -85,6 +85,6 @@ impl Refusals {
     }
 }
 
-fn same_destination(first: &Datagram<'_>, next: &Datagram<'_>) -> bool {
+pub(crate) fn same_destination(first: &Datagram<'_>, next: &Datagram<'_>) -> bool {
     std::ptr::eq(first.destination, next.destination) || first.destination == next.destination
 }

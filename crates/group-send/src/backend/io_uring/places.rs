@@ -5,9 +5,11 @@
 //! not set here. The kernel delivers a peer's datagrams to the socket connected to it. Between `bind` and `connect` a
 //! datagram of anybody may get into one: they are not lost, and [`Answers`] gives each with its true source.
 
+use crate::error::SendError;
 use crate::linux::{self, Family};
 use crate::linux_uring::{self, Ring};
 use crate::peer_table::{PeerKey, PeerTable};
+use crate::socket;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
@@ -27,10 +29,11 @@ pub struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// Calls `receive` for sockets that have something, up to 64 of them, and returns for how many. Each is to be read
-    /// until it would block or as far as the caller likes, with [`RecvBatch`](crate::RecvBatch) for example; what
-    /// remains is there the next time. They are non-blocking, and look at the source of each datagram: it need not be
-    /// the peer.
+    /// Looks at up to 64 sockets that have something, and returns at how many; calls `receive` for those that have
+    /// datagrams. Each is to be read until it would block or as far as the caller likes, with
+    /// [`RecvBatch`](crate::RecvBatch) for example; what remains is there the next time. They are non-blocking. Look at
+    /// the source of each datagram: it need not be the peer. Errors that came back are not for the reader: they fail
+    /// the recipient's next datagram.
     ///
     /// # Errors
     /// Of `epoll_wait(2)`.
@@ -38,7 +41,11 @@ impl Answers<'_> {
         let mut events = [EpollEvent::empty(); READY_MAX];
         let ready = self.places.epoll.wait(&mut events, EpollTimeout::ZERO)?;
         for event in &events[..ready] {
-            if let Some(Some(place)) = self.places.places.get(event.data() as usize) {
+            let Some(Some(place)) = self.places.places.get_mut(event.data() as usize) else { continue };
+            if event.events().contains(EpollFlags::EPOLLERR) {
+                place.error = place.drain_errors().or(place.error);
+            }
+            if event.events().contains(EpollFlags::EPOLLIN) {
                 receive(place.socket.as_fd());
             }
         }
@@ -82,6 +89,18 @@ struct Place {
     destination: SocketAddr,
     socket: Socket,
     used_at: u64,
+    /// Came back for an earlier datagram, and fails the next one.
+    error: Option<SendError>,
+}
+
+impl Place {
+    /// Takes the errors that came back, of which the latest is told.
+    fn drain_errors(&self) -> Option<SendError> {
+        let mut latest = None;
+        socket::drain_errors(self.socket.as_fd(), |_, error| latest = Some(error));
+        let pending = self.socket.take_error().ok().flatten();
+        latest.or_else(|| pending?.raw_os_error().map(SendError::from_errno))
+    }
 }
 
 /// What a recipient has.
@@ -161,7 +180,8 @@ impl Places {
         if self.places.len() <= number as usize {
             self.places.resize_with(number as usize + 1, || None);
         }
-        self.places[number as usize] = Some(Place { destination: *destination, socket, used_at: self.now });
+        self.places[number as usize] =
+            Some(Place { destination: *destination, socket, used_at: self.now, error: None });
         Some(number)
     }
 
@@ -179,6 +199,17 @@ impl Places {
             }
         }
         None
+    }
+
+    /// The error that came back for an earlier datagram of a place's recipient, if any. It is told once.
+    pub(super) fn take_error(&mut self, number: u32) -> Option<SendError> {
+        self.places[number as usize].as_mut()?.error.take()
+    }
+
+    /// The same, after a send has failed by `errno`, which may be such an error.
+    pub(super) fn error_behind(&mut self, number: u32, errno: i32) -> Option<SendError> {
+        let place = self.places[number as usize].as_ref()?;
+        place.drain_errors().or((errno == libc::ECONNREFUSED).then_some(SendError::Refused))
     }
 
     /// Closes a socket that is of no use any more. Its recipient gets another one after a while.
@@ -262,6 +293,10 @@ impl Template {
     fn bind(&self) -> io::Result<Socket> {
         let domain = if self.family == Family::V4 { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        // A socket is of the namespace of the thread that makes it.
+        if !linux::same_namespace(socket.as_fd(), self.caller.as_fd()) {
+            return Err(io::Error::other("this thread is in another network namespace"));
+        }
         socket.set_nonblocking(true)?;
         socket.set_reuse_port(true)?;
         if domain == Domain::IPV6 {
