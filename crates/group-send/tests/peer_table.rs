@@ -95,7 +95,7 @@ fn compare(table: &PeerTable<u32>, twin: &Twin) -> Result<(), TestCaseError> {
     let entries: HashMap<SocketAddr, u32> =
         table.iter().map(|(key, &value)| (SocketAddr::from(key), value)).collect();
     prop_assert_eq!(&entries, &twin.map);
-    prop_assert_eq!(table.iter().len(), twin.map.len());
+    prop_assert_eq!(table.iter().count(), twin.map.len());
     for (&address, value) in &twin.map {
         prop_assert_eq!(table.get(address.into()), Some(value));
         let mut elsewhere = address;

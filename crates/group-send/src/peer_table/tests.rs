@@ -2,11 +2,21 @@
 //! compared with a naive twin in `tests/peer_table.rs`.
 
 use super::key::split_mix;
-use super::key::tests::COMPARISONS;
 use super::*;
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Peers of one set: exactly as many as fit the slots before they double, the fullest a table gets.
+thread_local! {
+    /// Comparisons of keys by the maps of this thread.
+    static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+}
+
+pub(super) fn count_comparison() {
+    COMPARISONS.set(COMPARISONS.get() + 1);
+}
+
+/// Peers of one set: exactly as many as fit the buckets before they double, the fullest a table gets.
 const PEERS: u32 = 4096;
 const SEEDS: u64 = 32;
 
@@ -45,7 +55,7 @@ fn table_of(seed: u64, keys: &[PeerKey]) -> PeerTable<u32> {
     table
 }
 
-/// Comparisons of keys in `work`.
+/// Comparisons of keys by the map in `work`; a bucket's two are always made.
 fn comparisons(work: impl FnOnce()) -> u64 {
     let before = COMPARISONS.get();
     work();
@@ -55,54 +65,57 @@ fn comparisons(work: impl FnOnce()) -> u64 {
 #[test]
 fn no_set_of_addresses_displaces_many_without_the_secret() {
     for (name, keys) in key_sets() {
-        let mut displaced = 0;
+        let mut displaced = Vec::new();
         for seed in 0..SEEDS {
             let table = table_of(seed, &keys);
-            assert_eq!(table.slots.len(), keys.len() * SLOTS_PER_PEER_MIN, "as full as it gets");
-            displaced += table.displaced();
+            let buckets = table.ipv4.buckets().max(table.ipv6.buckets());
+            assert_eq!(buckets, keys.len() * 2, "as full as it gets");
+            displaced.push(table.displaced() as f64 / keys.len() as f64);
         }
-        let share = displaced as f64 / (keys.len() as f64 * SEEDS as f64);
-        // An eighth is expected at most; these seeds are fixed, so it is a matter of luck only once.
-        assert!(share <= 0.13, "{name}: {share:.3} of the peers are displaced");
+        let (mean, worst) =
+            (displaced.iter().sum::<f64>() / SEEDS as f64, displaced.iter().copied().fold(0.0, f64::max));
+        // 3.3 % if the hash were random, a twelfth at most on average by what is proven of it; and no bad secret.
+        assert!(
+            mean <= 0.04 && worst <= 0.08,
+            "{name}: {mean:.3} of the peers are displaced, at worst {worst:.3}"
+        );
     }
 }
 
 #[test]
-fn a_look_up_compares_one_key() {
+fn a_look_up_compares_a_bucket_and_seldom_more() {
     for (name, keys) in key_sets() {
         let table = table_of(1, &keys);
         let hits = comparisons(|| assert!(keys.iter().all(|&key| table.contains(key))));
-        // One in the slot or one in the map. The map compares another one where 7 bits of two hashes agree by chance.
-        let len = keys.len() as u64;
-        assert!((len..=len + len / 50).contains(&hits), "{name}: {hits} comparisons for {len} peers");
+        // The map may compare another key than the right one, where seven bits of two hashes agree by chance.
+        let displaced = table.displaced() as u64;
+        assert!((displaced..=displaced + displaced / 5).contains(&hits), "{name}: {hits} for {displaced}");
         let strangers = (0..PEERS).map(|i| ipv4(0xdead_0000 + i, 9));
         let misses = comparisons(|| assert!(!strangers.into_iter().any(|key| table.contains(key))));
-        assert!(misses <= len / 50, "{name}: {misses} comparisons for {len} strangers");
+        assert!(misses <= displaced / 5, "{name}: {misses} comparisons for {PEERS} strangers");
     }
 }
 
-/// Keys that `secret` puts into the first 64th of a table of any size.
+/// Keys that `secret` puts into the last 64th of a table of any size.
 fn keys_of_one_corner(secret: &Secret, len: usize) -> Vec<PeerKey> {
     let all = (0..).map(|i: u32| ipv4(i, 5004));
-    all.filter(|key| secret.hash(key) >> 26 == 63).take(len).collect()
+    all.filter(|key| secret.hash_ipv4(key.words[0]) >> 26 == 63).take(len).collect()
 }
 
-/// Keys of one slot, in tables of up to `2^bits` slots.
-fn keys_of_one_slot(secret: &Secret, bits: u32, len: usize) -> Vec<PeerKey> {
+/// Keys of one bucket, in tables of up to `2^bits` buckets.
+fn keys_of_one_bucket(secret: &Secret, bits: u32, len: usize) -> Vec<PeerKey> {
     let all = (0..).map(|i: u32| ipv4(i, 5004));
-    all.filter(|key| secret.hash(key) >> (32 - bits) == 0).take(len).collect()
+    all.filter(|key| secret.hash_ipv4(key.words[0]) >> (32 - bits) == 0).take(len).collect()
 }
 
 #[test]
 fn who_knows_the_secret_gets_the_map_and_nothing_worse() {
     let seed = 5;
-    let keys = keys_of_one_slot(&Secret::from_seed(seed), 12, 1000);
+    let keys = keys_of_one_bucket(&Secret::from_seed(seed), 12, 1000);
     let mut table = table_of(seed, &keys);
-    assert_eq!(table.displaced(), keys.len() - 1, "all in one slot");
-    assert_eq!(table.slots[0].displaced(), DISPLACED_MAX);
+    assert_eq!(table.displaced(), keys.len() - 2, "all in one bucket");
     let hits = comparisons(|| assert!(keys.iter().all(|&key| table.contains(key))));
-    // Two each: the one that has the slot is compared only where the whole hash agrees.
-    assert!(hits <= 2 * keys.len() as u64, "{hits} comparisons for {} peers", keys.len());
+    assert!(hits <= keys.len() as u64 * 11 / 10, "{hits} comparisons for {} peers", keys.len());
     for (value, &key) in keys.iter().enumerate().rev() {
         assert_eq!(table.remove(key), Some(value as u32));
         assert_eq!(table.get(key), None);
@@ -113,13 +126,17 @@ fn who_knows_the_secret_gets_the_map_and_nothing_worse() {
 #[test]
 fn what_floods_one_table_does_not_flood_another() {
     for keys in [
-        keys_of_one_slot(&Secret::from_seed(5), 8, PEERS as usize),
+        keys_of_one_bucket(&Secret::from_seed(5), 8, PEERS as usize),
         keys_of_one_corner(&Secret::from_seed(5), PEERS as usize),
     ] {
-        assert!(table_of(5, &keys).displaced() > keys.len() / 2);
+        assert!(table_of(5, &keys).displaced() > keys.len() / 2, "a flood");
         for seed in 100..100 + SEEDS {
             let displaced = table_of(seed, &keys).displaced();
-            assert!(displaced <= keys.len() / 5, "{displaced} of {} in the table of seed {seed}", keys.len());
+            assert!(
+                displaced <= keys.len() / 12,
+                "{displaced} of {} in the table of seed {seed}",
+                keys.len()
+            );
         }
     }
 }
@@ -132,7 +149,7 @@ fn peers_of_the_same_hash_are_told_apart() {
     let mut random = 1;
     let pairs: Vec<[PeerKey; 2]> = (0..400_000)
         .map(|_| ipv4(split_mix(&mut random) as u32, 5004))
-        .filter_map(|key| seen.insert(secret.hash(&key), key).map(|other| [other, key]))
+        .filter_map(|key| seen.insert(secret.hash_ipv4(key.words[0]), key).map(|other| [other, key]))
         .filter(|[other, key]| other != key)
         .collect();
     assert!(pairs.len() >= 5, "{} pairs", pairs.len());
@@ -141,7 +158,7 @@ fn peers_of_the_same_hash_are_told_apart() {
         table.insert(one, 1).unwrap();
         assert_eq!(table.get(other), None);
         table.insert(other, 2).unwrap();
-        assert_eq!((table.get(one), table.get(other), table.displaced()), (Some(&1), Some(&2), 1));
+        assert_eq!((table.get(one), table.get(other)), (Some(&1), Some(&2)));
         assert_eq!(table.remove(one), Some(1));
         assert_eq!((table.get(one), table.get(other)), (None, Some(&2)));
     }
@@ -157,29 +174,29 @@ fn peers_coming_and_going_for_long_leave_no_trace() {
         }
         assert_eq!(table.insert(key(i), i), Ok(None));
     }
-    assert_eq!(table.slots.len(), PEERS as usize * SLOTS_PER_PEER_MIN);
-    assert!(table.displaced() <= PEERS as usize / 4, "{} displaced", table.displaced());
+    assert_eq!(table.ipv4.buckets(), PEERS as usize * 2);
+    assert!(table.displaced() <= PEERS as usize / 12, "{} displaced", table.displaced());
     for i in 39 * PEERS..40 * PEERS {
         assert_eq!(table.remove(key(i)), Some(i));
     }
-    assert!(table.displaced.is_empty());
-    assert!(table.slots.iter().all(|slot| slot.is_vacant() && slot.displaced() == 0));
+    assert!(table.is_empty() && table.ipv4.is_as_new());
 }
 
 #[test]
 fn nothing_is_allocated_before_the_first_peer_and_the_limit_is_capped() {
     let table = PeerTable::<u64>::new(usize::MAX);
-    assert_eq!((table.limit(), table.slots.len(), table.peers.capacity()), (LIMIT_MAX, 0, 0));
+    assert_eq!((table.limit(), table.ipv4.buckets(), table.ipv6.buckets()), (LIMIT_MAX, 0, 0));
     assert_eq!(table.get(ipv4(1, 1)), None);
 }
 
 #[test]
 fn clear_keeps_the_memory() {
-    let keys = keys_of_one_slot(&Secret::from_seed(5), 8, 300);
+    let keys = keys_of_one_bucket(&Secret::from_seed(5), 8, 300);
     let mut table = table_of(5, &keys);
-    let slots = table.slots.len();
+    let buckets = table.ipv4.buckets();
     table.clear();
-    assert_eq!((table.len(), table.displaced(), table.slots.len()), (0, 0, slots));
+    assert_eq!((table.len(), table.displaced(), table.ipv4.buckets()), (0, 0, buckets));
+    assert!(table.ipv4.is_as_new());
     assert!(!keys.iter().any(|&key| table.contains(key)));
     assert_eq!(table.insert(keys[7], 7), Ok(None));
     assert_eq!(table.iter().collect::<Vec<_>>(), [(keys[7], &7)]);
