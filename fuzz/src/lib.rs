@@ -3,6 +3,7 @@
 //! The targets hand their input to these functions under a nightly compiler. `tests/fuzz_corpus.rs` of the crate
 //! concerned includes its file and replays the kept corpus with the stable one, so that `cargo test` covers it.
 
+pub mod group_send;
 pub mod live;
 pub mod srtp;
 pub mod ssrc_map;
