@@ -36,7 +36,7 @@ mod recipient_order;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
 mod recipients;
 mod recv;
-#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone", feature = "internals")))]
 mod route;
 mod sender;
 pub mod socket;
@@ -53,5 +53,7 @@ pub use config::TcCloneConfig;
 pub use config::{BackendKind, Config, NotChosen, SetupError};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};
+#[cfg(target_os = "linux")]
+pub use netlink::qdisc::qdiscs;
 pub use recv::{Ecn, Received, RecvBatch, RecvConfig};
 pub use sender::Sender;

@@ -23,9 +23,10 @@ pub use interface::Interface;
 #[cfg(feature = "internals")]
 pub use known_hops::KnownHops;
 
-use crate::netlink::request::{Request, route_fixed};
+use crate::netlink;
+use crate::netlink::objects::{self as nl, route_fixed};
+use crate::netlink::request::Request;
 use crate::netlink::socket::NetlinkSocket;
-use crate::netlink::{self, message as nl};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -113,10 +114,11 @@ impl NextHops {
     /// Needs no privilege. Fails if there is no such interface, or if it is not Ethernet.
     pub fn open(interface: &str, flow: &Flow) -> io::Result<Self> {
         // Listening comes first: what changes while lists are read is heard afterwards.
-        let changes = NetlinkSocket::subscribed(GROUPS)?;
+        let changes = NetlinkSocket::subscribed(&GROUPS)?;
         let mut questions = NetlinkSocket::open()?;
         let mut request = Request::default();
-        let link = netlink::link_by_name(&mut questions, &mut request, interface)?;
+        let index = netlink::index_of(&mut questions, &mut request, interface)?;
+        let link = netlink::link(&mut questions, &mut request, index)?;
         let table = Table::new(Interface::new(interface, link)?);
         let mut hops = Self { questions, changes, request, flow: *flow, table, opened: now() };
         hops.read_everything()?;
@@ -232,7 +234,7 @@ impl NextHops {
     fn read_everything(&mut self) -> io::Result<()> {
         let Self { questions, request, table, .. } = self;
         let index = table.interface().index;
-        let link = netlink::link_by_index(questions, request, index)?;
+        let link = netlink::link(questions, request, index)?;
         let addresses = interface::addresses(questions, request, index)?;
         let neighbours = neighbours::ask(questions, request, index)?;
         table.set_interface(link, addresses, neighbours);
@@ -250,9 +252,16 @@ fn now() -> Instant {
 
 const IPPROTO_UDP: u8 = 17;
 
-/// What changes are heard of: the groups of linux/rtnetlink.h, group n as bit n - 1.
-const GROUPS: u32 = 1 // RTNLGRP_LINK
-    | 1 << 2 // RTNLGRP_NEIGH
-    | 1 << 4 | 1 << 6 | 1 << 7 // RTNLGRP_IPV4_IFADDR, _ROUTE, _RULE
-    | 1 << 8 | 1 << 10 | 1 << 11 | 1 << 18 // RTNLGRP_IPV6_IFADDR, _ROUTE, _IFINFO, _RULE
-    | 1 << 31; // RTNLGRP_NEXTHOP
+/// What changes are heard of (linux/rtnetlink.h).
+const GROUPS: [i32; 10] = [
+    1,  // RTNLGRP_LINK
+    3,  // RTNLGRP_NEIGH
+    5,  // RTNLGRP_IPV4_IFADDR
+    7,  // RTNLGRP_IPV4_ROUTE
+    8,  // RTNLGRP_IPV4_RULE
+    9,  // RTNLGRP_IPV6_IFADDR
+    11, // RTNLGRP_IPV6_ROUTE
+    12, // RTNLGRP_IPV6_IFINFO
+    19, // RTNLGRP_IPV6_RULE
+    32, // RTNLGRP_NEXTHOP
+];

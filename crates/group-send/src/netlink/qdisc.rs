@@ -7,12 +7,17 @@ use std::io;
 
 /// The kinds of an interface's queueing disciplines (`fq`, `etf`, `mq`, `noqueue` ...), the root first.
 ///
-/// Departure times mean something to `etf` and `fq`, which may hang below `mq` or `mqprio`. Looks in the network
-/// namespace of the calling thread and needs no privilege. At most [`QDISCS_MAX`], for an interface with more queues.
-pub(crate) fn qdiscs(interface: &str) -> io::Result<Vec<String>> {
+/// Departure times ([`socket`](crate::socket)) mean something to `etf` and `fq` (tc-etf(8), tc-fq(8)), which may hang below
+/// `mq` or `mqprio`; to others a datagram is due when it comes. Looks in the network namespace of the calling thread and
+/// needs no privilege. For an interface with many queues, the first 256 kinds.
+///
+/// # Errors
+///
+/// `ENODEV` if there is no such interface.
+pub fn qdiscs(interface: &str) -> io::Result<Vec<String>> {
     let mut socket = NetlinkSocket::open()?;
     let mut request = Request::default();
-    let index = super::link_by_name(&mut socket, &mut request, interface)?.index;
+    let index = super::index_of(&mut socket, &mut request, interface)?;
     let (mut root, mut others) = (Vec::new(), Vec::new());
     let mut fixed = [0; nl::QDISC_FIXED];
     fixed[..8].copy_from_slice(&link_fixed(index)[..8]);

@@ -1,9 +1,7 @@
 //! Requests to the kernel, written into a buffer that is used again.
 
-use super::message::{
-    AF_INET, AF_INET6, ATTRIBUTE_HEADER, LINK_FIXED, MESSAGE_HEADER, NLM_F_DUMP, NLM_F_REQUEST, ROUTE_FIXED,
-    align,
-};
+use super::message::{ATTRIBUTE_HEADER, LINK_FIXED, MESSAGE_HEADER, NLM_F_DUMP, NLM_F_REQUEST, align};
+#[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
 use std::net::IpAddr;
 
 /// A request under construction.
@@ -40,6 +38,7 @@ impl Request {
     }
 
     /// Appends an attribute that is an address.
+    #[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
     pub(crate) fn address(&mut self, kind: u16, address: IpAddr) -> &mut Self {
         match address {
             IpAddr::V4(address) => self.attribute(kind, &address.octets()),
@@ -60,16 +59,6 @@ impl Request {
         self.bytes.resize(align(self.bytes.len()), 0);
         self
     }
-}
-
-/// `struct rtmsg` of a question for the way to one address, from `source` if given.
-pub(crate) fn route_fixed(destination: IpAddr, source: Option<IpAddr>) -> [u8; ROUTE_FIXED] {
-    let bits = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
-    let mut fixed = [0; ROUTE_FIXED];
-    fixed[0] = if destination.is_ipv4() { AF_INET } else { AF_INET6 };
-    fixed[1] = bits(destination);
-    fixed[2] = source.map_or(0, bits);
-    fixed
 }
 
 /// `struct ifinfomsg` of a question for one interface; index 0 if it is named by an attribute.

@@ -8,6 +8,8 @@ use super::message::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE};
 use super::request::Request;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind, Read};
+#[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
+use {super::objects::NLMSG_NOOP, crate::linux_recv::set_option};
 
 /// Room for one datagram of messages. The kernel fits lists to the reader's buffer, up to 32 KiB; single messages
 /// are below 4 KiB, except those about an interface with many virtual functions.
@@ -34,13 +36,16 @@ impl NetlinkSocket {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
-    /// Opens one that hears of changes in the groups of the mask: group n is bit n - 1 (linux/rtnetlink.h).
-    #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
-    pub(crate) fn subscribed(groups: u32) -> io::Result<Self> {
-        use nix::sys::socket::{NetlinkAddr, bind};
-        use std::os::fd::AsRawFd;
-        let socket = Self::open()?;
-        bind(socket.socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+    /// Opens one that hears of changes in these groups (linux/rtnetlink.h: `RTNLGRP_*`).
+    #[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
+    pub(crate) fn subscribed(groups: &[i32]) -> io::Result<Self> {
+        use std::os::fd::AsFd;
+        let mut socket = Self::open()?;
+        // Sending gives the socket its port, and the kernel tells nothing to a socket without. A no-op has no answer.
+        socket.send(Request::default().one(NLMSG_NOOP, &[]))?;
+        let join =
+            |group| set_option(socket.socket.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group);
+        groups.iter().try_for_each(|group| join(*group))?;
         Ok(socket)
     }
 
@@ -99,6 +104,7 @@ impl NetlinkSocket {
     }
 
     /// The messages of the next datagram, if there is one. `ENOBUFS` says that some were lost.
+    #[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
     pub(crate) fn receive(&mut self) -> io::Result<Option<Messages<'_>>> {
         match self.read() {
             Ok(length) => Ok(Some(Messages(&self.buffer[..length]))),

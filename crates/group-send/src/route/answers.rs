@@ -4,7 +4,7 @@
 //! number of answers is bounded by [`ANSWERS_MAX`].
 
 use super::Unresolved;
-use crate::netlink::message::Route;
+use crate::netlink::objects::Route;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -99,7 +99,7 @@ impl Answers {
 
     /// Forgets all of an address family: a default route has changed.
     fn forget_family(&mut self, family: u8) {
-        let ipv4 = family == crate::netlink::message::AF_INET;
+        let ipv4 = family == crate::netlink::objects::AF_INET;
         let other = |key: u128| (key >> 32 == IPV4_MAPPED >> 32) != ipv4;
         self.by_address.retain(|key, _| other(*key));
         self.asked.retain(|key| other(*key));

@@ -1,6 +1,6 @@
 //! The interface that frames leave by: addresses, MTU, whether it is up, and whether it is Ethernet at all.
 
-use crate::netlink::message::{self as nl, InterfaceAddress, Link};
+use crate::netlink::objects::{self as nl, InterfaceAddress, Link};
 use crate::netlink::request::Request;
 use crate::netlink::socket::NetlinkSocket;
 use std::io::{self, ErrorKind};

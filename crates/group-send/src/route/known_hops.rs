@@ -4,7 +4,8 @@ use super::interface::Interface;
 use super::neighbours::Neighbours;
 use super::table::Table;
 use super::{NextHop, Unresolved};
-use crate::netlink::message::{Link, Messages, RTM_NEWROUTE, Route};
+use crate::netlink::message::Messages;
+use crate::netlink::objects::{Link, RTM_NEWROUTE, Route};
 use std::net::IpAddr;
 
 /// A table of next hops that is fed by hand.

@@ -5,7 +5,7 @@
 //! the kernel check it (RFC 4861 section 7.3). Without that, a neighbour that went away would get frames for ever.
 
 use super::answers::{Seed, key};
-use crate::netlink::message::{self as nl, Neighbour};
+use crate::netlink::objects::{self as nl, Neighbour};
 use crate::netlink::request::Request;
 use crate::netlink::socket::NetlinkSocket;
 use std::collections::HashMap;

@@ -9,7 +9,8 @@ use super::answers::{Answer, Answers, Way};
 use super::interface::Interface;
 use super::neighbours::{Mac, Neighbours};
 use super::{NextHop, RECHECK_MS, Unresolved};
-use crate::netlink::message::{self as nl, Link, Message, Neighbour, Route};
+use crate::netlink::message::{Message, NLMSG_DONE, RTM_NEWLINK, interface_index};
+use crate::netlink::objects::{self as nl, Link, Neighbour, Route};
 use std::net::IpAddr;
 
 pub(super) struct Table {
@@ -112,10 +113,8 @@ impl Table {
         match message.kind {
             nl::RTM_NEWNEIGH | nl::RTM_DELNEIGH => self.handle_neighbour(&message),
             nl::RTM_NEWROUTE | nl::RTM_DELROUTE => self.handle_route(&message),
-            nl::RTM_NEWLINK | nl::RTM_DELLINK | nl::RTM_NEWADDR | nl::RTM_DELADDR => {
-                self.handle_link(&message)
-            }
-            nl::NLMSG_DONE | nl::NLMSG_NOOP => {}
+            RTM_NEWLINK | nl::RTM_DELLINK | nl::RTM_NEWADDR | nl::RTM_DELADDR => self.handle_link(&message),
+            NLMSG_DONE | nl::NLMSG_NOOP => {}
             // Rules, sets of next hops, whatever else the groups will carry: rare, and may change any decision.
             _ => self.forget_answers(),
         }
@@ -137,7 +136,7 @@ impl Table {
     /// Any interface may change any decision: the kernel tells nobody of the IPv4 routes that go down with one.
     fn handle_link(&mut self, message: &Message<'_>) {
         // `ifinfomsg` and `ifaddrmsg` have the number at the same place.
-        if Link::index(message.body) == Some(self.interface.index) {
+        if interface_index(message.body) == Some(self.interface.index) {
             self.interface_outdated = true;
         }
         self.forget_answers();

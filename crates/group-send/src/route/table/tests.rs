@@ -3,7 +3,8 @@
 use super::super::answers::ANSWERS_MAX;
 use super::*;
 use crate::netlink::message::Messages;
-use crate::netlink::request::{Request, route_fixed};
+use crate::netlink::objects::route_fixed;
+use crate::netlink::request::Request;
 
 const INTERFACE: u32 = 7;
 const GATEWAY: &str = "10.0.0.1";
