@@ -88,7 +88,8 @@ pub(crate) fn assert_all_sent(group: &Group, slots: &[Slot]) {
 
 /// Sockets of this machine alone, for what needs no privilege.
 pub(crate) mod loopback {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+    use socket2::{Domain, Socket, Type};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
     pub(crate) const V4: [IpAddr; 2] =
         [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
@@ -99,5 +100,14 @@ pub(crate) mod loopback {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("bind");
         socket.set_nonblocking(true).expect("O_NONBLOCK");
         socket
+    }
+
+    /// The same, and others may share its port, as the `io_uring` back end wants it.
+    pub(crate) fn shared_socket() -> UdpSocket {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+        socket.set_reuse_port(true).expect("SO_REUSEPORT");
+        socket.set_nonblocking(true).expect("O_NONBLOCK");
+        socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into()).expect("bind");
+        socket.into()
     }
 }

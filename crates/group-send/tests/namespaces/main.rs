@@ -16,6 +16,7 @@ mod million;
 #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
 mod next_hops;
 mod no_room;
+mod own_ways;
 mod segmentation;
 mod without_rights;
 
@@ -46,6 +47,7 @@ fn main() {
         no_room::trials(),
         million::trials(),
         segmentation::trials(),
+        own_ways::trials(),
         without_rights::trials(),
         #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
         next_hops::trials(),
