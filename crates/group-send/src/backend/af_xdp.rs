@@ -14,7 +14,7 @@
 //! **Room.** A frame that the ring has is sent as far as the caller is concerned, like a datagram in the socket's
 //! buffer. What the device drops then (`EBUSY`) is dropped as it is below a socket, whose callers do not hear of it
 //! either. A ring that gives nothing back for long, or whose device is gone, is given up and its frames are lost; all
-//! goes by the socket until something about the interface changes, when another ring is tried.
+//! goes by the socket, and another ring is tried now and then.
 
 mod link;
 mod sums;
@@ -82,10 +82,10 @@ pub(crate) struct AfXdp<K = link::Link> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ring {
     Open,
-    /// The device drops what it is given. Tried again after so many calls.
+    /// The device drops what it is given. Used again after so many calls.
     Resting(u32),
-    /// Given up at this generation.
-    Closed(u64),
+    /// Given up. A new one is tried after so many calls.
+    Closed(u32),
 }
 
 /// How a datagram goes.
@@ -123,15 +123,10 @@ impl<K: Kernel> AfXdp<K> {
         self.sums.forget();
         self.socket_idle = None;
         self.ring = match self.ring {
-            Ring::Closed(at) if at != self.generation => {
-                if self.kernel.reopen() {
-                    Ring::Open
-                } else {
-                    Ring::Closed(self.generation)
-                }
-            }
-            Ring::Resting(calls) => calls.checked_sub(1).map_or(Ring::Open, Ring::Resting),
-            ring => ring,
+            Ring::Open | Ring::Resting(0) => Ring::Open,
+            Ring::Resting(calls) => Ring::Resting(calls - 1),
+            Ring::Closed(0) if self.kernel.reopen() => Ring::Open,
+            Ring::Closed(calls) => Ring::Closed(calls.checked_sub(1).unwrap_or(REOPEN_CALLS)),
         };
         let under_way = self.kernel.reclaim();
         if self.behind && self.ring == Ring::Open {
@@ -260,7 +255,7 @@ impl<K: Kernel> AfXdp<K> {
 
     fn give_up(&mut self) {
         self.kernel.close();
-        self.ring = Ring::Closed(self.generation);
+        self.ring = Ring::Closed(REOPEN_CALLS);
         (self.behind, self.written, self.waits) = (false, 0, 0);
     }
 }
@@ -268,6 +263,10 @@ impl<K: Kernel> AfXdp<K> {
 impl<K: Kernel> Backend for AfXdp<K> {
     fn kind(&self) -> BackendKind {
         BackendKind::AfXdp
+    }
+
+    fn read_refusals(&mut self) -> bool {
+        self.fallback.read_refusals()
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
@@ -325,6 +324,9 @@ const FRAMES_PER_KICK: usize = 32;
 
 /// Calls that go by the socket after one in which the device dropped most frames.
 const REST_CALLS: u32 = 32;
+
+/// Calls that go by the socket before another ring is tried. Trying costs about a millisecond if the interface is up.
+const REOPEN_CALLS: u32 = 256;
 
 /// Calls in a row that may end without a datagram sent before the ring is given up. Callers that try again at once
 /// make a thousand in about a millisecond, the time in which a link of 1 Gbit/s empties a ring of 80 frames of 1500 bytes;

@@ -13,6 +13,7 @@ use crate::route::{Flow, NextHop, NextHops};
 use socket2::SockRef;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 pub(crate) struct Link {
     ring: Option<Transmitter>,
@@ -60,12 +61,25 @@ impl Link {
         let interface = &config.interface;
         let routes = NextHops::open(interface, &flow)
             .map_err(|error| text(&format!("interface {interface}"), error))?;
-        let ring = Transmitter::open(routes.interface().index, config.queue, config.frames)?;
+        let ring = open_ring(routes.interface().index, &config)?;
         let socket: OwnedFd = socket.try_clone().map_err(|error| text("socket", error))?.into();
         if !linux::same_namespace(ring.as_fd(), socket.as_fd()) {
             return Err("the socket is of another network namespace than the calling thread".to_owned());
         }
         Ok(Self { ring: Some(ring), routes, socket, config })
+    }
+}
+
+/// Waits for a queue whose last socket was closed just now, which the kernel takes a few milliseconds to free.
+fn open_ring(interface_index: u32, config: &AfXdpConfig) -> Result<Transmitter, String> {
+    let mut attempts = BUSY_ATTEMPTS;
+    loop {
+        match Transmitter::open(interface_index, config.queue, config.frames) {
+            Err(refusal) if refusal.is_busy && attempts > 0 => attempts -= 1,
+            result => return result.map_err(|refusal| refusal.why),
+        }
+        // There is nothing that tells.
+        std::thread::sleep(BUSY_PAUSE);
     }
 }
 
@@ -121,3 +135,7 @@ impl Kernel for Link {
         errors.drain(self.socket.as_fd());
     }
 }
+
+/// A tenth of a second in all, when a sender is made.
+const BUSY_ATTEMPTS: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
