@@ -62,6 +62,11 @@ pub(crate) trait Backend: Send {
         group::flatten(packets, recipients, slots, |datagrams, outcomes| self.send(datagrams, outcomes))
     }
 
+    /// Takes in what the network answered to earlier datagrams on the caller's socket, and says whether there was any.
+    fn read_refusals(&mut self) -> bool {
+        false
+    }
+
     /// What peers sent back to sockets of the back end's own, if it has any.
     #[cfg(all(target_os = "linux", feature = "io-uring"))]
     fn answers(&mut self) -> Option<io_uring::Answers<'_>> {

@@ -64,6 +64,14 @@ impl Sender {
         batch.drain(budget_bytes, |datagrams, outcomes| self.backend.send(datagrams, outcomes))
     }
 
+    /// Takes in what the network answered to earlier datagrams, so that the next one for such a recipient fails, and
+    /// says whether there was anything. For sockets with
+    /// [`report_refusals`](crate::socket::report_refusals): to be called when the socket is polled as having an error
+    /// (`EPOLLERR`), which it has until this is done. Sending does it as well when it meets such an error.
+    pub fn read_refusals(&mut self) -> bool {
+        self.backend.read_refusals()
+    }
+
     /// What recipients sent back to sockets of the back end's own. Some with [`BackendKind::IoUring`], and to be read
     /// then beside the caller's socket; none otherwise.
     #[cfg(all(target_os = "linux", feature = "io-uring"))]

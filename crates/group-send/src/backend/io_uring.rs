@@ -180,6 +180,10 @@ impl Backend for IoUring {
         BackendKind::IoUring
     }
 
+    fn read_refusals(&mut self) -> bool {
+        self.socket.read_refusals()
+    }
+
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
         let mut courses = self.courses(datagrams, outcomes);
         for window in courses.chunks_mut(RING_MESSAGES_MAX) {

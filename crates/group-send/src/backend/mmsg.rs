@@ -176,6 +176,10 @@ impl<K: Kernel> Backend for Mmsg<K> {
             start += done;
         }
     }
+
+    fn read_refusals(&mut self) -> bool {
+        self.kernel.drain_errors(&mut self.pending)
+    }
 }
 
 /// The back end of one of the three kinds over `socket`, or why the kernel does not offer it.
