@@ -69,14 +69,17 @@ fn no_set_of_addresses_displaces_many_without_the_secret() {
         for seed in 0..SEEDS {
             let table = table_of(seed, &keys);
             let buckets = table.ipv4.buckets().max(table.ipv6.buckets());
-            assert_eq!(buckets, keys.len() * 2, "as full as it gets");
+            let per_peer = if table.ipv4.len() > 0 { 2 } else { 1 };
+            assert_eq!(buckets, keys.len() * per_peer, "as full as it gets");
             displaced.push(table.displaced() as f64 / keys.len() as f64);
         }
         let (mean, worst) =
             (displaced.iter().sum::<f64>() / SEEDS as f64, displaced.iter().copied().fold(0.0, f64::max));
-        // 3.3 % if the hash were random, a twelfth at most on average by what is proven of it; and no bad secret.
+        // 3.3 % and 10.4 % if the hash were random, a twelfth and a sixth on average by what is proven; and no bad secret.
+        let (mean_max, worst_max) =
+            if keys[0].to_ipv4_u64().is_some() { (0.04, 0.08) } else { (0.115, 0.16) };
         assert!(
-            mean <= 0.04 && worst <= 0.08,
+            mean <= mean_max && worst <= worst_max,
             "{name}: {mean:.3} of the peers are displaced, at worst {worst:.3}"
         );
     }
