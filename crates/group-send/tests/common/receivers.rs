@@ -32,8 +32,13 @@ impl Receivers {
 
     /// From now on datagrams must come from one of these.
     pub(crate) fn from(mut self, sources: &[SocketAddr]) -> Self {
-        self.sources = sources.to_vec();
+        self.set_sources(sources);
         self
+    }
+
+    /// The same, of receivers that are in use.
+    pub(crate) fn set_sources(&mut self, sources: &[SocketAddr]) {
+        self.sources = sources.to_vec();
     }
 
     /// Where the sockets receive.

@@ -8,6 +8,7 @@
 mod common;
 
 mod backends;
+mod changes;
 mod checksums;
 mod every_byte;
 mod failing_recipients;
@@ -47,6 +48,7 @@ fn main() {
         no_room::trials(),
         million::trials(),
         segmentation::trials(),
+        changes::trials(),
         own_ways::trials(),
         without_rights::trials(),
         #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]

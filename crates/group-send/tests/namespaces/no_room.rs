@@ -14,7 +14,8 @@ use std::net::UdpSocket;
 
 pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
-    for kind in [BackendKind::Sendmsg, BackendKind::Sendmmsg, BackendKind::Gso] {
+    let by_the_socket = |kind: &BackendKind| !matches!(kind, BackendKind::AfXdp | BackendKind::TcClone);
+    for kind in backends::all().into_iter().filter(by_the_socket) {
         let mut add = |name: String, run: Box<dyn FnOnce() + Send>| {
             trials.push(Privileged::new(format!("no_room::{kind}::{name}"), Need::Backend(kind), run));
         };
@@ -25,6 +26,17 @@ pub(crate) fn trials() -> Vec<Privileged> {
         add("batch_drops_what_is_old".into(), Box::new(move || batch_drops_what_is_old(kind)));
         add("full_device_queue".into(), Box::new(move || full_device_queue(kind)));
         add("full_device_queue_and_runs".into(), Box::new(move || full_device_queue_and_runs(kind)));
+    }
+    if backends::all().contains(&BackendKind::TcClone) {
+        let kind = BackendKind::TcClone;
+        // Copies wait in no buffer of the socket, but the device's queue may refuse them.
+        trials.push(Privileged::new(
+            "no_room::tc_clone::full_device_queue",
+            Need::Backend(kind),
+            move || {
+                full_device_queue(kind);
+            },
+        ));
     }
     trials
 }
@@ -65,7 +77,7 @@ fn group_goes_on(kind: BackendKind, family: Family) {
         (65, Sizes::Distinct, Private::Mixed),
     ] {
         let group = Group::new(&receivers.addresses(), packets, sizes, private);
-        let (slots, waited) = send_whole(&group, &mut sender, &socket);
+        let (slots, waited) = link.near.run(|| send_whole(&group, &mut sender, &socket));
         assert_all_sent(&group, &slots);
         receivers.expect_group(&group);
         waits += waited;
@@ -100,7 +112,7 @@ fn batch_goes_on(kind: BackendKind) {
             bucket(&link, "change", OPEN, DEEP);
         }
         fill(&mut batch, &receivers, turn..turn + 1);
-        let progress = sender.flush(&mut batch, usize::MAX);
+        let progress = link.near.run(|| sender.flush(&mut batch, usize::MAX));
         assert_eq!(progress.failed, 0);
         sent += progress.sent;
         assert_eq!(batch.len(), 10 * (turn as usize + 1) - sent);
@@ -110,7 +122,7 @@ fn batch_goes_on(kind: BackendKind) {
     assert!(blocked > 40, "blocked {blocked} times only");
     while !batch.is_empty() {
         wait_writable(&socket);
-        sent += sender.flush(&mut batch, usize::MAX).sent;
+        sent += link.near.run(|| sender.flush(&mut batch, usize::MAX)).sent;
     }
     assert_eq!(sent, 1000);
     for recipient in 0..10 {
@@ -125,7 +137,7 @@ fn batch_drops_what_is_old(kind: BackendKind) {
     let mut receivers = link.far.run(|| Receivers::bind(&Family::V4.far(), 10)).from(&sources(&socket));
     let mut batch = SendBatch::new(BatchLimits::default());
     fill(&mut batch, &receivers, 0..20);
-    let progress = sender.flush(&mut batch, usize::MAX);
+    let progress = link.near.run(|| sender.flush(&mut batch, usize::MAX));
     assert!(progress.blocked && progress.sent > 0 && progress.sent < 200, "{progress:?}");
     let waiting = |batch: &mut SendBatch| {
         let mut envelopes = Vec::new();
@@ -149,7 +161,7 @@ fn batch_drops_what_is_old(kind: BackendKind) {
     bucket(&link, "change", OPEN, DEEP);
     while !batch.is_empty() {
         wait_writable(&socket);
-        assert_eq!(sender.flush(&mut batch, usize::MAX).failed, 0);
+        assert_eq!(link.near.run(|| sender.flush(&mut batch, usize::MAX)).failed, 0);
     }
     for (recipient, address) in receivers.addresses().into_iter().enumerate() {
         let dropped = |turn| {
@@ -169,7 +181,7 @@ fn full_device_queue(kind: BackendKind) {
     socket::report_refusals(&socket).expect("IP_RECVERR");
     let mut receivers = link.far.run(|| Receivers::bind(&Family::V4.far(), 100)).from(&sources(&socket));
     let group = Group::new(&receivers.addresses(), 1, Sizes::Equal(1200), Private::Each);
-    let (slots, _) = send_whole(&group, &mut sender, &socket);
+    let (slots, _) = link.near.run(|| send_whole(&group, &mut sender, &socket));
     let lost = Slot { sent: 0, failed: 1, error: Some(SendError::NoBuffers) };
     let failed = slots.iter().filter(|slot| **slot == lost).count();
     assert!((1..100).contains(&failed), "{failed} of 100 found the queue full");
@@ -186,7 +198,7 @@ fn full_device_queue_and_runs(kind: BackendKind) {
     socket::report_refusals(&socket).expect("IP_RECVERR");
     let mut receivers = link.far.run(|| Receivers::bind(&Family::V4.far(), 20)).from(&sources(&socket));
     let group = Group::new(&receivers.addresses(), 8, Sizes::Equal(900), Private::Each);
-    let (slots, _) = send_whole(&group, &mut sender, &socket);
+    let (slots, _) = link.near.run(|| send_whole(&group, &mut sender, &socket));
     assert!(slots.iter().all(|slot| slot.done() == 8));
     assert!(slots.iter().any(|slot| slot.error == Some(SendError::NoBuffers)), "the queue was never full");
     // Whatever is queued by now leaves before this one.
