@@ -1,18 +1,20 @@
-//! The loop that everything is measured against, and the library's back ends.
+//! The loop that everything is measured against, the library's back ends, and two of them in plain C.
+
+mod naive;
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use group_send::{AfXdpConfig, BackendKind, Config, Sender, Slot};
+use group_send::{AfXdpConfig, BackendKind, Config, Sender, Slot, TcCloneConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub(crate) use self::naive::NaiveMember;
 use crate::traffic::{Group, Member};
+use naive::Naive;
 
 /// All contenders in the order of a table.
-pub(crate) const NAMES: [&str; 6] = ["loop", "sendmmsg", "gso", "io_uring", "af_xdp", CLONE];
-
-/// The one that puts a program at the interface's egress, and gets an interface of its own.
-pub(crate) const CLONE: &str = "tc_clone";
+pub(crate) const NAMES: [&str; 8] =
+    ["loop", "c_sendmmsg", "sendmmsg", "c_gso", "gso", "io_uring", "af_xdp", "tc_clone"];
 
 /// One that sends groups.
 pub(crate) trait Contender {
@@ -22,18 +24,24 @@ pub(crate) trait Contender {
 
 /// The contender of this name, its socket open; or why it cannot run here.
 pub(crate) fn build(name: &'static str, interface: &str) -> Result<Box<dyn Contender>, String> {
+    let socket = socket().map_err(|error| error.to_string())?;
     let kind = match name {
-        "loop" => return Ok(Box::new(Loop { socket: socket().map_err(|error| error.to_string())? })),
+        "loop" => return Ok(Box::new(Loop { socket })),
+        "c_sendmmsg" => return Ok(Box::new(Naive { socket, segments: false })),
+        "c_gso" => return Ok(Box::new(Naive { socket, segments: true })),
         "sendmmsg" => BackendKind::Sendmmsg,
         "gso" => BackendKind::Gso,
         "io_uring" => BackendKind::IoUring,
         "af_xdp" => BackendKind::AfXdp,
-        CLONE => BackendKind::TcClone,
+        "tc_clone" => BackendKind::TcClone,
         _ => return Err("unknown".into()),
     };
-    let af_xdp = Some(AfXdpConfig::new(interface));
-    let config = Config { backends: vec![kind], af_xdp, ..Config::default() };
-    let socket = socket().map_err(|error| error.to_string())?;
+    let config = Config {
+        backends: vec![kind],
+        af_xdp: Some(AfXdpConfig::new(interface)),
+        tc_clone: Some(TcCloneConfig::new(interface)),
+        ..Config::default()
+    };
     let sender = Sender::new(&socket, &config).map_err(|error| error.to_string())?;
     Ok(Box::new(Library { sender, slots: Vec::new() }))
 }
@@ -57,7 +65,7 @@ struct Loop {
 impl Contender for Loop {
     fn send(&mut self, group: &Group<'_>) -> Result<(), String> {
         for member in group.members {
-            for (index, payload) in group.payloads.iter().enumerate() {
+            for (index, &payload) in group.payload_parts.iter().enumerate() {
                 self.send_one(member, index, payload).map_err(|error| error.to_string())?;
             }
         }
@@ -66,23 +74,14 @@ impl Contender for Loop {
 }
 
 impl Loop {
-    fn send_one(&self, member: &Member<'_>, index: usize, payload: &[u8]) -> io::Result<()> {
-        let payload = IoSlice::new(payload);
-        let sent = match (member.before.get(index), member.after.get(index)) {
-            (None, None) => self.socket.send_to_vectored(&[payload], &member.address)?,
-            (Some(before), None) => {
-                self.socket.send_to_vectored(&[IoSlice::new(before), payload], &member.address)?
-            }
-            (None, Some(after)) => {
-                self.socket.send_to_vectored(&[payload, IoSlice::new(after)], &member.address)?
-            }
-            (Some(before), Some(after)) => {
-                let slices = [IoSlice::new(before), payload, IoSlice::new(after)];
-                self.socket.send_to_vectored(&slices, &member.address)?
-            }
+    fn send_one(&self, member: &Member<'_>, index: usize, payload: IoSlice<'_>) -> io::Result<usize> {
+        let slices = match (member.before_parts.get(index), member.after_parts.get(index)) {
+            (None, None) => &[payload][..],
+            (Some(&before), None) => &[before, payload],
+            (None, Some(&after)) => &[payload, after],
+            (Some(&before), Some(&after)) => &[before, payload, after],
         };
-        debug_assert!(sent >= payload.len());
-        Ok(())
+        self.socket.send_to_vectored(slices, &member.address)
     }
 }
 

@@ -4,8 +4,9 @@
 //! end of a cable. In each case all contenders are measured in turn, round after round, in slices of CPU time behind a
 //! warm-up. After every slice the interface's counters are compared with what the contender says it sent. Printed
 //! is one line per case and contender, for the script to read:
-//! `CELL n k bytes before after contender kpps spread datagrams payload-bytes`, kpps being the median of thousand
-//! datagrams per second of CPU time, and spread the middle half of the slices in parts of it.
+//! `CELL n k bytes before after contender kpps spread soft datagrams payload-bytes`, kpps being the median of thousand
+//! datagrams per second of CPU time, spread the middle half of the slices in parts of it, and soft the part of the CPU
+//! time that the kernel spent in soft interrupts, which is the far end's.
 
 mod contender;
 mod meter;
@@ -14,7 +15,7 @@ mod traffic;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use crate::contender::{CLONE, Contender, NAMES};
+use crate::contender::{Contender, NAMES};
 use crate::meter::{Arrangement, Meter, Sent};
 use crate::traffic::{Case, Traffic};
 
@@ -36,10 +37,8 @@ struct Options {
     rounds: usize,
     slice_ns: u64,
     core: usize,
-    /// The cable for all but one contender, and its own for the one that puts a program at the interface's egress,
-    /// which the others' datagrams would have to pass.
+    /// Where the cable is plugged in.
     interface: String,
-    clone_interface: String,
     arrangement: Arrangement,
     seed: u64,
 }
@@ -53,7 +52,6 @@ impl Options {
             slice_ns: 20_000_000,
             core: 0,
             interface: "near0".into(),
-            clone_interface: "near1".into(),
             arrangement: Arrangement::Software,
             seed: random_seed(),
         };
@@ -67,7 +65,6 @@ impl Options {
                 "--slice-ms" => options.slice_ns = number::<u64>(name, value)? * 1_000_000,
                 "--core" => options.core = number(name, value)?,
                 "--interface" => options.interface.clone_from(value),
-                "--clone-interface" => options.clone_interface.clone_from(value),
                 "--arrangement" => options.arrangement = value.parse()?,
                 "--seed" => options.seed = number(name, value)?,
                 _ => return Err(format!("unknown option {name}")),
@@ -141,16 +138,27 @@ struct Entry {
     contender: Box<dyn Contender>,
     meter: Meter,
     kpps: Vec<f64>,
+    used_ns: u64,
+    soft_interrupts_ns: u64,
     total: Sent,
     failed: Option<String>,
 }
 
 impl Entry {
     fn new(name: &'static str, options: &Options) -> Result<Self, String> {
-        let interface = if name == CLONE { &options.clone_interface } else { &options.interface };
+        let interface = &options.interface;
         let contender = contender::build(name, interface)?;
         let meter = Meter::new(options.core, interface).map_err(|error| format!("{interface}: {error}"))?;
-        Ok(Self { name, contender, meter, kpps: Vec::new(), total: Sent::default(), failed: None })
+        Ok(Self {
+            name,
+            contender,
+            meter,
+            kpps: Vec::new(),
+            used_ns: 0,
+            soft_interrupts_ns: 0,
+            total: Sent::default(),
+            failed: None,
+        })
     }
 
     /// Sends what is not measured: a back end may learn its recipients over many calls.
@@ -180,7 +188,7 @@ impl Entry {
         slice_ns: u64,
         options: &Options,
     ) -> Result<f64, String> {
-        let slices = traffic.slices(self.name == CLONE);
+        let slices = traffic.slices();
         let group = slices.group();
         let before = self.meter.counters()?;
         let mut sent = 0;
@@ -192,12 +200,15 @@ impl Entry {
             Ok(sent)
         };
         let unmeasured = send(&mut *self.contender)?;
+        let soft_interrupts_begun = self.meter.soft_interrupts_ns()?;
         let begun = self.meter.cpu_ns()?;
         let end = meter::process_ns()? + slice_ns;
         while meter::process_ns()? < end {
             send(&mut *self.contender)?;
         }
         let used = self.meter.cpu_ns()? - begun;
+        self.used_ns += used;
+        self.soft_interrupts_ns += self.meter.soft_interrupts_ns()? - soft_interrupts_begun;
         let datagrams = sent * traffic.datagrams();
         let payload_bytes = sent * traffic.payload_bytes();
         self.meter.verify(before, Sent { datagrams, payload_bytes }, options.arrangement)?;
@@ -214,9 +225,11 @@ impl Entry {
         };
         let median = quantile(0.5);
         let spread = (quantile(0.75) - quantile(0.25)) / median;
+        let soft = self.soft_interrupts_ns as f64 / self.used_ns as f64;
         let Sent { datagrams, payload_bytes } = self.total;
-        println!("CELL {case} {} {median:.2} {spread:.3} {datagrams} {payload_bytes}", self.name);
+        println!("CELL {case} {} {median:.2} {spread:.3} {soft:.3} {datagrams} {payload_bytes}", self.name);
         self.kpps.clear();
+        (self.used_ns, self.soft_interrupts_ns) = (0, 0);
         self.total = Sent::default();
     }
 }

@@ -3,7 +3,7 @@
 //! The clock is that of the process, so that the kernel's workers of an io_uring count as well. The far side's work is
 //! in it: a veth hands each frame over in a soft interrupt that runs before the sender's system call returns, and
 //! without accounting of interrupts the kernel charges that to the thread. What is left to the core's soft interrupt
-//! thread is added.
+//! thread is added. How much of it all is soft interrupts, the kernel says by samples at each timer tick.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -54,7 +54,8 @@ impl FromStr for Arrangement {
 }
 
 pub(crate) struct Meter {
-    soft_interrupts: Option<File>,
+    core: usize,
+    soft_interrupt_thread: Option<File>,
     packets: File,
     bytes: File,
     dropped: File,
@@ -64,7 +65,8 @@ impl Meter {
     pub(crate) fn new(core: usize, interface: &str) -> io::Result<Self> {
         let counter = |name: &str| File::open(format!("/sys/class/net/{interface}/statistics/{name}"));
         Ok(Self {
-            soft_interrupts: soft_interrupt_thread(core),
+            core,
+            soft_interrupt_thread: soft_interrupt_thread(core),
             packets: counter("tx_packets")?,
             bytes: counter("tx_bytes")?,
             dropped: counter("tx_dropped")?,
@@ -73,7 +75,16 @@ impl Meter {
 
     /// CPU time of this process and of the core's soft interrupt thread.
     pub(crate) fn cpu_ns(&mut self) -> Result<u64, String> {
-        Ok(process_ns()? + self.soft_interrupts.as_mut().map_or(Ok(0), read_number)?)
+        Ok(process_ns()? + self.soft_interrupt_thread.as_mut().map_or(Ok(0), read_number)?)
+    }
+
+    /// Time that the core spent in soft interrupts, in steps of 10 ms (`/proc/stat`).
+    pub(crate) fn soft_interrupts_ns(&self) -> Result<u64, String> {
+        let text = fs::read_to_string("/proc/stat").map_err(|error| error.to_string())?;
+        let name = format!("cpu{}", self.core);
+        let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
+        let ticks = line.and_then(|line| line.split(' ').nth(6)?.parse::<u64>().ok());
+        ticks.map(|ticks| ticks * 10_000_000).ok_or_else(|| format!("/proc/stat says nothing of {name}"))
     }
 
     pub(crate) fn counters(&mut self) -> Result<Counters, String> {

@@ -1,6 +1,7 @@
 //! What is sent in a case, and to whom: random bytes, and recipients behind one router as clients on the Internet are.
 
 use std::fmt;
+use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -8,6 +9,8 @@ use group_send::Recipient;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use socket2::SockAddr;
+
+use crate::contender::NaiveMember;
 
 /// Sizes of one measurement.
 #[derive(Clone, Copy)]
@@ -56,8 +59,7 @@ pub(crate) struct Traffic {
 }
 
 struct Person {
-    /// Behind the first cable and behind the second one.
-    destinations: [SocketAddr; 2],
+    destination: SocketAddr,
     /// One for each packet, as an RTP header with a sequence number is.
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
@@ -73,9 +75,9 @@ impl Traffic {
         };
         let payloads = (0..case.k).map(|_| bytes(case.bytes)).collect();
         let people = (0..case.n).map(|index| Person {
-            destinations: [77, 78].map(|network| address(network, index)),
-            before: parts(case.k, case.before, &mut bytes),
-            after: parts(case.k, case.after, &mut bytes),
+            destination: address(index),
+            before: private(case.k, case.before, &mut bytes),
+            after: private(case.k, case.after, &mut bytes),
         });
         Self { case: *case, payloads, people: people.collect() }
     }
@@ -89,14 +91,19 @@ impl Traffic {
         self.datagrams() * (self.case.before + self.case.bytes + self.case.after)
     }
 
-    /// Everything as slices, to the recipients behind the second cable if `second`; [`Slices::group`] goes on.
-    pub(crate) fn slices(&self, second: bool) -> Slices<'_> {
+    /// Everything as slices; [`Slices::group`] goes on.
+    pub(crate) fn slices(&self) -> Slices<'_> {
         let members = self.people.iter().map(|person| {
-            let destination = person.destinations[usize::from(second)];
-            let address = SockAddr::from(destination);
-            Member { destination, address, before: slices(&person.before), after: slices(&person.after) }
+            let (before, after) = (slices(&person.before), slices(&person.after));
+            let (before_parts, after_parts) = (parts(&person.before), parts(&person.after));
+            let address = SockAddr::from(person.destination);
+            Member { destination: person.destination, address, before, after, before_parts, after_parts }
         });
-        Slices { payloads: slices(&self.payloads), members: members.collect() }
+        Slices {
+            payloads: slices(&self.payloads),
+            payload_parts: parts(&self.payloads),
+            members: members.collect(),
+        }
     }
 }
 
@@ -104,43 +111,64 @@ fn slices(parts: &[Vec<u8>]) -> Vec<&[u8]> {
     parts.iter().map(|part| &part[..]).collect()
 }
 
-fn parts(k: usize, len: usize, bytes: &mut impl FnMut(usize) -> Vec<u8>) -> Vec<Vec<u8>> {
+fn parts(parts: &[Vec<u8>]) -> Vec<IoSlice<'_>> {
+    parts.iter().map(|part| IoSlice::new(part)).collect()
+}
+
+/// `k` private parts of `len` bytes; none if they are empty.
+fn private(k: usize, len: usize, bytes: &mut impl FnMut(usize) -> Vec<u8>) -> Vec<Vec<u8>> {
     if len == 0 { Vec::new() } else { (0..k).map(|_| bytes(len)).collect() }
 }
 
-fn address(network: u8, index: usize) -> SocketAddr {
-    let ip = Ipv4Addr::new(10, network, (index / 250) as u8, (index % 250 + 1) as u8);
+fn address(index: usize) -> SocketAddr {
+    let ip = Ipv4Addr::new(10, 77, (index / 250) as u8, (index % 250 + 1) as u8);
     SocketAddr::from((ip, 20_000 + (index % 40_000) as u16))
 }
 
 /// The bytes of a case as slices.
 pub(crate) struct Slices<'a> {
     payloads: Vec<&'a [u8]>,
+    payload_parts: Vec<IoSlice<'a>>,
     members: Vec<Member<'a>>,
 }
 
-/// A recipient, also in the form that spares the loop the conversion of the address.
+/// A recipient, also in the forms that spare the loop and the C program a conversion.
 pub(crate) struct Member<'a> {
     destination: SocketAddr,
     pub(crate) address: SockAddr,
-    pub(crate) before: Vec<&'a [u8]>,
-    pub(crate) after: Vec<&'a [u8]>,
+    before: Vec<&'a [u8]>,
+    after: Vec<&'a [u8]>,
+    pub(crate) before_parts: Vec<IoSlice<'a>>,
+    pub(crate) after_parts: Vec<IoSlice<'a>>,
 }
 
 impl Slices<'_> {
     pub(crate) fn group(&self) -> Group<'_> {
+        let k = self.payloads.len();
         let recipients = self.members.iter().map(|member| Recipient {
             destination: member.destination,
             prepend: &member.before,
             append: &member.after,
         });
-        Group { payloads: &self.payloads, members: &self.members, recipients: recipients.collect() }
+        let naive_members = self
+            .members
+            .iter()
+            .map(|member| NaiveMember::new(k, &member.address, &member.before_parts, &member.after_parts));
+        Group {
+            payloads: &self.payloads,
+            payload_parts: &self.payload_parts,
+            members: &self.members,
+            recipients: recipients.collect(),
+            naive_members: naive_members.collect(),
+        }
     }
 }
 
-/// A group as a caller holds it, ready to be sent again and again.
+/// A group as each contender wants it, ready to be sent again and again.
 pub(crate) struct Group<'a> {
     pub(crate) payloads: &'a [&'a [u8]],
+    pub(crate) payload_parts: &'a [IoSlice<'a>],
     pub(crate) members: &'a [Member<'a>],
     pub(crate) recipients: Vec<Recipient<'a>>,
+    pub(crate) naive_members: Vec<NaiveMember<'a>>,
 }

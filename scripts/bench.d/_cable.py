@@ -1,4 +1,4 @@
-"""Two hosts made of network namespaces, joined by cables whose far end drops everything and counts it.
+"""Two hosts made of network namespaces, joined by a cable whose far end drops everything and counts it.
 
 A veth has no wire. Without more ado it hands a frame to the peer's queue of the same core, and a soft interrupt works
 it off before the sender's system call returns, at the sender's cost; that stands for the driver's work. So the far end
@@ -23,13 +23,14 @@ PREFIX = "group-send-bench"
 DROP = "1,6 0 0 2"
 
 
-class Cables:
-    """Cable i runs from near<i> to far<i> and leads to 10.(77 + i).0.0/16, behind a router."""
+class Cable:
+    """From near0 to far0; 10.77.0.0/16 is behind it and a router."""
 
-    def __init__(self, count):
+    ROUTER, ROUTER_MAC = "10.76.0.2", "02:00:00:00:00:02"
+
+    def __init__(self):
         remove_leftovers()
         self.near, self.far = f"{PREFIX}-{os.getpid()}-near", f"{PREFIX}-{os.getpid()}-far"
-        self.count = count
         atexit.register(self.remove)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _frame: sys.exit(128 + number))
@@ -38,56 +39,42 @@ class Cables:
             command("ip", "-n", host, "link", "set", "lo", "up")
             # Router solicitations would be counted.
             for which in ("all", "default"):
-                self.run_in(host, "sysctl", "-q", "-w", f"net.ipv6.conf.{which}.disable_ipv6=1")
-        for index in range(count):
-            self.lay(index)
+                run_in(host, "sysctl", "-q", "-w", f"net.ipv6.conf.{which}.disable_ipv6=1")
+        self.lay()
 
-    def lay(self, index):
-        near, far, router = f"near{index}", f"far{index}", f"10.76.{index}.2"
-        command("ip", "-n", self.near, "link", "add", near, "type", "veth", "peer", "name", far, "netns", self.far)
-        command("ip", "-n", self.near, "addr", "add", f"10.76.{index}.1/24", "dev", near)
-        command("ip", "-n", self.far, "link", "set", far, "address", mac(index), "up")
-        command("ip", "-n", self.near, "link", "set", near, "up")
-        command("ip", "-n", self.near, "neigh", "add", router, "lladdr", mac(index), "dev", near, "nud", "permanent")
-        command("ip", "-n", self.near, "route", "add", f"10.{77 + index}.0.0/16", "via", router)
-        self.run_in(self.far, "tc", "qdisc", "add", "dev", far, "clsact")
-        self.run_in(self.far, "tc", "filter", "add", "dev", far, "ingress", "bpf", "da", "bytecode", DROP)
-        self.device_segments(index, False)
+    def lay(self):
+        near, far = ["ip", "-n", self.near], ["ip", "-n", self.far]
+        command(*near, "link", "add", "near0", "type", "veth", "peer", "name", "far0", "netns", self.far)
+        command(*near, "addr", "add", "10.76.0.1/24", "dev", "near0")
+        command(*far, "link", "set", "far0", "address", self.ROUTER_MAC, "up")
+        command(*near, "link", "set", "near0", "up")
+        command(*near, "neigh", "add", self.ROUTER, "lladdr", self.ROUTER_MAC, "dev", "near0", "nud", "permanent")
+        command(*near, "route", "add", "10.77.0.0/16", "via", self.ROUTER)
+        run_in(self.far, "tc", "qdisc", "add", "dev", "far0", "clsact")
+        run_in(self.far, "tc", "filter", "add", "dev", "far0", "ingress", "bpf", "da", "bytecode", DROP)
+        self.device_segments(False)
 
-    def device_segments(self, index, enabled):
+    def device_segments(self, enabled):
         """Whether the interface takes runs of datagrams whole, as devices with UDP segmentation do."""
-        setting = "on" if enabled else "off"
-        self.run_in(self.near, "ethtool", "-K", f"near{index}", "tx-udp-segmentation", setting)
+        run_in(self.near, "ethtool", "-K", "near0", "tx-udp-segmentation", "on" if enabled else "off")
 
     def refuse(self):
-        """From now on the far devices take no frame of more than 82 bytes: the veth drops it in the sender's hands."""
-        for index in range(self.count):
-            command("ip", "-n", self.far, "link", "set", f"far{index}", "mtu", "68")
-
-    def run_in(self, host, *arguments):
-        return command("ip", "netns", "exec", host, *arguments)
+        """From now on the far device takes no frame of more than 82 bytes: the veth drops it in the sender's hands."""
+        command("ip", "-n", self.far, "link", "set", "far0", "mtu", "68")
 
     def dropped(self):
-        """(packets, bytes) that reached the far ends' classifiers and were dropped there."""
-        packets = octets = 0
-        for index in range(self.count):
-            out = self.run_in(self.far, "tc", "-s", "-j", "qdisc", "show", "dev", f"far{index}", "clsact")
-            (counters,) = [qdisc for qdisc in json.loads(out) if qdisc["kind"] == "clsact"]
-            packets += counters["drops"]
-            octets += counters["bytes"]
-        return packets, octets
+        """(packets, bytes) that reached the far end's classifier and were dropped there."""
+        out = run_in(self.far, "tc", "-s", "-j", "qdisc", "show", "dev", "far0", "clsact")
+        (counters,) = [qdisc for qdisc in json.loads(out) if qdisc["kind"] == "clsact"]
+        return counters["drops"], counters["bytes"]
 
     def remove(self):
         for host in (self.near, self.far):
             subprocess.run(["ip", "netns", "del", host], stderr=subprocess.DEVNULL)
 
 
-def mac(index):
-    return f"02:00:00:00:00:{0x10 + index:02x}"
-
-
 def problem():
-    """Installs what it takes if it may; returns why there can be no cables, or None."""
+    """Installs what it takes if it may; returns why there can be no cable, or None."""
     if os.geteuid() != 0:
         return "needs root, to make network namespaces"
     packages = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"}
@@ -107,6 +94,10 @@ def remove_leftovers():
         pid = host.name.removeprefix(f"{PREFIX}-").split("-")[0]
         if not pathlib.Path("/proc", pid).exists():
             subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
+
+
+def run_in(host, *arguments):
+    return command("ip", "netns", "exec", host, *arguments)
 
 
 def command(*arguments):
