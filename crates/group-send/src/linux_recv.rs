@@ -69,18 +69,20 @@ impl Inbox {
         }
     }
 
-    /// Receives what is there, or waits for one message if told to and the socket is a blocking one. Returns how many.
-    pub(crate) fn receive(&mut self, socket: &SockRef<'_>, wait: bool) -> io::Result<usize> {
-        self.point();
+    /// Receives what is there, up to `messages` of them, or waits for one if told to and the socket is a blocking one.
+    /// Returns how many.
+    pub(crate) fn receive(&mut self, socket: &SockRef<'_>, wait: bool, messages: usize) -> io::Result<usize> {
+        let messages = messages.min(self.messages_max());
+        self.point(messages);
         let flags = libc::MSG_TRUNC | if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
         let Calls { headers, .. } = &mut self.calls;
-        // SAFETY: there are as many headers as the length says, and `point` made each point to parts of `self` of the
-        // lengths it names, no two of which overlap. `self` is borrowed mutably until the call returns.
+        // SAFETY: there are at least so many headers, and `point` made each point to parts of `self` of the lengths it
+        // names, no two of which overlap. `self` is borrowed mutably until the call returns.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
+                messages as libc::c_uint,
                 flags as _,
                 std::ptr::null_mut(),
             )
@@ -92,11 +94,13 @@ impl Inbox {
         self.calls.headers.len()
     }
 
-    /// Points headers to payloads and envelopes.
-    fn point(&mut self) {
+    /// Points the first headers to payloads and envelopes.
+    fn point(&mut self, messages: usize) {
         let payloads = self.slab.chunks_exact_mut(self.stride);
         let calls = self.calls.headers.iter_mut().zip(&mut self.calls.iovecs);
-        for ((payload, envelope), (header, iovec)) in payloads.zip(&mut self.envelopes).zip(calls) {
+        for ((payload, envelope), (header, iovec)) in
+            payloads.zip(&mut self.envelopes).zip(calls).take(messages)
+        {
             iovec.iov_base = payload.as_mut_ptr().cast();
             iovec.iov_len = self.payload_max;
             let header = &mut header.msg_hdr;

@@ -30,7 +30,12 @@ impl Inbox {
     }
 
     /// Receives one message. Whether it waits for one is the socket's matter.
-    pub(crate) fn receive(&mut self, socket: &SockRef<'_>, _wait: bool) -> io::Result<usize> {
+    pub(crate) fn receive(
+        &mut self,
+        socket: &SockRef<'_>,
+        _wait: bool,
+        _messages: usize,
+    ) -> io::Result<usize> {
         // `std` receives into initialised memory, but only from a socket it owns: hence the duplicate.
         let socket = UdpSocket::from(socket.try_clone()?);
         self.head = match socket.recv_from(&mut self.slab) {
@@ -78,7 +83,7 @@ mod tests {
         for (sent, bytes) in [(&b"four"[..], 4), (b"", 0), (b"five5", 5), (b"more than five", 5), (b"one", 3)]
         {
             sender.send_to(sent, receiver.local_addr().unwrap()).unwrap();
-            assert_eq!(inbox.receive(&SockRef::from(&receiver), false).unwrap(), 1);
+            assert_eq!(inbox.receive(&SockRef::from(&receiver), false, 32).unwrap(), 1);
             assert_eq!(inbox.head(0).source, Some(sender.local_addr().unwrap()));
             assert_eq!(inbox.head(0).bytes, bytes);
             let there = bytes.min(4);
@@ -86,7 +91,7 @@ mod tests {
             inbox.slab_mut()[..there].fill(b'x');
             assert_eq!(inbox.slab()[..there], b"xxxx"[..there]);
         }
-        let error = inbox.receive(&SockRef::from(&receiver), true).unwrap_err();
+        let error = inbox.receive(&SockRef::from(&receiver), true, 32).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }
