@@ -6,7 +6,7 @@
 #[cfg(all(target_os = "linux", feature = "af-xdp"))]
 mod af_xdp;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
-pub(crate) mod io_uring;
+mod io_uring;
 #[cfg(target_os = "linux")]
 pub(crate) mod mmsg;
 #[cfg(target_os = "linux")]
@@ -67,10 +67,9 @@ pub(crate) trait Backend: Send {
         false
     }
 
-    /// What peers sent back to sockets of the back end's own, if it has any.
-    #[cfg(all(target_os = "linux", feature = "io-uring"))]
-    fn answers(&mut self) -> Option<io_uring::Answers<'_>> {
-        None
+    /// Datagrams that were reported as sent and did not leave, as far as the back end hears of it.
+    fn lost(&self) -> u64 {
+        0
     }
 }
 

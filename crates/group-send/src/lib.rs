@@ -41,8 +41,6 @@ mod route;
 mod sender;
 pub mod socket;
 
-#[cfg(all(target_os = "linux", feature = "io-uring"))]
-pub use backend::io_uring::Answers;
 pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
 #[cfg(feature = "af-xdp")]
 pub use config::AfXdpConfig;

@@ -212,8 +212,8 @@ fn closed() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)
 }
 
-/// Gives a new socket the options of another one that change what leaves or what is told: type of service, lifetime,
-/// path MTU discovery, mark, priority, buffer sizes, errors, and what comes with a received datagram.
+/// Gives a new socket the options of another one that change what leaves: type of service, lifetime, path MTU
+/// discovery, mark, priority, the size of its buffer, and whether a full queue is told (`IP_RECVERR`).
 ///
 /// # Errors
 /// The new one does not take a value, for want of a right (mark, priority above 6).
@@ -224,8 +224,8 @@ pub(crate) fn copy_options(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Resu
             continue;
         };
         if wanted != present {
-            // Of buffer sizes the kernel reports the double of what it is asked for (`socket(7)`).
-            let doubled = level == libc::SOL_SOCKET && matches!(name, libc::SO_SNDBUF | libc::SO_RCVBUF);
+            // Of a buffer's size the kernel reports the double of what it is asked for (`socket(7)`).
+            let doubled = (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF);
             linux_recv::set_option(to, level, name, if doubled { wanted / 2 } else { wanted })?;
         }
     }
@@ -249,22 +249,15 @@ const COPIED: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_TTL),
     (libc::SOL_IP, libc::IP_MTU_DISCOVER),
     (libc::SOL_IP, libc::IP_RECVERR),
-    (libc::SOL_IP, libc::IP_RECVTOS),
-    (libc::SOL_IP, libc::IP_PKTINFO),
     (libc::SOL_IP, libc::IP_FREEBIND),
     (libc::SOL_IP, libc::IP_TRANSPARENT),
     (libc::SOL_IPV6, libc::IPV6_TCLASS),
     (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
     (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER),
     (libc::SOL_IPV6, libc::IPV6_RECVERR),
-    (libc::SOL_IPV6, libc::IPV6_RECVTCLASS),
-    (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO),
-    (libc::SOL_UDP, libc::UDP_GRO),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
     (libc::SOL_SOCKET, libc::SO_MARK),
-    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_SNDBUF),
-    (libc::SOL_SOCKET, libc::SO_RCVBUF),
 ];
 
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

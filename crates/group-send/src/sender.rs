@@ -72,11 +72,11 @@ impl Sender {
         self.backend.read_refusals()
     }
 
-    /// What recipients sent back to sockets of the back end's own. Some with [`BackendKind::IoUring`], and to be read
-    /// then beside the caller's socket; none otherwise.
-    #[cfg(all(target_os = "linux", feature = "io-uring"))]
-    pub fn answers(&mut self) -> Option<crate::Answers<'_>> {
-        self.backend.answers()
+    /// Datagrams that were reported as sent and that the device dropped nevertheless, or that were lost with it; so far.
+    /// [`BackendKind::AfXdp`] hears of these. A socket does not, so with other back ends it is always 0: see the
+    /// interface's counters.
+    pub fn lost(&self) -> u64 {
+        self.backend.lost()
     }
 
     /// The back end in use.

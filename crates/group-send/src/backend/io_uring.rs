@@ -1,22 +1,19 @@
 //! `io_uring` on connected, registered sockets: a batch enters the kernel in one call, and no datagram of it needs a
 //! look-up of route or descriptor.
 //!
-//! **Sockets.** A recipient gets a socket of its own, bound to the caller's address and port (`SO_REUSEPORT`), connected
-//! to the recipient and registered with the ring. They are opened a few at a time while datagrams go out by the
-//! caller's socket, and kept in a bounded table (`places.rs`). What a peer sends back arrives at its own socket, because
-//! the kernel prefers a connected one: [`Answers`] hands these to the caller.
+//! **Sockets.** A recipient gets a socket of its own, connected to it and registered with the ring, that sends with the
+//! caller's address and port. Answers still come to the caller's socket (`places.rs` says how that is). The sockets are
+//! opened a few at a time while datagrams go out by the caller's, and kept in a bounded table.
 //!
 //! **Order of a recipient.** The ring never has two messages of one recipient: the next one is submitted when the
 //! result of the one before is there. Submission order alone would not do, since of two sends the first may find the
 //! buffer full and the second find room; linked entries keep the order and cost 100 ns each.
 //!
 //! **What a connected socket does not take** goes through the caller's, with all that follows for that recipient: it
-//! tells the true reason, and is the one whose room the caller waits for. Only an error that came back for an earlier
-//! datagram (`ECONNREFUSED` above all) fails the datagram that met it, as it would on the caller's.
+//! tells the true reason, and is the one whose room the caller waits for. Errors that come back for earlier datagrams
+//! come to the caller's socket as well, which is asked for them now and then.
 
 mod places;
-
-pub use places::Answers;
 
 use crate::backend::mmsg::{self, Mmsg};
 use crate::backend::segmentation::{self, Refusals};
@@ -35,6 +32,8 @@ pub(crate) struct IoUring {
     places: Places,
     socket: Mmsg,
     refusals: Refusals,
+    /// Datagrams until the caller's socket is asked for errors.
+    errors_in: usize,
 }
 
 /// The datagrams of one recipient in a chunk.
@@ -53,7 +52,7 @@ struct Pending {
 
 impl IoUring {
     /// Finds a socket for each recipient that may have one.
-    fn courses(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> ArrayVec<Course, CHUNK> {
+    fn courses(&mut self, datagrams: &[Datagram<'_>]) -> ArrayVec<Course, CHUNK> {
         let mut courses = ArrayVec::<Course, CHUNK>::new();
         let mut start = 0;
         for own in datagrams.chunk_by(|left, right| segmentation::same_destination(left, right)) {
@@ -64,17 +63,23 @@ impl IoUring {
             return courses;
         }
         self.places.begin_turn();
+        self.ask_for_errors(datagrams.len());
         for course in &mut courses {
             let own = &datagrams[course.rest.clone()];
-            if own.iter().all(is_for_ring) {
+            if own.iter().all(is_for_ring) && !self.socket.has_error(own[0].destination) {
                 course.place = self.places.find_or_open(own[0].destination, &self.ring);
-            }
-            if let Some(error) = course.place.and_then(|place| self.places.take_error(place)) {
-                outcomes[course.rest.start] = Outcome::Failed(error);
-                course.rest.start += 1;
             }
         }
         courses
+    }
+
+    /// A send through the caller's socket would meet them; the ring's sockets do not.
+    fn ask_for_errors(&mut self, datagrams: usize) {
+        self.errors_in = self.errors_in.saturating_sub(datagrams);
+        if self.errors_in == 0 {
+            self.socket.read_refusals();
+            self.errors_in = ERRORS_EVERY;
+        }
     }
 
     /// Sends what these recipients get, message by message.
@@ -129,17 +134,9 @@ impl IoUring {
         }
         let (errno, first) = (-result, &datagrams[start]);
         let Some(place) = course.place else { return };
-        if errno != libc::EAGAIN
-            && let Some(error) = self.places.error_behind(place, errno)
-        {
-            outcomes[start] = Outcome::Failed(error);
-            course.rest.start += 1;
-            return;
-        }
         if run > 1 && segmentation::is_refusal(errno) {
             self.refusals.note(first.destination.ip(), first.len(), errno);
-        }
-        if is_of_address(errno) {
+        } else if is_useless_after(errno) {
             self.places.close(place, &self.ring);
         }
         course.place = None;
@@ -185,15 +182,11 @@ impl Backend for IoUring {
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
-        let mut courses = self.courses(datagrams, outcomes);
+        let mut courses = self.courses(datagrams);
         for window in courses.chunks_mut(RING_MESSAGES_MAX) {
             self.send_window(datagrams, outcomes, window);
         }
         self.send_rest(datagrams, outcomes, &courses);
-    }
-
-    fn answers(&mut self) -> Option<Answers<'_>> {
-        Some(self.places.answers())
     }
 }
 
@@ -215,7 +208,7 @@ pub(crate) fn open(
     Ok(places::sockets_max(config.sockets_max).and_then(|sockets_max| {
         let places = Places::open(socket, sockets_max)?;
         let ring = Ring::open(sockets_max).map_err(why_no_ring)?;
-        Ok(IoUring { ring, places, socket: fallback, refusals: Refusals::default() })
+        Ok(IoUring { ring, places, socket: fallback, refusals: Refusals::default(), errors_in: 0 })
     }))
 }
 
@@ -242,12 +235,14 @@ fn is_for_ring(datagram: &Datagram<'_>) -> bool {
     datagram.departure_ns == 0 && datagram.len() <= UDP_BYTES_MAX
 }
 
-/// Whether a socket's own address or route has become useless: it was fixed when the socket was connected.
-fn is_of_address(errno: i32) -> bool {
+/// Whether a socket is better closed: its address and route were fixed when it was connected, and with `IP_RECVERR` it
+/// keeps a note of each datagram that was too long, which nobody reads.
+fn is_useless_after(errno: i32) -> bool {
     matches!(
         errno,
         libc::EINVAL
             | libc::EBADF
+            | libc::EMSGSIZE
             | libc::EADDRNOTAVAIL
             | libc::ENETUNREACH
             | libc::EHOSTUNREACH
@@ -259,6 +254,9 @@ fn is_of_address(errno: i32) -> bool {
 /// Recipients in a chunk from which on the ring is used. To one the plain way takes 1035 ns a datagram and the ring
 /// 1045, to two 1055 and 950, to three 1050 and 915.
 const RECIPIENTS_MIN: usize = 2;
+
+/// Datagrams after which the caller's socket is asked for errors. It takes 130 ns.
+const ERRORS_EVERY: usize = 64;
 
 /// Bytes of a datagram over IPv4, at most; longer ones are the caller's socket's to refuse.
 const UDP_BYTES_MAX: usize = 65_535 - 20 - 8;

@@ -45,6 +45,12 @@ impl<K: Kernel> Mmsg<K> {
         Self { kernel, kind, family, refusals: Refusals::default(), pending: PendingErrors::default() }
     }
 
+    /// Whether an error has come back that the next datagram for this address is to be told.
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn has_error(&self, destination: &SocketAddr) -> bool {
+        self.pending.contains(destination)
+    }
+
     /// Sends one datagram by one call, and says what became of it.
     fn send_single(&mut self, datagram: &Datagram<'_>) -> Outcome {
         if let Some(error) = self.pending.take(datagram.destination) {
