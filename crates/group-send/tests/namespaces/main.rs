@@ -12,6 +12,7 @@ mod changes;
 mod checksums;
 mod every_byte;
 mod failing_recipients;
+mod frames;
 mod host;
 mod million;
 #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
@@ -48,6 +49,7 @@ fn main() {
         no_room::trials(),
         million::trials(),
         segmentation::trials(),
+        frames::trials(),
         changes::trials(),
         own_ways::trials(),
         without_rights::trials(),
