@@ -143,7 +143,13 @@ pub(crate) struct Sum(u16);
 
 impl Sum {
     /// The sum of `bytes` from an even offset.
+    #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Self {
+        // Private bytes are mostly shorter than a block, and not worth lanes.
+        if bytes.len() < 32 { Self::end(0, bytes) } else { Self::of_blocks(bytes) }
+    }
+
+    fn of_blocks(bytes: &[u8]) -> Self {
         // Ones' complement sums do not depend on the byte order they are made in, nor on the width of the words as
         // long as carries come back (RFC 1071 section 2): eight 32-bit words a step, in 64-bit lanes that no
         // datagram is long enough to overflow.
@@ -154,7 +160,16 @@ impl Sum {
                 *lane += u64::from(u32::from_ne_bytes(*word));
             }
         }
-        let mut sum: u64 = lanes.iter().sum();
+        Self::end(lanes.iter().sum(), rest)
+    }
+
+    /// A sum of words in the machine's byte order, with that of the `rest`.
+    #[inline]
+    fn end(mut sum: u64, rest: &[u8]) -> Self {
+        let (words, rest) = rest.as_chunks::<4>();
+        for word in words {
+            sum += u64::from(u32::from_ne_bytes(*word));
+        }
         let (words, rest) = rest.as_chunks::<2>();
         for word in words {
             sum += u64::from(u16::from_ne_bytes(*word));
@@ -186,6 +201,7 @@ impl Sum {
 }
 
 /// Brings the carries back until 16 bits are left.
+#[inline]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -318,7 +334,7 @@ mod tests {
         assert_eq!(frame[26..38], [192, 0, 2, 1, 198, 51, 100, 9, 0x9c, 0x40, 0x13, 0x8c]);
         assert_eq!(frame.len(), 45);
         let fragmentable = Flow { dont_fragment: false, ..flow(false) };
-        assert_eq!(super::tests::frame(&fragmentable, 0, b"")[20..22], [0, 0]);
+        assert_eq!(tests::frame(&fragmentable, 0, b"")[20..22], [0, 0]);
     }
 
     #[test]

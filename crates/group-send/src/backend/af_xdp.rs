@@ -13,7 +13,7 @@
 //!
 //! **Room.** A frame that the ring has is sent as far as the caller is concerned, like a datagram in the socket's
 //! buffer. What the device drops then (`EBUSY`) is dropped as it is below a socket, whose callers do not hear of it
-//! either. A ring that gives nothing back for long, or whose device is gone, is given up and its frames are lost; all
+//! either; it is counted. A ring that gives nothing back for long, or whose device is gone, is given up and its frames are lost; all
 //! goes by the socket, and another ring is tried now and then.
 
 mod link;
@@ -44,14 +44,19 @@ pub(crate) trait Kernel: Send {
     fn kick(&mut self) -> Result<(), i32>;
     /// Takes back frames that are done with, and returns how many are still under way.
     fn reclaim(&mut self) -> usize;
-    /// Gives the ring up.
-    fn close(&mut self);
+    /// Gives the ring up, and says how many frames were under way.
+    fn close(&mut self) -> usize;
     /// Tries for a ring where there is none.
     fn reopen(&mut self) -> bool;
     /// Whether the kernel holds no datagram of the socket.
     fn socket_is_idle(&self) -> bool;
-    /// Takes in errors that have come back for earlier datagrams.
-    fn drain_errors(&mut self, errors: &mut PendingErrors);
+    /// Whether the socket's owner wants to know of errors that come back. Sending by the socket meets them; sending
+    /// by the ring has to ask.
+    fn reports_errors(&self) -> bool;
+    /// Takes in errors that have come back for earlier datagrams, and says whether there were any.
+    fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
+    /// Frames that the kernel threw away as malformed.
+    fn invalid_descriptors(&self) -> u64;
 }
 
 /// Datagrams through a ring of an interface, with a back end over the socket for what the ring cannot take.
@@ -64,8 +69,7 @@ pub(crate) struct AfXdp<K = link::Link> {
     errors: PendingErrors,
     generation: u64,
     ring: Ring,
-    /// Known for this call: nothing of the socket is in the kernel, or something is.
-    socket_idle: Option<bool>,
+    socket: SocketState,
     /// Frames written since the last kick.
     written: usize,
     /// The last kick left frames in the ring.
@@ -74,6 +78,8 @@ pub(crate) struct AfXdp<K = link::Link> {
     waits: u32,
     /// Datagrams since the socket was asked for errors.
     unasked: usize,
+    /// Frames that the device dropped, or that were lost with a ring.
+    lost: u64,
     /// Of the next IPv4 datagram that routers may fragment (RFC 6864 section 4.1).
     identification: u16,
 }
@@ -88,12 +94,23 @@ enum Ring {
     Closed(u32),
 }
 
+/// What is known in this call of the datagrams that the socket was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SocketState {
+    Unknown,
+    /// The kernel holds none.
+    Idle,
+    Busy,
+    /// Some are about to be given to it.
+    InUse,
+}
+
 /// How a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Ring,
     Socket,
-    /// By the socket, once the ring is empty.
+    /// Not now: by the socket once the ring is empty, or by the ring if the socket turns out to be idle.
     Wait,
 }
 
@@ -108,11 +125,12 @@ impl<K: Kernel> AfXdp<K> {
             errors: PendingErrors::default(),
             generation: 0,
             ring: Ring::Open,
-            socket_idle: None,
+            socket: SocketState::Unknown,
             written: 0,
             behind: false,
             waits: 0,
             unasked: 0,
+            lost: 0,
             identification: 0,
         }
     }
@@ -121,7 +139,7 @@ impl<K: Kernel> AfXdp<K> {
     fn begin(&mut self, datagrams: usize) {
         self.generation = self.kernel.refresh();
         self.sums.forget();
-        self.socket_idle = None;
+        self.socket = SocketState::Unknown;
         self.ring = match self.ring {
             Ring::Open | Ring::Resting(0) => Ring::Open,
             Ring::Resting(calls) => Ring::Resting(calls - 1),
@@ -135,7 +153,9 @@ impl<K: Kernel> AfXdp<K> {
         self.unasked += datagrams;
         if self.unasked >= DATAGRAMS_PER_QUESTION {
             self.unasked = 0;
-            self.kernel.drain_errors(&mut self.errors);
+            if self.kernel.reports_errors() {
+                self.kernel.drain_errors(&mut self.errors);
+            }
         }
     }
 
@@ -153,9 +173,17 @@ impl<K: Kernel> AfXdp<K> {
             if recipient.path == Path::Frames {
                 return Way::Ring;
             }
-            if *self.socket_idle.get_or_insert_with(|| self.kernel.socket_is_idle()) {
-                recipient.path = Path::Frames;
-                return Way::Ring;
+            if self.socket == SocketState::Unknown {
+                let idle = self.kernel.socket_is_idle();
+                self.socket = if idle { SocketState::Idle } else { SocketState::Busy };
+            }
+            match self.socket {
+                SocketState::Idle => {
+                    recipient.path = Path::Frames;
+                    return Way::Ring;
+                }
+                SocketState::InUse => return Way::Wait,
+                SocketState::Busy | SocketState::Unknown => {}
             }
         }
         self.way_by_socket(datagram.destination)
@@ -208,10 +236,12 @@ impl<K: Kernel> AfXdp<K> {
 
     /// Sends by the socket what goes by it at the front, and returns how many datagrams that dealt with.
     fn send_by_socket(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> usize {
+        // Nobody leaves the socket for the ring until these are given to it and it has been asked again.
+        self.socket = SocketState::InUse;
         let more = datagrams[1..].iter().take_while(|datagram| self.way(datagram) == Way::Socket);
         let run = 1 + more.count();
         self.fallback.send(&datagrams[..run], &mut outcomes[..run]);
-        self.socket_idle = None;
+        self.socket = SocketState::Unknown;
         outcomes[..run].iter().position(|outcome| *outcome == Outcome::Unsent).unwrap_or(run)
     }
 
@@ -240,6 +270,7 @@ impl<K: Kernel> AfXdp<K> {
             }
         }
         self.written = 0;
+        self.lost += dropped as u64;
         if dropped * 2 > frames {
             self.ring = Ring::Resting(REST_CALLS);
         }
@@ -254,7 +285,7 @@ impl<K: Kernel> AfXdp<K> {
     }
 
     fn give_up(&mut self) {
-        self.kernel.close();
+        self.lost += self.kernel.close() as u64;
         self.ring = Ring::Closed(REOPEN_CALLS);
         (self.behind, self.written, self.waits) = (false, 0, 0);
     }
@@ -265,8 +296,13 @@ impl<K: Kernel> Backend for AfXdp<K> {
         BackendKind::AfXdp
     }
 
+    /// For recipients by the ring and by the socket alike: each datagram is held against these first.
     fn read_refusals(&mut self) -> bool {
-        self.fallback.read_refusals()
+        self.kernel.drain_errors(&mut self.errors)
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost + self.kernel.invalid_descriptors()
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
@@ -332,3 +368,6 @@ const REOPEN_CALLS: u32 = 256;
 /// make a thousand in about a millisecond, the time in which a link of 1 Gbit/s empties a ring of 80 frames of 1500 bytes;
 /// those that wait for the time of their next frame make it seconds.
 const WAITS_MAX: u32 = 10_000;
+
+#[cfg(test)]
+mod tests;

@@ -110,8 +110,8 @@ impl Kernel for Link {
         ring.under_way()
     }
 
-    fn close(&mut self) {
-        self.ring = None;
+    fn close(&mut self) -> usize {
+        self.ring.take().map_or(0, |ring| ring.under_way())
     }
 
     fn reopen(&mut self) -> bool {
@@ -131,8 +131,18 @@ impl Kernel for Link {
         linux::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 
-    fn drain_errors(&mut self, errors: &mut PendingErrors) {
-        errors.drain(self.socket.as_fd());
+    fn reports_errors(&self) -> bool {
+        let asked =
+            |level, name| linux::option(self.socket.as_fd(), level, name).is_ok_and(|value| value != 0);
+        asked(libc::IPPROTO_IP, libc::IP_RECVERR) || asked(libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    }
+
+    fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
+        errors.drain(self.socket.as_fd())
+    }
+
+    fn invalid_descriptors(&self) -> u64 {
+        self.ring.as_ref().map_or(0, Transmitter::invalid_descriptors)
     }
 }
 
