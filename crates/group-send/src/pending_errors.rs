@@ -36,6 +36,11 @@ impl PendingErrors {
         Some(self.errors.swap_remove(index).1)
     }
 
+    #[cfg(feature = "tc-clone")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
     pub(crate) fn contains(&self, destination: &SocketAddr) -> bool {
         self.errors.iter().any(|(address, _)| same_address(address, destination))
     }

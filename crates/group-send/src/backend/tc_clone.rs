@@ -56,8 +56,8 @@ pub(crate) trait Kernel: Send {
     ) -> Result<(), i32>;
     /// Whether the kernel holds no datagram of the socket.
     fn socket_is_idle(&self) -> bool;
-    /// Takes in errors that have come back for earlier datagrams.
-    fn drain_errors(&mut self, errors: &mut PendingErrors);
+    /// Takes in errors that have come back for earlier datagrams, and says whether there were any.
+    fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
 
 /// Groups by one frame for each packet, with a back end over the socket for what frames cannot do.
@@ -71,29 +71,38 @@ pub(crate) struct TcClone<K = Link> {
     /// Datagrams since the socket was asked for errors.
     unasked: usize,
     generation: u64,
+    /// Changes when anything that is kept in `members` may be wrong.
+    epoch: u64,
     /// Whether the kernel holds nothing of the socket, once asked in a call.
     socket_idle: Option<bool>,
     /// Datagrams outside of groups went by the socket, and it has not been seen idle since.
     socket_used: bool,
-    /// Whom frames reach: IPv4, IPv6.
+    /// The latest group, by the recipient's place in it: the next one is mostly the same, and read in order.
+    members: Vec<Member>,
+    /// Whom frames reach in this call: IPv4, IPv6.
     classes: [Class; 2],
     copies: Copies,
+}
+
+/// A recipient that was reached by frames.
+struct Member {
+    destination: SocketAddr,
+    epoch: u64,
+    header: Option<Header>,
+    payload_max: usize,
+    /// Which class it is in for this call.
+    class: Option<u8>,
 }
 
 /// Recipients of one family whose datagrams are equally long.
 #[derive(Default)]
 struct Class {
-    members: Vec<Member>,
+    /// Members of the class.
+    count: usize,
     /// Of each packet of the call, once there is a member.
     shapes: Vec<Shape>,
     /// Bytes of the longest datagram.
     longest: usize,
-}
-
-struct Member {
-    /// The recipient's place in the group.
-    index: u32,
-    header: Header,
 }
 
 /// The arguments of a call.
@@ -101,6 +110,14 @@ struct Group<'g> {
     packets: &'g [&'g [u8]],
     recipients: &'g [Recipient<'g>],
     slots: &'g mut [Slot],
+}
+
+impl Group<'_> {
+    /// Whether something remains to be sent to a recipient, and can be.
+    fn is_due(&self, index: usize) -> bool {
+        let packets = self.packets.len();
+        self.slots[index].done() < packets && self.recipients[index].is_well_formed(packets)
+    }
 }
 
 impl<K: Kernel> TcClone<K> {
@@ -114,8 +131,10 @@ impl<K: Kernel> TcClone<K> {
             errors: PendingErrors::default(),
             unasked: 0,
             generation: 0,
+            epoch: 1,
             socket_idle: None,
             socket_used: false,
+            members: Vec::new(),
             classes: Default::default(),
             copies: Copies::new(),
         }
@@ -123,73 +142,108 @@ impl<K: Kernel> TcClone<K> {
 
     /// Takes up what has happened since the last call.
     fn begin(&mut self, datagrams: usize) {
-        self.generation = self.kernel.refresh();
+        let generation = self.kernel.refresh();
+        if self.generation != generation {
+            (self.generation, self.epoch) = (generation, self.epoch + 1);
+        }
         self.socket_idle = None;
         self.unasked = self.unasked.saturating_add(datagrams);
         if self.unasked >= DATAGRAMS_PER_QUESTION {
             self.unasked = 0;
             self.kernel.drain_errors(&mut self.errors);
         }
+        self.socket_used = self.socket_used && !self.is_socket_idle();
+    }
+
+    fn is_socket_idle(&mut self) -> bool {
+        *self.socket_idle.get_or_insert_with(|| self.kernel.socket_is_idle())
+    }
+
+    /// Has the first datagram due for a recipient fail with an error that came back for an earlier one.
+    fn tell_errors(&mut self, group: &mut Group<'_>) {
+        if self.errors.is_empty() {
+            return;
+        }
+        for index in 0..group.recipients.len() {
+            if group.is_due(index)
+                && let Some(error) = self.errors.take(&group.recipients[index].destination)
+            {
+                group.slots[index].note(Outcome::Failed(error));
+            }
+        }
     }
 
     /// Finds out whom frames reach.
-    fn classify(&mut self, group: &mut Group<'_>) {
-        self.classes.iter_mut().for_each(|class| class.members.clear());
+    fn classify(&mut self, group: &Group<'_>) {
+        self.classes.iter_mut().for_each(|class| class.count = 0);
+        self.members.resize_with(group.recipients.len().max(self.members.len()), Member::nobody);
         for (index, recipient) in group.recipients.iter().enumerate() {
-            let slot = &mut group.slots[index];
-            if slot.done() >= group.packets.len() || !recipient.is_well_formed(group.packets.len()) {
+            self.members[index].class = None;
+            if !group.is_due(index) {
                 continue;
             }
-            if let Some(error) = self.errors.take(&recipient.destination) {
-                slot.note(Outcome::Failed(error));
-            }
-            let Some((header, payload_max)) = self.way_by_frames(&recipient.destination) else { continue };
-            let class = &mut self.classes[usize::from(header.len() == HEADER_MAX)];
-            if class.admits(recipient, group.packets, &header, payload_max) {
-                class.members.push(Member { index: index as u32, header });
+            if self.reaches(index, &recipient.destination) {
+                let member = &mut self.members[index];
+                let Some(header) = &member.header else { continue };
+                let class = u8::from(header.len() == HEADER_MAX);
+                let class_of = &mut self.classes[usize::from(class)];
+                let is_in = class_of.admits(recipient, group.packets, header.len(), member.payload_max);
+                member.class = is_in.then_some(class);
             }
         }
         for class in &mut self.classes {
-            if class.members.len() < self.recipients_min {
-                class.members.clear();
+            if class.count < self.recipients_min {
+                class.count = 0;
             }
         }
     }
 
-    /// The recipient's headers and longest payload, if there is a next hop and nothing may be overtaken.
-    fn way_by_frames(&mut self, destination: &SocketAddr) -> Option<(Header, usize)> {
+    /// Whether frames reach a recipient, which then is the member of this place.
+    #[inline]
+    fn reaches(&mut self, place: usize, destination: &SocketAddr) -> bool {
+        let member = &self.members[place];
+        let is_known = member.epoch == self.epoch && member.destination == *destination && !self.socket_used;
+        is_known || self.resolve(place, destination)
+    }
+
+    /// Makes the recipient the member of this place, if there is a next hop and nothing may be overtaken.
+    fn resolve(&mut self, place: usize, destination: &SocketAddr) -> bool {
         let Self { kernel, recipients, origin, generation, .. } = self;
         let entry = recipients.find(destination);
         if entry.generation != *generation {
             entry.set(header(kernel, origin, destination), *generation);
         }
-        let way = (entry.header?, entry.payload_max()?);
+        let (header, Some(payload_max)) = (entry.header, entry.payload_max()) else { return false };
         if entry.path != Path::Frames || self.socket_used {
-            if !*self.socket_idle.get_or_insert_with(|| kernel.socket_is_idle()) {
-                return None;
+            if !self.is_socket_idle() {
+                return false;
             }
-            self.socket_used = false;
-            entry.path = Path::Frames;
+            self.recipients.find(destination).path = Path::Frames;
         }
-        Some(way)
+        self.members[place] =
+            Member { destination: *destination, epoch: self.epoch, header, payload_max, class: None };
+        true
     }
 
     /// Sends one packet to those of a class who are due for it. If the kernel makes no copies, the class is dissolved
     /// and its members keep their slots.
     fn replicate(&mut self, class: usize, packet: usize, group: &mut Group<'_>) {
-        let Self { kernel, classes, copies, .. } = self;
-        let Class { members, shapes, .. } = &mut classes[class];
+        let Self { kernel, members, classes, copies, .. } = self;
+        let Class { shapes, count, .. } = &mut classes[class];
         let (payload, mut next) = (group.packets[packet], 0);
         let sum = Sum::of(payload);
-        while next < members.len() {
+        while *count > 0 {
             copies.clear();
-            while let Some(member) = members.get(next).filter(|_| !copies.is_full()) {
-                next += 1;
-                let index = member.index as usize;
-                if group.slots[index].done() == packet {
-                    let parts = group.recipients[index].datagram(group.packets, packet).parts;
-                    copies.push(member.index, &member.header, parts, sum, shapes[packet]);
+            while next < group.slots.len() && !copies.is_full() {
+                let member = &members[next];
+                if let Some(header) = &member.header
+                    && member.class == Some(class as u8)
+                    && group.slots[next].done() == packet
+                {
+                    let parts = group.recipients[next].datagram(group.packets, packet).parts;
+                    copies.push(next as u32, header, parts, sum, shapes[packet]);
                 }
+                next += 1;
             }
             let owners = copies.owners();
             if owners.is_empty() {
@@ -197,7 +251,8 @@ impl<K: Kernel> TcClone<K> {
             }
             let results = &mut [0; COPIES_MAX][..owners.len()];
             if kernel.replicate(shapes[packet], copies.records(), payload, results).is_err() {
-                return members.clear();
+                *count = 0;
+                return;
             }
             for (&owner, &result) in owners.iter().zip(&*results) {
                 group.slots[owner as usize].note(outcome(result));
@@ -210,7 +265,9 @@ impl<K: Kernel> TcClone<K> {
         let mut is_any = false;
         for (recipient, slot) in group.recipients.iter().zip(&*group.slots) {
             if slot.done() < group.packets.len() {
-                self.recipients.find(&recipient.destination).path = Path::Socket;
+                let entry = self.recipients.find(&recipient.destination);
+                self.epoch += u64::from(entry.path != Path::Socket);
+                entry.path = Path::Socket;
                 is_any = true;
             }
         }
@@ -223,50 +280,81 @@ impl<K: Kernel> Backend for TcClone<K> {
         BackendKind::TcClone
     }
 
+    fn read_refusals(&mut self) -> bool {
+        self.kernel.drain_errors(&mut self.errors)
+    }
+
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
         self.socket_used = true;
-        self.fallback.send(datagrams, outcomes);
+        let mut done = 0;
+        while done < datagrams.len() {
+            let mut rest = datagrams[done..].iter();
+            let error = rest.find_map(|datagram| self.errors.take(datagram.destination));
+            let end = datagrams.len() - rest.len() - usize::from(error.is_some());
+            self.fallback.send(&datagrams[done..end], &mut outcomes[done..end]);
+            let Some(error) = error else { return };
+            if outcomes[done..end].contains(&Outcome::Unsent) {
+                return self.errors.add(*datagrams[end].destination, error);
+            }
+            outcomes[end] = Outcome::Failed(error);
+            done = end + 1;
+        }
     }
 
     fn send_group(&mut self, packets: &[&[u8]], recipients: &[Recipient<'_>], slots: &mut [Slot]) -> bool {
+        let mut group = Group { packets, recipients, slots };
         if recipients.len() < self.recipients_min {
+            self.tell_errors(&mut group);
             self.socket_used = true;
-            return self.fallback.send_group(packets, recipients, slots);
+            return self.fallback.send_group(packets, recipients, group.slots);
         }
         self.begin(packets.len().saturating_mul(recipients.len()));
-        let mut group = Group { packets, recipients, slots };
-        self.classify(&mut group);
+        self.tell_errors(&mut group);
+        self.classify(&group);
         for packet in 0..packets.len() {
             for class in 0..self.classes.len() {
-                self.replicate(class, packet, &mut group);
+                if self.classes[class].count > 0 {
+                    self.replicate(class, packet, &mut group);
+                }
             }
         }
         self.send_rest(&mut group)
     }
 }
 
+impl Member {
+    fn nobody() -> Self {
+        let destination = SocketAddr::from(([0, 0, 0, 0], 0));
+        Self { destination, epoch: 0, header: None, payload_max: 0, class: None }
+    }
+}
+
 impl Class {
-    /// Whether copies can be this recipient's datagrams. The first one decides how long those of all are.
+    /// Takes in a recipient, if copies can be its datagrams. The first one decides how long those of all are.
+    #[inline]
     fn admits(
         &mut self,
         recipient: &Recipient<'_>,
         packets: &[&[u8]],
-        header: &Header,
+        header_len: usize,
         payload_max: usize,
     ) -> bool {
         let datagrams = (0..packets.len()).map(|packet| recipient.datagram(packets, packet));
         let shape = |datagram: &Datagram<'_>| {
             let [before, _, after] = datagram.parts;
-            Shape { head: header.len() + before.len(), tail: after.len() }
+            Shape { head: header_len + before.len(), tail: after.len() }
         };
-        if self.members.is_empty() {
+        let fits = if self.count == 0 {
             self.longest = datagrams.clone().map(|datagram| datagram.len()).max().unwrap_or(0);
             self.shapes.clear();
             self.shapes.extend(datagrams.map(|datagram| shape(&datagram)));
-            return self.longest <= payload_max && self.shapes.iter().all(|shape| shape.fits());
-        }
-        self.longest <= payload_max
-            && datagrams.zip(&self.shapes).all(|(datagram, is)| shape(&datagram) == *is)
+            self.shapes.iter().all(|shape| shape.fits())
+        } else {
+            datagrams.zip(&self.shapes).all(|(datagram, is)| shape(&datagram) == *is)
+        };
+        let fits = fits && self.longest <= payload_max;
+        self.count += usize::from(fits);
+        fits
     }
 }
 
@@ -292,5 +380,5 @@ fn outcome(result: i32) -> Outcome {
     }
 }
 
-/// Datagrams between two questions for errors that have come back: one costs as much as sending half a datagram.
-const DATAGRAMS_PER_QUESTION: usize = 64;
+/// Datagrams between two questions for errors that have come back: one costs as much as half a copy.
+const DATAGRAMS_PER_QUESTION: usize = 256;

@@ -45,10 +45,9 @@ impl Link {
     fn open(socket: &SockRef<'_>, origin: &Origin, config: &TcCloneConfig) -> Result<Self, String> {
         let interface = &config.interface;
         let text = |what: &str, error| format!("{what}: {error}");
-        if let Some(device) = socket.device().map_err(|error| text("SO_BINDTODEVICE", error))? {
-            if device != interface.as_bytes() {
-                return Err(format!("the socket is bound to another interface than {interface}"));
-            }
+        let device = socket.device().map_err(|error| text("SO_BINDTODEVICE", error))?;
+        if device.is_some_and(|device| device != interface.as_bytes()) {
+            return Err(format!("the socket is bound to another interface than {interface}"));
         }
         let mark = socket.mark().map_err(|error| text("SO_MARK", error))?;
         let priority = socket.priority().map_err(|error| text("SO_PRIORITY", error))?;
@@ -90,7 +89,7 @@ impl Kernel for Link {
         linux::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 
-    fn drain_errors(&mut self, errors: &mut PendingErrors) {
-        errors.drain(self.socket.as_fd());
+    fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
+        errors.drain(self.socket.as_fd())
     }
 }
