@@ -183,9 +183,10 @@ pub fn enable_destination<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> 
 /// Has the kernel keep what the network answers to datagrams that cannot be delivered, so that sending to that
 /// recipient again fails, as with a connected socket: `IP_RECVERR` (`ip(7)`), `IPV6_RECVERR`.
 ///
-/// A [`Sender`](crate::Sender) reads these answers, and [`RecvBatch`](crate::RecvBatch) passes over them. Whoever uses
-/// the socket in another way gets errors that belong to datagrams sent before. Answers are not authenticated: any host
-/// that guesses ports can send them.
+/// **Call [`Sender::read_refusals`](crate::Sender::read_refusals) whenever the socket reports an error** (`EPOLLERR`),
+/// which it does until the answers are read. [`RecvBatch`](crate::RecvBatch) passes over them; who receives in another
+/// way gets errors that belong to datagrams sent before. Answers are not authenticated: any host that guesses ports can
+/// send them.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] on other systems than Linux.

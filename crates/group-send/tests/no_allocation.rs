@@ -1,11 +1,13 @@
-//! Sending allocates nothing once a sender and a batch have seen as much, whatever the back end.
+//! Sending allocates nothing once a sender and a batch have seen as much, whatever the back end; receiving never does.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
 mod common;
 
 use common::{Receivers, loopback, prefer};
-use group_send::{BackendKind, BatchLimits, Recipient, SendBatch, Sender, Slot};
+use group_send::{
+    BackendKind, BatchLimits, Recipient, RecvBatch, RecvConfig, SendBatch, Sender, Slot, socket,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -88,4 +90,27 @@ fn flush(sender: &mut Sender, batch: &mut SendBatch, addresses: &[SocketAddr]) {
     let part = sender.flush(batch, 20_000);
     let rest = sender.flush(batch, usize::MAX);
     assert_eq!(part.sent + rest.sent, 5 * RECIPIENTS);
+}
+
+#[test]
+fn receiving_allocates_nothing() {
+    let receiver = loopback::shared_socket();
+    receiver.set_nonblocking(false).unwrap();
+    socket::enable_gro(&receiver).unwrap();
+    socket::enable_ecn(&receiver).unwrap();
+    socket::enable_timestamps(&receiver).unwrap();
+    let mut batch = RecvBatch::new(RecvConfig::default());
+    let mut sender = Sender::new(&receiver, &prefer(&[BackendKind::Gso])).unwrap();
+    let to_itself = Recipient { destination: receiver.local_addr().unwrap(), prepend: &[], append: &[] };
+    for turn in 0..10 {
+        let mut slots = [Slot::default()];
+        let progress = sender.send_group(&[&[1; 900], &[2; 900], &[3; 40]], &[to_itself], &mut slots);
+        assert_eq!(progress.sent, 3);
+        let (before, mut bytes) = (ALLOCATIONS.get(), 0);
+        while bytes < 1840 {
+            batch.recv_wait(&receiver).unwrap();
+            bytes += batch.iter_mut().map(|datagram| datagram.payload.len()).sum::<usize>();
+        }
+        assert_eq!(ALLOCATIONS.get(), before, "turn {turn}");
+    }
 }

@@ -203,3 +203,88 @@ fn a_socket_of_another_kind_is_refused() {
     assert_eq!(batch.recv(&receiver).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(batch.iter().count(), 0);
 }
+
+#[test]
+fn random_bursts_of_several_senders_arrive_whole_and_in_order() {
+    let seed = 0x2545_f491_4f6c_dd1d_u64;
+    println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    for round in 0..60 {
+        let address = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()][round % 2];
+        let receiver = bind(address);
+        socket::size_buffers(&receiver, 1 << 20).unwrap();
+        let joined = random.below(3) > 0;
+        if joined {
+            socket::enable_gro(&receiver).unwrap();
+        }
+        let to = receiver.local_addr().unwrap();
+        let senders = [bind(address), bind(address), bind(address)];
+        let messages = [1, 2, 5, 32][random.below(4)];
+        let mut batch = RecvBatch::new(RecvConfig { messages, ..RecvConfig::default() });
+        for _ in 0..20 {
+            let mut sent = Vec::new();
+            for _ in 0..=random.below(6) {
+                let sender = &senders[random.below(3)];
+                let run = random.run();
+                send_segmented(sender, to, &run);
+                sent.extend(run.into_iter().map(|bytes| (bytes, sender.local_addr().unwrap())));
+            }
+            let received = receive(&mut batch, &receiver, sent.len());
+            // The kernel may join datagrams of one sender past those of another, but never change their order.
+            for sender in senders.each_ref().map(|sender| sender.local_addr().unwrap()) {
+                let of = |all: &[(Vec<u8>, SocketAddr)]| -> Vec<Vec<u8>> {
+                    all.iter()
+                        .filter(|(_, source)| *source == sender)
+                        .map(|(bytes, _)| bytes.clone())
+                        .collect()
+                };
+                assert_eq!(of(&received), of(&sent), "{address}, joined: {joined}, {messages} messages");
+            }
+            assert_eq!(received.len(), sent.len());
+        }
+        assert_eq!(batch.truncated(), 0);
+    }
+}
+
+/// A row of numbers that look random (xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+
+    /// Up to 16 packets: equal ones, equal but for the last, or all different; some of them empty.
+    fn run(&mut self) -> Vec<Vec<u8>> {
+        let (count, len, way) = (1 + self.below(16), self.below(1400), self.below(3));
+        (0..count)
+            .map(|number| match way {
+                0 => payload(number, len),
+                1 if number + 1 == count => payload(number, self.below(len + 1)),
+                1 => payload(number, len),
+                _ => payload(number, self.below(1400)),
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn memory_is_used_as_datagrams_come() {
+    let pages = || -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let (receiver, sender) = (bind(Ipv4Addr::LOCALHOST), bind(Ipv4Addr::LOCALHOST));
+    let before = pages();
+    let mut batch = RecvBatch::new(RecvConfig { messages: 1024, ..RecvConfig::default() });
+    for number in 0..20 {
+        sender.send_to(&payload(number, 1200), receiver.local_addr().unwrap()).unwrap();
+    }
+    assert_eq!(receive(&mut batch, &receiver, 20).len(), 20);
+    // 64 MiB of address space; other tests of this process take a few of memory meanwhile.
+    let used_bytes = pages().saturating_sub(before) * 4096;
+    assert!(used_bytes < 32 << 20, "{used_bytes} bytes are used");
+}
