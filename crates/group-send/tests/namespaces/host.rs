@@ -154,7 +154,7 @@ impl Link {
     }
 
     /// Waits until the cable carries datagrams both ways: a device starts to send a moment after it is set up.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         for (address, from, to) in [(FAR_V4[0], &self.near, &self.far), (NEAR_V4, &self.far, &self.near)] {
             let receiver = to.run(|| UdpSocket::bind((address, 0))).expect("bind");
             receiver.set_read_timeout(Some(Duration::from_millis(20))).expect("SO_RCVTIMEO");

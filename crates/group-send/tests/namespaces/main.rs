@@ -7,6 +7,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[cfg(feature = "af-xdp")]
+mod af_xdp;
 mod backends;
 mod changes;
 mod checksums;
@@ -53,6 +55,8 @@ fn main() {
         changes::trials(),
         own_ways::trials(),
         without_rights::trials(),
+        #[cfg(feature = "af-xdp")]
+        af_xdp::trials(),
         #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
         next_hops::trials(),
     ];

@@ -476,7 +476,7 @@ fn shared_and_private_bytes_arrive_with_right_checksums() {
             for (len, (_, frame)) in [len, len - 1].into_iter().zip(fake.take_wire()) {
                 assert_eq!(frame[42..], [&head[..], &shared[..len], &tail].concat());
                 let mut row = frame[26..].to_vec();
-                row.extend((frame.len().is_multiple_of(2).then_some(&[][..])).unwrap_or(&[0]));
+                row.resize(row.len().next_multiple_of(2), 0);
                 row.extend([0, 17]);
                 row.extend(((frame.len() - 34) as u16).to_be_bytes());
                 assert_eq!(Sum::of(&row), Sum::of(&[0xff, 0xff]), "{before} before, {after} after");
