@@ -39,7 +39,7 @@ class Cable:
             command("ip", "-n", host, "link", "set", "lo", "up")
             # Router solicitations would be counted.
             for which in ("all", "default"):
-                run_in(host, "sysctl", "-q", "-w", f"net.ipv6.conf.{which}.disable_ipv6=1")
+                run_in(host, "sh", "-c", f"echo 1 > /proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         self.lay()
 
     def lay(self):

@@ -5,7 +5,7 @@ mod naive;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use group_send::{AfXdpConfig, BackendKind, Config, Sender, Slot, TcCloneConfig};
+use group_send::{AfXdpConfig, BackendKind, Config, Sender, Slot};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::naive::NaiveMember;
@@ -39,7 +39,8 @@ pub(crate) fn build(name: &'static str, interface: &str) -> Result<Box<dyn Conte
     let config = Config {
         backends: vec![kind],
         af_xdp: Some(AfXdpConfig::new(interface)),
-        tc_clone: Some(TcCloneConfig::new(interface)),
+        #[cfg(feature = "tc-clone")]
+        tc_clone: Some(group_send::TcCloneConfig::new(interface)),
         ..Config::default()
     };
     let sender = Sender::new(&socket, &config).map_err(|error| error.to_string())?;
