@@ -1,0 +1,229 @@
+//! What C passes to a call, read once and checked as far as it can be: NULL, alignment, lengths, counts, families.
+//!
+//! Everything that holds for the group refuses the call; everything that is one recipient's refuses that one. What is sent
+//! how is `group-send`'s business.
+
+use crate::{Failure, Recipient, SENDGROUP_PACKETS_MAX, SENDGROUP_RECIPIENTS_MAX};
+use group_send::{SendError, Sender, Slot};
+use libc::{c_int, iovec, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use std::mem::offset_of;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::slice;
+
+/// Longest packet or private part; more is in no UDP datagram.
+const LEN_MAX: usize = u16::MAX as usize;
+
+/// The arrays of a call, `recipients` in the form C has.
+///
+/// # Safety
+/// Pointers that are not NULL point to as many elements as said, and those of `packets` to as many bytes; nobody else
+/// changes them while the result is used.
+pub(crate) unsafe fn arguments<'a>(
+    packets: *const iovec,
+    packets_len: usize,
+    recipients: *mut Recipient,
+    recipients_len: usize,
+) -> Result<(Vec<&'a [u8]>, &'a mut [Recipient]), Failure> {
+    if packets_len > SENDGROUP_PACKETS_MAX || recipients_len > SENDGROUP_RECIPIENTS_MAX {
+        return Err(libc::EINVAL.into());
+    }
+    let mut slices = Vec::with_capacity(packets_len);
+    // SAFETY: the same contract as this function's.
+    unsafe { gather(packets, packets_len, &mut slices) }?;
+    if recipients_len == 0 {
+        return Ok((slices, &mut []));
+    }
+    if recipients.is_null() || !recipients.is_aligned() {
+        return Err(libc::EFAULT.into());
+    }
+    // SAFETY: not NULL, aligned, as many as said, of a size that was checked, and nobody else's for now.
+    Ok((slices, unsafe { slice::from_raw_parts_mut(recipients, recipients_len) }))
+}
+
+/// Memory of calls, kept for the next one; nothing of a caller's is in it between calls.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    slots: Vec<Slot>,
+    parsed: Vec<Parsed>,
+    privates: Vec<&'static [u8]>,
+    recipients: Vec<group_send::Recipient<'static>>,
+}
+
+impl Scratch {
+    /// Sends and returns how many recipients are fully served.
+    ///
+    /// # Safety
+    /// What the recipients point to may be read and is not changed meanwhile.
+    pub(crate) unsafe fn send(
+        &mut self,
+        sender: &mut Sender,
+        packets: &[&[u8]],
+        recipients: &mut [Recipient],
+    ) -> usize {
+        let mut privates = recycle(std::mem::take(&mut self.privates));
+        self.slots.clear();
+        self.parsed.clear();
+        for recipient in &*recipients {
+            // SAFETY: the same contract as this function's.
+            let parsed = unsafe { parse(recipient, packets.len(), &mut privates) };
+            self.slots.push(first_slot(recipient, packets.len(), parsed.as_ref().err()));
+            self.parsed.push(parsed.unwrap_or(NOBODY));
+        }
+        let mut readable = recycle(std::mem::take(&mut self.recipients));
+        let mut rest = &privates[..];
+        readable.extend(self.parsed.iter().map(|parsed| parsed.with_private(&mut rest)));
+        let _ = sender.send_group(packets, &readable, &mut self.slots);
+        self.recipients = recycle(readable);
+        self.privates = recycle(privates);
+        let slots = recipients.iter_mut().zip(&self.slots);
+        slots.filter_map(|(recipient, slot)| report(recipient, *slot, packets.len()).then_some(())).count()
+    }
+}
+
+/// Empties a vector, for values of another lifetime, and keeps its memory: std collects in place where sizes are equal.
+fn recycle<T, U>(mut vec: Vec<T>) -> Vec<U> {
+    vec.clear();
+    vec.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
+
+/// A recipient as it was read, but for the private bytes: of these only how many parts there are.
+struct Parsed {
+    destination: SocketAddr,
+    prepend: usize,
+    append: usize,
+}
+
+/// Stands for a recipient that cannot be read. Its slot has nothing left to do.
+const NOBODY: Parsed = Parsed {
+    destination: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+    prepend: 0,
+    append: 0,
+};
+
+impl Parsed {
+    /// The recipient, its private parts being the first ones of `rest`, which becomes what is left.
+    fn with_private<'a>(&self, rest: &mut &'a [&'a [u8]]) -> group_send::Recipient<'a> {
+        let (prepend, others) = rest.split_at(self.prepend);
+        let (append, others) = others.split_at(self.append);
+        *rest = others;
+        group_send::Recipient { destination: self.destination, prepend, append }
+    }
+}
+
+/// Reads a recipient and appends its private parts to `privates`; none if it is refused.
+///
+/// # Safety
+/// What it points to may be read and is not changed while `privates` is used.
+unsafe fn parse(recipient: &Recipient, packets: usize, privates: &mut Vec<&[u8]>) -> Result<Parsed, c_int> {
+    let Recipient { prepend, prepend_len, append, append_len, sent, failed, .. } = *recipient;
+    if [prepend_len, append_len].iter().any(|&len| len > 1 && len != packets) {
+        return Err(libc::EINVAL);
+    }
+    if sent as usize + failed as usize > packets {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the same contract as this function's.
+    let destination = unsafe { address(recipient.destination, recipient.destination_len) }?;
+    let before = privates.len();
+    // SAFETY: the same contract as this function's.
+    let read =
+        unsafe { gather(prepend, prepend_len, privates).and_then(|()| gather(append, append_len, privates)) };
+    if let Err(errno) = read {
+        privates.truncate(before);
+        return Err(errno);
+    }
+    Ok(Parsed { destination, prepend: prepend_len, append: append_len })
+}
+
+/// Appends `len` pieces of memory to `slices`.
+///
+/// # Safety
+/// `pieces` is NULL or points to as many elements as said, which are NULL or point to as many bytes as they say; nobody
+/// changes them while `slices` is used.
+unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> Result<(), c_int> {
+    if len == 0 {
+        return Ok(());
+    }
+    if pieces.is_null() || !pieces.is_aligned() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: not NULL, aligned, as many as said, at most `SENDGROUP_PACKETS_MAX`.
+    for piece in unsafe { slice::from_raw_parts(pieces, len) } {
+        if piece.iov_len > LEN_MAX {
+            return Err(libc::EMSGSIZE);
+        }
+        slices.push(match piece.iov_base.is_null() {
+            true if piece.iov_len > 0 => return Err(libc::EFAULT),
+            true => &[],
+            // SAFETY: not NULL, as many bytes as said, at most `LEN_MAX`.
+            false => unsafe { slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) },
+        });
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `address` is NULL or points to `len` bytes that may be read.
+unsafe fn address(address: *const sockaddr, len: socklen_t) -> Result<SocketAddr, c_int> {
+    let len = len as usize;
+    if address.is_null() {
+        return Err(libc::EFAULT);
+    }
+    if len < offset_of!(sockaddr, sa_family) + size_of::<sa_family_t>() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: it points to that many bytes; the read needs no alignment.
+    let family = unsafe { (&raw const (*address).sa_family).read_unaligned() };
+    match c_int::from(family) {
+        libc::AF_INET if len >= size_of::<sockaddr_in>() => {
+            // SAFETY: it points to that many bytes, of which any are an address; the read needs no alignment.
+            let v4 = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
+            Ok(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 if len >= size_of::<sockaddr_in6>() => {
+            // SAFETY: it points to that many bytes, of which any are an address; the read needs no alignment.
+            let v6 = unsafe { address.cast::<sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Ok(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        }
+        libc::AF_INET | libc::AF_INET6 => Err(libc::EINVAL),
+        _ => Err(libc::EAFNOSUPPORT),
+    }
+}
+
+/// Where a recipient stands before the call: what it says, or all done and failed if it is refused.
+fn first_slot(recipient: &Recipient, packets: usize, refused: Option<&c_int>) -> Slot {
+    let Recipient { sent, failed, error, .. } = *recipient;
+    match refused {
+        Some(&errno) => {
+            let failed = packets.saturating_sub(sent as usize) as u32;
+            Slot { sent, failed, error: Some(SendError::Kernel(errno)) }
+        }
+        None if error == libc::EAGAIN => Slot { sent, failed, error: Some(SendError::WouldBlock) },
+        None => Slot { sent, failed, error: (failed > 0).then_some(SendError::Kernel(error)) },
+    }
+}
+
+/// Tells a recipient what became of it, and returns whether it is fully served.
+fn report(recipient: &mut Recipient, slot: Slot, packets: usize) -> bool {
+    recipient.sent = slot.sent;
+    recipient.failed = slot.failed;
+    recipient.error = slot.error.map_or(0, errno);
+    recipient.error == 0 && slot.sent as usize == packets
+}
+
+fn errno(error: SendError) -> c_int {
+    match error {
+        SendError::WouldBlock => libc::EAGAIN,
+        SendError::NoBuffers => libc::ENOBUFS,
+        SendError::Refused => libc::ECONNREFUSED,
+        SendError::NotPermitted => libc::EPERM,
+        SendError::Unreachable => libc::ENETUNREACH,
+        SendError::TooLong => libc::EMSGSIZE,
+        SendError::WrongFamily => libc::EAFNOSUPPORT,
+        SendError::BadPrivate | SendError::BadAddress => libc::EINVAL,
+        SendError::Kernel(errno) => errno,
+    }
+}
