@@ -196,7 +196,7 @@ mod tests {
         bytes.extend(level.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(data);
-        while bytes.len() % align_of::<libc::cmsghdr>() != 0 {
+        while !bytes.len().is_multiple_of(align_of::<libc::cmsghdr>()) {
             bytes.push(0xa5);
         }
         bytes

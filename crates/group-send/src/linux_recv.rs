@@ -114,6 +114,7 @@ impl Inbox {
     }
 
     /// The message of this number in the last call.
+    #[allow(clippy::unnecessary_cast, reason = "the length is a `u32` in some C libraries")]
     pub(crate) fn head(&self, index: usize) -> Head<'_> {
         let envelope = &self.envelopes[index];
         let call = &self.calls.headers[index];
@@ -139,6 +140,7 @@ impl Inbox {
 
 /// Takes one entry off the socket's error queue (`recvmsg(2)` with `MSG_ERRQUEUE`): where the datagram went that
 /// failed, and control messages, one of which says why. `None` if the queue is empty.
+#[allow(clippy::unnecessary_cast, reason = "the length is a `u32` in some C libraries")]
 pub(crate) fn next_error<T>(
     socket: BorrowedFd<'_>,
     read: impl FnOnce(Option<SocketAddr>, &[u8]) -> T,

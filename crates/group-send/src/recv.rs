@@ -4,18 +4,20 @@
 //! together (GRO, `UDP_GRO` in `udp(7)`); elsewhere it is one datagram. What the kernel tells beside the bytes comes if
 //! the socket was asked to tell it: see `socket.rs`. Waiting until a socket is readable is left to the caller.
 
-#[cfg(target_os = "linux")]
-use crate::cmsg::{self, ControlMessage};
+mod ecn;
+mod message;
+
+pub use ecn::Ecn;
+
 #[cfg(target_os = "linux")]
 use crate::linux_recv::{Head, Inbox};
 #[cfg(not(target_os = "linux"))]
 use crate::portable_recv::{Head, Inbox};
+use message::Message;
 use socket2::SockRef;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-#[cfg(target_os = "linux")]
-use std::time::Duration;
 use std::time::SystemTime;
 
 /// Sizes of a [`RecvBatch`].
@@ -63,41 +65,6 @@ pub struct Received<P> {
     /// The address it was sent to, if the socket was asked for it:
     /// [`enable_destination`](crate::socket::enable_destination).
     pub destination: Option<IpAddr>,
-}
-
-/// Explicit congestion notification, two bits of the IP header (RFC 3168 section 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ecn {
-    /// `00`: the sender does not take part.
-    NotEct,
-    /// `01`: takes part; the sender reacts as L4S asks for (RFC 9331).
-    Ect1,
-    /// `10`: takes part.
-    Ect0,
-    /// `11`: congestion was experienced on the way.
-    Ce,
-}
-
-impl Ecn {
-    /// From the byte of the IP header that was the type of service, or traffic class.
-    pub fn from_traffic_class(byte: u8) -> Self {
-        match byte & 0b11 {
-            0b00 => Self::NotEct,
-            0b01 => Self::Ect1,
-            0b10 => Self::Ect0,
-            _ => Self::Ce,
-        }
-    }
-
-    /// The two bits.
-    pub fn bits(self) -> u8 {
-        match self {
-            Self::NotEct => 0b00,
-            Self::Ect1 => 0b01,
-            Self::Ect0 => 0b10,
-            Self::Ce => 0b11,
-        }
-    }
 }
 
 /// Buffers that are received into again and again, and the datagrams of the last call.
@@ -285,130 +252,7 @@ fn is_report(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable)
 }
 
-/// One message of a call: a datagram, or a row of them of `segment_bytes` each, the last of which may be shorter.
-struct Message {
-    source: SocketAddr,
-    /// Of the payload, without what is dropped. `(datagrams - 1) * segment_bytes < bytes`, or one datagram with none.
-    bytes: usize,
-    segment_bytes: usize,
-    datagrams: usize,
-    /// Datagrams that did not fit.
-    lost: usize,
-    ecn: Option<Ecn>,
-    received_at: Option<SystemTime>,
-    destination: Option<IpAddr>,
-}
-
-impl Message {
-    #[cfg(target_os = "linux")]
-    fn read(source: SocketAddr, head: &Head<'_>, payload_max: usize) -> Self {
-        let mut message = Self::from(source);
-        cmsg::parse(head.control).for_each(|control| message.note(control));
-        if head.control_cut && message.segment_bytes == 0 {
-            // Where one datagram ends and the next begins may be among what is missing.
-            message.lost = 1;
-        } else {
-            message.cut(head.bytes, payload_max);
-        }
-        message
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn read(source: SocketAddr, head: &Head, payload_max: usize) -> Self {
-        let mut message = Self::from(source);
-        message.cut(head.bytes, payload_max);
-        message
-    }
-
-    fn from(source: SocketAddr) -> Self {
-        Self {
-            source,
-            bytes: 0,
-            segment_bytes: 0,
-            datagrams: 0,
-            lost: 0,
-            ecn: None,
-            received_at: None,
-            destination: None,
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn note(&mut self, control: ControlMessage) {
-        match control {
-            ControlMessage::SegmentSize(bytes) => self.segment_bytes = bytes as usize,
-            ControlMessage::TrafficClass(byte) => self.ecn = Some(Ecn::from_traffic_class(byte)),
-            ControlMessage::ReceivedAt { seconds, nanoseconds } => {
-                self.received_at = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
-            }
-            ControlMessage::Destination(address) => self.destination = Some(address),
-            ControlMessage::Error { .. } => {}
-        }
-    }
-
-    /// Divides a payload of `bytes`, of which the first `payload_max` are there, into datagrams: those that are there
-    /// as a whole, and those lost.
-    fn cut(&mut self, bytes: usize, payload_max: usize) {
-        let is_whole = bytes <= payload_max;
-        if self.segment_bytes == 0 || self.segment_bytes >= bytes {
-            // By far the most frequent case, and the division below would take longer than all else here.
-            self.segment_bytes = bytes;
-            (self.datagrams, self.lost) = if is_whole { (1, 0) } else { (0, 1) };
-            self.bytes = if is_whole { bytes } else { 0 };
-            return;
-        }
-        let sent = bytes.div_ceil(self.segment_bytes);
-        self.datagrams = if is_whole { sent } else { payload_max / self.segment_bytes };
-        self.bytes = if is_whole { bytes } else { self.datagrams * self.segment_bytes };
-        self.lost = sent - self.datagrams;
-    }
-
-    fn received<P>(&self, payload: P) -> Received<P> {
-        Received {
-            payload,
-            source: self.source,
-            ecn: self.ecn,
-            received_at: self.received_at,
-            destination: self.destination,
-        }
-    }
-}
-
 /// From the beginning of a payload to that of the next: whole cache lines.
 fn stride(payload_max: usize) -> usize {
     payload_max.next_multiple_of(64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_cut_as_if_one_datagram_was_taken_off_after_the_other() {
-        for bytes in 0..=40_usize {
-            for segment in 0..=41_usize {
-                for payload_max in 1..=42 {
-                    // The datagrams by the bytes at which they begin and end.
-                    let step = if segment == 0 { bytes.max(1) } else { segment };
-                    let starts = (0..bytes.max(1)).step_by(step);
-                    let ends = starts.map(|start| (start + step).min(bytes));
-                    let (there, lost): (Vec<_>, Vec<_>) = ends.partition(|&end| end <= payload_max);
-
-                    let mut message = Message::from(SocketAddr::from(([0, 0, 0, 0], 0)));
-                    message.segment_bytes = segment;
-                    message.cut(bytes, payload_max);
-                    let counts = (message.datagrams, message.lost, message.bytes);
-                    let expected = (there.len(), lost.len(), there.last().copied().unwrap_or(0));
-                    assert_eq!(counts, expected, "{bytes} bytes by {segment} in {payload_max}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn congestion_marks_are_the_low_bits() {
-        for byte in 0..=255 {
-            assert_eq!(Ecn::from_traffic_class(byte).bits(), byte & 3);
-        }
-    }
 }

@@ -4,122 +4,21 @@
 //! it; none is needed for sending or receiving as such. Where a system or an old kernel does not have something, it says so by an error, and the rest
 //! works without it.
 
+mod buffers;
 #[cfg(target_os = "linux")]
-use crate::cmsg::{self, ControlMessage};
+mod error_queue;
+
+pub use buffers::{BUFFER_BYTES, Buffers, size_buffers};
 #[cfg(target_os = "linux")]
-use crate::error::SendError;
+pub(crate) use error_queue::drain_errors;
+
 #[cfg(target_os = "linux")]
 use crate::linux_recv;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 #[cfg(target_os = "linux")]
-use std::os::fd::{AsFd, BorrowedFd};
-
-/// Socket buffers that a server of real-time media should have, in bytes: 16 MiB.
-///
-/// The kernel counts a datagram as two to three times its size, and while a worker does something else for 10 ms,
-/// 1 Gbit/s brings 1.25 MB.
-pub const BUFFER_BYTES: usize = 16 << 20;
-
-/// What [`size_buffers`] got.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Buffers {
-    /// Bytes of the receive buffer.
-    pub receive_bytes: usize,
-    /// Bytes of the send buffer.
-    pub send_bytes: usize,
-    /// For a log, if either is smaller than asked for: by how much, and what would change it.
-    pub warning: Option<String>,
-}
-
-/// Asks for receive and send buffers of at least `bytes` ([`BUFFER_BYTES`] if nothing else is known), and never makes
-/// one smaller.
-///
-/// With `CAP_NET_ADMIN` a Linux kernel grants any size (`SO_RCVBUFFORCE`, `SO_SNDBUFFORCE`), without it no more than
-/// `net.core.rmem_max` and `net.core.wmem_max` (`socket(7)`).
-///
-/// # Errors
-/// Only if the socket cannot be asked for its sizes. A smaller size than wished for is a warning.
-pub fn size_buffers<'s>(socket: impl Into<SockRef<'s>>, bytes: usize) -> io::Result<Buffers> {
-    let socket = &socket.into();
-    let receive_bytes = Side::Receive.grow(socket, bytes)?;
-    let send_bytes = Side::Send.grow(socket, bytes)?;
-    let short =
-        [(Side::Receive, receive_bytes), (Side::Send, send_bytes)].into_iter().filter(|s| s.1 < bytes);
-    let warnings: Vec<String> = short.map(|(side, granted)| side.warning(granted, bytes)).collect();
-    let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
-    Ok(Buffers { receive_bytes, send_bytes, warning })
-}
-
-/// One of a socket's two buffers.
-#[derive(Clone, Copy)]
-enum Side {
-    Receive,
-    Send,
-}
-
-impl Side {
-    /// Returns the size the buffer has in the end.
-    fn grow(self, socket: &SockRef<'_>, bytes: usize) -> io::Result<usize> {
-        let before = self.size(socket)?;
-        if before >= bytes {
-            return Ok(before);
-        }
-        // A refusal shows in the size afterwards, as does a limit that was applied in silence.
-        let _ = self.force(socket, bytes).or_else(|_| self.set(socket, bytes));
-        let after = self.size(socket)?;
-        if after < before {
-            let _ = self.set(socket, before);
-        }
-        self.size(socket)
-    }
-
-    fn set(self, socket: &SockRef<'_>, bytes: usize) -> io::Result<()> {
-        match self {
-            Self::Receive => socket.set_recv_buffer_size(bytes),
-            Self::Send => socket.set_send_buffer_size(bytes),
-        }
-    }
-
-    /// In the unit of [`Side::set`]: Linux doubles what it was asked for, for its own needs, and reports the double.
-    fn size(self, socket: &SockRef<'_>) -> io::Result<usize> {
-        let bytes = match self {
-            Self::Receive => socket.recv_buffer_size(),
-            Self::Send => socket.send_buffer_size(),
-        }?;
-        Ok(if cfg!(target_os = "linux") { bytes / 2 } else { bytes })
-    }
-
-    #[cfg(target_os = "linux")]
-    fn force(self, socket: &SockRef<'_>, bytes: usize) -> io::Result<()> {
-        let name = match self {
-            Self::Receive => libc::SO_RCVBUFFORCE,
-            Self::Send => libc::SO_SNDBUFFORCE,
-        };
-        let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        linux_recv::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn force(self, _: &SockRef<'_>, _: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn warning(self, granted: usize, asked: usize) -> String {
-        let (name, sysctl) = match self {
-            Self::Receive => ("receive", "net.core.rmem_max"),
-            Self::Send => ("send", "net.core.wmem_max"),
-        };
-        let cure = if cfg!(target_os = "linux") {
-            format!(": `sysctl -w {sysctl}={asked}` allows it")
-        } else {
-            String::new()
-        };
-        format!("the socket's {name} buffer is {granted} bytes instead of {asked}{cure}")
-    }
-}
+use std::os::fd::AsFd;
 
 /// A non-blocking UDP socket at `port` (0: any free one) of all addresses of the host, IPv6 and IPv4, or of all IPv4
 /// addresses if the host has no IPv6. Whether IPv4 is included does not depend on `net.ipv6.bindv6only`.
@@ -260,110 +159,4 @@ fn enable(socket: &SockRef<'_>, wish: Wish) -> io::Result<()> {
         (Wish::Refusals, true) => &[(IPPROTO_IPV6, IPV6_RECVERR), (IPPROTO_IP, IP_RECVERR)],
     };
     options.iter().try_for_each(|&(level, name)| linux_recv::set_option(socket.as_fd(), level, name, 1))
-}
-
-/// Takes what the network answered to datagrams of this socket off its error queue, and tells `tell` where each datagram
-/// was sent to and what became of it. A bounded number; the rest is there for the next call. Returns whether there was
-/// anything.
-#[cfg(target_os = "linux")]
-pub(crate) fn drain_errors(socket: BorrowedFd<'_>, mut tell: impl FnMut(SocketAddr, SendError)) -> bool {
-    for taken in 0..ERRORS_PER_DRAIN {
-        match linux_recv::next_error(socket, send_error) {
-            Ok(Some(error)) => error.into_iter().for_each(|(destination, error)| tell(destination, error)),
-            // The latter is not a socket with such a queue; what is wrong with it is told by the call that sends.
-            Ok(None) | Err(_) => return taken > 0,
-        }
-    }
-    true
-}
-
-/// Entries read in one call. The kernel's queue is bounded by the receive buffer, a thousand entries and more.
-#[cfg(target_os = "linux")]
-const ERRORS_PER_DRAIN: usize = 64;
-
-/// One entry of the error queue, unless it is not about delivery: times of sent datagrams (`SO_TIMESTAMPING`) and
-/// departure times that were missed come this way as well.
-#[cfg(target_os = "linux")]
-fn send_error(destination: Option<SocketAddr>, control: &[u8]) -> Option<(SocketAddr, SendError)> {
-    use libc::{SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6, SO_EE_ORIGIN_LOCAL};
-    let destination = destination?;
-    cmsg::parse(control).find_map(|message| match message {
-        ControlMessage::Error {
-            errno,
-            origin: SO_EE_ORIGIN_LOCAL | SO_EE_ORIGIN_ICMP | SO_EE_ORIGIN_ICMP6,
-        } => Some((destination, SendError::from_errno(errno))),
-        _ => None,
-    })
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
-    /// Sends to addresses where nobody listens, and returns who refused in the end.
-    fn refused_by(socket: &UdpSocket, addresses: &[SocketAddr]) -> Vec<(SocketAddr, SendError)> {
-        let mut refused = Vec::new();
-        for address in addresses {
-            socket.send_to(b"anybody?", address).unwrap();
-            wait_for_answer(socket);
-            assert!(drain_errors(socket.as_fd(), |destination, error| refused.push((destination, error))));
-        }
-        refused
-    }
-
-    fn wait_for_answer(socket: &UdpSocket) {
-        let mut ready = [PollFd::new(socket.as_fd(), PollFlags::empty())];
-        assert_eq!(poll(&mut ready, PollTimeout::from(15_000u16)).unwrap(), 1, "no answer came");
-    }
-
-    /// An address whose port was free a moment ago; the socket keeps others from getting it.
-    fn nobody(ip: &str) -> (UdpSocket, SocketAddr) {
-        let socket = UdpSocket::bind((ip, 0)).unwrap();
-        let address = socket.local_addr().unwrap();
-        // A connected socket takes datagrams of its peer only, so that others find the port unreachable.
-        socket.connect(address).unwrap();
-        (socket, address)
-    }
-
-    #[test]
-    fn refusals_are_told_by_the_address_that_was_sent_to() {
-        let (_kept, four) = nobody("127.0.0.1");
-        let (_kept, six) = nobody("::1");
-        let dual = bind_dual_stack(0).unwrap();
-        let ipv4 = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let ipv6 = UdpSocket::bind("[::1]:0").unwrap();
-        for socket in [&dual, &ipv4, &ipv6] {
-            assert!(!drain_errors(socket.as_fd(), |_, _| panic!("nothing was sent")));
-            report_refusals(socket).unwrap();
-        }
-        let refused = |address| (address, SendError::Refused);
-        assert_eq!(refused_by(&ipv4, &[four, four]), [refused(four); 2]);
-        assert_eq!(refused_by(&ipv6, &[six]), [refused(six)]);
-        // `std` leaves it to the caller to give an IPv6 socket an IPv4 address in its IPv6 form.
-        let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), four.port());
-        assert_eq!(refused_by(&dual, &[six, mapped]), [refused(six), refused(four)]);
-    }
-
-    #[test]
-    fn one_call_takes_a_bounded_number() {
-        let (_kept, address) = nobody("127.0.0.1");
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        report_refusals(&socket).unwrap();
-        for _ in 0..ERRORS_PER_DRAIN + 1 {
-            socket.send_to(b"first", address).unwrap();
-            wait_for_answer(&socket);
-            // Fails by what the first was answered, which stays in the queue.
-            assert_eq!(
-                socket.send_to(b"second", address).unwrap_err().kind(),
-                io::ErrorKind::ConnectionRefused
-            );
-        }
-        let mut taken = 0;
-        assert!(drain_errors(socket.as_fd(), |_, _| taken += 1));
-        assert_eq!(taken, ERRORS_PER_DRAIN);
-        assert!(drain_errors(socket.as_fd(), |_, _| taken += 1));
-        assert_eq!(taken, ERRORS_PER_DRAIN + 1, "the rest");
-        assert!(!drain_errors(socket.as_fd(), |_, _| panic!("all were taken")));
-    }
 }

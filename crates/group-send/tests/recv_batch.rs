@@ -1,7 +1,10 @@
 //! `RecvBatch` between real sockets on loopback: every byte, every source, each datagram once.
 #![cfg(target_os = "linux")]
 
-use group_send::{BackendKind, Config, Recipient, RecvBatch, RecvConfig, Sender, Slot, socket};
+mod common;
+
+use common::prefer;
+use group_send::{BackendKind, Recipient, RecvBatch, RecvConfig, Sender, Slot, socket};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -33,8 +36,7 @@ fn receive(batch: &mut RecvBatch, receiver: &UdpSocket, datagrams: usize) -> Vec
 
 /// Sends equal packets and a shorter last one as one message that the kernel cuts.
 fn send_segmented(from: &UdpSocket, to: SocketAddr, packets: &[Vec<u8>]) {
-    let config = Config { backends: vec![BackendKind::Gso], ..Config::default() };
-    let mut sender = Sender::new(from, &config).unwrap();
+    let mut sender = Sender::new(from, &prefer(&[BackendKind::Gso])).unwrap();
     let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
     let mut slots = [Slot::default()];
     let recipient = Recipient { destination: to, prepend: &[], append: &[] };
