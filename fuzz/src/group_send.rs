@@ -3,6 +3,11 @@
 //! `crates/group-send/tests/fuzz_corpus.rs` includes this file and replays the kept corpus. Numbers of the system are
 //! written out here, so that a wrong name in the parser shows.
 
+#[path = "group_send/netlink.rs"]
+mod netlink;
+
+pub use netlink::netlink;
+
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use group_send::internals::{ControlMessage, parse_address, parse_control};
@@ -11,7 +16,7 @@ use group_send::internals::{ControlMessage, parse_address, parse_control};
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] = &[("cmsg", cmsg)];
+pub const CHECKS: &[(&str, Check)] = &[("cmsg", cmsg), ("netlink", netlink)];
 
 /// Control messages and socket addresses: what is read is what the twins read, and cutting the end off changes nothing
 /// before it.

@@ -4,5 +4,5 @@
 
 #[cfg(target_os = "linux")]
 pub use crate::cmsg::{ControlMessage, parse as parse_control, parse_address};
-#[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
+#[cfg(target_os = "linux")]
 pub use crate::route::{Flow, Interface, KnownHops, NextHop, NextHops, Unresolved};

@@ -65,8 +65,8 @@ pub enum Unresolved {
     Encapsulated,
     /// The MAC address is not known. The socket makes the kernel ask for it.
     NoNeighbour,
-    /// The MAC address is known but nobody has confirmed it lately: this one datagram by the socket makes the kernel
-    /// ask, while the others may use it.
+    /// The MAC address is known but nobody has confirmed it lately: datagrams to this destination by the socket make
+    /// the kernel ask, while those to others may use it.
     StaleNeighbour,
     /// The interface is down or gone.
     LinkDown,
@@ -152,7 +152,7 @@ impl NextHops {
     pub fn resolve(&mut self, destination: &SocketAddr) -> Result<NextHop, Unresolved> {
         let address = destination.ip().to_canonical();
         let link_local = self.check_scope(destination)?;
-        if let Some(known) = self.table.resolve(address) {
+        if let Some(known) = self.table.resolve(address, destination.port()) {
             return known;
         }
         if address.is_multicast() {
@@ -160,7 +160,7 @@ impl NextHops {
         }
         let route = self.ask(address, link_local)?;
         self.table.learn(address, route);
-        self.table.resolve(address).unwrap_or(Err(Unresolved::NoAnswer))
+        self.table.resolve(address, destination.port()).unwrap_or(Err(Unresolved::NoAnswer))
     }
 
     /// Changes whenever an answer that was given may no longer be right.

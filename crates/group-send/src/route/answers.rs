@@ -32,14 +32,24 @@ pub(super) struct Answer {
     pub(super) generation: u64,
     /// Resolved since it was asked for.
     pub(super) used: bool,
-    asked_ms: u64,
+    /// The port whose datagrams go by the socket to confirm the neighbour; 0 for none.
+    pub(super) confirming_port: u16,
+    /// In tenths of a second, which fit for 13 years.
+    asked_tenths: u32,
 }
 
 const _: () = assert!(size_of::<Answer>() <= 64);
 
 impl Answer {
     pub(super) fn new(decision: Result<Way, Unresolved>, asked_ms: u64) -> Self {
-        Self { decision, destination_mac: [0; 6], generation: 0, used: false, asked_ms }
+        Self {
+            decision,
+            destination_mac: [0; 6],
+            generation: 0,
+            used: false,
+            confirming_port: 0,
+            asked_tenths: tenths(asked_ms),
+        }
     }
 }
 
@@ -71,9 +81,10 @@ impl Answers {
     /// counts as asked for at `now_ms`; else it is removed.
     pub(super) fn pop_older_than(&mut self, limit_ms: u64, now_ms: u64) -> Option<(IpAddr, bool)> {
         let key = *self.asked.front()?;
-        let answer = self.by_address.get_mut(&key).filter(|answer| answer.asked_ms <= limit_ms)?;
+        let answer =
+            self.by_address.get_mut(&key).filter(|answer| answer.asked_tenths <= tenths(limit_ms))?;
         let used = std::mem::replace(&mut answer.used, false);
-        answer.asked_ms = now_ms;
+        answer.asked_tenths = tenths(now_ms);
         self.asked.pop_front();
         if used {
             self.asked.push_back(key);
@@ -109,6 +120,10 @@ impl Answers {
         self.by_address.clear();
         self.asked.clear();
     }
+}
+
+fn tenths(ms: u64) -> u32 {
+    (ms / 100) as u32
 }
 
 /// An address as a number: IPv4 in its IPv4-mapped form.

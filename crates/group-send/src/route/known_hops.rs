@@ -35,9 +35,9 @@ impl KnownHops {
         true
     }
 
-    /// The answer for an address, if one was learnt.
-    pub fn resolve(&mut self, address: IpAddr) -> Option<Result<NextHop, Unresolved>> {
-        self.0.resolve(address)
+    /// The answer for datagrams to an address and port, if one was learnt for the address.
+    pub fn resolve(&mut self, address: IpAddr, port: u16) -> Option<Result<NextHop, Unresolved>> {
+        self.0.resolve(address, port)
     }
 
     /// Forgets or names answers that are due to be asked for again.

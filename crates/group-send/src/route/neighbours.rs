@@ -1,8 +1,10 @@
 //! A mirror of the kernel's table of neighbours on one interface.
 //!
 //! The kernel learns (ARP, RFC 826; neighbour discovery, RFC 4861) and only for packets of its own. An entry nobody
-//! confirmed for a while is stale: its MAC address still counts, but one packet has to go by the socket, which makes
-//! the kernel check it (RFC 4861 section 7.3). Without that, a neighbour that went away would get frames for ever.
+//! confirmed for a while is stale: its MAC address still counts, but packets have to go by the socket, which makes the
+//! kernel check it (RFC 4861 section 7.3). Without that, a neighbour that went away would get frames for ever. One
+//! destination's packets do: the first that asks stays with the socket until the kernel knows more, within 5 s or so.
+//! One packet would not do, since the caller may not be able to send it now.
 
 use super::answers::{Seed, key};
 use crate::netlink::objects::{self as nl, Neighbour};
@@ -15,7 +17,8 @@ use std::net::IpAddr;
 /// Neighbours remembered, at most; the kernel's own limit is 1024 unless raised. Others count as unknown.
 pub(super) const NEIGHBOURS_MAX: usize = 65_536;
 
-/// A stale neighbour is to be confirmed again after so long without news. The kernel takes 5 s to begin asking.
+/// A neighbour that is stale for so long after a destination was chosen gets another one: the first may have nothing
+/// more to send. The kernel takes 5 s to begin asking.
 const CONFIRM_AGAIN_MS: u64 = 10_000;
 
 #[derive(Default)]
@@ -35,31 +38,33 @@ struct Entry {
 enum Confirmation {
     /// Confirmed, or being confirmed.
     Fresh,
-    /// Stale: the next one to ask shall make the kernel check.
+    /// Stale: the next destination to ask shall make the kernel check.
     Wanted,
-    /// Stale, and a packet was to make the kernel check at that time.
-    AskedAt(u64),
+    /// Stale, and this destination's packets make the kernel check.
+    By { destination: (IpAddr, u16), since_ms: u64 },
 }
 
 /// What is known of a neighbour's MAC address.
 pub(super) enum Mac {
     Unknown,
-    /// Known, and this time to be confirmed by the socket.
+    /// Known, and to be confirmed by this destination's packets through the socket.
     Unconfirmed,
     Known([u8; 6]),
 }
 
 impl Neighbours {
-    /// The MAC address of a neighbour. Says [`Mac::Unconfirmed`] once when it is stale, then the address.
-    pub(super) fn mac(&mut self, address: IpAddr, now_ms: u64) -> Mac {
-        let Some(entry) = self.by_address.get_mut(&key(address)) else { return Mac::Unknown };
+    /// The MAC address of a neighbour, for packets to `destination`, an address and a port.
+    pub(super) fn mac(&mut self, neighbour: IpAddr, destination: (IpAddr, u16), now_ms: u64) -> Mac {
+        let Some(entry) = self.by_address.get_mut(&key(neighbour)) else { return Mac::Unknown };
         if entry.confirmation == Confirmation::Wanted {
-            entry.confirmation = Confirmation::AskedAt(now_ms);
+            entry.confirmation = Confirmation::By { destination, since_ms: now_ms };
             let again_ms = now_ms + CONFIRM_AGAIN_MS;
             self.confirm_again_ms = Some(self.confirm_again_ms.map_or(again_ms, |ms| ms.min(again_ms)));
-            return Mac::Unconfirmed;
         }
-        Mac::Known(entry.mac)
+        match entry.confirmation {
+            Confirmation::By { destination: by, .. } if by == destination => Mac::Unconfirmed,
+            _ => Mac::Known(entry.mac),
+        }
     }
 
     /// Takes the kernel's word for a neighbour, and returns whether an answer given before may be wrong now.
@@ -90,8 +95,8 @@ impl Neighbours {
         }
         let (mut any, mut next_ms) = (false, None::<u64>);
         for entry in self.by_address.values_mut() {
-            let Confirmation::AskedAt(asked_ms) = entry.confirmation else { continue };
-            let again_ms = asked_ms + CONFIRM_AGAIN_MS;
+            let Confirmation::By { since_ms, .. } = entry.confirmation else { continue };
+            let again_ms = since_ms + CONFIRM_AGAIN_MS;
             if again_ms <= now_ms {
                 entry.confirmation = Confirmation::Wanted;
                 any = true;

@@ -50,9 +50,9 @@ impl Table {
         }
     }
 
-    /// The next hop, if the kernel's decision for the address is known.
+    /// The next hop for datagrams to this address and port, if the kernel's decision for the address is known.
     #[inline]
-    pub(super) fn resolve(&mut self, address: IpAddr) -> Option<Result<NextHop, Unresolved>> {
+    pub(super) fn resolve(&mut self, address: IpAddr, port: u16) -> Option<Result<NextHop, Unresolved>> {
         let Self { answers, interface, neighbours, .. } = self;
         let answer = answers.get_mut(address)?;
         answer.used = true;
@@ -60,14 +60,20 @@ impl Table {
             Ok(way) => way,
             Err(reason) => return Some(Err(*reason)),
         };
-        if answer.generation != self.generation {
+        if answer.generation != self.generation || answer.confirming_port == port {
             if !interface.up {
                 return Some(Err(Unresolved::LinkDown));
             }
-            match neighbours.mac(way.neighbour, self.now_ms) {
+            match neighbours.mac(way.neighbour, (address, port), self.now_ms) {
                 Mac::Unknown => return Some(Err(Unresolved::NoNeighbour)),
-                Mac::Unconfirmed => return Some(Err(Unresolved::StaleNeighbour)),
+                Mac::Unconfirmed => {
+                    answer.confirming_port = port;
+                    return Some(Err(Unresolved::StaleNeighbour));
+                }
                 Mac::Known(mac) => (answer.destination_mac, answer.generation) = (mac, self.generation),
+            }
+            if answer.confirming_port == port {
+                answer.confirming_port = 0;
             }
         }
         Some(Ok(NextHop {

@@ -66,7 +66,11 @@ impl Table {
     }
 
     fn mac(&mut self, address: IpAddr) -> Option<Result<[u8; 6], Unresolved>> {
-        self.resolve(address).map(|hop| hop.map(|hop| hop.destination_mac))
+        self.mac_for_port(address, 9)
+    }
+
+    fn mac_for_port(&mut self, address: IpAddr, port: u16) -> Option<Result<[u8; 6], Unresolved>> {
+        self.resolve(address, port).map(|hop| hop.map(|hop| hop.destination_mac))
     }
 }
 
@@ -99,21 +103,21 @@ fn a_recheck_moves_the_generation_only_if_the_answer_changed() {
     let mut table = table();
     let address = ip("192.0.2.1");
     table.learn_by_gateway(address);
-    assert_eq!(table.resolve(address).expect("learnt").map(|hop| hop.mtu), Ok(1500));
+    assert_eq!(table.resolve(address, 9).expect("learnt").map(|hop| hop.mtu), Ok(1500));
     let before = table.generation();
     table.learn_by_gateway(address);
     assert_eq!(table.generation(), before);
     let narrower = by_gateway().map(|route| Route { mtu: Some(1280), ..route });
     table.learn(address, narrower);
     assert_ne!(table.generation(), before);
-    assert_eq!(table.resolve(address).expect("learnt").map(|hop| hop.mtu), Ok(1280));
+    assert_eq!(table.resolve(address, 9).expect("learnt").map(|hop| hop.mtu), Ok(1280));
     // The exception expires in the kernel, and the next answer is without it.
     table.learn_by_gateway(address);
-    assert_eq!(table.resolve(address).expect("learnt").map(|hop| hop.mtu), Ok(1500));
+    assert_eq!(table.resolve(address, 9).expect("learnt").map(|hop| hop.mtu), Ok(1500));
     // A route cannot be wider than the interface.
     let wider = by_gateway().map(|route| Route { mtu: Some(9000), ..route });
     table.learn(address, wider);
-    assert_eq!(table.resolve(address).expect("learnt").map(|hop| hop.mtu), Ok(1500));
+    assert_eq!(table.resolve(address, 9).expect("learnt").map(|hop| hop.mtu), Ok(1500));
 }
 
 #[test]
@@ -132,27 +136,33 @@ fn a_full_table_forgets_all_and_goes_on() {
 }
 
 #[test]
-fn a_stale_neighbour_is_confirmed_every_ten_seconds_until_the_kernel_says_more() {
+fn one_destination_confirms_a_stale_neighbour_until_the_kernel_says_more() {
+    const KNOWN: Option<Result<[u8; 6], Unresolved>> = Some(Ok(GATEWAY_MAC));
+    const STALE: Option<Result<[u8; 6], Unresolved>> = Some(Err(Unresolved::StaleNeighbour));
     let mut table = table();
-    let address = ip("192.0.2.1");
-    table.learn_by_gateway(address);
+    let [one, other] = [ip("192.0.2.1"), ip("192.0.2.2")];
+    [one, other].iter().for_each(|address| table.learn_by_gateway(*address));
+    assert_eq!([table.mac(one), table.mac(other)], [KNOWN; 2]);
+    let before = table.generation();
     table.handle_neighbour_state(GATEWAY, Some(GATEWAY_MAC), nl::NUD_STALE);
-    assert_eq!(table.mac(address), Some(Err(Unresolved::StaleNeighbour)));
-    assert_eq!(table.mac(address), Some(Ok(GATEWAY_MAC)));
-    table.begin_refresh(9_999);
-    assert_eq!(table.mac(address), Some(Ok(GATEWAY_MAC)));
+    assert_ne!(table.generation(), before, "whoever kept the next hop must ask again");
+    for now_ms in [0, 9_999] {
+        table.begin_refresh(now_ms);
+        assert_eq!([table.mac(one), table.mac(other)], [STALE, KNOWN], "after {now_ms} ms");
+        assert_eq!(table.mac_for_port(one, 10), KNOWN, "another port");
+    }
     let before = table.generation();
     table.begin_refresh(10_000);
     assert_ne!(table.generation(), before);
-    assert_eq!(table.mac(address), Some(Err(Unresolved::StaleNeighbour)), "once more");
-    // Stale again with the same address is no news; confirmed is.
+    assert_eq!([table.mac(other), table.mac(one)], [STALE, KNOWN], "another turn");
+    // Stale again with the same MAC address is no news; being confirmed is.
     table.handle_neighbour_state(GATEWAY, Some(GATEWAY_MAC), nl::NUD_STALE);
-    assert_eq!(table.mac(address), Some(Ok(GATEWAY_MAC)));
+    assert_eq!([table.mac(one), table.mac(other)], [KNOWN, STALE]);
     table.handle_neighbour_state(GATEWAY, Some(GATEWAY_MAC), nl::NUD_PROBE);
     table.begin_refresh(30_000);
-    assert_eq!(table.mac(address), Some(Ok(GATEWAY_MAC)));
+    assert_eq!([table.mac(one), table.mac(other)], [KNOWN; 2]);
     table.handle_neighbour_state(GATEWAY, None, 0x20 /* failed */);
-    assert_eq!(table.mac(address), Some(Err(Unresolved::NoNeighbour)));
+    assert_eq!(table.mac(one), Some(Err(Unresolved::NoNeighbour)));
 }
 
 #[test]
@@ -233,7 +243,7 @@ fn routes_that_are_no_plain_next_hop_here_have_a_reason() {
     for (route, reason) in cases {
         let mut table = table();
         table.learn(ip("192.0.2.1"), Some(route));
-        assert_eq!(table.resolve(ip("192.0.2.1")), Some(Err(reason)), "{route:?}");
+        assert_eq!(table.resolve(ip("192.0.2.1"), 9), Some(Err(reason)), "{route:?}");
     }
 }
 
