@@ -7,15 +7,12 @@
 
 #![expect(unsafe_code, reason = "the ring takes addresses; one argument at each block")]
 
-use crate::backend::{CHUNK, Datagram};
-use crate::cmsg::ControlBuffer;
+use crate::backend::Datagram;
 use crate::linux_recv;
-use arrayvec::ArrayVec;
 use io_uring::squeue::Entry;
 use io_uring::types::Fixed;
 use io_uring::{IoUring, opcode};
 use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Messages of one call, at most.
@@ -24,13 +21,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// the copies and what the kernel touches then leave the caches. What the call itself costs is 3 ns a message at 32.
 pub(crate) const RING_MESSAGES_MAX: usize = 32;
 
-/// Messages for one registered socket.
+/// A datagram for one registered socket.
 #[derive(Clone, Copy)]
 pub(crate) struct RingMessage<'a> {
     /// Number of the socket, see [`Ring::set_socket`].
     pub(crate) socket: u32,
-    /// One datagram, or several that the kernel cuts at the first one's length (`UDP_SEGMENT`).
-    pub(crate) datagrams: &'a [Datagram<'a>],
+    /// In one piece, or of no more than [`COPIED_MAX`] bytes.
+    pub(crate) datagram: &'a Datagram<'a>,
 }
 
 /// An `io_uring` with a table of registered sockets.
@@ -76,129 +73,74 @@ impl Ring {
     /// negative `errno`. `-ECANCELED`: the kernel has not tried it. In what order they are sent is the kernel's choice.
     ///
     /// # Panics
-    /// If there are more than [`RING_MESSAGES_MAX`] messages, not as many results, or more than [`CHUNK`] datagrams.
+    /// If there are more than [`RING_MESSAGES_MAX`] messages or not as many results.
     pub(crate) fn send(&mut self, messages: &[RingMessage<'_>], results: &mut [i32]) {
         assert_eq!(messages.len(), results.len(), "a result for each message");
         assert!(messages.len() <= RING_MESSAGES_MAX, "the ring's entries");
         results.fill(-libc::ECANCELED);
         let Some(ring) = &mut self.ring else { return };
-        // All of these live until the function's end, and none moves once something points to it.
-        let mut iovecs = ArrayVec::<libc::iovec, { 3 * CHUNK }>::new();
-        let mut headers = ArrayVec::<Header, RING_MESSAGES_MAX>::new();
-        let mut entries = ArrayVec::<Entry, RING_MESSAGES_MAX>::new();
-        for message in messages.iter().filter(|message| !is_copied(message)) {
-            headers.push(Header::gather(message, &mut iovecs));
-        }
-        headers.iter_mut().for_each(|header| header.point(&iovecs));
-        let mut headers = headers.iter();
+        let mut queue = ring.submission();
+        let mut queued = 0;
         for ((message, copy), number) in messages.iter().zip(self.copies.iter_mut()).zip(0..) {
-            let entry = match is_copied(message) {
-                true => send_entry(message, copy),
-                false => headers.next().map_or_else(nothing, |header| header.entry(message.socket)),
+            let entry = match single_piece(message.datagram, copy) {
+                Some(bytes) => send_entry(message.socket, bytes),
+                None => opcode::Nop::new().build(),
             };
-            entries.push(entry.user_data(number));
+            // SAFETY: what the entry points to is borrowed or owned by this call until it returns, and it returns when
+            // every entry is completed, or when those that are not can never be submitted. Nothing here panics.
+            let pushed = unsafe { queue.push(&entry.user_data(number)) };
+            // All of them are: the queue is empty before each call, and has an entry for each message.
+            queued += usize::from(pushed.is_ok());
         }
-        if submit_and_wait(ring, &entries, results).is_err() {
+        drop(queue);
+        if submit_and_wait(ring, queued, results).is_err() {
             self.ring = None;
         }
     }
 }
 
-/// A message in several pieces, or of several datagrams.
-struct Header {
-    header: libc::msghdr,
-    first_iovec: usize,
-    control: ControlBuffer,
-}
-
-impl Header {
-    fn gather(message: &RingMessage<'_>, iovecs: &mut ArrayVec<libc::iovec, { 3 * CHUNK }>) -> Self {
-        let first_iovec = iovecs.len();
-        for part in message.datagrams.iter().flat_map(|d| &d.parts).filter(|part| !part.is_empty()) {
-            // The kernel reads only; its structure is the same for reading and writing.
-            iovecs.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+/// A datagram in one piece, copied together if it has several; none if that would be too long. A copy of 1000 bytes costs
+/// 16 ns, having the kernel read a message header and a list of pieces 45 ns.
+fn single_piece<'a>(datagram: &Datagram<'a>, copy: &'a mut [u8; COPIED_MAX]) -> Option<&'a [u8]> {
+    let [first, second, third] = datagram.parts;
+    match (first.len(), second.len(), third.len()) {
+        (_, 0, 0) => Some(first),
+        (0, _, 0) => Some(second),
+        (0, 0, _) => Some(third),
+        (a, b, c) if a + b + c <= COPIED_MAX => {
+            copy[..a].copy_from_slice(first);
+            copy[a..a + b].copy_from_slice(second);
+            copy[a + b..a + b + c].copy_from_slice(third);
+            Some(&copy[..a + b + c])
         }
-        // SAFETY: all fields are numbers and pointers, for which zero is a value. Some systems have hidden ones.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iovlen = (iovecs.len() - first_iovec) as _;
-        let mut control = ControlBuffer::new();
-        if message.datagrams.len() > 1 {
-            control.push_segment_size(message.datagrams[0].len() as u16);
-        }
-        Self { header, first_iovec, control }
-    }
-
-    /// To be called when neither it nor the pieces will move any more.
-    fn point(&mut self, iovecs: &[libc::iovec]) {
-        self.header.msg_iov = iovecs[self.first_iovec..].as_ptr().cast_mut();
-        let control = self.control.as_bytes();
-        if !control.is_empty() {
-            self.header.msg_control = control.as_ptr().cast_mut().cast();
-            self.header.msg_controllen = control.len() as _;
-        }
-    }
-
-    fn entry(&self, socket: u32) -> Entry {
-        opcode::SendMsg::new(Fixed(socket), &self.header).flags(FLAGS as u32).build()
+        _ => None,
     }
 }
 
-/// Whether a message goes in one piece, copied together if it has several. A copy of 1000 bytes costs 16 ns, having
-/// the kernel read a header and a list of pieces 45 ns.
-fn is_copied(message: &RingMessage<'_>) -> bool {
-    matches!(message.datagrams, [single] if single.len() <= COPIED_MAX || pieces(single).count() == 1)
+fn send_entry(socket: u32, bytes: &[u8]) -> Entry {
+    opcode::Send::new(Fixed(socket), bytes.as_ptr(), bytes.len() as u32).flags(FLAGS).build()
 }
 
-fn pieces<'a>(datagram: &'a Datagram<'_>) -> impl Iterator<Item = &'a [u8]> {
-    datagram.parts.iter().copied().filter(|part| !part.is_empty())
-}
-
-/// For a message of which [`is_copied`] is true.
-fn send_entry(message: &RingMessage<'_>, copy: &mut [u8; COPIED_MAX]) -> Entry {
-    let datagram = &message.datagrams[0];
-    let mut parts = pieces(datagram);
-    let bytes = match (parts.next(), parts.next()) {
-        (Some(whole), None) => whole,
-        _ => {
-            let mut len = 0;
-            for part in pieces(datagram) {
-                copy[len..len + part.len()].copy_from_slice(part);
-                len += part.len();
-            }
-            &copy[..len]
-        }
-    };
-    opcode::Send::new(Fixed(message.socket), bytes.as_ptr(), bytes.len() as u32).flags(FLAGS).build()
-}
-
-fn nothing() -> Entry {
-    opcode::Nop::new().build()
-}
-
-/// Queues all entries, whose `user_data` count from 0, and returns when the kernel has completed every one.
+/// Submits the entries that are queued, and returns when the kernel has completed every one.
 ///
 /// # Errors
 /// The kernel does not take entries any more. Those without a result it has not seen, and the ring must be dropped,
 /// because they still are in its queue.
-fn submit_and_wait(ring: &mut IoUring, entries: &[Entry], results: &mut [i32]) -> io::Result<()> {
-    // SAFETY: what the entries point to is borrowed or owned by `Ring::send`, the only caller, until it returns. That
-    // it does after every completion, or with the entries that have none never submitted: the caller drops the ring.
-    unsafe { ring.submission().push_multiple(entries) }
-        .map_err(|_| io::Error::other("the queue is not empty"))?;
+fn submit_and_wait(ring: &mut IoUring, queued: usize, results: &mut [i32]) -> io::Result<()> {
     let mut done = 0;
-    while done < entries.len() {
-        let entered = ring.submit_and_wait(entries.len() - done);
+    while done < queued {
+        let entered = ring.submit_and_wait(queued - done);
         for completion in ring.completion() {
+            done += 1;
             if let Some(result) = results.get_mut(completion.user_data() as usize) {
                 *result = completion.result();
-                done += 1;
             }
         }
         let Err(error) = entered else { continue };
         let unseen = ring.submission().len();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            _ if done + unseen == entries.len() => return Err(error),
+            _ if done + unseen == queued => return Err(error),
             Some(libc::EAGAIN | libc::EBUSY) => {}
             // The kernel has what is lent, and will not say when it is done with it: there is nowhere to go on. No
             // documented error of a ring that has taken entries is left for this.
@@ -262,5 +204,5 @@ const COPIED: &[(i32, i32)] = &[
 
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// Bytes of a datagram that is copied together rather than listed in pieces.
-const COPIED_MAX: usize = 2048;
+/// Bytes of a datagram that is copied together from several pieces, at most.
+pub(crate) const COPIED_MAX: usize = 2048;
