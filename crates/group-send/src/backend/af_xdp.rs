@@ -27,7 +27,7 @@ use crate::frame::{Header, Sum};
 use crate::linux_xsk::FRAME_MAX;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
-use crate::recipients::{Path, Recipients};
+use crate::recipients::{Path, Recipient, Recipients};
 use crate::route::NextHop;
 use std::net::SocketAddr;
 use sums::SharedSums;
@@ -163,13 +163,21 @@ impl<K: Kernel> AfXdp<K> {
     #[inline]
     fn way(&mut self, datagram: &Datagram<'_>) -> Way {
         let recipient = self.recipients.find(datagram.destination);
-        if recipient.generation != self.generation {
-            let header = header(&mut self.kernel, &self.origin, datagram.destination);
-            recipient.set(header, self.generation);
+        let is_usual = recipient.path == Path::Frames && recipient.generation == self.generation;
+        if is_usual && recipient.takes(datagram) && self.ring == Ring::Open {
+            return Way::Ring;
         }
-        let fits =
-            recipient.payload_max().is_some_and(|max| datagram.len() <= max) && datagram.departure_ns == 0;
-        if fits && self.ring == Ring::Open {
+        self.unusual_way(datagram)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unusual_way(&mut self, datagram: &Datagram<'_>) -> Way {
+        let recipient = self.recipients.find(datagram.destination);
+        if recipient.generation != self.generation {
+            recipient.set(header(&mut self.kernel, &self.origin, datagram.destination), self.generation);
+        }
+        if recipient.takes(datagram) && self.ring == Ring::Open {
             if recipient.path == Path::Frames {
                 return Way::Ring;
             }
@@ -189,7 +197,6 @@ impl<K: Kernel> AfXdp<K> {
         self.way_by_socket(datagram.destination)
     }
 
-    #[cold]
     fn way_by_socket(&mut self, destination: &SocketAddr) -> Way {
         if self.recipients.find(destination).path != Path::Socket {
             if self.kernel.reclaim() > 0 {
@@ -225,13 +232,18 @@ impl<K: Kernel> AfXdp<K> {
     }
 
     /// Like [`Self::push`], and when there is no room, after what is written has been sent.
+    #[inline]
     fn push_or_make_room(&mut self, datagram: &Datagram<'_>) -> bool {
-        self.push(datagram) || {
-            self.flush_all();
-            self.kernel.reclaim();
-            // The device may be gone by now.
-            self.ring == Ring::Open && self.push(datagram)
-        }
+        // The device may be gone after the second.
+        self.push(datagram) || self.make_room() && self.push(datagram)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) -> bool {
+        self.flush_all();
+        self.kernel.reclaim();
+        self.ring == Ring::Open
     }
 
     /// Sends by the socket what goes by it at the front, and returns how many datagrams that dealt with.
@@ -338,6 +350,14 @@ impl<K: Kernel> Backend for AfXdp<K> {
         if self.written > 0 {
             self.flush(self.written);
         }
+    }
+}
+
+impl Recipient {
+    /// Whether a frame can carry the datagram.
+    #[inline]
+    fn takes(&self, datagram: &Datagram<'_>) -> bool {
+        self.payload_max().is_some_and(|max| datagram.len() <= max) && datagram.departure_ns == 0
     }
 }
 
