@@ -160,18 +160,28 @@ pub(crate) enum Place {
 
 /// `length` bytes that nothing else has at the same offset.
 pub(crate) fn bytes(place: Place, member: usize, packet: usize, length: usize) -> Vec<u8> {
-    let mut state = (place as u64) << 60 | (member as u64) << 32 | packet as u64;
-    // SplitMix64 (Steele, Lea, Flood 2014), eight bytes a step.
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31).to_le_bytes()
-    };
+    let mut random = Random((place as u64) << 60 | (member as u64) << 32 | packet as u64);
     let mut filled = Vec::with_capacity(length + 8);
     while filled.len() < length {
-        filled.extend(next());
+        filled.extend(random.next().to_le_bytes());
     }
     filled.truncate(length);
     filled
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `end`, nearly as often as any other.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
 }

@@ -72,6 +72,27 @@ impl Receivers {
         }
     }
 
+    /// Waits for several rows of datagrams at one recipient: each in its order, whatever the order between them.
+    pub(crate) fn expect_rows(&mut self, recipient: usize, rows: Vec<Vec<Vec<u8>>>, remark: &str) {
+        let count = rows.iter().map(Vec::len).sum::<usize>();
+        let mut rows: Vec<_> = rows.into_iter().map(|row| row.into_iter().peekable()).collect();
+        for number in 0..count {
+            let (length, source) = self.receive(recipient).unwrap_or_else(|error| {
+                panic!("recipient {recipient} waits for datagram {number} ({remark}): {error}")
+            });
+            assert!(
+                self.sources.is_empty() || self.sources.contains(&source),
+                "{source}: who is that ({remark})"
+            );
+            let received = &self.buffer[..length];
+            let next = rows.iter_mut().find_map(|row| row.next_if(|expected| expected == received));
+            assert!(
+                next.is_some(),
+                "recipient {recipient}, datagram {number}: {length} bytes, not next ({remark})"
+            );
+        }
+    }
+
     fn receive(&mut self, recipient: usize) -> io::Result<(usize, SocketAddr)> {
         loop {
             match self.sockets[recipient].recv_from(&mut self.buffer) {

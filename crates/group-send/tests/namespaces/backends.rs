@@ -14,6 +14,8 @@ use std::sync::LazyLock;
 pub(crate) enum Need {
     Hosts,
     Backend(BackendKind),
+    /// A back end, and hosts on a switch.
+    Switched(BackendKind),
 }
 
 impl Need {
@@ -22,7 +24,9 @@ impl Need {
         static HOSTS: LazyLock<Option<String>> = LazyLock::new(hosts_missing);
         static XDP: LazyLock<Option<String>> = LazyLock::new(xdp_missing);
         static URING: LazyLock<Option<String>> = LazyLock::new(uring_missing);
+        static SWITCH: LazyLock<Option<String>> = LazyLock::new(switch_missing);
         let own = match self {
+            Self::Switched(kind) => Self::Backend(kind).missing().or(SWITCH.as_deref()),
             Self::Backend(BackendKind::AfXdp) => XDP.as_deref(),
             Self::Backend(BackendKind::IoUring) => URING.as_deref(),
             _ => None,
@@ -79,6 +83,12 @@ fn xdp_missing() -> Option<String> {
     const AF_XDP: i32 = 44;
     let error = Socket::new(Domain::from(AF_XDP), Type::RAW, None).err()?;
     Some(format!("needs a kernel with AF_XDP: {error}"))
+}
+
+fn switch_missing() -> Option<String> {
+    let host = Host::new().ok()?;
+    let output = host.program(&["sh", "-c", "ip link add switch type bridge 2>&1 || :"], "");
+    (!output.trim().is_empty()).then(|| format!("needs bridges, which the kernel lacks: {}", output.trim()))
 }
 
 fn uring_missing() -> Option<String> {

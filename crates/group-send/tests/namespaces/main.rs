@@ -21,7 +21,11 @@ mod million;
 mod next_hops;
 mod no_room;
 mod own_ways;
+mod random_groups;
 mod segmentation;
+#[cfg(feature = "tc-clone")]
+mod tc_clone;
+mod together;
 mod without_rights;
 
 use backends::Need;
@@ -51,12 +55,16 @@ fn main() {
         no_room::trials(),
         million::trials(),
         segmentation::trials(),
+        random_groups::trials(),
+        together::trials(),
         frames::trials(),
         changes::trials(),
         own_ways::trials(),
         without_rights::trials(),
         #[cfg(feature = "af-xdp")]
         af_xdp::trials(),
+        #[cfg(feature = "tc-clone")]
+        tc_clone::trials(),
         #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
         next_hops::trials(),
     ];
