@@ -6,7 +6,7 @@ use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whol
 use crate::every_byte::Family;
 use crate::host::{Link, NEAR_DEVICE, sources};
 use aya::programs::{SchedClassifier, TcAttachType};
-use group_send::{BackendKind, Config, Sender, TcCloneConfig};
+use group_send::{BackendKind, Sender, TcCloneConfig};
 use socket2::SockRef;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -113,8 +113,9 @@ fn why_it_was_not_chosen_is_told() {
     let link = Link::new();
     let why = |tc_clone: Option<TcCloneConfig>| {
         let socket = link.socket(Family::V4.wildcard());
-        let backends = vec![BackendKind::TcClone, BackendKind::Sendmmsg];
-        let config = Config { backends, tc_clone, ..Config::default() };
+        let mut config = backends::only(BackendKind::TcClone);
+        config.backends.push(BackendKind::Sendmmsg);
+        config.tc_clone = tc_clone;
         let sender = link.near.run(|| Sender::new(&socket, &config)).expect("the next one");
         assert_eq!(sender.backend(), BackendKind::Sendmmsg);
         let [reason] = sender.not_chosen() else { panic!("{:?}", sender.not_chosen()) };
