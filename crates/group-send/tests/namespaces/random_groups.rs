@@ -5,12 +5,12 @@
 use crate::Privileged;
 use crate::backends::{self, Need};
 use crate::common::group::{Member, Place, Random, bytes};
-use crate::common::{Group, Receivers, send_whole};
+use crate::common::{Group, Receivers, send_whole, wait_writable};
 use crate::every_byte::Family;
 use crate::host::{Link, sources};
-use group_send::{BackendKind, SendError, Sender, Slot};
+use group_send::{BackendKind, BatchLimits, SendBatch, SendError, Sender, Slot};
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 const ROUNDS: usize = 150;
 const RECEIVERS: usize = 24;
@@ -38,6 +38,18 @@ fn arrive(kind: BackendKind) {
         for round in 0..ROUNDS {
             let (mut group, to) = group(&mut random, &addresses);
             group.remark = format!("GROUP_SEND_SEED={seed}, round {round}, {}", group.remark);
+            if round % 2 == 1 {
+                let written = shuffled(&mut random, &group);
+                flush(&group, &written, &to, &mut sender, &socket);
+                for receiver in 0..RECEIVERS {
+                    // In the order of writing, whoever it was written for.
+                    let own = written.iter().filter(|(member, _)| to[*member] == Some(receiver));
+                    let expected = own.map(|&(member, packet)| group.datagram(member, packet));
+                    receivers.expect(receiver, expected, &group.remark);
+                }
+                receivers.expect_nothing_more(&group.remark);
+                continue;
+            }
             let (slots, _) = send_whole(&group, &mut sender, &socket);
             check(&group, &to, &slots);
             for receiver in 0..RECEIVERS {
@@ -65,6 +77,53 @@ fn check(group: &Group, to: &[Option<usize>], slots: &[Slot]) {
             group.members[member].destination, group.remark
         );
     }
+}
+
+/// The datagrams of a group, members taking turns at random, each one's packets in order.
+fn shuffled(random: &mut Random, group: &Group) -> Vec<(usize, usize)> {
+    let mut left: Vec<(usize, usize)> = (0..group.members.len()).map(|member| (member, 0)).collect();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let at = random.below(left.len());
+        let turn = 1 + random.below(4);
+        for _ in 0..turn.min(group.packets.len() - left[at].1) {
+            order.push(left[at]);
+            left[at].1 += 1;
+        }
+        if left[at].1 == group.packets.len() {
+            left.swap_remove(at);
+        }
+    }
+    order
+}
+
+/// Sends them as one batch; those that cannot be reached are among its failures, and nobody else.
+fn flush(
+    group: &Group,
+    written: &[(usize, usize)],
+    to: &[Option<usize>],
+    sender: &mut Sender,
+    socket: &UdpSocket,
+) {
+    let mut batch = SendBatch::new(BatchLimits { bytes: 64 << 20, datagrams: written.len() });
+    for &(member, packet) in written {
+        let datagram = group.datagram(member, packet);
+        batch.push(group.members[member].destination, &datagram).expect("room in the batch");
+    }
+    let (mut sent, mut failures) = (0, Vec::new());
+    loop {
+        let progress = sender.flush(&mut batch, usize::MAX);
+        sent += progress.sent;
+        failures.extend_from_slice(batch.failures());
+        if !progress.blocked {
+            break;
+        }
+        wait_writable(socket);
+    }
+    let unreachable = written.iter().filter(|(member, _)| to[*member].is_none()).count();
+    assert_eq!((sent, failures.len()), (written.len() - unreachable, unreachable), "{}", group.remark);
+    assert!(failures.iter().all(|failure| failure.error == SendError::Unreachable), "{}", group.remark);
+    assert!(batch.is_empty(), "{}", group.remark);
 }
 
 /// A group, and which receiver each member is; nobody for one in ten.
