@@ -5,6 +5,7 @@
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map for 64-bit ARM, in an emulator       make miri   ssrc-map's unsafe code in an interpreter
+#   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #
 # ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`.
@@ -18,7 +19,7 @@ FUZZ_SECONDS ?= 120
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run test test-console test-rust test-interop test-browser console setup lint one-crypto-provider docs deny neon miri fuzz bench clean
+.PHONY: run test test-console test-rust test-interop test-browser console setup lint one-crypto-provider docs deny neon portable miri fuzz bench clean
 
 run:
 	scripts/setup build
@@ -93,6 +94,18 @@ neon:
 	@for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $$tool >/dev/null || \
 	    { echo "make neon: $$tool is missing: scripts/setup, or apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" >&2; exit 1; }; done
 	cargo test --locked --package ssrc-map --lib --tests --target aarch64-unknown-linux-gnu
+
+# Compiled, not run: systems other than Linux send and receive one datagram at a time.
+portable:
+	@for target in $(PORTABLE_TARGETS); do \
+	    rustc --print target-libdir --target $$target | xargs test -d || \
+	        { echo "make portable: the target is missing: rustup target add $$target" >&2; exit 1; }; \
+	    for features in '' --all-features; do \
+	        RUSTFLAGS='-D warnings' cargo check --locked --package group-send --target $$target $$features || exit 1; \
+	    done; \
+	done
+
+PORTABLE_TARGETS := x86_64-apple-darwin x86_64-pc-windows-gnu
 
 # Undefined behaviour that tests on the machine itself may survive: the code with `unsafe` in it, and the map on top. In the
 # interpreter the CPU has what the compiler is told it has, so there is a second run for AVX2 and AVX-512. Two to three minutes.

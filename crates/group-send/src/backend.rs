@@ -9,11 +9,17 @@ mod af_xdp;
 mod io_uring;
 #[cfg(target_os = "linux")]
 pub(crate) mod mmsg;
+#[cfg(any(test, not(target_os = "linux")))]
+mod portable;
 #[cfg(target_os = "linux")]
 mod segmentation;
 #[cfg(all(target_os = "linux", feature = "tc-clone"))]
 mod tc_clone;
 
+#[cfg(target_os = "linux")]
+use self::mmsg as plain;
+#[cfg(not(target_os = "linux"))]
+use self::portable as plain;
 use crate::config::{BackendKind, Config, SetupError};
 use crate::error::SendError;
 use crate::group::{self, Recipient, Slot};
@@ -29,6 +35,7 @@ pub(crate) struct Datagram<'a> {
     pub(crate) destination: &'a SocketAddr,
     pub(crate) parts: [&'a [u8]; 3],
     /// When it shall leave, in nanoseconds of the clock that the socket was given (`SO_TXTIME`); 0 for at once.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux knows such times"))]
     pub(crate) departure_ns: u64,
 }
 
@@ -85,7 +92,7 @@ pub(crate) fn open(
     let _ = config;
     Ok(match kind {
         BackendKind::Sendmsg | BackendKind::Sendmmsg | BackendKind::Gso => {
-            mmsg::open(kind, socket)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
+            plain::open(kind, socket)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
         }
         #[cfg(all(target_os = "linux", feature = "af-xdp"))]
         BackendKind::AfXdp => {
@@ -99,8 +106,7 @@ pub(crate) fn open(
         BackendKind::TcClone => {
             tc_clone::open(socket, config)?.map(|backend| Box::new(backend) as Box<dyn Backend>)
         }
-        _ => Err(NOT_BUILT.to_owned()),
+        #[allow(unreachable_patterns, reason = "a build may have them all")]
+        _ => Err("this build is without it".to_owned()),
     })
 }
-
-const NOT_BUILT: &str = "this build is without it";

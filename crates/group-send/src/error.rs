@@ -41,7 +41,7 @@ impl SendError {
     }
 
     /// What the kernel's number for a send means.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub(crate) fn from_errno(errno: i32) -> Self {
         match errno {
             libc::EAGAIN => Self::WouldBlock,
