@@ -3,6 +3,10 @@
 //! On Linux a call is one `recvmmsg(2)`, and each message may be a row of datagrams of one sender that the kernel put
 //! together (GRO, `UDP_GRO` in `udp(7)`); elsewhere it is one datagram. What the kernel tells beside the bytes comes if
 //! the socket was asked to tell it: see `socket.rs`. Waiting until a socket is readable is left to the caller.
+//!
+//! Where system calls are cheap it is GRO that pays: rows of 2, 4 and 8 datagrams came 1.5, 2.4 and 3.7 times as fast as
+//! by a loop of `recv_from`, single ones 0.9 to 1.2 times, because `recvmmsg` does for each what it saves in calls
+//! (bench/src/bin/receive.rs; Linux 6.18 in a virtual machine, 2026-11).
 
 mod ecn;
 mod message;
@@ -25,7 +29,8 @@ use std::time::SystemTime;
 pub struct RecvConfig {
     /// Messages received in one call, 1 to 1024. Default 32. A call after a quiet time takes fewer.
     ///
-    /// A message is a datagram, or with GRO up to 64 of them. More cost less per datagram and delay the first of them.
+    /// A message is a datagram, or with GRO up to 64 of them. More save calls, delay the first datagram, and at 256 cost
+    /// a fifth more for each than at 32, because payloads leave the cache before they are looked at.
     /// Where there is no `recvmmsg(2)` it is always 1.
     pub messages: u16,
     /// Bytes for each message, 1 to 65,535. Default 65,535, which is enough for any, also with GRO.

@@ -53,7 +53,7 @@ pub fn enable_gro<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 }
 
 /// Has the mark of congestion told with each datagram ([`Received::ecn`](crate::Received::ecn)): `IP_RECVTOS`
-/// (`ip(7)`), `IPV6_RECVTCLASS` (RFC 3542 section 6.5).
+/// (`ip(7)`), `IPV6_RECVTCLASS` (RFC 3542 section 6.5). Costs about 40 ns a datagram.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] on other systems than Linux.
@@ -63,6 +63,7 @@ pub fn enable_ecn<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 
 /// Has the time of arrival told with each datagram ([`Received::received_at`](crate::Received::received_at)):
 /// `SO_TIMESTAMPNS` (`socket(7)`). The kernel takes the time when the datagram leaves the device's driver.
+/// Costs about 40 ns a datagram.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] on other systems than Linux.
@@ -72,6 +73,7 @@ pub fn enable_timestamps<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 
 /// Has the address told that each datagram was sent to ([`Received::destination`](crate::Received::destination)), for
 /// sockets bound to all addresses of a host: `IP_PKTINFO` (`ip(7)`), `IPV6_RECVPKTINFO` (RFC 3542 section 6.1).
+/// Costs about 30 ns a datagram.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] on other systems than Linux.

@@ -24,6 +24,9 @@ pub(super) struct Message {
 
 impl Message {
     #[cfg(target_os = "linux")]
+    // As a call it returns by memory what is then read in wider pieces than it was written in, which makes the
+    // processor wait: receiving took twice the time outside the kernel (bench/src/bin/receive.rs, perf).
+    #[inline(always)]
     pub(super) fn read(source: SocketAddr, head: &Head<'_>, payload_max: usize) -> Self {
         let mut message = Self::from(source);
         cmsg::parse(head.control).for_each(|control| message.note(control));
