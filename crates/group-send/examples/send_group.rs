@@ -65,11 +65,7 @@ struct Audience {
 }
 
 /// Sends all frames at their times.
-fn speak(
-    recipients: u32,
-    frames: u32,
-    port: u16,
-) -> Result<Report, Box<dyn std::error::Error>> {
+fn speak(recipients: u32, frames: u32, port: u16) -> Result<Report, Box<dyn std::error::Error>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.set_nonblocking(true)?;
     warn_of_small_buffers(&socket)?;
