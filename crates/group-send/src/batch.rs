@@ -36,8 +36,9 @@ pub struct Envelope {
     /// Whatever the caller wants to know again of a datagram that is still here or failed: the time it was made at, to
     /// drop it by age, or a session's number. Means nothing to the batch.
     pub stamp: u64,
-    /// When it shall leave, in nanoseconds of the clock given to [`socket::enable_txtime`](crate::socket::enable_txtime);
-    /// 0 for at once. Ignored by the kernel without that, and by queueing disciplines that do not know it.
+    /// When it shall leave, in nanoseconds of the clock given to
+    /// [`socket::enable_txtime`](crate::socket::enable_txtime); 0 for at once. Without that, and with queueing disciplines
+    /// that do not know departure times, it leaves at once.
     pub departure_ns: u64,
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Message<'a> {
     pub(crate) datagrams: &'a [Datagram<'a>],
     /// Where the kernel shall cut, in bytes; 0 for a single datagram.
     pub(crate) segment: u16,
+    /// When it shall leave; 0 for at once.
+    pub(crate) departure_ns: u64,
 }
 
 /// What addresses a socket takes.
@@ -86,8 +88,8 @@ pub(crate) fn send_messages(
     for message in messages {
         let first = &message.datagrams[0];
         addresses.push(encode(first.destination, family)?);
-        if message.segment > 0 || first.departure_ns > 0 {
-            controls.push(control(message.segment, first.departure_ns));
+        if message.segment > 0 || message.departure_ns > 0 {
+            controls.push(control(message.segment, message.departure_ns));
         }
         for part in
             message.datagrams.iter().flat_map(|datagram| &datagram.parts).filter(|part| !part.is_empty())
@@ -106,7 +108,7 @@ pub(crate) fn send_messages(
         header.msg_hdr.msg_namelen = address_len(family);
         header.msg_hdr.msg_iov = iovecs[start..end].as_ptr().cast_mut();
         header.msg_hdr.msg_iovlen = (end - start) as _;
-        if (message.segment > 0 || message.datagrams[0].departure_ns > 0)
+        if (message.segment > 0 || message.departure_ns > 0)
             && let Some(control) = controls.next()
         {
             header.msg_hdr.msg_control = control.as_bytes().as_ptr().cast_mut().cast();
@@ -142,29 +144,22 @@ pub(crate) fn family(socket: &SockRef<'_>) -> io::Result<Family> {
 ///
 /// # Errors
 /// `errno`: `ENOSYS` or what a system call filter answers.
-pub(crate) fn probe_sendmmsg(socket: BorrowedFd<'_>) -> Result<(), i32> {
-    send_messages(socket, Family::V4, &[]).map(drop)
+pub(crate) fn probe_sendmmsg(socket: BorrowedFd<'_>) -> io::Result<()> {
+    send_messages(socket, Family::V4, &[]).map(drop).map_err(io::Error::from_raw_os_error)
 }
 
 /// Whether the kernel knows segmentation offload for UDP.
 ///
 /// # Errors
 /// `errno`: `ENOPROTOOPT` before Linux 4.18.
-pub(crate) fn probe_segmentation(socket: BorrowedFd<'_>) -> Result<(), i32> {
-    let mut size: libc::c_int = 0;
-    let mut len = size_of_val(&size) as libc::socklen_t;
-    let value: *mut libc::c_void = (&raw mut size).cast();
-    // SAFETY: `value` is writable for `len` bytes, and both live until the call returns.
-    let result =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, &mut len) };
-    if result < 0 { Err(errno()) } else { Ok(()) }
+pub(crate) fn probe_segmentation(socket: BorrowedFd<'_>) -> io::Result<()> {
+    option(socket, libc::SOL_UDP, libc::UDP_SEGMENT).map(drop)
 }
 
-/// A socket option that is one `int`.
+/// A socket option that is one `int`, or begins with one.
 ///
 /// # Errors
 /// `errno`.
-#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
 pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;

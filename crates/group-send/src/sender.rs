@@ -39,7 +39,8 @@ impl Sender {
     ///
     /// Hand over the packets of a whole video frame together: a recipient's equally long packets then cost little more
     /// than one. Called again with the same arguments, it goes on where the slots say it stopped. Of the groups that a
-    /// server sends from a slab, see [`Sender::flush`].
+    /// server sends from a slab, see [`Sender::flush`]. An address that is in the group twice gets the packets of each entry in
+    /// order; which entry's come first is for the back end to choose.
     ///
     /// # Panics
     /// If there are not as many slots as recipients, or more than 2^32 - 1 packets.

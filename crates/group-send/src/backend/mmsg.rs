@@ -12,7 +12,6 @@ use crate::linux::{self, Family, MESSAGES_MAX, Message};
 use crate::pending_errors::PendingErrors;
 use arrayvec::ArrayVec;
 use socket2::SockRef;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
@@ -21,6 +20,8 @@ use std::slice;
 pub(crate) trait Kernel: Send {
     fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32>;
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32>;
+    /// Whether the socket has a clock for departure times; one without it refuses datagrams that have any.
+    fn has_departure_clock(&self) -> bool;
     /// Takes in errors of earlier datagrams that have come back, and says whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
@@ -32,6 +33,7 @@ pub(crate) struct Mmsg<K = Socket> {
     family: Family,
     refusals: Refusals,
     pending: PendingErrors,
+    has_departure_clock: bool,
 }
 
 /// The real kernel behind a socket.
@@ -42,7 +44,14 @@ pub(crate) struct Socket {
 
 impl<K: Kernel> Mmsg<K> {
     pub(crate) fn new(kernel: K, kind: BackendKind, family: Family) -> Self {
-        Self { kernel, kind, family, refusals: Refusals::default(), pending: PendingErrors::default() }
+        Self {
+            kernel,
+            kind,
+            family,
+            refusals: Refusals::default(),
+            pending: PendingErrors::default(),
+            has_departure_clock: false,
+        }
     }
 
     /// Whether an error has come back that the next datagram for this address is to be told.
@@ -69,12 +78,16 @@ impl<K: Kernel> Mmsg<K> {
 
     /// In one piece if it is short: copying it costs less than having the kernel read a message header and a list.
     fn send_alone(&mut self, datagram: &Datagram<'_>) -> Result<(), i32> {
-        if datagram.departure_ns == 0 && datagram.len() <= COPIED_MAX {
+        if self.departure_ns(datagram) == 0 && datagram.len() <= COPIED_MAX {
             let mut copy = ArrayVec::new();
             let piece = one_piece(datagram, &mut copy);
             return retried(|| self.kernel.send_to(datagram.destination, piece));
         }
-        let message = Message { datagrams: slice::from_ref(datagram), segment: 0 };
+        let message = Message {
+            datagrams: slice::from_ref(datagram),
+            segment: 0,
+            departure_ns: self.departure_ns(datagram),
+        };
         retried(|| self.kernel.send_messages(&[message])).map(drop)
     }
 
@@ -130,9 +143,17 @@ impl<K: Kernel> Mmsg<K> {
         usize::from(outcomes[0] != Outcome::Unsent)
     }
 
+    fn departure_ns(&self, datagram: &Datagram<'_>) -> u64 {
+        if self.has_departure_clock { datagram.departure_ns } else { 0 }
+    }
+
     /// Sends several datagrams as one message.
     fn send_run(&mut self, run: &[Datagram<'_>]) -> Result<(), i32> {
-        let message = Message { datagrams: run, segment: run[0].len() as u16 };
+        let message = Message {
+            datagrams: run,
+            segment: run[0].len() as u16,
+            departure_ns: self.departure_ns(&run[0]),
+        };
         retried(|| self.kernel.send_messages(&[message]))?;
         self.refusals.accepted();
         Ok(())
@@ -155,7 +176,11 @@ impl<K: Kernel> Mmsg<K> {
                     1
                 };
             let segment = if run > 1 { first.len() as u16 } else { 0 };
-            messages.push(Message { datagrams: &datagrams[start..start + run], segment });
+            messages.push(Message {
+                datagrams: &datagrams[start..start + run],
+                segment,
+                departure_ns: self.departure_ns(first),
+            });
             start += run;
         }
         messages
@@ -168,6 +193,9 @@ impl<K: Kernel> Backend for Mmsg<K> {
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+        if datagrams.iter().any(|datagram| datagram.departure_ns > 0) {
+            self.has_departure_clock = self.kernel.has_departure_clock();
+        }
         let mut start = 0;
         while start < datagrams.len() {
             let (rest, outcomes) = (&datagrams[start..], &mut outcomes[start..]);
@@ -202,8 +230,8 @@ pub(crate) fn open(kind: BackendKind, socket: &SockRef<'_>) -> Result<Result<Mms
         BackendKind::Sendmmsg => linux::probe_sendmmsg(fd.as_fd()),
         _ => Ok(()),
     };
-    if let Err(errno) = missing {
-        return Ok(Err(format!("the kernel does not offer it: {}", io::Error::from_raw_os_error(errno))));
+    if let Err(error) = missing {
+        return Ok(Err(format!("the kernel does not offer it: {error}")));
     }
     Ok(Ok(Mmsg::new(Socket { fd, family }, kind, family)))
 }
@@ -215,6 +243,11 @@ impl Kernel for Socket {
 
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32> {
         linux::send_messages(self.fd.as_fd(), self.family, messages)
+    }
+
+    /// Both clocks that can be asked for have other numbers than 0, which the kernel answers without one.
+    fn has_departure_clock(&self) -> bool {
+        linux::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0)
     }
 
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {

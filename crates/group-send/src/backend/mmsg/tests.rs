@@ -121,6 +121,10 @@ impl Kernel for Double {
         Ok(messages.len())
     }
 
+    fn has_departure_clock(&self) -> bool {
+        true
+    }
+
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
         let any = !self.queue.is_empty();
         for (address, error) in self.queue.drain(..) {
