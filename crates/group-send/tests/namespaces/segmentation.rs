@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
     vec![
         gso("equal_packets_are_one_message", equal_packets_are_one_message),
         gso("sixty_five_packets_are_two_messages", sixty_five_packets_are_two_messages),
+        gso("messages_stay_below_64_kilobytes", messages_stay_below_64_kilobytes),
         gso("unequal_packets_are_runs", unequal_packets_are_runs),
         gso("narrow_path_keeps_the_others_joined", narrow_path_keeps_the_others_joined),
         gso("many_narrow_paths_keep_the_others_joined", many_narrow_paths_keep_the_others_joined),
@@ -82,6 +83,18 @@ fn sixty_five_packets_are_two_messages() {
     let messages = scene.messages(&group, &mut receivers);
     // A chunk that ends within a recipient's packets costs one message more.
     assert!((14..=14 + 2).contains(&messages), "{messages} messages");
+}
+
+/// As many segments as a message has, and as many bytes as one can have, in both families.
+fn messages_stay_below_64_kilobytes() {
+    for family in [Family::V4, Family::V6] {
+        let mut scene = Scene::new(family);
+        let mut receivers = scene.receivers(&family.far(), 8);
+        for (bytes, messages) in [(1023, 1), (1024, 2), (1200, 2), (1400, 2)] {
+            let group = Group::new(&receivers.addresses(), 64, Sizes::Equal(bytes), Private::None);
+            assert_eq!(scene.messages(&group, &mut receivers), 8 * messages, "{}", group.remark);
+        }
+    }
 }
 
 fn unequal_packets_are_runs() {
