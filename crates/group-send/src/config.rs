@@ -156,7 +156,8 @@ pub struct IoUringConfig {
     ///
     /// Further recipients go through the caller's socket, until one of these has not been sent to for long. Each costs a
     /// descriptor and about 2.5 kB in the kernel. With more than about 300 the sockets leave the processor's second-level
-    /// cache, and `sendmmsg` on one socket is faster.
+    /// cache, and `sendmmsg` on one socket is faster. All are closed and opened anew, eight a call, when a route or an
+    /// address of the host changes.
     pub sockets_max: u32,
 }
 

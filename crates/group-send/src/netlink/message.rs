@@ -122,6 +122,8 @@ const ATTRIBUTE_TYPE_MASK: u16 = 0x3fff;
 pub(crate) const LINK_FIXED: usize = 16;
 pub(crate) const QDISC_FIXED: usize = 20;
 pub(crate) const NLMSG_ERROR: u16 = 2;
+#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
+pub(crate) const NLMSG_NOOP: u16 = 1;
 pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 1;
 pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;

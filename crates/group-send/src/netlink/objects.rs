@@ -183,7 +183,6 @@ pub(crate) const NEIGHBOUR_FIXED: usize = 12;
 pub(crate) const ADDRESS_FIXED: usize = 8;
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
-pub(crate) const NLMSG_NOOP: u16 = 1;
 pub(crate) const RTM_DELLINK: u16 = 17;
 pub(crate) const RTM_NEWADDR: u16 = 20;
 pub(crate) const RTM_DELADDR: u16 = 21;

@@ -8,8 +8,8 @@ use super::message::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE};
 use super::request::Request;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind, Read};
-#[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
-use {super::objects::NLMSG_NOOP, crate::linux_recv::set_option};
+#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
+use {super::message::NLMSG_NOOP, crate::linux_recv::set_option};
 
 /// Room for one datagram of messages. The kernel fits lists to the reader's buffer, up to 32 KiB; single messages
 /// are below 4 KiB, except those about an interface with many virtual functions.
@@ -37,7 +37,7 @@ impl NetlinkSocket {
     }
 
     /// Opens one that hears of changes in these groups (linux/rtnetlink.h: `RTNLGRP_*`).
-    #[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
+    #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
     pub(crate) fn subscribed(groups: &[i32]) -> io::Result<Self> {
         use std::os::fd::AsFd;
         let mut socket = Self::open()?;
@@ -104,7 +104,7 @@ impl NetlinkSocket {
     }
 
     /// The messages of the next datagram, if there is one. `ENOBUFS` says that some were lost.
-    #[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]
+    #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
     pub(crate) fn receive(&mut self) -> io::Result<Option<Messages<'_>>> {
         match self.read() {
             Ok(length) => Ok(Some(Messages(&self.buffer[..length]))),

@@ -9,7 +9,7 @@ use super::answers::{Answer, Answers, Way};
 use super::interface::Interface;
 use super::neighbours::{Mac, Neighbours};
 use super::{NextHop, RECHECK_MS, Unresolved};
-use crate::netlink::message::{Message, NLMSG_DONE, RTM_NEWLINK, interface_index};
+use crate::netlink::message::{Message, NLMSG_DONE, NLMSG_NOOP, RTM_NEWLINK, interface_index};
 use crate::netlink::objects::{self as nl, Link, Neighbour, Route};
 use std::net::IpAddr;
 
@@ -120,7 +120,7 @@ impl Table {
             nl::RTM_NEWNEIGH | nl::RTM_DELNEIGH => self.handle_neighbour(&message),
             nl::RTM_NEWROUTE | nl::RTM_DELROUTE => self.handle_route(&message),
             RTM_NEWLINK | nl::RTM_DELLINK | nl::RTM_NEWADDR | nl::RTM_DELADDR => self.handle_link(&message),
-            NLMSG_DONE | nl::NLMSG_NOOP => {}
+            NLMSG_DONE | NLMSG_NOOP => {}
             // Rules, sets of next hops, whatever else the groups will carry: rare, and may change any decision.
             _ => self.forget_answers(),
         }

@@ -7,10 +7,12 @@
 //! net/ipv6/af_inet6.c). Beside a socket at the wildcard address that takes `SO_REUSEPORT` on both.
 //!
 //! A socket costs memory of the kernel and a descriptor, and nothing when datagrams arrive: it is in none of the lists
-//! that the kernel searches then.
+//! that the kernel searches then. Its source address is the one that was right when it was connected: whenever routes,
+//! addresses or interfaces change, all of them are closed and opened anew.
 
 use crate::linux::{self, Family};
 use crate::linux_uring::{self, Ring};
+use crate::netlink::socket::NetlinkSocket;
 use crate::peer_table::{PeerKey, PeerTable};
 use nix::sys::resource::{Resource, getrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -25,6 +27,8 @@ pub(super) struct Places {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     by_peer: PeerTable<Standing>,
+    /// Tells of changes that may give a recipient another source address.
+    changes: NetlinkSocket,
     /// Counts recipients sent to: what age is measured in, since this crate has no clock.
     now: u64,
     /// Sockets that may still be opened in this turn.
@@ -61,8 +65,10 @@ enum Standing {
 impl Places {
     /// Up to `sockets_max` sockets beside `caller`, or why there can be none.
     pub(super) fn open(caller: &SockRef<'_>, sockets_max: u32) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("changes of routes cannot be heard of: {error}");
         Ok(Self {
             template: Template::new(caller)?,
+            changes: NetlinkSocket::subscribed(&CHANGES).map_err(failed)?,
             places: Vec::new(),
             free: (0..sockets_max).rev().collect(),
             by_peer: PeerTable::new(2 * sockets_max as usize),
@@ -73,9 +79,27 @@ impl Places {
         })
     }
 
-    /// Begins another call of the back end.
-    pub(super) fn begin_turn(&mut self) {
+    /// Begins another call of the back end. Costs a system call, 100 ns.
+    pub(super) fn begin_turn(&mut self, ring: &Ring) {
         self.opens_left = OPENS_A_TURN;
+        if self.has_changed() {
+            for number in 0..self.places.len() as u32 {
+                self.vacate(number, ring);
+            }
+            self.by_peer.clear();
+        }
+    }
+
+    /// Reads what there is, a bounded number; what is lost or cannot be read is a change as well.
+    fn has_changed(&mut self) -> bool {
+        let mut changed = false;
+        for _ in 0..CHANGES_A_TURN {
+            match self.changes.receive() {
+                Ok(None) => break,
+                Ok(Some(_)) | Err(_) => changed = true,
+            }
+        }
+        changed
     }
 
     /// The number of the recipient's socket, which is opened if that is possible now.
@@ -153,7 +177,9 @@ impl Places {
     }
 
     fn vacate(&mut self, number: u32, ring: &Ring) {
-        self.places[number as usize] = None;
+        if self.places[number as usize].take().is_none() {
+            return;
+        }
         // Cannot fail for a place that there is; the table would keep the socket open until somebody else's comes.
         let _ = ring.set_socket(number, None);
         self.free.push(number);
@@ -274,6 +300,12 @@ const NOBODY_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0));
 
 /// Reserved, and never to be assigned to any group (RFC 4291 section 2.7.1).
 const NOBODY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0));
+
+/// Groups of the route socket (linux/rtnetlink.h): links, addresses, routes, rules and next hops of both families.
+const CHANGES: [i32; 8] = [1, 5, 7, 8, 9, 11, 19, 32];
+
+/// Notices of changes read in one call of the back end, at most.
+const CHANGES_A_TURN: usize = 64;
 
 /// Sockets opened in one call of the back end, at most: each takes about 15 us, so that a new group of 1000 does not
 /// hold up a turn by 15 ms.
