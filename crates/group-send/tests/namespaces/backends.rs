@@ -15,7 +15,6 @@ pub(crate) enum Need {
     Hosts,
     Backend(BackendKind),
     /// A back end, and hosts on a switch.
-    #[allow(dead_code, reason = "only trials of back ends that write frames need a switch")]
     Switched(BackendKind),
 }
 

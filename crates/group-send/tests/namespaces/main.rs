@@ -17,6 +17,7 @@ mod failing_recipients;
 mod frames;
 mod host;
 mod million;
+mod moving_targets;
 #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
 mod next_hops;
 mod no_room;
@@ -59,6 +60,7 @@ fn main() {
         together::trials(),
         frames::trials(),
         changes::trials(),
+        moving_targets::trials(),
         own_ways::trials(),
         without_rights::trials(),
         #[cfg(feature = "af-xdp")]

@@ -120,8 +120,8 @@ impl Course {
         self.sent += slots.len();
         let before: usize = self.received.iter().sum();
         let arrived = |course: &Self| course.received.iter().sum::<usize>() - before;
-        let end = Instant::now() + Duration::from_millis(ROUND_MS.into());
-        while arrived(self) < slots.len() && Instant::now() < end {
+        let end = now() + Duration::from_millis(ROUND_MS.into());
+        while arrived(self) < slots.len() && now() < end {
             self.receive();
         }
         arrived(self)
@@ -157,10 +157,10 @@ impl Course {
     /// Rounds until everybody is reached in some of them in a row; how many it took. The kernel may be asking for MAC
     /// addresses at first.
     fn run_until_whole(&mut self) -> usize {
-        let end = Instant::now() + Duration::from_millis(PATIENCE_MS.into());
+        let end = now() + Duration::from_millis(PATIENCE_MS.into());
         let (mut rounds, mut whole) = (0, 0);
         while whole < 10 {
-            assert!(Instant::now() < end, "not everybody is reached after {rounds} rounds");
+            assert!(now() < end, "not everybody is reached after {rounds} rounds");
             whole = if self.round() == self.destinations.len() { whole + 1 } else { 0 };
             rounds += 1;
         }
@@ -180,8 +180,8 @@ impl Course {
 
     /// Datagrams lost since the traffic began, when all that is under way has arrived.
     fn lost(&mut self) -> usize {
-        let end = Instant::now() + Duration::from_millis(500);
-        while self.received.iter().sum::<usize>() < self.sent && Instant::now() < end {
+        let end = now() + Duration::from_millis(500);
+        while self.received.iter().sum::<usize>() < self.sent && now() < end {
             self.receive();
         }
         let received: usize = self.received.iter().sum();
@@ -192,7 +192,7 @@ impl Course {
     /// Whether frames reach everybody: the kernel's own UDP has sent nothing, or with `tc_clone` one to be copied for
     /// each family. A neighbour that is just being confirmed takes some seconds of one recipient's datagrams.
     fn frames_again(&mut self) {
-        let end = Instant::now() + Duration::from_millis(PATIENCE_MS.into());
+        let end = now() + Duration::from_millis(PATIENCE_MS.into());
         let sent_by_stack =
             |near: &Host| near.counter("Udp", "OutDatagrams") + near.counter("Udp6", "OutDatagrams");
         loop {
@@ -201,9 +201,14 @@ impl Course {
             if arrived == self.destinations.len() && sent_by_stack(&self.near) - before <= 2 {
                 return;
             }
-            assert!(Instant::now() < end, "it stays with the socket");
+            assert!(now() < end, "it stays with the socket");
         }
     }
+}
+
+fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "a limit for what must come, and how long the kernel took")]
+    Instant::now()
 }
 
 /// Sockets on a gateway: some of each family, with the same ports on all gateways.
@@ -289,7 +294,7 @@ fn a_neighbour_announces_another_mac(name: &str, kind: BackendKind) {
 fn a_neighbour_has_another_mac_and_says_nothing(name: &str, kind: BackendKind) {
     let mut course = Course::new(kind);
     course.rounds_during(|_, gateways| gateways[0].ip("link set gate0 address 02:00:00:00:77:44"));
-    let start = Instant::now();
+    let start = now();
     let rounds = course.run_until_whole();
     let (lost, sent, took) = (course.lost(), course.sent, start.elapsed());
     course.rounds(ROUNDS);
