@@ -21,9 +21,10 @@ mod sums;
 
 pub(crate) use link::open;
 
-use crate::backend::{Backend, Datagram, Outcome};
+use crate::backend::{Backend, CHUNK, Datagram, Outcome};
 use crate::config::BackendKind;
 use crate::frame::{Header, Sum};
+use crate::group::{self, Slot};
 use crate::linux_xsk::FRAME_MAX;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
@@ -162,12 +163,15 @@ impl<K: Kernel> AfXdp<K> {
     /// How the next datagram of its recipient goes. Asked again it says the same, until something is sent.
     #[inline]
     fn way(&mut self, datagram: &Datagram<'_>) -> Way {
+        if self.goes_as_before(datagram) { Way::Ring } else { self.unusual_way(datagram) }
+    }
+
+    /// Whether this one goes by the ring as the recipient's latest did.
+    #[inline]
+    fn goes_as_before(&mut self, datagram: &Datagram<'_>) -> bool {
         let recipient = self.recipients.find(datagram.destination);
-        let is_usual = recipient.path == Path::Frames && recipient.generation == self.generation;
-        if is_usual && recipient.takes(datagram) && self.ring == Ring::Open {
-            return Way::Ring;
-        }
-        self.unusual_way(datagram)
+        let is_known = recipient.path == Path::Frames && recipient.generation == self.generation;
+        is_known && recipient.takes(datagram) && self.ring == Ring::Open
     }
 
     #[cold]
@@ -208,6 +212,53 @@ impl<K: Kernel> AfXdp<K> {
             self.recipients.find(destination).path = Path::Socket;
         }
         Way::Socket
+    }
+
+    /// Sends to recipients as long as there is nothing to be said about them but that they go by the ring, and returns
+    /// how many were sent everything: most groups as a whole, and without a list of their datagrams.
+    fn send_usual(
+        &mut self,
+        packets: &[&[u8]],
+        recipients: &[group::Recipient<'_>],
+        slots: &mut [Slot],
+    ) -> usize {
+        self.begin(packets.len() * recipients.len());
+        let mut done = 0;
+        for (recipient, slot) in recipients.iter().zip(slots) {
+            if !self.send_recipient(packets, recipient, slot) {
+                break;
+            }
+            done += 1;
+            if self.written >= CHUNK {
+                self.flush(self.written);
+                self.kernel.reclaim();
+            }
+        }
+        if self.written > 0 {
+            self.flush(self.written);
+        }
+        done
+    }
+
+    /// Sends a recipient the packets that it lacks; false when that is not done and nothing said about the rest.
+    #[inline]
+    fn send_recipient(
+        &mut self,
+        packets: &[&[u8]],
+        recipient: &group::Recipient<'_>,
+        slot: &mut Slot,
+    ) -> bool {
+        if !recipient.is_well_formed(packets.len()) || self.errors.contains(&recipient.destination) {
+            return false;
+        }
+        for index in slot.done()..packets.len() {
+            let datagram = recipient.datagram(packets, index);
+            if !self.goes_as_before(&datagram) || !self.push(&datagram) {
+                return false;
+            }
+            slot.note(Outcome::Sent);
+        }
+        true
     }
 
     /// Writes a datagram's frame; false without room.
@@ -315,6 +366,20 @@ impl<K: Kernel> Backend for AfXdp<K> {
 
     fn lost(&self) -> u64 {
         self.lost + self.kernel.invalid_descriptors()
+    }
+
+    fn send_group(
+        &mut self,
+        packets: &[&[u8]],
+        recipients: &[group::Recipient<'_>],
+        slots: &mut [Slot],
+    ) -> bool {
+        let done = self.send_usual(packets, recipients, slots);
+        let (recipients, slots) = (&recipients[done..], &mut slots[done..]);
+        !recipients.is_empty()
+            && group::flatten(packets, recipients, slots, |datagrams, outcomes| {
+                self.send(datagrams, outcomes)
+            })
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {

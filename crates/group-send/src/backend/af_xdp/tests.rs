@@ -459,6 +459,59 @@ fn an_error_that_came_back_fails_the_next_datagram_of_its_recipient_only() {
 }
 
 #[test]
+fn groups_are_sent_whole_whoever_is_among_them() {
+    let fake = Fake::new();
+    let mut backend = fake.backend();
+    let packets: [&[u8]; 2] = [b"0 first", b"1 second"];
+    let long = [0xdd; LONG];
+    let with = |destination, append| group::Recipient { destination, prepend: &[], append };
+    let (bad, too_long): ([&[u8]; 3], [&[u8]; 2]) = ([b"", b"", b""], [b"", &long]);
+    let recipients = [
+        with(host(2), &[]),
+        with(host(4), &[]),
+        with(host(3), &[]),
+        with(host(6), &bad),
+        with(host(8), &too_long),
+        with(host(4), &[]),
+    ];
+    for round in 0..3 {
+        let mut slots = [Slot::default(); 6];
+        assert!(!backend.send_group(&packets, &recipients, &mut slots));
+        let whole = Slot { sent: 2, ..Slot::default() };
+        let refused = Slot { failed: 2, error: Some(SendError::BadPrivate), ..Slot::default() };
+        assert_eq!(slots, [whole, whole, whole, refused, whole, whole], "round {round}");
+        let wire = order(&fake.take_wire());
+        let by_socket = [(Socket, b'0'), (Socket, b'1'), (Socket, b'1')];
+        assert_eq!(wire.iter().filter(|(how, _)| *how == Socket).copied().collect::<Vec<_>>(), by_socket);
+        assert_eq!(wire.iter().filter(|(how, _)| *how == Frame).count(), 7);
+    }
+}
+
+#[test]
+fn a_group_goes_on_where_the_ring_was_full() {
+    let fake = Fake::new();
+    let mut backend = fake.backend();
+    let packets: Vec<[u8; 1]> = (0..3).map(|n| [n]).collect();
+    let packets: Vec<&[u8]> = packets.iter().map(|packet| &packet[..]).collect();
+    let recipients: Vec<_> = (0..100).map(|n| group::Recipient::plain(host(n * 2))).collect();
+    // Once with everything new, once with everything known.
+    for _ in 0..2 {
+        (fake.world().capacity, fake.world().holds) = (100, true);
+        let mut slots = [Slot::default(); 100];
+        assert!(backend.send_group(&packets, &recipients, &mut slots));
+        assert_eq!(slots.iter().map(Slot::done).sum::<usize>(), 100);
+        fake.world().holds = false;
+        assert!(!backend.send_group(&packets, &recipients, &mut slots));
+        assert_eq!(slots, [Slot { sent: 3, ..Slot::default() }; 100]);
+        let wire = fake.take_wire();
+        assert!(wire.iter().enumerate().all(|(n, (how, frame))| *how == Frame
+            && frame[42..] == [(n % 3) as u8]
+            && usize::from(frame[33]) == n / 3 * 2));
+        assert_eq!(wire.len(), 300);
+    }
+}
+
+#[test]
 fn shared_and_private_bytes_arrive_with_right_checksums() {
     let fake = Fake::new();
     let mut backend = fake.backend();
