@@ -4,7 +4,8 @@
 //! that many recipients share is summed once. What frames cannot do goes through the socket, by the back end over it:
 //! recipients without a next hop on the interface, datagrams that do not fit a frame or the path, or that shall leave
 //! at a time of their own. Headers are `frame.rs`, the recipients' state `recipients.rs`, the sending socket's part
-//! in headers `origin.rs`, ring and routes `link.rs`.
+//! in headers `origin.rs`, ring and routes `link.rs`, and what happens
+//! without room or device `room.rs`.
 //!
 //! **Order.** A recipient may go by the ring now and by the socket then. It leaves one for the other only when nothing
 //! is under way where it was: the ring when the device has given all frames back, the socket when `SIOCOUTQ` says that
@@ -17,6 +18,7 @@
 //! goes by the socket, and another ring is tried now and then.
 
 mod link;
+mod room;
 mod sums;
 
 pub(crate) use link::open;
@@ -141,16 +143,7 @@ impl<K: Kernel> AfXdp<K> {
         self.generation = self.kernel.refresh();
         self.sums.forget();
         self.socket = SocketState::Unknown;
-        self.ring = match self.ring {
-            Ring::Open | Ring::Resting(0) => Ring::Open,
-            Ring::Resting(calls) => Ring::Resting(calls - 1),
-            Ring::Closed(0) if self.kernel.reopen() => Ring::Open,
-            Ring::Closed(calls) => Ring::Closed(calls.checked_sub(1).unwrap_or(REOPEN_CALLS)),
-        };
-        let under_way = self.kernel.reclaim();
-        if self.behind && self.ring == Ring::Open {
-            self.flush(under_way);
-        }
+        self.look_after_ring();
         self.unasked += datagrams;
         if self.unasked >= DATAGRAMS_PER_QUESTION {
             self.unasked = 0;
@@ -289,14 +282,6 @@ impl<K: Kernel> AfXdp<K> {
         self.push(datagram) || self.make_room() && self.push(datagram)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn make_room(&mut self) -> bool {
-        self.flush_all();
-        self.kernel.reclaim();
-        self.ring == Ring::Open
-    }
-
     /// Sends by the socket what goes by it at the front, and returns how many datagrams that dealt with.
     fn send_by_socket(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> usize {
         // Nobody leaves the socket for the ring until these are given to it and it has been asked again.
@@ -306,51 +291,6 @@ impl<K: Kernel> AfXdp<K> {
         self.fallback.send(&datagrams[..run], &mut outcomes[..run]);
         self.socket = SocketState::Unknown;
         outcomes[..run].iter().position(|outcome| *outcome == Outcome::Unsent).unwrap_or(run)
-    }
-
-    /// Has the kernel send all frames, of this call and those that an earlier kick left.
-    fn flush_all(&mut self) {
-        let under_way = self.kernel.reclaim();
-        self.flush(under_way);
-    }
-
-    /// Kicks as often as `frames` frames can take, which is once if the kernel allows; kernels before Linux 6.17 send
-    /// 32 frames a kick and answer `EAGAIN` in between, as they do without room.
-    fn flush(&mut self, frames: usize) {
-        let mut again = frames / FRAMES_PER_KICK + 1;
-        let mut dropped = 0;
-        loop {
-            match self.kernel.kick() {
-                Ok(()) => break self.behind = false,
-                Err(libc::EBUSY) if dropped < frames => dropped += 1,
-                Err(libc::EAGAIN | libc::EBUSY | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) if again > 0 => {
-                    again -= 1
-                }
-                Err(libc::EAGAIN | libc::EBUSY | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => {
-                    break self.behind = true;
-                }
-                Err(_) => return self.give_up(),
-            }
-        }
-        self.written = 0;
-        self.lost += dropped as u64;
-        if dropped * 2 > frames {
-            self.ring = Ring::Resting(REST_CALLS);
-        }
-    }
-
-    /// The end of a call that could not go on: without room, or with a recipient that waits to leave the ring.
-    fn wait(&mut self) {
-        self.waits += 1;
-        if self.waits >= WAITS_MAX {
-            self.give_up();
-        }
-    }
-
-    fn give_up(&mut self) {
-        self.lost += self.kernel.close() as u64;
-        self.ring = Ring::Closed(REOPEN_CALLS);
-        (self.behind, self.written, self.waits) = (false, 0, 0);
     }
 }
 
@@ -439,20 +379,6 @@ fn header(kernel: &mut impl Kernel, origin: &Origin, destination: &SocketAddr) -
 
 /// Datagrams between two questions for errors that have come back: one costs as much as sending half a datagram.
 const DATAGRAMS_PER_QUESTION: usize = 64;
-
-/// Frames that any kernel sends by one kick.
-const FRAMES_PER_KICK: usize = 32;
-
-/// Calls that go by the socket after one in which the device dropped most frames.
-const REST_CALLS: u32 = 32;
-
-/// Calls that go by the socket before another ring is tried. Trying costs about a millisecond if the interface is up.
-const REOPEN_CALLS: u32 = 256;
-
-/// Calls in a row that may end without a datagram sent before the ring is given up. Callers that try again at once
-/// make a thousand in about a millisecond, the time in which a link of 1 Gbit/s empties a ring of 80 frames of 1500 bytes;
-/// those that wait for the time of their next frame make it seconds.
-const WAITS_MAX: u32 = 10_000;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //!
 //! Everything that reaches the wire, by whichever way, ends up in one row, so that order can be compared.
 
+use super::room::{REOPEN_CALLS, REST_CALLS, WAITS_MAX};
 use super::*;
 use crate::error::SendError;
 use socket2::SockRef;
