@@ -26,7 +26,9 @@ fn main() {
 fn compile(target: &str, object: &Path) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let mut command = Command::new(&clang);
-    command.args(["-target", target, "-O2", "-Wall", "-Wextra", "-Werror", "-c", SOURCE, "-o"]).arg(object);
+    // With type information (-g), which the kernel demands for functions that it is to call.
+    let options = ["-target", target, "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", SOURCE, "-o"];
+    command.args(options).arg(object);
     let output = command.output().map_err(|error| {
         format!("cannot run `{clang}` ({error}); install clang, or set CLANG to its path")
     })?;
