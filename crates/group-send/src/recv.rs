@@ -261,3 +261,26 @@ fn is_report(error: &io::Error) -> bool {
 fn stride(payload_max: usize) -> usize {
     payload_max.next_multiple_of(64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offers_follow_what_comes_within_bounds() {
+        #[rustfmt::skip]
+        let cases = [
+            (0, 0, 32, 8, "the first call"),
+            (8, 8, 32, 16, "all were used: twice as many"),
+            (16, 16, 32, 32, "again"),
+            (32, 32, 32, 32, "no more than there are"),
+            (32, 10, 32, 20, "room for twice what came"),
+            (20, 1, 32, 8, "a quiet time"),
+            (8, 0, 32, 8, "nothing came"),
+            (0, 0, 3, 3, "fewer than the least"),
+        ];
+        for (offered, received, messages_max, expected, remark) in cases {
+            assert_eq!(offer(offered, received, messages_max), expected, "{remark}");
+        }
+    }
+}

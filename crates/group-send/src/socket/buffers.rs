@@ -25,8 +25,8 @@ pub struct Buffers {
     pub warning: Option<String>,
 }
 
-/// Asks for receive and send buffers of at least `bytes` ([`BUFFER_BYTES`] if nothing else is known), and never makes
-/// one smaller.
+/// Asks for receive and send buffers of at least `bytes` ([`BUFFER_BYTES`] if nothing else is known). One that is as
+/// large already stays as it is.
 ///
 /// With `CAP_NET_ADMIN` a Linux kernel grants any size (`SO_RCVBUFFORCE`, `SO_SNDBUFFORCE`), without it no more than
 /// `net.core.rmem_max` and `net.core.wmem_max` (`socket(7)`).
@@ -60,10 +60,6 @@ impl Side {
         }
         // A refusal shows in the size afterwards, as does a limit that was applied in silence.
         let _ = self.force(socket, bytes).or_else(|_| self.set(socket, bytes));
-        let after = self.size(socket)?;
-        if after < before {
-            let _ = self.set(socket, before);
-        }
         self.size(socket)
     }
 
