@@ -20,6 +20,7 @@
 
 mod copies;
 mod link;
+mod members;
 mod replicator;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use crate::recipients::{Path, Recipients};
 use crate::route::NextHop;
 use copies::Copies;
 use link::Link;
+use members::{Class, Group, Member};
 use replicator::{COPIES_MAX, Shape};
 use std::net::SocketAddr;
 
@@ -82,42 +84,6 @@ pub(crate) struct TcClone<K = Link> {
     /// Whom frames reach in this call: IPv4, IPv6.
     classes: [Class; 2],
     copies: Copies,
-}
-
-/// A recipient that was reached by frames.
-struct Member {
-    destination: SocketAddr,
-    epoch: u64,
-    header: Option<Header>,
-    payload_max: usize,
-    /// Which class it is in for this call.
-    class: Option<u8>,
-}
-
-/// Recipients of one family whose datagrams are equally long.
-#[derive(Default)]
-struct Class {
-    /// Members of the class.
-    count: usize,
-    /// Of each packet of the call, once there is a member.
-    shapes: Vec<Shape>,
-    /// Bytes of the longest datagram.
-    longest: usize,
-}
-
-/// The arguments of a call.
-struct Group<'g> {
-    packets: &'g [&'g [u8]],
-    recipients: &'g [Recipient<'g>],
-    slots: &'g mut [Slot],
-}
-
-impl Group<'_> {
-    /// Whether something remains to be sent to a recipient, and can be.
-    fn is_due(&self, index: usize) -> bool {
-        let packets = self.packets.len();
-        self.slots[index].done() < packets && self.recipients[index].is_well_formed(packets)
-    }
 }
 
 impl<K: Kernel> TcClone<K> {
@@ -319,42 +285,6 @@ impl<K: Kernel> Backend for TcClone<K> {
             }
         }
         self.send_rest(&mut group)
-    }
-}
-
-impl Member {
-    fn nobody() -> Self {
-        let destination = SocketAddr::from(([0, 0, 0, 0], 0));
-        Self { destination, epoch: 0, header: None, payload_max: 0, class: None }
-    }
-}
-
-impl Class {
-    /// Takes in a recipient, if copies can be its datagrams. The first one decides how long those of all are.
-    #[inline]
-    fn admits(
-        &mut self,
-        recipient: &Recipient<'_>,
-        packets: &[&[u8]],
-        header_len: usize,
-        payload_max: usize,
-    ) -> bool {
-        let datagrams = (0..packets.len()).map(|packet| recipient.datagram(packets, packet));
-        let shape = |datagram: &Datagram<'_>| {
-            let [before, _, after] = datagram.parts;
-            Shape { head: header_len + before.len(), tail: after.len() }
-        };
-        let fits = if self.count == 0 {
-            self.longest = datagrams.clone().map(|datagram| datagram.len()).max().unwrap_or(0);
-            self.shapes.clear();
-            self.shapes.extend(datagrams.map(|datagram| shape(&datagram)));
-            self.shapes.iter().all(|shape| shape.fits())
-        } else {
-            datagrams.zip(&self.shapes).all(|(datagram, is)| shape(&datagram) == *is)
-        };
-        let fits = fits && self.longest <= payload_max;
-        self.count += usize::from(fits);
-        fits
     }
 }
 
