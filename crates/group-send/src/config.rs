@@ -154,10 +154,10 @@ pub struct IoUringConfig {
     /// Recipients with a socket of their own. Default 256; half of the descriptors that the process may have
     /// (`RLIMIT_NOFILE`) if that is less.
     ///
-    /// Further recipients go through the caller's socket, until one of these has not been sent to for long. Each costs a
-    /// descriptor and about 2.5 kB in the kernel. With more than about 300 the sockets leave the processor's second-level
-    /// cache, and `sendmmsg` on one socket is faster. All are closed and opened anew, eight a call, when a route or an
-    /// address of the host changes.
+    /// While there are more recipients than that, all go through the caller's socket: with more than about 300 the
+    /// sockets leave the processor's second-level cache, and `sendmmsg` on one socket is faster. Each costs a descriptor
+    /// and about 2.5 kB in the kernel. All are closed and opened anew, eight a call, when a route or an address of the
+    /// host changes.
     pub sockets_max: u32,
 }
 

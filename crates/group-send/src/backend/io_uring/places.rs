@@ -33,6 +33,8 @@ pub(super) struct Places {
     now: u64,
     /// Sockets that may still be opened in this turn.
     opens_left: u32,
+    /// No socket is used before this time, because there were recipients for whom there was none to have.
+    crowded_until: u64,
     /// The place that the last look-up found. Groups are sent to in the same order again and again.
     latest: usize,
     /// The next place to be asked whether it may be given to somebody else.
@@ -74,6 +76,7 @@ impl Places {
             by_peer: PeerTable::new(2 * sockets_max as usize),
             now: 0,
             opens_left: 0,
+            crowded_until: 0,
             latest: 0,
             hand: 0,
         })
@@ -102,9 +105,14 @@ impl Places {
         changed
     }
 
-    /// The number of the recipient's socket, which is opened if that is possible now.
+    /// The number of the recipient's socket, which is opened if that is possible now. None for anybody while there are
+    /// more recipients than sockets: a part of a thousand by sockets that are cold by then took 1096 ns a datagram, all
+    /// by one socket 980.
     pub(super) fn find_or_open(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<u32> {
         self.now += 1;
+        if self.now < self.crowded_until {
+            return None;
+        }
         let next = self.latest + 1;
         let place = match self.places.get(next) {
             Some(Some(place)) if place.destination == *destination => next,
@@ -135,7 +143,10 @@ impl Places {
     }
 
     fn open_place(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<u32> {
-        let number = self.free.pop().or_else(|| self.evict(ring))?;
+        let Some(number) = self.free.pop().or_else(|| self.evict(ring)) else {
+            self.crowded_until = self.now + RETRY_AFTER;
+            return None;
+        };
         let opened = self.template.connect(destination).and_then(|socket| {
             ring.set_socket(number, Some(socket.as_fd()))?;
             Ok(socket)
@@ -317,7 +328,7 @@ const IDLE_ROUNDS: u64 = 16;
 /// Places that are asked at a time whether they may be given to somebody else.
 const PROBES: usize = 32;
 
-/// Sends to all recipients together after which one that could not have a socket is tried again.
+/// Sends to all recipients together after which is tried again what was not to be had.
 const RETRY_AFTER: u64 = 1 << 16;
 
 /// Registered files of a ring, at most (`IORING_MAX_FIXED_FILES`), halved for the table that refers to them.
