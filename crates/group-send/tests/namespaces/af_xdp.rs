@@ -7,7 +7,7 @@ use crate::backends::{self, Need};
 use crate::common::group::FRAGMENTED;
 use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole};
 use crate::every_byte::Family;
-use crate::host::{FAR_MAC, FAR_V4, FAR_V6, Link, NEAR_DEVICE, sources};
+use crate::host::{FAR_MAC, FAR_V4, FAR_V6, Link, NEAR_DEVICE, NEAR_V4, await_reachable, sources};
 use group_send::{AfXdpConfig, BackendKind, Config, SendError, Sender, SetupError};
 use socket2::SockRef;
 use std::net::UdpSocket;
@@ -105,7 +105,8 @@ fn device_goes_down_and_comes_up() {
         );
         let entry = format!("neigh replace {} lladdr {FAR_MAC} dev {NEAR_DEVICE} nud permanent", FAR_V4[0]);
         link.near.ip(&format!("link set {NEAR_DEVICE} up\n{entry}"));
-        link.settle();
+        await_reachable(&link.near, &link.far, FAR_V4[0]);
+        await_reachable(&link.far, &link.near, NEAR_V4);
     }
     // By the ring, or by it again after a while by the socket.
     let by_ring = (0..2000).any(|_| {

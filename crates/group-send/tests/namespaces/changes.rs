@@ -8,7 +8,8 @@ use crate::backends::{self, Need};
 use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole};
 use crate::every_byte::Family;
 use crate::host::{
-    FAR_DEVICE, FAR_MAC, FAR_V4, FAR_V6, Host, Link, NEAR_DEVICE, NEAR_V4, NEAR_V6, cable, sources,
+    FAR_DEVICE, FAR_MAC, FAR_V4, FAR_V6, Host, Link, NEAR_DEVICE, NEAR_V4, NEAR_V6, await_reachable, cable,
+    sources,
 };
 use group_send::{BackendKind, SendError, Sender, Slot};
 use std::net::{IpAddr, UdpSocket};
@@ -125,6 +126,7 @@ fn behind() -> [IpAddr; 2] {
 fn with_networks_behind() -> Link {
     let link = Link::new();
     link.far.ip(&format!("addr add {BEHIND_V4}/32 dev lo\naddr add {BEHIND_V6}/128 dev lo nodad"));
+    behind().into_iter().for_each(|address| await_reachable(&link.far, &link.far, address));
     link
 }
 
@@ -168,6 +170,11 @@ fn route_moves_to_another_device(kind: BackendKind) {
     link.near.ip("addr add 10.79.0.1/24 dev near1\naddr add fd79::1/64 dev near1 nodad\nlink set near1 up");
     link.near.ip("neigh replace 10.79.0.2 lladdr 02:00:00:00:77:12 dev near1 nud permanent\n\
         neigh replace fd79::2 lladdr 02:00:00:00:77:12 dev near1 nud permanent");
+    let other: [IpAddr; 2] = ["10.79.0.1", "fd79::1"].map(|address| address.parse().expect("an address"));
+    other.into_iter().for_each(|address| await_reachable(&link.far, &link.near, address));
+    ["10.79.0.2", "fd79::2"]
+        .into_iter()
+        .for_each(|far| await_reachable(&link.near, &link.far, far.parse().expect("an address")));
     route(&link, "add", 0);
     let mut scene = Scene::new(kind, link, &behind());
     let port = scene.socket.local_addr().expect("bound").port();
@@ -175,7 +182,6 @@ fn route_moves_to_another_device(kind: BackendKind) {
     for _ in 0..2 {
         scene.link.near.ip("route replace 10.90.0.0/16 via 10.79.0.2 dev near1\n\
             route del fd90::/16\nroute add fd90::/16 via fd79::2 dev near1");
-        let other: [IpAddr; 2] = ["10.79.0.1", "fd79::1"].map(|address| address.parse().expect("an address"));
         scene.receivers.set_sources(&other.map(|address| (address, port).into()));
         assert!(!scene.deliver("other device"), "frames cannot go through another device");
         scene.link.near.ip("route del fd90::/16");
@@ -237,6 +243,7 @@ fn own_address_changes(kind: BackendKind) {
     let entry = format!("neigh replace {} lladdr {FAR_MAC} dev {NEAR_DEVICE} nud permanent", FAR_V4[0]);
     scene.link.near.ip(&entry);
     let own: [IpAddr; 2] = ["10.77.0.60", "fd77::60"].map(|address| address.parse().expect("an address"));
+    own.into_iter().for_each(|address| await_reachable(&scene.link.far, &scene.link.near, address));
     scene.receivers.set_sources(&own.map(|address| (address, port).into()));
     for _ in 0..3 {
         scene.deliver_by_frames("after");
@@ -251,6 +258,7 @@ fn source_address_is_the_sockets(kind: BackendKind) {
         let (length, nodad) = if own.contains(':') { (64, "nodad") } else { (24, "") };
         link.near.ip(&format!("addr add {own}/{length} dev {NEAR_DEVICE} {nodad}"));
         let own: IpAddr = own.parse().expect("an address");
+        await_reachable(&link.far, &link.near, own);
         let socket = link.socket(own);
         let sender = link.near.run(|| Sender::new(&socket, &backends::only(kind))).expect("a sender");
         let source = socket.local_addr().expect("bound");

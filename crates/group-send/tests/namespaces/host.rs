@@ -153,18 +153,13 @@ impl Link {
         })
     }
 
-    /// Waits until the cable carries datagrams both ways: a device starts to send a moment after it is set up.
-    pub(crate) fn settle(&self) {
-        for (address, from, to) in [(FAR_V4[0], &self.near, &self.far), (NEAR_V4, &self.far, &self.near)] {
-            let receiver = to.run(|| UdpSocket::bind((address, 0))).expect("bind");
-            receiver.set_read_timeout(Some(Duration::from_millis(20))).expect("SO_RCVTIMEO");
-            let destination = receiver.local_addr().expect("bound");
-            let sender = from.run(|| UdpSocket::bind("0.0.0.0:0")).expect("bind");
-            let arrives = || {
-                let _ = sender.send_to(b"?", destination);
-                receiver.recv(&mut [0; 1]).is_ok()
-            };
-            assert!((0..500).any(|_| arrives()), "nothing arrives at {destination}");
+    /// Waits until the cable carries datagrams both ways.
+    fn settle(&self) {
+        for address in FAR_V4.into_iter().chain(FAR_V6) {
+            await_reachable(&self.near, &self.far, address);
+        }
+        for address in [NEAR_V4, NEAR_V6] {
+            await_reachable(&self.far, &self.near, address);
         }
     }
 
@@ -184,6 +179,22 @@ impl Link {
 pub(crate) fn sources(socket: &UdpSocket) -> [SocketAddr; 2] {
     let port = socket.local_addr().expect("bound").port();
     [(NEAR_V4, port).into(), (NEAR_V6, port).into()]
+}
+
+/// Waits until datagrams from one host arrive at an address of the other: a device starts to send a moment after it is
+/// set up, and the kernel takes up an address of IPv6 in its own time, also without a check for duplicates.
+pub(crate) fn await_reachable(from: &Host, to: &Host, address: IpAddr) {
+    let bind = || UdpSocket::bind((address, 0));
+    let receiver = (0..500).find_map(|_| to.run(bind).ok()).unwrap_or_else(|| panic!("bind {address}"));
+    receiver.set_read_timeout(Some(Duration::from_millis(20))).expect("SO_RCVTIMEO");
+    let destination = receiver.local_addr().expect("bound");
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let sender = from.run(|| UdpSocket::bind(any)).expect("bind");
+    let arrives = || {
+        let _ = sender.send_to(b"?", destination);
+        receiver.recv(&mut [0; 1]).is_ok()
+    };
+    assert!((0..500).any(|_| arrives()), "nothing arrives at {destination}");
 }
 
 /// Lays a cable: a device on each host, both down and without addresses, with a MAC address each and no offloads.
