@@ -289,6 +289,19 @@ mod tests {
     }
 
     #[test]
+    fn a_route_that_changes_packets_is_told_from_one_that_does_not() {
+        // Destination, source for the answer, gateway, and what newer kernels may add.
+        for (kind, changes) in
+            [(1, false), (5, false), (7, false), (19, true), (21, true), (22, true), (99, false)]
+        {
+            let mut body = route_fixed(IpAddr::from([192, 0, 2, 1]), None).to_vec();
+            body.extend([8_u16, kind].iter().flat_map(|number| number.to_ne_bytes()));
+            body.extend([10, 0, 0, 1]);
+            assert_eq!(Route::parse(&body).expect("a route").encapsulated, changes, "attribute {kind}");
+        }
+    }
+
+    #[test]
     fn every_attribute_of_a_wrong_size_counts_as_absent() {
         for length in 0..=20 {
             let bytes = vec![1; length];
