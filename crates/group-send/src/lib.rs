@@ -16,14 +16,6 @@ pub mod internals;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-mod linux_recv;
-#[cfg(all(target_os = "linux", feature = "tc-clone"))]
-mod linux_tc;
-#[cfg(all(target_os = "linux", feature = "io-uring"))]
-mod linux_uring;
-#[cfg(all(target_os = "linux", feature = "af-xdp"))]
-mod linux_xsk;
-#[cfg(target_os = "linux")]
 mod netlink;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
 mod origin;

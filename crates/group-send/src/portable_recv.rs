@@ -1,6 +1,6 @@
 //! One datagram at a time, by what every system has: the receiving side where there is no `recvmmsg(2)`.
 //!
-//! The same functions as in `linux_recv.rs`, for bytes and sources only and without `unsafe`. Compiled into the tests
+//! The same functions as in `linux.rs`, for bytes and sources only and without `unsafe`. Compiled into the tests
 //! on Linux as well.
 
 use socket2::SockRef;

@@ -14,7 +14,7 @@ mod message;
 pub use ecn::Ecn;
 
 #[cfg(target_os = "linux")]
-use crate::linux_recv::{Head, Inbox};
+use crate::linux::recv::{Head, Inbox};
 #[cfg(not(target_os = "linux"))]
 use crate::portable_recv::{Head, Inbox};
 use message::Message;

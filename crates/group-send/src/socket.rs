@@ -13,7 +13,7 @@ pub use buffers::{BUFFER_BYTES, Buffers, size_buffers};
 pub(crate) use error_queue::drain_errors;
 
 #[cfg(target_os = "linux")]
-use crate::linux_recv;
+use crate::linux;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -105,7 +105,7 @@ pub fn report_refusals<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 /// `CAP_NET_ADMIN`.
 pub fn enable_txtime<'s>(socket: impl Into<SockRef<'s>>, clock: DepartureClock) -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    return linux_recv::set_txtime(
+    return linux::recv::set_txtime(
         socket.into().as_fd(),
         match clock {
             DepartureClock::Monotonic => libc::CLOCK_MONOTONIC,
@@ -160,5 +160,5 @@ fn enable(socket: &SockRef<'_>, wish: Wish) -> io::Result<()> {
         (Wish::Refusals, false) => &[(IPPROTO_IP, IP_RECVERR)],
         (Wish::Refusals, true) => &[(IPPROTO_IPV6, IPV6_RECVERR), (IPPROTO_IP, IP_RECVERR)],
     };
-    options.iter().try_for_each(|&(level, name)| linux_recv::set_option(socket.as_fd(), level, name, 1))
+    options.iter().try_for_each(|&(level, name)| linux::recv::set_option(socket.as_fd(), level, name, 1))
 }

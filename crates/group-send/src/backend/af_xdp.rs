@@ -27,7 +27,7 @@ use crate::backend::{Backend, CHUNK, Datagram, Outcome};
 use crate::config::BackendKind;
 use crate::frame::{Header, Sum};
 use crate::group::{self, Slot};
-use crate::linux_xsk::FRAME_MAX;
+use crate::linux::xsk::FRAME_MAX;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
 use crate::recipients::{Path, Recipient, Recipients};

@@ -19,7 +19,7 @@ use crate::backend::mmsg::{self, Mmsg};
 use crate::backend::segmentation::same_destination;
 use crate::backend::{Backend, Datagram, Outcome};
 use crate::config::{BackendKind, IoUringConfig, SetupError};
-use crate::linux_uring::{COPIED_MAX, RING_MESSAGES_MAX, Ring, RingMessage};
+use crate::linux::uring::{COPIED_MAX, RING_MESSAGES_MAX, Ring, RingMessage};
 use arrayvec::ArrayVec;
 use places::Places;
 use socket2::SockRef;

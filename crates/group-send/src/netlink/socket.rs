@@ -9,7 +9,7 @@ use super::request::Request;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind, Read};
 #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
-use {super::message::NLMSG_NOOP, crate::linux_recv::set_option};
+use {super::message::NLMSG_NOOP, crate::linux::recv::set_option};
 
 /// Room for one datagram of messages. The kernel fits lists to the reader's buffer, up to 32 KiB; single messages
 /// are below 4 KiB, except those about an interface with many virtual functions.

@@ -1,7 +1,7 @@
 //! The sizes of a socket's buffers, and whom to tell what when they are not granted.
 
 #[cfg(target_os = "linux")]
-use crate::linux_recv;
+use crate::linux;
 use socket2::SockRef;
 use std::io;
 #[cfg(target_os = "linux")]
@@ -86,7 +86,7 @@ impl Side {
             Self::Send => libc::SO_SNDBUFFORCE,
         };
         let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        linux_recv::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes)
+        linux::recv::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes)
     }
 
     #[cfg(not(target_os = "linux"))]

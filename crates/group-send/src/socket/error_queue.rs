@@ -2,7 +2,7 @@
 
 use crate::cmsg::{self, ControlMessage};
 use crate::error::SendError;
-use crate::linux_recv;
+use crate::linux;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 /// anything.
 pub(crate) fn drain_errors(socket: BorrowedFd<'_>, mut tell: impl FnMut(SocketAddr, SendError)) -> bool {
     for taken in 0..ERRORS_PER_DRAIN {
-        match linux_recv::next_error(socket, send_error) {
+        match linux::recv::next_error(socket, send_error) {
             Ok(Some(error)) => error.into_iter().for_each(|(destination, error)| tell(destination, error)),
             // The latter is not a socket with such a queue; what is wrong with it is told by the call that sends.
             Ok(None) | Err(_) => return taken > 0,

@@ -6,7 +6,7 @@ use super::{AfXdp, Kernel};
 use crate::backend::mmsg;
 use crate::config::{AfXdpConfig, BackendKind, Config, SetupError};
 use crate::linux;
-use crate::linux_xsk::Transmitter;
+use crate::linux::xsk::Transmitter;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
 use crate::route::{Flow, NextHop, NextHops};

@@ -10,8 +10,8 @@
 //! that the kernel searches then. Its source address is the one that was right when it was connected: whenever routes,
 //! addresses or interfaces change, all of them are closed and opened anew.
 
+use crate::linux::uring::Ring;
 use crate::linux::{self, Family};
-use crate::linux_uring::{self, Ring};
 use crate::netlink::socket::NetlinkSocket;
 use crate::peer_table::{PeerKey, PeerTable};
 use nix::sys::resource::{Resource, getrlimit};
@@ -268,7 +268,7 @@ impl Template {
         if let Some(device) = &self.device {
             socket.bind_device(Some(device))?;
         }
-        linux_uring::copy_options(self.caller.as_fd(), socket.as_fd())?;
+        linux::uring::copy_options(self.caller.as_fd(), socket.as_fd())?;
         Ok(socket)
     }
 

@@ -15,7 +15,8 @@
 //! program. The older way to attach, a filter of the `clsact` queueing discipline, would outlive a process that is
 //! killed, which is why kernels before 6.6 are refused.
 
-use crate::linux_tc::{self, SharedMemory};
+use crate::linux;
+use crate::linux::tc::SharedMemory;
 use aya::maps::Map;
 use aya::programs::links::LinkOrder;
 use aya::programs::tc::TcAttachOptions;
@@ -100,7 +101,7 @@ impl Replicator {
     pub(crate) fn open(mark: u32, priority: u32) -> Result<Self, String> {
         let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}{}", hint(&error));
         let socket = Socket::new(Domain::PACKET, Type::RAW, None).map_err(why("packet socket"))?;
-        linux_tc::bind_packet_socket(socket.as_fd(), LOOPBACK).map_err(why("loopback device"))?;
+        linux::tc::bind_packet_socket(socket.as_fd(), LOOPBACK).map_err(why("loopback device"))?;
         socket.set_mark(TRIGGER_MARK).map_err(why("SO_MARK"))?;
         socket.set_priority(priority).map_err(why("SO_PRIORITY"))?;
         let cookie = socket.cookie().map_err(why("SO_COOKIE"))?;
