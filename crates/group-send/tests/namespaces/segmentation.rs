@@ -4,10 +4,12 @@
 
 use crate::Privileged;
 use crate::backends::{self, Need};
+use crate::common::group::{Place, bytes};
 use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole};
 use crate::every_byte::Family;
 use crate::host::{FAR_DEVICE, FAR_V4, Link, NEAR_DEVICE, sources};
-use group_send::{BackendKind, Sender};
+use group_send::socket::{self, DepartureClock};
+use group_send::{BackendKind, BatchLimits, Envelope, SendBatch, Sender};
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
@@ -20,6 +22,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
         gso("sixty_five_packets_are_two_messages", sixty_five_packets_are_two_messages),
         gso("messages_stay_below_64_kilobytes", messages_stay_below_64_kilobytes),
         gso("unequal_packets_are_runs", unequal_packets_are_runs),
+        gso("departure_times_divide_runs", departure_times_divide_runs),
         gso("narrow_path_keeps_the_others_joined", narrow_path_keeps_the_others_joined),
         gso("many_narrow_paths_keep_the_others_joined", many_narrow_paths_keep_the_others_joined),
         gso("refused_everywhere", refused_everywhere),
@@ -104,6 +107,26 @@ fn unequal_packets_are_runs() {
     const SIZES: Sizes = Sizes::Cycle(&[900, 900, 900, 500]);
     let group = Group::new(&receivers.addresses(), 8, SIZES, Private::None);
     assert_eq!(scene.messages(&group, &mut receivers), 7 * 2);
+}
+
+/// A message leaves at one time, so packets with another one are another message.
+fn departure_times_divide_runs() {
+    let mut scene = Scene::new(Family::V4);
+    socket::enable_txtime(&scene.socket, DepartureClock::Monotonic).expect("SO_TXTIME");
+    let mut receivers = scene.receivers(&FAR_V4, 1);
+    let datagram = |turn: usize| bytes(Place::Shared, 0, turn, 400);
+    for (times, messages) in [([1; 8], 1), ([1, 1, 1, 1, 2, 2, 2, 2], 2), ([1, 2, 3, 4, 5, 6, 7, 8], 8)] {
+        let mut batch = SendBatch::new(BatchLimits::default());
+        for (turn, departure_ns) in times.into_iter().enumerate() {
+            let envelope = Envelope { departure_ns, ..receivers.addresses()[0].into() };
+            batch.push(envelope, &datagram(turn)).expect("room in the batch");
+        }
+        let before = scene.link.sent_by_stack();
+        let progress = scene.sender.flush(&mut batch, usize::MAX);
+        assert_eq!((progress.sent, progress.failed), (8, 0));
+        assert_eq!(scene.link.sent_by_stack() - before, messages, "{times:?}");
+        receivers.expect(0, (0..8).map(datagram), "with departure times");
+    }
 }
 
 /// One recipient's path takes shorter packets only: the kernel refuses its runs and cuts its packets into fragments.
