@@ -116,12 +116,16 @@ fn measure(case: &Case, entries: &mut Vec<Entry>, options: &Options) {
     for entry in &mut *entries {
         entry.warm_up(&traffic, options);
     }
-    for round in 0..options.rounds {
+    let mut round = 0;
+    let is_noisy = |entry: &Entry| entry.failed.is_none() && entry.median_and_spread().1 > SPREAD_MAX;
+    while round < options.rounds || round < ROUNDS_FACTOR_MAX * options.rounds && entries.iter().any(is_noisy)
+    {
         // Each round starts with another contender.
         for turn in 0..entries.len() {
             let index = (turn + round) % entries.len();
             entries[index].slice(&traffic, options);
         }
+        round += 1;
     }
     for entry in &mut *entries {
         match &entry.failed {
@@ -217,14 +221,20 @@ impl Entry {
         Ok(((sent - unmeasured) * traffic.datagrams()) as f64 / used as f64 * 1e6)
     }
 
-    fn report(&mut self, case: &Case) {
-        self.kpps.sort_by(f64::total_cmp);
+    /// The median of the slices, and their middle half in parts of it.
+    fn median_and_spread(&self) -> (f64, f64) {
+        let mut kpps = self.kpps.clone();
+        kpps.sort_by(f64::total_cmp);
         let quantile = |part: f64| {
-            let position = part * (self.kpps.len() - 1) as f64;
-            f64::midpoint(self.kpps[position.floor() as usize], self.kpps[position.ceil() as usize])
+            let position = part * (kpps.len() - 1) as f64;
+            f64::midpoint(kpps[position.floor() as usize], kpps[position.ceil() as usize])
         };
         let median = quantile(0.5);
-        let spread = (quantile(0.75) - quantile(0.25)) / median;
+        (median, (quantile(0.75) - quantile(0.25)) / median)
+    }
+
+    fn report(&mut self, case: &Case) {
+        let (median, spread) = self.median_and_spread();
         let soft = self.soft_interrupts_ns as f64 / self.used_ns as f64;
         let Sent { datagrams, payload_bytes } = self.total;
         println!("CELL {case} {} {median:.2} {spread:.3} {soft:.3} {datagrams} {payload_bytes}", self.name);
@@ -234,6 +244,10 @@ impl Entry {
     }
 }
 
+/// Slices that differ by more are taken again, up to so many times as many: on a machine with other work, three in a row
+/// may be disturbed.
+const SPREAD_MAX: f64 = 0.1;
+const ROUNDS_FACTOR_MAX: usize = 4;
 /// One of the back ends opens eight sockets in 256 datagrams: 1000 recipients take 32 groups.
 const WARM_UP_GROUPS: usize = 40;
 /// The clock of a process costs a fifth of a microsecond, a datagram one.
