@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 pub struct BatchLimits {
     /// Bytes of all datagrams together. Default 2 MiB.
     pub bytes: usize,
-    /// Number of datagrams, at most 2^20. Default 2048; each costs about 90 bytes beside its own.
+    /// Number of datagrams, at most 2^20. Default 2048; each costs about 200 bytes beside its own.
     pub datagrams: usize,
 }
 
@@ -48,9 +48,12 @@ impl From<SocketAddr> for Envelope {
     }
 }
 
-/// A datagram in a [`SendBatch`]. Valid until the next flush, clear or retain.
+/// A datagram in a [`SendBatch`]. Valid until the next flush, clear or retain; later uses panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatagramId(u32);
+pub struct DatagramId {
+    index: u32,
+    turn: u32,
+}
 
 /// The batch has no room for another datagram of that length: flush, or drop something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +87,10 @@ pub struct SendBatch {
     datagrams_max: usize,
     failures: Vec<Failure>,
     order: RecipientOrder,
+    /// Datagrams that were taken back and still have their room.
+    discarded: usize,
+    /// Counts what makes ids invalid.
+    turn: u32,
 }
 
 struct Queued {
@@ -115,8 +122,10 @@ impl SendBatch {
             used: 0,
             queued: Vec::with_capacity(limits.datagrams),
             datagrams_max: limits.datagrams,
-            failures: Vec::new(),
-            order: RecipientOrder::default(),
+            failures: Vec::with_capacity(limits.datagrams),
+            order: RecipientOrder::new(limits.datagrams),
+            discarded: 0,
+            turn: 0,
         }
     }
 
@@ -143,7 +152,7 @@ impl SendBatch {
             len: 0,
             state: State::Reserved,
         });
-        Ok(DatagramId(self.queued.len() as u32 - 1))
+        Ok(DatagramId { index: self.queued.len() as u32 - 1, turn: self.turn })
     }
 
     /// Copies a whole datagram in.
@@ -157,13 +166,13 @@ impl SendBatch {
         Ok(id)
     }
 
-    /// The room of one datagram, as long as it was reserved. What it holds before it is written is left over from
-    /// earlier datagrams.
+    /// The room of one datagram, as long as it was reserved; of the latest one, once it has a length, as long as that.
+    /// What it holds before it is written is left over from earlier datagrams.
     ///
     /// # Panics
     /// If `id` is not of this batch since the last flush.
     pub fn buffer(&mut self, id: DatagramId) -> &mut [u8] {
-        let queued = &self.queued[id.0 as usize];
+        let queued = &self.queued[self.index(id)];
         let start = queued.offset as usize;
         &mut self.slab[start..start + queued.capacity as usize]
     }
@@ -174,7 +183,7 @@ impl SendBatch {
     /// # Panics
     /// If `first` is not of this batch since the last flush.
     pub fn buffers_from(&mut self, first: DatagramId) -> impl Iterator<Item = &mut [u8]> {
-        let queued = &self.queued[first.0 as usize..];
+        let queued = &self.queued[self.index(first)..];
         let mut rest = &mut self.slab[queued[0].offset as usize..];
         queued.iter().map(move |queued| {
             let (buffer, after) = std::mem::take(&mut rest).split_at_mut(queued.capacity as usize);
@@ -186,34 +195,40 @@ impl SendBatch {
     /// Makes the first `len` bytes of the room a datagram, which the next flush sends. 0 is a datagram without bytes.
     ///
     /// # Panics
-    /// If `len` is more than was reserved, or `id` is not of this batch since the last flush.
+    /// If `len` is more than the room, `id` is not of this batch since the last flush, or it was taken back.
     pub fn set_len(&mut self, id: DatagramId, len: usize) {
-        let queued = &mut self.queued[id.0 as usize];
+        let index = self.index(id);
+        let is_last = index + 1 == self.queued.len();
+        let queued = &mut self.queued[index];
         assert!(len <= queued.capacity as usize, "a datagram is not longer than its room");
+        assert!(queued.state != State::Done, "this datagram was taken back");
         queued.len = len as u16;
         queued.state = State::Ready;
         // The last one gives back what it does not need, which makes room for more, and neighbours in memory.
-        if id.0 as usize + 1 == self.queued.len() {
-            let queued = &mut self.queued[id.0 as usize];
+        if is_last {
             queued.capacity = queued.len;
             self.used = queued.offset as usize + len;
         }
     }
 
-    /// Takes a datagram back; it will not be sent.
+    /// Takes a datagram back; it will not be sent. Its room is free again after the next flush.
     ///
     /// # Panics
     /// If `id` is not of this batch since the last flush.
     pub fn discard(&mut self, id: DatagramId) {
-        self.queued[id.0 as usize].state = State::Done;
+        let index = self.index(id);
+        self.discarded += usize::from(self.queued[index].state != State::Done);
+        self.queued[index].state = State::Done;
     }
 
     /// Drops the datagrams for which `keep` says false: those too old to be of use, after a flush that was blocked.
-    /// Invalidates every [`DatagramId`].
+    /// What has no length yet or was taken back is dropped without a question. Invalidates every [`DatagramId`].
     pub fn retain(&mut self, mut keep: impl FnMut(&Envelope, &[u8]) -> bool) {
         for queued in &mut self.queued {
             let start = queued.offset as usize;
-            if !keep(&queued.envelope, &self.slab[start..start + queued.len as usize]) {
+            if queued.state != State::Ready
+                || !keep(&queued.envelope, &self.slab[start..start + queued.len as usize])
+            {
                 queued.state = State::Done;
             }
         }
@@ -224,17 +239,17 @@ impl SendBatch {
     pub fn clear(&mut self) {
         self.queued.clear();
         self.failures.clear();
-        self.used = 0;
+        self.compact();
     }
 
     /// Number of datagrams that wait, also those without a length yet.
     pub fn len(&self) -> usize {
-        self.queued.len()
+        self.queued.len() - self.discarded
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.queued.is_empty()
+        self.len() == 0
     }
 
     /// Bytes that can still be reserved.
@@ -301,6 +316,13 @@ impl SendBatch {
             true
         });
         self.used = used;
+        self.discarded = 0;
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    fn index(&self, id: DatagramId) -> usize {
+        assert_eq!(id.turn, self.turn, "the datagram is of before the last flush");
+        id.index as usize
     }
 }
 
@@ -514,6 +536,37 @@ mod tests {
             network.got,
             [b"earlier".to_vec(), vec![1; 5], vec![], vec![3; 6]].map(|bytes| (1, bytes))
         );
+    }
+
+    #[test]
+    fn an_id_of_before_the_flush_is_not_another_datagram() {
+        let uses: [fn(&mut SendBatch, DatagramId); 4] = [
+            |batch, id| drop(batch.buffer(id).first()),
+            |batch, id| batch.set_len(id, 0),
+            |batch, id| batch.discard(id),
+            |batch, id| drop(batch.buffers_from(id).count()),
+        ];
+        for use_id in uses {
+            let mut batch = batch(100, 3);
+            let old = batch.push(to(1), b"one").unwrap();
+            let _ = batch.drain(usize::MAX, |d, o| Network::new(9).send(d, o));
+            batch.push(to(2), b"two").unwrap();
+            let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| use_id(&mut batch, old)));
+            assert!(used.is_err());
+            assert_eq!(batch.len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_was_taken_back_neither_counts_nor_comes_back() {
+        let mut batch = batch(100, 3);
+        let id = batch.push(to(1), b"one").unwrap();
+        batch.discard(id);
+        batch.discard(id);
+        assert!(batch.is_empty());
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.set_len(id, 1))).is_err());
+        batch.retain(|_, _| panic!("nobody is asked about what was taken back"));
+        assert_eq!((batch.len(), batch.bytes_free()), (0, 100));
     }
 
     #[test]

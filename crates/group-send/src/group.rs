@@ -57,7 +57,8 @@ impl Slot {
     }
 
     pub(crate) fn fail_rest(&mut self, packets: usize, error: SendError) {
-        self.failed = packets.saturating_sub(self.sent as usize) as u32;
+        // Never fewer than before: slots may come from a call with more packets.
+        self.failed = self.failed.max(packets.saturating_sub(self.sent as usize) as u32);
         self.error = Some(error);
     }
 

@@ -10,7 +10,7 @@ mod key;
 pub use key::PeerKey;
 
 use flat::{Flat, Ipv4Key, Ipv6Key};
-use key::Secret;
+pub(crate) use key::Secret;
 use std::fmt;
 
 /// Map from peer to `T`, as fast at the packet rates of a server as one load from memory after another allows.

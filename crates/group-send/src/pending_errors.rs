@@ -2,20 +2,28 @@
 //!
 //! An answer such as "port unreachable" arrives after the datagram has left. As with a connected socket, the next
 //! datagram for that address fails in its stead; on a socket with many recipients the kernel's queue of errors says
-//! whose it was.
+//! whose it was. Recipients that are never sent to again must not stay here for ever, and there is no clock: errors age
+//! by the number of datagrams that are sent to others.
 
 use crate::error::SendError;
 use crate::socket;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Addresses remembered at most; what comes in beyond is forgotten, and told again when the next datagram is refused.
+/// Addresses remembered at most; then the oldest one is forgotten, and told again when its next datagram is refused.
 const ERRORS_MAX: usize = 256;
+
+/// Datagrams after which an error is forgotten.
+const DATAGRAMS_MAX: u64 = 65_536;
 
 /// Errors by the address that the datagram was sent to.
 #[derive(Default)]
 pub(crate) struct PendingErrors {
-    errors: Vec<(SocketAddr, SendError)>,
+    errors: HashMap<SocketAddr, SendError>,
+    /// Oldest first, with the number of datagrams that had been sent.
+    ages: VecDeque<(SocketAddr, u64)>,
+    datagrams: u64,
 }
 
 impl PendingErrors {
@@ -25,15 +33,34 @@ impl PendingErrors {
     }
 
     pub(crate) fn add(&mut self, destination: SocketAddr, error: SendError) {
-        if self.errors.len() < ERRORS_MAX && !self.contains(&destination) {
-            self.errors.push((destination, error));
+        let address = canonical(&destination);
+        if self.errors.contains_key(&address) {
+            return;
+        }
+        if self.ages.len() >= ERRORS_MAX {
+            self.forget_oldest();
+        }
+        self.errors.insert(address, error);
+        self.ages.push_back((address, self.datagrams));
+    }
+
+    /// So many datagrams are going to be sent.
+    pub(crate) fn age(&mut self, datagrams: usize) {
+        self.datagrams += datagrams as u64;
+        while self.ages.front().is_some_and(|&(_, since)| self.datagrams - since > DATAGRAMS_MAX) {
+            self.forget_oldest();
         }
     }
 
     /// The error that waits for this address, which is told once.
     pub(crate) fn take(&mut self, destination: &SocketAddr) -> Option<SendError> {
-        let index = self.errors.iter().position(|(address, _)| same_address(address, destination))?;
-        Some(self.errors.swap_remove(index).1)
+        if self.errors.is_empty() {
+            return None;
+        }
+        let address = canonical(destination);
+        let error = self.errors.remove(&address)?;
+        self.ages.retain(|(other, _)| *other != address);
+        Some(error)
     }
 
     #[cfg(feature = "tc-clone")]
@@ -42,11 +69,50 @@ impl PendingErrors {
     }
 
     pub(crate) fn contains(&self, destination: &SocketAddr) -> bool {
-        self.errors.iter().any(|(address, _)| same_address(address, destination))
+        !self.errors.is_empty() && self.errors.contains_key(&canonical(destination))
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((address, _)) = self.ages.pop_front() {
+            self.errors.remove(&address);
+        }
     }
 }
 
 /// The kernel's answer has neither the flow label nor always the scope that the caller gave.
-fn same_address(left: &SocketAddr, right: &SocketAddr) -> bool {
-    left.port() == right.port() && left.ip().to_canonical() == right.ip().to_canonical()
+fn canonical(address: &SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: usize) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port as u16))
+    }
+
+    #[test]
+    fn those_who_are_never_asked_about_make_room_for_others() {
+        let mut errors = PendingErrors::default();
+        for port in 1..=3 * ERRORS_MAX {
+            errors.add(address(port), SendError::Refused);
+            assert!(errors.contains(&address(port)));
+        }
+        assert!(!errors.contains(&address(1)));
+        assert_eq!((errors.errors.len(), errors.ages.len()), (ERRORS_MAX, ERRORS_MAX));
+    }
+
+    #[test]
+    fn an_error_is_told_once_and_not_for_ever() {
+        let mut errors = PendingErrors::default();
+        errors.add(address(1), SendError::Refused);
+        errors.add(address(2), SendError::Unreachable);
+        assert_eq!(errors.take(&"[::ffff:192.0.2.1]:1".parse().unwrap()), Some(SendError::Refused));
+        assert_eq!(errors.take(&address(1)), None);
+        errors.age(DATAGRAMS_MAX as usize);
+        assert!(errors.contains(&address(2)));
+        errors.age(1);
+        assert!(!errors.contains(&address(2)) && errors.ages.is_empty());
+    }
 }

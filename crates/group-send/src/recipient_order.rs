@@ -4,12 +4,12 @@
 //! and needs an order among addresses that nobody cares for. The hash is keyed by a secret: recipients choose their
 //! own addresses, and must not be able to make all of them collide.
 
-use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use crate::peer_table::{PeerKey, Secret};
+use std::net::SocketAddr;
 
 /// The order of a batch's datagrams, by index. Memory is reused from flush to flush.
 pub(crate) struct RecipientOrder {
-    seeds: [u64; 2],
+    secret: Secret,
     /// Recipients in the order of their first datagram.
     recipients: Vec<Chain>,
     /// Index of a datagram's successor, by index.
@@ -26,14 +26,28 @@ struct Chain {
 
 const NONE: u32 = u32::MAX;
 
+fn table_len(datagrams: usize) -> usize {
+    (2 * datagrams).next_power_of_two()
+}
+
 impl RecipientOrder {
+    /// For up to so many datagrams without further memory.
+    pub(crate) fn new(datagrams_max: usize) -> Self {
+        Self {
+            secret: Secret::random(),
+            recipients: Vec::with_capacity(datagrams_max),
+            next: Vec::with_capacity(datagrams_max),
+            table: Vec::with_capacity(table_len(datagrams_max)),
+        }
+    }
+
     /// Takes in all datagrams, `(index, destination)` with rising indices below `len`.
     pub(crate) fn rebuild<'a>(&mut self, len: usize, datagrams: impl Iterator<Item = (u32, &'a SocketAddr)>) {
         self.recipients.clear();
         self.next.clear();
         self.next.resize(len, NONE);
         self.table.clear();
-        self.table.resize((2 * len).next_power_of_two(), NONE);
+        self.table.resize(table_len(len), NONE);
         let mut latest = NONE;
         for (index, destination) in datagrams {
             // Datagrams often come as frames, several for one recipient.
@@ -60,7 +74,7 @@ impl RecipientOrder {
 
     fn find_or_add(&mut self, index: u32, destination: &SocketAddr) -> u32 {
         let mask = self.table.len() - 1;
-        let mut place = self.hash(destination) as usize & mask;
+        let mut place = self.secret.hash(PeerKey::from(destination)) as usize & mask;
         while self.table[place] != NONE {
             if self.recipients[self.table[place] as usize].destination == *destination {
                 return self.table[place];
@@ -71,47 +85,15 @@ impl RecipientOrder {
         self.recipients.push(Chain { destination: *destination, first: index, last: index });
         self.table[place]
     }
-
-    /// Folded multiplication, twice for IPv6. Scope and flow are left to the comparison.
-    fn hash(&self, destination: &SocketAddr) -> u64 {
-        let [first, second] = self.seeds;
-        match destination.ip() {
-            IpAddr::V4(ip) => {
-                fold(u64::from(ip.to_bits()) << 16 | u64::from(destination.port()), first, second)
-            }
-            IpAddr::V6(ip) => {
-                let high = fold((ip.to_bits() >> 64) as u64, first, second);
-                let low = ip.to_bits() as u64;
-                fold(low ^ u64::from(destination.port()).rotate_right(16), high ^ second, first)
-            }
-        }
-    }
-}
-
-impl Default for RecipientOrder {
-    fn default() -> Self {
-        // The standard library's way to the operating system's randomness.
-        let secret = RandomState::new();
-        Self {
-            seeds: [secret.hash_one(1_u8), secret.hash_one(2_u8)],
-            recipients: Vec::new(),
-            next: Vec::new(),
-            table: Vec::new(),
-        }
-    }
-}
-
-fn fold(value: u64, key: u64, multiplier: u64) -> u64 {
-    let product = u128::from(value ^ key) * u128::from(multiplier | 1);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     fn order_of(destinations: &[SocketAddr]) -> Vec<u32> {
-        let mut order = RecipientOrder::default();
+        let mut order = RecipientOrder::new(8);
         order.rebuild(destinations.len(), destinations.iter().enumerate().map(|(i, d)| (i as u32, d)));
         order.iter().collect()
     }
@@ -158,9 +140,23 @@ mod tests {
     #[test]
     fn a_smaller_batch_after_a_larger_one_sees_nothing_of_it() {
         let many: Vec<_> = (0..100).map(destination).collect();
-        let mut order = RecipientOrder::default();
+        let mut order = RecipientOrder::new(8);
         order.rebuild(many.len(), many.iter().enumerate().map(|(i, d)| (i as u32, d)));
         order.rebuild(4, [(1, &many[7]), (2, &many[8]), (3, &many[7])].into_iter());
         assert_eq!(order.iter().collect::<Vec<_>>(), [1, 3, 2]);
+    }
+
+    /// Recipients choose port and the lower half of their address; one of these must not cancel the other.
+    #[test]
+    fn addresses_that_differ_by_what_the_port_differs_by_do_not_collide() {
+        let chosen = |port: u16| {
+            let low = u64::from(port) << 48 | 1;
+            SocketAddr::new(IpAddr::V6((0xfd00_u128 << 112 | u128::from(low)).into()), port)
+        };
+        let secret = Secret::random();
+        let hashes: std::collections::HashSet<u32> =
+            (0..4096).map(|port| secret.hash(PeerKey::from(chosen(port)))).collect();
+        // By chance two of them agree in one of 500 secrets.
+        assert!(hashes.len() > 4000, "{} different hashes", hashes.len());
     }
 }

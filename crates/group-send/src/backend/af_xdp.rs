@@ -144,6 +144,7 @@ impl<K: Kernel> AfXdp<K> {
         self.sums.forget();
         self.socket = SocketState::Unknown;
         self.look_after_ring();
+        self.errors.age(datagrams);
         self.unasked += datagrams;
         if self.unasked >= DATAGRAMS_PER_QUESTION {
             self.unasked = 0;

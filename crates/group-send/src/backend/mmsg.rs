@@ -193,6 +193,7 @@ impl<K: Kernel> Backend for Mmsg<K> {
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+        self.pending.age(datagrams.len());
         if datagrams.iter().any(|datagram| datagram.departure_ns > 0) {
             self.has_departure_clock = self.kernel.has_departure_clock();
         }

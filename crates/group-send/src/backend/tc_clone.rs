@@ -113,6 +113,7 @@ impl<K: Kernel> TcClone<K> {
             (self.generation, self.epoch) = (generation, self.epoch + 1);
         }
         self.socket_idle = None;
+        self.errors.age(datagrams);
         self.unasked = self.unasked.saturating_add(datagrams);
         if self.unasked >= DATAGRAMS_PER_QUESTION {
             self.unasked = 0;

@@ -118,11 +118,11 @@ const IPV6: u64 = 1 << 48;
 /// One multiplication for IPv4; for IPv6 three, none of which waits for another. SipHash, which promises more, takes
 /// several times as long and is left to the map.
 #[derive(Clone)]
-pub(super) struct Secret([u64; 7]);
+pub(crate) struct Secret([u64; 7]);
 
 impl Secret {
     /// From random numbers of the operating system.
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         let source = RandomState::new();
         Self(std::array::from_fn(|position| source.hash_one(position)))
     }
@@ -131,6 +131,12 @@ impl Secret {
     pub(super) fn from_seed(seed: u64) -> Self {
         let mut state = seed;
         Self(std::array::from_fn(|_| split_mix(&mut state)))
+    }
+
+    /// Of any address; 32 bits.
+    #[inline]
+    pub(crate) fn hash(&self, key: PeerKey) -> u32 {
+        if key.words[2] == 0 { self.hash_ipv4(key.words[0]) } else { self.hash_ipv6(key.words) }
     }
 
     #[inline]
