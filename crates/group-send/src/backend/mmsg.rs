@@ -98,6 +98,9 @@ impl<K: Kernel> Mmsg<K> {
             return self.send_first(datagrams, outcomes, messages.first().map_or(1, |m| m.datagrams.len()));
         };
         let first_len = first.datagrams.len();
+        if messages.len() <= PLAIN_MAX && first_len == 1 {
+            return self.send_first(datagrams, outcomes, 1);
+        }
         match retried(|| self.kernel.send_messages(&messages)) {
             Ok(0) => 0,
             Ok(sent) => {
@@ -287,6 +290,10 @@ fn retried<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
         }
     }
 }
+
+/// Messages up to which single datagrams go one by one, copied together: two in one call cost 3 % more than that, four
+/// 3 % less.
+const PLAIN_MAX: usize = 3;
 
 /// Bytes of a datagram that are copied into one piece rather than listed for the kernel.
 const COPIED_MAX: usize = 2048;
