@@ -56,7 +56,7 @@ def print_shares(cells):
 def shares(cells):
     """Lines of a table: the far end's part of the CPU time, and times the loop's without it, groups of 100 and more."""
     yield f"far end's part of the CPU time, and speed without it{'':4}" + "".join(f"{f'k={k}':>15}" for k in SHARE_KS)
-    for name in CONTENDERS:
+    for name in ["loop", *BACK_ENDS]:
         texts = []
         for k in SHARE_KS:
             chosen = [cell for (kind, n, k0, *_), cell in cells.items() if (kind, k0) == ("software", k) and n >= 100]
@@ -167,7 +167,7 @@ def page(cells, peer_lines, goals, skipped):
         *([""] if skipped else []),
         *(["```", *peer_lines, "```", ""] if peer_lines else []),
         "The part of the CPU time that the kernel spent in soft interrupts, which is the far end's work and the freeing of",
-        "buffers, by samples at each timer tick; and times the loop's speed if it is taken off both.",
+        "buffers, by samples at each timer tick, good to a few per cent; and times the loop's speed if it is taken off both.",
         "",
         "```",
         *(line.rstrip() for line in shares(cells)),
