@@ -9,8 +9,8 @@ use std::io;
 /// Why a datagram was not sent, or why no more of a recipient's datagrams were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The socket's send buffer is full (`EAGAIN`). Nobody's fault and the only error that is not final: wait until
-    /// the socket is writable and call again, or drop by age.
+    /// The socket's send buffer is full (`EAGAIN`), or a device's ring. Nobody's fault and the only error that is not
+    /// final: see [`Progress::blocked`](crate::Progress::blocked).
     WouldBlock,
     /// The kernel or the device had no memory or no room for this datagram (`ENOBUFS`, `ENOMEM`).
     NoBuffers,

@@ -85,7 +85,12 @@ pub struct Progress {
     pub sent: usize,
     /// Failed for good in this call.
     pub failed: usize,
-    /// The kernel had no room for the rest. Call again when the socket is writable, or drop what is too old.
+    /// There was no room for the rest. Call again when the socket is writable, or drop what is too old.
+    ///
+    /// With [`BackendKind::AfXdp`](crate::BackendKind::AfXdp) and [`BackendKind::TcClone`](crate::BackendKind::TcClone) it
+    /// may be the device's ring that is full, or a recipient that waits until its earlier datagrams have left on another
+    /// way, while the socket is writable all the time. So call again after a millisecond as well, by a timer, rather
+    /// than at once or only when the poller says so.
     pub blocked: bool,
 }
 

@@ -60,11 +60,8 @@ fn without_a_wish_for_reports_nobody_is_told() {
 fn slots_of_a_longer_group_are_no_reason_to_panic() {
     let (socket, listener) = (bound(), bound());
     let mut sender = Sender::new(&socket, &Config::default()).expect("a plain socket");
-    let malformed = Recipient {
-        destination: listener.local_addr().unwrap(),
-        prepend: &[b"one", b"two"],
-        append: &[],
-    };
+    let malformed =
+        Recipient { destination: listener.local_addr().unwrap(), prepend: &[b"one", b"two"], append: &[] };
     let mut slots = [Slot { sent: 0, failed: 5, error: None }];
     let progress = sender.send_group(&[b"1", b"2", b"3"], &[malformed], &mut slots);
     assert_eq!((progress.sent, progress.failed), (0, 0));

@@ -6,6 +6,8 @@
 use crate::host::Host;
 use group_send::{BackendKind, Config};
 use socket2::{Domain, Socket, Type};
+use std::fs;
+use std::io;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
@@ -23,11 +25,13 @@ impl Need {
     pub(crate) fn missing(self) -> Option<&'static str> {
         static HOSTS: LazyLock<Option<String>> = LazyLock::new(hosts_missing);
         static XDP: LazyLock<Option<String>> = LazyLock::new(xdp_missing);
+        static TC: LazyLock<Option<String>> = LazyLock::new(tc_missing);
         static URING: LazyLock<Option<String>> = LazyLock::new(uring_missing);
         static SWITCH: LazyLock<Option<String>> = LazyLock::new(switch_missing);
         let own = match self {
             Self::Switched(kind) => Self::Backend(kind).missing().or(SWITCH.as_deref()),
             Self::Backend(BackendKind::AfXdp) => XDP.as_deref(),
+            Self::Backend(BackendKind::TcClone) => TC.as_deref(),
             Self::Backend(BackendKind::IoUring) => URING.as_deref(),
             _ => None,
         };
@@ -82,7 +86,29 @@ fn xdp_missing() -> Option<String> {
     /// `AF_XDP` (linux/socket.h).
     const AF_XDP: i32 = 44;
     let error = Socket::new(Domain::from(AF_XDP), Type::RAW, None).err()?;
-    Some(format!("needs a kernel with AF_XDP: {error}"))
+    Some(match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("needs CAP_NET_RAW: {error}"),
+        _ => format!("needs a kernel with AF_XDP: {error}"),
+    })
+}
+
+/// Programs are loaded by rights of the first user namespace only, whatever a process has in one of its own.
+fn tc_missing() -> Option<String> {
+    // linux/capability.h: numbers of CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN and CAP_BPF.
+    const NET_ADMIN_AND_RAW: u64 = 1 << 12 | 1 << 13;
+    const SYS_ADMIN_OR_BPF: u64 = 1 << 21 | 1 << 39;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    let rights = u64::from_str_radix(effective.trim(), 16).unwrap_or(0);
+    let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_first = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    if !is_first || rights & NET_ADMIN_AND_RAW != NET_ADMIN_AND_RAW || rights & SYS_ADMIN_OR_BPF == 0 {
+        return Some("needs CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of user namespaces".into());
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-', '+']).map_while(|number| number.trim().parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (version < (6, 6)).then(|| format!("needs Linux 6.6, this is {}", release.trim()))
 }
 
 fn switch_missing() -> Option<String> {
@@ -92,7 +118,7 @@ fn switch_missing() -> Option<String> {
 }
 
 fn uring_missing() -> Option<String> {
-    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     (disabled.trim() == "2")
         .then(|| "needs io_uring, which the sysctl kernel.io_uring_disabled turns off".into())
 }
