@@ -8,7 +8,7 @@
 use crate::error::SendError;
 use crate::socket;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::BorrowedFd;
 
 /// Addresses remembered at most; then the oldest one is forgotten, and told again when its next datagram is refused.
@@ -79,9 +79,15 @@ impl PendingErrors {
     }
 }
 
-/// The kernel's answer has neither the flow label nor always the scope that the caller gave.
+/// What the kernel's answer and the caller's address agree in: no flow label, and a scope only where it tells one host
+/// from another (RFC 4007 section 6).
 fn canonical(address: &SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into()
+        }
+        _ => SocketAddr::new(address.ip().to_canonical(), address.port()),
+    }
 }
 
 #[cfg(test)]
@@ -114,5 +120,14 @@ mod tests {
         assert!(errors.contains(&address(2)));
         errors.age(1);
         assert!(!errors.contains(&address(2)) && errors.ages.is_empty());
+    }
+
+    #[test]
+    fn the_same_link_local_address_on_another_link_is_another_host() {
+        let on = |link, flow| SocketAddrV6::new("fe80::1".parse().unwrap(), 5004, flow, link).into();
+        let mut errors = PendingErrors::default();
+        errors.add(on(2, 0), SendError::Refused);
+        assert_eq!(errors.take(&on(3, 0)), None);
+        assert_eq!(errors.take(&on(2, 7)), Some(SendError::Refused));
     }
 }
