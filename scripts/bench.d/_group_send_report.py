@@ -105,11 +105,16 @@ def k_any(_k):
     return True
 
 
+def rounded_down(value):
+    """So that what is printed as reached is reached."""
+    return f"{math.floor(value * 100) / 100:.2f}"
+
+
 def range_goal(label, goal, unit, values):
     values = [value for value in values if value is not None]
     if not values:
         return (label, f">= {goal}{unit}", "not measured", None)
-    return (label, f">= {goal}{unit}", f"{min(values):.2f} to {max(values):.2f}{unit}", min(values) >= goal)
+    return (label, f">= {goal}{unit}", f"{rounded_down(min(values))} to {rounded_down(max(values))}{unit}", min(values) >= goal)
 
 
 def peer_goals(lines):

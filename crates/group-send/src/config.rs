@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-#[cfg(feature = "af-xdp")]
 use std::ops::RangeInclusive;
 
 /// A way for datagrams to reach the network.
@@ -18,13 +17,29 @@ pub enum BackendKind {
     Gso,
     /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 5.19, feature `io-uring`, and
     /// `SO_REUSEPORT` on the caller's socket unless that is bound to one address.
+    ///
+    /// **Options are read when the sender is made**, and each recipient's socket gets them then: type of service (with
+    /// ECN), hop limit, path MTU discovery, mark, priority, size of the send buffer, `IP_RECVERR`, device. What is set
+    /// later on the caller's socket holds for some recipients and not for others: make a new sender after a change.
+    /// Options that are not named here are not taken over at all (`SO_MAX_PACING_RATE`, `SO_DONTROUTE`).
+    ///
+    /// A recipient whose own socket is full is blocked, alone, although the caller's may be writable.
     IoUring,
     /// Frames handed to the device without the kernel's UDP stack (`AF_XDP`). Linux 5.9, feature `af-xdp`,
     /// `CAP_NET_RAW`.
+    ///
+    /// **Options are read when the sender is made**: type of service (with ECN), hop limit, path MTU discovery, and what
+    /// decides about routes (`SO_MARK`). What is set later holds for what goes through the socket only: make a new sender
+    /// after a change. Options for queueing disciplines (`SO_PRIORITY`, `SO_MAX_PACING_RATE`) mean nothing to frames.
     AfXdp,
     /// One frame of a group's packet enters the kernel, and a program there makes those of all recipients of it. For
     /// payload that is the same for all. Experimental; Linux 6.6, feature `tc-clone`, `CAP_BPF`, `CAP_NET_ADMIN` and
     /// `CAP_NET_RAW`.
+    ///
+    /// **Options are read when the sender is made**, as with [`BackendKind::AfXdp`]: make a new sender after a change.
+    ///
+    /// **Order** is not kept on interfaces with several transmit queues, where those of one recipient's datagrams that are
+    /// copies and those that go through the socket (single recipients, unlike lengths) may overtake each other.
     TcClone,
 }
 
@@ -63,14 +78,11 @@ pub struct Config {
     /// Back ends, the preferred one first; the first that works here is used. Default: GSO, `sendmmsg`, one by one.
     /// Those that need a right or a feature are used only when they are named here.
     pub backends: Vec<BackendKind>,
-    /// How [`BackendKind::IoUring`] works.
-    #[cfg(feature = "io-uring")]
+    /// How [`BackendKind::IoUring`] works. Of no effect without the feature, as the next two.
     pub io_uring: IoUringConfig,
     /// What [`BackendKind::AfXdp`] needs to know. Default: none, and then it is not used.
-    #[cfg(feature = "af-xdp")]
     pub af_xdp: Option<AfXdpConfig>,
     /// What [`BackendKind::TcClone`] needs to know. Default: none, and then it is not used.
-    #[cfg(feature = "tc-clone")]
     pub tc_clone: Option<TcCloneConfig>,
 }
 
@@ -78,11 +90,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg],
-            #[cfg(feature = "io-uring")]
             io_uring: IoUringConfig::default(),
-            #[cfg(feature = "af-xdp")]
             af_xdp: None,
-            #[cfg(feature = "tc-clone")]
             tc_clone: None,
         }
     }
@@ -92,7 +101,6 @@ impl Default for Config {
 ///
 /// Each [`Sender`](crate::Sender) needs a queue of its own. Only sending goes this way: no XDP program is loaded and
 /// receiving stays as it is. Frames bypass netfilter, queueing disciplines and IPsec. `CAP_NET_RAW`.
-#[cfg(feature = "af-xdp")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AfXdpConfig {
@@ -109,7 +117,6 @@ pub struct AfXdpConfig {
     pub frames: u32,
 }
 
-#[cfg(feature = "af-xdp")]
 impl AfXdpConfig {
     /// Least and most frames.
     pub const FRAMES: RangeInclusive<u32> = 64..=65_536;
@@ -125,7 +132,6 @@ impl AfXdpConfig {
 /// Needs Linux 6.6, the loopback device up, and `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_NET_RAW`. Copies pass the
 /// interface's own programs and queueing disciplines, but neither netfilter nor IPsec. While there is a
 /// [`Sender`](crate::Sender), each packet of the loopback device costs some nanoseconds more.
-#[cfg(feature = "tc-clone")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcCloneConfig {
@@ -139,7 +145,6 @@ pub struct TcCloneConfig {
     pub recipients_min: usize,
 }
 
-#[cfg(feature = "tc-clone")]
 impl TcCloneConfig {
     /// This interface, with the defaults.
     pub fn new(interface: impl Into<String>) -> Self {
@@ -148,7 +153,6 @@ impl TcCloneConfig {
 }
 
 /// How [`BackendKind::IoUring`] works.
-#[cfg(feature = "io-uring")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoUringConfig {
     /// Recipients with a socket of their own. Default 256; half of the descriptors that the process may have
@@ -161,7 +165,6 @@ pub struct IoUringConfig {
     pub sockets_max: u32,
 }
 
-#[cfg(feature = "io-uring")]
 impl Default for IoUringConfig {
     fn default() -> Self {
         Self { sockets_max: 256 }

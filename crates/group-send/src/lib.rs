@@ -34,13 +34,9 @@ mod sender;
 pub mod socket;
 
 pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
-#[cfg(feature = "af-xdp")]
-pub use config::AfXdpConfig;
-#[cfg(feature = "io-uring")]
-pub use config::IoUringConfig;
-#[cfg(feature = "tc-clone")]
-pub use config::TcCloneConfig;
-pub use config::{BackendKind, Config, NotChosen, SetupError};
+pub use config::{
+    AfXdpConfig, BackendKind, Config, IoUringConfig, NotChosen, SetupError, TcCloneConfig,
+};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};
 #[cfg(target_os = "linux")]

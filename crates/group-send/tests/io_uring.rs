@@ -3,7 +3,6 @@
 //! Without `io_uring` on this machine every trial is ignored at run time, with a line that says so. Bytes and order over
 //! a cable are tested in `tests/namespaces`, for this back end as for all.
 
-#![allow(clippy::needless_update, reason = "which fields a configuration has depends on the features")]
 
 mod common;
 

@@ -19,7 +19,6 @@ use std::os::fd::AsFd;
 pub(crate) const PATIENCE_MS: u16 = 10_000;
 
 /// A configuration that has these back ends, the preferred one first.
-#[allow(clippy::needless_update, reason = "which other fields there are depends on the features")]
 pub(crate) fn prefer(backends: &[BackendKind]) -> Config {
     Config { backends: backends.to_vec(), ..Config::default() }
 }

@@ -55,13 +55,10 @@ pub(crate) fn all() -> Vec<BackendKind> {
 }
 
 /// A configuration with which this back end and no other will do, on the near host of a link.
-#[allow(clippy::needless_update, reason = "which fields there are depends on the features")]
 pub(crate) fn only(kind: BackendKind) -> Config {
     Config {
         backends: vec![kind],
-        #[cfg(feature = "af-xdp")]
         af_xdp: Some(group_send::AfXdpConfig::new(crate::host::NEAR_DEVICE)),
-        #[cfg(feature = "tc-clone")]
         tc_clone: Some(group_send::TcCloneConfig::new(crate::host::NEAR_DEVICE)),
         ..Config::default()
     }
