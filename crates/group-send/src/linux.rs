@@ -15,6 +15,7 @@ use std::io;
 use std::mem;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 
 /// Messages of one `sendmmsg`, at most. Its arguments then fit the first-level cache; the call itself costs a few
 /// nanoseconds a message at this size.
@@ -37,6 +38,9 @@ pub(crate) enum Family {
     V6Only,
     /// IPv6, and IPv4 as mapped addresses.
     Dual,
+    /// None: the socket is connected, and all it is given goes to its peer.
+    #[cfg(feature = "io-uring")]
+    Connected,
 }
 
 impl Family {
@@ -62,10 +66,9 @@ pub(crate) fn send_to(
     let address = encode(to, family)?;
     let (fd, len) = (socket.as_raw_fd(), address_len(family));
     let bytes: *const libc::c_void = datagram.as_ptr().cast();
+    let name: *const libc::sockaddr = if len == 0 { ptr::null() } else { (&raw const address).cast() };
     // SAFETY: `bytes` is readable for the length given, and the address for its own, as long as the call lasts.
-    let sent = unsafe {
-        libc::sendto(fd, bytes, datagram.len(), libc::MSG_DONTWAIT, (&raw const address).cast(), len)
-    };
+    let sent = unsafe { libc::sendto(fd, bytes, datagram.len(), libc::MSG_DONTWAIT, name, len) };
     if sent < 0 { Err(errno()) } else { Ok(()) }
 }
 
@@ -180,7 +183,7 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_i
 ///
 /// # Errors
 /// `errno`.
-#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
 pub(crate) fn bytes_under_way(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: this request writes one `int`, which `bytes` is, before it returns.
@@ -232,6 +235,9 @@ fn encode(address: &SocketAddr, family: Family) -> Result<Address, i32> {
         (SocketAddr::V6(v6), Family::Dual | Family::V6Only) => {
             Ok(encode_v6(v6.ip(), v6.port(), v6.flowinfo(), v6.scope_id()))
         }
+        // Of length 0, so that the kernel does not look at it.
+        #[cfg(feature = "io-uring")]
+        (_, Family::Connected) => Ok(encode_v6(&Ipv6Addr::UNSPECIFIED, 0, 0, 0)),
         (SocketAddr::V4(_), Family::V6Only) | (SocketAddr::V6(_), Family::V4) => Err(libc::EAFNOSUPPORT),
     }
 }
@@ -252,6 +258,8 @@ fn address_len(family: Family) -> libc::socklen_t {
     match family {
         Family::V4 => size_of::<libc::sockaddr_in>() as libc::socklen_t,
         Family::V6Only | Family::Dual => size_of::<libc::sockaddr_in6>() as libc::socklen_t,
+        #[cfg(feature = "io-uring")]
+        Family::Connected => 0,
     }
 }
 
@@ -1006,8 +1014,9 @@ pub(crate) mod xsk {
     fn bind(socket: BorrowedFd<'_>, interface_index: u32, queue: u32) -> io::Result<()> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            // Neither copying nor its absence is asked for: the kernel takes what the driver can.
-            sxdp_flags: libc::XDP_USE_NEED_WAKEUP,
+            // Copying is asked for: drivers that could do without transmit only with an XDP program on the interface
+            // (`ixgbe_xsk_wakeup`, `ice_xsk_wakeup`), and would take the queue's receiving for it as well.
+            sxdp_flags: libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
             sxdp_ifindex: interface_index,
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,

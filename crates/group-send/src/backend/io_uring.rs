@@ -1,29 +1,34 @@
 //! `io_uring` on connected, registered sockets: datagrams for many recipients enter the kernel in one call, and none of
 //! them needs a look-up of route or descriptor.
 //!
-//! **For one datagram a recipient.** Where a recipient has several in a chunk, segmentation offload on the caller's
-//! socket is as fast or faster (550 ns a datagram against 566 for two each), so these go there. The ring never has two
-//! datagrams of one recipient, which is why their order is kept whatever order it completes in.
+//! **For one datagram a recipient.** The ring never has two datagrams of one recipient, since the order in which it
+//! completes them is the kernel's choice. Where a recipient has several in a chunk, they go as runs (segmentation offload)
+//! by a plain call: through the caller's socket, or through the recipient's own if it has one in use, for the sake of their
+//! order (`places.rs`).
 //!
 //! **Sockets.** A recipient gets a socket of its own, connected to it and registered with the ring, that sends with the
-//! caller's address and port. Answers still come to the caller's socket (`places.rs` says how that is). The sockets are
+//! caller's address and port. Answers still come to the caller's socket (`template.rs` says how that is). The sockets are
 //! opened a few at a time while datagrams go out by the caller's, and kept in a bounded table.
 //!
-//! **What a connected socket does not take** goes through the caller's: it tells the true reason, and is the one whose
-//! room the caller waits for. Errors that come back for earlier datagrams come to the caller's socket as well, which is
-//! asked for them now and then.
+//! **Room.** A recipient whose own socket is full is blocked, and nobody else is. Whoever waits for the caller's socket to
+//! be writable finds that it is; as long as the recipient's socket is full it alone holds as much as all together may
+//! without this back end. Errors that come back for earlier datagrams come to the caller's socket, which is asked for
+//! them now and then.
 
 mod places;
+mod template;
 
 use crate::backend::mmsg::{self, Mmsg};
 use crate::backend::segmentation::same_destination;
-use crate::backend::{Backend, Datagram, Outcome};
+use crate::backend::{Backend, CHUNK, Datagram, Outcome};
 use crate::config::{BackendKind, IoUringConfig, SetupError};
+use crate::error::SendError;
 use crate::linux::uring::{COPIED_MAX, RING_MESSAGES_MAX, Ring, RingMessage};
 use arrayvec::ArrayVec;
-use places::Places;
+use places::{Places, Way, Wish};
 use socket2::SockRef;
 use std::io;
+use std::slice;
 
 /// Datagrams through a ring where that is faster, and through the caller's socket otherwise.
 pub(crate) struct IoUring {
@@ -52,20 +57,31 @@ impl IoUring {
         }
     }
 
-    /// Sends by the ring what may go that way. The rest stays [`Outcome::Unsent`].
-    fn send_by_ring<'a>(&mut self, datagrams: &'a [Datagram<'a>], outcomes: &mut [Outcome]) {
+    /// Sends to all recipients that have a socket of their own in use, and returns who is to be sent to by the caller's:
+    /// datagrams by number. The rest stays [`Outcome::Unsent`] as well.
+    fn send_by_own<'a>(
+        &mut self,
+        datagrams: &'a [Datagram<'a>],
+        outcomes: &mut [Outcome],
+        by_ring: bool,
+    ) -> [bool; CHUNK] {
+        let mut by_caller = [false; CHUNK];
         let mut window = Window::default();
-        let mut number = 0;
-        for own in datagrams.chunk_by(same_destination) {
-            if let [single] = own
-                && is_for_ring(single)
-                && !self.socket.has_error(single.destination)
-                && let Some(socket) = self.places.find_or_open(single.destination, &self.ring)
-            {
-                window.messages.push(RingMessage { socket, datagram: single });
-                window.numbers.push(number);
+        let mut end = 0;
+        for datagrams in datagrams.chunk_by(same_destination) {
+            let start = end;
+            end += datagrams.len();
+            let first = &datagrams[0];
+            let by_ring = by_ring && datagrams.len() == 1 && self.is_for_ring(first);
+            match self.places.way(first.destination, wish(datagrams, by_ring), &self.ring) {
+                Way::Caller => by_caller[start..end].fill(true),
+                Way::Wait => {}
+                Way::Own(socket) if by_ring => {
+                    window.messages.push(RingMessage { socket, datagram: first });
+                    window.numbers.push(start);
+                }
+                Way::Own(socket) => self.send_through(socket, datagrams, &mut outcomes[start..end]),
             }
-            number += own.len();
             if window.messages.is_full() {
                 self.submit(&mut window, outcomes);
             }
@@ -73,6 +89,16 @@ impl IoUring {
         if !window.messages.is_empty() {
             self.submit(&mut window, outcomes);
         }
+        by_caller
+    }
+
+    /// Short enough for UDP, not so long that copying it together would cost more than it spares, and not to be told of
+    /// an error instead.
+    fn is_for_ring(&self, datagram: &Datagram<'_>) -> bool {
+        let in_one_piece = || datagram.parts.iter().filter(|part| !part.is_empty()).count() <= 1;
+        let len = datagram.len();
+        let is_short = len <= COPIED_MAX || (len <= UDP_BYTES_MAX && in_one_piece());
+        is_short && !self.socket.has_error(datagram.destination)
     }
 
     fn submit(&mut self, window: &mut Window<'_>, outcomes: &mut [Outcome]) {
@@ -80,25 +106,43 @@ impl IoUring {
         let results = &mut results[..window.messages.len()];
         self.ring.send(&window.messages, results);
         for ((message, &number), &result) in window.messages.iter().zip(&window.numbers).zip(&*results) {
-            if result >= 0 {
-                outcomes[number] = Outcome::Sent;
-            } else if is_useless_after(-result) {
-                self.places.close(message.socket, &self.ring);
+            match -result {
+                ..=0 => outcomes[number] = Outcome::Sent,
+                libc::EAGAIN => {}
+                // A plain call says why.
+                _ => {
+                    let datagram = slice::from_ref(message.datagram);
+                    self.send_through(message.socket, datagram, slice::from_mut(&mut outcomes[number]));
+                }
             }
         }
         window.messages.clear();
         window.numbers.clear();
     }
 
-    /// Hands the caller's socket what the ring did not send, neighbours in one call, until it has no more room.
-    fn send_by_socket(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+    /// Sends a recipient's datagrams through its own socket by a plain call.
+    fn send_through(&mut self, number: u32, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
+        let Some(socket) = self.places.socket(number) else { return };
+        self.socket.send_through(socket, datagrams, outcomes);
+        if outcomes.iter().any(is_useless_after) {
+            self.places.condemn(number);
+        }
+    }
+
+    /// Hands the caller's socket these datagrams, neighbours in one call, until it has no more room.
+    fn send_by_caller(
+        &mut self,
+        datagrams: &[Datagram<'_>],
+        outcomes: &mut [Outcome],
+        by_caller: &[bool; CHUNK],
+    ) {
         let mut end = 0;
-        for part in outcomes.chunk_by_mut(|left, right| left == right) {
+        for part in by_caller[..datagrams.len()].chunk_by(|left, right| left == right) {
             let start = end;
             end += part.len();
-            if part[0] == Outcome::Unsent {
-                self.socket.send(&datagrams[start..end], part);
-                if part.last() == Some(&Outcome::Unsent) {
+            if part[0] {
+                self.socket.send(&datagrams[start..end], &mut outcomes[start..end]);
+                if outcomes[end - 1] == Outcome::Unsent {
                     return;
                 }
             }
@@ -112,12 +156,14 @@ impl Backend for IoUring {
     }
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
-        if self.ring.is_open() && has_several_recipients(datagrams) {
-            self.places.begin_turn(&self.ring);
-            self.ask_for_errors(datagrams.len());
-            self.send_by_ring(datagrams, outcomes);
+        let by_ring = self.ring.is_open() && has_several_recipients(datagrams);
+        if !by_ring && !self.places.are_in_use() {
+            return self.socket.send(datagrams, outcomes);
         }
-        self.send_by_socket(datagrams, outcomes);
+        self.places.begin_turn(&self.ring);
+        self.ask_for_errors(datagrams.len());
+        let by_caller = self.send_by_own(datagrams, outcomes, by_ring);
+        self.send_by_caller(datagrams, outcomes, &by_caller);
     }
 
     fn read_refusals(&mut self) -> bool {
@@ -177,28 +223,20 @@ fn has_several_recipients(datagrams: &[Datagram<'_>]) -> bool {
 /// Datagrams from which on the ring is used.
 const DATAGRAMS_MIN: usize = 6;
 
-/// Without a time to leave at, which connected sockets are not told of; short enough for UDP, whose refusal is the
-/// caller's socket's to tell; and not so long that copying it together would cost more than it spares.
-fn is_for_ring(datagram: &Datagram<'_>) -> bool {
-    let in_one_piece = || datagram.parts.iter().filter(|part| !part.is_empty()).count() <= 1;
-    let len = datagram.len();
-    datagram.departure_ns == 0 && (len <= COPIED_MAX || (len <= UDP_BYTES_MAX && in_one_piece()))
+/// Connected sockets know of no time to leave at.
+fn wish(datagrams: &[Datagram<'_>], by_ring: bool) -> Wish {
+    if datagrams.iter().any(|datagram| datagram.departure_ns != 0) {
+        Wish::Caller
+    } else if by_ring {
+        Wish::Own
+    } else {
+        Wish::Either
+    }
 }
 
-/// Whether a socket is better closed: its address and route were fixed when it was connected, and with `IP_RECVERR` it
-/// keeps a note of each datagram that was too long, which nobody reads.
-fn is_useless_after(errno: i32) -> bool {
-    matches!(
-        errno,
-        libc::EINVAL
-            | libc::EBADF
-            | libc::EMSGSIZE
-            | libc::EADDRNOTAVAIL
-            | libc::ENETUNREACH
-            | libc::EHOSTUNREACH
-            | libc::ENETDOWN
-            | libc::ENODEV
-    )
+/// Whether a socket is better closed: its address and route were fixed when it was connected.
+fn is_useless_after(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(SendError::Unreachable | SendError::BadAddress | SendError::Kernel(_)))
 }
 
 /// Datagrams after which the caller's socket is asked for errors. It takes 130 ns.

@@ -2,7 +2,7 @@
 //!
 //! One back end in three modes, because each is the fallback of the one before: runs of a recipient's datagrams in
 //! one message (GSO), a message a datagram (`sendmmsg`), a system call a datagram (`sendto`). What a device or a path
-//! refuses of the first is remembered in `segmentation.rs`. Nothing here waits or allocates.
+//! refuses of the first is remembered in `segmentation.rs`. Nothing here waits, and only refusals allocate.
 
 use crate::backend::segmentation::{self, Refusals};
 use crate::backend::{Backend, Datagram, Outcome};
@@ -12,7 +12,11 @@ use crate::linux::{self, Family, MESSAGES_MAX, Message};
 use crate::pending_errors::PendingErrors;
 use arrayvec::ArrayVec;
 use socket2::SockRef;
+#[cfg(feature = "io-uring")]
+use std::mem;
 use std::net::SocketAddr;
+#[cfg(feature = "io-uring")]
+use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
 
@@ -220,6 +224,24 @@ impl<K: Kernel> Backend for Mmsg<K> {
     }
 }
 
+#[cfg(feature = "io-uring")]
+impl Mmsg {
+    /// Sends to the peer of another socket, which is connected, through that one. What is remembered of refused runs and
+    /// of errors that came back is the same.
+    pub(crate) fn send_through(
+        &mut self,
+        connected: &mut Socket,
+        datagrams: &[Datagram<'_>],
+        outcomes: &mut [Outcome],
+    ) {
+        let family = mem::replace(&mut self.family, connected.family);
+        mem::swap(&mut self.kernel, connected);
+        self.send(datagrams, outcomes);
+        mem::swap(&mut self.kernel, connected);
+        self.family = family;
+    }
+}
+
 /// The back end of one of the three kinds over `socket`, or why the kernel does not offer it.
 ///
 /// # Errors
@@ -238,6 +260,21 @@ pub(crate) fn open(kind: BackendKind, socket: &SockRef<'_>) -> Result<Result<Mms
         return Ok(Err(format!("the kernel does not offer it: {error}")));
     }
     Ok(Ok(Mmsg::new(Socket { fd, family }, kind, family)))
+}
+
+#[cfg(feature = "io-uring")]
+impl Socket {
+    /// One that is connected.
+    pub(crate) fn connected(fd: OwnedFd) -> Self {
+        Self { fd, family: Family::Connected }
+    }
+}
+
+#[cfg(feature = "io-uring")]
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Kernel for Socket {

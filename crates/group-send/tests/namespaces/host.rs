@@ -121,8 +121,13 @@ const fn far_v6(host: u16) -> IpAddr {
 impl Link {
     /// Two hosts that reach each other, with permanent entries for each other's addresses.
     pub(crate) fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    /// The same, by devices that have so many queues for sending, and as many for receiving.
+    pub(crate) fn with_queues(queues: u32) -> Self {
         let (near, far) = (Host::new().expect("a namespace"), Host::new().expect("a namespace"));
-        cable(&near, &far, (NEAR_DEVICE, NEAR_MAC), (FAR_DEVICE, FAR_MAC));
+        cable_with_queues(&near, &far, (NEAR_DEVICE, NEAR_MAC), (FAR_DEVICE, FAR_MAC), queues);
         let mut lines = String::new();
         for address in FAR_V4.iter().chain(&FAR_V6) {
             lines += &format!("neigh replace {address} lladdr {FAR_MAC} dev {NEAR_DEVICE} nud permanent\n");
@@ -199,9 +204,14 @@ pub(crate) fn await_reachable(from: &Host, to: &Host, address: IpAddr) {
 
 /// Lays a cable: a device on each host, both down and without addresses, with a MAC address each and no offloads.
 pub(crate) fn cable(one: &Host, other: &Host, device: (&str, &str), peer: (&str, &str)) {
+    cable_with_queues(one, other, device, peer, 1);
+}
+
+fn cable_with_queues(one: &Host, other: &Host, device: (&str, &str), peer: (&str, &str), queues: u32) {
+    let queues = format!("numtxqueues {queues} numrxqueues {queues}");
     let other_namespace = format!("/proc/{}/fd/{}", id(), other.namespace.as_raw_fd());
     one.ip(&format!(
-        "link add {} address {} type veth peer name {} address {} netns {other_namespace}",
+        "link add {} address {} {queues} type veth peer name {} address {} {queues} netns {other_namespace}",
         device.0, device.1, peer.0, peer.1
     ));
     for (host, name) in [(one, device.0), (other, peer.0)] {

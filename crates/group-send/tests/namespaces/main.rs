@@ -24,6 +24,7 @@ mod no_room;
 mod own_ways;
 mod random_groups;
 mod segmentation;
+mod several_queues;
 #[cfg(feature = "tc-clone")]
 mod tc_clone;
 mod together;
@@ -56,6 +57,7 @@ fn main() {
         no_room::trials(),
         million::trials(),
         segmentation::trials(),
+        several_queues::trials(),
         random_groups::trials(),
         together::trials(),
         frames::trials(),

@@ -1,24 +1,46 @@
-//! The connected sockets of the `io_uring` back end: one for each recipient, up to a limit.
+//! The connected sockets of the `io_uring` back end: one for each recipient, up to a limit, and which of them are used.
 //!
-//! **They send as the caller's socket does and receive nothing.** A connected socket that is bound to the caller's own
-//! address would take its peer's answers away from the caller. These are bound to the caller's port of a multicast
-//! address that belongs to nobody: the kernel then uses the address for receiving only, where nothing matches it, and
-//! gives what is sent the source address of the route (`inet_saddr` and `inet_rcv_saddr`, net/ipv4/af_inet.c and
-//! net/ipv6/af_inet6.c). Beside a socket at the wildcard address that takes `SO_REUSEPORT` on both.
+//! **Order.** What a socket holds leaves by the queue that the socket's hash chose, so datagrams of a recipient keep their
+//! order only on one socket. A recipient therefore changes between the caller's socket and its own only when the kernel
+//! holds nothing of the one it leaves (`SIOCOUTQ`): for its own it waits for a moment when the caller's is idle, and it
+//! goes back, for want of sockets or because its own is of no use any more, when its own is.
 //!
-//! A socket costs memory of the kernel and a descriptor, and nothing when datagrams arrive: it is in none of the lists
-//! that the kernel searches then. Its source address is the one that was right when it was connected: whenever routes,
-//! addresses or interfaces change, all of them are closed and opened anew.
+//! A socket's source address is the one that was right when it was connected: whenever routes, addresses or interfaces
+//! change, all of them are closed and opened anew. How they are made is in `template.rs`.
 
+use super::template::Template;
+use crate::backend::mmsg;
+use crate::linux::bytes_under_way;
 use crate::linux::uring::Ring;
-use crate::linux::{self, Family};
 use crate::netlink::socket::NetlinkSocket;
 use crate::peer_table::{PeerKey, PeerTable};
 use nix::sys::resource::{Resource, getrlimit};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::SockRef;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+
+/// How datagrams go to a recipient now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Through its own socket, which is this one.
+    Own(u32),
+    /// Through the caller's.
+    Caller,
+    /// Not yet: its own shall not be used any more, and still holds some.
+    Wait,
+}
+
+/// What is to be sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// What an own socket would be good for: it gets one if that is possible now.
+    Own,
+    /// What either socket takes.
+    Either,
+    /// What only the caller's takes.
+    Caller,
+}
 
 /// The sockets, by recipient.
 pub(super) struct Places {
@@ -27,12 +49,16 @@ pub(super) struct Places {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     by_peer: PeerTable<Standing>,
+    /// Places that are not parked.
+    in_use: usize,
     /// Tells of changes that may give a recipient another source address.
     changes: NetlinkSocket,
     /// Counts recipients sent to: what age is measured in, since this crate has no clock.
     now: u64,
     /// Sockets that may still be opened in this turn.
     opens_left: u32,
+    /// Whether the kernel held nothing of the caller's socket in this turn, if that was asked.
+    caller_is_idle: Option<bool>,
     /// No socket is used before this time, because there were recipients for whom there was none to have.
     crowded_until: u64,
     /// The place that the last look-up found. Groups are sent to in the same order again and again.
@@ -41,19 +67,22 @@ pub(super) struct Places {
     hand: usize,
 }
 
-/// What new sockets are made like.
-struct Template {
-    caller: Socket,
-    local: SocketAddr,
-    family: Family,
-    device: Option<Vec<u8>>,
-}
-
 struct Place {
     destination: SocketAddr,
     used_at: u64,
+    state: State,
     /// The ring's table holds it as well.
-    _socket: Socket,
+    socket: mmsg::Socket,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The recipient's datagrams go through it.
+    InUse,
+    /// They go through the caller's, and nothing is under way here.
+    Parked,
+    /// To be closed as soon as nothing is under way.
+    Condemned,
 }
 
 /// What a recipient has.
@@ -74,22 +103,32 @@ impl Places {
             places: Vec::new(),
             free: (0..sockets_max).rev().collect(),
             by_peer: PeerTable::new(2 * sockets_max as usize),
+            in_use: 0,
             now: 0,
             opens_left: 0,
+            caller_is_idle: None,
             crowded_until: 0,
             latest: 0,
             hand: 0,
         })
     }
 
-    /// Begins another call of the back end. Costs a system call, 100 ns.
+    /// Whether anybody's way may be another one than the caller's socket.
+    pub(super) fn are_in_use(&self) -> bool {
+        self.in_use > 0
+    }
+
+    /// Begins another call of the back end, before anything is sent. Costs a system call, 100 ns.
     pub(super) fn begin_turn(&mut self, ring: &Ring) {
         self.opens_left = OPENS_A_TURN;
+        self.caller_is_idle = None;
         if self.has_changed() {
             for number in 0..self.places.len() as u32 {
-                self.vacate(number, ring);
+                if !self.vacate(number, ring) {
+                    self.condemn(number);
+                }
             }
-            self.by_peer.clear();
+            self.forget_failures();
         }
     }
 
@@ -105,41 +144,94 @@ impl Places {
         changed
     }
 
-    /// The number of the recipient's socket, which is opened if that is possible now. None for anybody while there are
-    /// more recipients than sockets: a part of a thousand by sockets that are cold by then took 1096 ns a datagram, all
-    /// by one socket 980.
-    pub(super) fn find_or_open(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<u32> {
+    /// How the recipient's datagrams of this turn go, all of them. A socket is opened if one is wished for and possible
+    /// now. None is used by anybody for long while there are more recipients than sockets: a part of a thousand by sockets
+    /// that are cold by then took 1096 ns a datagram, all by one socket 980.
+    pub(super) fn way(&mut self, destination: &SocketAddr, wish: Wish, ring: &Ring) -> Way {
         self.now += 1;
-        if self.now < self.crowded_until {
-            return None;
+        let is_crowded = self.now < self.crowded_until;
+        if is_crowded && self.in_use == 0 {
+            return Way::Caller;
         }
-        let next = self.latest + 1;
-        let place = match self.places.get(next) {
-            Some(Some(place)) if place.destination == *destination => next,
-            _ => self.look_up(destination, ring)?,
+        let wish = if is_crowded && wish == Wish::Own { Wish::Either } else { wish };
+        let Some(number) = self.find(destination) else {
+            return match wish {
+                Wish::Own => self.open_for(destination, ring).map_or(Way::Caller, Way::Own),
+                Wish::Either | Wish::Caller => Way::Caller,
+            };
         };
-        self.latest = place;
-        self.places[place].as_mut()?.used_at = self.now;
-        Some(place as u32)
+        let Some(Some(place)) = self.places.get_mut(number as usize) else { return Way::Caller };
+        self.latest = number as usize;
+        place.used_at = self.now;
+        match (place.state, wish) {
+            (State::InUse, Wish::Own | Wish::Either) if !is_crowded => Way::Own(number),
+            (State::InUse, _) => self.park(number, wish),
+            (State::Parked, Wish::Own) => self.go_back_to(number),
+            (State::Parked, _) => Way::Caller,
+            (State::Condemned, _) => self.close(number, ring),
+        }
     }
 
-    fn look_up(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<usize> {
+    /// The socket of a place that [`Self::way`] has named in this turn.
+    pub(super) fn socket(&mut self, number: u32) -> Option<&mut mmsg::Socket> {
+        self.places.get_mut(number as usize)?.as_mut().map(|place| &mut place.socket)
+    }
+
+    fn find(&mut self, destination: &SocketAddr) -> Option<u32> {
+        let next = self.latest + 1;
+        match self.places.get(next) {
+            Some(Some(place)) if place.destination == *destination => Some(next as u32),
+            _ => match self.by_peer.get(PeerKey::from(*destination))? {
+                Standing::Place(number) => Some(*number),
+                Standing::NotBefore(_) => None,
+            },
+        }
+    }
+
+    /// To the caller's socket, whenever that is possible; until then its own goes on if it can.
+    fn park(&mut self, number: u32, wish: Wish) -> Way {
+        match &mut self.places[number as usize] {
+            Some(place) if place.is_idle() => {
+                place.state = State::Parked;
+                self.in_use -= 1;
+                Way::Caller
+            }
+            _ if wish == Wish::Caller => Way::Wait,
+            _ => Way::Own(number),
+        }
+    }
+
+    fn go_back_to(&mut self, number: u32) -> Way {
+        if !self.caller_is_idle() {
+            return Way::Caller;
+        }
+        if let Some(place) = &mut self.places[number as usize] {
+            place.state = State::InUse;
+            self.in_use += 1;
+        }
+        Way::Own(number)
+    }
+
+    fn caller_is_idle(&mut self) -> bool {
+        *self.caller_is_idle.get_or_insert_with(|| self.template.caller_is_idle())
+    }
+
+    fn open_for(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<u32> {
         if !self.template.suits(destination) {
             return None;
         }
         let key = PeerKey::from(*destination);
-        match self.by_peer.get(key) {
-            Some(&Standing::Place(place)) => Some(place as usize),
-            Some(&Standing::NotBefore(time)) if self.now < time => None,
-            _ if self.opens_left == 0 => None,
-            _ => {
-                self.opens_left -= 1;
-                let place = self.open_place(destination, ring);
-                let standing = place.map_or(Standing::NotBefore(self.now + RETRY_AFTER), Standing::Place);
-                self.remember(key, standing);
-                place.map(|place| place as usize)
-            }
+        if matches!(self.by_peer.get(key), Some(&Standing::NotBefore(time)) if self.now < time) {
+            return None;
         }
+        if self.opens_left == 0 || !self.caller_is_idle() {
+            return None;
+        }
+        self.opens_left -= 1;
+        let number = self.open_place(destination, ring);
+        let standing = number.map_or(Standing::NotBefore(self.now + RETRY_AFTER), Standing::Place);
+        self.remember(key, standing);
+        number
     }
 
     fn open_place(&mut self, destination: &SocketAddr, ring: &Ring) -> Option<u32> {
@@ -151,14 +243,18 @@ impl Places {
             ring.set_socket(number, Some(socket.as_fd()))?;
             Ok(socket)
         });
-        let Ok(_socket) = opened else {
+        let Ok(socket) = opened else {
             self.free.push(number);
             return None;
         };
         if self.places.len() <= number as usize {
             self.places.resize_with(number as usize + 1, || None);
         }
-        self.places[number as usize] = Some(Place { destination: *destination, used_at: self.now, _socket });
+        let socket = mmsg::Socket::connected(socket.into());
+        let place = Place { destination: *destination, used_at: self.now, state: State::InUse, socket };
+        self.places[number as usize] = Some(place);
+        self.in_use += 1;
+        self.latest = number as usize;
         Some(number)
     }
 
@@ -169,38 +265,57 @@ impl Places {
         for _ in 0..PROBES.min(self.places.len()) {
             self.hand = (self.hand + 1) % self.places.len();
             let Some(place) = &self.places[self.hand] else { continue };
-            if place.used_at <= idle_since {
-                self.by_peer.remove(PeerKey::from(place.destination));
-                self.vacate(self.hand as u32, ring);
+            if place.used_at <= idle_since && self.vacate(self.hand as u32, ring) {
                 return self.free.pop();
             }
         }
         None
     }
 
-    /// Closes a socket that is of no use any more. Its recipient gets another one after a while.
-    pub(super) fn close(&mut self, number: u32, ring: &Ring) {
-        if let Some(Some(place)) = self.places.get(number as usize) {
-            let key = PeerKey::from(place.destination);
-            self.vacate(number, ring);
-            self.remember(key, Standing::NotBefore(self.now + RETRY_AFTER));
+    /// From now on the recipient waits until the socket may be closed.
+    pub(super) fn condemn(&mut self, number: u32) {
+        if let Some(Some(place)) = self.places.get_mut(number as usize)
+            && place.state == State::InUse
+        {
+            place.state = State::Condemned;
         }
     }
 
-    fn vacate(&mut self, number: u32, ring: &Ring) {
-        if self.places[number as usize].take().is_none() {
-            return;
+    /// Closes a socket that is of no use any more. Its recipient gets another one after a while.
+    fn close(&mut self, number: u32, ring: &Ring) -> Way {
+        let key = self.places[number as usize].as_ref().map(|place| PeerKey::from(place.destination));
+        if !self.vacate(number, ring) {
+            return Way::Wait;
         }
+        if let Some(key) = key {
+            self.remember(key, Standing::NotBefore(self.now + RETRY_AFTER));
+        }
+        Way::Caller
+    }
+
+    /// Closes a socket if nothing is under way there, and says whether that is so.
+    fn vacate(&mut self, number: u32, ring: &Ring) -> bool {
+        let Some(place) = self.places[number as usize].take_if(|place| place.is_idle()) else {
+            return self.places[number as usize].is_none();
+        };
+        self.in_use -= usize::from(place.state != State::Parked);
+        self.by_peer.remove(PeerKey::from(place.destination));
         // Cannot fail for a place that there is; the table would keep the socket open until somebody else's comes.
         let _ = ring.set_socket(number, None);
         self.free.push(number);
+        true
     }
 
     /// A full table forgets who could not have a socket, which costs them another attempt.
     fn remember(&mut self, key: PeerKey, standing: Standing) {
-        if self.by_peer.insert(key, standing).is_ok() {
-            return;
+        if self.by_peer.insert(key, standing).is_err() {
+            self.forget_failures();
+            // There are twice as many entries as places.
+            let _ = self.by_peer.insert(key, standing);
         }
+    }
+
+    fn forget_failures(&mut self) {
         let failed = |(key, standing): (PeerKey, &Standing)| match standing {
             Standing::Place(_) => None,
             Standing::NotBefore(_) => Some(key),
@@ -209,88 +324,13 @@ impl Places {
         for key in forgotten {
             self.by_peer.remove(key);
         }
-        // There are twice as many entries as places.
-        let _ = self.by_peer.insert(key, standing);
     }
 }
 
-impl Template {
-    fn new(caller: &SockRef<'_>) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("the socket cannot be asked: {error}");
-        let local = caller.local_addr().map_err(failed)?.as_socket();
-        let Some(local) = local.filter(|local| local.port() != 0) else {
-            return Err("the socket is not bound to a port yet".to_owned());
-        };
-        let family = linux::family(caller).map_err(failed)?;
-        let device = caller.device().map_err(failed)?;
-        let template = Self { caller: caller.try_clone().map_err(failed)?, local, family, device };
-        let probe = if family == Family::V4 { Domain::IPV4 } else { Domain::IPV6 };
-        match template.bind(probe) {
-            Ok(_) => Ok(template),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(NOT_SHARED.to_owned()),
-            Err(error) => Err(format!("no second socket can have the socket's port: {error}")),
-        }
-    }
-
-    /// Whether a socket connected to this address does what one that is not would do. `connect` takes port 0, and fixes
-    /// a flow label; multicast has options of its own.
-    fn suits(&self, destination: &SocketAddr) -> bool {
-        let ip = destination.ip().to_canonical();
-        let label = match destination {
-            SocketAddr::V4(_) => 0,
-            SocketAddr::V6(v6) => v6.flowinfo(),
-        };
-        self.family.reaches(destination)
-            && label == 0
-            && destination.port() != 0
-            && !ip.is_multicast()
-            && !ip.is_unspecified()
-    }
-
-    /// A socket like the caller's that only sends.
-    fn bind(&self, domain: Domain) -> io::Result<Socket> {
-        let socket = self.like_callers(domain)?;
-        socket.set_reuse_port(true)?;
-        let nobody = if domain == Domain::IPV4 { NOBODY_V4 } else { NOBODY_V6 };
-        socket.bind(&SocketAddr::new(nobody, self.local.port()).into())?;
-        Ok(socket)
-    }
-
-    fn like_callers(&self, domain: Domain) -> io::Result<Socket> {
-        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-        // A socket is of the namespace of the thread that makes it.
-        if !linux::same_namespace(socket.as_fd(), self.caller.as_fd()) {
-            return Err(io::Error::other("this thread is in another network namespace"));
-        }
-        if domain == Domain::IPV6 {
-            socket.set_only_v6(true)?;
-        }
-        if let Some(device) = &self.device {
-            socket.bind_device(Some(device))?;
-        }
-        linux::uring::copy_options(self.caller.as_fd(), socket.as_fd())?;
-        Ok(socket)
-    }
-
-    fn connect(&self, destination: &SocketAddr) -> io::Result<Socket> {
-        let ip = destination.ip().to_canonical();
-        let domain = if ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-        let destination = if ip.is_ipv4() { SocketAddr::new(ip, destination.port()) } else { *destination };
-        let own = self.local.ip().to_canonical();
-        if !own.is_unspecified() && self.source(domain, destination)? != own {
-            return Err(io::Error::other("the route's source address is not the one the socket is bound to"));
-        }
-        let socket = self.bind(domain)?;
-        socket.connect(&destination.into())?;
-        Ok(socket)
-    }
-
-    /// The source address of the route, which a connected socket has that is not bound.
-    fn source(&self, domain: Domain, destination: SocketAddr) -> io::Result<IpAddr> {
-        let socket = self.like_callers(domain)?;
-        socket.connect(&destination.into())?;
-        let local = socket.local_addr()?.as_socket();
-        local.map(|local| local.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+impl Place {
+    /// Whether the kernel holds no datagram of its socket. A parked one has not been used since it was.
+    fn is_idle(&self) -> bool {
+        self.state == State::Parked || bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 }
 
@@ -303,14 +343,6 @@ pub(super) fn sockets_max(wished: u32) -> Result<u32, String> {
         sockets_max => Ok(sockets_max),
     }
 }
-
-const NOT_SHARED: &str = "no second socket can have the socket's port: SO_REUSEPORT is not set on it";
-
-/// Guaranteed not to be assigned to any group (RFC 1112 section 4).
-const NOBODY_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0));
-
-/// Reserved, and never to be assigned to any group (RFC 4291 section 2.7.1).
-const NOBODY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0));
 
 /// Groups of the route socket (linux/rtnetlink.h): links, addresses, routes, rules and next hops of both families.
 const CHANGES: [i32; 8] = [1, 5, 7, 8, 9, 11, 19, 32];
