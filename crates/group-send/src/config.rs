@@ -18,10 +18,10 @@ pub enum BackendKind {
     /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 5.19, feature `io-uring`, and
     /// `SO_REUSEPORT` on the caller's socket unless that is bound to one address.
     ///
-    /// **Options are read when the sender is made**, and each recipient's socket gets them then: type of service (with
-    /// ECN), hop limit, path MTU discovery, mark, priority, size of the send buffer, `IP_RECVERR`, device. What is set
-    /// later on the caller's socket holds for some recipients and not for others: make a new sender after a change.
-    /// Options that are not named here are not taken over at all (`SO_MAX_PACING_RATE`, `SO_DONTROUTE`).
+    /// **Options are read when the sender is made** and when it opens a recipient's socket: type of service (with ECN), hop
+    /// limit, path MTU discovery, mark, priority, size of the send buffer, `IP_RECVERR`, device. What is set later on the
+    /// caller's socket holds for some recipients and not for others: make a new sender after a change. Options that are
+    /// not named here are not taken over at all (`SO_MAX_PACING_RATE`, `SO_DONTROUTE`).
     ///
     /// A recipient whose own socket is full is blocked, alone, although the caller's may be writable.
     IoUring,

@@ -20,6 +20,10 @@ impl Sender {
     /// A sender over `socket`, a reference to a UDP socket of `std`, `mio`, `tokio`, or anything else that has a
     /// descriptor. It uses the first of `config.backends` that works here.
     ///
+    /// Options that are set on the socket afterwards hold at once with the back ends that send through it. Those that do
+    /// not ([`BackendKind::IoUring`], [`BackendKind::AfXdp`], [`BackendKind::TcClone`]) read options here and now: after
+    /// changing one, the type of service for example, make a new sender.
+    ///
     /// # Errors
     /// [`SetupError`]: not a UDP socket, or none of the back ends works.
     pub fn new<'s>(socket: impl Into<SockRef<'s>>, config: &Config) -> Result<Self, SetupError> {
