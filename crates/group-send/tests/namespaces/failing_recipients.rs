@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
     for kind in backends::all() {
-        let mut add = |name: String, run: Box<dyn FnOnce() + Send>| {
+        let mut add = |name: String, run: Box<dyn Fn() + Send>| {
             trials.push(Privileged::new(format!("failing::{kind}::{name}"), Need::Backend(kind), run));
         };
         for family in [Family::V4, Family::V6, Family::Mixed] {

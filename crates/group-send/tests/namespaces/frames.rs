@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
     for kind in backends::all() {
-        let mut add = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        let mut add = |name: &str, run: Box<dyn Fn() + Send>| {
             trials.push(Privileged::new(format!("frames::{kind}::{name}"), Need::Backend(kind), run));
         };
         for (name, options) in OPTIONS {

@@ -16,7 +16,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
     let by_the_socket = |kind: &BackendKind| !matches!(kind, BackendKind::AfXdp | BackendKind::TcClone);
     for kind in backends::all().into_iter().filter(by_the_socket) {
-        let mut add = |name: String, run: Box<dyn FnOnce() + Send>| {
+        let mut add = |name: String, run: Box<dyn Fn() + Send>| {
             trials.push(Privileged::new(format!("no_room::{kind}::{name}"), Need::Backend(kind), run));
         };
         for family in [Family::V4, Family::V6, Family::Mixed] {
