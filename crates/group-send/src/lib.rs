@@ -34,9 +34,7 @@ mod sender;
 pub mod socket;
 
 pub use batch::{BatchFull, BatchLimits, DatagramId, Envelope, Failure, SendBatch};
-pub use config::{
-    AfXdpConfig, BackendKind, Config, IoUringConfig, NotChosen, SetupError, TcCloneConfig,
-};
+pub use config::{AfXdpConfig, BackendKind, Config, IoUringConfig, NotChosen, SetupError, TcCloneConfig};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};
 #[cfg(target_os = "linux")]

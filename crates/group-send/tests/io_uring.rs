@@ -3,9 +3,9 @@
 //! Without `io_uring` on this machine every trial is ignored at run time, with a line that says so. Bytes and order over
 //! a cable are tested in `tests/namespaces`, for this back end as for all.
 
-
 mod common;
 
+use common::filter::refusing;
 use common::{Group, PATIENCE_MS, Private, Receivers, Sizes, assert_all_sent, flush_whole, send_whole};
 use group_send::{
     BackendKind, Config, IoUringConfig, RecvBatch, RecvConfig, SendError, Sender, SetupError, Slot,
@@ -20,7 +20,7 @@ const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials: [(&str, fn()); 12] = [
+    let trials: [(&str, fn()); 14] = [
         ("every_recipient_gets_its_bytes_in_order", every_recipient_gets_its_bytes_in_order),
         ("one_socket_reaches_both_families", one_socket_reaches_both_families),
         ("answers_come_to_the_callers_socket", answers_come_to_the_callers_socket),
@@ -33,19 +33,26 @@ fn main() {
         ("a_sender_may_change_threads", a_sender_may_change_threads),
         ("options_of_the_socket_hold_for_all", options_of_the_socket_hold_for_all),
         ("a_socket_that_cannot_be_shared_is_the_reason", a_socket_that_cannot_be_shared_is_the_reason),
+        ("datagrams_do_go_by_the_ring", || refusing(&[libc::SYS_sendmmsg, libc::ENOSYS.into()], "by_ring")),
+        ("a_ring_that_breaks_is_done_without", || {
+            refusing(&[libc::SYS_io_uring_enter, libc::EPERM.into()], "without_ring");
+        }),
     ];
+    let behind_a_filter: [(&str, fn()); 2] = [("by_ring", by_ring), ("without_ring", without_ring)];
     let missing = missing();
     if let Some(missing) = missing.as_ref().filter(|_| !arguments.list) {
         eprintln!("skipped: io_uring: {missing}");
     }
-    let trials = trials.map(|(name, run)| {
+    let trial = |(name, run): (&str, fn()), is_ignored| {
         let run = move || {
             run();
             Ok(())
         };
-        Trial::test(name, run).with_ignored_flag(missing.is_some())
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit();
+        Trial::test(name, run).with_ignored_flag(is_ignored)
+    };
+    let filtered = behind_a_filter.map(|inner| trial(inner, true));
+    let trials = trials.map(|outer| trial(outer, missing.is_some())).into_iter().chain(filtered);
+    libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
 /// Found out without the crate under test: what breaks there must fail, not be skipped.
@@ -389,4 +396,36 @@ fn a_socket_that_cannot_be_shared_is_the_reason() {
 
     let stream = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
     assert!(matches!(Sender::new(&stream, &config), Err(SetupError::Socket(_))));
+}
+
+/// Behind a filter without `sendmmsg`, which plain sending needs for what is longer than it copies together. Eight
+/// recipients get their sockets in the first call.
+fn by_ring() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 8);
+    let mut receivers = Receivers::bind(&[V4], 8);
+    let group = Group::new(&receivers.addresses(), 1, Sizes::Equal(3000), Private::None);
+    for _ in 0..100 {
+        let (slots, _) = send_whole(&group, &mut sender, &socket);
+        assert_all_sent(&group, &slots);
+        receivers.expect_group(&group);
+    }
+    let alone = Group::new(&receivers.addresses()[..1], 1, Sizes::Equal(3000), Private::None);
+    let (slots, _) = send_whole(&alone, &mut sender, &socket);
+    assert_eq!(slots[0].sent, 0, "there is a plain way nevertheless");
+}
+
+/// Behind a filter that refuses to enter a ring, though there is one.
+fn without_ring() {
+    let socket = shared_socket(V4);
+    let mut sender = sender_of(&socket, 8);
+    let mut receivers = Receivers::bind(&[V4], 20);
+    for packets in [1, 3, 1, 1, 2] {
+        let group = Group::new(&receivers.addresses(), packets, Sizes::Equal(500), Private::Mixed);
+        let (slots, _) = send_whole(&group, &mut sender, &socket);
+        assert_all_sent(&group, &slots);
+        receivers.expect_group(&group);
+    }
+    // Those that had sockets by then keep them.
+    assert_eq!(connected(port(&socket), &receivers.addresses()).len(), 8);
 }

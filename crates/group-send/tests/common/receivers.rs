@@ -6,6 +6,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+/// What is said of a datagram that was lost on the way, and of no other defect.
+pub(crate) const NOT_COME: &str = "did not come";
+
 /// A socket for each recipient.
 pub(crate) struct Receivers {
     sockets: Vec<UdpSocket>,
@@ -57,17 +60,44 @@ impl Receivers {
         datagrams: impl Iterator<Item = Vec<u8>>,
         remark: &str,
     ) {
-        for (number, expected) in datagrams.enumerate() {
+        let mut datagrams = datagrams.enumerate();
+        while let Some((number, expected)) = datagrams.next() {
             let (length, source) =
                 self.sockets[recipient].recv_from(&mut self.buffer).unwrap_or_else(|error| {
-                    panic!("recipient {recipient} waits for datagram {number} ({remark}): {error}")
+                    panic!("recipient {recipient}, datagram {number} ({remark}): {NOT_COME}: {error}")
                 });
             let place = || format!("recipient {recipient}, datagram {number}, from {source} ({remark})");
             assert!(self.sources.is_empty() || self.sources.contains(&source), "{}: who is that", place());
             let received = &self.buffer[..length];
             if received != expected {
                 let same = received.iter().zip(&expected).take_while(|(a, b)| a == b).count();
-                panic!("{}: {length} bytes, not {}, the same for {same} bytes", place(), expected.len());
+                let what = format!("{length} bytes, not {}, the same for {same} bytes", expected.len());
+                let place = place();
+                if self.goes_on_with(recipient, length, datagrams.map(|(_, later)| later)) {
+                    panic!("{place}: {NOT_COME}, later ones have: {what}");
+                }
+                panic!("{place}: {what}");
+            }
+        }
+    }
+
+    /// Whether the datagram in the buffer and all that come after it are some of these, in this order.
+    fn goes_on_with(
+        &mut self,
+        recipient: usize,
+        mut length: usize,
+        mut later: impl Iterator<Item = Vec<u8>>,
+    ) -> bool {
+        let socket = &self.sockets[recipient];
+        socket.set_read_timeout(Some(Duration::from_secs(1))).expect("SO_RCVTIMEO");
+        loop {
+            let received = &self.buffer[..length];
+            if !later.any(|expected| expected == received) {
+                return false;
+            }
+            match socket.recv(&mut self.buffer) {
+                Ok(next) => length = next,
+                Err(_) => return true,
             }
         }
     }
@@ -78,7 +108,7 @@ impl Receivers {
         let mut rows: Vec<_> = rows.into_iter().map(|row| row.into_iter().peekable()).collect();
         for number in 0..count {
             let (length, source) = self.receive(recipient).unwrap_or_else(|error| {
-                panic!("recipient {recipient} waits for datagram {number} ({remark}): {error}")
+                panic!("recipient {recipient}, datagram {number} ({remark}): {NOT_COME}: {error}")
             });
             assert!(
                 self.sources.is_empty() || self.sources.contains(&source),

@@ -1,0 +1,31 @@
+//! The receivers of these tests tell a datagram that was lost from one that was overtaken, sent twice or changed.
+
+mod common;
+
+use common::receivers::NOT_COME;
+use common::{Receivers, loopback};
+use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What is said when these bytes come instead of `abc`, one a datagram.
+fn complaint(sent: &[u8]) -> Option<String> {
+    let mut receivers = Receivers::bind(&loopback::V4, 1);
+    let sender = UdpSocket::bind("127.0.0.1:0").expect("loopback has free ports");
+    for byte in sent {
+        sender.send_to(&[*byte], receivers.addresses()[0]).expect("loopback takes it");
+    }
+    let expected = b"abc".iter().map(|&byte| vec![byte]);
+    let result = catch_unwind(AssertUnwindSafe(|| receivers.expect(0, expected, "a test of the test")));
+    result.err().map(|panic| panic.downcast_ref::<String>().expect("a formatted panic").clone())
+}
+
+#[test]
+fn only_what_was_lost_did_not_come() {
+    assert_eq!(complaint(b"abc"), None);
+    for (sent, is_lost) in
+        [(b"ac".as_slice(), true), (b"bc", true), (b"acb", false), (b"aabc", false), (b"xbc", false)]
+    {
+        let complaint = complaint(sent).expect("this is not abc");
+        assert_eq!(complaint.contains(NOT_COME), is_lost, "{sent:?}: {complaint}");
+    }
+}
