@@ -4,6 +4,8 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
+#[cfg(target_os = "linux")]
+pub(crate) mod filter;
 pub(crate) mod group;
 pub(crate) mod receivers;
 

@@ -7,37 +7,44 @@ use crate::every_byte::Family;
 use crate::host::{Link, sources};
 use group_send::{BackendKind, Recipient, Sender, Slot};
 
-/// Rounds, recipients, packets: their product is a million.
-const ROUNDS: u64 = 500;
+/// The product of rounds, recipients and packets.
+const DATAGRAMS: usize = 1_000_000;
 const MEMBERS: usize = 250;
-const PACKETS: usize = 8;
 const PAYLOAD_BYTES: usize = 200;
 
 pub(crate) fn trials() -> Vec<Privileged> {
     let trial = |kind: BackendKind| {
-        Privileged::new(format!("million::{kind}"), Need::Backend(kind), move || every_one_arrives(kind))
+        Privileged::new(format!("million::{kind}"), Need::Backend(kind), move || every_one_arrives(kind, 8))
     };
-    backends::all().into_iter().map(trial).collect()
+    let mut trials: Vec<_> = backends::all().into_iter().map(trial).collect();
+    if backends::all().contains(&BackendKind::IoUring) {
+        // The ring is for one packet each.
+        let kind = BackendKind::IoUring;
+        trials.push(Privileged::new("million::io_uring::one_packet_each", Need::Backend(kind), move || {
+            every_one_arrives(kind, 1);
+        }));
+    }
+    trials
 }
 
-fn every_one_arrives(kind: BackendKind) {
+fn every_one_arrives(kind: BackendKind, packets: usize) {
     let link = Link::new();
-    link.near.run(|| send_from(&link, kind));
+    link.near.run(|| send_from(&link, kind, packets));
     assert_eq!(link.bad_checksums(), 0);
 }
 
-fn send_from(link: &Link, kind: BackendKind) {
+fn send_from(link: &Link, kind: BackendKind, packets_each: usize) {
     let socket = link.socket(Family::Mixed.wildcard());
     let mut receivers =
         link.far.run(|| Receivers::bind(&Family::Mixed.far(), MEMBERS)).from(&sources(&socket));
     let destinations = receivers.addresses();
     let mut sender = Sender::new(&socket, &backends::only(kind)).expect("a sender");
     let payload = [0x5a; PAYLOAD_BYTES];
-    for round in 0..ROUNDS {
+    for round in 0..(DATAGRAMS / MEMBERS / packets_each) as u64 {
         // Before the payload the recipient and the round, after it the packet.
         let private: Vec<Vec<u8>> = (0..MEMBERS).map(|member| prefix(member, round)).collect();
         let private: Vec<[&[u8]; 1]> = private.iter().map(|bytes| [&bytes[..]]).collect();
-        let packets: Vec<Vec<u8>> = (0..PACKETS).map(|packet| body(packet, &payload)).collect();
+        let packets: Vec<Vec<u8>> = (0..packets_each).map(|packet| body(packet, &payload)).collect();
         let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
         let recipients: Vec<Recipient<'_>> = destinations
             .iter()
@@ -51,7 +58,7 @@ fn send_from(link: &Link, kind: BackendKind) {
         for (member, slot) in slots.iter().enumerate() {
             assert_eq!(
                 *slot,
-                Slot { sent: PACKETS as u32, ..Slot::default() },
+                Slot { sent: packets_each as u32, ..Slot::default() },
                 "round {round}, member {member}"
             );
             let expected = packets.iter().map(|packet| [private[member][0], packet, b"end"].concat());
@@ -59,6 +66,19 @@ fn send_from(link: &Link, kind: BackendKind) {
         }
     }
     receivers.expect_nothing_more("after a million");
+    if kind == BackendKind::IoUring && packets_each == 1 {
+        assert_eq!(connected_sockets(), MEMBERS, "so not all of it went by the ring");
+    }
+}
+
+/// Those of the thread's host.
+fn connected_sockets() -> usize {
+    let table =
+        |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).expect("a table");
+    // `sl local_address rem_address ...`: port 0 is nobody's.
+    let lines = table("udp") + &table("udp6");
+    let peers = lines.lines().filter_map(|line| line.split_whitespace().nth(2));
+    peers.filter(|peer| peer.contains(':') && !peer.ends_with(":0000")).count()
 }
 
 fn prefix(member: usize, round: u64) -> Vec<u8> {

@@ -150,10 +150,10 @@ impl Places {
     pub(super) fn way(&mut self, destination: &SocketAddr, wish: Wish, ring: &Ring) -> Way {
         self.now += 1;
         let is_crowded = self.now < self.crowded_until;
-        if is_crowded && self.in_use == 0 {
+        let wish = if is_crowded && wish == Wish::Own { Wish::Either } else { wish };
+        if self.in_use == 0 && wish != Wish::Own {
             return Way::Caller;
         }
-        let wish = if is_crowded && wish == Wish::Own { Wish::Either } else { wish };
         let Some(number) = self.find(destination) else {
             return match wish {
                 Wish::Own => self.open_for(destination, ring).map_or(Way::Caller, Way::Own),
