@@ -87,10 +87,11 @@ pub struct Progress {
     pub failed: usize,
     /// There was no room for the rest. Call again when the socket is writable, or drop what is too old.
     ///
-    /// With [`BackendKind::AfXdp`](crate::BackendKind::AfXdp) and [`BackendKind::TcClone`](crate::BackendKind::TcClone) it
-    /// may be the device's ring that is full, or a recipient that waits until its earlier datagrams have left on another
-    /// way, while the socket is writable all the time. So call again after a millisecond as well, by a timer, rather
-    /// than at once or only when the poller says so.
+    /// With [`BackendKind::IoUring`](crate::BackendKind::IoUring), [`BackendKind::AfXdp`](crate::BackendKind::AfXdp) and
+    /// [`BackendKind::TcClone`](crate::BackendKind::TcClone) it may be the device's ring that is full, one recipient's own
+    /// socket, or a recipient that waits until its earlier datagrams have left on another way, while the socket is
+    /// writable all the time: a poller would answer at once, again and again. With these call again after a millisecond,
+    /// by a timer.
     pub blocked: bool,
 }
 
