@@ -37,6 +37,7 @@ def print_table(cells):
 
 def table(cells):
     """Lines of a table: thousand datagrams per CPU-second, and times the loop's."""
+    yield "thousand datagrams per second of CPU time, and times the loop's"
     yield f"{'segments':9}{'n':>5}{'k':>3}{'bytes':>6}{'private':>8}" + "".join(f"{name:>15}" for name in CONTENDERS)
     for (arrangement, n, k, size, before, after), cell in cells.items():
         texts = []

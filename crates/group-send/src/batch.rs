@@ -56,17 +56,25 @@ pub struct DatagramId {
     turn: u32,
 }
 
-/// The batch has no room for another datagram of that length: flush, or drop something.
+/// Why there is no room for a datagram in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchFull;
+pub enum ReserveError {
+    /// A limit of the batch is reached: flush, or drop something.
+    Full,
+    /// It never fits: longer than 65,535 bytes, or than the whole batch.
+    TooLong,
+}
 
-impl fmt::Display for BatchFull {
+impl fmt::Display for ReserveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no room for another datagram in the batch")
+        f.write_str(match self {
+            Self::Full => "no room for another datagram in the batch",
+            Self::TooLong => "datagram longer than 65,535 bytes or than the batch",
+        })
     }
 }
 
-impl std::error::Error for BatchFull {}
+impl std::error::Error for ReserveError {}
 
 /// A datagram that was given up, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,15 +142,18 @@ impl SendBatch {
     /// [`SendBatch::buffers_from`] and becomes a datagram by [`SendBatch::set_len`].
     ///
     /// # Errors
-    /// [`BatchFull`] when a limit of the batch is reached, or `len_max` is above 65,535.
+    /// [`ReserveError`].
     pub fn reserve(
         &mut self,
         envelope: impl Into<Envelope>,
         len_max: usize,
-    ) -> Result<DatagramId, BatchFull> {
-        let capacity = u16::try_from(len_max).map_err(|_| BatchFull)?;
+    ) -> Result<DatagramId, ReserveError> {
+        let capacity = u16::try_from(len_max).map_err(|_| ReserveError::TooLong)?;
+        if len_max > self.slab.len() {
+            return Err(ReserveError::TooLong);
+        }
         if self.queued.len() == self.datagrams_max || self.slab.len() - self.used < len_max {
-            return Err(BatchFull);
+            return Err(ReserveError::Full);
         }
         let offset = self.used as u32;
         self.used += len_max;
@@ -159,8 +170,12 @@ impl SendBatch {
     /// Copies a whole datagram in.
     ///
     /// # Errors
-    /// [`BatchFull`], as [`SendBatch::reserve`].
-    pub fn push(&mut self, envelope: impl Into<Envelope>, datagram: &[u8]) -> Result<DatagramId, BatchFull> {
+    /// [`ReserveError`].
+    pub fn push(
+        &mut self,
+        envelope: impl Into<Envelope>,
+        datagram: &[u8],
+    ) -> Result<DatagramId, ReserveError> {
         let id = self.reserve(envelope, datagram.len())?;
         self.buffer(id).copy_from_slice(datagram);
         self.set_len(id, datagram.len());
@@ -281,13 +296,17 @@ impl SendBatch {
         let mut indices = order.iter().peekable();
         let mut progress = Progress::default();
         let mut budget_left = budget_bytes;
+        // The first goes even if it is longer than the budget: it would wait for ever.
+        let mut is_first = budget_bytes > 0;
         while indices.peek().is_some() && !progress.blocked {
             let mut chunk = ArrayVec::<u32, CHUNK>::new();
             while let Some(&index) = indices.peek()
-                && let Some(left) = budget_left.checked_sub(queued[index as usize].len as usize)
+                && let len = queued[index as usize].len as usize
+                && (len <= budget_left || is_first)
                 && chunk.try_push(index).is_ok()
             {
-                budget_left = left;
+                is_first = false;
+                budget_left = budget_left.saturating_sub(len);
                 indices.next();
             }
             if chunk.is_empty() {
@@ -483,7 +502,7 @@ mod tests {
         }
         let mut network = Network::new(usize::MAX);
         let mut sent = Vec::new();
-        for budget in [99, 250, 100, 1000] {
+        for budget in [0, 250, 99, 1000] {
             let progress = batch.drain(budget, |d, o| network.send(d, o));
             assert!(!progress.blocked);
             sent.push(progress.sent);
@@ -573,15 +592,15 @@ mod tests {
     #[test]
     fn limits_are_kept_and_the_last_one_gives_back_what_it_does_not_need() {
         let mut batch = batch(100, 3);
-        assert_eq!(batch.reserve(to(1), 101), Err(BatchFull));
-        assert_eq!(batch.reserve(to(1), 65_536), Err(BatchFull));
+        assert_eq!(batch.reserve(to(1), 101), Err(ReserveError::TooLong));
+        assert_eq!(batch.reserve(to(1), 65_536), Err(ReserveError::TooLong));
         let first = batch.reserve(to(1), 100).unwrap();
-        assert_eq!(batch.reserve(to(1), 1), Err(BatchFull));
+        assert_eq!(batch.reserve(to(1), 1), Err(ReserveError::Full));
         batch.set_len(first, 10);
         assert_eq!(batch.bytes_free(), 90);
         batch.push(to(1), &[0; 45]).unwrap();
         batch.push(to(1), &[0; 45]).unwrap();
-        assert_eq!(batch.push(to(1), b""), Err(BatchFull));
+        assert_eq!(batch.push(to(1), b""), Err(ReserveError::Full));
         assert_eq!(batch.datagrams_free(), 0);
         batch.clear();
         assert_eq!((batch.bytes_free(), batch.datagrams_free()), (100, 3));

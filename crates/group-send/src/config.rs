@@ -72,6 +72,12 @@ pub struct NotChosen {
     pub why: String,
 }
 
+impl fmt::Display for NotChosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.backend, self.why)
+    }
+}
+
 /// What a [`Sender`](crate::Sender) may use.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -184,9 +190,10 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(error) => write!(f, "not a UDP socket that can be used: {error}"),
+            Self::NoBackend(reasons) if reasons.is_empty() => f.write_str("no back end was asked for"),
             Self::NoBackend(reasons) => {
                 f.write_str("no back end works here")?;
-                reasons.iter().try_for_each(|r| write!(f, "; {}: {}", r.backend, r.why))
+                reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
             }
         }
     }

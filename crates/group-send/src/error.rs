@@ -28,7 +28,8 @@ pub enum SendError {
     WrongFamily,
     /// The number of `prepend` or `append` slices is neither 0, nor 1, nor the number of packets.
     BadPrivate,
-    /// The kernel does not take this address, port 0 for example (`EINVAL`, `EADDRNOTAVAIL`).
+    /// The kernel does not take this address, port 0 for example, or not from the address that the socket is bound to:
+    /// a loopback address reaches this machine only (`EINVAL`, `EADDRNOTAVAIL`).
     BadAddress,
     /// Any other number of the kernel (`errno`).
     Kernel(i32),

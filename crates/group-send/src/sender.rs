@@ -63,8 +63,8 @@ impl Sender {
     }
 
     /// Sends what is ready in `batch`, recipient by recipient, up to `budget_bytes` bytes of datagrams in all, for a
-    /// caller that paces what leaves in one turn; `usize::MAX` for no limit. A datagram longer than the whole budget
-    /// is never sent. What remains stays in the batch, those that did not go first to go next.
+    /// caller that paces what leaves in one turn; `usize::MAX` for no limit. The first datagram goes even if
+    /// it is longer than the budget, unless that is 0. What remains stays in the batch, those that did not go first to go next.
     pub fn flush(&mut self, batch: &mut SendBatch, budget_bytes: usize) -> Progress {
         batch.drain(budget_bytes, |datagrams, outcomes| self.backend.send(datagrams, outcomes))
     }

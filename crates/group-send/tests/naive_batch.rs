@@ -42,10 +42,13 @@ impl Naive {
         let place = |recipient| firsts.iter().position(|first| *first == recipient);
         let mut order: Vec<usize> = (0..self.waiting.len()).collect();
         order.sort_by_key(|&at| (place(self.waiting[at].0), at));
+        let mut is_first = budget > 0;
         let fits = |&at: &usize| {
             let length = self.waiting[at].2.len();
-            let fits = length <= budget;
-            budget = if fits { budget - length } else { 0 };
+            // The first is never too long.
+            let fits = length <= budget || is_first;
+            is_first = false;
+            budget = if fits { budget.saturating_sub(length) } else { 0 };
             fits
         };
         let mut sent: Vec<usize> = order.into_iter().take_while(fits).collect();

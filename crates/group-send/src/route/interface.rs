@@ -40,7 +40,7 @@ impl Interface {
     pub(super) fn new(name: &str, link: Link) -> io::Result<Self> {
         let loopback = link.flags & nl::IFF_LOOPBACK != 0;
         if link.hardware != nl::ARPHRD_ETHER || loopback || link.mac.is_none() {
-            return Err(io::Error::new(ErrorKind::Unsupported, format!("interface {name} is not Ethernet")));
+            return Err(io::Error::new(ErrorKind::Unsupported, "it is not Ethernet"));
         }
         let ipv4_hop_limit = std::fs::read_to_string("/proc/sys/net/ipv4/ip_default_ttl")
             .ok()

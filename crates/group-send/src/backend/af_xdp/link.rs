@@ -28,7 +28,7 @@ pub(crate) struct Link {
 /// The socket is of no use for any back end.
 pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<AfXdp, String>, SetupError> {
     let Some(config) = &config.af_xdp else {
-        return Ok(Err("no interface is configured (Config::af_xdp)".to_owned()));
+        return Ok(Err("no interface is configured for it".to_owned()));
     };
     let fallback = match mmsg::open(BackendKind::Gso, socket)? {
         Ok(fallback) => fallback,
