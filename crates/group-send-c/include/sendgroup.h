@@ -91,7 +91,8 @@ typedef struct sendgroup_recipient {
   uint32_t failed;
   /*
    Why packets were not sent, as a number of errno.h, otherwise 0. EAGAIN for every recipient whose packets wait for
-   room: call again when the socket is writable. Everything else is final: of the failed packets the latest.
+   room: call again when the socket is writable; with io_uring, af_xdp and tc_clone after a millisecond, since what is
+   full there need not be the socket. Everything else is final: of the failed packets the latest.
    */
   int error;
 } sendgroup_recipient;

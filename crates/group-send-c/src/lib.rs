@@ -50,7 +50,8 @@ pub struct Recipient {
     /// Packets that failed for good. Begin with 0.
     pub failed: u32,
     /// Why packets were not sent, as a number of errno.h, otherwise 0. EAGAIN for every recipient whose packets wait for
-    /// room: call again when the socket is writable. Everything else is final: of the failed packets the latest.
+    /// room: call again when the socket is writable; with io_uring, af_xdp and tc_clone after a millisecond, since what is
+    /// full there need not be the socket. Everything else is final: of the failed packets the latest.
     pub error: c_int,
 }
 
