@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::receivers::NOT_COME;
+use common::receivers::{NOT_COME, OVERTAKEN};
 use common::{Receivers, loopback};
 use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,12 +20,20 @@ fn complaint(sent: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn only_what_was_lost_did_not_come() {
+fn what_was_lost_did_not_come_and_what_was_overtaken_did() {
     assert_eq!(complaint(b"abc"), None);
-    for (sent, is_lost) in
-        [(b"ac".as_slice(), true), (b"bc", true), (b"acb", false), (b"aabc", false), (b"xbc", false)]
-    {
+    let cases: [(&[u8], &[&str]); 6] = [
+        (b"ac", &[NOT_COME]),
+        (b"bc", &[NOT_COME]),
+        (b"acb", &[OVERTAKEN]),
+        (b"cab", &[OVERTAKEN]),
+        (b"aabc", &[]),
+        (b"xbc", &[]),
+    ];
+    for (sent, said) in cases {
         let complaint = complaint(sent).expect("this is not abc");
-        assert_eq!(complaint.contains(NOT_COME), is_lost, "{sent:?}: {complaint}");
+        for word in [NOT_COME, OVERTAKEN] {
+            assert_eq!(complaint.contains(word), said.contains(&word), "{sent:?}: {complaint}");
+        }
     }
 }

@@ -9,6 +9,21 @@ use std::time::Duration;
 /// What is said of a datagram that was lost on the way, and of no other defect.
 pub(crate) const NOT_COME: &str = "did not come";
 
+/// What is said when all datagrams came, and one before its turn.
+pub(crate) const OVERTAKEN: &str = "was overtaken";
+
+/// What is wrong with datagrams of which these places of the row came.
+fn verdict(order: &[Option<usize>]) -> &'static str {
+    let mut places: Vec<_> = order.iter().flatten().collect();
+    places.sort_unstable();
+    places.dedup();
+    match places.len() == order.len() {
+        true if order.is_sorted() => NOT_COME,
+        true => OVERTAKEN,
+        false => "is not one of them, or came twice",
+    }
+}
+
 /// A socket for each recipient.
 pub(crate) struct Receivers {
     sockets: Vec<UdpSocket>,
@@ -73,31 +88,24 @@ impl Receivers {
                 let same = received.iter().zip(&expected).take_while(|(a, b)| a == b).count();
                 let what = format!("{length} bytes, not {}, the same for {same} bytes", expected.len());
                 let place = place();
-                if self.goes_on_with(recipient, length, datagrams.map(|(_, later)| later)) {
-                    panic!("{place}: {NOT_COME}, later ones have: {what}");
-                }
-                panic!("{place}: {what}");
+                let due = [expected].into_iter().chain(datagrams.map(|(_, later)| later)).collect();
+                let order = self.order(recipient, length, due);
+                panic!("{place}: {}: {what}; of those due come {order:?}", verdict(&order));
             }
         }
     }
 
-    /// Whether the datagram in the buffer and all that come after it are some of these, in this order.
-    fn goes_on_with(
-        &mut self,
-        recipient: usize,
-        mut length: usize,
-        mut later: impl Iterator<Item = Vec<u8>>,
-    ) -> bool {
+    /// Of the datagram in the buffer and all that come after it: which of these each one is.
+    fn order(&mut self, recipient: usize, mut length: usize, due: Vec<Vec<u8>>) -> Vec<Option<usize>> {
         let socket = &self.sockets[recipient];
         socket.set_read_timeout(Some(Duration::from_secs(1))).expect("SO_RCVTIMEO");
+        let mut order = Vec::new();
         loop {
             let received = &self.buffer[..length];
-            if !later.any(|expected| expected == received) {
-                return false;
-            }
+            order.push(due.iter().position(|expected| expected == received));
             match socket.recv(&mut self.buffer) {
                 Ok(next) => length = next,
-                Err(_) => return true,
+                Err(_) => return order,
             }
         }
     }
