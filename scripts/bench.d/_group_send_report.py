@@ -152,7 +152,7 @@ def page(cells, peer_lines, goals, skipped):
         "# What a datagram to each of N recipients costs",
         "",
         f"Measured {datetime.date.today()} by `scripts/bench group-send` on {machine[1] if machine else platform.machine()}, "
-        f"{os.cpu_count()} cores, Linux {platform.release()}. Written by that command; do not edit.",
+        f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}. Written by that command; do not edit.",
         "",
         "Thousand datagrams per second of CPU time, and times the loop's. The far end's work is charged to the sender, as the",
         "work of a driver would be. `software`: the kernel cuts runs of datagrams; `device`: the interface takes them whole;",
