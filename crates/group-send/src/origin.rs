@@ -6,7 +6,7 @@
 
 use crate::frame::Flow;
 use crate::linux::{self, Family, option};
-use crate::route::NextHop;
+use crate::route::{self, NextHop, NextHops};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -63,9 +63,18 @@ impl Origin {
         })
     }
 
-    /// The address that the socket is bound to.
-    pub(crate) fn local(&self) -> SocketAddr {
-        self.local
+    /// The ways from the socket's address through an interface, as the kernel chooses them for this socket.
+    ///
+    /// # Errors
+    /// The socket is bound to another interface, or this one cannot be used.
+    pub(crate) fn next_hops(&self, socket: &SockRef<'_>, interface: &str) -> Result<NextHops, String> {
+        let device = socket.device().map_err(|error| format!("SO_BINDTODEVICE: {error}"))?;
+        if device.is_some_and(|device| device != interface.as_bytes()) {
+            return Err(format!("the socket is bound to another interface than {interface}"));
+        }
+        let mark = socket.mark().map_err(|error| format!("SO_MARK: {error}"))?;
+        let flow = route::Flow { source: Some(self.local.ip()), source_port: self.local.port(), mark };
+        NextHops::open(interface, &flow).map_err(|error| format!("interface {interface}: {error}"))
     }
 
     /// Whether this socket can send to the address at all, and in a way that frames here can be like. The other back

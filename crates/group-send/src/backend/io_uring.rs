@@ -179,12 +179,9 @@ pub(crate) fn open(
     socket: &SockRef<'_>,
     config: &IoUringConfig,
 ) -> Result<Result<IoUring, String>, SetupError> {
-    let fallback = match mmsg::open(BackendKind::Gso, socket)? {
-        Ok(gso) => gso,
-        Err(_) => match mmsg::open(BackendKind::Sendmsg, socket)? {
-            Ok(plain) => plain,
-            Err(why) => return Ok(Err(why)),
-        },
+    let fallback = match mmsg::open_best(socket)? {
+        Ok(fallback) => fallback,
+        Err(why) => return Ok(Err(why)),
     };
     Ok(places::sockets_max(config.sockets_max).and_then(|sockets_max| {
         let places = Places::open(socket, sockets_max)?;

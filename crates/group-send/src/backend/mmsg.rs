@@ -296,6 +296,18 @@ impl Kernel for Socket {
     }
 }
 
+/// The best of them that works: what other back ends send by that they cannot send themselves.
+///
+/// # Errors
+/// The socket cannot be used at all.
+#[cfg(any(feature = "io-uring", feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) fn open_best(socket: &SockRef<'_>) -> Result<Result<Mmsg, String>, SetupError> {
+    match open(BackendKind::Gso, socket)? {
+        Ok(backend) => Ok(Ok(backend)),
+        Err(_) => open(BackendKind::Sendmsg, socket),
+    }
+}
+
 /// What a datagram's `errno` means to its recipient.
 pub(crate) fn outcome(result: Result<(), i32>) -> Outcome {
     match result {

@@ -4,12 +4,12 @@
 
 use super::{AfXdp, Kernel};
 use crate::backend::mmsg;
-use crate::config::{AfXdpConfig, BackendKind, Config, SetupError};
+use crate::config::{AfXdpConfig, Config, SetupError};
 use crate::linux;
 use crate::linux::xsk::Transmitter;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
-use crate::route::{Flow, NextHop, NextHops};
+use crate::route::{NextHop, NextHops};
 use socket2::SockRef;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,12 +30,9 @@ pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<AfXdp
     let Some(config) = &config.af_xdp else {
         return Ok(Err("no interface is configured for it".to_owned()));
     };
-    let fallback = match mmsg::open(BackendKind::Gso, socket)? {
+    let fallback = match mmsg::open_best(socket)? {
         Ok(fallback) => fallback,
-        Err(_) => match mmsg::open(BackendKind::Sendmsg, socket)? {
-            Ok(fallback) => fallback,
-            Err(why) => return Ok(Err(why)),
-        },
+        Err(why) => return Ok(Err(why)),
     };
     let origin = Origin::read(socket).map_err(SetupError::Socket)?;
     Ok(Link::open(socket, &origin, config).map(|link| AfXdp::new(link, Box::new(fallback), origin)))
@@ -48,21 +45,9 @@ impl Link {
             let (least, most) = AfXdpConfig::FRAMES.into_inner();
             return Err(format!("{} frames: a power of two from {least} to {most}", config.frames));
         }
-        let text = |what: &str, error| format!("{what}: {error}");
-        let device = socket.device().map_err(|error| text("SO_BINDTODEVICE", error))?;
-        if device.is_some_and(|device| device != config.interface.as_bytes()) {
-            return Err(format!("the socket is bound to another interface than {}", config.interface));
-        }
-        let flow = Flow {
-            source: Some(origin.local().ip()),
-            source_port: origin.local().port(),
-            mark: socket.mark().map_err(|error| text("SO_MARK", error))?,
-        };
-        let interface = &config.interface;
-        let routes = NextHops::open(interface, &flow)
-            .map_err(|error| text(&format!("interface {interface}"), error))?;
+        let routes = origin.next_hops(socket, &config.interface)?;
         let ring = open_ring(routes.interface().index, &config)?;
-        let socket: OwnedFd = socket.try_clone().map_err(|error| text("socket", error))?.into();
+        let socket: OwnedFd = socket.try_clone().map_err(|error| format!("socket: {error}"))?.into();
         if !linux::same_namespace(ring.as_fd(), socket.as_fd()) {
             return Err("the socket is of another network namespace than the calling thread".to_owned());
         }

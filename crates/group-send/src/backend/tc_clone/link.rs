@@ -6,11 +6,11 @@
 use super::replicator::{Replicator, Shape};
 use super::{Kernel, TcClone};
 use crate::backend::mmsg;
-use crate::config::{BackendKind, Config, SetupError, TcCloneConfig};
+use crate::config::{Config, SetupError, TcCloneConfig};
 use crate::linux;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
-use crate::route::{Flow, NextHop, NextHops};
+use crate::route::{NextHop, NextHops};
 use socket2::SockRef;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,12 +29,9 @@ pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<TcClo
     let Some(config) = &config.tc_clone else {
         return Ok(Err("no interface is configured for it".to_owned()));
     };
-    let fallback = match mmsg::open(BackendKind::Gso, socket)? {
+    let fallback = match mmsg::open_best(socket)? {
         Ok(fallback) => fallback,
-        Err(_) => match mmsg::open(BackendKind::Sendmsg, socket)? {
-            Ok(fallback) => fallback,
-            Err(why) => return Ok(Err(why)),
-        },
+        Err(why) => return Ok(Err(why)),
     };
     let origin = Origin::read(socket).map_err(SetupError::Socket)?;
     Ok(Link::open(socket, &origin, config)
@@ -43,18 +40,10 @@ pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<TcClo
 
 impl Link {
     fn open(socket: &SockRef<'_>, origin: &Origin, config: &TcCloneConfig) -> Result<Self, String> {
-        let interface = &config.interface;
         let text = |what: &str, error| format!("{what}: {error}");
-        let device = socket.device().map_err(|error| text("SO_BINDTODEVICE", error))?;
-        if device.is_some_and(|device| device != interface.as_bytes()) {
-            return Err(format!("the socket is bound to another interface than {interface}"));
-        }
+        let routes = origin.next_hops(socket, &config.interface)?;
         let mark = socket.mark().map_err(|error| text("SO_MARK", error))?;
         let priority = socket.priority().map_err(|error| text("SO_PRIORITY", error))?;
-        let local = origin.local();
-        let flow = Flow { source: Some(local.ip()), source_port: local.port(), mark };
-        let routes = NextHops::open(interface, &flow)
-            .map_err(|error| text(&format!("interface {interface}"), error))?;
         let replicator = Replicator::open(mark, priority)?;
         let socket: OwnedFd = socket.try_clone().map_err(|error| text("socket", error))?.into();
         if !linux::same_namespace(replicator.as_fd(), socket.as_fd()) {
