@@ -3,7 +3,7 @@
 //! Plain values, cloned once per worker at start; nothing here changes while a worker runs.
 //! Where a value comes from (file, environment, flag) is the business of `config`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,69 @@ pub struct WorkerSettings {
     pub cors_allow_origin: Option<String>,
     /// Applications in order; the first whose pattern matches an app name applies. The last matches everything.
     pub applications: Vec<Application>,
+    /// WebRTC: WHIP and WHEP.
+    pub rtc: RtcSettings,
+}
+
+/// Settings of WebRTC sessions, on every worker the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcSettings {
+    /// Addresses for media over UDP: worker `i` takes port + `i`; port 0 picks a free one for each. Empty: no WebRTC.
+    pub udp: Vec<SocketAddr>,
+    /// Addresses for ICE-TCP (RFC 6544, passive), port by worker as for `udp`. Empty: UDP only.
+    pub tcp: Vec<SocketAddr>,
+    /// Addresses announced as candidates in place of those of the interfaces, with the port of the socket.
+    pub public_addresses: Vec<IpAddr>,
+    /// STUN and TURN servers named to clients.
+    pub ice_servers: Vec<IceServer>,
+    /// How datagrams are sent.
+    pub udp_backend: UdpBackend,
+    /// Interface for `UdpBackend::AfXdp`.
+    pub af_xdp_interface: Option<String>,
+    /// Sessions of one worker; further ones are answered 503.
+    pub sessions_max: usize,
+    /// Sessions of one worker that have no ICE connection yet; further ones are answered 503.
+    pub pending_max: usize,
+    /// The same of one client address (IPv6: /64), over all workers; further ones are answered 429.
+    pub pending_per_address_max: usize,
+    /// A session without ICE and DTLS after this long is freed.
+    pub pending_timeout: Duration,
+    /// Sessions one client address (IPv6: /64) may ask for in a second, on average; twice as many at once. Zero: any.
+    pub posts_per_second_max: u32,
+    /// How long a packet can be sent again.
+    pub history: Duration,
+    /// Most bytes a track's packets kept for sending again take, on each worker.
+    pub history_bytes_max: usize,
+    /// Whether a new viewer starts with the packets since the last key frame instead of the next one.
+    pub gop_cache: bool,
+    /// Most bytes the GOP cache of one track holds, on each worker; a longer group is not offered.
+    pub gop_cache_bytes_max: usize,
+    /// Longest a group in the GOP cache may last.
+    pub gop_cache_duration_max: Duration,
+}
+
+/// A STUN or TURN server as clients are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IceServer {
+    /// `stun:`, `stuns:`, `turn:` or `turns:` URI (RFC 7064, RFC 7065).
+    pub uri: String,
+    /// Long-term credential: user name and password; `turn` servers need it.
+    pub credential: Option<(String, String)>,
+}
+
+/// How datagrams leave, as configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UdpBackend {
+    /// The best that needs no privilege and works here.
+    Auto,
+    /// One `sendmmsg` call for a batch.
+    Sendmmsg,
+    /// `sendmmsg` with UDP segmentation offload.
+    Gso,
+    /// io_uring.
+    IoUring,
+    /// AF_XDP: frames past the kernel's UDP stack; needs privileges and `af_xdp_interface`.
+    AfXdp,
 }
 
 /// A named set of stream settings.
@@ -125,6 +188,30 @@ impl Default for WorkerSettings {
             socket_send_buffer_bytes: None,
             cors_allow_origin: Some("*".to_owned()),
             applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
+            rtc: RtcSettings::default(),
+        }
+    }
+}
+
+impl Default for RtcSettings {
+    fn default() -> Self {
+        Self {
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            public_addresses: Vec::new(),
+            ice_servers: Vec::new(),
+            udp_backend: UdpBackend::Auto,
+            af_xdp_interface: None,
+            sessions_max: 10_000,
+            pending_max: 4_096,
+            pending_per_address_max: 1_024,
+            pending_timeout: Duration::from_secs(15),
+            posts_per_second_max: 500,
+            history: Duration::from_millis(1_500),
+            history_bytes_max: 8 << 20,
+            gop_cache: true,
+            gop_cache_bytes_max: 8 << 20,
+            gop_cache_duration_max: Duration::from_secs(10),
         }
     }
 }
