@@ -17,6 +17,7 @@ mod publishers;
 mod report;
 mod requests;
 mod ring;
+pub mod rtc;
 mod session;
 pub mod settings;
 pub mod snapshot;
