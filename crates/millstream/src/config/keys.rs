@@ -5,7 +5,9 @@
 //! is in `resolve.rs`.
 
 use super::section::section;
-use super::value::{AllowChoice, Listen, LogFormat, ManageChoice, MetricsChoice, SecondPublisherChoice};
+use super::value::{
+    AllowChoice, Listen, LogFormat, ManageChoice, MetricsChoice, SecondPublisherChoice, UdpBackendChoice,
+};
 
 section! {
     /// Threads and the process.
@@ -56,6 +58,83 @@ section! {
         /// Host names, besides `localhost` and loopback addresses, under which a browser on this machine may use the management API without a token.
         public_hosts: Vec<String> = Vec::new(), unit "host names",
         cost "A name listed here that an attacker can point at 127.0.0.1 opens the API to web pages (DNS rebinding).";
+    }
+}
+
+section! {
+    /// WebRTC: publishing by WHIP and playing by WHEP, both at the HTTP addresses.
+    Rtc = "rtc" {
+        /// Addresses for media over UDP. `*` means every IPv4 and IPv6 address. Worker `i` takes the port plus `i`; port 0 picks a free one for each. An empty list turns WebRTC off.
+        udp_listen: Listen = Listen::everywhere(8189),
+        cost "One socket per address of this machine and worker. Firewalls must let the ports of all workers through.";
+
+        /// Addresses for media over TCP (ICE-TCP), for networks without UDP. Ports as for `udp_listen`. An empty list turns it off.
+        tcp_listen: Listen = Listen::everywhere(8189),
+        cost "One listening socket per address and worker. Clients that end up here get the delays of TCP.";
+
+        /// Addresses announced to clients in place of those of this machine, with the same ports: for servers behind a NAT that forwards the ports.
+        public_addresses: Vec<String> = Vec::new(), unit "IP addresses",
+        cost "Clients that cannot reach these addresses cannot connect.";
+
+        /// STUN and TURN servers clients are told of: `stun:HOST`, `turn:HOST:PORT?transport=udp`, `turns:HOST`. Most need none, because this server is reached directly.
+        ice_servers: Vec<String> = Vec::new(), unit "URIs",
+        cost "Clients take longer to connect while they ask a server that does not answer.";
+
+        /// User name for the TURN servers among `ice_servers`.
+        ice_username: String = String::new(),
+        cost "Every client that may publish or play learns it.";
+
+        /// Password for the TURN servers among `ice_servers`.
+        ice_credential: String = String::new(), secret true,
+        cost "Every client that may publish or play learns it.";
+
+        /// How datagrams are sent: `auto` takes the best that needs no privilege and works here. `af_xdp` goes past the kernel's UDP stack and needs `af_xdp_interface`.
+        udp_backend: UdpBackendChoice = UdpBackendChoice::Auto,
+        cost "`af_xdp` needs CAP_NET_RAW and CAP_NET_ADMIN, and takes a transmit queue of the interface for each worker.";
+
+        /// Network interface for `udp_backend = \"af_xdp\"`.
+        af_xdp_interface: String = String::new(),
+        cost "None.";
+
+        /// WebRTC sessions of one worker; further ones are answered 503.
+        sessions_per_worker: i64 = 10_000, unit "sessions", range 1..=1_000_000,
+        cost "A session takes about 60 kB.";
+
+        /// Sessions of one worker that have been answered and are not connected yet; further ones are answered 503.
+        pending_per_worker: i64 = 4_096, unit "sessions", range 1..=1_000_000,
+        cost "Bounds what a flood of offers without media can hold.";
+
+        /// The same of one client address (an IPv6 network of 64 bits counts as one), over all workers; further ones are answered 429.
+        pending_per_address: i64 = 1_024, unit "sessions", range 1..=1_000_000,
+        cost "Behind a reverse proxy all clients have its address, and share this.";
+
+        /// A session whose client has not connected by ICE and DTLS after this long is freed.
+        pending_timeout_ms: i64 = 15_000, unit "ms", range 1_000..=600_000,
+        cost "Longer lets offers without media hold their slot for longer.";
+
+        /// Requests for sessions (and changes of them) one client address may make in a second, on average; twice as many at once. Further ones are answered 429. 0 sets no limit.
+        requests_per_second: i64 = 500, unit "requests per second", range 0..=1_000_000,
+        cost "Reading an offer takes about a tenth of a millisecond of the control thread.";
+
+        /// How long a packet can be sent again after it was lost.
+        history_ms: i64 = 1_500, unit "ms", range 100..=30_000,
+        cost "Memory per track and worker: this much media.";
+
+        /// Most bytes the packets of one track take that are kept for sending again.
+        history_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
+        cost "Memory per track and worker.";
+
+        /// Whether a new player starts with the packets since the last key frame (a picture at once) or waits for the next one.
+        gop_cache: bool = true,
+        cost "Memory per stream and worker up to `gop_cache_max_bytes`, and a burst of packets for each new player.";
+
+        /// Most bytes the packets since the last key frame take; of longer groups of pictures nothing is kept, and the publisher is asked for a key frame.
+        gop_cache_max_bytes: i64 = 8_388_608, unit "bytes", range 0..=1_073_741_824,
+        cost "Memory per track and worker.";
+
+        /// Longest group of pictures kept for new players.
+        gop_cache_max_ms: i64 = 10_000, unit "ms", range 0..=600_000,
+        cost "Longer groups are larger bursts.";
     }
 }
 

@@ -9,6 +9,7 @@ pub mod keys;
 mod policy;
 pub mod print;
 pub mod resolve;
+mod rtc;
 pub mod section;
 pub mod tls;
 pub mod value;
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, suggestion};
 use keys::{
-    ApplicationName, Auth, AuthRule, Demo, Http, Https, Limits, Log, Metrics, Rtmp, Rtmps, Server, Shutdown,
-    Stream, Tls,
+    ApplicationName, Auth, AuthRule, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server,
+    Shutdown, Stream, Tls,
 };
 use section::{Key, Section};
 use value::Raw;
@@ -36,6 +37,8 @@ pub struct Config {
     pub http: Http,
     /// `[https]`
     pub https: Https,
+    /// `[rtc]`
+    pub rtc: Rtc,
     /// `[tls]`
     pub tls: Tls,
     /// `[limits]`
@@ -121,6 +124,7 @@ pub fn section_keys() -> Vec<Key> {
         Rtmps::keys(),
         Http::keys(),
         Https::keys(),
+        Rtc::keys(),
         Tls::keys(),
         Limits::keys(),
         Stream::keys(),
@@ -158,6 +162,7 @@ impl Config {
             Rtmps::PATH => self.rtmps.get(name),
             Http::PATH => self.http.get(name),
             Https::PATH => self.https.get(name),
+            Rtc::PATH => self.rtc.get(name),
             Tls::PATH => self.tls.get(name),
             Limits::PATH => self.limits.get(name),
             Stream::PATH => self.stream.get(name),
@@ -178,6 +183,7 @@ impl Config {
             Rtmps::PATH => self.rtmps.set(name, value),
             Http::PATH => self.http.set(name, value),
             Https::PATH => self.https.set(name, value),
+            Rtc::PATH => self.rtc.set(name, value),
             Tls::PATH => self.tls.set(name, value),
             Limits::PATH => self.limits.set(name, value),
             Stream::PATH => self.stream.set(name, value),

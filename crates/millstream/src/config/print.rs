@@ -131,13 +131,16 @@ fn lists(out: &mut String, config: &Config) {
 }
 
 fn section_doc(section: &str) -> &'static str {
-    use super::keys::{Auth, Demo, Http, Https, Limits, Log, Metrics, Rtmp, Rtmps, Server, Shutdown, Tls};
+    use super::keys::{
+        Auth, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server, Shutdown, Tls,
+    };
     match section {
         Server::PATH => Server::DOC,
         Rtmp::PATH => Rtmp::DOC,
         Rtmps::PATH => Rtmps::DOC,
         Http::PATH => Http::DOC,
         Https::PATH => Https::DOC,
+        Rtc::PATH => Rtc::DOC,
         Tls::PATH => Tls::DOC,
         Limits::PATH => Limits::DOC,
         Stream::PATH => Stream::DOC,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
 use super::value::SecondPublisherChoice;
-use super::{Config, policy, tls};
+use super::{Config, policy, rtc, tls};
 use crate::auth::Policy;
 use crate::pattern::Pattern;
 use crate::worker::settings::{Application, ApplicationSettings, SecondPublisher, WorkerSettings};
@@ -76,13 +76,15 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         Some(_) => addresses.addresses(ipv6),
         None => Vec::new(),
     };
+    let workers = match (config.server.workers, cores.len()) {
+        (0, 0) => std::thread::available_parallelism().map_or(1, usize::from),
+        (0, cores) => cores,
+        (workers, _) => to_usize(workers),
+    };
     WorkerSettings {
-        workers: match (config.server.workers, cores.len()) {
-            (0, 0) => std::thread::available_parallelism().map_or(1, usize::from),
-            (0, cores) => cores,
-            (workers, _) => to_usize(workers),
-        },
+        workers,
         cores,
+        rtc: rtc::settings(config, ipv6, workers, errors),
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),
         http: config.http.listen.addresses(ipv6),
@@ -189,14 +191,14 @@ fn is_log_filter(text: &str) -> bool {
         .all(|part| part.split_once('=').map_or(level(part), |(module, of)| !module.is_empty() && level(of)))
 }
 
-fn ms(value: i64) -> Duration {
+pub(super) fn ms(value: i64) -> Duration {
     Duration::from_millis(u64::try_from(value).unwrap_or(0))
 }
 
-fn to_usize(value: i64) -> usize {
+pub(super) fn to_usize(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
 
-fn to_u32(value: i64) -> u32 {
+pub(super) fn to_u32(value: i64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -42,9 +42,9 @@ impl Key {
 
     /// Flag without the leading `--`: `section-name`, or the short form of the few that everybody uses.
     pub fn flag(&self) -> String {
-        match self.section {
-            "server" => self.name.replace('_', "-"),
-            section => format!("{section}-{}", self.name).replace('_', "-"),
+        match (self.section, self.name) {
+            ("server", name) | ("rtc", name @ "udp_backend") => name.replace('_', "-"),
+            (section, _) => format!("{section}-{}", self.name).replace('_', "-"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::resolve::{Resolved, resolve};
 use super::*;
+use crate::worker::settings::{IceServer, RtcSettings, UdpBackend};
 use std::time::Duration;
 
 fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
@@ -56,6 +57,44 @@ fn defaults_are_those_of_the_workers() {
     assert_eq!(ours.socket_unsent_bytes_max, theirs.socket_unsent_bytes_max);
     assert_eq!(ours.socket_send_buffer_bytes, theirs.socket_send_buffer_bytes);
     assert_eq!(ours.cors_allow_origin, theirs.cors_allow_origin);
+    let listening = RtcSettings { udp: ours.rtc.udp.clone(), tcp: ours.rtc.tcp.clone(), ..theirs.rtc };
+    assert_eq!(ours.rtc, listening);
+    assert_eq!((ours.rtc.udp[0].port(), ours.rtc.tcp[0].port()), (8189, 8189));
+}
+
+#[test]
+fn webrtc_has_servers_addresses_and_a_back_end() {
+    let file = "[rtc]\nice_servers = [\"stun:s\", \"turn:t?transport=udp\"]\nice_username = \"u\"\nice_credential = \"p\"\n\
+        public_addresses = [\"192.0.2.1\", \"2001:db8::1\"]\nudp_backend = \"af_xdp\"\naf_xdp_interface = \"eth0\"\n";
+    let rtc = resolved(file).worker.rtc;
+    assert_eq!(rtc.ice_servers[0], IceServer { uri: "stun:s".to_owned(), credential: None });
+    assert_eq!(rtc.ice_servers[1].credential, Some(("u".to_owned(), "p".to_owned())));
+    assert_eq!(rtc.public_addresses.len(), 2);
+    assert_eq!((rtc.udp_backend, rtc.af_xdp_interface.as_deref()), (UdpBackend::AfXdp, Some("eth0")));
+    let off = resolved("[rtc]\nudp_listen = []\n").worker.rtc;
+    assert!(off.udp.is_empty() && off.tcp.is_empty(), "without UDP there is no TCP either");
+    let flags = section_keys().iter().map(Key::flag).collect::<Vec<_>>();
+    assert!(flags.contains(&"udp-backend".to_owned()) && flags.contains(&"rtc-udp-listen".to_owned()));
+}
+
+#[test]
+fn what_would_keep_webrtc_clients_from_connecting_is_an_error() {
+    let cases = [
+        ("public_addresses = \"example.net\"", "takes IP addresses without ports, not `example.net`"),
+        ("public_addresses = \"0.0.0.0\"", "takes IP addresses without ports"),
+        ("ice_servers = \"turn:t\"", "turn:t needs `rtc.ice_username` and `rtc.ice_credential`"),
+        ("ice_servers = \"http://x\"", "`rtc.ice_servers` takes `stun:HOST:PORT`"),
+        ("ice_credential = \"a\\nb\"", "take printable ASCII only"),
+        ("udp_backend = \"af_xdp\"", "needs `rtc.af_xdp_interface`"),
+        ("af_xdp_interface = \"eth0\"", "has no use without"),
+        ("udp_backend = \"fast\"", "it takes \"auto\", \"sendmmsg\""),
+        ("udp_listen = \"*:65535\"", "`rtc.udp_listen`: 2 workers from port 65535 need port 65536"),
+        ("pending_timeout_ms = 1", "an integer from 1000 to 600000 (ms)"),
+    ];
+    for (line, expected) in cases {
+        let errors = errors_of(&sources(&format!("[server]\nworkers = 2\n[rtc]\n{line}\n"), &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+    }
 }
 
 #[test]

@@ -249,6 +249,22 @@ choice! {
 }
 
 choice! {
+    /// How datagrams are sent.
+    UdpBackendChoice: "\"auto\", \"sendmmsg\", \"gso\", \"io_uring\" or \"af_xdp\"" {
+        /// The best that needs no privilege.
+        Auto = "auto",
+        /// One call for many datagrams.
+        Sendmmsg = "sendmmsg",
+        /// The same with segmentation offload.
+        Gso = "gso",
+        /// io_uring.
+        IoUring = "io_uring",
+        /// Frames past the kernel's UDP stack.
+        AfXdp = "af_xdp",
+    }
+}
+
+choice! {
     /// Form of log lines.
     LogFormat: "\"text\" or \"json\"" {
         /// For people.
