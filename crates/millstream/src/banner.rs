@@ -21,6 +21,9 @@ pub fn text(addresses: &ListenAddresses, workers: usize, demo: Option<&str>, pol
         _ => "by the rules in [[auth.publish]]",
     };
     let _ = writeln!(out, "  {:10}{who}", "");
+    let rtc: &[String] = if addresses.rtc_udp.is_empty() { &[] } else { &web };
+    lines(&mut out, "WHIP", rtc, "/whip/live/STREAM");
+    lines(&mut out, "WHEP", rtc, "/whep/live/STREAM");
     lines(&mut out, "play", &rtmp, "/live/STREAM");
     lines(&mut out, "", &web, "/live/STREAM.flv");
     let sockets: Vec<String> = web.iter().map(|base| base.replacen("http", "ws", 1)).collect();
@@ -70,6 +73,7 @@ mod tests {
             rtmp: at("[::]:1935"),
             http: at("[::1]:8080"),
             https: at("0.0.0.0:8443"),
+            rtc_udp: at("127.0.0.1:8189"),
             ..ListenAddresses::default()
         };
         let policy =
@@ -82,6 +86,8 @@ mod tests {
             "publish   rtmp://localhost:1935/live/STREAM\n",
             "from this machine only",
             "ws://[::1]:8080/live/STREAM.flv\n",
+            "WHIP      http://[::1]:8080/whip/live/STREAM\n",
+            "https://localhost:8443/whep/live/STREAM\n",
             "wss://localhost:8443/live/STREAM.flv\n",
             "http://[::1]:8080/demo/clock.flv\n",
             "rtmp://localhost:1935/demo/clock\n",

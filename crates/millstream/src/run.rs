@@ -170,12 +170,14 @@ fn explain_start(settings: &WorkerSettings, error: &io::Error) -> String {
         ("rtmps.listen", &settings.rtmps),
         ("http.listen", &settings.http),
         ("https.listen", &settings.https),
+        ("rtc.udp_listen", &settings.rtc.udp),
+        ("rtc.tcp_listen", &settings.rtc.tcp),
     ];
     let named = |address: &SocketAddr| text.contains(&format!("{address}:"));
     let Some((key, _)) = lists.into_iter().find(|(_, addresses)| addresses.iter().any(named)) else {
         return format!("the workers could not start: {text}");
     };
-    let flag = key.replace('.', "-");
+    let flag = key.replace(['.', '_'], "-");
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!("another program uses it; end that, or choose another with --{flag}")
@@ -201,6 +203,8 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
         "rtmps": texts(&addresses.rtmps),
         "http": texts(&addresses.http),
         "https": texts(&addresses.https),
+        "rtc_udp": texts(&addresses.rtc_udp),
+        "rtc_tcp": texts(&addresses.rtc_tcp),
     });
     let temporary = format!("{path}.{}", std::process::id());
     let written = std::fs::write(&temporary, format!("{json}\n"))

@@ -78,7 +78,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 16] = [
+const WORKER_COUNTERS: [Counter; 34] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -113,13 +113,62 @@ const WORKER_COUNTERS: [Counter; 16] = [
     ),
     ("millstream_unauthorized_sessions", "Sessions refused by authorisation", |w| w.counters.unauthorized),
     ("millstream_loop_turns", "Turns of the event loop", |w| w.counters.loop_turns),
+    ("millstream_rtc_sessions_opened", "WebRTC sessions opened", |w| w.counters.rtc.opened),
+    ("millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done", |w| {
+        w.counters.rtc.connected
+    }),
+    ("millstream_rtc_sessions_expired", "WebRTC sessions freed because they did not connect in time", |w| {
+        w.counters.rtc.expired
+    }),
+    ("millstream_rtc_consent_lost", "WebRTC sessions ended because the peer no longer answered", |w| {
+        w.counters.rtc.consent_lost
+    }),
+    ("millstream_rtc_received_packets", "RTP and RTCP packets received", |w| w.counters.rtc.packets_in),
+    ("millstream_rtc_sent_packets", "RTP packets sent for the first time, summed over viewers", |w| {
+        w.counters.rtc.packets_out
+    }),
+    ("millstream_rtc_resent_packets", "RTP packets sent again", |w| w.counters.rtc.packets_resent),
+    ("millstream_rtc_refused_resends", "Packets viewers asked for again and did not get", |w| {
+        w.counters.rtc.resends_refused
+    }),
+    ("millstream_rtc_unknown_source_datagrams", "Datagrams from addresses no session has validated", |w| {
+        w.counters.rtc.unknown_source
+    }),
+    ("millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused", |w| {
+        w.counters.rtc.signals_refused
+    }),
+    ("millstream_rtc_unauthentic_packets", "Packets whose authentication failed", |w| {
+        w.counters.rtc.unauthentic
+    }),
+    ("millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track", |w| {
+        w.counters.rtc.dropped
+    }),
+    ("millstream_rtc_send_failures", "Packets a socket did not take", |w| w.counters.rtc.send_failures),
+    ("millstream_rtc_nacked_packets_received", "Packets viewers asked for again", |w| {
+        w.counters.rtc.nacks_in
+    }),
+    ("millstream_rtc_nacked_packets_sent", "Packets publishers were asked for again", |w| {
+        w.counters.rtc.nacks_out
+    }),
+    ("millstream_rtc_key_frame_requests_received", "Key frames viewers asked for", |w| {
+        w.counters.rtc.key_frame_requests_in
+    }),
+    ("millstream_rtc_key_frame_requests_sent", "Key frames publishers were asked for", |w| {
+        w.counters.rtc.key_frame_requests_out
+    }),
+    ("millstream_rtc_ring_dropped_packets", "Packets another worker could not be given", |w| {
+        w.counters.rtc.ring_drops
+    }),
 ];
 
 /// Gauges per worker.
-const WORKER_GAUGES: [WorkerGauge; 6] = [
+const WORKER_GAUGES: [WorkerGauge; 7] = [
     ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
     ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
     ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
+    ("millstream_rtc_pending_sessions", "WebRTC sessions that are not connected yet", |w| {
+        w.counters.rtc.pending as f64
+    }),
     ("millstream_worker_load_ratio", "CPU time of the worker in the last second, in cores", |w| {
         f64::from(w.load_percent) / 100.0
     }),

@@ -33,6 +33,7 @@ fn stream(name: &str, players: u32) -> StreamSnapshot {
         gop_bytes: 0,
         gop_duration_ms: 0,
         bytes_in: 0,
+        tracks: Vec::new(),
     }
 }
 
@@ -80,6 +81,7 @@ fn session(worker: usize, serial: u64, role: Role, stream: Option<&str>) -> Sess
         queue_ms: 0,
         dropped_frames: 0,
         user_agent: None,
+        rtc: None,
     }
 }
 

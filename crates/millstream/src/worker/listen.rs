@@ -34,6 +34,10 @@ pub struct ListenAddresses {
     pub http: Vec<SocketAddr>,
     /// HTTP over TLS.
     pub https: Vec<SocketAddr>,
+    /// WebRTC over UDP, of all workers.
+    pub rtc_udp: Vec<SocketAddr>,
+    /// WebRTC over TCP, of all workers.
+    pub rtc_tcp: Vec<SocketAddr>,
 }
 
 /// The listening sockets of one worker.

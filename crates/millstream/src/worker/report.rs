@@ -70,6 +70,7 @@ impl Worker {
             gop_bytes: gop.bytes() as u64,
             gop_duration_ms: gop.duration_ms() as u32,
             bytes_in: stream.relay.bytes_in(),
+            tracks: Vec::new(),
         }
     }
 
@@ -98,6 +99,7 @@ impl Worker {
             queue_ms: queue_ms as u32,
             dropped_frames: play.map_or(0, |play| play.cursor.dropped()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
+            rtc: None,
         }
     }
 }

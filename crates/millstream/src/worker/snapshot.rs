@@ -105,6 +105,53 @@ pub struct WorkerCounters {
     pub loop_turns: u64,
     /// Busy time of all turns, microseconds.
     pub loop_busy_us: u64,
+    /// WebRTC alone.
+    pub rtc: RtcCounters,
+}
+
+/// WebRTC counters of one worker since start (gauges are named so).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RtcCounters {
+    /// Gauge: sessions that are not connected yet.
+    pub pending: u64,
+    /// Sessions opened.
+    pub opened: u64,
+    /// Sessions whose ICE and DTLS were done.
+    pub connected: u64,
+    /// Sessions freed because they did not connect in time.
+    pub expired: u64,
+    /// Sessions ended because the peer stopped answering checks (RFC 7675).
+    pub consent_lost: u64,
+    /// RTP and RTCP packets received from validated addresses, whatever became of them.
+    pub packets_in: u64,
+    /// RTP packets sent for the first time, summed over viewers.
+    pub packets_out: u64,
+    /// RTP packets sent again.
+    pub packets_resent: u64,
+    /// Packets viewers asked for again and did not get: too old, or over their budget.
+    pub resends_refused: u64,
+    /// Datagrams from addresses that no session has validated.
+    pub unknown_source: u64,
+    /// STUN and DTLS datagrams a session refused.
+    pub signals_refused: u64,
+    /// Packets whose authentication failed.
+    pub unauthentic: u64,
+    /// Authentic packets that were replayed, too old, malformed or of no track.
+    pub dropped: u64,
+    /// Packets a socket or the send batch did not take.
+    pub send_failures: u64,
+    /// NACKed packets received, from viewers.
+    pub nacks_in: u64,
+    /// Packets asked for again, from publishers.
+    pub nacks_out: u64,
+    /// Key-frame requests received, from viewers.
+    pub key_frame_requests_in: u64,
+    /// Key-frame requests sent, to publishers.
+    pub key_frame_requests_out: u64,
+    /// Packets received from other workers.
+    pub ring_packets_in: u64,
+    /// Packets another worker could not be given because its ring was full.
+    pub ring_drops: u64,
 }
 
 /// One stream as one worker sees it.
@@ -142,6 +189,40 @@ pub struct StreamSnapshot {
     pub gop_duration_ms: u32,
     /// Media payload bytes since the stream was created on this worker.
     pub bytes_in: u64,
+    /// Tracks of a publisher that sends packets; empty when it sends frames or there is none.
+    pub tracks: Vec<RtcTrackSnapshot>,
+}
+
+/// One track of a stream that is published as packets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RtcTrackSnapshot {
+    /// Audio or video.
+    pub kind: TrackKind,
+    /// Its codec, as SDP names it: `H264`, `opus`.
+    pub codec: &'static str,
+    /// RTP clock rate, Hz.
+    pub clock_rate: u32,
+    /// Audio channels.
+    pub channels: Option<u8>,
+    /// Simulcast encodings that arrive; 1 without simulcast.
+    pub encodings: u8,
+    /// Width and height of the picture, where the payload says.
+    pub size: Option<(u32, u32)>,
+    /// Media bits in the last full second, of all encodings.
+    pub bits_per_second: u64,
+    /// Frames in the last full second, of the encoding that is forwarded.
+    pub frames_per_second: f32,
+    /// Distance of the last two key frames, milliseconds; 0 when unknown.
+    pub key_frame_interval_ms: u32,
+}
+
+/// What a track carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrackKind {
+    /// Sound.
+    Audio,
+    /// Pictures.
+    Video,
 }
 
 /// Who publishes a stream.
@@ -183,6 +264,10 @@ pub enum Protocol {
     WsFlv,
     /// The same over TLS.
     WssFlv,
+    /// WebRTC, published by WHIP.
+    Whip,
+    /// WebRTC, played by WHEP.
+    Whep,
 }
 
 impl Protocol {
@@ -195,6 +280,8 @@ impl Protocol {
             Self::HttpsFlv => "https-flv",
             Self::WsFlv => "ws-flv",
             Self::WssFlv => "wss-flv",
+            Self::Whip => "whip",
+            Self::Whep => "whep",
         }
     }
 }
@@ -228,4 +315,55 @@ pub struct SessionSnapshot {
     pub dropped_frames: u64,
     /// `User-Agent`, or RTMP `flashVer`, at most 128 bytes.
     pub user_agent: Option<String>,
+    /// What only WebRTC sessions have.
+    pub rtc: Option<RtcSessionSnapshot>,
+}
+
+/// The connection of one WebRTC session, as it is and as reports describe it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RtcSessionSnapshot {
+    /// How far it is.
+    pub state: RtcState,
+    /// `udp` or `tcp`, once a path is validated.
+    pub transport: Option<&'static str>,
+    /// Codecs of its tracks, as SDP names them.
+    pub codecs: Vec<&'static str>,
+    /// RTP packets received from a publisher, or sent to a viewer for the first time.
+    pub packets: u64,
+    /// Packets lost in all: what we miss of a publisher's, or what a viewer reports.
+    pub lost_packets: u64,
+    /// Share lost in the last report, percent.
+    pub loss_percent: f32,
+    /// Round trip by sender and receiver reports, milliseconds.
+    pub rtt_ms: Option<f32>,
+    /// Interarrival jitter of the last report (RFC 3550 section 6.4.1), milliseconds; the largest of its tracks.
+    pub jitter_ms: Option<f32>,
+    /// Packets asked for again: by us of a publisher, by a viewer of us.
+    pub nacks: u64,
+    /// Packets sent again.
+    pub resent_packets: u64,
+    /// Key frames asked for: by us of a publisher, by a viewer of us.
+    pub key_frame_requests: u64,
+}
+
+/// How far a WebRTC session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtcState {
+    /// No validated path yet.
+    Checking,
+    /// A path is validated; DTLS is under way.
+    Handshake,
+    /// Media may flow.
+    Connected,
+}
+
+impl RtcState {
+    /// Name used in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Checking => "checking",
+            Self::Handshake => "handshake",
+            Self::Connected => "connected",
+        }
+    }
 }

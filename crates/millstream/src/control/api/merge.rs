@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::types::{
-    Audio, Gop, Publisher, RoleName, Session, SessionList, SessionQuery, Stream, StreamState, Video, address,
+    Audio, Gop, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream, StreamState,
+    Track, Video, address, codec_name,
 };
-use super::urls::Urls;
-use crate::worker::snapshot::{StreamSnapshot, WorkerSnapshot};
+use super::urls::{Playable, Urls};
+use crate::worker::snapshot::{RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
 
 /// Most sessions of one page.
 const PAGE_MAX: usize = 1000;
@@ -69,31 +70,89 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>) -> Stream {
             connected_seconds: publisher.connected_ms / 1000,
         }),
         uptime_seconds: view.uptime_ms / 1000,
-        video: view.video.as_ref().map(|(codec, format)| {
-            let counted = Some(view.video_frames_per_second).filter(|rate| *rate > 0.0);
-            Video {
-                codec: codec.to_string(),
-                profile: format.as_ref().map(|format| format.profile.clone()),
-                level: format.as_ref().map(|format| format.level.clone()),
-                width: format.as_ref().map(|format| format.width),
-                height: format.as_ref().map(|format| format.height),
-                frame_rate: format.as_ref().and_then(|format| format.frame_rate).or(counted),
-                bitrate_bits_per_second: view.video_bits_per_second,
-                key_frame_interval_ms: Some(view.key_frame_interval_ms).filter(|interval| *interval > 0),
-            }
-        }),
-        audio: view.audio.as_ref().map(|(codec, format)| Audio {
-            codec: codec.to_string(),
-            profile: format.as_ref().map(|format| format.profile.clone()),
-            sample_rate: format.as_ref().map(|format| format.sample_rate),
-            channels: format.as_ref().map(|format| format.channels),
-            bitrate_bits_per_second: view.audio_bits_per_second,
-        }),
-        bitrate_bits_per_second: view.video_bits_per_second + view.audio_bits_per_second,
+        video: video(view),
+        audio: audio(view),
+        bitrate_bits_per_second: view.video_bits_per_second
+            + view.audio_bits_per_second
+            + view.tracks.iter().map(|track| track.bits_per_second).sum::<u64>(),
         players: merged.players,
         gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
         bytes_in: view.bytes_in,
-        urls: urls.stream(&view.app, &view.name),
+        tracks: view.tracks.iter().map(track).collect(),
+        urls: urls.stream(&view.app, &view.name, playable(view)),
+    }
+}
+
+/// How a stream can be played now. While nobody publishes, players of frames may wait.
+fn playable(view: &StreamSnapshot) -> Playable {
+    match (view.live, view.tracks.is_empty()) {
+        (true, false) => Playable::Packets,
+        _ => Playable::Frames,
+    }
+}
+
+fn video(view: &StreamSnapshot) -> Option<Video> {
+    let counted = Some(view.video_frames_per_second).filter(|rate| *rate > 0.0);
+    let of_frames = view.video.as_ref().map(|(codec, format)| Video {
+        codec: codec.to_string(),
+        profile: format.as_ref().map(|format| format.profile.clone()),
+        level: format.as_ref().map(|format| format.level.clone()),
+        width: format.as_ref().map(|format| format.width),
+        height: format.as_ref().map(|format| format.height),
+        frame_rate: format.as_ref().and_then(|format| format.frame_rate).or(counted),
+        bitrate_bits_per_second: view.video_bits_per_second,
+        key_frame_interval_ms: Some(view.key_frame_interval_ms).filter(|interval| *interval > 0),
+    });
+    of_frames.or_else(|| {
+        let track = view.tracks.iter().find(|track| track.kind == TrackKind::Video)?;
+        Some(Video {
+            codec: codec_name(track.codec),
+            profile: None,
+            level: None,
+            width: track.size.map(|(width, _)| width),
+            height: track.size.map(|(_, height)| height),
+            frame_rate: Some(track.frames_per_second).filter(|rate| *rate > 0.0),
+            bitrate_bits_per_second: track.bits_per_second,
+            key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),
+        })
+    })
+}
+
+fn audio(view: &StreamSnapshot) -> Option<Audio> {
+    let of_frames = view.audio.as_ref().map(|(codec, format)| Audio {
+        codec: codec.to_string(),
+        profile: format.as_ref().map(|format| format.profile.clone()),
+        sample_rate: format.as_ref().map(|format| format.sample_rate),
+        channels: format.as_ref().map(|format| format.channels),
+        bitrate_bits_per_second: view.audio_bits_per_second,
+    });
+    of_frames.or_else(|| {
+        let track = view.tracks.iter().find(|track| track.kind == TrackKind::Audio)?;
+        Some(Audio {
+            codec: codec_name(track.codec),
+            profile: None,
+            sample_rate: Some(track.clock_rate),
+            channels: track.channels,
+            bitrate_bits_per_second: track.bits_per_second,
+        })
+    })
+}
+
+fn track(track: &RtcTrackSnapshot) -> Track {
+    Track {
+        kind: match track.kind {
+            TrackKind::Audio => KindName::Audio,
+            TrackKind::Video => KindName::Video,
+        },
+        codec: codec_name(track.codec),
+        clock_rate: track.clock_rate,
+        channels: track.channels,
+        encodings: track.encodings,
+        width: track.size.map(|(width, _)| width),
+        height: track.size.map(|(_, height)| height),
+        frame_rate: Some(track.frames_per_second).filter(|rate| *rate > 0.0),
+        bitrate_bits_per_second: track.bits_per_second,
+        key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::worker::snapshot::{Role, SessionSnapshot, WorkerSnapshot};
+use crate::worker::snapshot::{Role, RtcSessionSnapshot, SessionSnapshot, WorkerSnapshot};
 
 /// Body of every error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -46,6 +46,10 @@ pub(super) struct Endpoints {
     pub(super) rtmps: Vec<String>,
     pub(super) http: Vec<String>,
     pub(super) https: Vec<String>,
+    /// Streams are published at `{base}/{app}/{stream}` (RFC 9725).
+    pub(super) whip: Vec<String>,
+    /// Streams are played at `{base}/{app}/{stream}`.
+    pub(super) whep: Vec<String>,
 }
 
 /// What publishing takes, for instructions.
@@ -86,7 +90,42 @@ pub(super) struct Stream {
     pub(super) gop: Gop,
     /// Media bytes since the stream was first seen.
     pub(super) bytes_in: u64,
+    /// Tracks of a stream that is published as packets (WHIP); empty otherwise.
+    pub(super) tracks: Vec<Track>,
     pub(super) urls: StreamUrls,
+}
+
+/// One track of a stream that is published as packets.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Track {
+    pub(super) kind: KindName,
+    #[schema(example = "H.264")]
+    pub(super) codec: String,
+    /// RTP clock rate.
+    pub(super) clock_rate: u32,
+    #[schema(required = true)]
+    pub(super) channels: Option<u8>,
+    /// Simulcast encodings that arrive.
+    pub(super) encodings: u8,
+    #[schema(required = true)]
+    pub(super) width: Option<u32>,
+    #[schema(required = true)]
+    pub(super) height: Option<u32>,
+    /// Counted over the last second.
+    #[schema(required = true)]
+    pub(super) frame_rate: Option<f32>,
+    /// Of all encodings.
+    pub(super) bitrate_bits_per_second: u64,
+    #[schema(required = true)]
+    pub(super) key_frame_interval_ms: Option<u32>,
+}
+
+/// What a track carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum KindName {
+    Audio,
+    Video,
 }
 
 /// Whether media comes in.
@@ -152,12 +191,14 @@ pub(super) struct Gop {
     pub(super) duration_ms: u32,
 }
 
-/// Where to watch a stream; empty when the protocol is off.
-#[derive(Debug, Serialize, ToSchema)]
+/// Where to watch a stream; empty when the protocol is off, or when what is published cannot be played that way.
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct StreamUrls {
     pub(super) rtmp: String,
     pub(super) flv: String,
     pub(super) ws_flv: String,
+    /// Set while a publisher sends packets.
+    pub(super) whep: String,
 }
 
 /// Which sessions to list.
@@ -232,6 +273,64 @@ pub(super) struct Session {
     pub(super) dropped_frames: u64,
     #[schema(required = true)]
     pub(super) user_agent: Option<String>,
+    /// Of WebRTC sessions only.
+    #[schema(required = true)]
+    pub(super) rtc: Option<RtcSession>,
+}
+
+/// The connection of a WebRTC session. Losses are those of the media's receiver: ours of a publisher, the viewer's own.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RtcSession {
+    /// `checking`, `handshake` or `connected`.
+    #[schema(example = "connected")]
+    pub(super) state: String,
+    /// `udp` or `tcp`, once connected.
+    #[schema(required = true)]
+    pub(super) transport: Option<String>,
+    pub(super) codecs: Vec<String>,
+    /// RTP packets of the media, without those sent again.
+    pub(super) packets: u64,
+    pub(super) lost_packets: u64,
+    /// Of the last report.
+    pub(super) loss_percent: f32,
+    #[schema(required = true)]
+    pub(super) rtt_ms: Option<f32>,
+    /// Of the last report (RFC 3550 section 6.4.1).
+    #[schema(required = true)]
+    pub(super) jitter_ms: Option<f32>,
+    /// Packets asked for again.
+    pub(super) nacks: u64,
+    pub(super) resent_packets: u64,
+    pub(super) key_frame_requests: u64,
+}
+
+impl From<&RtcSessionSnapshot> for RtcSession {
+    fn from(rtc: &RtcSessionSnapshot) -> Self {
+        Self {
+            state: rtc.state.name().to_owned(),
+            transport: rtc.transport.map(str::to_owned),
+            codecs: rtc.codecs.iter().map(|codec| codec_name(codec)).collect(),
+            packets: rtc.packets,
+            lost_packets: rtc.lost_packets,
+            loss_percent: rtc.loss_percent,
+            rtt_ms: rtc.rtt_ms,
+            jitter_ms: rtc.jitter_ms,
+            nacks: rtc.nacks,
+            resent_packets: rtc.resent_packets,
+            key_frame_requests: rtc.key_frame_requests,
+        }
+    }
+}
+
+/// A codec as people write it, from its name in SDP.
+pub(super) fn codec_name(encoding: &str) -> String {
+    match encoding {
+        "H264" => "H.264".to_owned(),
+        "H265" => "H.265".to_owned(),
+        "opus" => "Opus".to_owned(),
+        "PCMU" | "PCMA" => format!("G.711 {encoding}"),
+        other => other.to_owned(),
+    }
 }
 
 impl From<&SessionSnapshot> for Session {
@@ -251,6 +350,7 @@ impl From<&SessionSnapshot> for Session {
             queue_ms: session.queue_ms,
             dropped_frames: session.dropped_frames,
             user_agent: session.user_agent.clone(),
+            rtc: session.rtc.as_ref().map(RtcSession::from),
         }
     }
 }
@@ -283,6 +383,13 @@ pub(super) struct Worker {
     pub(super) writes: u64,
     pub(super) queue_drops: u64,
     pub(super) ring_drops: u64,
+    /// WebRTC sessions that are not connected yet.
+    pub(super) rtc_pending: u64,
+    pub(super) rtc_packets_in: u64,
+    /// RTP packets to viewers, those sent again included.
+    pub(super) rtc_packets_out: u64,
+    /// Datagrams that were not authentic, or from nobody.
+    pub(super) rtc_refused: u64,
 }
 
 impl From<&WorkerSnapshot> for Worker {
@@ -302,7 +409,13 @@ impl From<&WorkerSnapshot> for Worker {
             frames_in: counters.frames_in,
             writes: counters.writes,
             queue_drops: counters.queue_drops,
-            ring_drops: counters.ring_drops,
+            ring_drops: counters.ring_drops + counters.rtc.ring_drops,
+            rtc_pending: counters.rtc.pending,
+            rtc_packets_in: counters.rtc.packets_in,
+            rtc_packets_out: counters.rtc.packets_out + counters.rtc.packets_resent,
+            rtc_refused: counters.rtc.unknown_source
+                + counters.rtc.signals_refused
+                + counters.rtc.unauthentic,
         }
     }
 }

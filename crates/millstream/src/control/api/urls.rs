@@ -28,6 +28,15 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
+/// What a stream is published as, and so how it can be played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Playable {
+    /// Whole frames: RTMP and FLV. Also while nobody publishes, because players may wait.
+    Frames,
+    /// Packets: WHEP.
+    Packets,
+}
+
 /// Builds URLs for the sender of one request.
 pub(super) struct Urls<'a> {
     addresses: &'a ListenAddresses,
@@ -58,17 +67,34 @@ impl<'a> Urls<'a> {
             rtmps: self.bases("rtmps"),
             http: self.bases("http"),
             https: self.bases("https"),
+            whip: self.rtc_bases("whip"),
+            whep: self.rtc_bases("whep"),
         }
     }
 
+    /// Bases of WHIP or WHEP; none when WebRTC is off. Those of the scheme the request came by are first.
+    fn rtc_bases(&self, protocol: &str) -> Vec<String> {
+        if self.addresses.rtc_udp.is_empty() {
+            return Vec::new();
+        }
+        let schemes = if self.tls { ["https", "http"] } else { ["http", "https"] };
+        let bases = schemes.into_iter().flat_map(|scheme| self.bases(scheme));
+        bases.map(|base| format!("{base}/{protocol}")).collect()
+    }
+
     /// Where to watch `app/name`.
-    pub(super) fn stream(&self, app: &str, name: &str) -> StreamUrls {
+    pub(super) fn stream(&self, app: &str, name: &str, playable: Playable) -> StreamUrls {
         let segments = |text: &str| {
             text.split('/')
                 .map(|part| utf8_percent_encode(part, SEGMENT).to_string())
                 .collect::<Vec<_>>()
                 .join("/")
         };
+        if playable == Playable::Packets {
+            let whep = self.rtc_bases("whep").into_iter().next();
+            let whep = whep.map(|base| format!("{base}/{}/{}", segments(app), segments(name)));
+            return StreamUrls { whep: whep.unwrap_or_default(), ..StreamUrls::default() };
+        }
         // RTMP clients do not decode: the names go as they are, and `?` cannot be in them.
         let rtmp = self.first(&["rtmp", "rtmps"]).map(|base| format!("{base}/{app}/{name}"));
         let web = if self.tls { ["https", "http"] } else { ["http", "https"] };
@@ -78,6 +104,7 @@ impl<'a> Urls<'a> {
             rtmp: rtmp.unwrap_or_default(),
             flv: flv.unwrap_or_default(),
             ws_flv: ws_flv.unwrap_or_default(),
+            whep: String::new(),
         }
     }
 
@@ -119,6 +146,7 @@ mod tests {
             rtmp: at("[::]:1935"),
             http: at("[::]:8080"),
             https: at("[::]:8443"),
+            rtc_udp: at("192.0.2.1:8189"),
             ..ListenAddresses::default()
         }
     }
@@ -146,9 +174,25 @@ mod tests {
     fn names_are_encoded_in_http_urls() {
         let addresses = addresses();
         let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls: true };
-        let urls = Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#");
+        let urls = Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", Playable::Frames);
         assert_eq!(urls.flv, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.ws_flv, "wss://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.rtmp, "rtmp://h:1935/a/b c/ü%?#");
+        assert_eq!(urls.whep, "");
+        let urls = Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", Playable::Packets);
+        assert_eq!(urls.whep, "https://h:8443/whep/a/b%20c/%C3%BC%25%3F%23");
+        assert_eq!((urls.flv, urls.rtmp), (String::new(), String::new()), "packets are not frames");
+    }
+
+    #[test]
+    fn webrtc_is_at_the_web_addresses() {
+        let mut addresses = addresses();
+        let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls: false };
+        let endpoints = Urls::new(&addresses, Some("h:8080"), peer).endpoints();
+        assert_eq!(endpoints.whip, ["http://h:8080/whip", "https://h:8443/whip"]);
+        assert_eq!(endpoints.whep, ["http://h:8080/whep", "https://h:8443/whep"]);
+        addresses.rtc_udp.clear();
+        let off = Urls::new(&addresses, Some("h:8080"), peer).endpoints();
+        assert!(off.whip.is_empty() && off.whep.is_empty(), "WebRTC is off");
     }
 }
