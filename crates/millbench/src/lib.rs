@@ -19,6 +19,7 @@ pub mod net;
 pub mod playback;
 pub mod procfs;
 pub mod report;
+pub mod rtc;
 pub mod run;
 pub mod sample;
 pub mod session;
