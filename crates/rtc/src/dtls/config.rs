@@ -1,0 +1,66 @@
+//! What one DTLS session is told: who we are, who the peer must be, what is allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use srtp::Profile;
+
+use super::{Certificate, Fingerprint};
+
+/// Who begins the handshake (RFC 5763 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DtlsRole {
+    /// `a=setup:active`: sends the ClientHello.
+    Client,
+    /// `a=setup:passive`: waits for it.
+    Server,
+}
+
+/// A version of DTLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DtlsVersion {
+    /// RFC 6347.
+    V1_2,
+    /// RFC 9147.
+    V1_3,
+}
+
+/// What one session is told. Cheap to clone.
+#[derive(Clone)]
+pub struct Config {
+    /// Ours, shown to the peer.
+    pub certificate: Arc<Certificate>,
+    /// Those signalled for the peer's certificate. With none, no peer is let in.
+    pub remote_fingerprints: Vec<Fingerprint>,
+    /// SRTP profiles allowed, the best first. A server takes the first of these that the client offers.
+    ///
+    /// Default: AES-128-GCM, AES-256-GCM, AES-128 in counter mode with HMAC-SHA1-80.
+    pub srtp_profiles: Vec<Profile>,
+    /// Versions allowed. Default: both.
+    pub versions: Vec<DtlsVersion>,
+    /// From the first datagram of the handshake to the keys, at most. Default 15 s.
+    pub handshake_timeout: Duration,
+}
+
+impl Config {
+    /// Datagrams that a peer may send before it has finished the handshake. A handshake takes 3 to 8; the rest is for
+    /// what gets lost and repeated.
+    pub const HANDSHAKE_DATAGRAMS_MAX: u32 = 200;
+
+    /// Interval before the first retransmission; doubles each time.
+    ///
+    /// A flight that is repeated for nothing costs a kilobyte; one that is lost costs the viewer this long. libwebrtc
+    /// begins at 50 ms; RFC 9147 section 5.8.2 allows less than a second where the RTT is known to be short.
+    pub const RETRANSMIT_START: Duration = Duration::from_millis(150);
+
+    /// With the defaults above, for a peer with these fingerprints.
+    pub fn new(certificate: Arc<Certificate>, remote_fingerprints: Vec<Fingerprint>) -> Self {
+        Self {
+            certificate,
+            remote_fingerprints,
+            srtp_profiles: vec![Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::AesCm128HmacSha1_80],
+            versions: vec![DtlsVersion::V1_2, DtlsVersion::V1_3],
+            handshake_timeout: Duration::from_secs(15),
+        }
+    }
+}
