@@ -1,0 +1,379 @@
+//! The server's side of ICE: answers checks, sends none (RFC 8445 §2.5, ICE-lite; consent as RFC 7675 has it).
+//!
+//! A peer is reached at whatever address an authentic check of it came from, so this side needs no list of candidates,
+//! neither its own nor the peer's: a host with many addresses, or one announced by another address (NAT 1:1), works
+//! without being told. The crate `is` has such an agent, too; it keeps the path of the higher priority until that has
+//! been silent for 15 s, where a peer whose NAT forgot it must be followed at its first check, and it has no limit on
+//! addresses learned. It reads and writes the messages here, and is the client's side in `full.rs`.
+//!
+//! The path to send on is the one nominated last. Once media flows, a new *host* has first to answer a check of ours
+//! (the one exception to "sends none"), so that a check recorded on the way and sent from elsewhere does not turn the
+//! stream on a stranger. A new port on the same host, what a NAT makes, is followed at once.
+
+use std::time::{Duration, Instant};
+
+use is::stun::{StunMessage, TransId};
+
+use crate::ice::{IceEvent, Refusal, USERNAME_BYTES_MAX, VALID_PATHS_MAX};
+use crate::sdp::IceCredentials;
+use crate::stun::{Class, Envelope, TransactionId, transaction_of, write};
+use crate::transmit::TransmitQueue;
+use crate::{Path, Timeouts};
+
+/// Transaction ids of authentic requests that are remembered, to know a replay. At one check in 2.5 s they reach back
+/// 80 s, longer than a path lives without checks.
+const TRANSACTIONS_MAX: usize = 32;
+
+/// How long the selected path may be without a check before one without USE-CANDIDATE moves it.
+///
+/// Peers that nominate once (RFC 8445 §8.1.1) do not say it again from their new port after a NAT forgot them. Consent
+/// checks come every 4 to 6 s (RFC 7675 §5.1).
+const SELECTED_SILENT: Duration = Duration::from_secs(7);
+
+/// When a check of ours to a new host is repeated, after the one before.
+const CHALLENGE_REPEATS: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+];
+
+/// A way to the peer that an authentic check has come over.
+struct ValidPath {
+    path: Path,
+    checked: Instant,
+    transaction: TransactionId,
+    nominated: bool,
+}
+
+/// A check of ours to a new host of a peer that is connected.
+struct Challenge {
+    path: Path,
+    transaction: TransactionId,
+    request: Vec<u8>,
+    repeated: usize,
+    next: Option<Instant>,
+}
+
+/// ICE-lite agent of one session.
+pub(crate) struct LiteAgent {
+    local: IceCredentials,
+    remote: IceCredentials,
+    timeouts: Timeouts,
+    started: Instant,
+    /// At most [`VALID_PATHS_MAX`].
+    paths: Vec<ValidPath>,
+    /// Where to send; with the time of its last check. After a restart it may be one that is no longer in `paths`.
+    selected: Option<(Path, Instant)>,
+    transactions: [TransactionId; TRANSACTIONS_MAX],
+    transactions_next: usize,
+    challenge: Option<Challenge>,
+    media_flows: bool,
+    /// Grows when `paths` or `selected` changes.
+    version: u32,
+    over: bool,
+}
+
+impl LiteAgent {
+    pub(crate) fn new(
+        local: IceCredentials,
+        remote: IceCredentials,
+        timeouts: Timeouts,
+        now: Instant,
+    ) -> Self {
+        Self {
+            local,
+            remote,
+            timeouts,
+            started: now,
+            paths: Vec::new(),
+            selected: None,
+            transactions: [TransactionId([0; 12]); TRANSACTIONS_MAX],
+            transactions_next: 0,
+            challenge: None,
+            media_flows: false,
+            version: 0,
+            over: false,
+        }
+    }
+
+    /// Takes a STUN message. The steps stand in the order in which they are allowed: whose it is, whether it is
+    /// authentic, what it says, whether it is new, and only then what it changes.
+    pub(crate) fn handle(
+        &mut self,
+        now: Instant,
+        path: Path,
+        datagram: &[u8],
+        transmits: &mut TransmitQueue,
+    ) -> Result<Option<IceEvent>, Refusal> {
+        if self.over {
+            return Err(Refusal::Closed);
+        }
+        let envelope = Envelope::parse(datagram)?;
+        if envelope.class() != Class::Request {
+            return self.handle_answer(now, path, &envelope);
+        }
+        if envelope.usernames() != Some((&self.local.ufrag, &self.remote.ufrag)) {
+            return Err(Refusal::WrongUsername);
+        }
+        if !envelope.is_authentic(&self.local.password) {
+            return Err(Refusal::WrongIntegrity);
+        }
+        let request = envelope.open()?;
+        if request.ice_controlled().is_some() {
+            let answer = StunMessage::binding_role_conflict_reply(request.trans_id());
+            transmits.push(path, write(answer, &self.local.password));
+            return Err(Refusal::RoleConflict);
+        }
+        let repeated = self.is_repeated(path, envelope.transaction())?;
+        let answer = StunMessage::binding_reply(request.trans_id(), path.remote);
+        transmits.push(path, write(answer, &self.local.password));
+        if repeated {
+            return Ok(None);
+        }
+        self.remember(envelope.transaction());
+        self.note_check(now, path, envelope.transaction(), request.use_candidate());
+        Ok(self.consider(now, path, request.use_candidate(), transmits))
+    }
+
+    /// Whether a request has been seen, told by its transaction id: a sender that missed the answer repeats it on the
+    /// same path, and gets the answer again. From anywhere else it is a replay.
+    fn is_repeated(&self, path: Path, transaction: TransactionId) -> Result<bool, Refusal> {
+        if !self.transactions.contains(&transaction) {
+            return Ok(false);
+        }
+        let last = self.paths.iter().find(|valid| valid.path == path);
+        if last.is_some_and(|valid| valid.transaction == transaction) {
+            Ok(true)
+        } else {
+            Err(Refusal::Replayed)
+        }
+    }
+
+    fn remember(&mut self, transaction: TransactionId) {
+        self.transactions[self.transactions_next] = transaction;
+        self.transactions_next = (self.transactions_next + 1) % TRANSACTIONS_MAX;
+    }
+
+    /// Makes the path valid, or notes that it still is.
+    fn note_check(&mut self, now: Instant, path: Path, transaction: TransactionId, nominated: bool) {
+        if let Some(selected) = self.selected.as_mut().filter(|selected| selected.0 == path) {
+            selected.1 = now;
+        }
+        if let Some(valid) = self.paths.iter_mut().find(|valid| valid.path == path) {
+            valid.checked = now;
+            valid.transaction = transaction;
+            valid.nominated |= nominated;
+            return;
+        }
+        if self.paths.len() == VALID_PATHS_MAX {
+            let spared = self.selected_path();
+            let others = self.paths.iter().enumerate().filter(|(_, valid)| Some(valid.path) != spared);
+            if let Some((oldest, _)) = others.min_by_key(|(_, valid)| valid.checked) {
+                self.paths.swap_remove(oldest);
+            }
+        }
+        self.version += 1;
+        self.paths.push(ValidPath { path, checked: now, transaction, nominated });
+    }
+
+    /// Decides whether a check moves the path to send on: at once, after a check of ours, or not.
+    fn consider(
+        &mut self,
+        now: Instant,
+        path: Path,
+        nominates: bool,
+        transmits: &mut TransmitQueue,
+    ) -> Option<IceEvent> {
+        let Some((selected, checked)) = self.selected else {
+            return nominates.then(|| self.select(now, path));
+        };
+        let silent = now.saturating_duration_since(checked) >= SELECTED_SILENT;
+        if selected == path || !(nominates || silent) {
+            return None;
+        }
+        if !self.media_flows || path.same_remote_host(&selected) {
+            return Some(self.select(now, path));
+        }
+        self.challenge(now, path, transmits);
+        None
+    }
+
+    fn select(&mut self, now: Instant, path: Path) -> IceEvent {
+        self.selected = Some((path, now));
+        self.challenge = None;
+        self.version += 1;
+        IceEvent::Selected(path)
+    }
+
+    /// Asks a new host of the peer to prove that it is there, unless it is being asked already.
+    fn challenge(&mut self, now: Instant, path: Path, transmits: &mut TransmitQueue) {
+        if self.challenge.as_ref().is_some_and(|asked| asked.path == path && asked.next.is_some()) {
+            return;
+        }
+        let username = format!("{}:{}", self.remote.ufrag, self.local.ufrag);
+        if username.len() > USERNAME_BYTES_MAX {
+            return;
+        }
+        let check = StunMessage::binding_request(
+            &username,
+            TransId::new(),
+            false,
+            TIE_BREAKER,
+            CHECK_PRIORITY,
+            false,
+        );
+        let request = write(check, &self.remote.password);
+        transmits.push(path, request.clone());
+        let transaction = transaction_of(&request);
+        let next = Some(now + CHALLENGE_REPEATS[0]);
+        self.challenge = Some(Challenge { path, transaction, request, repeated: 0, next });
+    }
+
+    /// An answer can only be to the check of ours that is under way.
+    fn handle_answer(
+        &mut self,
+        now: Instant,
+        path: Path,
+        envelope: &Envelope<'_>,
+    ) -> Result<Option<IceEvent>, Refusal> {
+        let asked = self.challenge.as_ref().ok_or(Refusal::UnknownTransaction)?;
+        if asked.transaction != envelope.transaction() || asked.path != path {
+            return Err(Refusal::UnknownTransaction);
+        }
+        if !envelope.is_authentic(&self.remote.password) {
+            return Err(Refusal::WrongIntegrity);
+        }
+        if envelope.class() == Class::Error {
+            self.challenge = None;
+            return Ok(None);
+        }
+        Ok(Some(self.select(now, path)))
+    }
+
+    /// Runs what is due: the repeats of a check of ours, the end of paths nobody checks, of waiting, of consent.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, transmits: &mut TransmitQueue) -> Option<IceEvent> {
+        if self.over {
+            return None;
+        }
+        self.repeat_challenge(now, transmits);
+        let consent = self.timeouts.consent;
+        let before = self.paths.len();
+        self.paths.retain(|valid| now < valid.checked + consent);
+        self.version += u32::from(self.paths.len() < before);
+        let (deadline, event) = match self.selected {
+            None => (self.started + self.timeouts.ice, IceEvent::Failed),
+            Some((_, checked)) => (checked + consent, IceEvent::ConsentLost),
+        };
+        if now < deadline {
+            return None;
+        }
+        self.stop();
+        Some(event)
+    }
+
+    fn repeat_challenge(&mut self, now: Instant, transmits: &mut TransmitQueue) {
+        let Some(asked) = self.challenge.as_mut() else { return };
+        if asked.next.is_none_or(|next| now < next) {
+            return;
+        }
+        transmits.push(asked.path, asked.request.clone());
+        asked.repeated += 1;
+        asked.next = CHALLENGE_REPEATS.get(asked.repeated).map(|&after| now + after);
+    }
+
+    /// When [`LiteAgent::handle_timeout`] has something to do.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        if self.over {
+            return None;
+        }
+        let end = match self.selected {
+            None => self.started + self.timeouts.ice,
+            Some((_, checked)) => checked + self.timeouts.consent,
+        };
+        let stale = self.paths.iter().map(|valid| valid.checked + self.timeouts.consent).min();
+        let repeat = self.challenge.as_ref().and_then(|asked| asked.next);
+        [Some(end), stale, repeat].into_iter().flatten().min()
+    }
+
+    /// Takes new credentials (RFC 8445 §9). Checks with the old ones count no more; media goes on over the old path until
+    /// a check with the new ones nominates one, for as long as consent for it lasts.
+    pub(crate) fn restart(&mut self, local: IceCredentials, remote: IceCredentials, now: Instant) {
+        (self.local, self.remote) = (local, remote);
+        self.started = now;
+        let kept = self.selected_path();
+        self.paths.retain(|valid| Some(valid.path) == kept);
+        self.challenge = None;
+        self.version += 1;
+        self.over = false;
+    }
+
+    /// Forgets a path whose connection has ended. Another nominated path takes its place if there is one.
+    pub(crate) fn path_closed(&mut self, path: &Path, now: Instant) -> Option<IceEvent> {
+        self.paths.retain(|valid| valid.path != *path);
+        self.version += 1;
+        if self.challenge.as_ref().is_some_and(|asked| asked.path == *path) {
+            self.challenge = None;
+        }
+        if self.selected_path() != Some(*path) {
+            return None;
+        }
+        self.selected = None;
+        self.started = now;
+        let nominated = self.paths.iter().filter(|valid| valid.nominated);
+        let next = nominated.max_by_key(|valid| valid.checked)?;
+        let (path, checked) = (next.path, next.checked);
+        self.selected = Some((path, checked));
+        Some(IceEvent::Selected(path))
+    }
+
+    /// From now on a new host has to answer before anything is sent to it.
+    pub(crate) fn media_flows(&mut self) {
+        self.media_flows = true;
+    }
+
+    /// Ends all of it: nothing is valid any more.
+    pub(crate) fn stop(&mut self) {
+        self.over = true;
+        self.version += 1;
+        self.selected = None;
+        self.challenge = None;
+        self.paths = Vec::new();
+    }
+
+    pub(crate) fn selected_path(&self) -> Option<Path> {
+        self.selected.map(|(path, _)| path)
+    }
+
+    pub(crate) fn is_valid(&self, path: &Path) -> bool {
+        self.paths.iter().any(|valid| valid.path == *path) || self.selected_path() == Some(*path)
+    }
+
+    pub(crate) fn valid_paths(&self) -> impl Iterator<Item = Path> + '_ {
+        let kept = self.selected_path().filter(|kept| self.paths.iter().all(|valid| valid.path != *kept));
+        self.paths.iter().map(|valid| valid.path).chain(kept)
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let asked = self.challenge.as_ref().map_or(0, |asked| asked.request.capacity());
+        self.paths.capacity() * size_of::<ValidPath>()
+            + credentials_bytes(&self.local)
+            + credentials_bytes(&self.remote)
+            + asked
+    }
+}
+
+/// Heap of one pair of credentials.
+pub(crate) fn credentials_bytes(credentials: &IceCredentials) -> usize {
+    credentials.ufrag.capacity() + credentials.password.capacity()
+}
+
+/// Of checks of ours. Their receiver is the controlling side, which does not compare it.
+const TIE_BREAKER: u64 = 0;
+
+/// PRIORITY of checks of ours: that of a peer-reflexive candidate (RFC 8445 §7.1.1).
+const CHECK_PRIORITY: u32 = 110 << 24 | 0xffff << 8 | 255;

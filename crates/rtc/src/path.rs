@@ -1,0 +1,45 @@
+//! The way between two sockets that a datagram takes.
+//!
+//! What RFC 8445 calls a candidate pair once it is a pair of addresses: the unit in which peers are validated, and the
+//! key by which the worker finds the peer of a datagram.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::sdp::Transport;
+
+/// One way between this host and a peer: both socket addresses and the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// Address of ours the datagram came to, or leaves from. With NAT 1:1 the address of the socket, not the announced one.
+    pub local: SocketAddr,
+    /// Address of the peer, as seen from here.
+    pub remote: SocketAddr,
+    /// What carries the datagrams.
+    pub transport: Transport,
+}
+
+impl Path {
+    /// A UDP path.
+    #[must_use]
+    pub fn udp(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { local, remote, transport: Transport::Udp }
+    }
+
+    /// A TCP path: datagrams framed as RFC 4571 says.
+    #[must_use]
+    pub fn tcp(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { local, remote, transport: Transport::Tcp }
+    }
+
+    /// Whether the peer's host is the same as on `other`: what a NAT changes when it forgets a mapping is the port
+    /// (RFC 4787 REQ-2 keeps the address of a host behind it).
+    #[must_use]
+    pub fn same_remote_host(&self, other: &Path) -> bool {
+        canonical(self.remote.ip()) == canonical(other.remote.ip())
+    }
+}
+
+/// An IPv4 address that came through an IPv6 socket is the IPv4 address.
+fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}

@@ -1,0 +1,491 @@
+//! One peer: ICE, DTLS and the keys of its media, as one state machine.
+//!
+//! ```text
+//! STUN ─▶ ICE ─▶ valid paths, selected path ──▶ media may flow here
+//! DTLS ─▶ from valid paths only ─▶ handshake ─▶ fingerprint ─▶ SRTP keys
+//! ```
+//!
+//! Media itself never comes here: the worker asks [`Peer::is_valid`] where it may come from, [`Peer::path`] where it goes,
+//! and encrypts with the keys of [`Event::Connected`].
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::Path;
+use crate::demux::{self, Kind};
+use crate::dtls::{self, Dtls, DtlsError, DtlsEvent, DtlsRole, SrtpKeys};
+use crate::full::FullAgent;
+use crate::ice::{IceEvent, Refusal, Timeouts};
+use crate::lite::LiteAgent;
+use crate::sdp::{Candidate, IceCredentials, Transport};
+use crate::transmit::{Transmit, TransmitQueue};
+
+/// Which part of ICE a peer plays here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// A server that anybody can reach: answers checks, sends none (RFC 8445 §2.5).
+    Lite,
+    /// A client: sends checks and nominates.
+    Full,
+}
+
+/// An address of this host that a client's side sends from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LocalAddress {
+    /// UDP, or a TCP connection that stands.
+    pub transport: Transport,
+    /// Address and port of the socket; not the wildcard address.
+    pub address: std::net::SocketAddr,
+}
+
+/// What a peer is made of: the outcome of an offer and its answer.
+#[derive(Clone)]
+pub struct PeerConfig {
+    /// Server or client.
+    pub side: Side,
+    /// Our ICE credentials, as signalled.
+    pub local_ice: IceCredentials,
+    /// The peer's.
+    pub remote_ice: IceCredentials,
+    /// Where a client sends from; at most [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX) count. A server needs none: any
+    /// address a check comes to is one of ours, however the host is announced.
+    pub local_addresses: Vec<LocalAddress>,
+    /// Where a client sends its checks. A server needs none.
+    pub remote_candidates: Vec<Candidate>,
+    /// Certificates, SRTP profiles and versions.
+    pub dtls: dtls::Config,
+    /// Who begins the handshake.
+    pub dtls_role: DtlsRole,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+}
+
+/// Why a [`Peer`] cannot be made, or restarted, of what it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerError {
+    /// Both ICE user fragments together are longer than a check can carry (a client's side only). Fault of the peer.
+    UfragTooLong,
+    /// A local address nobody can be reached at: wildcard, multicast or link-local. Fault of the caller.
+    BadLocalAddress,
+    /// The system gives no random bytes.
+    NoRandomness,
+    /// The peer has been closed, or has failed.
+    Closed,
+}
+
+impl std::fmt::Display for PeerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::UfragTooLong => "ICE user fragments too long for a check",
+            Self::BadLocalAddress => "a local address that cannot be sent from",
+            Self::NoRandomness => "the system gives no random bytes",
+            Self::Closed => "the peer has been closed",
+        })
+    }
+}
+
+impl std::error::Error for PeerError {}
+
+/// What became of a datagram. To be counted; nothing else depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Signal {
+    /// It was the peer's.
+    Accepted,
+    /// It was not, and changed nothing.
+    Refused(Refusal),
+}
+
+/// What a peer tells its owner.
+#[derive(Debug)]
+pub enum Event {
+    /// Media goes over this path from now on. Of several before a poll only the last is told.
+    PathSelected(Path),
+    /// The handshake is done and the certificate is the signalled one. Comes once, and never without both.
+    Connected(Box<SrtpKeys>),
+    /// The peer consents no more: [`Peer::path`] is `None` until ICE is restarted.
+    ConsentLost,
+    /// Over, in order. The last event.
+    Closed(CloseReason),
+    /// Over, before or after it was connected. The last event.
+    Failed(FailReason),
+}
+
+/// Who closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// [`Peer::close`].
+    Local,
+    /// The peer's close_notify.
+    Remote,
+}
+
+/// What did not work out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailReason {
+    /// No path was found within [`Timeouts::ice`].
+    IceTimeout,
+    /// There was a path, but no keys within [`Timeouts::dtls`].
+    DtlsTimeout,
+    /// The handshake failed.
+    Dtls(DtlsError),
+}
+
+enum Agent {
+    Lite(LiteAgent),
+    Full(Box<FullAgent>),
+}
+
+/// DTLS begins when there is a path, and takes no memory before.
+enum Handshake {
+    Waiting(Box<dtls::Config>),
+    Running { dtls: Box<Dtls>, deadline: Option<Instant> },
+    Over,
+}
+
+/// One peer.
+///
+/// **After each call of a `handle_*` method, [`Peer::restart_ice`], [`Peer::path_closed`] or [`Peer::close`]: poll
+/// transmits and events until there are none, and then ask for the next timeout.** All calls of one peer get times that
+/// never go back.
+pub struct Peer {
+    agent: Agent,
+    handshake: Handshake,
+    dtls_role: DtlsRole,
+    dtls_timeout: Duration,
+    /// Where DTLS came from last; its answers go there while no path is selected.
+    dtls_path: Option<Path>,
+    transmits: TransmitQueue,
+    /// At most one [`Event::PathSelected`] at a time, and of the others as many as there can ever be: about five.
+    events: VecDeque<Event>,
+    closed: bool,
+}
+
+impl Peer {
+    /// Makes a peer. A client has its first check to send at once.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerError`], for a client's side only.
+    pub fn new(config: PeerConfig, now: Instant) -> Result<Self, PeerError> {
+        let agent = match config.side {
+            Side::Lite => {
+                Agent::Lite(LiteAgent::new(config.local_ice, config.remote_ice, config.timeouts, now))
+            }
+            Side::Full => {
+                let (local, remote) = (config.local_ice, config.remote_ice);
+                let mut agent = FullAgent::new(local, remote, &config.local_addresses, config.timeouts, now)?;
+                config.remote_candidates.iter().for_each(|candidate| agent.add_remote_candidate(candidate));
+                Agent::Full(Box::new(agent))
+            }
+        };
+        let mut peer = Self {
+            agent,
+            handshake: Handshake::Waiting(Box::new(config.dtls)),
+            dtls_role: config.dtls_role,
+            dtls_timeout: config.timeouts.dtls,
+            dtls_path: None,
+            transmits: TransmitQueue::default(),
+            events: VecDeque::new(),
+            closed: false,
+        };
+        peer.handle_timeout(now);
+        Ok(peer)
+    }
+
+    /// Takes a datagram of which [`demux::classify`] says that it is STUN or DTLS.
+    ///
+    /// Nothing changes before it has been authenticated; see [`Refusal`] for what it can fail at.
+    pub fn handle_signal(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Signal {
+        let result = match demux::classify(datagram) {
+            _ if self.closed => Err(Refusal::Closed),
+            Kind::Stun => self.handle_stun(now, path, datagram),
+            Kind::Dtls => self.handle_dtls(now, path, datagram),
+            Kind::Rtp | Kind::Rtcp | Kind::Other => Err(Refusal::NotSignal),
+        };
+        match result {
+            Ok(()) => Signal::Accepted,
+            Err(refusal) => Signal::Refused(refusal),
+        }
+    }
+
+    fn handle_stun(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Refusal> {
+        let event = match &mut self.agent {
+            Agent::Lite(agent) => agent.handle(now, path, datagram, &mut self.transmits)?,
+            Agent::Full(agent) => agent.handle(now, path, datagram, &mut self.transmits)?,
+        };
+        self.take_ice_event(now, event);
+        Ok(())
+    }
+
+    /// DTLS counts from valid paths only, so nobody who has not our password costs a handshake.
+    fn handle_dtls(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Refusal> {
+        if !self.is_valid(&path) {
+            return Err(Refusal::UnvalidatedPath);
+        }
+        self.dtls_path = Some(path);
+        if self.dtls_role == DtlsRole::Server {
+            self.begin_handshake(now);
+        }
+        let Handshake::Running { dtls, .. } = &mut self.handshake else { return Err(Refusal::DtlsRejected) };
+        let result = dtls.handle_datagram(now, datagram);
+        self.pump_dtls();
+        result.map_err(|error| {
+            self.fail(FailReason::Dtls(error));
+            Refusal::DtlsRejected
+        })
+    }
+
+    /// Runs everything that is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.closed {
+            return;
+        }
+        let event = match &mut self.agent {
+            Agent::Lite(agent) => agent.handle_timeout(now, &mut self.transmits),
+            Agent::Full(agent) => agent.handle_timeout(now, &mut self.transmits),
+        };
+        self.take_ice_event(now, event);
+        let Handshake::Running { dtls, deadline } = &mut self.handshake else { return };
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return self.fail(FailReason::DtlsTimeout);
+        }
+        let result = match dtls.next_timeout() {
+            Some(due) if due <= now => dtls.handle_timeout(now),
+            _ => Ok(()),
+        };
+        self.pump_dtls();
+        if let Err(error) = result {
+            self.fail(FailReason::Dtls(error));
+        }
+    }
+
+    fn take_ice_event(&mut self, now: Instant, event: Option<IceEvent>) {
+        match event {
+            None => {}
+            Some(IceEvent::Selected(path)) => {
+                self.events.retain(|event| !matches!(event, Event::PathSelected(_)));
+                self.events.push_back(Event::PathSelected(path));
+                self.begin_handshake(now);
+            }
+            Some(IceEvent::ConsentLost) => self.events.push_back(Event::ConsentLost),
+            Some(IceEvent::Failed) => self.fail(FailReason::IceTimeout),
+        }
+    }
+
+    /// Starts the time for the handshake, and as a client the handshake itself.
+    fn begin_handshake(&mut self, now: Instant) {
+        let Handshake::Waiting(config) = &self.handshake else { return };
+        let dtls = match self.dtls_role {
+            DtlsRole::Server => Ok(Dtls::server((**config).clone())),
+            DtlsRole::Client => Dtls::client((**config).clone(), now),
+        };
+        match dtls {
+            Ok(dtls) => {
+                let deadline = Some(now + self.dtls_timeout);
+                self.handshake = Handshake::Running { dtls: Box::new(dtls), deadline };
+                self.pump_dtls();
+            }
+            Err(error) => self.fail(FailReason::Dtls(error)),
+        }
+    }
+
+    /// Fetches what DTLS has to send and to say.
+    fn pump_dtls(&mut self) {
+        let path = self.path().or(self.dtls_path);
+        let Handshake::Running { dtls, deadline } = &mut self.handshake else { return };
+        while let Some(bytes) = dtls.poll_transmit() {
+            if let Some(path) = path {
+                self.transmits.push(path, bytes);
+            }
+        }
+        let mut closed = false;
+        while let Some(event) = dtls.poll_event() {
+            match event {
+                DtlsEvent::Keys(keys) => {
+                    *deadline = None;
+                    self.events.push_back(Event::Connected(keys));
+                    if let Agent::Lite(agent) = &mut self.agent {
+                        agent.media_flows();
+                    }
+                }
+                DtlsEvent::Closed => closed = true,
+            }
+        }
+        if closed {
+            self.end(Event::Closed(CloseReason::Remote));
+        }
+    }
+
+    fn fail(&mut self, reason: FailReason) {
+        self.end(Event::Failed(reason));
+    }
+
+    /// The end: no path, no DTLS, one last event. What waits to be sent (an alert) can still be polled.
+    fn end(&mut self, event: Event) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        self.handshake = Handshake::Over;
+        match &mut self.agent {
+            Agent::Lite(agent) => agent.stop(),
+            Agent::Full(agent) => agent.stop(),
+        }
+        self.events.push_back(event);
+    }
+
+    /// The next datagram to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+        event
+    }
+
+    /// When to call [`Peer::handle_timeout`]; `None` when the peer has ended.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let agent = match &mut self.agent {
+            Agent::Lite(agent) => agent.next_timeout(),
+            Agent::Full(agent) => agent.next_timeout(),
+        };
+        let (dtls, deadline) = match &self.handshake {
+            Handshake::Running { dtls, deadline } => (dtls.next_timeout(), *deadline),
+            Handshake::Waiting(_) | Handshake::Over => (None, None),
+        };
+        [agent, dtls, deadline].into_iter().flatten().min()
+    }
+
+    /// Takes one more address of the peer (trickle ICE, RFC 8838). A server ignores it: it waits for checks.
+    pub fn add_remote_candidate(&mut self, now: Instant, candidate: &Candidate) {
+        if let Agent::Full(agent) = &mut self.agent {
+            agent.add_remote_candidate(candidate);
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Restarts ICE with new credentials on both sides (RFC 8445 §9), also after [`Event::ConsentLost`].
+    ///
+    /// Media goes on over the old path until the new checks have found one, for as long as consent for the old lasts. DTLS
+    /// and the keys stay. The owner has to find this peer by the new local fragment from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerError::Closed`] when it is over, [`PeerError::UfragTooLong`] for a client's side; nothing has changed then.
+    pub fn restart_ice(
+        &mut self,
+        now: Instant,
+        local: IceCredentials,
+        remote: IceCredentials,
+        remote_candidates: &[Candidate],
+    ) -> Result<(), PeerError> {
+        if self.closed {
+            return Err(PeerError::Closed);
+        }
+        match &mut self.agent {
+            Agent::Lite(agent) => agent.restart(local, remote, now),
+            Agent::Full(agent) => agent.restart(local, remote, remote_candidates, now)?,
+        }
+        self.handle_timeout(now);
+        Ok(())
+    }
+
+    /// Says that a TCP connection has ended.
+    pub fn path_closed(&mut self, now: Instant, path: &Path) {
+        let event = match &mut self.agent {
+            Agent::Lite(agent) => agent.path_closed(path, now),
+            Agent::Full(agent) => agent.path_closed(path, now),
+        };
+        self.take_ice_event(now, event);
+    }
+
+    /// Ends it with a close_notify for the peer, which is left to poll.
+    pub fn close(&mut self, now: Instant) {
+        if self.closed {
+            return;
+        }
+        if let Handshake::Running { dtls, .. } = &mut self.handshake {
+            dtls.close(now);
+        }
+        self.pump_dtls();
+        self.end(Event::Closed(CloseReason::Local));
+    }
+
+    /// Where media goes: the selected path. `None` before there is one, and when consent is lost.
+    #[must_use]
+    pub fn path(&self) -> Option<Path> {
+        match &self.agent {
+            Agent::Lite(agent) => agent.selected_path(),
+            Agent::Full(agent) => agent.selected_path(),
+        }
+    }
+
+    /// Whether media and DTLS may come over a path: an authentic check has, not longer ago than consent lasts.
+    #[must_use]
+    pub fn is_valid(&self, path: &Path) -> bool {
+        match &self.agent {
+            Agent::Lite(agent) => agent.is_valid(path),
+            Agent::Full(agent) => agent.is_valid(path),
+        }
+    }
+
+    /// Every path for which [`Peer::is_valid`] says yes, in no order; at most one more than
+    /// [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX).
+    pub fn valid_paths(&self) -> impl Iterator<Item = Path> + '_ {
+        let (lite, full) = match &self.agent {
+            Agent::Lite(agent) => (Some(agent.valid_paths()), None),
+            Agent::Full(agent) => (None, Some(agent.valid_paths())),
+        };
+        lite.into_iter().flatten().chain(full.into_iter().flatten())
+    }
+
+    /// Another number after each change of [`Peer::valid_paths`] or [`Peer::path`], so that a table of addresses need be
+    /// brought up to date only then.
+    #[must_use]
+    pub fn paths_version(&self) -> u32 {
+        match &self.agent {
+            Agent::Lite(agent) => agent.version(),
+            Agent::Full(agent) => agent.version(),
+        }
+    }
+
+    /// Heap held by ICE and the queues, in bytes. For a server's side; what the DTLS library holds is not in it.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let agent = match &self.agent {
+            Agent::Lite(agent) => agent.heap_bytes(),
+            Agent::Full(_) => size_of::<FullAgent>(),
+        };
+        agent + self.transmits.heap_bytes() + self.events.capacity() * size_of::<Event>()
+    }
+
+    /// Whether it is over; no event comes after that of the end.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Round-trip time of the last check. A server, which sends none, has no such figure.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        match &self.agent {
+            Agent::Lite(_) => None,
+            Agent::Full(agent) => agent.round_trip(),
+        }
+    }
+
+    /// Datagrams dropped because more than [`TRANSMITS_MAX`](crate::TRANSMITS_MAX) waited.
+    #[must_use]
+    pub fn transmits_dropped(&self) -> u64 {
+        self.transmits.dropped()
+    }
+}

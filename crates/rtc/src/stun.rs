@@ -1,0 +1,200 @@
+//! The outside of a STUN message (RFC 8489 §5, §14): what has to be known to authenticate it, and nothing else.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//! |0 0|  message type             |  length of what follows       |
+//! |                    magic cookie 0x2112A442                    |
+//! |                    transaction id (96 bits)                   |
+//! | attributes: type (16), length (16), value, padded to 4 bytes  |
+//! ```
+//!
+//! Stands in front of the crate that understands STUN (`is`), because that one parses every attribute, and writes log
+//! lines about some, before integrity has been verified. Here a message is cut into attributes without looking into
+//! them, but for USERNAME, MESSAGE-INTEGRITY and FINGERPRINT; only what has proven authentic is handed on.
+
+use aws_lc_rs::hmac;
+use is::Sha1HmacProvider;
+use is::stun::StunMessage;
+use subtle::ConstantTimeEq;
+
+use crate::ice::Refusal;
+
+/// The longest STUN message that is looked at, in bytes. Checks of real peers have 80 to 200.
+pub(crate) const STUN_BYTES_MAX: usize = 1280;
+
+/// Attributes of one message that are walked over. Checks of real peers have 5 to 10.
+const ATTRIBUTES_MAX: usize = 32;
+
+const HEADER_BYTES: usize = 20;
+const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+const USERNAME: u16 = 0x0006;
+const MESSAGE_INTEGRITY: u16 = 0x0008;
+const FINGERPRINT: u16 = 0x8028;
+const INTEGRITY_BYTES: usize = 20;
+const BINDING_REQUEST: u16 = 0x0001;
+const BINDING_SUCCESS: u16 = 0x0101;
+const BINDING_ERROR: u16 = 0x0111;
+/// What is XORed into the CRC-32 of FINGERPRINT (RFC 8489 §14.7).
+const FINGERPRINT_XOR: u32 = 0x5354_554e;
+
+/// The 96 bits by which an answer belongs to its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TransactionId(pub(crate) [u8; 12]);
+
+/// What a Binding message is (RFC 8489 §5). Other methods, and indications, are not spoken here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    Request,
+    Success,
+    Error,
+}
+
+/// A well-formed STUN Binding message of which nothing has been verified but FINGERPRINT.
+///
+/// **Invariant:** `20 <= integrity_at`, and `integrity_at + 24 <= bytes.len()` when there is a MESSAGE-INTEGRITY.
+#[derive(Clone, Copy)]
+pub(crate) struct Envelope<'a> {
+    bytes: &'a [u8],
+    class: Class,
+    username: Option<&'a [u8]>,
+    /// Where the MESSAGE-INTEGRITY attribute begins. Messages without one are refused.
+    integrity_at: usize,
+}
+
+impl<'a> Envelope<'a> {
+    /// Cuts a datagram into header and attributes.
+    ///
+    /// Refuses what is no Binding message, has no MESSAGE-INTEGRITY, is longer than [`STUN_BYTES_MAX`], or has a
+    /// FINGERPRINT that does not fit. A missing FINGERPRINT is forgiven: integrity covers all the rest.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        let class = header_class(bytes)?;
+        let mut envelope = Self { bytes, class, username: None, integrity_at: 0 };
+        envelope.walk()?;
+        if envelope.integrity_at == 0 {
+            return Err(Refusal::NoIntegrity);
+        }
+        Ok(envelope)
+    }
+
+    /// Walks over the attributes. Of those behind MESSAGE-INTEGRITY only FINGERPRINT counts (RFC 8489 §14.5), and
+    /// what is behind FINGERPRINT makes the message malformed (§14.7).
+    fn walk(&mut self) -> Result<(), Refusal> {
+        let mut at = HEADER_BYTES;
+        for _ in 0..ATTRIBUTES_MAX {
+            let Some(head) = self.bytes.get(at..at + 4) else {
+                return if at == self.bytes.len() { Ok(()) } else { Err(Refusal::Malformed) };
+            };
+            let kind = u16::from_be_bytes([head[0], head[1]]);
+            let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            let value = self.bytes.get(at + 4..at + 4 + length).ok_or(Refusal::Malformed)?;
+            match kind {
+                FINGERPRINT => return self.check_fingerprint(at, value),
+                MESSAGE_INTEGRITY if self.integrity_at == 0 => {
+                    if length != INTEGRITY_BYTES {
+                        return Err(Refusal::Malformed);
+                    }
+                    self.integrity_at = at;
+                }
+                USERNAME if self.integrity_at == 0 && self.username.is_none() => self.username = Some(value),
+                _ => {}
+            }
+            at += 4 + length.next_multiple_of(4);
+        }
+        if at == self.bytes.len() { Ok(()) } else { Err(Refusal::Malformed) }
+    }
+
+    fn check_fingerprint(&self, at: usize, value: &[u8]) -> Result<(), Refusal> {
+        let value: [u8; 4] = value.try_into().map_err(|_| Refusal::Malformed)?;
+        if at + 8 != self.bytes.len() {
+            return Err(Refusal::Malformed);
+        }
+        let expected = crc32fast::hash(&self.bytes[..at]) ^ FINGERPRINT_XOR;
+        if u32::from_be_bytes(value) == expected { Ok(()) } else { Err(Refusal::Malformed) }
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    pub(crate) fn is_request(&self) -> bool {
+        self.class == Class::Request
+    }
+
+    pub(crate) fn transaction(&self) -> TransactionId {
+        transaction_of(self.bytes)
+    }
+
+    /// Both halves of USERNAME: of a request, first the fragment of its receiver, then that of its sender
+    /// (RFC 8445 §7.2.2). `None` without a USERNAME of the form `a:b` in UTF-8.
+    pub(crate) fn usernames(&self) -> Option<(&'a str, &'a str)> {
+        std::str::from_utf8(self.username?).ok()?.split_once(':')
+    }
+
+    /// Whether MESSAGE-INTEGRITY was made with `password` (RFC 8489 §14.5, short-term credentials).
+    ///
+    /// The sum covers the message up to the attribute, with a length in the header as if it ended behind the attribute.
+    pub(crate) fn is_authentic(&self, password: &str) -> bool {
+        let end = self.integrity_at + 4 + INTEGRITY_BYTES;
+        let length = u16::try_from(end - HEADER_BYTES).expect("no longer than STUN_BYTES_MAX");
+        let covered = [&self.bytes[..2], &length.to_be_bytes(), &self.bytes[4..self.integrity_at]];
+        let sum = HmacSha1.sha1_hmac(password.as_bytes(), &covered);
+        sum[..].ct_eq(&self.bytes[self.integrity_at + 4..end]).into()
+    }
+
+    /// The whole message. To be called once [`Envelope::is_authentic`] has said yes.
+    pub(crate) fn open(&self) -> Result<StunMessage<'a>, Refusal> {
+        StunMessage::parse(self.bytes).map_err(|_| Refusal::Malformed)
+    }
+}
+
+/// Reads the fixed header. The length has to be that of the datagram: nothing may hang behind a message.
+fn header_class(bytes: &[u8]) -> Result<Class, Refusal> {
+    if bytes.len() < HEADER_BYTES || bytes.len() > STUN_BYTES_MAX {
+        return Err(Refusal::Malformed);
+    }
+    let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+    if length % 4 != 0 || length + HEADER_BYTES != bytes.len() || bytes[4..8] != MAGIC_COOKIE {
+        return Err(Refusal::Malformed);
+    }
+    match u16::from_be_bytes([bytes[0], bytes[1]]) {
+        BINDING_REQUEST => Ok(Class::Request),
+        BINDING_SUCCESS => Ok(Class::Success),
+        BINDING_ERROR => Ok(Class::Error),
+        _ => Err(Refusal::NotBinding),
+    }
+}
+
+/// The transaction id of a message of at least 20 bytes.
+pub(crate) fn transaction_of(bytes: &[u8]) -> TransactionId {
+    TransactionId(bytes[8..20].try_into().expect("a STUN header has 20 bytes"))
+}
+
+/// HMAC-SHA1 as STUN uses it, by AWS-LC.
+#[derive(Debug)]
+pub(crate) struct HmacSha1;
+
+impl Sha1HmacProvider for HmacSha1 {
+    fn sha1_hmac(&self, key: &[u8], payloads: &[&[u8]]) -> [u8; 20] {
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key));
+        for payload in payloads {
+            context.update(payload);
+        }
+        context.sign().as_ref().try_into().expect("HMAC-SHA1 gives 20 bytes")
+    }
+}
+
+/// Writes a message with MESSAGE-INTEGRITY and FINGERPRINT.
+///
+/// # Panics
+///
+/// If a text in it is too long to write; ours are at most 513 bytes, and [`MESSAGE_BYTES_MAX`] is made for them.
+pub(crate) fn write(message: StunMessage<'_>, password: &str) -> Vec<u8> {
+    let mut buffer = [0; MESSAGE_BYTES_MAX];
+    let length = message
+        .to_bytes(Some(password.as_bytes()), &mut buffer, |key, parts| HmacSha1.sha1_hmac(key, parts))
+        .expect("answers and checks of ours fit");
+    buffer[..length].to_vec()
+}
+
+/// Room for the longest message written here: a check with a USERNAME of 128 bytes has 224.
+const MESSAGE_BYTES_MAX: usize = 256;
