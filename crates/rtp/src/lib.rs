@@ -1,3 +1,35 @@
 //! RTP and RTCP (RFC 3550) wire formats, header extensions (RFC 8285), and what a server must know of payloads.
 //!
-//! Knows no keys, sessions or time.
+//! ```
+//! use rtp::{HeaderFields, Packet};
+//!
+//! let fields = HeaderFields { marker: true, payload_type: 96, sequence_number: 7, timestamp: 90_000, ssrc: 42 };
+//! let mut bytes = [0; 1200];
+//! let header_len = fields.write(&[], &mut bytes);
+//! bytes[header_len..header_len + 5].copy_from_slice(b"frame");
+//! let packet = Packet::parse(&bytes[..header_len + 5])?;
+//! assert_eq!((packet.fields(), packet.payload()), (fields, &b"frame"[..]));
+//! # Ok::<(), rtp::ParseError>(())
+//! ```
+//!
+//! - [`Packet`] is a view over a received packet, [`HeaderFields`] writes one; [`extension`] reads and writes header
+//!   extensions and renames their ids.
+//! - [`rtcp`] walks through compound packets and appends packets to a buffer, one file per type.
+//! - [`payload`] looks into payloads as far as forwarding needs it: key frame, frame borders, layers.
+//! - [`rtx`] is RFC 4588, [`sequence`] makes numbers that do not wrap of numbers that do.
+//!
+//! Readers borrow, never allocate and never panic, whatever bytes they are given. Knows no keys, sessions or time.
+//! Left out: RTP profiles without RTCP feedback (RFC 4585 is taken for granted), application-defined and extended
+//! RTCP reports (RFC 3611; handed on as [`rtcp::Rtcp::Other`]), FEC, interleaved H.264 and H.265 packets.
+
+pub mod extension;
+mod packet;
+pub mod payload;
+pub mod rtcp;
+pub mod rtx;
+pub mod sequence;
+
+pub use packet::{
+    FIXED_HEADER_LEN, HEADER_LEN_MAX, HeaderFields, PACKET_LEN_MAX, Packet, ParseError,
+    set_marker_payload_type, set_padding, set_sequence_number, set_ssrc, set_timestamp,
+};

@@ -1,0 +1,119 @@
+//! AV1 payloads (RTP payload format for AV1, section 4): an aggregation header, then pieces of OBUs.
+//!
+//! ```text
+//! |Z|Y| W (2) |N|RSV|   Z: goes on with an OBU of the packet before   Y: its last OBU goes on in the next packet
+//! W = 0: each element has its length ahead of it (LEB128); else W elements, the last without length
+//! OBU   |F| type (4) |X|S|R|   X: | temporal (3) | spatial (2) | RSV |   S: | size (LEB128) |
+//! ```
+//! Temporal delimiters are not sent. Nothing says outright where a frame starts; it is told from the kind of OBU.
+
+use super::PayloadInfo;
+
+/// Looks into one payload.
+///
+/// `key_frame`: the packet begins a coded video sequence (N), or brings a sequence header.
+pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
+    let (aggregation, mut rest) = payload.split_first()?;
+    let (continues, count, new_sequence) =
+        (aggregation & 0x80 != 0, aggregation >> 4 & 3, aggregation & 0x08 != 0);
+    if rest.is_empty() || (continues && new_sequence) {
+        return None;
+    }
+    let mut info = PayloadInfo { key_frame: new_sequence, ends_frame: marker, ..PayloadInfo::default() };
+    let mut index = 0;
+    while !rest.is_empty() {
+        index += 1;
+        let element;
+        (element, rest) = if count != 0 && index == count { (rest, &[][..]) } else { sized(rest)? };
+        // The first element of a continuation has no header of its own.
+        if index > 1 || !continues {
+            obu(element, index == 1, &mut info)?;
+        }
+    }
+    // Fewer elements than were announced.
+    (count == 0 || index == count).then_some(info)
+}
+
+/// An element with its length ahead of it, and what follows.
+fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut len = 0usize;
+    // LEB128 of at most 32 bits here; a packet is never longer.
+    for (at, byte) in bytes.iter().take(5).enumerate() {
+        len |= usize::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return bytes[at + 1..].split_at_checked(len);
+        }
+    }
+    None
+}
+
+/// Adds what an OBU's head says; `first`: it is the first of its packet. An empty element says nothing.
+fn obu(element: &[u8], first: bool, info: &mut PayloadInfo) -> Option<()> {
+    let Some(head) = element.first() else { return Some(()) };
+    if head & 0x80 != 0 {
+        return None;
+    }
+    let kind = head >> 3 & 0x0f;
+    if head & 0x04 != 0 {
+        let layers = *element.get(1)?;
+        // Those of the first OBU that has them.
+        info.temporal_layer.get_or_insert(layers >> 5);
+        info.spatial_layer.get_or_insert(layers >> 3 & 3);
+    }
+    if kind == SEQUENCE_HEADER {
+        info.has_parameter_sets = true;
+        info.key_frame = true;
+    }
+    info.starts_frame |= first && matches!(kind, SEQUENCE_HEADER | FRAME_HEADER | METADATA | FRAME);
+    Some(())
+}
+
+const SEQUENCE_HEADER: u8 = 1;
+const FRAME_HEADER: u8 = 3;
+const METADATA: u8 = 5;
+const FRAME: u8 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// key, starts, parameter sets
+    fn flags(payload: &[u8]) -> Option<(bool, bool, bool)> {
+        let info = inspect(payload, false)?;
+        Some((info.key_frame, info.starts_frame, info.has_parameter_sets))
+    }
+
+    #[test]
+    fn elements_are_found_with_and_without_a_count() {
+        let (no, yes) = (false, true);
+        for (payload, expected, remark) in [
+            (&[0x18, 0x08, 0, 0][..], Some((yes, yes, yes)), "a sequence header, N"),
+            (&[0x28, 2, 0x08, 0, 0x30, 1], Some((yes, yes, yes)), "sequence header and frame"),
+            (&[0x00, 2, 0x08, 0, 2, 0x30, 1], Some((yes, yes, yes)), "the same without count"),
+            (&[0x10, 0x30, 1], Some((no, yes, no)), "a frame"),
+            (&[0x50, 0x30, 1], Some((no, yes, no)), "a frame that goes on"),
+            (&[0x90, 0x0a, 1], Some((no, no, no)), "a continuation that looks like a sequence header"),
+            (&[0x90, 0xff, 1], Some((no, no, no)), "a continuation that looks forbidden"),
+            (&[0xa0, 1, 0xff, 0x30, 1], Some((no, no, no)), "a continuation, then a frame"),
+            (&[0x10, 0x20, 1], Some((no, no, no)), "a tile group"),
+            (&[0x10, 0x1a, 1], Some((no, yes, no)), "a frame header"),
+            (&[0x98, 0x30, 1], None, "a continuation that begins a sequence"),
+            (&[0x10], None, "nothing inside"),
+            (&[0x10, 0xb0], None, "forbidden bit"),
+            (&[0x00, 3, 0x30, 1], None, "a byte is missing"),
+            (&[0x20, 2, 0x30, 1], None, "one of two is missing"),
+            (&[0x30, 1, 0x30, 1, 0x30], None, "one of three is missing"),
+            (&[0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0], None, "an endless length"),
+            (&[0x00, 0x82, 0x00, 0x30, 1], Some((no, yes, no)), "a length with spare bytes"),
+            (&[0x10, 0x34], None, "extension cut off"),
+        ] {
+            assert_eq!(flags(payload), expected, "{remark}");
+        }
+    }
+
+    #[test]
+    fn layers_are_those_of_the_first_obu_that_has_them() {
+        let info = inspect(&[0x20, 3, 0x34, 0x48, 0, 0x34, 0x50, 0], true).unwrap();
+        assert_eq!((info.temporal_layer, info.spatial_layer, info.ends_frame), (Some(2), Some(1), true));
+    }
+}

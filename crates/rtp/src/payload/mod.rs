@@ -1,0 +1,159 @@
+//! What a server must know of a payload to forward it: can a decoder start here, where do frames begin, which layer.
+//!
+//! One file per payload format. Only descriptors and the first bits of bitstreams are read, of one packet alone: what
+//! only the frame's first packet says (VP8, AV1: key frame) is not known of the others. Nothing is decoded.
+
+pub mod av1;
+pub mod h264;
+pub mod h265;
+pub mod opus;
+pub mod vp8;
+pub mod vp9;
+
+/// Audio or video.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Audio.
+    Audio,
+    /// Video.
+    Video,
+}
+
+/// The codecs this server forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Codec {
+    /// H.264 (RFC 6184).
+    H264,
+    /// H.265 (RFC 7798).
+    H265,
+    /// VP8 (RFC 7741).
+    Vp8,
+    /// VP9 (RFC 9628).
+    Vp9,
+    /// AV1 (RTP payload format for AV1, version 1.0).
+    Av1,
+    /// Opus (RFC 7587).
+    Opus,
+    /// G.711 mu-law (RFC 3551 section 4.5.14).
+    Pcmu,
+    /// G.711 A-law (RFC 3551 section 4.5.14).
+    Pcma,
+}
+
+impl Codec {
+    /// All of them.
+    pub const ALL: [Self; 8] =
+        [Self::H264, Self::H265, Self::Vp8, Self::Vp9, Self::Av1, Self::Opus, Self::Pcmu, Self::Pcma];
+
+    /// Audio or video.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::H264 | Self::H265 | Self::Vp8 | Self::Vp9 | Self::Av1 => Kind::Video,
+            Self::Opus | Self::Pcmu | Self::Pcma => Kind::Audio,
+        }
+    }
+
+    /// Clock of the RTP timestamps, in Hz.
+    pub fn clock_rate(self) -> u32 {
+        match self {
+            Self::H264 | Self::H265 | Self::Vp8 | Self::Vp9 | Self::Av1 => 90_000,
+            Self::Opus => 48_000,
+            Self::Pcmu | Self::Pcma => 8_000,
+        }
+    }
+
+    /// Its name in `a=rtpmap`.
+    pub fn encoding_name(self) -> &'static str {
+        match self {
+            Self::H264 => "H264",
+            Self::H265 => "H265",
+            Self::Vp8 => "VP8",
+            Self::Vp9 => "VP9",
+            Self::Av1 => "AV1",
+            Self::Opus => "opus",
+            Self::Pcmu => "PCMU",
+            Self::Pcma => "PCMA",
+        }
+    }
+
+    /// The codec of that name, in capitals or not, if it is one of ours.
+    pub fn from_encoding_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.encoding_name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// What one packet's payload says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PayloadInfo {
+    /// A decoder can start with the frame this packet belongs to. Always known of the packet that starts such a
+    /// frame; of the ones behind it only in H.264, H.265 and VP9.
+    pub key_frame: bool,
+    /// The packet may be the first of its frame. Where several packets of one timestamp say so (H.264: parameter
+    /// sets, then slices), the frame starts with the first of them.
+    pub starts_frame: bool,
+    /// The packet is the last of its picture.
+    pub ends_frame: bool,
+    /// Temporal layer, 0 being the base; `None` if the payload has none.
+    pub temporal_layer: Option<u8>,
+    /// Spatial layer, 0 being the base; `None` if the payload has none.
+    pub spatial_layer: Option<u8>,
+    /// No other frame of the same or a lower layer needs this one.
+    pub discardable: bool,
+    /// SPS, PPS, VPS or a sequence header are inside.
+    pub has_parameter_sets: bool,
+}
+
+impl PayloadInfo {
+    /// A packet that is a frame by itself and needs no other: audio.
+    const WHOLE: Self = Self {
+        key_frame: true,
+        starts_frame: true,
+        ends_frame: true,
+        temporal_layer: None,
+        spatial_layer: None,
+        discardable: false,
+        has_parameter_sets: false,
+    };
+}
+
+/// Looks into the payload (without padding) of one packet; `None` if it is malformed or empty.
+///
+/// `marker` is the packet's marker bit, by which video says that its picture ends.
+#[inline]
+pub fn inspect(codec: Codec, payload: &[u8], marker: bool) -> Option<PayloadInfo> {
+    match codec {
+        Codec::H264 => h264::inspect(payload, marker),
+        Codec::H265 => h265::inspect(payload, marker),
+        Codec::Vp8 => vp8::inspect(payload, marker),
+        Codec::Vp9 => vp9::inspect(payload, marker),
+        Codec::Av1 => av1::inspect(payload, marker),
+        Codec::Opus => opus::inspect(payload),
+        Codec::Pcmu | Codec::Pcma => (!payload.is_empty()).then_some(PayloadInfo::WHOLE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_that_of_one_codec() {
+        for codec in Codec::ALL {
+            assert_eq!(Codec::from_encoding_name(codec.encoding_name()), Some(codec));
+            assert_eq!(Codec::from_encoding_name(&codec.encoding_name().to_lowercase()), Some(codec));
+            let video = codec.kind() == Kind::Video;
+            assert_eq!(video, codec.clock_rate() == 90_000);
+        }
+        for other in ["", "rtx", "red", "ulpfec", "telephone-event", "VP", "VP88"] {
+            assert_eq!(Codec::from_encoding_name(other), None);
+        }
+    }
+
+    #[test]
+    fn an_empty_payload_is_malformed_in_every_codec() {
+        for codec in Codec::ALL {
+            assert_eq!(inspect(codec, &[], true), None);
+        }
+        assert_eq!(inspect(Codec::Pcmu, &[0xff; 160], false), Some(PayloadInfo::WHOLE));
+    }
+}
