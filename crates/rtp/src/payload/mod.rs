@@ -12,7 +12,7 @@ pub mod vp9;
 
 /// Audio or video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MediaKind {
     /// Audio.
     Audio,
     /// Video.
@@ -46,10 +46,10 @@ impl Codec {
         [Self::H264, Self::H265, Self::Vp8, Self::Vp9, Self::Av1, Self::Opus, Self::Pcmu, Self::Pcma];
 
     /// Audio or video.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> MediaKind {
         match self {
-            Self::H264 | Self::H265 | Self::Vp8 | Self::Vp9 | Self::Av1 => Kind::Video,
-            Self::Opus | Self::Pcmu | Self::Pcma => Kind::Audio,
+            Self::H264 | Self::H265 | Self::Vp8 | Self::Vp9 | Self::Av1 => MediaKind::Video,
+            Self::Opus | Self::Pcmu | Self::Pcma => MediaKind::Audio,
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
         for codec in Codec::ALL {
             assert_eq!(Codec::from_encoding_name(codec.encoding_name()), Some(codec));
             assert_eq!(Codec::from_encoding_name(&codec.encoding_name().to_lowercase()), Some(codec));
-            let video = codec.kind() == Kind::Video;
+            let video = codec.kind() == MediaKind::Video;
             assert_eq!(video, codec.clock_rate() == 90_000);
         }
         for other in ["", "rtx", "red", "ulpfec", "telephone-event", "VP", "VP88"] {

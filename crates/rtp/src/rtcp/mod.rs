@@ -208,7 +208,10 @@ const APPLICATION: u8 = 15;
 mod tests {
     use super::*;
 
-    fn walk(bytes: &[u8]) -> Vec<Result<(u8, u8, Vec<u8>), RtcpError>> {
+    /// Type, format and body.
+    type Found = (u8, u8, Vec<u8>);
+
+    fn walk(bytes: &[u8]) -> Vec<Result<Found, RtcpError>> {
         packets(bytes)
             .map(|packet| {
                 packet.map(|packet| match packet {
