@@ -1,0 +1,397 @@
+//! Answers: which media descriptions, formats and extensions of an offer are accepted, and under which terms.
+//!
+//! One media description is decided at a time ([`Decision`]); what is not accepted is rejected on its own, and only
+//! an answer that would accept nothing is refused. The transport is that of the first accepted description of the
+//! bundle (RFC 9143 section 7.3.1), which need not be the first of the offer.
+
+use rtp::extension::{Extension, ExtensionMap};
+use rtp::payload::{Codec, MediaKind};
+
+use super::error::NegotiationError;
+use super::fmtp;
+use super::offer::Offer;
+use super::print::{self, Description, Live, LocalTransport, Media};
+use super::section::{Direction, OfferedMedia, RemoteTransport, Setup};
+use super::track::{Feedback, Format, Source, TrackDescription};
+use super::{Candidate, IceCredentials};
+use crate::dtls::Fingerprint;
+
+/// This side, as an answer describes it.
+#[derive(Clone, Debug)]
+pub struct LocalDescription {
+    /// For STUN.
+    pub ice: IceCredentials,
+    /// Of the certificate that will be shown.
+    pub fingerprint: Fingerprint,
+    /// All addresses: nothing is trickled from this side.
+    pub candidates: Vec<Candidate>,
+    /// A server is ICE-lite and lets the peer begin DTLS; a client is neither.
+    pub ice_lite: bool,
+    /// Unguessable and different for every answer (RFC 8866 section 5.2).
+    pub session_id: u64,
+    /// SSRC of the first published track towards a viewer; track `k` has `+ 2k`, its retransmissions `+ 2k + 1`.
+    pub first_ssrc: u32,
+    /// Name of the media stream that the viewer's tracks are joined by; characters that SDP has not become `-`.
+    pub stream_id: String,
+}
+
+/// What of an offer is taken if it is there.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Codecs that are accepted.
+    pub codecs: Vec<Codec>,
+    /// Header extensions that are accepted.
+    pub extensions: Vec<Extension>,
+    /// Feedback that is understood.
+    pub feedback: Feedback,
+    /// Retransmissions by RFC 4588.
+    pub rtx: bool,
+    /// More accepted media descriptions than this are not accepted.
+    pub tracks_max: usize,
+}
+
+/// Every codec that is forwarded.
+const CODECS: [Codec; 8] =
+    [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Opus, Codec::Pcmu, Codec::Pcma];
+
+impl Policy {
+    /// What a server takes of a publisher: everything but REMB, as it estimates by transport-wide feedback.
+    #[must_use]
+    pub fn publish() -> Self {
+        let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: false };
+        Self {
+            codecs: CODECS.to_vec(),
+            extensions: Extension::ALL.to_vec(),
+            feedback,
+            rtx: true,
+            tracks_max: 16,
+        }
+    }
+
+    /// What a server gives a viewer.
+    ///
+    /// RIDs are left out, because a viewer gets one layer. So is transport-wide congestion control: its sequence
+    /// number would have to be written into every packet for every viewer; REMB tells the same once a second.
+    #[must_use]
+    pub fn play() -> Self {
+        let not_sent = [Extension::Rid, Extension::RepairedRid, Extension::TransportCc];
+        let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: false, remb: true };
+        let extensions = Extension::ALL.into_iter().filter(|it| !not_sent.contains(it)).collect();
+        Self { codecs: CODECS.to_vec(), extensions, feedback, rtx: true, tracks_max: 16 }
+    }
+}
+
+/// An answer and what was agreed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The session description to send.
+    pub sdp: String,
+    /// Accepted media descriptions that carry media, in their order. Never empty.
+    pub tracks: Vec<TrackDescription>,
+    /// For a viewer: which of the published tracks each of `tracks` plays.
+    pub published: Vec<usize>,
+    /// The other end of the transport.
+    pub remote: RemoteTransport,
+    /// What this side wrote as `a=setup`: `Active` makes it the DTLS client, `Passive` the server.
+    pub setup: Setup,
+}
+
+/// Answers an offer of one who sends: WHIP (RFC 9725 section 4.2).
+///
+/// Each accepted media description gets exactly one format, the first of the offer that is allowed, so that what
+/// arrives is known beforehand; simulcast layers are all accepted.
+///
+/// # Errors
+///
+/// See [`NegotiationError`].
+pub fn answer_publish(
+    offer: &Offer,
+    local: &LocalDescription,
+    policy: &Policy,
+) -> Result<Answer, NegotiationError> {
+    answer(offer, local, policy, Direction::Receive, |media, _| decide_publish(media, policy))
+}
+
+/// Answers an offer of one who receives: WHEP, with the tracks of the stream it asked for.
+///
+/// The n-th description of a kind plays the n-th published track of this kind; those without one are answered as
+/// inactive. Every format the viewer offers is accepted, what fits the published one first, so that a publisher who
+/// comes back with another codec is still played.
+///
+/// # Errors
+///
+/// See [`NegotiationError`].
+pub fn answer_play(
+    offer: &Offer,
+    local: &LocalDescription,
+    policy: &Policy,
+    published: &[TrackDescription],
+) -> Result<Answer, NegotiationError> {
+    answer(offer, local, policy, Direction::Send, |media, before| {
+        let seen = before.iter().filter(|decision| decision.kind() == media.kind).count();
+        let mut of_kind = published.iter().enumerate().filter(|(_, track)| Some(track.kind) == media.kind);
+        match of_kind.nth(seen) {
+            Some((index, track)) => decide_play(media, policy, local.first_ssrc, index, track),
+            None => Decision::Inactive,
+        }
+    })
+}
+
+/// What becomes of one media description.
+enum Decision {
+    Rejected,
+    /// Part of the bundle, without media.
+    Inactive,
+    /// The formats as they are written, and the track; for a viewer with the published track.
+    Accepted(Vec<Format>, TrackDescription, Option<usize>),
+}
+
+impl Decision {
+    fn kind(&self) -> Option<MediaKind> {
+        match self {
+            Self::Accepted(_, track, _) => Some(track.kind),
+            _ => None,
+        }
+    }
+}
+
+fn answer(
+    offer: &Offer,
+    local: &LocalDescription,
+    policy: &Policy,
+    direction: Direction,
+    decide: impl Fn(&OfferedMedia, &[Decision]) -> Decision,
+) -> Result<Answer, NegotiationError> {
+    if offer.ice_lite && local.ice_lite {
+        return Err(NegotiationError::BothIceLite);
+    }
+    let wanted = |media: &OfferedMedia| match direction {
+        Direction::Send => media.direction.receives(),
+        _ => media.direction.sends(),
+    };
+    let mut decisions: Vec<Decision> = Vec::with_capacity(offer.media.len());
+    for media in &offer.media {
+        let accepted = decisions.iter().filter(|it| matches!(it, Decision::Accepted(..))).count();
+        let decision = if !media.live || !media.is_encrypted_rtp() || media.formats.is_empty() {
+            Decision::Rejected
+        } else if !wanted(media) || accepted >= policy.tracks_max {
+            Decision::Inactive
+        } else {
+            decide(media, &decisions)
+        };
+        decisions.push(decision);
+    }
+    let in_direction = offer.media.iter().any(|media| media.live && media.kind.is_some() && wanted(media));
+    let bundle = bundle_of(offer, &decisions);
+    let first = first_of_bundle(offer, &decisions, &bundle);
+    let (Some(first), true) = (first, decisions.iter().any(|it| matches!(it, Decision::Accepted(..)))) else {
+        let none = NegotiationError::NothingInThisDirection;
+        return Err(if in_direction { NegotiationError::NoCommonCodec } else { none });
+    };
+    // `parse_offer` has made sure that every description in use has a transport.
+    let remote = offer.transport_of(first).map_err(|_| NegotiationError::Setup)?;
+    let setup = answered_setup(remote.setup, local.ice_lite)?;
+    let sdp = write_answer(offer, local, direction, &decisions, bundle, setup);
+    let (mut tracks, mut published) = (Vec::new(), Vec::new());
+    for decision in decisions {
+        if let Decision::Accepted(_, track, index) = decision {
+            tracks.push(track);
+            published.extend(index);
+        }
+    }
+    Ok(Answer { sdp, tracks, published, remote, setup })
+}
+
+/// RFC 8842 section 5.3. A server waits, so that it sends nothing before the peer has proved its address; a client
+/// begins, which saves a round trip.
+fn answered_setup(offered: Setup, ice_lite: bool) -> Result<Setup, NegotiationError> {
+    match offered {
+        Setup::ActPass if ice_lite => Ok(Setup::Passive),
+        Setup::ActPass | Setup::Passive => Ok(Setup::Active),
+        Setup::Active => Ok(Setup::Passive),
+        Setup::HoldConn => Err(NegotiationError::Setup),
+    }
+}
+
+/// `a=mid`s that stay in the bundle, in the offer's order.
+fn bundle_of<'a>(offer: &'a Offer, decisions: &[Decision]) -> Vec<&'a str> {
+    let stays = |mid: &str| {
+        let mut media = offer.media.iter().zip(decisions);
+        media.any(|(media, decision)| media.mid == mid && !matches!(decision, Decision::Rejected))
+    };
+    let mut bundle: Vec<&str> = Vec::new();
+    for mid in &offer.bundle {
+        if stays(mid) && !bundle.contains(&mid.as_str()) {
+            bundle.push(mid);
+        }
+    }
+    bundle
+}
+
+fn first_of_bundle<'a>(
+    offer: &'a Offer,
+    decisions: &[Decision],
+    bundle: &[&str],
+) -> Option<&'a OfferedMedia> {
+    let mut media = offer.media.iter().zip(decisions);
+    let first = bundle.first();
+    media
+        .find(|(media, decision)| {
+            !matches!(decision, Decision::Rejected) && first.is_none_or(|mid| media.mid == *mid)
+        })
+        .map(|(media, _)| media)
+}
+
+fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
+    let Some(kind) = media.kind else { return Decision::Rejected };
+    let extensions = accepted_extensions(media, policy, Direction::Receive);
+    let allowed = |format: &&Format| policy.codecs.contains(&format.codec);
+    let Some(format) = media.formats.iter().find(allowed) else { return Decision::Rejected };
+    let format = agreed(format, policy, &extensions);
+    // Layers are told apart by their RID; without the extension there is one.
+    let has_rid = extensions.id_of(Extension::Rid).is_some();
+    let rids = media.rids_sent.iter().filter(|rid| {
+        has_rid && (rid.payload_types.is_empty() || rid.payload_types.contains(&format.payload_type))
+    });
+    let mut written = format.clone();
+    written.fmtp = fmtp::for_receiving(format.codec, &format.fmtp);
+    let track = TrackDescription {
+        mid: media.mid.clone(),
+        kind,
+        rids: rids.map(|rid| rid.id.clone()).collect(),
+        sources: media.sources.clone(),
+        extensions,
+        formats: vec![format],
+    };
+    Decision::Accepted(vec![written], track, None)
+}
+
+fn decide_play(
+    media: &OfferedMedia,
+    policy: &Policy,
+    first_ssrc: u32,
+    index: usize,
+    published: &TrackDescription,
+) -> Decision {
+    let extensions = accepted_extensions(media, policy, Direction::Send);
+    let allowed = media.formats.iter().filter(|format| policy.codecs.contains(&format.codec));
+    let mut formats: Vec<Format> = allowed.map(|format| agreed(format, policy, &extensions)).collect();
+    let Some(best) = fmtp::best_match(published.format(), &formats) else { return Decision::Inactive };
+    let best = best.payload_type;
+    // A stable sort: behind the one that is used, the viewer's order stays.
+    formats.sort_by_key(|format| format.payload_type != best);
+    let mut written = formats.clone();
+    for format in &mut written {
+        format.fmtp = fmtp::for_sending(Some(published.format()), format);
+    }
+    let ssrc = first_ssrc.wrapping_add(2 * u32::try_from(index).unwrap_or_default());
+    let with_rtx = formats.iter().any(|format| format.rtx_payload_type.is_some());
+    let source = Source { ssrc, rtx_ssrc: with_rtx.then(|| ssrc.wrapping_add(1)) };
+    let track = TrackDescription {
+        mid: media.mid.clone(),
+        kind: published.kind,
+        rids: Vec::new(),
+        sources: vec![source],
+        extensions,
+        formats,
+    };
+    Decision::Accepted(written, track, Some(index))
+}
+
+/// A format with what of it is agreed.
+fn agreed(offered: &Format, policy: &Policy, extensions: &ExtensionMap) -> Format {
+    let mut feedback = offered.feedback.and(policy.feedback);
+    // Without its sequence number the feedback has nothing to speak of.
+    feedback.transport_cc &= extensions.id_of(Extension::TransportCc).is_some();
+    let rtx_payload_type = offered.rtx_payload_type.filter(|_| policy.rtx);
+    Format { feedback, rtx_payload_type, ..offered.clone() }
+}
+
+/// The extensions both want, the first id of each. `ours` is the way media go from this side.
+fn accepted_extensions(media: &OfferedMedia, policy: &Policy, ours: Direction) -> ExtensionMap {
+    let mut map = ExtensionMap::new();
+    for offered in &media.extensions {
+        let fits = offered.direction.is_none_or(|theirs| match ours {
+            Direction::Send => theirs.receives(),
+            _ => theirs.sends(),
+        });
+        let free = map.id_of(offered.extension).is_none() && map.extension_of(offered.id).is_none();
+        if fits && free && policy.extensions.contains(&offered.extension) {
+            map.set(offered.id, offered.extension);
+        }
+    }
+    map
+}
+
+fn write_answer(
+    offer: &Offer,
+    local: &LocalDescription,
+    direction: Direction,
+    decisions: &[Decision],
+    bundle: Vec<&str>,
+    setup: Setup,
+) -> String {
+    let stream_id = token(&local.stream_id);
+    let section = |(media, decision)| write_section(media, decision, direction, &stream_id);
+    print::description(&Description {
+        session_id: local.session_id,
+        ice_lite: local.ice_lite,
+        extmap_allow_mixed: offer.extmap_allow_mixed,
+        bundle,
+        transport: LocalTransport {
+            ice: &local.ice,
+            fingerprint: &local.fingerprint,
+            setup,
+            candidates: &local.candidates,
+            trickle: false,
+        },
+        media: offer.media.iter().zip(decisions).map(section).collect(),
+    })
+}
+
+fn write_section<'a>(
+    media: &'a OfferedMedia,
+    decision: &'a Decision,
+    direction: Direction,
+    stream_id: &'a str,
+) -> Media<'a> {
+    let live = |direction, formats: &[Format]| Live {
+        name: &media.name,
+        protocol: &media.protocol,
+        mid: &media.mid,
+        direction,
+        rtcp_reduced_size: media.rtcp_reduced_size,
+        formats: formats.to_vec(),
+        extensions: Vec::new(),
+        rids: &[],
+        sources: &[],
+        stream_id,
+    };
+    match decision {
+        Decision::Rejected => Media::Rejected {
+            name: &media.name,
+            protocol: &media.protocol,
+            format_list: &media.format_list,
+            mid: &media.mid,
+        },
+        Decision::Inactive => Media::Live(Box::new(live(Direction::Inactive, &media.formats[..1]))),
+        Decision::Accepted(formats, track, _) => {
+            let extensions = media
+                .extensions
+                .iter()
+                .filter(|offered| track.extensions.id_of(offered.extension) == Some(offered.id));
+            let extensions =
+                extensions.map(|it| (it.id, it.direction.map(|_| direction), it.extension)).collect();
+            let sources = if direction == Direction::Send { track.sources.as_slice() } else { &[] };
+            let live = live(direction, formats);
+            Media::Live(Box::new(Live { extensions, rids: &track.rids, sources, ..live }))
+        }
+    }
+}
+
+/// `text` with everything outside SDP's `token` replaced; never empty.
+pub(super) fn token(text: &str) -> String {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '~');
+    let text: String = text.chars().take(64).map(|c| if good(c) { c } else { '-' }).collect();
+    if text.is_empty() { "-".to_owned() } else { text }
+}

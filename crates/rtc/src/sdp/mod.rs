@@ -1,0 +1,69 @@
+//! Offer and answer (RFC 3264, RFC 8829) as WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) need them, both sides.
+//!
+//! ```text
+//! text --parse_offer--> Offer --answer_publish / answer_play--> Answer { text, tracks, remote transport }
+//! make_offer(OfferConfig) --> text ... answer's text --read_answer--> RemoteAnswer      (the client's side)
+//! text --parse_fragment--> TrickleFragment --print--> text                  (PATCH: trickle, ICE restart)
+//! ```
+//!
+//! Everything goes over one transport: media that are not bundled, or without rtcp-mux, are refused, and so is what
+//! would not be encrypted. Media that are not ours (data channels, unknown codecs) are rejected one by one, with
+//! port 0, and the rest is answered.
+//!
+//! Lines are split by `sdp-types` 0.3; what their attributes mean is read here. Tolerance decided against
+//! `webrtc-sdp` 0.3, which types every attribute: see `tests/sdp_parsers.rs`, where its choice can be repeated.
+//! Sizes are checked before that crate sees a byte, so that the work for one text is bounded.
+
+mod answer;
+mod candidate;
+mod client;
+mod credentials;
+mod error;
+mod fmtp;
+mod fragment;
+mod offer;
+mod print;
+mod section;
+mod simulcast;
+mod sources;
+mod track;
+
+pub use answer::{Answer, LocalDescription, Policy, answer_play, answer_publish};
+pub use candidate::{Candidate, CandidateKind, TcpType, Transport};
+pub use client::{OfferConfig, OfferMedia, RemoteAnswer, make_offer, read_answer};
+pub use credentials::IceCredentials;
+pub use error::{Limit, NegotiationError, SdpError};
+pub use fragment::{TrickleFragment, parse_fragment};
+pub use offer::{Offer, parse_offer};
+pub use section::{Direction, OfferedExtension, OfferedMedia, OfferedRid, RemoteTransport, Setup};
+pub use track::{Feedback, Format, Source, TrackDescription};
+
+/// Largest session description that is read, in bytes. An offer of Chromium for audio and video has 8 000.
+pub const SDP_BYTES_MAX: usize = 128 * 1024;
+
+/// Most lines of a session description. An offer of Chromium for audio and video has 200.
+pub const LINES_MAX: usize = 4096;
+
+/// Longest line, in bytes.
+pub const LINE_BYTES_MAX: usize = 4096;
+
+/// Most media descriptions.
+pub const MEDIA_MAX: usize = 128;
+
+/// Most formats of a media description: every payload type once.
+pub const FORMATS_MAX: usize = 128;
+
+/// Most candidates of a whole description, usable or not.
+pub const CANDIDATES_MAX: usize = 256;
+
+/// Most SSRCs of a media description.
+pub const SOURCES_MAX: usize = 64;
+
+/// Most simulcast layers of a media description.
+pub const RIDS_MAX: usize = 16;
+
+/// Most fingerprints of a media description or session, usable or not.
+pub const FINGERPRINTS_MAX: usize = 16;
+
+/// Most `a=extmap` lines of a media description.
+pub const EXTENSIONS_MAX: usize = 64;
