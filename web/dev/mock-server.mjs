@@ -2,11 +2,12 @@
  * Stand-in for a Millstream server, for work on the console without one.
  *
  *   node dev/mock-server.mjs CLIP.flv [--port 8080] [--sessions 2500] [--streams 6] [--empty]
- *                            [--deny 401|403] [--token-required] [--dist dist]
+ *                            [--deny 401|403] [--token-required] [--rtc] [--dist dist]
  *
  * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over HTTP-FLV and
  * WebSocket-FLV. Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are
- * real sessions and can be kicked. With --deny 401 the token is `secret`.
+ * real sessions and can be kicked. With --deny 401 the token is `secret`. With --rtc it takes WHIP and answers WHEP, by a
+ * Chromium in the background; with --token-required as well, their token is `secret`.
  */
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -14,6 +15,7 @@ import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { startRtc } from './mock-rtc.mjs';
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
@@ -24,10 +26,15 @@ const { values: options, positionals } = parseArgs({
     empty: { type: 'boolean', default: false },
     deny: { type: 'string' },
     'token-required': { type: 'boolean', default: false },
+    rtc: { type: 'boolean', default: false },
     dist: { type: 'string', default: fileURLToPath(new URL('../dist', import.meta.url)) },
   },
 });
 const TOKEN = 'secret';
+const rtc = options.rtc ? await startRtc({ token: options['token-required'] ? TOKEN : null }) : null;
+/** What is published by WHIP, looked up once a second. */
+let rtcKeys = [];
+if (rtc !== null) setInterval(async () => (rtcKeys = await rtc.keys().catch(() => [])), 1_000);
 const startedAt = Date.now();
 const uptime = () => Math.floor((Date.now() - startedAt) / 1000);
 
@@ -149,8 +156,19 @@ function streams(host) {
       gop: { frames: gop.length, bytes: gop.reduce((sum, tag) => sum + tag.length, 0), duration_ms: Math.round((gop.length / 73) * 1000) },
       uptime: uptime(),
     }),
+    ...rtcKeys.map((key) => rtcStream(host, key)),
     ...made,
   ];
+}
+
+function rtcStream(host, key) {
+  const made = stream(host, key, {
+    state: 'live',
+    video: { codec: 'H.264', profile: null, level: null, width: null, height: null, frame_rate: null, bitrate_bits_per_second: 0, key_frame_interval_ms: null },
+    audio: { codec: 'Opus', profile: null, sample_rate: 48000, channels: 2, bitrate_bits_per_second: 0 },
+    bitrate: 0, players: 0, gop: { frames: 0, bytes: 0, duration_ms: 0 }, uptime: 1,
+  });
+  return { ...made, publisher: { ...made.publisher, protocol: 'whip' }, urls: { rtmp: '', flv: '', ws_flv: '', whep: `http://${host}/whep/${key}` } };
 }
 
 function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds }) {
@@ -161,7 +179,7 @@ function stream(host, key, { state, video, audio, bitrate, players: count, gop: 
     publisher: state === 'live' ? { session_id: `p-${key}`, address: '127.0.0.1:40112', protocol: 'rtmp', connected_seconds: seconds } : null,
     bitrate_bits_per_second: Math.round(bitrate),
     bytes_in: Math.round((seconds * bitrate) / 8),
-    urls: { rtmp: `rtmp://${hostname}:1935/${key}`, flv: `http://${host}/${key}.flv`, ws_flv: `ws://${host}/${key}.flv` },
+    urls: { rtmp: `rtmp://${hostname}:1935/${key}`, flv: `http://${host}/${key}.flv`, ws_flv: `ws://${host}/${key}.flv`, whep: '' },
   };
 }
 
@@ -211,7 +229,8 @@ function api(method, path, query, request) {
     return { body: {
       name: 'Millstream', version: '0.1.0', uptime_seconds: uptime(), started_at: new Date(startedAt).toISOString(), workers: 2,
       demo_stream: options.empty ? null : 'demo/clock',
-      endpoints: { rtmp: [`rtmp://${host.split(':')[0]}:1935`], rtmps: [], http: [`http://${host}`], https: [] },
+      endpoints: { rtmp: [`rtmp://${host.split(':')[0]}:1935`], rtmps: [], http: [`http://${host}`], https: [],
+        whip: rtc === null ? [] : [`http://${host}/whip`], whep: rtc === null ? [] : [`http://${host}/whep`] },
       publish: { loopback_only: !options['token-required'], token_required: options['token-required'] },
     } };
   }
@@ -257,6 +276,10 @@ const server = createServer((request, response) => {
     const { status = 200, body } = api(request.method, url.pathname.slice(7), url.searchParams, request);
     response.writeHead(status, { 'content-type': 'application/json' });
     response.end(body === undefined ? undefined : JSON.stringify(body));
+  } else if (/^\/(whip|whep|rtc)\//.test(url.pathname)) {
+    if (rtc === null) response.writeHead(404).end();
+    else if (url.pathname.endsWith('/demo/clock')) response.writeHead(406, { 'content-type': 'application/json' }).end(JSON.stringify(fail(406, 'not_playable', 'this stream is published by RTMP').body));
+    else void rtc.handle(request, response, url.pathname);
   } else if (url.pathname === '/demo/clock.flv' && !options.empty) {
     response.writeHead(200, { 'content-type': 'video/x-flv', 'cache-control': 'no-store' });
     const player = addPlayer('http-flv', request, (bytes) => response.write(bytes), () => response.end());

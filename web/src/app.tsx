@@ -100,6 +100,7 @@ function Sidebar({ view }: { view: Route['view'] }) {
           <a key={link.view} href={link.href} aria-current={current === link.view ? 'page' : undefined}>
             <Icon name={link.icon} />
             <span>{link.text}</span>
+            {link.view === 'publish' && <OnAirLamp />}
           </a>
         ))}
       </nav>
@@ -109,6 +110,13 @@ function Sidebar({ view }: { view: Route['view'] }) {
       </div>
     </header>
   );
+}
+
+/** This browser publishes: a reminder on every page. */
+function OnAirLamp() {
+  const { publish, key } = useStore(useServices().broadcast.store);
+  if (publish.phase === 'idle') return null;
+  return <span class={`on-air${publish.phase === 'live' ? '' : ' is-troubled'}`} role="img" aria-label={`This browser publishes ${key}`} title={`This browser publishes ${key}`} />;
 }
 
 function ServerLine() {

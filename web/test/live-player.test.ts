@@ -1,7 +1,8 @@
 /** When the player gives up, tries again, jumps, and what it says. mpegts.js and the video element are played by fakes. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type Mpegts from 'mpegts.js';
-import { LivePlayer, type PlayerState } from '../src/player/live-player';
+import { LivePlayer } from '../src/player/live-player';
+import type { PlayerState } from '../src/player/player';
 import { nextRangeStart, StatsSampler } from '../src/player/stats';
 import { Tracks, UNKNOWN_TRACKS } from '../src/player/tracks';
 

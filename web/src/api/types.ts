@@ -23,6 +23,9 @@ export interface Endpoints {
   rtmps: string[];
   http: string[];
   https: string[];
+  /** WHIP and WHEP without app and stream. Absent on servers without WebRTC. */
+  whip?: string[];
+  whep?: string[];
 }
 
 export interface VideoInfo {
@@ -66,7 +69,24 @@ export interface Stream {
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
   /** Empty where the protocol is off. */
-  urls: { rtmp: string; flv: string; ws_flv: string };
+  /** `whep` is absent on servers without WebRTC. */
+  urls: { rtmp: string; flv: string; ws_flv: string; whep?: string };
+}
+
+/** What the server knows of a WebRTC session's connection. */
+export interface RtcSession {
+  state: string;
+  transport: string | null;
+  codecs: string[];
+  packets: number;
+  /** As the receiving side reports. */
+  lost_packets: number;
+  loss_percent: number | null;
+  rtt_ms: number | null;
+  jitter_ms: number | null;
+  nacks: number;
+  resent_packets: number;
+  key_frame_requests: number;
 }
 
 export type SessionRole = 'publisher' | 'player' | 'pending';
@@ -86,6 +106,8 @@ export interface Session {
   queue_ms: number;
   dropped_frames: number;
   user_agent: string | null;
+  /** Null or absent for sessions of other protocols. */
+  rtc?: RtcSession | null;
 }
 
 export interface SessionPage {

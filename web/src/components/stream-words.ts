@@ -4,6 +4,7 @@
 import type { Stream } from '../api/types';
 import { bytes, channels, frameRate, milliseconds, resolution, sampleRate, UNKNOWN } from '../lib/format';
 import type { TrackHints } from '../player/tracks';
+import type { Offered } from '../player/transports';
 
 /** `H.264 · 1280×720 · 30 fps`, without the parts that are not known */
 export function videoWords(stream: Stream): string {
@@ -34,6 +35,14 @@ export function trackHints(stream: Stream | null): TrackHints {
   }
   const [hasVideo, hasAudio] = [stream.video !== null, stream.audio !== null];
   return hasVideo || hasAudio ? { hasAudio, hasVideo } : { hasAudio: null, hasVideo: null };
+}
+
+/**
+ * By which transports the server offers the stream. Not known while nobody publishes: it depends on who does.
+ */
+export function offered(stream: Stream | null): Offered {
+  if (stream === null || stream.state !== 'live') return { rtc: null, flv: null };
+  return { rtc: Boolean(stream.urls.whep), flv: stream.urls.flv !== '' };
 }
 
 function join(parts: string[]): string {

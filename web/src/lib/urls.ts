@@ -5,14 +5,13 @@
  * other); what people copy uses the endpoints the server reports.
  */
 import type { Endpoints } from '../api/types';
+import type { Transport } from '../player/player';
 
 /** A stream's address inside the server. An app may contain `/`, a name may not. */
 export interface StreamRef {
   app: string;
   name: string;
 }
-
-export type Transport = 'http' | 'ws';
 
 /** `app/name` */
 export function streamKey(stream: StreamRef): string {
@@ -32,8 +31,11 @@ export function encodePath(key: string): string {
   return key.split('/').map(encodeURIComponent).join('/');
 }
 
-/** URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. */
+/**
+ * URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. WHEP has its token in a header.
+ */
 export function playerUrl(origin: string, stream: StreamRef, transport: Transport, token?: string): string {
+  if (transport === 'rtc') return endpointUrl(`${origin}/whep`, stream);
   const base = transport === 'ws' ? origin.replace(/^http/, 'ws') : origin;
   const query = token ? `?token=${encodeURIComponent(token)}` : '';
   return `${base}/${encodePath(streamKey(stream))}.flv${query}`;
@@ -53,6 +55,11 @@ export function publishTarget(base: string, stream: StreamRef, token: string): P
   const server = `${base.replace(/\/+$/, '')}/${stream.app}`;
   const key = token === '' ? stream.name : `${stream.name}?token=${encodeURIComponent(token)}`;
   return { server, key, url: `${server}/${key}` };
+}
+
+/** WHIP or WHEP endpoint of a stream; `base` ends in `/whip` or `/whep`. */
+export function endpointUrl(base: string, stream: StreamRef): string {
+  return `${base.replace(/\/+$/, '')}/${encodePath(streamKey(stream))}`;
 }
 
 /** Base URLs that accept RTMP, from the server if known, else guessed from the page's host. */
@@ -82,6 +89,28 @@ export function ffmpegTestCommand(url: string): string {
 /** Publishes a file in real time, in a loop, without encoding it again. */
 export function ffmpegFileCommand(url: string): string {
   return `ffmpeg -re -stream_loop -1 -i video.mp4 -c copy -f flv ${shellWord(url)}`;
+}
+
+/** Publishes a test picture with a tone by WHIP; takes ffmpeg 8 or later. */
+export function ffmpegWhipCommand(url: string, token: string): string {
+  return [
+    'ffmpeg -re',
+    '-f lavfi -i testsrc2=size=1280x720:rate=30',
+    '-f lavfi -i sine=frequency=440',
+    '-c:v libx264 -profile:v baseline -preset veryfast -tune zerolatency',
+    '-pix_fmt yuv420p -b:v 1500k -g 60 -bf 0',
+    '-c:a libopus -ar 48000 -ac 2 -b:a 96k',
+    `-f whip ${token === '' ? '' : `-authorization ${shellWord(token)} `}${shellWord(url)}`,
+  ].join(' \\\n  ');
+}
+
+/** Publishes a test picture with a tone by WHIP; takes GStreamer's gst-plugins-rs. */
+export function gstreamerWhipCommand(url: string, token: string): string {
+  return [
+    `gst-launch-1.0 whipclientsink name=whip signaller::whip-endpoint=${shellWord(url)}${token === '' ? '' : ` signaller::auth-token=${shellWord(token)}`}`,
+    'videotestsrc is-live=true ! video/x-raw,width=1280,height=720,framerate=30/1 ! whip.',
+    'audiotestsrc is-live=true ! audio/x-raw,rate=48000,channels=2 ! whip.',
+  ].join(' \\\n  ');
 }
 
 export function ffplayCommand(url: string): string {

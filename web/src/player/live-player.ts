@@ -1,40 +1,23 @@
 /**
- * Keeps one live stream playing in one video element: opens it, watches over it, opens it again.
+ * Keeps one live stream playing in one video element by FLV: opens it, watches over it, opens it again.
  *
  * mpegts.js turns FLV into what the browser decodes. This file decides when a connection counts as lost, what to
  * tell the person watching, and how long to wait before the next try.
  */
 import type Mpegts from 'mpegts.js';
 import { backoffDelay } from '../lib/backoff';
+import { always, type Trouble } from '../lib/trouble';
 import { PLAYER_CONFIG } from './config';
 import { keepLastPicture } from './last-picture';
+import { IDLE, type PlayerState, type StreamPlayer, type StreamPlayerOptions } from './player';
 import { bufferedEnd, nextRangeStart } from './stats';
 import { Tracks, UNKNOWN_TRACKS, type TrackHints } from './tracks';
-import { describeEnd, describeError, type ErrorInfo, type Trouble } from './words';
+import { describeEnd, describeError, type ErrorInfo } from './words';
 
-export type Phase = 'idle' | 'connecting' | 'playing' | 'buffering' | 'waiting' | 'paused' | 'blocked' | 'retrying' | 'failed';
-
-export interface PlayerState {
-  phase: Phase;
-  /** What is going on, in words; empty while all is well. */
-  message: string;
-  needsToken: boolean;
-  /** Connections opened again since `start`. */
-  reconnects: number;
-  /** When the next try begins (`Date.now()` scale); only in phase `retrying`. */
-  retryAtMs: number | null;
-  /** Bytes per second over the last second, as the loader measures. */
-  bytesPerSecond: number;
-}
-
-export interface LivePlayerOptions {
-  video: HTMLVideoElement;
+export interface LivePlayerOptions extends StreamPlayerOptions {
   load: () => Promise<typeof Mpegts>;
-  onState: (state: PlayerState) => void;
   /** Asked at every connection. */
   hints?: () => TrackHints;
-  now?: () => number;
-  random?: () => number;
 }
 
 /** Data missing for this long: say so. */
@@ -55,9 +38,7 @@ const TRIES_MAX_FEW = 3;
 const WATCH_MS = 500;
 const RETRY = { firstMs: 1_000, capMs: 8_000 };
 
-export const IDLE: PlayerState = { phase: 'idle', message: '', needsToken: false, reconnects: 0, retryAtMs: null, bytesPerSecond: 0 };
-
-export class LivePlayer {
+export class LivePlayer implements StreamPlayer {
   readonly #options: LivePlayerOptions;
   readonly #video: HTMLVideoElement;
   #state: PlayerState = IDLE;
@@ -89,7 +70,6 @@ export class LivePlayer {
     return this.#state;
   }
 
-  /** Plays `url` from now on, until `stop` or another `start`. */
   start(url: string): void {
     this.stop();
     this.#url = url;
@@ -108,7 +88,6 @@ export class LivePlayer {
     this.#set({ ...IDLE });
   }
 
-  /** Stops for good and lets go of the video element. */
   destroy(): void {
     this.stop();
     this.#video.removeEventListener('playing', this.#onPlaying);
@@ -116,7 +95,6 @@ export class LivePlayer {
     this.#video.removeEventListener('pause', this.#onPause);
   }
 
-  /** Tries again at once, from a failed or waiting state. */
   retryNow(): void {
     if (this.#url === null) return;
     this.#failures = 0;
@@ -127,7 +105,6 @@ export class LivePlayer {
     this.#video.pause();
   }
 
-  /** Resumes at the live edge, never at the point where it was paused. */
   resume(): void {
     if (this.#player === null) {
       this.retryNow();
@@ -148,13 +125,13 @@ export class LivePlayer {
     try {
       mpegts = await this.#options.load();
     } catch {
-      if (generation === this.#generation) this.#fail({ text: 'The player could not be loaded.', retry: 'always', needsToken: false });
+      if (generation === this.#generation) this.#fail(always('The player could not be loaded.'));
       return;
     }
     if (generation !== this.#generation) return;
     if (!mpegts.isSupported()) {
       const text = 'This browser has no Media Source Extensions, so it cannot play FLV. Try VLC or ffplay with the addresses given.';
-      this.#fail({ text, retry: 'never', needsToken: false });
+      this.#fail({ text, retry: 'never', needsToken: false, elsewhere: 'cannot' });
       return;
     }
     this.#attach(mpegts, url, generation);
@@ -213,6 +190,7 @@ export class LivePlayer {
   #fail(trouble: Trouble): void {
     this.#failures += 1;
     this.#close();
+    if (this.#options.onTrouble?.(trouble) === true) return;
     const giveUp = trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW);
     if (giveUp) {
       this.#set({ phase: 'failed', message: trouble.text, needsToken: trouble.needsToken, retryAtMs: null, bytesPerSecond: 0 });
@@ -310,7 +288,7 @@ export class LivePlayer {
       this.#set({ phase: 'waiting', message: 'No data arrives. Waiting for the publisher.' });
     } else if (still > STUCK_MS && silent < STUCK_MS / 2) {
       if (this.#video.readyState === 0) this.#tracks.guess();
-      this.#fail({ text: 'Data arrives, but the picture stands still.', retry: 'always', needsToken: false });
+      this.#fail(always('Data arrives, but the picture stands still.'));
     }
   }
 

@@ -2,15 +2,22 @@
  * The bar under the picture: play, sound, transport, full screen.
  */
 import { Icon } from '../components/icons';
-import type { Transport } from '../lib/urls';
-import type { PlayerState } from './live-player';
+import { milliseconds } from '../lib/format';
+import { delayWords, type Delay } from '../rtc/delay';
+import type { PlayerState, Transport } from './player';
 
 export interface ControlsProps {
   state: PlayerState;
   muted: boolean;
   volume: number;
+  /** At work now. */
   transport: Transport;
+  /** What the person chose. */
+  preferred: Transport;
+  /** Of FLV: between the picture and the newest data. */
   behindLiveSeconds: number | null;
+  /** Of WebRTC. */
+  delay: Delay | null;
   onPlayPause: () => void;
   onMute: () => void;
   onVolume: (volume: number) => void;
@@ -39,14 +46,8 @@ export function PlayerControls(props: ControlsProps) {
         aria-label="Volume"
         onInput={(event) => props.onVolume(Number(event.currentTarget.value))}
       />
-      <span class="behind" title="Between the picture and the newest data received">
-        {props.state.phase === 'playing' && props.behindLiveSeconds !== null && (
-          <>
-            {props.behindLiveSeconds.toFixed(1)}&nbsp;s<span class="behind-words"> behind live</span>
-          </>
-        )}
-      </span>
-      <TransportChoice transport={props.transport} onTransport={props.onTransport} />
+      <Behind {...props} />
+      <TransportChoice {...props} />
       <button type="button" class="icon-button" onClick={props.onFullscreen} aria-label="Full screen" title="Full screen (f)">
         <Icon name="fullscreen" />
       </button>
@@ -54,23 +55,53 @@ export function PlayerControls(props: ControlsProps) {
   );
 }
 
-function TransportChoice(props: { transport: Transport; onTransport: (transport: Transport) => void }) {
-  const choice = (value: Transport, text: string, title: string) => (
-    <button
-      type="button"
-      class="segment"
-      aria-pressed={props.transport === value}
-      title={title}
-      onClick={() => props.onTransport(value)}
-      data-testid={`transport-${value}`}
-    >
-      {text}
-    </button>
+/** How far the picture is behind, as well as it is known. */
+function Behind({ state, transport, behindLiveSeconds, delay }: ControlsProps) {
+  if (state.phase !== 'playing') return <span class="behind" />;
+  if (transport === 'rtc') {
+    if (delay === null) return <span class="behind" />;
+    const { name, remark } = delayWords(delay);
+    return (
+      <span class="behind" title={`${name}. ${remark}`}>
+        {delay.source === 'network' && '≈ '}
+        {milliseconds(delay.milliseconds)}
+        <span class="behind-words"> {delay.source === 'network' ? 'from server to screen' : 'behind reality'}</span>
+      </span>
+    );
+  }
+  return (
+    <span class="behind" title="Between the picture and the newest data received">
+      {behindLiveSeconds !== null && (
+        <>
+          {behindLiveSeconds.toFixed(1)}&nbsp;s<span class="behind-words"> behind live</span>
+        </>
+      )}
+    </span>
   );
+}
+
+const CHOICES: { transport: Transport; text: string; title: string }[] = [
+  { transport: 'rtc', text: 'WebRTC', title: 'WHEP: shortest delay' },
+  { transport: 'http', text: 'HTTP', title: 'FLV over one HTTP response: passes every proxy' },
+  { transport: 'ws', text: 'WS', title: 'FLV over a WebSocket' },
+];
+
+function TransportChoice({ transport, preferred, onTransport }: ControlsProps) {
   return (
     <div class="segments" role="group" aria-label="Transport">
-      {choice('http', 'HTTP', 'FLV over one HTTP response')}
-      {choice('ws', 'WS', 'FLV over a WebSocket')}
+      {CHOICES.map((choice) => (
+        <button
+          key={choice.transport}
+          type="button"
+          class={`segment${preferred === choice.transport && preferred !== transport ? ' is-preferred' : ''}`}
+          aria-pressed={transport === choice.transport}
+          title={choice.title}
+          onClick={() => onTransport(choice.transport)}
+          data-testid={`transport-${choice.transport}`}
+        >
+          {choice.text}
+        </button>
+      ))}
     </div>
   );
 }

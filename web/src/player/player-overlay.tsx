@@ -3,7 +3,7 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import { Icon } from '../components/icons';
-import type { PlayerState } from './live-player';
+import type { PlayerState } from './player';
 
 export interface OverlayProps {
   state: PlayerState;

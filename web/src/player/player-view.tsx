@@ -3,13 +3,13 @@
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from '../components/icons';
-import { bitrate, count, frameRate, resolution, UNKNOWN } from '../lib/format';
 import { playerUrl, streamKey, type StreamRef } from '../lib/urls';
 import { useServices, useStore } from '../state/hooks';
-import type { PlayerState } from './live-player';
+import type { Source, Transport } from './player';
 import { PlayerControls } from './player-controls';
+import { PlayerFigures } from './player-figures';
 import { PlayerOverlay } from './player-overlay';
-import type { PlayerStats } from './stats';
+import { orderOf, type Offered } from './transports';
 import { UNKNOWN_TRACKS, type TrackHints } from './tracks';
 import { usePlayer } from './use-player';
 
@@ -19,21 +19,31 @@ export interface PlayerViewProps {
   token?: string;
   /** Tracks the server reports, so the player does not wait for one that is not there. */
   hints?: () => TrackHints;
+  /** By which transports the server offers the stream, as far as is known. */
+  offered?: () => Offered;
   /** Shows figures below the picture. */
   figures?: boolean;
 }
 
 const NO_HINTS = (): TrackHints => UNKNOWN_TRACKS;
+const NOT_KNOWN = (): Offered => ({ rtc: null, flv: null });
 
 export function PlayerView(props: PlayerViewProps) {
   const { preferences } = useServices();
-  const transport = useStore(preferences.transport);
+  const preferred = useStore(preferences.transport);
   const entered = useStore(preferences.playToken);
   const frame = useRef<HTMLDivElement>(null);
   const [muted, setMuted] = useState(true);
   const [volume, setVolume] = useState(0.8);
-  const url = playerUrl(location.origin, props.stream, transport, entered ?? props.token);
-  const { video, player, state, stats } = usePlayer(url, props.hints ?? NO_HINTS);
+  const token = entered ?? props.token ?? '';
+  const sources = (): Source[] =>
+    orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({ transport, token, url: playerUrl(location.origin, props.stream, transport, token) }));
+  const { video, player, state, stats, figures, delay } = usePlayer(streamKey(props.stream), `${preferred} ${token}`, sources, props.hints ?? NO_HINTS);
+  const choose = (transport: Transport) => {
+    // Choosing again what was chosen already means: try it once more.
+    if (transport === preferred) player?.start();
+    else preferences.transport.set(transport);
+  };
 
   useEffect(() => {
     const element = video.current;
@@ -75,7 +85,9 @@ export function PlayerView(props: PlayerViewProps) {
         state={state}
         muted={muted}
         volume={volume}
-        transport={transport}
+        transport={state.transport}
+        preferred={preferred}
+        delay={delay}
         behindLiveSeconds={stats?.behindLiveSeconds ?? null}
         onPlayPause={playPause}
         onMute={() => setMuted(!muted)}
@@ -83,32 +95,15 @@ export function PlayerView(props: PlayerViewProps) {
           setVolume(value);
           setMuted(value === 0);
         }}
-        onTransport={(value) => preferences.transport.set(value)}
+        onTransport={choose}
         onFullscreen={fullscreen}
       />
-      {props.figures === true && <PlayerFigures state={state} stats={stats} />}
+      {state.fallback !== '' && state.phase === 'playing' && (
+        <p class="fallback" role="status" data-testid="fallback">
+          {state.transport === 'rtc' ? 'Played by WebRTC' : 'Played as FLV'}, because: {state.fallback}
+        </p>
+      )}
+      {props.figures === true && <PlayerFigures state={state} stats={stats} figures={figures} delay={delay} />}
     </div>
-  );
-}
-
-function PlayerFigures({ state, stats }: { state: PlayerState; stats: PlayerStats | null }) {
-  const showing = stats !== null && stats.width > 0;
-  const figure = (name: string, stat: string, value: string) => (
-    <div class="figure">
-      <dt>{name}</dt>
-      <dd data-stat={stat}>{value}</dd>
-    </div>
-  );
-  return (
-    <dl class="figures" aria-label="Playback figures">
-      {figure('Picture', 'picture', showing ? resolution(stats.width, stats.height) : UNKNOWN)}
-      {figure('Shown', 'fps', showing ? frameRate(Math.round(stats.framesPerSecond ?? 0)) : UNKNOWN)}
-      {figure('Decoded', 'decoded', showing ? count(stats.framesDecoded) : UNKNOWN)}
-      {figure('Dropped', 'dropped', showing ? count(stats.framesDropped) : UNKNOWN)}
-      {figure('Buffer', 'buffer', showing && stats.behindLiveSeconds !== null ? `${stats.behindLiveSeconds.toFixed(2)} s` : UNKNOWN)}
-      {figure('Speed', 'speed', showing ? `${stats.playbackRate.toFixed(1)}×` : UNKNOWN)}
-      {figure('Received', 'received', bitrate(state.bytesPerSecond * 8))}
-      {figure('Reconnects', 'reconnects', count(state.reconnects))}
-    </dl>
   );
 }

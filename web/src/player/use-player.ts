@@ -1,60 +1,93 @@
 /**
- * Ties a LivePlayer to a component: one player per video element, started again when the address changes.
+ * Ties players to a component: one video element, whichever transport carries the stream, started again when the stream, the
+ * choice of transport or the token changes.
  */
 import type { RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { IDLE, LivePlayer, type PlayerState } from './live-player';
+import { DelayMeter, type Delay } from '../rtc/delay';
+import type { ConnectionFigures } from '../rtc/stats';
+import { AutoPlayer, type AutoState } from './auto-player';
+import { LivePlayer } from './live-player';
+import { IDLE, type PlayerState, type Source, type StreamPlayer, type StreamPlayerOptions, type Transport } from './player';
 import { StatsSampler, type PlayerStats } from './stats';
 import type { TrackHints } from './tracks';
+import { WhepPlayer } from './whep-player';
 
 export interface UsePlayer {
   video: RefObject<HTMLVideoElement | null>;
-  player: LivePlayer | null;
-  state: PlayerState;
+  player: AutoPlayer | null;
+  state: AutoState;
   stats: PlayerStats | null;
+  /** Of the WebRTC connection, when that is what plays. */
+  figures: ConnectionFigures | null;
+  delay: Delay | null;
 }
 
 const SAMPLE_MS = 500;
 
-/** The library is large and only needed where a picture is shown. */
+/** The library is large and only needed where FLV is shown. */
 async function loadMpegts() {
   const { default: mpegts } = await import('mpegts.js');
   mpegts.LoggingControl.applyConfig({ enableVerbose: false, enableDebug: false, enableInfo: false });
   return mpegts;
 }
 
-export function usePlayer(url: string, hints: () => TrackHints): UsePlayer {
+interface Samples {
+  stats: PlayerStats | null;
+  figures: ConnectionFigures | null;
+  delay: Delay | null;
+}
+
+const NO_SAMPLES: Samples = { stats: null, figures: null, delay: null };
+
+/** `key` is `app/name`; `sources` are asked at every round, `identity` says when they have to be asked anew. */
+export function usePlayer(key: string, identity: string, sources: () => Source[], hints: () => TrackHints): UsePlayer {
   const video = useRef<HTMLVideoElement>(null);
-  const latestHints = useRef(hints);
-  latestHints.current = hints;
-  const [player, setPlayer] = useState<LivePlayer | null>(null);
-  const [state, setState] = useState<PlayerState>(IDLE);
-  const [stats, setStats] = useState<PlayerStats | null>(null);
+  const latest = useRef({ sources, hints });
+  latest.current = { sources, hints };
+  const [player, setPlayer] = useState<AutoPlayer | null>(null);
+  const [state, setState] = useState<AutoState>({ ...IDLE, transport: 'rtc', fallback: '' });
+  const [samples, setSamples] = useState<Samples>(NO_SAMPLES);
 
   useEffect(() => {
     const element = video.current;
     if (element === null) return;
-    const created = new LivePlayer({
-      video: element,
-      load: loadMpegts,
+    const created = new AutoPlayer({
+      make: (transport, onState, onTrouble) => makePlayer(element, transport, onState, onTrouble, () => latest.current.hints()),
+      sources: () => latest.current.sources(),
       onState: setState,
-      hints: () => latestHints.current(),
     });
     const sampler = new StatsSampler();
-    const timer = setInterval(() => setStats(sampler.sample(element, performance.now())), SAMPLE_MS);
+    const whep = () => (created.player instanceof WhepPlayer ? created.player : null);
+    const meter = new DelayMeter(element, key, () => ({ peer: whep()?.peer ?? null, roundTripMs: whep()?.figures?.roundTripMs ?? null }));
+    const timer = setInterval(() => {
+      setSamples({ stats: sampler.sample(element, performance.now()), figures: whep()?.figures ?? null, delay: meter.delay });
+    }, SAMPLE_MS);
     setPlayer(created);
     return () => {
       clearInterval(timer);
-      created.destroy();
+      meter.stop();
+      created.stop();
     };
-  }, []);
+  }, [key]);
 
   useEffect(() => {
     if (player === null) return;
     // Another stream: its predecessor's last frame must not be shown as if it were this one's.
     video.current?.removeAttribute('poster');
-    player.start(url);
-  }, [player, url]);
+    player.start();
+  }, [player, key, identity]);
 
-  return { video, player, state, stats };
+  return { video, player, state, ...samples };
+}
+
+function makePlayer(
+  video: HTMLVideoElement,
+  transport: Transport,
+  onState: (state: PlayerState) => void,
+  onTrouble: NonNullable<StreamPlayerOptions['onTrouble']>,
+  hints: () => TrackHints,
+): StreamPlayer {
+  if (transport === 'rtc') return new WhepPlayer({ video, onState, onTrouble });
+  return new LivePlayer({ video, onState, onTrouble, hints, load: loadMpegts });
 }

@@ -4,15 +4,7 @@
  * The names on the left are mpegts.js's error details; they are compared as text so that this file needs
  * neither the library nor a browser.
  */
-
-export interface Trouble {
-  /** One or two sentences for the person watching. */
-  text: string;
-  /** `always`: keep trying. `few`: give up after a few tries. `never`: it cannot work. */
-  retry: 'always' | 'few' | 'never';
-  /** A play token may open this stream. */
-  needsToken: boolean;
-}
+import { always, type Trouble } from '../lib/trouble';
 
 export interface ErrorInfo {
   code?: number;
@@ -39,6 +31,7 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
         text: `This player cannot show the stream's format${reason(info)}. Try VLC or ffplay with the addresses given.`,
         retry: 'never',
         needsToken: false,
+        elsewhere: 'cannot',
       };
     case 'MediaMSEError':
       return { text: `The browser cannot decode this stream${reason(info)}.`, retry: 'few', needsToken: false };
@@ -53,7 +46,7 @@ function describeStatus(status: number): Trouble {
     case 403:
       return { text: 'The server does not let you play this stream without a valid token.', retry: 'never', needsToken: true };
     case 404:
-      return always('Nobody publishes this stream right now. It will start as soon as somebody does.');
+      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'absent' };
     case 429:
     case 503:
       return always('The server takes no more players at the moment.');
@@ -68,10 +61,6 @@ function describeStatus(status: number): Trouble {
 /** The server closed the stream in an orderly way: publisher gone, session ended by hand, or shutdown. */
 export function describeEnd(): Trouble {
   return always('The server ended this session.');
-}
-
-function always(text: string): Trouble {
-  return { text, retry: 'always', needsToken: false };
 }
 
 function reason(info: ErrorInfo): string {

@@ -5,6 +5,7 @@ import { createContext } from 'preact';
 import { useContext, useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiClient } from '../api/client';
 import { parseRoute, type Route } from '../lib/routes';
+import type { Broadcast } from '../rtc/broadcast';
 import type { Model, Snapshot } from './model';
 import type { Preferences } from './preferences';
 import type { Store } from './store';
@@ -12,6 +13,7 @@ import type { Toasts } from './toasts';
 
 export interface Services {
   client: ApiClient;
+  broadcast: Broadcast;
   model: Model;
   preferences: Preferences;
   toasts: Toasts;

@@ -2,7 +2,7 @@
  * Choices that outlast a page: theme and player transport in localStorage, tokens only for this tab
  * (sessionStorage). Storage may be forbidden by the browser; then choices last until the page is closed.
  */
-import type { Transport } from '../lib/urls';
+import type { Transport } from '../player/player';
 import { Store } from './store';
 
 export type Theme = 'system' | 'dark' | 'light';
@@ -14,7 +14,8 @@ export interface KeyValue {
 }
 
 const THEME_KEY = 'millstream.theme';
-const TRANSPORT_KEY = 'millstream.transport';
+/** A name of its own: the choice between two kinds of FLV that older consoles kept here was no choice against WebRTC. */
+const TRANSPORT_KEY = 'millstream.player';
 const TOKEN_KEY = 'millstream.api-token';
 const PLAY_TOKEN_KEY = 'millstream.play-token';
 
@@ -29,7 +30,8 @@ export class Preferences {
   constructor(lasting: KeyValue | null, thisTab: KeyValue | null) {
     const theme = read(lasting, THEME_KEY);
     this.theme = new Store<Theme>(theme === 'dark' || theme === 'light' ? theme : 'system');
-    this.transport = new Store<Transport>(read(lasting, TRANSPORT_KEY) === 'ws' ? 'ws' : 'http');
+    const transport = read(lasting, TRANSPORT_KEY);
+    this.transport = new Store<Transport>(transport === 'ws' || transport === 'http' ? transport : 'rtc');
     this.token = new Store<string | null>(read(thisTab, TOKEN_KEY));
     this.playToken = new Store<string | null>(read(thisTab, PLAY_TOKEN_KEY));
     this.theme.subscribe(() => write(lasting, THEME_KEY, this.theme.value === 'system' ? null : this.theme.value));

@@ -1,26 +1,27 @@
 /**
- * How to get a picture onto this server: addresses for OBS and commands for ffmpeg, ready to copy.
+ * How to get a picture onto this server: straight from this browser, or with addresses for OBS and commands for ffmpeg.
  */
 import { useState } from 'preact/hooks';
+import { BroadcastPanel } from '../components/broadcast-panel';
 import { Command, CopyLine } from '../components/copy';
 import { PageHead, Panel } from '../components/pieces';
 import { watchHref } from '../lib/routes';
-import { ffmpegFileCommand, ffmpegTestCommand, nameProblem, publishBases, publishTarget } from '../lib/urls';
-import { useSnapshot, useTitle } from '../state/hooks';
+import { endpointUrl, ffmpegFileCommand, ffmpegTestCommand, ffmpegWhipCommand, gstreamerWhipCommand, nameProblem, publishBases, publishTarget, type StreamRef } from '../lib/urls';
+import { useServices, useSnapshot, useStore, useTitle } from '../state/hooks';
 
 export function PublishPage() {
   useTitle('Publish');
   const { server } = useSnapshot();
   const bases = publishBases(server?.endpoints ?? null, location.hostname);
   const [chosen, setChosen] = useState('');
-  const [app, setApp] = useState('live');
-  const [name, setName] = useState('show');
-  const [token, setToken] = useState('');
+  const { broadcast } = useServices();
+  const { app, name, token } = useStore(broadcast.store).settings;
   const base = bases.includes(chosen) ? chosen : (bases[0] ?? '');
   const appProblem = nameProblem(app, true);
   const nameFault = nameProblem(name, false);
   const good = appProblem === null && nameFault === null;
   const target = publishTarget(base, { app, name }, token.trim());
+  const whip = endpointUrl(server?.endpoints.whip?.[0] ?? `${location.origin}/whip`, { app, name });
 
   return (
     <>
@@ -28,14 +29,14 @@ export function PublishPage() {
       <Notes />
       <Panel title="Your stream">
         <form class="publish-form" onSubmit={(event) => event.preventDefault()}>
-          <Field label="App" value={app} onValue={setApp} problem={appProblem} hint="A group of streams, e.g. live" />
-          <Field label="Stream" value={name} onValue={setName} problem={nameFault} hint="The name players ask for" />
+          <Field label="App" value={app} onValue={(value) => broadcast.choose({ app: value })} problem={appProblem} hint="A group of streams, e.g. live" />
+          <Field label="Stream" value={name} onValue={(value) => broadcast.choose({ name: value })} problem={nameFault} hint="The name players ask for" />
           <Field
             label={server?.publish.token_required === true ? 'Token (required)' : 'Token (if needed)'}
             value={token}
-            onValue={setToken}
+            onValue={(value) => broadcast.choose({ token: value })}
             problem={null}
-            hint="Becomes part of the key below"
+            hint="Used by everything below"
           />
           {bases.length > 1 && (
             <div class="field">
@@ -49,9 +50,36 @@ export function PublishPage() {
           )}
         </form>
       </Panel>
+      <BroadcastPanel named={good} />
       {good ? (
         <div class="publish-ways">
-          <Panel title="OBS Studio">
+          <Panel title="OBS Studio by WHIP: shortest delay">
+            <ol class="steps">
+              <li>
+                Open <b>Settings → Stream</b> and choose the service <b>WHIP</b> (OBS 30 or later)
+              </li>
+              <li>
+                Fill in
+                <CopyLine label="Server" text={whip} testId="obs-whip-server" />
+                {token.trim() === '' ? <p class="muted">Leave the bearer token empty.</p> : <CopyLine label="Bearer token" text={token.trim()} testId="obs-whip-token" />}
+              </li>
+              <li>
+                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b>, B-frames to <b>0</b> and the tune to{' '}
+                <b>zerolatency</b>. Audio is Opus.
+              </li>
+              <li>
+                Press <b>Start Streaming</b>. It plays by WebRTC on the <a href="#/">overview</a> and on its <ViewersLink app={app} name={name} />.
+              </li>
+            </ol>
+          </Panel>
+          <Panel title="Other programs by WHIP">
+            <div class="stack pad">
+              <CopyLine label="WHIP" text={whip} testId="publish-whip" />
+              <Command label="Test picture with ffmpeg 8" text={ffmpegWhipCommand(whip, token.trim())} testId="ffmpeg-whip" />
+              <Command label="Test picture with GStreamer (gst-plugins-rs)" text={gstreamerWhipCommand(whip, token.trim())} testId="gstreamer-whip" />
+            </div>
+          </Panel>
+          <Panel title="OBS Studio by RTMP">
             <ol class="steps">
               <li>
                 Open <b>Settings → Stream</b> and choose the service <b>Custom…</b>
@@ -65,15 +93,11 @@ export function PublishPage() {
                 In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b> and B-frames to <b>0</b>: players start sooner and lag less.
               </li>
               <li>
-                Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be watched on its{' '}
-                <a href={watchHref({ app, name })} target="_blank" rel="noopener">
-                  page for viewers
-                </a>
-                .
+                Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be watched on its <ViewersLink app={app} name={name} />.
               </li>
             </ol>
           </Panel>
-          <Panel title="ffmpeg">
+          <Panel title="ffmpeg by RTMP">
             <div class="stack pad">
               <CopyLine label="URL" text={target.url} testId="publish-url" />
               <Command label="Test picture and tone" text={ffmpegTestCommand(target.url)} testId="ffmpeg-test" />
@@ -90,6 +114,14 @@ export function PublishPage() {
   );
 }
 
+function ViewersLink(stream: StreamRef) {
+  return (
+    <a href={watchHref(stream)} target="_blank" rel="noopener">
+      page for viewers
+    </a>
+  );
+}
+
 function Notes() {
   const { server } = useSnapshot();
   return (
@@ -102,7 +134,7 @@ function Notes() {
       )}
       {server?.publish.token_required === true && (
         <p class="note" data-testid="note-token">
-          <b>Publishing needs a token.</b> Ask whoever runs the server for one and enter it below; it is only used to build the addresses on this page.
+          <b>Publishing needs a token.</b> Ask whoever runs the server for one and enter it below; it becomes part of the addresses on this page and is sent when this browser publishes.
         </p>
       )}
     </>

@@ -8,7 +8,7 @@ import { Pager } from '../components/pager';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
 import { SessionsTable } from '../components/sessions-table';
 import { Sparkline } from '../components/sparkline';
-import { audioWords, gopWords, trackHints, videoWords } from '../components/stream-words';
+import { audioWords, gopWords, offered, trackHints, videoWords } from '../components/stream-words';
 import { bitrate, bytes, count, duration, milliseconds, plural, UNKNOWN } from '../lib/format';
 import { sessionsHref, watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
@@ -43,7 +43,7 @@ export function StreamPage(props: { stream: StreamRef }) {
       </PageHead>
       <div class="stream-top">
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} figures />
+          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} figures />
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
@@ -107,18 +107,27 @@ function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
 }
 
 function Addresses({ stream }: { stream: Stream }) {
-  const { rtmp, flv, ws_flv: ws } = stream.urls;
+  const { rtmp, flv, ws_flv: ws, whep = '' } = stream.urls;
   return (
     <Panel title="Play it elsewhere">
       <div class="addresses">
         <div>
+          {whep !== '' && <CopyLine label="WHEP" text={whep} testId="url-whep" />}
           {rtmp !== '' && <CopyLine label="RTMP" text={rtmp} testId="url-rtmp" />}
           {flv !== '' && <CopyLine label="HTTP-FLV" text={flv} testId="url-flv" />}
           {ws !== '' && <CopyLine label="WS-FLV" text={ws} testId="url-ws-flv" />}
         </div>
         <div>
-          <Command label="ffplay" text={ffplayCommand(flv || rtmp)} />
-          <Command label="VLC" text={vlcCommand(flv || rtmp)} />
+          {flv === '' && rtmp === '' ? (
+            <p class="muted">
+              This stream comes by WebRTC and is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.
+            </p>
+          ) : (
+            <>
+              <Command label="ffplay" text={ffplayCommand(flv || rtmp)} />
+              <Command label="VLC" text={vlcCommand(flv || rtmp)} />
+            </>
+          )}
         </div>
       </div>
     </Panel>

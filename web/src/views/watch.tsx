@@ -4,7 +4,7 @@
 import { Command, CopyLine } from '../components/copy';
 import { Logo } from '../components/icons';
 import { ThemeButton } from '../components/theme-button';
-import { ffplayCommand, playerUrl, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
+import { endpointUrl, ffplayCommand, playerUrl, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
 import { PlayerView } from '../player/player-view';
 import { useServices, useStore, useTitle } from '../state/hooks';
 
@@ -29,6 +29,7 @@ export function WatchPage(props: { stream: StreamRef; token: string }) {
         <details class="panel watch-more">
           <summary>Watch in another program</summary>
           <div class="stack pad">
+            <CopyLine label="WHEP" text={endpointUrl(`${location.origin}/whep`, props.stream)} />
             <CopyLine label="HTTP-FLV" text={url} />
             <Command label="VLC" text={vlcCommand(url)} />
             <Command label="ffplay" text={ffplayCommand(url)} />

@@ -1,0 +1,20 @@
+/**
+ * Which transports to try for a stream, in which order.
+ */
+import type { Transport } from './player';
+
+/** What the server says it offers the stream by; null when it is not known. */
+export interface Offered {
+  rtc: boolean | null;
+  flv: boolean | null;
+}
+
+/**
+ * The chosen one first, then the other way (WebRTC, or FLV over HTTP). What the server does not offer is left out, unless
+ * nothing would be left.
+ */
+export function orderOf(preferred: Transport, offered: Offered): Transport[] {
+  const order: Transport[] = preferred === 'rtc' ? ['rtc', 'http'] : [preferred, 'rtc'];
+  const possible = order.filter((transport) => (transport === 'rtc' ? offered.rtc : offered.flv) !== false);
+  return possible.length === 0 ? order : possible;
+}

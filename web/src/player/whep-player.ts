@@ -1,0 +1,255 @@
+/**
+ * Keeps one stream playing in one video element by WHEP: opens it, watches over it, opens it again.
+ *
+ * The browser decodes and keeps the delay small by itself. This file decides when a connection counts as lost, what to tell
+ * the person watching, and how long to wait before the next try.
+ */
+import { backoffDelay } from '../lib/backoff';
+import { always, type Trouble } from '../lib/trouble';
+import { wantCaptureTime } from '../rtc/codecs';
+import { Connection, type Link } from '../rtc/connection';
+import { entries, FiguresSampler, type ConnectionFigures } from '../rtc/stats';
+import { keepLastPicture } from './last-picture';
+import { IDLE, type PlayerState, type StreamPlayer, type StreamPlayerOptions } from './player';
+
+type Connect = (options: ConstructorParameters<typeof Connection>[0]) => Pick<Connection, 'open' | 'close' | 'peer'>;
+
+export interface WhepPlayerOptions extends StreamPlayerOptions {
+  connect?: Connect;
+}
+
+const WATCH_MS = 1_000;
+/** Nothing arrives for this long: say so. The session stays, a publisher that comes back is seen at once. */
+const SILENT_MS = 4_000;
+/** Packets of a picture arrive but none is decoded for this long: start over. */
+const STUCK_MS = 8_000;
+/** Playing for this long makes the next failure count as the first. */
+const STABLE_MS = 5_000;
+/** Paused for this long: give the connection back to the server. */
+const PAUSED_MAX_MS = 20_000;
+const TRIES_MAX_FEW = 3;
+const RETRY = { firstMs: 1_000, capMs: 8_000 };
+
+const SILENT = 'No data arrives. Waiting for the publisher.';
+
+export class WhepPlayer implements StreamPlayer {
+  readonly #options: WhepPlayerOptions;
+  readonly #video: HTMLVideoElement;
+  #state: PlayerState = IDLE;
+  #target: { url: string; token: string } | null = null;
+  #connection: ReturnType<Connect> | null = null;
+  #sampler = new FiguresSampler();
+  #figures: ConnectionFigures | null = null;
+  #failures = 0;
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
+  #watchTimer: ReturnType<typeof setInterval> | undefined;
+  #packets = 0;
+  #packetsAtMs = 0;
+  #frames = 0;
+  #framesAtMs = 0;
+  #playingSinceMs: number | null = null;
+  #pausedSinceMs: number | null = null;
+
+  constructor(options: WhepPlayerOptions) {
+    this.#options = options;
+    this.#video = options.video;
+    this.#video.addEventListener('playing', this.#onPlaying);
+    this.#video.addEventListener('pause', this.#onPause);
+  }
+
+  /** Of the last second; null while there is no connection. */
+  get figures(): ConnectionFigures | null {
+    return this.#figures;
+  }
+
+  get peer(): RTCPeerConnection | null {
+    return this.#connection?.peer ?? null;
+  }
+
+  start(url: string, token = ''): void {
+    this.stop();
+    this.#target = { url, token };
+    this.#failures = 0;
+    this.#state = IDLE;
+    this.#watchTimer = setInterval(() => void this.#watch(), WATCH_MS);
+    this.#open();
+  }
+
+  stop(): void {
+    this.#target = null;
+    clearInterval(this.#watchTimer);
+    this.#close();
+    this.#set({ ...IDLE });
+  }
+
+  destroy(): void {
+    this.stop();
+    this.#video.removeEventListener('playing', this.#onPlaying);
+    this.#video.removeEventListener('pause', this.#onPause);
+  }
+
+  retryNow(): void {
+    if (this.#target === null) return;
+    this.#failures = 0;
+    this.#reopen();
+  }
+
+  pause(): void {
+    this.#video.pause();
+  }
+
+  resume(): void {
+    if (this.#connection === null) return this.retryNow();
+    this.#pausedSinceMs = null;
+    this.#play();
+  }
+
+  #open(): void {
+    if (this.#target === null) return;
+    this.#set({ phase: 'connecting', message: '', needsToken: false, retryAtMs: null, bytesPerSecond: 0 });
+    const connect = this.#options.connect ?? ((options) => new Connection(options));
+    const media = new MediaStream();
+    const connection: ReturnType<Connect> = connect({
+      role: 'play',
+      ...this.#target,
+      prepare: (peer) => this.#prepare(peer, media),
+      onLink: (link) => connection === this.#connection && this.#linked(link),
+      onTrouble: (trouble) => connection === this.#connection && this.#fail(trouble),
+    });
+    this.#connection = connection;
+    this.#sampler = new FiguresSampler();
+    [this.#packets, this.#frames] = [0, 0];
+    this.#packetsAtMs = this.#framesAtMs = this.#now();
+    void connection.open();
+  }
+
+  #prepare(peer: RTCPeerConnection, media: MediaStream): void {
+    for (const kind of ['video', 'audio']) wantCaptureTime(peer.addTransceiver(kind, { direction: 'recvonly' }));
+    peer.addEventListener('track', ({ track }) => {
+      media.addTrack(track);
+      if (this.#video.srcObject === media) return;
+      this.#video.srcObject = media;
+      this.#play();
+    });
+  }
+
+  #play(): void {
+    const connection = this.#connection;
+    this.#video.play().catch((cause: unknown) => {
+      // Other reasons (a new source was set meanwhile) report themselves in other ways.
+      const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
+      if (refused && connection === this.#connection) this.#set({ phase: 'blocked', message: 'The browser waits for a click before it plays.' });
+    });
+  }
+
+  #linked(link: Link): void {
+    if (link === 'interrupted' && this.#showing) this.#set({ phase: 'buffering', message: '' });
+    if (link === 'connected') this.#packetsAtMs = this.#framesAtMs = this.#now();
+  }
+
+  #fail(trouble: Trouble): void {
+    this.#failures += 1;
+    this.#close();
+    if (this.#options.onTrouble?.(trouble) === true) return;
+    if (trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW)) {
+      this.#set({ phase: 'failed', message: trouble.text, needsToken: trouble.needsToken, retryAtMs: null, bytesPerSecond: 0 });
+      return;
+    }
+    const delay = Math.max(backoffDelay(RETRY, this.#failures, this.#options.random), trouble.waitMs ?? 0);
+    this.#set({ phase: 'retrying', message: trouble.text, needsToken: false, retryAtMs: this.#now() + delay, bytesPerSecond: 0 });
+    this.#retryTimer = setTimeout(() => this.#reopen(), delay);
+  }
+
+  #reopen(): void {
+    this.#close();
+    this.#set({ reconnects: this.#state.reconnects + 1 });
+    this.#open();
+  }
+
+  #close(): void {
+    clearTimeout(this.#retryTimer);
+    this.#playingSinceMs = null;
+    this.#figures = null;
+    const connection = this.#connection;
+    this.#connection = null;
+    if (connection === null) return;
+    connection.close();
+    if (this.#video.srcObject === null) return;
+    keepLastPicture(this.#video);
+    this.#video.srcObject = null;
+  }
+
+  get #showing(): boolean {
+    return this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting';
+  }
+
+  readonly #onPlaying = (): void => {
+    if (this.#connection === null) return;
+    this.#playingSinceMs ??= this.#now();
+    this.#pausedSinceMs = null;
+    this.#set({ phase: 'playing', message: '' });
+  };
+
+  readonly #onPause = (): void => {
+    // Taking the source away pauses the element as well; only a person's pause counts.
+    if (this.#connection === null || !this.#showing) return;
+    this.#pausedSinceMs = this.#now();
+    this.#set({ phase: 'paused', message: '' });
+  };
+
+  /** Looks after the connection once a second. */
+  async #watch(): Promise<void> {
+    const peer = this.peer;
+    const stats = await peer?.getStats().catch(() => null);
+    if (!stats || peer !== this.peer) return;
+    const now = this.#now();
+    this.#figures = this.#sampler.sample(entries(stats), now);
+    this.#note(this.#figures, now);
+    this.#set({ bytesPerSecond: (this.#figures.bitsPerSecond ?? 0) / 8 });
+    if (this.#playingSinceMs !== null && now - this.#playingSinceMs > STABLE_MS) this.#failures = 0;
+    if (this.#state.phase === 'paused') this.#watchPaused(now);
+    else if (peer?.connectionState === 'connected') this.#watchRunning(now);
+  }
+
+  #note({ video, audio }: ConnectionFigures, now: number): void {
+    const packets = (video?.packets ?? 0) + (audio?.packets ?? 0);
+    if (packets !== this.#packets) {
+      this.#packets = packets;
+      this.#packetsAtMs = now;
+    }
+    const frames = video?.frames ?? 0;
+    // Without packets of a picture no frame can be missing.
+    if (frames !== this.#frames || (video?.bitsPerSecond ?? 0) === 0) {
+      this.#frames = frames;
+      this.#framesAtMs = now;
+    }
+  }
+
+  #watchPaused(now: number): void {
+    if (this.#pausedSinceMs === null || now - this.#pausedSinceMs < PAUSED_MAX_MS) return;
+    this.#close();
+    this.#set({ bytesPerSecond: 0 });
+  }
+
+  #watchRunning(now: number): void {
+    const { phase } = this.#state;
+    const silent = now - this.#packetsAtMs;
+    if (silent > SILENT_MS) {
+      if (phase !== 'blocked') this.#set({ phase: 'waiting', message: SILENT });
+    } else if (now - this.#framesAtMs > STUCK_MS) {
+      const first = this.#frames === 0;
+      this.#fail({ ...always('Data arrives, but the picture stands still.'), ...(first ? { elsewhere: 'cannot' as const } : {}) });
+    } else if ((phase === 'waiting' || phase === 'buffering') && silent < WATCH_MS * 2) {
+      this.#set({ phase: 'playing', message: '' });
+    }
+  }
+
+  #set(change: Partial<PlayerState>): void {
+    this.#state = { ...this.#state, ...change };
+    this.#options.onState(this.#state);
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+}
