@@ -119,7 +119,13 @@ impl FullAgent {
             Class::Request => self.handle_request(now, path, &envelope)?,
             Class::Success | Class::Error => self.handle_answer(now, path, &envelope)?,
         }
-        Ok(self.drain(now, transmits))
+        let event = self.drain(now, transmits);
+        if event.is_some() {
+            // The agent would wait up to 50 ms with the check that nominates, and the server with media for it.
+            self.agent.handle_timeout(now);
+            self.drain(now, transmits);
+        }
+        Ok(event)
     }
 
     /// A check of the peer. The agent answers it, and may switch roles for it.

@@ -20,8 +20,6 @@ pub use ice::{
     CANDIDATE_PAIRS_MAX, REMOTE_CANDIDATES_MAX, Refusal, Timeouts, USERNAME_BYTES_MAX, VALID_PATHS_MAX,
 };
 pub use path::Path;
-pub use peer::{
-    CloseReason, Event, FailReason, LocalAddress, Peer, PeerConfig, PeerError, Side, Signal,
-};
+pub use peer::{CloseReason, Event, FailReason, LocalAddress, Peer, PeerConfig, PeerError, Side, Signal};
 pub use sdp::{Candidate, IceCredentials, Transport};
 pub use transmit::{TRANSMITS_MAX, Transmit};

@@ -29,6 +29,7 @@ const HEADER_BYTES: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 const USERNAME: u16 = 0x0006;
 const MESSAGE_INTEGRITY: u16 = 0x0008;
+const MESSAGE_INTEGRITY_SHA256: u16 = 0x001c;
 const FINGERPRINT: u16 = 0x8028;
 const INTEGRITY_BYTES: usize = 20;
 const BINDING_REQUEST: u16 = 0x0001;
@@ -76,8 +77,8 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// Walks over the attributes. Of those behind MESSAGE-INTEGRITY only FINGERPRINT counts (RFC 8489 §14.5), and
-    /// what is behind FINGERPRINT makes the message malformed (§14.7).
+    /// Walks over the attributes. RFC 8489 §14.5 has what is behind MESSAGE-INTEGRITY ignored, because anybody can put it
+    /// there; here anything but the other two sums makes the message malformed, and so does what is behind FINGERPRINT.
     fn walk(&mut self) -> Result<(), Refusal> {
         let mut at = HEADER_BYTES;
         for _ in 0..ATTRIBUTES_MAX {
@@ -96,6 +97,8 @@ impl<'a> Envelope<'a> {
                     self.integrity_at = at;
                 }
                 USERNAME if self.integrity_at == 0 && self.username.is_none() => self.username = Some(value),
+                MESSAGE_INTEGRITY_SHA256 => {}
+                _ if self.integrity_at != 0 => return Err(Refusal::Malformed),
                 _ => {}
             }
             at += 4 + length.next_multiple_of(4);
