@@ -5,5 +5,6 @@
 
 pub mod group_send;
 pub mod live;
+pub mod rtp;
 pub mod srtp;
 pub mod ssrc_map;

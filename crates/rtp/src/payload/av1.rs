@@ -15,7 +15,7 @@ use super::PayloadInfo;
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let (aggregation, mut rest) = payload.split_first()?;
     let (continues, count, new_sequence) =
-        (aggregation & 0x80 != 0, aggregation >> 4 & 3, aggregation & 0x08 != 0);
+        (aggregation & 0x80 != 0, usize::from(aggregation >> 4 & 3), aggregation & 0x08 != 0);
     if rest.is_empty() || (continues && new_sequence) {
         return None;
     }
@@ -106,6 +106,7 @@ mod tests {
             (&[0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0], None, "an endless length"),
             (&[0x00, 0x82, 0x00, 0x30, 1], Some((no, yes, no)), "a length with spare bytes"),
             (&[0x10, 0x34], None, "extension cut off"),
+            (&[0; 1500], Some((no, no, no)), "1499 empty elements"),
         ] {
             assert_eq!(flags(payload), expected, "{remark}");
         }

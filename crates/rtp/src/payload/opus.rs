@@ -28,7 +28,7 @@ impl Toc {
             1 | 2 => 2,
             _ => payload.get(1)? & 0x3f,
         };
-        let samples = u16::from(frames) * frame_samples(toc >> 3);
+        let samples = u16::from(frames).saturating_mul(frame_samples(toc >> 3));
         // A packet of code 3 has at least one frame.
         (frames > 0 && samples <= SAMPLES_MAX).then_some(Self {
             stereo: toc & 4 != 0,
@@ -75,6 +75,7 @@ mod tests {
             (&[0x83, 48, 1], Some((48, 5760)), "48 frames of 2.5 ms"),
             (&[0x83, 49, 1], None, "one more"),
             (&[0x83, 0, 1], None, "no frame"),
+            (&[0x1b, 63, 1], None, "63 frames of 60 ms"),
             (&[0x83], None, "no frame count"),
             (&[], None, "empty"),
         ] {

@@ -78,7 +78,7 @@ pub enum RtcpError {
     BadVersion,
     /// The length reaches behind the end.
     BadLength,
-    /// Padding of zero bytes, of no whole words, or more than there is.
+    /// Padding of zero bytes, or more than there is.
     BadPadding,
     /// The body does not hold what the packet type says.
     BadBody,
@@ -144,7 +144,8 @@ fn frame(bytes: &[u8]) -> Result<Frame<'_>, RtcpError> {
     let mut body = &packet[HEAD_LEN..];
     if head[0] & 0x20 != 0 {
         let padding = usize::from(*body.last().ok_or(RtcpError::BadPadding)?);
-        if padding == 0 || !padding.is_multiple_of(4) || padding > body.len() {
+        // RFC 3550 wants whole words of it; Chromium pads transport-wide feedback by 1 to 3 bytes and says so here.
+        if padding == 0 || padding > body.len() {
             return Err(RtcpError::BadPadding);
         }
         body = &body[..body.len() - padding];
@@ -242,7 +243,7 @@ mod tests {
             (&[0x80, 204, 0xff, 0xff, 1, 2, 3, 4], RtcpError::BadLength),
             (&[0xa0, 204, 0, 0], RtcpError::BadPadding),
             (&[0xa0, 204, 0, 1, 0, 0, 0, 0], RtcpError::BadPadding),
-            (&[0xa0, 204, 0, 1, 0, 0, 0, 3], RtcpError::BadPadding),
+            (&[0xa0, 204, 0, 1, 0, 0, 0, 5], RtcpError::BadPadding),
             (&[0xa0, 204, 0, 1, 0, 0, 0, 8], RtcpError::BadPadding),
         ] {
             assert_eq!(walk(bytes), [Err(error)], "{bytes:x?}");
