@@ -68,8 +68,8 @@ fn loss_and_duplicates_delay_and_do_not_prevent() {
             let mut client = client_config();
             client.dtls.versions = vec![DtlsVersion::V1_3];
             let mut world = World::of(client, server_config(), seed);
-            world.loss_per_mille = loss;
-            world.duplicates_per_mille = 50;
+            world.network.loss = f64::from(loss) / 1000.0;
+            world.network.duplicate = 0.05;
             let began = world.now;
             if world.run_until(millis(within), World::is_connected) {
                 times.push(world.now - began);

@@ -19,7 +19,7 @@ fn consent_lasts_as_long_as_checks_come() {
     assert_eq!((lost(&world.client), lost(&world.server)), (0, 0));
     assert_eq!(world.server.peer.path(), Some(client_path()));
     // And with one datagram in five lost.
-    world.loss_per_mille = 200;
+    world.network.loss = 0.2;
     world.run(Duration::from_secs(600));
     assert_eq!((lost(&world.client), lost(&world.server)), (0, 0));
 }

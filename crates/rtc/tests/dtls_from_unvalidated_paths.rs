@@ -52,7 +52,7 @@ fn a_failed_check_validates_nothing() {
 /// 200 connections while at each of them strangers throw ClientHellos, whole, cut and changed, between any two datagrams.
 #[test]
 fn a_race_of_client_hellos_delays_nobody() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let (mut quiet, mut sprayed) = (Vec::new(), Vec::new());
     for session in 0..200 {
         for spray in [false, true] {

@@ -272,7 +272,7 @@ fn a_flood_of_bad_messages_leaves_a_connection_as_it_is() {
     let mut world = World::connected();
     let before = server_state(&mut world);
     let genuine = Check::genuine(1).open().integrity(SERVER_PASSWORD).0;
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     for round in 0..100_000 {
         let mut changed = genuine.clone();
         for _ in 0..=random.below(3) {

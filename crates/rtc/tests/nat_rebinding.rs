@@ -25,14 +25,14 @@ fn interruption(world: &mut World, mapped: &str) -> Duration {
         world.run_until(millis(10_000), |world| world.server.peer.path() == Some(path_from(mapped))),
         "never resumed at {mapped}"
     );
-    world.now + world.delay - checked
+    world.now + world.network.delay - checked
 }
 
 #[test]
 fn a_new_port_is_followed_within_a_round_trip() {
     for delay in [1, 10, 50, 150] {
         let mut world = World::connected();
-        world.delay = millis(delay);
+        world.network.delay = millis(delay);
         for port in 50_001..50_005 {
             let interruption = interruption(&mut world, &format!("198.51.100.7:{port}"));
             assert!(interruption <= 2 * millis(delay) + millis(50), "{delay} ms one way: {interruption:?}");
@@ -45,7 +45,7 @@ fn a_new_port_is_followed_within_a_round_trip() {
 fn a_new_host_is_followed_once_it_has_answered() {
     for delay in [1, 10, 20] {
         let mut world = World::connected();
-        world.delay = millis(delay);
+        world.network.delay = millis(delay);
         let interruption = interruption(&mut world, "198.51.100.99:40404");
         // There and back for its check, there and back for ours.
         assert!(interruption <= 4 * millis(delay) + millis(5), "{delay} ms one way: {interruption:?}");
@@ -57,9 +57,8 @@ fn a_new_host_is_followed_once_it_has_answered() {
 #[test]
 fn loss_does_not_prevent_it() {
     for seed in 0..30 {
-        let mut world = World::connected();
-        world.random = common::Random(seed);
-        world.loss_per_mille = 200;
+        let mut world = World::connected_with(seed);
+        world.network.loss = 0.2;
         for mapped in ["198.51.100.7:50001", "198.51.100.99:40404", "198.51.100.7:50002"] {
             world.mapped = address(mapped);
             let follows = |world: &World| world.server.peer.path() == Some(path_from(mapped));

@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+pub use netsim::Random;
+use netsim::{Link, LinkConfig, earliest};
 use rtc::dtls::{self, Certificate, DtlsRole};
 use rtc::sdp::Transport;
 use rtc::{
@@ -92,27 +94,9 @@ pub fn path_from(remote: &str) -> Path {
     Path::udp(address(SERVER), address(remote))
 }
 
-/// SplitMix64.
-#[derive(Clone)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
-    }
+/// So many bytes.
+pub fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+    (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
 /// One end, and what it has said.
@@ -136,24 +120,13 @@ impl End {
     }
 }
 
-struct InFlight {
-    at: Instant,
-    to_server: bool,
-    /// As the receiver sees it.
-    path: Path,
-    bytes: Vec<u8>,
-}
-
 /// Client, NAT, network, server.
 pub struct World {
     pub now: Instant,
     pub client: End,
     pub server: End,
-    /// One way.
-    pub delay: Duration,
-    pub loss_per_mille: u64,
-    pub duplicates_per_mille: u64,
-    pub random: Random,
+    /// What the network does, in each direction.
+    pub network: LinkConfig,
     /// The client's address as the server sees it. Datagrams to any other are lost.
     pub mapped: SocketAddr,
     /// Whether the network carries anything to the server, and to the client.
@@ -163,7 +136,9 @@ pub struct World {
     pub server_sent: Vec<(Instant, Transmit)>,
     /// Everything the client has sent.
     pub client_sent: Vec<(Instant, Transmit)>,
-    in_flight: Vec<InFlight>,
+    /// Datagrams with their path as the receiver sees it.
+    to_server: Link<(Path, Vec<u8>)>,
+    to_client: Link<(Path, Vec<u8>)>,
 }
 
 impl World {
@@ -177,22 +152,24 @@ impl World {
             now,
             client: End::new(client, now),
             server: End::new(server, now),
-            delay: millis(10),
-            loss_per_mille: 0,
-            duplicates_per_mille: 0,
-            random: Random(seed),
+            network: LinkConfig { delay: millis(10), ..LinkConfig::default() },
             mapped: address(MAPPED),
             to_server_open: true,
             to_client_open: true,
             server_sent: Vec::new(),
             client_sent: Vec::new(),
-            in_flight: Vec::new(),
+            to_server: Link::new(LinkConfig::default(), seed),
+            to_client: Link::new(LinkConfig::default(), !seed),
         }
     }
 
     /// A world whose two ends are connected.
     pub fn connected() -> Self {
-        let mut world = Self::new();
+        Self::connected_with(1)
+    }
+
+    pub fn connected_with(seed: u64) -> Self {
+        let mut world = Self::of(client_config(), server_config(), seed);
         world.run_until(millis(10_000), World::is_connected);
         assert!(world.is_connected(), "{:?} {:?}", world.client.events, world.server.events);
         world
@@ -205,6 +182,8 @@ impl World {
     /// Takes what both ends have to say.
     pub fn collect(&mut self) {
         let now = self.now;
+        self.to_server.set_config(self.network.clone());
+        self.to_client.set_config(self.network.clone());
         for end in [&mut self.client, &mut self.server] {
             while let Some(event) = end.peer.poll_event() {
                 end.events.push((now, event));
@@ -215,7 +194,7 @@ impl World {
             let path =
                 Path { local: transmit.path.remote, remote: self.mapped, transport: transmit.path.transport };
             if self.to_server_open {
-                self.send(true, path, transmit.bytes);
+                self.to_server.send(now, (path, transmit.bytes));
             }
         }
         while let Some(transmit) = self.server.peer.poll_transmit() {
@@ -226,17 +205,7 @@ impl World {
                 transport: transmit.path.transport,
             };
             if self.to_client_open && transmit.path.remote == self.mapped {
-                self.send(false, path, transmit.bytes);
-            }
-        }
-    }
-
-    fn send(&mut self, to_server: bool, path: Path, bytes: Vec<u8>) {
-        let copies = 1 + u64::from(self.random.below(1000) < self.duplicates_per_mille);
-        for _ in 0..copies {
-            if self.random.below(1000) >= self.loss_per_mille {
-                let at = self.now + self.delay + Duration::from_micros(self.random.below(1000));
-                self.in_flight.push(InFlight { at, to_server, path, bytes: bytes.clone() });
+                self.to_client.send(now, (path, transmit.bytes));
             }
         }
     }
@@ -244,27 +213,21 @@ impl World {
     /// Lets the next thing happen, if it happens before `end`.
     fn step(&mut self, end: Instant) -> bool {
         self.collect();
-        let arrival = self.in_flight.iter().enumerate().min_by_key(|(_, datagram)| datagram.at);
-        let arrival = arrival.map(|(index, datagram)| (index, datagram.at));
+        let arrivals = [self.to_server.next_timeout(), self.to_client.next_timeout()];
         let timers = [self.client.peer.next_timeout(), self.server.peer.next_timeout()];
-        let timer = timers.into_iter().flatten().min();
-        let next = [arrival.map(|(_, at)| at), timer].into_iter().flatten().min();
-        let Some(next) = next.filter(|next| *next <= end) else {
+        let Some(next) = earliest(arrivals.into_iter().chain(timers)).filter(|next| *next <= end) else {
             self.now = end;
             return false;
         };
         self.now = self.now.max(next);
-        match arrival {
-            Some((index, at)) if at <= self.now => {
-                let datagram = self.in_flight.swap_remove(index);
-                let end = if datagram.to_server { &mut self.server } else { &mut self.client };
-                let _ = end.peer.handle_signal(self.now, datagram.path, &datagram.bytes);
-            }
-            _ => {
-                for end in [&mut self.client, &mut self.server] {
-                    if end.peer.next_timeout().is_some_and(|due| due <= self.now) {
-                        end.peer.handle_timeout(self.now);
-                    }
+        if let Some((path, bytes)) = self.to_server.poll(self.now) {
+            let _ = self.server.peer.handle_signal(self.now, path, &bytes);
+        } else if let Some((path, bytes)) = self.to_client.poll(self.now) {
+            let _ = self.client.peer.handle_signal(self.now, path, &bytes);
+        } else {
+            for end in [&mut self.client, &mut self.server] {
+                if end.peer.next_timeout().is_some_and(|due| due <= self.now) {
+                    end.peer.handle_timeout(self.now);
                 }
             }
         }
