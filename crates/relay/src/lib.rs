@@ -11,6 +11,7 @@ mod cursor;
 mod frame;
 mod gop;
 mod log;
+pub mod packets;
 mod schedule;
 mod stream;
 mod timeline;

@@ -1,0 +1,102 @@
+//! Wall time from the caller's monotonic clock, and a publisher's clock in terms of ours.
+//!
+//! Receivers play sound and picture together by the NTP times in sender reports (RFC 3550 section 6.4.1). All tracks of
+//! a publisher are stamped by its one clock, so that clock is translated to ours once for all of them; an error of the
+//! translation shifts both alike and does no harm. The link between time and timestamps travels with each packet
+//! ([`Anchor`]), so whoever holds a packet can write a report.
+
+use std::time::{Duration, Instant};
+
+use rtp::rtcp::NtpTime;
+
+/// Wall time at one instant, from which any other follows. The same value serves all workers.
+#[derive(Debug, Clone, Copy)]
+pub struct WallClock {
+    /// Some instant.
+    pub at: Instant,
+    /// Wall time at that instant.
+    pub ntp: NtpTime,
+}
+
+impl WallClock {
+    /// Wall time at `now`. Wraps with NTP's era in 2036, as the wire does.
+    pub fn ntp(&self, now: Instant) -> NtpTime {
+        let bits = match now.checked_duration_since(self.at) {
+            Some(later) => self.ntp.0.wrapping_add(ntp_units(later)),
+            None => self.ntp.0.wrapping_sub(ntp_units(self.at - now)),
+        };
+        NtpTime(bits)
+    }
+}
+
+/// An output timestamp and the instant it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    /// When this was captured, by our clock.
+    pub at: Instant,
+    /// Its timestamp, in units of the clock rate.
+    pub timestamp: u32,
+}
+
+impl Anchor {
+    /// The timestamp of `now`.
+    pub fn timestamp_at(&self, now: Instant, clock_rate: u32) -> u32 {
+        match now.checked_duration_since(self.at) {
+            Some(later) => self.timestamp.wrapping_add(rtp_units(later, clock_rate)),
+            None => self.timestamp.wrapping_sub(rtp_units(self.at - now, clock_rate)),
+        }
+    }
+}
+
+/// A publisher's clock in terms of ours.
+///
+/// The first report sets it; later ones move it by very little, so that it follows a clock that runs fast or slow and
+/// what the tracks were told before still agrees.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RemoteClock {
+    known: Option<(NtpTime, Instant)>,
+}
+
+impl RemoteClock {
+    /// The instant of `ntp` of the publisher's clock, in a report that has arrived at `now`.
+    pub(crate) fn instant_of(&mut self, ntp: NtpTime, now: Instant) -> Instant {
+        let instant = self.translate(ntp).filter(|instant| distance_of(*instant, now) <= STEP);
+        let instant = match instant {
+            Some(instant) if instant < now => instant + (now - instant).min(SLEW),
+            Some(instant) => instant.checked_sub((instant - now).min(SLEW)).unwrap_or(instant),
+            None => now,
+        };
+        self.known = Some((ntp, instant));
+        instant
+    }
+
+    fn translate(&self, ntp: NtpTime) -> Option<Instant> {
+        let (reference, at) = self.known?;
+        let distance = ntp.0.wrapping_sub(reference.0).cast_signed();
+        let length = NtpTime(distance.unsigned_abs()).since(NtpTime(0));
+        if distance < 0 { at.checked_sub(length) } else { at.checked_add(length) }
+    }
+}
+
+/// Duration as a number of RTP timestamp units; wraps as timestamps do.
+pub(crate) fn rtp_units(duration: Duration, clock_rate: u32) -> u32 {
+    let whole = duration.as_secs().wrapping_mul(u64::from(clock_rate));
+    let part = u64::from(duration.subsec_nanos()) * u64::from(clock_rate) / 1_000_000_000;
+    whole.wrapping_add(part) as u32
+}
+
+fn ntp_units(duration: Duration) -> u64 {
+    (duration.as_secs() << 32) | ((u64::from(duration.subsec_nanos()) << 32) / 1_000_000_000)
+}
+
+fn distance_of(one: Instant, other: Instant) -> Duration {
+    one.saturating_duration_since(other).max(other.saturating_duration_since(one))
+}
+
+/// A report whose time is further than this from its arrival comes from a clock that was set anew: networks delay
+/// reports by less.
+const STEP: Duration = Duration::from_secs(2);
+
+/// How far one report moves the clock. At one report a second this follows 500 ppm, several times what quartz drifts;
+/// and the reports of two tracks differ by no more than this, which nobody hears.
+const SLEW: Duration = Duration::from_micros(500);

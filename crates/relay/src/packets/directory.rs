@@ -1,0 +1,144 @@
+//! Which source an SSRC of the publisher belongs to.
+//!
+//! First what it signalled, then what the packet says (MID, RID), then the payload type if only one track has it. An SSRC
+//! is remembered once a packet of it has come, and only authentic packets come here. However many a publisher invents,
+//! no more than [`SSRCS_MAX`] are remembered.
+
+use rtp::Packet;
+use rtp::extension::{Extension, ExtensionMap};
+use ssrc_map::SsrcMap;
+
+use super::track::Track;
+
+/// What an SSRC is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) track: u8,
+    pub(crate) layer: u8,
+    /// It carries retransmissions of the source.
+    pub(crate) is_repair: bool,
+    /// Another SSRC has taken its place.
+    pub(crate) is_retired: bool,
+}
+
+/// SSRCs of one publisher.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    roles: SsrcMap<Role>,
+}
+
+/// Why an SSRC has no role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRole {
+    Unknown,
+    TooMany,
+}
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        Self { roles: SsrcMap::new(SSRCS_MAX) }
+    }
+
+    /// Remembers the SSRCs a track signalled.
+    pub(crate) fn signalled(&mut self, track: &Track) {
+        for (layer, source) in track.sources.iter().enumerate() {
+            for (ssrc, is_repair) in [(source.ssrc, false), (source.repair_ssrc, true)] {
+                let role = Role {
+                    track: track.index.position() as u8,
+                    layer: layer as u8,
+                    is_repair,
+                    is_retired: false,
+                };
+                if let Some(ssrc) = ssrc {
+                    // More than fit are identified by what their packets say, like those that were not signalled.
+                    let _ = self.roles.insert(ssrc, role);
+                }
+            }
+        }
+    }
+
+    /// The role of the SSRC of a packet, if it is known.
+    #[inline]
+    pub(crate) fn get(&self, ssrc: u32) -> Option<Role> {
+        self.roles.get(ssrc).copied()
+    }
+
+    /// Finds out what the SSRC of a packet is and remembers it.
+    pub(crate) fn identify(
+        &mut self,
+        packet: &Packet<'_>,
+        tracks: &mut [Option<Box<Track>>],
+    ) -> Result<Role, NoRole> {
+        if self.roles.len() >= SSRCS_MAX {
+            return Err(NoRole::TooMany);
+        }
+        let role = role_of(packet, tracks).ok_or(NoRole::Unknown)?;
+        let source = tracks
+            .get_mut(usize::from(role.track))
+            .and_then(Option::as_mut)
+            .and_then(|track| track.sources.get_mut(usize::from(role.layer)))
+            .ok_or(NoRole::Unknown)?;
+        let ssrc = packet.ssrc();
+        let replaced = if role.is_repair {
+            source.repair_ssrc.replace(ssrc)
+        } else {
+            let replaced = source.ssrc;
+            match replaced {
+                Some(_) => source.replace(ssrc),
+                None => source.ssrc = Some(ssrc),
+            }
+            replaced
+        };
+        if let Some(role) = replaced.and_then(|replaced| self.roles.get_mut(replaced)) {
+            role.is_retired = true;
+        }
+        self.roles.insert(ssrc, role).map_err(|_| NoRole::TooMany)?;
+        Ok(role)
+    }
+}
+
+/// What a packet says of itself.
+fn role_of(packet: &Packet<'_>, tracks: &[Option<Box<Track>>]) -> Option<Role> {
+    let known = || tracks.iter().flatten();
+    let by_mid = known().find(|track| {
+        let input = track.input.as_ref();
+        input.is_some_and(|input| {
+            let mid = element(packet, &input.extensions, Extension::Mid);
+            !input.mid.is_empty() && mid == Some(input.mid.as_bytes())
+        })
+    });
+    let mut by_payload = known().filter(|track| is_repair(track, packet.payload_type()).is_some());
+    let track = match by_mid {
+        Some(track) => track,
+        None => by_payload.next().filter(|_| by_payload.next().is_none())?,
+    };
+    let is_repair = is_repair(track, packet.payload_type())?;
+    let input = track.input.as_ref()?;
+    let named =
+        element(packet, &input.extensions, if is_repair { Extension::RepairedRid } else { Extension::Rid });
+    let layer = match named {
+        Some(rid) => input.rids.iter().position(|known| known.as_bytes() == rid)?,
+        None if track.sources.len() == 1 => 0,
+        None => return None,
+    };
+    let track = track.index.position() as u8;
+    Some(Role { track, layer: layer as u8, is_repair, is_retired: false })
+}
+
+/// Whether the payload type is that of retransmissions; `None` if the track does not have it at all.
+fn is_repair(track: &Track, payload_type: u8) -> Option<bool> {
+    let payloads = &track.input.as_ref()?.payloads;
+    if payloads.iter().any(|payload| payload.payload_type == payload_type) {
+        return Some(false);
+    }
+    payloads.iter().any(|payload| payload.rtx == Some(payload_type)).then_some(true)
+}
+
+fn element<'a>(packet: &Packet<'a>, map: &ExtensionMap, wanted: Extension) -> Option<&'a [u8]> {
+    let id = map.id_of(wanted)?;
+    packet.extensions().find(|(known, _)| *known == id).map(|(_, data)| data)
+}
+
+/// SSRCs of one publisher that are remembered: four tracks of four layers, each with retransmissions, and as many again
+/// for those that are replaced. Beyond, packets of new ones are dropped until the publisher starts anew.
+pub(crate) const SSRCS_MAX: usize = 64;

@@ -1,0 +1,192 @@
+//! What the publisher is told: what is missing, how it arrives, that a key frame is needed.
+//!
+//! Receiver reports are ours: what viewers report of their own networks is not the publisher's business, and stays here.
+
+use std::time::{Duration, Instant};
+
+use rtp::payload::MediaKind;
+use rtp::rtcp::{Fir, FirEntry, Nack, Pli, ReceiverReport, Remb, ReportBlock, SourceDescription};
+
+use super::stream::{PacketStream, Publisher, StreamStats};
+use super::track::Track;
+
+impl PacketStream {
+    /// Appends the RTCP that is due to the publisher, a compound packet in plaintext. `false` if nothing is.
+    ///
+    /// Call it at the end of each turn in which something arrived, and at [`PacketStream::next_timeout`].
+    pub fn poll_feedback(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        self.renew_key_frame_wishes(now);
+        let Some(publisher) = self.publisher.as_mut() else { return false };
+        if publisher.next_due(&self.tracks).is_none_or(|due| due > now) {
+            return false;
+        }
+        let start = out.len();
+        let ssrc = publisher.input.feedback_ssrc;
+        if publisher.report_at <= now {
+            publisher.report_at = now + REPORT_INTERVAL;
+            report(now, ssrc, &mut self.tracks, &mut publisher.estimate, out);
+            SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
+        } else if !publisher.input.reduced_size {
+            // A compound packet begins with a report and says who speaks (RFC 3550 section 6.1).
+            ReceiverReport::write(out, ssrc, &[]);
+            SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
+        }
+        let head = out.len();
+        let reported =
+            head > start && publisher.report_at > now && publisher.report_at == now + REPORT_INTERVAL;
+        publisher.transport_feedback(now, &self.tracks, out);
+        for track in self.tracks.iter_mut().flatten() {
+            nack(now, ssrc, publisher.round_trip, track, out, &mut self.stats);
+            ask_for_key_frames(now, ssrc, track, out, &mut self.stats);
+        }
+        publisher.remb(now, &self.tracks, out);
+        if out.len() == head && !reported {
+            out.truncate(start);
+        }
+        out.len() > start
+    }
+
+    /// When something is to be done although nothing arrives: feedback, cached packets, reports.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
+        [feedback, self.next_backlog(), self.next_reports()].into_iter().flatten().min()
+    }
+}
+
+impl Publisher {
+    fn next_due(&self, tracks: &[Option<Box<Track>>]) -> Option<Instant> {
+        let sources = tracks.iter().flatten().flat_map(|track| &track.sources);
+        let of_sources = sources.flat_map(|source| {
+            let known = source.ssrc.is_some();
+            [source.nacks.next_due(), source.key_frames.next_due().filter(|_| known)]
+        });
+        let others = [self.arrivals.as_ref().and_then(|arrivals| arrivals.next_due()), Some(self.report_at)];
+        of_sources.chain(others).flatten().min()
+    }
+
+    fn transport_feedback(&mut self, now: Instant, tracks: &[Option<Box<Track>>], out: &mut Vec<u8>) {
+        let mut sources = tracks.iter().flatten().flat_map(|track| &track.sources);
+        if let Some(arrivals) = &mut self.arrivals
+            && let Some(media_ssrc) = sources.find_map(|source| source.ssrc)
+        {
+            arrivals.poll(now, self.input.feedback_ssrc, media_ssrc, out);
+        }
+    }
+
+    /// A limit for publishers that have no transport-wide feedback.
+    fn remb(&mut self, now: Instant, tracks: &[Option<Box<Track>>], out: &mut Vec<u8>) {
+        if self.arrivals.is_some() || self.remb_at > now {
+            return;
+        }
+        let with_remb =
+            tracks.iter().flatten().filter(|track| track.input.as_ref().is_some_and(|input| input.remb));
+        let sources = || with_remb.clone().flat_map(|track| &track.sources);
+        let mut ssrcs = [0; 16];
+        let known = ssrcs.iter_mut().zip(sources().filter_map(|source| source.ssrc));
+        let count = known.map(|(to, ssrc)| *to = ssrc).count();
+        if count > 0 {
+            self.remb_at = now + REPORT_INTERVAL;
+            let received = sources().map(|source| source.bits_per_second()).sum();
+            let limit = self.estimate.limit(received);
+            Remb::write(out, self.input.feedback_ssrc, limit, &ssrcs[..count]);
+        }
+    }
+}
+
+fn report(
+    now: Instant,
+    ssrc: u32,
+    tracks: &mut [Option<Box<Track>>],
+    estimate: &mut Estimate,
+    out: &mut Vec<u8>,
+) {
+    let mut blocks = [ReportBlock::default(); 16];
+    let sources = tracks.iter_mut().flatten().flat_map(|track| &mut track.sources);
+    let made = sources.filter_map(|source| source.ssrc.and_then(|of| source.reception.report(of, now)));
+    let count = blocks.iter_mut().zip(made).map(|(to, block)| *to = block).count();
+    let blocks = &blocks[..count];
+    estimate.worst_fraction_lost = blocks.iter().map(|block| block.fraction_lost).max().unwrap_or(0);
+    ReceiverReport::write(out, ssrc, blocks);
+}
+
+fn nack(
+    now: Instant,
+    ssrc: u32,
+    round_trip: Duration,
+    track: &mut Track,
+    out: &mut Vec<u8>,
+    stats: &mut StreamStats,
+) {
+    for source in &mut track.sources {
+        let Some(media_ssrc) = source.ssrc else { continue };
+        let mut lost = [0; NACKED_AT_ONCE];
+        let mut count = 0;
+        source.nacks.poll(now, round_trip, NACKED_AT_ONCE, |sequence| {
+            lost[count] = sequence as u16;
+            count += 1;
+        });
+        stats.nacked_packets += Nack::write(out, ssrc, media_ssrc, &lost[..count]) as u64;
+    }
+}
+
+fn ask_for_key_frames(
+    now: Instant,
+    ssrc: u32,
+    track: &mut Track,
+    out: &mut Vec<u8>,
+    stats: &mut StreamStats,
+) {
+    let Some(input) = &track.input else { return };
+    if track.index.kind() == MediaKind::Audio || !(input.pli || input.fir) {
+        return;
+    }
+    for source in &mut track.sources {
+        let Some(media_ssrc) = source.ssrc else { continue };
+        if !source.key_frames.poll(now) {
+            continue;
+        }
+        stats.key_frame_requests += 1;
+        if input.pli {
+            Pli { sender_ssrc: ssrc, media_ssrc }.write(out);
+        } else {
+            let sequence_number = source.key_frames.next_fir();
+            Fir::write(out, ssrc, FirEntry { ssrc: media_ssrc, sequence_number });
+        }
+    }
+}
+
+/// A limit on the publisher's rate from what is lost on the way here, told in REMB.
+///
+/// Less than 2 %: 8 % more a second, and at least half as much again as it sends now; more than 10 %: a little less than
+/// what arrives; between: as it was.
+#[derive(Debug)]
+pub(crate) struct Estimate {
+    bits_per_second: u64,
+    pub(crate) worst_fraction_lost: u8,
+}
+
+impl Default for Estimate {
+    fn default() -> Self {
+        Self { bits_per_second: LIMIT_AT_FIRST, worst_fraction_lost: 0 }
+    }
+}
+
+impl Estimate {
+    fn limit(&mut self, received_bits_per_second: u64) -> u64 {
+        let limit = match self.worst_fraction_lost {
+            0..=5 => (self.bits_per_second * 108 / 100).max(received_bits_per_second * 3 / 2),
+            6..=25 => self.bits_per_second,
+            _ => self.bits_per_second.min(received_bits_per_second * 85 / 100),
+        };
+        self.bits_per_second = limit.clamp(LIMIT_MIN, LIMIT_MAX);
+        self.bits_per_second
+    }
+}
+
+/// Time between receiver reports, and REMB.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Packets of one source asked for in one message. The rest is asked for in the next.
+const NACKED_AT_ONCE: usize = 256;
+const LIMIT_AT_FIRST: u64 = 2_500_000;
+const LIMIT_MIN: u64 = 150_000;
+const LIMIT_MAX: u64 = 50_000_000;

@@ -1,0 +1,236 @@
+//! Viewers come and go, and how they begin.
+//!
+//! A viewer of video begins with the newest key frame in the cache and gets what followed faster than real time, until
+//! it has caught up; then it gets packets as they come. Sound begins with the next packet. Without a usable key frame
+//! it waits for one, which is asked for.
+
+use std::time::{Duration, Instant};
+
+use rtp::payload::MediaKind;
+
+use super::inputs::ViewerInput;
+use super::shape::{HEADER_LEN_MAX, Shape};
+use super::stream::PacketStream;
+use super::track::Track;
+use super::viewer::{NEVER, Progress, Rest, RestOfTrack, Viewer, ViewerStats};
+use super::viewers::ViewerId;
+
+/// Why a viewer cannot join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinError {
+    /// The stream has as many viewers on this worker as it may ([`Limits::viewers_max`](super::Limits)).
+    Full,
+    /// It takes a track twice.
+    TrackTwice,
+}
+
+impl PacketStream {
+    /// Takes in a viewer. What it gets at once comes from [`PacketStream::send_backlog`].
+    ///
+    /// # Errors
+    /// [`JoinError`]; nothing has changed then.
+    pub fn join(&mut self, now: Instant, input: &ViewerInput) -> Result<ViewerId, JoinError> {
+        if self.viewers.len() >= self.limits.viewers_max {
+            return Err(JoinError::Full);
+        }
+        let is_twice = |(at, track): (usize, &super::inputs::ViewerTrackInput)| {
+            input.tracks[..at].iter().any(|before| before.track == track.track)
+        };
+        if input.tracks.iter().enumerate().any(is_twice) {
+            return Err(JoinError::TrackTwice);
+        }
+        let rest = Rest {
+            generation: self.viewers.next_generation(),
+            cname: input.cname.as_str().into(),
+            tracks: Vec::with_capacity(input.tracks.len()),
+            round_trip: None,
+            resent_charged: 0,
+            memory: None,
+            stats: ViewerStats::default(),
+            backlog_credit: BURST_BYTES,
+            backlog_at: now,
+            awaits_first_report: true,
+        };
+        let mut viewer = Viewer::new(input.token, rest);
+        for track in &input.tracks {
+            viewer.rest.tracks.push(RestOfTrack {
+                track: track.track,
+                rtx_ssrc: track.rtx_ssrc,
+                rtx_sequence_number: 0,
+                nack: track.nack,
+                state: Progress::Waiting,
+                fir_sequence: None,
+            });
+            let hot = &mut viewer.tracks[track.track.position()];
+            (hot.ssrc, hot.shape) = (track.ssrc, self.shapes.acquire(Shape::new(track)));
+        }
+        let id = self.viewers.insert(viewer);
+        self.joining.push(id);
+        self.first_reports.push(id);
+        Ok(id)
+    }
+
+    /// A viewer has gone. Its name is not used again.
+    pub fn leave(&mut self, id: ViewerId) {
+        let Some(viewer) = self.viewers.remove(id) else { return };
+        for rest in &viewer.rest.tracks {
+            self.shapes.release(viewer.tracks[rest.track.position()].shape);
+        }
+        // Lists of those who join and wait are short, and empty at most times.
+        self.joining.retain(|known| *known != id);
+        self.first_reports.retain(|known| *known != id);
+    }
+
+    /// How many viewers there are.
+    pub fn viewers(&self) -> usize {
+        self.viewers.len()
+    }
+
+    /// What is known of a viewer.
+    pub fn viewer_stats(&self, id: ViewerId) -> Option<ViewerStats> {
+        self.viewers.get(id).map(Viewer::stats)
+    }
+
+    /// Whether [`PacketStream::send_backlog`] may have something to send.
+    pub fn has_backlog(&self) -> bool {
+        !self.joining.is_empty()
+    }
+
+    /// Sends viewers what they get from the cache: calls `send` with the viewer's token, header and what follows it.
+    ///
+    /// Paced, so that a viewer's network is not flooded: call it after each turn, and at
+    /// [`PacketStream::next_timeout`]. Does nothing while a turn is open ([`PacketStream::end_turn`]).
+    pub fn send_backlog(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8], &[u8])) {
+        if self.has_arrivals() {
+            return;
+        }
+        let mut at = 0;
+        while let Some(id) = self.joining.get(at).copied() {
+            let Some(viewer) = self.viewers.get_mut(id) else {
+                self.joining.swap_remove(at);
+                continue;
+            };
+            viewer.earn(now);
+            let mut is_live = true;
+            for index in 0..viewer.rest.tracks.len() {
+                let index_of_track = viewer.rest.tracks[index].track;
+                let Some(track) = self.tracks[index_of_track.position()].as_deref_mut() else {
+                    is_live = false;
+                    continue;
+                };
+                begin(now, viewer, index, track);
+                let shape = viewer.tracks[index_of_track.position()].shape;
+                if let Some(shape) = self.shapes.get(shape) {
+                    catch_up(viewer, index, track, shape, &mut send);
+                }
+                is_live &= viewer.rest.tracks[index].state == Progress::Live;
+            }
+            if is_live {
+                self.joining.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// When more of the cache can be sent.
+    pub(crate) fn next_backlog(&self) -> Option<Instant> {
+        let viewers = self.joining.iter().filter_map(|id| self.viewers.get(*id));
+        let catching_up = viewers
+            .filter(|viewer| viewer.rest.tracks.iter().any(|track| track.state == Progress::CatchingUp));
+        catching_up.map(|viewer| viewer.rest.backlog_at + PACE).min()
+    }
+
+    /// Viewers that wait for a key frame keep wanting one.
+    pub(crate) fn renew_key_frame_wishes(&mut self, now: Instant) {
+        for id in &self.joining {
+            let Some(viewer) = self.viewers.get(*id) else { continue };
+            for rest in viewer.rest.tracks.iter().filter(|rest| rest.state == Progress::Waiting) {
+                if let Some(track) = self.tracks[rest.track.position()].as_mut() {
+                    track.want_key_frame(now);
+                }
+            }
+        }
+    }
+}
+
+/// Begins with a track, if there is something to begin with.
+fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track) {
+    let rest = &mut viewer.rest.tracks[index];
+    if rest.state != Progress::Waiting {
+        return;
+    }
+    let end = track.history.end();
+    let hot = &mut viewer.tracks[rest.track.position()];
+    if rest.track.kind() == MediaKind::Audio {
+        // The next packet, whichever number it has: what comes late is older than what would have been sent first.
+        if let Some(next) = track.numbering.next() {
+            hot.begin(next);
+            rest.state = Progress::Live;
+        }
+        return;
+    }
+    let Some(start) = track.history.entry(now) else { return };
+    hot.begin(start);
+    hot.until = start;
+    rest.state = Progress::CatchingUp;
+    let newest = track.history.newest_timestamp();
+    if let Some(newest) = newest {
+        hot.squeezed_until = end;
+        hot.squeezed_timestamp = newest;
+    }
+}
+
+/// Sends what the viewer may be sent now.
+fn catch_up(
+    viewer: &mut Viewer,
+    index: usize,
+    track: &Track,
+    shape: &Shape,
+    send: &mut impl FnMut(u64, &[u8], &[u8]),
+) {
+    let token = viewer.token();
+    let rest = &mut *viewer.rest;
+    let of_track = &mut rest.tracks[index];
+    if of_track.state != Progress::CatchingUp {
+        return;
+    }
+    let hot = &mut viewer.tracks[of_track.track.position()];
+    let end = track.history.end();
+    // What has left the history in the meantime cannot be sent; the viewer asks for a key frame if it misses it.
+    hot.until = hot.until.max(track.history.first());
+    let mut header = [0; HEADER_LEN_MAX];
+    while hot.until < end && rest.backlog_credit > 0.0 {
+        if let Some(kept) = track.history.get(hot.until) {
+            let to = hot.addressing(hot.until, kept.timestamp);
+            if let Some(len) = shape.header(&kept.packet, to, &mut header) {
+                let payload = kept.packet.payload();
+                send(token, &header[..len], payload);
+                hot.count(&kept.packet);
+                rest.backlog_credit -= (len + payload.len()) as f64;
+            }
+        }
+        hot.until += 1;
+    }
+    if hot.until >= end {
+        hot.until = NEVER;
+        of_track.state = Progress::Live;
+    }
+}
+
+impl Viewer {
+    /// Lets it be sent more of the cache for the time that passed.
+    fn earn(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.rest.backlog_at);
+        self.rest.backlog_at = now;
+        let credit = self.rest.backlog_credit + passed.as_secs_f64() * BYTES_PER_SECOND;
+        self.rest.backlog_credit = credit.min(BURST_BYTES);
+    }
+}
+
+/// Bytes a viewer is sent at once when it joins: most key frames, and no more than routers hold.
+const BURST_BYTES: f64 = 64_000.0;
+/// How fast it gets the rest: 20 Mbit/s, so that ten seconds of 2 Mbit/s take one.
+const BYTES_PER_SECOND: f64 = 2_500_000.0;
+/// How often more is sent.
+const PACE: Duration = Duration::from_millis(5);

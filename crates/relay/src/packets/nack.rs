@@ -1,0 +1,100 @@
+//! Asking the publisher for packets that did not arrive (RFC 4585 section 6.2.1).
+//!
+//! A missing packet is asked for once it is unlikely to be merely late, and again each round trip until it comes, is
+//! too old to be of use, or was asked for often enough. The list is bounded: a source that loses more than it holds
+//! is asked for a key frame instead.
+
+use std::time::{Duration, Instant};
+
+/// What is missing of one source.
+#[derive(Debug, Default)]
+pub(crate) struct NackList {
+    /// By rising sequence number.
+    missing: Vec<Missing>,
+    next_due: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    sequence: u64,
+    since: Instant,
+    due: Instant,
+    asked: u8,
+}
+
+/// What became of a number that was missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Time from the first request to now, if it was asked for exactly once: a round trip.
+    pub(crate) round_trip: Option<Duration>,
+}
+
+impl NackList {
+    /// Numbers `from..to` were skipped. `false` if there are too many: all are forgotten.
+    pub(crate) fn skipped(&mut self, now: Instant, from: u64, to: u64) -> bool {
+        if to.saturating_sub(from) as usize + self.missing.len() > MISSING_MAX {
+            self.missing.clear();
+            self.next_due = None;
+            return false;
+        }
+        let due = now + REORDERING;
+        self.missing.extend((from..to).map(|sequence| Missing { sequence, since: now, due, asked: 0 }));
+        self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
+        true
+    }
+
+    /// A number arrived that is not the next one.
+    pub(crate) fn arrived(&mut self, now: Instant, sequence: u64) -> Option<Found> {
+        let at = self.missing.binary_search_by_key(&sequence, |missing| missing.sequence).ok()?;
+        let missing = self.missing.remove(at);
+        if self.missing.is_empty() {
+            self.next_due = None;
+        }
+        let asked_at = (missing.asked == 1).then(|| missing.since + REORDERING);
+        Some(Found { round_trip: asked_at.map(|asked_at| now.saturating_duration_since(asked_at)) })
+    }
+
+    /// Calls `ask` with every number that is due, rising, and forgets those that are past hope.
+    /// At most `most` at once; the others remain due.
+    pub(crate) fn poll(&mut self, now: Instant, round_trip: Duration, most: usize, mut ask: impl FnMut(u64)) {
+        if self.next_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.missing.retain(|missing| {
+            missing.asked < ASKED_MAX && now.saturating_duration_since(missing.since) < MISSING_AGE_MAX
+        });
+        for missing in self.missing.iter_mut().filter(|missing| missing.due <= now).take(most) {
+            ask(missing.sequence);
+            missing.asked += 1;
+            missing.due = now + round_trip.mul_f32(RETRY_ROUND_TRIPS).max(RETRY_MIN);
+        }
+        self.next_due = self.missing.iter().map(|missing| missing.due).min();
+    }
+
+    /// When [`NackList::poll`] has something to ask for.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.next_due
+    }
+
+    /// Forgets everything, as when the source begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.missing.clear();
+        self.next_due = None;
+    }
+}
+
+/// Numbers missing from one source at most: two seconds of 2 Mbit/s.
+const MISSING_MAX: usize = 512;
+/// How long a number may be late before it is asked for. Waiting costs this once per loss; asking at once would cost
+/// a retransmission for each reordered packet.
+const REORDERING: Duration = Duration::from_millis(8);
+/// Round trips between two requests for the same packet.
+const RETRY_ROUND_TRIPS: f32 = 1.25;
+/// Shortest time between them.
+const RETRY_MIN: Duration = Duration::from_millis(15);
+/// Requests for one packet.
+const ASKED_MAX: u8 = 10;
+/// How long a missing packet is worth asking for.
+const MISSING_AGE_MAX: Duration = Duration::from_millis(1_500);
+/// A gap older than this is not expected to be filled any more when a new viewer looks for an entry.
+pub(crate) const GIVEN_UP_AFTER: Duration = Duration::from_millis(400);

@@ -1,0 +1,195 @@
+//! Output numbers and timestamps of one track, continuous whoever sends it.
+//!
+//! What arrives keeps its own distances: a packet lost on the way here leaves a gap that viewers see and ask for, and
+//! one that comes late goes where it belongs. Where the source changes (another publisher, another simulcast layer, a
+//! publisher that begins anew) numbers go on without a gap and timestamps by the time that passed. A publisher's
+//! packets of padding are taken out, and the numbers close up.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::clock::rtp_units;
+
+/// Which source a packet comes from: the publisher and the layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SourceId {
+    pub(crate) epoch: u64,
+    pub(crate) layer: u8,
+    /// Counts up when the layer's numbers begin anew.
+    pub(crate) generation: u32,
+}
+
+/// What numbering has to know of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) source: SourceId,
+    /// Extended sequence number.
+    pub(crate) sequence: u64,
+    pub(crate) timestamp: u32,
+    pub(crate) clock_rate: u32,
+    pub(crate) now: Instant,
+    /// It has padding only.
+    pub(crate) is_padding: bool,
+}
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is sent with this number and timestamp.
+    At { number: u64, timestamp: u32 },
+    /// Padding that was taken out: nothing is sent.
+    Removed,
+    /// Padding that came after later numbers had been given: they cannot close up, so something must fill the gap.
+    Filler { number: u64, timestamp: u32 },
+    /// Too late to know where it belongs, or from a source that is not forwarded.
+    Nowhere,
+}
+
+/// Numbers and timestamps of one track.
+#[derive(Debug, Default)]
+pub(crate) struct Numbering {
+    current: Option<Segment>,
+    /// The source before, whose late packets still have a place.
+    previous: Option<Segment>,
+    newest: Option<Newest>,
+}
+
+/// The packet with the highest number.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    number: u64,
+    timestamp: u32,
+    arrival: Instant,
+}
+
+/// A stretch of output that comes from one source.
+#[derive(Debug)]
+struct Segment {
+    source: SourceId,
+    first: u64,
+    last: u64,
+    /// Output number minus sequence number, packets taken out left aside; modulo 2^64.
+    shift: u64,
+    /// Output timestamp minus input timestamp.
+    timestamp_shift: u32,
+    /// Sequence numbers taken out, rising, those before `first` counted in `shift` already.
+    removed: VecDeque<u64>,
+}
+
+impl Numbering {
+    /// Gives a packet of the current source (or a late one of the source before) its place.
+    pub(crate) fn place(&mut self, arrival: &Arrival) -> Place {
+        match &self.current {
+            Some(current) if current.source == arrival.source => {
+                if arrival.sequence > current.last + JUMP_MAX {
+                    self.switch(arrival, None);
+                }
+            }
+            _ => return self.place_late(arrival),
+        }
+        let Some(current) = &mut self.current else { return Place::Nowhere };
+        if arrival.sequence < current.first {
+            return self.place_late(arrival);
+        }
+        let place = current.place(arrival);
+        if let Place::At { number, timestamp } = place {
+            self.note(number, timestamp, arrival.now);
+        }
+        place
+    }
+
+    /// Makes the source of `arrival` the current one, which begins with it. `timestamp` is the output timestamp if
+    /// it is known better than from the time that passed.
+    pub(crate) fn switch(&mut self, arrival: &Arrival, timestamp: Option<u32>) {
+        let (number, passed) = match self.newest {
+            Some(newest) => {
+                let passed =
+                    rtp_units(arrival.now.saturating_duration_since(newest.arrival), arrival.clock_rate);
+                (newest.number + 1, newest.timestamp.wrapping_add(passed.max(1)))
+            }
+            None => (arrival.sequence, arrival.timestamp),
+        };
+        let segment = Segment {
+            source: arrival.source,
+            first: arrival.sequence,
+            last: arrival.sequence,
+            shift: number.wrapping_sub(arrival.sequence),
+            timestamp_shift: timestamp.unwrap_or(passed).wrapping_sub(arrival.timestamp),
+            removed: VecDeque::new(),
+        };
+        self.previous = self.current.replace(segment);
+    }
+
+    /// Number after the highest.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.newest.map(|newest| newest.number + 1)
+    }
+
+    /// The source that is being forwarded.
+    pub(crate) fn source(&self) -> Option<SourceId> {
+        self.current.as_ref().map(|current| current.source)
+    }
+
+    /// Output timestamp minus input timestamp of the current source.
+    pub(crate) fn timestamp_shift(&self) -> Option<u32> {
+        self.current.as_ref().map(|current| current.timestamp_shift)
+    }
+
+    /// What the timestamp of a packet that arrives `now` should be, from the newest and the time since.
+    pub(crate) fn expected_timestamp(&self, now: Instant, clock_rate: u32) -> Option<u32> {
+        let newest = self.newest?;
+        let passed = rtp_units(now.saturating_duration_since(newest.arrival), clock_rate);
+        Some(newest.timestamp.wrapping_add(passed))
+    }
+
+    fn place_late(&mut self, arrival: &Arrival) -> Place {
+        let fits = |segment: &&mut Segment| {
+            segment.source == arrival.source && (segment.first..=segment.last).contains(&arrival.sequence)
+        };
+        match self.previous.as_mut().filter(fits) {
+            Some(previous) => previous.place(arrival),
+            None => Place::Nowhere,
+        }
+    }
+
+    fn note(&mut self, number: u64, timestamp: u32, arrival: Instant) {
+        if self.newest.is_none_or(|newest| number > newest.number) {
+            self.newest = Some(Newest { number, timestamp, arrival });
+        }
+    }
+}
+
+impl Segment {
+    fn place(&mut self, arrival: &Arrival) -> Place {
+        if self.removed.contains(&arrival.sequence) {
+            return Place::Removed;
+        }
+        let is_late = arrival.sequence < self.last;
+        self.last = self.last.max(arrival.sequence);
+        if arrival.is_padding && !is_late {
+            self.remove(arrival.sequence);
+            return Place::Removed;
+        }
+        let removed = self.removed.iter().filter(|removed| **removed < arrival.sequence).count() as u64;
+        let number = arrival.sequence.wrapping_add(self.shift).wrapping_sub(removed);
+        let timestamp = arrival.timestamp.wrapping_add(self.timestamp_shift);
+        if arrival.is_padding { Place::Filler { number, timestamp } } else { Place::At { number, timestamp } }
+    }
+
+    fn remove(&mut self, sequence: u64) {
+        self.removed.push_back(sequence);
+        if self.removed.len() > REMOVED_MAX
+            && let Some(oldest) = self.removed.pop_front()
+        {
+            // Numbers before it are forgotten with it.
+            self.first = oldest + 1;
+            self.shift = self.shift.wrapping_sub(1);
+        }
+    }
+}
+
+/// A publisher that skips more numbers than this has begun anew (RFC 3550 appendix A.1, MAX_DROPOUT): no gap is left.
+pub(crate) const JUMP_MAX: u64 = 3_000;
+
+/// Places of padding remembered, for late packets before them. Probing sends some dozens in a row.
+const REMOVED_MAX: usize = 256;

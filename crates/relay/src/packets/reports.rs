@@ -1,0 +1,238 @@
+//! RTCP with viewers: what they report and ask for, and the reports they get.
+//!
+//! A sender report carries our wall time and the timestamp that stands for it, by the publisher's own reports, so that
+//! sound and picture stay together across this server; the description behind it names the same CNAME for both.
+
+use std::time::{Duration, Instant};
+
+use rtp::rtcp::{
+    Bye, NtpMiddle, ReceiverReport, ReportBlocks, Rtcp, SenderInfo, SenderReport, SourceDescription, packets,
+};
+
+use super::clock::WallClock;
+use super::resend::{self, Resend};
+use super::stream::PacketStream;
+use super::track::Track;
+use super::viewer::{Progress, Viewer};
+use super::viewers::ViewerId;
+
+/// What RTCP of a viewer said that is not dealt with here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ViewerNews {
+    /// It said goodbye.
+    pub bye: bool,
+}
+
+impl PacketStream {
+    /// Takes in RTCP of a viewer that has been authenticated: a compound packet. Packets to be sent again are appended
+    /// to `resend`.
+    pub fn viewer_rtcp(
+        &mut self,
+        now: Instant,
+        id: ViewerId,
+        rtcp: &[u8],
+        resend: &mut Vec<Resend>,
+    ) -> ViewerNews {
+        let mut news = ViewerNews::default();
+        for packet in packets(rtcp).flatten() {
+            match packet {
+                Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, resend),
+                Rtcp::Pli(pli) => self.viewer_wants_key_frame(now, id, pli.media_ssrc, None),
+                Rtcp::Fir(fir) => fir.entries().take(ENTRIES_MAX).for_each(|entry| {
+                    self.viewer_wants_key_frame(now, id, entry.ssrc, Some(entry.sequence_number));
+                }),
+                Rtcp::ReceiverReport(report) => self.viewer_reports(now, id, report.blocks),
+                Rtcp::SenderReport(report) => self.viewer_reports(now, id, report.blocks),
+                Rtcp::Remb(remb) => {
+                    if let Some(viewer) = self.viewers.get_mut(id) {
+                        viewer.rest.stats.estimate_bits_per_second = Some(remb.bits_per_second);
+                    }
+                }
+                Rtcp::Bye(_) => news.bye = true,
+                _ => {}
+            }
+        }
+        news
+    }
+
+    fn viewer_nack(
+        &mut self,
+        now: Instant,
+        id: ViewerId,
+        nack: &rtp::rtcp::Nack<'_>,
+        resend: &mut Vec<Resend>,
+    ) {
+        let Some(viewer) = self.viewers.get_mut(id) else { return };
+        let Some(at) = viewer.track_of(nack.media_ssrc) else { return };
+        let position = viewer.rest.tracks[at].track.position();
+        let Some(track) = self.tracks[position].as_ref() else { return };
+        let Some(shape) = self.shapes.get(viewer.tracks[position].shape) else { return };
+        let source = resend::Source { history: &track.history, shape };
+        resend::answer(now, viewer, at, nack, &source, resend);
+    }
+
+    /// `fir` is the number of the command: the same again is a repeat (RFC 5104 section 4.3.1.1).
+    fn viewer_wants_key_frame(&mut self, now: Instant, id: ViewerId, media_ssrc: u32, fir: Option<u8>) {
+        let Some(viewer) = self.viewers.get_mut(id) else { return };
+        let Some(at) = viewer.track_of(media_ssrc) else { return };
+        let rest = &mut viewer.rest.tracks[at];
+        if fir.is_some() && std::mem::replace(&mut rest.fir_sequence, fir) == fir {
+            return;
+        }
+        viewer.rest.stats.key_frame_requests += 1;
+        let track = viewer.rest.tracks[at].track;
+        self.request_key_frame(now, track);
+    }
+
+    fn viewer_reports(&mut self, now: Instant, id: ViewerId, blocks: ReportBlocks<'_>) {
+        let middle = self.clock.ntp(now).middle();
+        let Some(viewer) = self.viewers.get_mut(id) else { return };
+        viewer.note_reports(middle, blocks, &self.tracks);
+    }
+
+    /// Sends viewers the reports that are due: calls `send` with the viewer's token and a compound packet in plaintext.
+    ///
+    /// Each viewer gets one a second, and the first as soon as there is something to report. Call it at
+    /// [`PacketStream::next_timeout`] and after [`PacketStream::send_backlog`]; a call costs little when nothing is due.
+    pub fn send_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
+        let mut at = 0;
+        while let Some(id) = self.first_reports.get(at).copied() {
+            let Some(viewer) = self.viewers.get_mut(id) else {
+                self.first_reports.swap_remove(at);
+                continue;
+            };
+            if write_reports(now, &self.clock, viewer, &self.tracks, true, &mut self.scratch) {
+                viewer.rest.awaits_first_report = false;
+                send(viewer.token(), &self.scratch);
+                self.first_reports.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        self.send_regular_reports(now, send);
+    }
+
+    /// Walks through the viewers so that each has its turn once a second, and reports are spread over it.
+    fn send_regular_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
+        let slots = self.viewers.slots();
+        if slots == 0 {
+            self.reports_at = None;
+            return;
+        }
+        let due = *self.reports_at.get_or_insert(now);
+        if due > now {
+            return;
+        }
+        let steps = slots.min(REPORT_STEPS);
+        self.reports_at = Some(now + REPORT_INTERVAL / steps as u32);
+        for _ in 0..slots.div_ceil(steps) {
+            self.reports_slot = if self.reports_slot + 1 < slots { self.reports_slot + 1 } else { 0 };
+            let Some(viewer) = self.viewers.at_slot(self.reports_slot) else { continue };
+            if !viewer.rest.awaits_first_report
+                && write_reports(now, &self.clock, viewer, &self.tracks, false, &mut self.scratch)
+            {
+                send(viewer.token(), &self.scratch);
+            }
+        }
+    }
+
+    pub(crate) fn next_reports(&self) -> Option<Instant> {
+        self.reports_at.filter(|_| !self.viewers.is_empty())
+    }
+
+    /// Appends a goodbye to a viewer that is going to be dropped, a compound packet in plaintext; `reason` is at most
+    /// 255 bytes.
+    pub fn bye(&mut self, id: ViewerId, reason: &str, out: &mut Vec<u8>) {
+        let Some(viewer) = self.viewers.get(id) else { return };
+        let mut ssrcs = [0; super::limits::TRACKS_MAX];
+        let tracks = viewer.rest.tracks.iter().map(|rest| viewer.tracks[rest.track.position()].ssrc);
+        let count = ssrcs.iter_mut().zip(tracks).map(|(to, ssrc)| *to = ssrc).count();
+        let Some(first) = ssrcs[..count].first() else { return };
+        ReceiverReport::write(out, *first, &[]);
+        SourceDescription::write_cname(out, *first, &viewer.rest.cname);
+        Bye::write(out, &ssrcs[..count], reason);
+    }
+}
+
+/// Writes a sender report for each track of which something was sent, and a description. `false` if there is none; with
+/// `all`, also if one of the tracks that are sent cannot be reported on yet.
+fn write_reports(
+    now: Instant,
+    clock: &WallClock,
+    viewer: &Viewer,
+    tracks: &[Option<Box<Track>>],
+    all: bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    out.clear();
+    let ntp = clock.ntp(now);
+    for rest in &viewer.rest.tracks {
+        let position = rest.track.position();
+        let hot = &viewer.tracks[position];
+        let Some(track) = tracks[position].as_ref().filter(|_| hot.packets > 0) else { continue };
+        let Some(anchor) = track.anchor else {
+            if all {
+                return false;
+            }
+            continue;
+        };
+        let info = SenderInfo {
+            ntp,
+            rtp_timestamp: anchor.timestamp_at(now, track.clock_rate),
+            packets: hot.packets,
+            payload_bytes: hot.payload_bytes as u32,
+        };
+        SenderReport::write(out, hot.ssrc, &info, &[]);
+    }
+    let is_any = !out.is_empty();
+    for rest in viewer.rest.tracks.iter().filter(|_| is_any) {
+        SourceDescription::write_cname(out, viewer.tracks[rest.track.position()].ssrc, &viewer.rest.cname);
+    }
+    is_any
+}
+
+impl Viewer {
+    /// Which of its tracks has this SSRC.
+    fn track_of(&self, ssrc: u32) -> Option<usize> {
+        self.rest.tracks.iter().position(|rest| self.tracks[rest.track.position()].ssrc == ssrc)
+    }
+
+    fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &[Option<Box<Track>>]) {
+        let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
+        for block in blocks.iter() {
+            let Some(at) = self.track_of(block.ssrc) else { continue };
+            let clock_rate =
+                tracks[self.rest.tracks[at].track.position()].as_ref().map_or(0, |track| track.clock_rate);
+            is_any = true;
+            worst = worst.max(block.fraction_lost);
+            lost += i64::from(block.cumulative_lost);
+            let seconds = f64::from(block.jitter_rtp_units) / f64::from(clock_rate.max(8_000));
+            jitter = jitter.max(Duration::from_secs_f64(seconds));
+            if let Some(measured) = now.round_trip(block.last_report, block.delay_since_last_report)
+                && measured <= ROUND_TRIP_MAX
+            {
+                let smoothed = self.rest.round_trip.map_or(measured, |known| (known * 7 + measured) / 8);
+                self.rest.round_trip = Some(smoothed);
+            }
+        }
+        if is_any {
+            self.rest.stats.fraction_lost = f32::from(worst) / 256.0;
+            self.rest.stats.lost = lost;
+            self.rest.stats.jitter = jitter;
+        }
+    }
+
+    /// Whether all of its tracks are sent as they come.
+    pub fn is_live(&self) -> bool {
+        self.rest.tracks.iter().all(|track| track.state == Progress::Live)
+    }
+}
+
+/// Time between two reports to a viewer.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Into how many parts a second of reports is divided at most.
+const REPORT_STEPS: usize = 50;
+/// Entries of a full intra request that are looked at.
+const ENTRIES_MAX: usize = 16;
+/// Round trips longer than this are not believed.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(10);

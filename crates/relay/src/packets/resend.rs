@@ -1,0 +1,201 @@
+//! Sending packets again to a viewer that asks for them (RFC 4585 section 6.2.1, RFC 4588).
+//!
+//! From the shared history, as often as asked, but not twice within a round trip, and never more than 30 % of what the
+//! viewer gets anyway: beyond, a viewer's network is so bad that resending makes it worse, and whoever asks for
+//! everything over and over gets no more than that. With RTX a packet has a number of its own; without, it is the
+//! same bytes again, so that its encryption is the same as well and gives nothing away.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtp::rtcp::Nack;
+use rtp::rtx::{OSN_LEN, osn};
+
+use super::history::History;
+use super::packet::Packet;
+use super::shape::{HEADER_LEN_MAX, Shape};
+use super::viewer::{Viewer, ViewerTrack};
+
+/// One packet to be sent again.
+#[derive(Debug, Clone)]
+pub struct Resend {
+    token: u64,
+    packet: Arc<Packet>,
+    header: [u8; HEADER_LEN_MAX],
+    header_len: u16,
+    original: Option<u16>,
+}
+
+impl Resend {
+    /// The viewer, by the caller's name for it.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// It is the same packet as before, byte for byte, not an RTX packet with a number of its own.
+    pub fn is_repeat(&self) -> bool {
+        self.original.is_none()
+    }
+
+    /// The header of the packet.
+    pub fn header(&self) -> &[u8] {
+        &self.header[..usize::from(self.header_len)]
+    }
+
+    /// What follows the header, but for RTX the original sequence number is between the two.
+    pub fn payload(&self) -> &[u8] {
+        self.packet.payload()
+    }
+
+    /// Length of the whole packet, in bytes.
+    pub fn packet_len(&self) -> usize {
+        usize::from(self.header_len) + if self.is_repeat() { 0 } else { OSN_LEN } + self.payload().len()
+    }
+
+    /// Writes the whole packet to the start of `out` and returns its length; `None` if it does not fit.
+    pub fn write(&self, out: &mut [u8]) -> Option<usize> {
+        let len = self.packet_len();
+        let (header, rest) = out.get_mut(..len)?.split_at_mut(usize::from(self.header_len));
+        header.copy_from_slice(self.header());
+        let payload = match self.original {
+            Some(original) => {
+                let (number, payload) = rest.split_at_mut(OSN_LEN);
+                number.copy_from_slice(&osn(original));
+                payload
+            }
+            None => rest,
+        };
+        payload.copy_from_slice(self.payload());
+        Some(len)
+    }
+}
+
+/// What was sent again lately.
+#[derive(Debug)]
+pub(crate) struct ResendMemory {
+    base: Instant,
+    entries: [Remembered; REMEMBERED],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Remembered {
+    /// Track in the top bits, low bits of the number below.
+    key: u32,
+    at_ms: u32,
+}
+
+impl ResendMemory {
+    fn new(now: Instant) -> Self {
+        Self { base: now, entries: [Remembered { key: u32::MAX, at_ms: 0 }; REMEMBERED] }
+    }
+
+    /// Whether the packet was not sent within `window` before `now`; it counts as sent now.
+    fn is_due(&mut self, now: Instant, track: usize, number: u64, window: Duration) -> bool {
+        let key = (track as u32) << 28 | number as u32 & 0x0fff_ffff;
+        let at_ms = now.saturating_duration_since(self.base).as_millis() as u32;
+        // Neighbours in number have neighbouring entries, so that a burst displaces nothing of itself.
+        let entry = &mut self.entries[(number as usize ^ track << 5) % REMEMBERED];
+        if entry.key == key && at_ms.wrapping_sub(entry.at_ms) < window.as_millis() as u32 {
+            return false;
+        }
+        *entry = Remembered { key, at_ms };
+        true
+    }
+}
+
+/// What resending needs of the track.
+pub(crate) struct Source<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) shape: &'a Shape,
+}
+
+/// Answers a NACK for the track at `at` of the viewer's rest.
+pub(crate) fn answer(
+    now: Instant,
+    viewer: &mut Viewer,
+    at: usize,
+    nack: &Nack<'_>,
+    source: &Source<'_>,
+    resend: &mut Vec<Resend>,
+) {
+    viewer.rest.stats.nacks += 1;
+    let Some(rest) = viewer.rest.tracks.get(at) else { return };
+    if !rest.nack {
+        return;
+    }
+    let track = viewer.tracks[rest.track.position()];
+    for sequence_number in nack.lost().take(ANSWERED_MAX) {
+        let sent = resend_one(now, viewer, at, &track, sequence_number, source);
+        match sent {
+            Some(packet) => {
+                viewer.rest.stats.resent_packets += 1;
+                viewer.rest.stats.resent_bytes += packet.payload().len() as u64;
+                resend.push(packet);
+            }
+            None => viewer.rest.stats.not_resent += 1,
+        }
+    }
+}
+
+fn resend_one(
+    now: Instant,
+    viewer: &mut Viewer,
+    at: usize,
+    track: &ViewerTrack,
+    sequence_number: u16,
+    source: &Source<'_>,
+) -> Option<Resend> {
+    let newest = source.history.end().checked_sub(1)?;
+    let back = track.sequence_number(newest).wrapping_sub(sequence_number);
+    let number = newest.checked_sub(u64::from(back))?;
+    if number < track.from || number >= track.until {
+        return None;
+    }
+    let kept = source.history.get(number)?;
+    // What its viewers do not take was never sent.
+    source.shape.payload_of(&kept.packet)?;
+    let token = viewer.token();
+    let earned = viewer.media_bytes() * SHARE_PERCENT / 100;
+    let rest = &mut *viewer.rest;
+    let position = rest.tracks.get(at)?.track.position();
+    let cost = kept.packet.payload().len() as u64 + OSN_LEN as u64;
+    rest.resent_charged = rest.resent_charged.max(earned.saturating_sub(BURST_BYTES));
+    if rest.resent_charged + cost > earned {
+        return None;
+    }
+    let window = rest.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN).min(ROUND_TRIP_MAX);
+    let memory = rest.memory.get_or_insert_with(|| Box::new(ResendMemory::new(now)));
+    if !memory.is_due(now, position, number, window * 7 / 8) {
+        return None;
+    }
+    rest.resent_charged += cost;
+
+    let mut header = [0; HEADER_LEN_MAX];
+    let mut to = track.addressing(number, kept.timestamp);
+    let original = to.sequence_number;
+    let rest = rest.tracks.get_mut(at)?;
+    if let Some(ssrc) = rest.rtx_ssrc {
+        (to.ssrc, to.sequence_number) = (ssrc, rest.rtx_sequence_number);
+        if let Some(len) = source.shape.rtx_header(&kept.packet, to, &mut header) {
+            rest.rtx_sequence_number = rest.rtx_sequence_number.wrapping_add(1);
+            let (packet, header_len) = (Arc::clone(&kept.packet), len as u16);
+            return Some(Resend { token, packet, header, header_len, original: Some(original) });
+        }
+    }
+    let to = track.addressing(number, kept.timestamp);
+    let header_len = source.shape.header(&kept.packet, to, &mut header)? as u16;
+    Some(Resend { token, packet: Arc::clone(&kept.packet), header, header_len, original: None })
+}
+
+/// Numbers of one NACK that are looked at: more than the history of most tracks, fewer than a datagram can name.
+const ANSWERED_MAX: usize = 1_024;
+/// Retransmission as a share of the media sent to the viewer.
+const SHARE_PERCENT: u64 = 30;
+/// How much of that share can be saved up: two seconds of 2 Mbit/s, so that a burst of loss can be repaired.
+const BURST_BYTES: u64 = 512 << 10;
+/// Round trip assumed before a report tells.
+const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(50);
+/// Longest time for which a second request for the same packet is taken for a repeat.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(400);
+/// Packets remembered; more than a viewer misses within a round trip unless the limit stops it anyway.
+const REMEMBERED: usize = 64;

@@ -1,0 +1,197 @@
+//! Headers for viewers: one template per packet and shape, patched for each viewer.
+//!
+//! Viewers whose header extensions have the same ids, whose m-line has the same MID and whose codecs have the same
+//! payload types share a shape; in practice there is one for each browser. Everything but SSRC, sequence number and
+//! (for joiners) timestamp is the same for all viewers of a shape, and written once.
+
+use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
+use rtp::{FIXED_HEADER_LEN, HeaderFields};
+
+use super::inputs::{ViewerPayload, ViewerTrackInput};
+use super::packet::{EXTENSION_BYTES_MAX, Packet};
+
+/// Longest header of an outgoing packet, in bytes; a multiple of 32.
+pub const HEADER_LEN_MAX: usize = 256;
+
+// Fixed header, head of the block, MID with its head, padding, and what a packet carries on.
+const _: () = assert!(FIXED_HEADER_LEN + 4 + 2 + MID_LEN_MAX + 3 + EXTENSION_BYTES_MAX <= HEADER_LEN_MAX);
+
+/// Longest MID that is sent, in bytes. Longer ones are left out, and packets are told apart by SSRC alone.
+const MID_LEN_MAX: usize = 32;
+
+/// What the headers of some viewers have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shape {
+    mid: String,
+    payloads: Vec<ViewerPayload>,
+    extensions: ExtensionMap,
+    form: Form,
+}
+
+/// How a packet goes to one viewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Addressing {
+    pub(crate) ssrc: u32,
+    pub(crate) sequence_number: u16,
+    pub(crate) timestamp: u32,
+    /// Its timestamp is not the packet's own, so that what refers to it is left out.
+    pub(crate) is_squeezed: bool,
+}
+
+impl Shape {
+    pub(crate) fn new(input: &ViewerTrackInput) -> Self {
+        Self {
+            mid: input.mid.clone(),
+            payloads: input.payloads.clone(),
+            extensions: input.extensions,
+            form: input.form,
+        }
+    }
+
+    /// The payload types for a packet; `None` if viewers of this shape do not take its codec.
+    pub(crate) fn payload_of(&self, packet: &Packet) -> Option<&ViewerPayload> {
+        self.payloads.iter().find(|payload| payload.codec == packet.facts.codec)
+    }
+
+    /// Writes the header of `packet`; returns its length, or `None` if viewers of this shape do not take its codec.
+    pub(crate) fn header(
+        &self,
+        packet: &Packet,
+        to: Addressing,
+        out: &mut [u8; HEADER_LEN_MAX],
+    ) -> Option<usize> {
+        let payload_type = self.payload_of(packet)?.payload_type;
+        Some(self.write(packet, to, payload_type, out))
+    }
+
+    /// Writes the header of a retransmission of `packet`; `None` if viewers of this shape take none (RFC 4588).
+    pub(crate) fn rtx_header(
+        &self,
+        packet: &Packet,
+        to: Addressing,
+        out: &mut [u8; HEADER_LEN_MAX],
+    ) -> Option<usize> {
+        let payload_type = self.payload_of(packet)?.rtx?;
+        Some(self.write(packet, to, payload_type, out))
+    }
+
+    fn write(
+        &self,
+        packet: &Packet,
+        to: Addressing,
+        payload_type: u8,
+        out: &mut [u8; HEADER_LEN_MAX],
+    ) -> usize {
+        let mut block = [0; HEADER_LEN_MAX - FIXED_HEADER_LEN];
+        let mut writer = BlockWriter::new(&mut block, self.form);
+        // What does not fit a viewer's form is left out: the media is worth more than the extension.
+        if let Some(id) = self.extensions.id_of(Extension::Mid)
+            && !self.mid.is_empty()
+            && self.mid.len() <= MID_LEN_MAX
+        {
+            let _ = writer.push(id, self.mid.as_bytes());
+        }
+        for (extension, data) in packet.extensions() {
+            if to.is_squeezed && extension == Extension::AbsCaptureTime {
+                continue;
+            }
+            if let Some(id) = self.extensions.id_of(extension) {
+                let _ = writer.push(id, data);
+            }
+        }
+        let len = writer.finish();
+        let fields = HeaderFields {
+            marker: packet.facts.marker,
+            payload_type,
+            sequence_number: to.sequence_number,
+            timestamp: to.timestamp,
+            ssrc: to.ssrc,
+        };
+        let len = fields.write(&block[..len], out);
+        if packet.is_padded() {
+            out[0] |= PADDING_BIT;
+        }
+        len
+    }
+}
+
+/// P in the first byte of an RTP header (RFC 3550 section 5.1).
+const PADDING_BIT: u8 = 0x20;
+
+/// Shapes in use, each with how many viewers have it.
+#[derive(Debug, Default)]
+pub(crate) struct Shapes {
+    shapes: Vec<(Shape, u32)>,
+}
+
+impl Shapes {
+    /// The number of a shape for one more viewer.
+    pub(crate) fn acquire(&mut self, shape: Shape) -> u16 {
+        let known = self.shapes.iter().position(|(known, users)| *users > 0 && *known == shape);
+        let unused = || self.shapes.iter().position(|(_, users)| *users == 0);
+        let at = match known.or_else(unused) {
+            Some(at) => at,
+            None => {
+                self.shapes.push((shape.clone(), 0));
+                self.shapes.len() - 1
+            }
+        };
+        let entry = &mut self.shapes[at];
+        if entry.1 == 0 {
+            entry.0 = shape;
+        }
+        entry.1 += 1;
+        at as u16
+    }
+
+    /// One viewer less has this shape.
+    pub(crate) fn release(&mut self, at: u16) {
+        if let Some((_, users)) = self.shapes.get_mut(usize::from(at)) {
+            *users = users.saturating_sub(1);
+        }
+        while self.shapes.last().is_some_and(|(_, users)| *users == 0) {
+            self.shapes.pop();
+        }
+    }
+
+    pub(crate) fn get(&self, at: u16) -> Option<&Shape> {
+        self.shapes.get(usize::from(at)).map(|(shape, _)| shape)
+    }
+
+    /// Room for templates of one packet.
+    pub(crate) fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&Shape>> {
+        self.shapes.iter().map(|(shape, users)| (*users > 0).then_some(shape))
+    }
+}
+
+/// A header ready to be patched. Empty for viewers that do not take the packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Template {
+    pub(crate) bytes: [u8; HEADER_LEN_MAX],
+    pub(crate) len: u16,
+}
+
+impl Template {
+    pub(crate) const EMPTY: Self = Self { bytes: [0; HEADER_LEN_MAX], len: 0 };
+
+    /// Writes the header with this SSRC and sequence number to `out`.
+    #[inline]
+    pub(crate) fn write(&self, ssrc: u32, sequence_number: u16, out: &mut [u8; HEADER_LEN_MAX]) -> usize {
+        let len = usize::from(self.len);
+        // Most headers are shorter than this; copying a fixed length is one or two instructions.
+        out[..SHORT].copy_from_slice(&self.bytes[..SHORT]);
+        if len > SHORT {
+            out[SHORT..].copy_from_slice(&self.bytes[SHORT..]);
+        }
+        out[2..4].copy_from_slice(&sequence_number.to_be_bytes());
+        out[8..12].copy_from_slice(&ssrc.to_be_bytes());
+        len
+    }
+}
+
+/// Bytes of a header that are copied without looking at its length.
+const SHORT: usize = 32;

@@ -1,0 +1,79 @@
+//! Arrival times of a publisher's packets, for its congestion control
+//! (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+//!
+//! Packets are noted as they come, by their transport-wide number, and told back some ten times a second. A publisher
+//! that sends nothing is told nothing.
+
+use std::time::{Duration, Instant};
+
+use rtp::rtcp::{Arrival, FeedbackHead, TransportFeedback};
+use rtp::sequence::SequenceUnwrapper;
+
+/// What has arrived since the last feedback.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    origin: Instant,
+    sequences: SequenceUnwrapper,
+    /// In rising order.
+    arrivals: Vec<Arrival>,
+    /// First number the next feedback speaks of.
+    base: Option<u64>,
+    count: u8,
+    due: Option<Instant>,
+}
+
+impl Arrivals {
+    pub(crate) fn new(origin: Instant) -> Self {
+        let sequences = SequenceUnwrapper::new();
+        Self { origin, sequences, arrivals: Vec::new(), base: None, count: 0, due: None }
+    }
+
+    /// Notes a packet with this transport-wide number.
+    pub(crate) fn note(&mut self, now: Instant, number: u16) {
+        let sequence_number = self.sequences.unwrap(number);
+        if sequence_number < *self.base.get_or_insert(sequence_number) {
+            // Its number has been reported as lost, which cannot be taken back.
+            return;
+        }
+        let ticks = now.saturating_duration_since(self.origin).as_micros() as i64 / MICROS_PER_TICK;
+        let arrival = Arrival { sequence_number, ticks };
+        // Nearly always the end.
+        let at = self.arrivals.iter().rposition(|known| known.sequence_number <= sequence_number);
+        match at {
+            Some(at) if self.arrivals[at].sequence_number == sequence_number => return,
+            Some(at) => self.arrivals.insert(at + 1, arrival),
+            None => self.arrivals.insert(0, arrival),
+        }
+        let due = if self.arrivals.len() >= SOON_PACKETS { now } else { now + INTERVAL };
+        self.due = Some(self.due.map_or(due, |known| known.min(due)));
+    }
+
+    /// When a feedback is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Appends the feedback that is due.
+    pub(crate) fn poll(&mut self, now: Instant, sender_ssrc: u32, media_ssrc: u32, out: &mut Vec<u8>) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        let mut rest = &self.arrivals[..];
+        while let (Some(base), false) = (self.base, rest.is_empty()) {
+            let head = FeedbackHead { sender_ssrc, media_ssrc, count: self.count, base };
+            let written = TransportFeedback::write(out, &head, rest);
+            self.count = self.count.wrapping_add(1);
+            self.base = Some(written.next_base);
+            rest = &rest[written.arrivals..];
+        }
+        self.arrivals.clear();
+        self.due = None;
+    }
+}
+
+/// Unit of arrival times.
+const MICROS_PER_TICK: i64 = 250;
+/// Time between feedbacks. Browsers adapt their rate about this often.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// So many packets are reported at once: as many as a feedback of a few hundred bytes holds.
+const SOON_PACKETS: usize = 200;
