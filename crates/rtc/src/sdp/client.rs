@@ -70,13 +70,11 @@ pub struct RemoteAnswer {
 #[must_use]
 pub fn make_offer(config: &OfferConfig) -> String {
     let stream_id = token(&config.stream_id);
-    let live = |media: &OfferMedia| OfferMedia::clone(media);
-    let media: Vec<OfferMedia> = config.media.iter().map(live).collect();
     print::description(&Description {
         session_id: config.session_id,
         ice_lite: false,
         extmap_allow_mixed: true,
-        bundle: media.iter().map(|media| media.mid.as_str()).collect(),
+        bundle: config.media.iter().map(|media| media.mid.as_str()).collect(),
         transport: LocalTransport {
             ice: &config.ice,
             fingerprint: &config.fingerprint,
@@ -84,7 +82,7 @@ pub fn make_offer(config: &OfferConfig) -> String {
             candidates: &config.candidates,
             trickle: config.trickle,
         },
-        media: media.iter().map(|media| Media::Live(Box::new(describe(media, &stream_id)))).collect(),
+        media: config.media.iter().map(|media| Media::Live(Box::new(describe(media, &stream_id)))).collect(),
     })
 }
 
@@ -140,8 +138,8 @@ fn agreed(ours: &OfferMedia, theirs: &OfferedMedia) -> Result<Option<TrackDescri
     if theirs.kind != Some(ours.kind) || (!theirs.mid.is_empty() && theirs.mid != ours.mid) {
         return Err(SdpError::AnswerMismatch);
     }
-    let flows = (ours.direction.sends() && theirs.direction.receives())
-        || (ours.direction.receives() && theirs.direction.sends());
+    let sending = ours.direction.sends() && theirs.direction.receives();
+    let flows = sending || (ours.direction.receives() && theirs.direction.sends());
     let formats: Vec<Format> = theirs.formats.iter().filter_map(|format| common(ours, format)).collect();
     if !theirs.live || !flows || formats.is_empty() {
         return Ok(None);
@@ -155,7 +153,7 @@ fn agreed(ours: &OfferMedia, theirs: &OfferedMedia) -> Result<Option<TrackDescri
         kind: ours.kind,
         formats,
         extensions,
-        sources: if ours.direction.sends() { ours.sources.clone() } else { theirs.sources.clone() },
+        sources: if sending { ours.sources.clone() } else { theirs.sources.clone() },
         rids: rids.collect(),
     }))
 }

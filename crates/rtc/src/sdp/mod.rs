@@ -10,8 +10,12 @@
 //! would not be encrypted. Media that are not ours (data channels, unknown codecs) are rejected one by one, with
 //! port 0, and the rest is answered.
 //!
-//! Lines are split by `sdp-types` 0.3; what their attributes mean is read here. Tolerance decided against
-//! `webrtc-sdp` 0.3, which types every attribute: see `tests/sdp_parsers.rs`, where its choice can be repeated.
+//! Lines are split by `sdp-types` 0.3.1; what attributes mean is read here. The other parser in question was
+//! `webrtc-sdp` 0.3.17 (Firefox's), which types every attribute. Both took all 17 descriptions in `tests/offers`; of
+//! the same 17 with one harmless oddity each out of 19 (no `s=`, an unknown candidate type, an `a=fmtp` of a codec that
+//! is not used, an unknown kind of line ...) `webrtc-sdp` refused 164 of 323 as a whole, `sdp-types` none. An offer of
+//! Chromium cost 83 us against 28 us (2026-11, EPYC Zen 4).
+//!
 //! Sizes are checked before that crate sees a byte, so that the work for one text is bounded.
 
 mod answer;
