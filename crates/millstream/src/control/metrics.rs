@@ -78,7 +78,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 34] = [
+const WORKER_COUNTERS: [Counter; 35] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -155,6 +155,9 @@ const WORKER_COUNTERS: [Counter; 34] = [
     }),
     ("millstream_rtc_key_frame_requests_sent", "Key frames publishers were asked for", |w| {
         w.counters.rtc.key_frame_requests_out
+    }),
+    ("millstream_rtc_panics", "WebRTC sessions ended because handling their input panicked", |w| {
+        w.counters.rtc.panics
     }),
     ("millstream_rtc_ring_dropped_packets", "Packets another worker could not be given", |w| {
         w.counters.rtc.ring_drops

@@ -152,6 +152,8 @@ pub struct RtcCounters {
     pub ring_packets_in: u64,
     /// Packets another worker could not be given because its ring was full.
     pub ring_drops: u64,
+    /// Defects of the server that ended sessions: a panic while their input was handled.
+    pub panics: u64,
 }
 
 /// One stream as one worker sees it.
