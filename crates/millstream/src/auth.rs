@@ -3,9 +3,11 @@
 //! Fails closed. For publishing and playing, the first rule whose pattern matches `app/stream` decides; what no rule
 //! matches falls to `fallback`. Tokens are compared in constant time (their length is not secret). Loopback trust is
 //! trust in the address of the TCP peer: **behind a reverse proxy on this machine every client looks local**, so use
-//! tokens there. Where rules come from is the business of `config`; the management side is in `auth/manage.rs`.
+//! tokens there. Where rules come from is the business of `config`; the management side is in `auth/manage.rs`, WHIP and
+//! WHEP are in `auth/web.rs`.
 
 pub mod manage;
+mod web;
 
 use std::net::IpAddr;
 

@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rtc::dtls::Certificate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::auth::{InternalPublisher, Tokens};
 use crate::config::Config;
 use crate::config::resolve::Resolved;
+use crate::control::rtc::{RtcControl, RtcParts};
 use crate::control::{self, WorkersLink};
 use crate::worker::link::HANDOFFS_MAX;
 use crate::worker::settings::WorkerSettings;
@@ -50,9 +52,11 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
     let policy = Arc::new(policy);
 
     let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
-    let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender)
+    let (notices, noticed) = mpsc::unbounded_channel();
+    let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender, notices)
         .map_err(|error| explain_start(&settings, &error))?;
     let addresses = workers.addresses().clone();
+    let rtc = rtc_control(&settings, &workers)?;
     #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
     let (started, started_at) = (Instant::now(), SystemTime::now());
     let context = Arc::new(control::Context {
@@ -65,7 +69,10 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
         draining: AtomicBool::new(false),
         metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
         log_lines_dropped: Some(logging.dropped.clone()),
+        rtc,
     });
+    let of_notices = Arc::clone(&context);
+    tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });
     let control = tokio::spawn(control::serve(Arc::clone(&context), handoffs));
     if !context.workers.all_answer().await {
         return Err("a worker does not answer after its start".to_owned());
@@ -98,6 +105,22 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
     let _ = tokio::time::timeout(JOIN_GRACE, control).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The control side of WebRTC. Its certificate is made anew at each start: clients learn it from each answer.
+fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcControl, String> {
+    let certificate = Certificate::generate();
+    let certificate =
+        certificate.map_err(|error| format!("no certificate for WebRTC can be made: {error}"))?;
+    let directory = workers.directory();
+    let parts = RtcParts {
+        settings: settings.rtc.clone(),
+        endpoints: workers.rtc_endpoints().to_vec(),
+        certificate: Arc::new(certificate),
+        published: Box::new(move |key| directory.published(key)),
+        allow_origin: settings.cors_allow_origin.clone(),
+    };
+    RtcControl::new(parts).ok_or_else(|| "the system gives no random bytes".to_owned())
 }
 
 /// Lets the demo say goodbye, then drains the workers and waits for their threads.

@@ -4,17 +4,18 @@
 //! requests. Loopback trust therefore asks four things: the peer is local, no proxy says it forwarded the request,
 //! the `Host` is a name of this machine (DNS rebinding), and no page of another site sent it (`Sec-Fetch-Site`,
 //! W3C Fetch Metadata; `Origin`, RFC 6454). A valid token needs none of this: a page cannot make a browser add it.
+//! Publishing and playing by WHIP and WHEP trust the own machine under the same conditions (`auth/web.rs`).
 
 use std::net::IpAddr;
 
 use super::{Denied, Tokens, is_loopback};
 
-/// What a management request shows about its sender.
+/// What an HTTP request shows about its sender.
 #[derive(Debug, Clone, Copy)]
-pub struct ManageRequest<'a> {
+pub struct WebRequest<'a> {
     /// Address of the TCP peer.
     pub peer: IpAddr,
-    /// Token of `Authorization: Bearer`.
+    /// Token of `Authorization: Bearer`; for streams also of `?token=`.
     pub token: Option<&'a str>,
     /// `Host`.
     pub host: Option<&'a str>,
@@ -45,7 +46,7 @@ pub struct Manage {
 
 impl Manage {
     /// Whether the sender may use the API.
-    pub fn may_manage(&self, request: &ManageRequest<'_>) -> Result<(), Denied> {
+    pub fn may_manage(&self, request: &WebRequest<'_>) -> Result<(), Denied> {
         if !self.tokens.is_empty() && (request.token.is_some() || !self.loopback) {
             return self.tokens.check(request.token);
         }
@@ -60,7 +61,7 @@ impl Manage {
     }
 
     /// Whether the sender may read `/metrics`.
-    pub fn may_read_metrics(&self, request: &ManageRequest<'_>) -> Result<(), Denied> {
+    pub fn may_read_metrics(&self, request: &WebRequest<'_>) -> Result<(), Denied> {
         if self.metrics_anyone || self.metrics_tokens.check(request.token).is_ok() {
             return Ok(());
         }
@@ -72,7 +73,8 @@ impl Manage {
         }
     }
 
-    fn local(&self, request: &ManageRequest<'_>) -> Result<(), Denied> {
+    /// Whether the sender is a program on this machine, or a page of this server in a browser there.
+    pub(super) fn local(&self, request: &WebRequest<'_>) -> Result<(), Denied> {
         if !is_loopback(request.peer) {
             return Err(Denied::NotLoopback);
         }

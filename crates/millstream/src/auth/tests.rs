@@ -1,6 +1,6 @@
 //! Tables of who is let in.
 
-use super::manage::{Manage, ManageRequest, host_name};
+use super::manage::{Manage, WebRequest, host_name};
 use super::*;
 use crate::pattern::Pattern;
 
@@ -109,7 +109,7 @@ fn tokens_are_not_shown_by_debug() {
     assert_eq!(format!("{:?}", tokens(&["secret"])), "1 tokens");
 }
 
-const LOCAL: ManageRequest<'static> = ManageRequest {
+const LOCAL: WebRequest<'static> = WebRequest {
     peer: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
     token: None,
     host: Some("localhost:8080"),
@@ -122,55 +122,51 @@ const LOCAL: ManageRequest<'static> = ManageRequest {
 #[test]
 fn loopback_management_asks_where_the_request_comes_from() {
     let manage = Manage { loopback: true, public_hosts: vec!["studio.example".into()], ..Manage::default() };
-    let change = ManageRequest { state_changing: true, ..LOCAL };
+    let change = WebRequest { state_changing: true, ..LOCAL };
     let cases = [
         ("plain", LOCAL, Ok(())),
         ("change by curl", change, Ok(())),
-        ("far", ManageRequest { peer: ip(FAR), ..LOCAL }, Err(Denied::NotLoopback)),
-        ("a token where none is configured", ManageRequest { token: Some("x"), ..LOCAL }, Ok(())),
-        ("proxied", ManageRequest { forwarded: true, ..LOCAL }, Err(Denied::Forwarded)),
-        ("IPv4 host", ManageRequest { host: Some("127.0.0.1:8080"), ..LOCAL }, Ok(())),
-        ("IPv6 host", ManageRequest { host: Some("[::1]:8080"), ..LOCAL }, Ok(())),
-        ("public host", ManageRequest { host: Some("Studio.Example"), ..LOCAL }, Ok(())),
+        ("far", WebRequest { peer: ip(FAR), ..LOCAL }, Err(Denied::NotLoopback)),
+        ("a token where none is configured", WebRequest { token: Some("x"), ..LOCAL }, Ok(())),
+        ("proxied", WebRequest { forwarded: true, ..LOCAL }, Err(Denied::Forwarded)),
+        ("IPv4 host", WebRequest { host: Some("127.0.0.1:8080"), ..LOCAL }, Ok(())),
+        ("IPv6 host", WebRequest { host: Some("[::1]:8080"), ..LOCAL }, Ok(())),
+        ("public host", WebRequest { host: Some("Studio.Example"), ..LOCAL }, Ok(())),
         (
             "rebound name",
-            ManageRequest { host: Some("evil.example:8080"), ..LOCAL },
+            WebRequest { host: Some("evil.example:8080"), ..LOCAL },
             Err(Denied::HostNotTrusted),
         ),
         (
             "name that begins well",
-            ManageRequest { host: Some("localhost.evil.example"), ..LOCAL },
+            WebRequest { host: Some("localhost.evil.example"), ..LOCAL },
             Err(Denied::HostNotTrusted),
         ),
-        ("no host", ManageRequest { host: None, ..LOCAL }, Err(Denied::HostNotTrusted)),
+        ("no host", WebRequest { host: None, ..LOCAL }, Err(Denied::HostNotTrusted)),
         (
             "read by another site",
-            ManageRequest { fetch_site: Some("cross-site"), ..LOCAL },
+            WebRequest { fetch_site: Some("cross-site"), ..LOCAL },
             Err(Denied::CrossSite),
         ),
         (
             "read by another site in an older browser",
-            ManageRequest { origin: Some("http://evil.example"), ..LOCAL },
+            WebRequest { origin: Some("http://evil.example"), ..LOCAL },
             Err(Denied::CrossSite),
         ),
         (
             "console",
-            ManageRequest {
-                origin: Some("http://localhost:8080"),
-                fetch_site: Some("same-origin"),
-                ..change
-            },
+            WebRequest { origin: Some("http://localhost:8080"), fetch_site: Some("same-origin"), ..change },
             Ok(()),
         ),
         (
             "another port",
-            ManageRequest { origin: Some("http://localhost:9"), fetch_site: Some("same-site"), ..change },
+            WebRequest { origin: Some("http://localhost:9"), fetch_site: Some("same-site"), ..change },
             Err(Denied::CrossSite),
         ),
-        ("sandboxed page", ManageRequest { origin: Some("null"), ..change }, Err(Denied::CrossSite)),
+        ("sandboxed page", WebRequest { origin: Some("null"), ..change }, Err(Denied::CrossSite)),
         (
             "same site without origin",
-            ManageRequest { fetch_site: Some("same-site"), ..change },
+            WebRequest { fetch_site: Some("same-site"), ..change },
             Err(Denied::CrossSite),
         ),
     ];
@@ -183,7 +179,7 @@ fn loopback_management_asks_where_the_request_comes_from() {
 fn a_management_token_ends_loopback_trust_unless_both_are_asked_for() {
     let only_token = Manage { tokens: tokens(&["boss"]), ..Manage::default() };
     let both = Manage { loopback: true, ..only_token.clone() };
-    let shown = |token, peer| ManageRequest { token, peer: ip(peer), ..LOCAL };
+    let shown = |token, peer| WebRequest { token, peer: ip(peer), ..LOCAL };
     let cases = [
         ("token, local without", &only_token, shown(None, "127.0.0.1"), Err(Denied::TokenMissing)),
         ("token, far with", &only_token, shown(Some("boss"), FAR), Ok(())),
@@ -202,17 +198,14 @@ fn a_management_token_ends_loopback_trust_unless_both_are_asked_for() {
 #[test]
 fn the_metrics_token_opens_metrics_only() {
     let manage = Manage { loopback: true, metrics_tokens: tokens(&["scrape"]), ..Manage::default() };
-    let scraper = ManageRequest { token: Some("scrape"), peer: ip(FAR), ..LOCAL };
+    let scraper = WebRequest { token: Some("scrape"), peer: ip(FAR), ..LOCAL };
     assert_eq!(manage.may_read_metrics(&scraper), Ok(()));
     assert_eq!(manage.may_manage(&scraper), Err(Denied::NotLoopback));
-    assert_eq!(manage.may_read_metrics(&ManageRequest { token: None, ..scraper }), Err(Denied::TokenMissing));
-    assert_eq!(
-        manage.may_read_metrics(&ManageRequest { token: Some("x"), ..scraper }),
-        Err(Denied::TokenWrong)
-    );
+    assert_eq!(manage.may_read_metrics(&WebRequest { token: None, ..scraper }), Err(Denied::TokenMissing));
+    assert_eq!(manage.may_read_metrics(&WebRequest { token: Some("x"), ..scraper }), Err(Denied::TokenWrong));
     assert_eq!(manage.may_read_metrics(&LOCAL), Ok(()));
     let open = Manage { metrics_anyone: true, ..Manage::default() };
-    assert_eq!(open.may_read_metrics(&ManageRequest { token: None, ..scraper }), Ok(()));
+    assert_eq!(open.may_read_metrics(&WebRequest { token: None, ..scraper }), Ok(()));
 }
 
 #[test]
@@ -222,4 +215,62 @@ fn host_names_lose_their_port() {
     {
         assert_eq!(host_name(host), name, "{host}");
     }
+}
+
+#[test]
+fn pages_of_other_sites_do_not_publish_in_the_name_of_this_machine() {
+    let policy = Policy {
+        publish: Rules {
+            rules: vec![
+                rule("open/*", Access::anyone()),
+                rule("both/*", Access { loopback: true, tokens: tokens(&["t"]), ..Access::default() }),
+            ],
+            fallback: Access::loopback(),
+        },
+        play: Rules { rules: vec![rule("own/*", Access::loopback())], fallback: Access::anyone() },
+        ..Policy::default()
+    };
+    let program = WebRequest {
+        peer: ip("127.0.0.1"),
+        token: None,
+        host: Some("localhost:8080"),
+        origin: None,
+        fetch_site: None,
+        forwarded: false,
+        state_changing: true,
+    };
+    let own_page =
+        WebRequest { origin: Some("http://localhost:8080"), fetch_site: Some("same-origin"), ..program };
+    let other_page =
+        WebRequest { origin: Some("https://example.org"), fetch_site: Some("cross-site"), ..program };
+    // Firefox before 90 and Safari before 16.4 say nothing but the origin.
+    let old_browser = WebRequest { fetch_site: None, ..other_page };
+    let rebound =
+        WebRequest { host: Some("example.org:8080"), origin: Some("http://example.org:8080"), ..program };
+    let opaque = WebRequest { origin: Some("null"), ..program };
+    let forwarded = WebRequest { forwarded: true, ..program };
+    let with_token = WebRequest { token: Some("t"), ..other_page };
+    let far = WebRequest { peer: ip(FAR), ..program };
+    let cases = [
+        ("live", program, Ok(())),
+        ("live", own_page, Ok(())),
+        ("live", other_page, Err(Denied::CrossSite)),
+        ("live", old_browser, Err(Denied::CrossSite)),
+        ("live", opaque, Err(Denied::CrossSite)),
+        ("live", rebound, Err(Denied::HostNotTrusted)),
+        ("live", forwarded, Err(Denied::Forwarded)),
+        ("live", far, Err(Denied::NotLoopback)),
+        ("open", other_page, Ok(())), // the rule says anyone
+        ("both", program, Ok(())),
+        ("both", other_page, Err(Denied::CrossSite)),
+        ("both", with_token, Ok(())), // who knows the token is meant
+        ("both", WebRequest { token: Some("x"), ..far }, Err(Denied::TokenWrong)),
+        ("both", far, Err(Denied::TokenMissing)),
+    ];
+    for (app, request, expected) in cases {
+        assert_eq!(policy.may_publish_by_web(app, "a", &request), expected, "{app} {request:?}");
+    }
+    assert_eq!(policy.may_play_by_web("live", "a", &other_page), Ok(()));
+    assert_eq!(policy.may_play_by_web("own", "a", &other_page), Err(Denied::CrossSite));
+    assert_eq!(policy.may_play_by_web("own", "a", &program), Ok(()));
 }

@@ -12,7 +12,7 @@ use axum::response::Response;
 
 use super::{Context, Peer, api};
 use crate::auth::Denied;
-use crate::auth::manage::ManageRequest;
+use crate::auth::manage::WebRequest;
 
 /// Lets a request through to the API, or answers 401 or 403.
 pub async fn manage(
@@ -21,7 +21,7 @@ pub async fn manage(
     request: Request,
     next: Next,
 ) -> Response {
-    let allowed = context.policy.manage.may_manage(&manage_request(&request, peer));
+    let allowed = context.policy.manage.may_manage(&web_request(&request, peer));
     decide(allowed, request, next).await
 }
 
@@ -32,7 +32,7 @@ pub async fn metrics(
     request: Request,
     next: Next,
 ) -> Response {
-    let allowed = context.policy.manage.may_read_metrics(&manage_request(&request, peer));
+    let allowed = context.policy.manage.may_read_metrics(&web_request(&request, peer));
     decide(allowed, request, next).await
 }
 
@@ -53,9 +53,10 @@ fn refuse(denied: Denied) -> Response {
     response
 }
 
-fn manage_request(request: &Request, peer: Peer) -> ManageRequest<'_> {
+/// What `request` shows about its sender.
+pub fn web_request(request: &Request, peer: Peer) -> WebRequest<'_> {
     let headers = request.headers();
-    ManageRequest {
+    WebRequest {
         peer: peer.address.ip(),
         token: text(headers, "authorization").and_then(bearer),
         host: host(request),

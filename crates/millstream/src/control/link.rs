@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::worker::link::{Command, WorkerHandle, WorkerUnavailable};
+use crate::worker::rtc::control::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::worker::snapshot::{SessionId, WorkerSnapshot};
 
 /// Time a worker has to answer.
@@ -81,6 +82,28 @@ impl WorkersLink {
         }
         let (reply, answer) = oneshot::channel();
         self.ask(worker, Command::Kick { session, reply }, answer).await
+    }
+
+    /// Has `worker` open a WebRTC session; `answer` is the other end of the reply in `open`.
+    pub async fn rtc_open(
+        &self,
+        worker: usize,
+        open: RtcOpen,
+        answer: oneshot::Receiver<Result<SessionId, RtcRefusal>>,
+    ) -> Result<Result<SessionId, RtcRefusal>, NoAnswer> {
+        self.ask(worker, Command::RtcOpen(Box::new(open)), answer).await
+    }
+
+    /// Changes a WebRTC session. Answers whether it existed.
+    pub async fn rtc_patch(&self, session: SessionId, patch: RtcPatch) -> Result<bool, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(session.worker(), Command::RtcPatch { session, patch, reply }, answer).await
+    }
+
+    /// Ends a WebRTC session. Answers whether it existed.
+    pub async fn rtc_close(&self, session: SessionId) -> Result<bool, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(session.worker(), Command::RtcClose { session, reply }, answer).await
     }
 
     /// Tells all workers to stop. A worker that cannot be told has ended already, or ends with the process.

@@ -1,8 +1,8 @@
 //! The control side: everything HTTP that is not media.
 //!
 //! A worker that finds a request is not media hands the connection over; here it is served by an ordinary router on
-//! a small async runtime: management API, health, metrics, console. Workers are asked through `link.rs`, never
-//! shared. Each connection serves one request and is closed, because the next one might be for media, which only
+//! a small async runtime: WHIP and WHEP, management API, health, metrics, console. Workers are asked through `link.rs`,
+//! never shared. Each connection serves one request and is closed, because the next one might be for media, which only
 //! workers serve.
 
 mod access;
@@ -13,6 +13,7 @@ mod health;
 mod link;
 mod metrics;
 mod peers;
+pub mod rtc;
 
 pub use link::WorkersLink;
 
@@ -71,6 +72,8 @@ pub struct Context {
     pub metrics_streams_max: usize,
     /// Log lines dropped.
     pub log_lines_dropped: Option<ErrorCounter>,
+    /// WHIP and WHEP.
+    pub rtc: rtc::RtcControl,
 }
 
 /// Who sent a request, added to each by the connection.
@@ -128,13 +131,15 @@ async fn serve_connection(router: Router, handoff: Handoff) {
     }
 }
 
-/// The whole router: API and metrics behind the management rule, health and console in the open.
+/// The whole router: API and metrics behind the management rule, WHIP and WHEP behind those of streams, health and
+/// console in the open.
 fn router(context: Arc<Context>) -> Router {
     let (api, _) = api::router(Arc::clone(&context));
     let metrics =
         metrics::router().route_layer(middleware::from_fn_with_state(Arc::clone(&context), access::metrics));
     Router::new()
         .merge(health::router())
+        .merge(rtc::router())
         .merge(metrics)
         .with_state(context)
         .merge(api)

@@ -120,7 +120,10 @@ fn context(workers: Vec<WorkerSnapshot>, manage: Manage, answers: bool) -> Arc<C
             Command::Kick { session, reply } => {
                 let _ = reply.send(workers[worker].sessions.iter().any(|known| known.id == session));
             }
-            Command::Drain { .. } => {}
+            Command::Drain { .. }
+            | Command::RtcOpen(_)
+            | Command::RtcPatch { .. }
+            | Command::RtcClose { .. } => {}
         }
         Ok(())
     };
@@ -140,6 +143,7 @@ fn context(workers: Vec<WorkerSnapshot>, manage: Manage, answers: bool) -> Arc<C
         draining: AtomicBool::new(false),
         metrics_streams_max: 1,
         log_lines_dropped: None,
+        rtc: rtc::RtcControl::off(),
     })
 }
 

@@ -1,10 +1,15 @@
 //! Which worker is the home of which stream, and which others have players of it.
 //!
+//! A stream is published either as frames (RTMP) or as packets (WebRTC), and players of each kind are listed apart: a
+//! publisher tells those that can use what it sends.
+//!
 //! The one thing workers share, behind a lock, and therefore never touched for a frame: only when a publisher
 //! begins or ends and when a worker's first player of a stream comes or its last one goes.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rtc::sdp::TrackDescription;
 
 /// Number of a stream, the same on all workers; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,12 +26,35 @@ pub(crate) struct Home {
     pub(crate) epoch: Epoch,
 }
 
+/// Form in which a stream crosses from its home to other workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Coded frames: RTMP, FLV.
+    Frames,
+    /// RTP packets: WebRTC.
+    Packets,
+}
+
+/// What is published in a stream of packets.
+pub(crate) type PublishedTracks = Arc<[TrackDescription]>;
+
+/// What there is of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// It has no publisher.
+    Nobody,
+    /// It is published as frames.
+    Frames,
+    /// It is published as packets of these tracks.
+    Packets(PublishedTracks),
+}
+
 /// A publisher may begin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) id: StreamId,
     pub(crate) epoch: Epoch,
-    /// Other workers with players.
+    /// Other workers with players of the publisher's lane.
     pub(crate) subscribers: Vec<usize>,
     /// The publication this one replaces.
     pub(crate) replaced: Option<Home>,
@@ -53,12 +81,21 @@ struct Inner {
 struct Listing {
     id: StreamId,
     home: Option<Home>,
-    subscribers: Vec<usize>,
+    /// What the present publisher sends, if it sends packets.
+    tracks: Option<PublishedTracks>,
+    /// Workers with players, by lane.
+    subscribers: [Vec<usize>; 2],
 }
 
 impl Directory {
-    /// `worker` has a publisher for stream `key`.
-    pub(crate) fn claim(&self, key: &str, worker: usize, take_over: bool) -> Result<Claim, Taken> {
+    /// `worker` has a publisher for stream `key`: of packets, which are `tracks`, or of frames without.
+    pub(crate) fn claim(
+        &self,
+        key: &str,
+        worker: usize,
+        take_over: bool,
+        tracks: Option<PublishedTracks>,
+    ) -> Result<Claim, Taken> {
         let mut inner = self.lock();
         if !take_over && inner.streams.get(key).is_some_and(|listing| listing.home.is_some()) {
             return Err(Taken);
@@ -67,35 +104,56 @@ impl Directory {
         let epoch = Epoch(inner.last_epoch);
         let listing = inner.listing(key);
         let replaced = listing.home.replace(Home { worker, epoch });
-        let subscribers = listing.subscribers.iter().copied().filter(|&other| other != worker).collect();
+        let lane = if tracks.is_some() { Lane::Packets } else { Lane::Frames };
+        listing.tracks = tracks;
+        let subscribers = &listing.subscribers[lane as usize];
+        let subscribers = subscribers.iter().copied().filter(|&other| other != worker).collect();
         Ok(Claim { id: listing.id, epoch, subscribers, replaced })
     }
 
     /// The publication has ended. A newer one of the stream stays.
     pub(crate) fn release(&self, key: &str, epoch: Epoch) {
         let mut inner = self.lock();
-        if let Some(listing) = inner.streams.get_mut(key) {
-            listing.home = listing.home.filter(|home| home.epoch != epoch);
+        if let Some(listing) = inner.streams.get_mut(key)
+            && listing.home.is_some_and(|home| home.epoch == epoch)
+        {
+            (listing.home, listing.tracks) = (None, None);
         }
         inner.forget_unused(key);
     }
 
-    /// `worker` has a first player of the stream; says where the stream comes from.
-    pub(crate) fn subscribe(&self, key: &str, worker: usize) -> (StreamId, Option<Home>) {
+    /// `worker` has a first player of the stream in this lane; says where the stream comes from, if it is published in it.
+    pub(crate) fn subscribe(&self, key: &str, worker: usize, lane: Lane) -> (StreamId, Option<Home>) {
         let mut inner = self.lock();
         let listing = inner.listing(key);
-        if !listing.subscribers.contains(&worker) {
-            listing.subscribers.push(worker);
+        let subscribers = &mut listing.subscribers[lane as usize];
+        if !subscribers.contains(&worker) {
+            subscribers.push(worker);
         }
-        (listing.id, listing.home)
+        (listing.id, listing.home.filter(|_| listing.lane() == lane))
     }
 
-    /// The last player of the stream on `worker` is gone; says where the stream came from.
-    pub(crate) fn unsubscribe(&self, key: &str, worker: usize) -> Option<Home> {
+    /// Whether a stream is published, and in which form.
+    pub(crate) fn published(&self, key: &str) -> Published {
+        let inner = self.lock();
+        match inner.streams.get(key).map(|listing| (listing.home, &listing.tracks)) {
+            Some((Some(_), Some(tracks))) => Published::Packets(Arc::clone(tracks)),
+            Some((Some(_), None)) => Published::Frames,
+            _ => Published::Nobody,
+        }
+    }
+
+    /// Where a stream is published.
+    pub(crate) fn home(&self, key: &str) -> Option<Home> {
+        self.lock().streams.get(key)?.home
+    }
+
+    /// The last player of the stream in this lane on `worker` is gone; says where the stream came from.
+    pub(crate) fn unsubscribe(&self, key: &str, worker: usize, lane: Lane) -> Option<Home> {
         let mut inner = self.lock();
         let listing = inner.streams.get_mut(key)?;
-        listing.subscribers.retain(|&other| other != worker);
-        let home = listing.home;
+        listing.subscribers[lane as usize].retain(|&other| other != worker);
+        let home = listing.home.filter(|_| listing.lane() == lane);
         inner.forget_unused(key);
         home
     }
@@ -105,18 +163,27 @@ impl Directory {
     }
 }
 
+impl Listing {
+    /// Of the present publisher.
+    fn lane(&self) -> Lane {
+        if self.tracks.is_some() { Lane::Packets } else { Lane::Frames }
+    }
+}
+
 impl Inner {
     fn listing(&mut self, key: &str) -> &mut Listing {
         if !self.streams.contains_key(key) {
             self.last_id += 1;
-            let listing = Listing { id: StreamId(self.last_id), home: None, subscribers: Vec::new() };
+            let id = StreamId(self.last_id);
+            let listing = Listing { id, home: None, tracks: None, subscribers: [Vec::new(), Vec::new()] };
             self.streams.insert(key.to_owned(), listing);
         }
         self.streams.get_mut(key).expect("it was there or has just been inserted")
     }
 
     fn forget_unused(&mut self, key: &str) {
-        let unused = |listing: &Listing| listing.home.is_none() && listing.subscribers.is_empty();
+        let unused =
+            |listing: &Listing| listing.home.is_none() && listing.subscribers.iter().all(Vec::is_empty);
         if self.streams.get(key).is_some_and(unused) {
             self.streams.remove(key);
         }
@@ -130,34 +197,59 @@ mod tests {
     #[test]
     fn second_publisher_is_refused_or_takes_over() {
         let directory = Directory::default();
-        let first = directory.claim("live/a", 0, false).unwrap();
-        assert_eq!(directory.claim("live/a", 1, false), Err(Taken));
-        let second = directory.claim("live/a", 1, true).unwrap();
+        let first = directory.claim("live/a", 0, false, None).unwrap();
+        assert_eq!(directory.claim("live/a", 1, false, None), Err(Taken));
+        let second = directory.claim("live/a", 1, true, None).unwrap();
         assert_eq!(second.replaced, Some(Home { worker: 0, epoch: first.epoch }));
         directory.release("live/a", first.epoch);
-        assert_eq!(directory.claim("live/a", 0, false), Err(Taken), "the late release is of the old one");
+        assert_eq!(
+            directory.claim("live/a", 0, false, None),
+            Err(Taken),
+            "the late release is of the old one"
+        );
         directory.release("live/a", second.epoch);
-        assert!(directory.claim("live/a", 0, false).is_ok());
+        assert!(directory.claim("live/a", 0, false, None).is_ok());
     }
 
     #[test]
     fn publisher_learns_of_waiting_workers_and_players_of_the_home() {
         let directory = Directory::default();
-        let (id, home) = directory.subscribe("live/a", 2);
+        let (id, home) = directory.subscribe("live/a", 2, Lane::Frames);
         assert_eq!(home, None);
-        directory.subscribe("live/a", 0);
-        let claim = directory.claim("live/a", 0, false).unwrap();
+        directory.subscribe("live/a", 0, Lane::Frames);
+        let claim = directory.claim("live/a", 0, false, None).unwrap();
         assert_eq!((claim.id, claim.subscribers), (id, vec![2]));
-        assert_eq!(directory.subscribe("live/a", 1).1, Some(Home { worker: 0, epoch: claim.epoch }));
+        assert_eq!(
+            directory.subscribe("live/a", 1, Lane::Frames).1,
+            Some(Home { worker: 0, epoch: claim.epoch })
+        );
     }
 
     #[test]
     fn unused_streams_are_forgotten() {
         let directory = Directory::default();
-        let claim = directory.claim("live/a", 0, false).unwrap();
-        directory.subscribe("live/a", 0);
+        let claim = directory.claim("live/a", 0, false, None).unwrap();
+        directory.subscribe("live/a", 0, Lane::Frames);
         directory.release("live/a", claim.epoch);
-        directory.unsubscribe("live/a", 0);
+        directory.unsubscribe("live/a", 0, Lane::Frames);
         assert!(directory.lock().streams.is_empty());
+    }
+
+    #[test]
+    fn publishers_and_players_of_different_lanes_do_not_meet() {
+        let directory = Directory::default();
+        directory.subscribe("live/a", 1, Lane::Frames);
+        directory.subscribe("live/a", 2, Lane::Packets);
+        let claim = directory.claim("live/a", 0, false, Some(Arc::from([]))).unwrap();
+        assert_eq!(claim.subscribers, vec![2]);
+        assert_eq!(directory.published("live/a"), Published::Packets(Arc::from([])));
+        assert_eq!(directory.subscribe("live/a", 3, Lane::Frames).1, None);
+        let home = Some(Home { worker: 0, epoch: claim.epoch });
+        assert_eq!(directory.subscribe("live/a", 3, Lane::Packets).1, home);
+        assert_eq!(directory.unsubscribe("live/a", 3, Lane::Frames), None);
+        directory.release("live/a", claim.epoch);
+        assert_eq!(directory.published("live/a"), Published::Nobody);
+        directory.claim("live/a", 0, false, None).unwrap();
+        assert_eq!(directory.published("live/a"), Published::Frames);
     }
 }

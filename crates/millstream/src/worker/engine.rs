@@ -29,6 +29,7 @@ use super::listen::{Entry, Listeners};
 use super::load::LoadMeter;
 use super::requests::PendingClaim;
 use super::ring::Neighbour;
+use super::rtc::Rtc;
 use super::session::{Media, Pending, Rtmp, Session, State};
 use super::settings::WorkerSettings;
 use super::snapshot::{Protocol, SessionId, WorkerCounters};
@@ -73,12 +74,13 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) parts: Parts,
-    poll: Poll,
+    pub(crate) poll: Poll,
+    pub(crate) rtc: Rtc,
     listeners: Listeners,
     accept_again: Vec<usize>,
     accept_paused_until: Option<u64>,
     pub(crate) sessions: Slab<Session>,
-    last_serial: u64,
+    pub(crate) last_serial: u64,
     pub(crate) streams: Streams,
     /// When which channel is to be looked at: time, stream index, format.
     pub(crate) timers: BinaryHeap<Reverse<(u64, usize, usize)>>,
@@ -88,13 +90,15 @@ pub(crate) struct Worker {
     pub(crate) claims: VecDeque<(u64, PendingClaim)>,
     /// Sessions with more input than one turn takes.
     read_again: Vec<usize>,
-    plain: Vec<u8>,
+    pub(crate) plain: Vec<u8>,
     cipher: Vec<u8>,
     pub(crate) scratch_players: Vec<u32>,
     pub(crate) counters: WorkerCounters,
     pub(crate) load: LoadMeter,
     epoch: Instant,
-    /// Milliseconds since `epoch`, as of the beginning of this turn.
+    /// The time as of the beginning of this turn.
+    pub(crate) now: Instant,
+    /// The same in milliseconds since `epoch`.
     pub(crate) now_ms: u64,
     next_sweep_ms: u64,
     pub(crate) draining_until: Option<u64>,
@@ -108,7 +112,8 @@ pub(crate) fn waker(poll: &Poll) -> io::Result<Arc<Waker>> {
 
 impl Worker {
     /// A worker that accepts on `listeners`.
-    pub(crate) fn new(parts: Parts, poll: Poll, mut listeners: Listeners) -> io::Result<Self> {
+    pub(crate) fn new(parts: Parts, mut rtc: Rtc, poll: Poll, mut listeners: Listeners) -> io::Result<Self> {
+        rtc.register(poll.registry())?;
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
         }
@@ -120,6 +125,7 @@ impl Worker {
         Ok(Self {
             parts,
             poll,
+            rtc,
             listeners,
             accept_again: Vec::new(),
             accept_paused_until: None,
@@ -136,6 +142,7 @@ impl Worker {
             counters: WorkerCounters::default(),
             load: LoadMeter::new(core),
             epoch,
+            now: epoch,
             now_ms: 0,
             next_sweep_ms: SWEEP_MS,
             draining_until: None,
@@ -164,6 +171,7 @@ impl Worker {
     #[expect(clippy::disallowed_methods, reason = "the worker's only reading of the clock")]
     fn read_clock(&mut self) -> Instant {
         let now = Instant::now();
+        self.now = now;
         self.now_ms = now.duration_since(self.epoch).as_millis() as u64;
         now
     }
@@ -177,6 +185,7 @@ impl Worker {
         for event in events {
             match event.token() {
                 WAKER => {}
+                token if Self::is_rtc(token) => self.rtc_socket_event(event),
                 Token(token) if token >= FIRST_LISTENER => self.accept_again.push(token - FIRST_LISTENER),
                 Token(index) => self.session_event(index, event),
             }
@@ -184,10 +193,12 @@ impl Worker {
         for listener in std::mem::take(&mut self.accept_again) {
             self.accept(listener);
         }
+        self.rtc_input();
         self.read_unwatched();
         self.claim_again();
         self.receive_crossings();
         self.handle_commands();
+        self.rtc_output();
         self.serve_due_players();
         if self.now_ms >= self.next_sweep_ms {
             self.next_sweep_ms = self.now_ms + SWEEP_MS;
@@ -204,7 +215,8 @@ impl Worker {
         let due = self.timers.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
         let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
         let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
-        Duration::from_millis(due.min(read).min(claim).min(self.next_sweep_ms).saturating_sub(self.now_ms))
+        let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);
+        Duration::from_millis(next_ms.saturating_sub(self.now_ms)).min(self.rtc_sleep(self.now))
     }
 
     fn session_event(&mut self, index: usize, event: &mio::event::Event) {
@@ -393,6 +405,7 @@ impl Worker {
             // Fails only when it was never registered.
             let _ = self.poll.registry().deregister(&mut listener);
         }
+        self.rtc.stop_listening(self.poll.registry());
     }
 
     /// Sets whether input of a session is an event.
@@ -410,7 +423,8 @@ impl Worker {
     }
 
     fn is_drained(&self) -> bool {
-        self.draining_until.is_some_and(|until| self.sessions.is_empty() || self.now_ms >= until)
+        self.draining_until
+            .is_some_and(|until| (self.sessions.is_empty() && self.rtc.is_empty()) || self.now_ms >= until)
     }
 }
 

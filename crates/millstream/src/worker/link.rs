@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::rtc::control::{RtcOpen, RtcPatch};
 use super::snapshot::{SessionId, WorkerSnapshot};
 
 /// Commands a worker's queue holds; a full queue answers the caller with an error.
@@ -29,6 +30,24 @@ pub enum Command {
     },
     /// End a session; answers whether it existed.
     Kick {
+        /// Which.
+        session: SessionId,
+        /// Where the answer goes.
+        reply: oneshot::Sender<bool>,
+    },
+    /// Open a WebRTC session. The answer goes where the request says.
+    RtcOpen(Box<RtcOpen>),
+    /// Change a WebRTC session; answers whether it existed.
+    RtcPatch {
+        /// Which.
+        session: SessionId,
+        /// What to change.
+        patch: RtcPatch,
+        /// Where the answer goes.
+        reply: oneshot::Sender<bool>,
+    },
+    /// End a WebRTC session; answers whether it existed.
+    RtcClose {
         /// Which.
         session: SessionId,
         /// Where the answer goes.

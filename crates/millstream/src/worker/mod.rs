@@ -34,9 +34,11 @@ use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::Sender;
 
+pub(crate) use directory::{Published, PublishedTracks};
 pub use listen::ListenAddresses;
 
 use link::{COMMANDS_MAX, Handoff, WorkerHandle};
+use rtc::control::{Notices, RtcEndpoint};
 use settings::WorkerSettings;
 
 use crate::auth::Policy;
@@ -50,6 +52,8 @@ const EXIT_PANIC: i32 = 101;
 #[derive(Debug)]
 pub struct Workers {
     addresses: ListenAddresses,
+    rtc_endpoints: Vec<RtcEndpoint>,
+    directory: Arc<Directory>,
     handles: Vec<WorkerHandle>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -62,17 +66,28 @@ impl Workers {
         settings: WorkerSettings,
         policy: Arc<Policy>,
         handoffs: Sender<Handoff>,
+        notices: Notices,
     ) -> io::Result<Self> {
-        let (addresses, listeners) = listen::bind(&settings)?;
+        let (mut addresses, listeners) = listen::bind(&settings)?;
+        let (rtc_endpoints, rtc_sockets) =
+            rtc::sockets::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
+        addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
+        addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
+        let clock = wall_clock();
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
         let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let wakers = polls.iter().map(engine::waker).collect::<io::Result<Vec<_>>>()?;
         let neighbours = ring::connect(&wakers, settings.ring_frames);
-        let mut workers = Self { addresses, handles: Vec::new(), threads: Vec::new() };
-        for (index, ((poll, listeners), neighbours)) in
-            polls.into_iter().zip(listeners).zip(neighbours).enumerate()
-        {
+        let mut workers = Self {
+            addresses,
+            rtc_endpoints,
+            directory: Arc::clone(&directory),
+            handles: Vec::new(),
+            threads: Vec::new(),
+        };
+        let own = polls.into_iter().zip(listeners).zip(neighbours).zip(rtc_sockets);
+        for (index, (((poll, listeners), neighbours), sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
             workers.handles.push(WorkerHandle { commands, waker: Arc::clone(&wakers[index]) });
             let parts = engine::Parts {
@@ -84,7 +99,8 @@ impl Workers {
                 commands: received,
                 neighbours,
             };
-            let worker = Worker::new(parts, poll, listeners)?;
+            let rtc = rtc::Rtc::new(sockets, &settings.rtc, clock, notices.clone())?;
+            let worker = Worker::new(parts, rtc, poll, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {
                 // Half a server is worse than none: other workers would go on telling this one about streams, and
@@ -103,6 +119,16 @@ impl Workers {
         &self.addresses
     }
 
+    /// Where each worker takes WebRTC.
+    pub fn rtc_endpoints(&self) -> &[RtcEndpoint] {
+        &self.rtc_endpoints
+    }
+
+    /// What is published where.
+    pub(crate) fn directory(&self) -> Arc<Directory> {
+        Arc::clone(&self.directory)
+    }
+
     /// One handle per worker, in order.
     pub fn handles(&self) -> &[WorkerHandle] {
         &self.handles
@@ -114,5 +140,15 @@ impl Workers {
             // A worker that panicked has said so; the others still end in order.
             let _ = thread.join();
         }
+    }
+}
+
+/// The time of day, as of now: the same for all workers, so that reports about one stream agree.
+#[expect(clippy::disallowed_methods, reason = "read once at start; later times are counted from here")]
+fn wall_clock() -> ::relay::packets::WallClock {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    ::relay::packets::WallClock {
+        at: std::time::Instant::now(),
+        ntp: ::rtp::rtcp::NtpTime::from_unix(since_1970),
     }
 }

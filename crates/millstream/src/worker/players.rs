@@ -7,6 +7,7 @@ use std::time::Duration;
 use relay::{Cursor, Verdict};
 
 use super::channel::{self, Format};
+use super::directory::Lane;
 use super::engine::Worker;
 use super::http;
 use super::requests::ANSWER_BYTES_MAX;
@@ -103,7 +104,7 @@ impl Worker {
         let stream = self.enter(index, &key, (app, name), token)?;
         // The first player of a stream whose home is another worker: that it has a home is enough.
         let live = self.streams.slab[stream].source.is_some()
-            || self.parts.directory.subscribe(&key, self.parts.index).1.is_some();
+            || self.parts.directory.subscribe(&key, self.parts.index, Lane::Frames).1.is_some();
         if self.streams.slab[stream].players == 0 {
             self.unsubscribe(stream);
         }
@@ -127,7 +128,7 @@ impl Worker {
             return Err(PlayRefusal::Denied(denied));
         }
         let worker = self.parts.index;
-        let (id, home) = self.parts.directory.subscribe(key, worker);
+        let (id, home) = self.parts.directory.subscribe(key, worker, Lane::Frames);
         let applications = &self.parts.settings.applications;
         let stream = self.streams.find_or_insert(id, (app, name), applications, self.now_ms);
         let local = &self.streams.slab[stream];
@@ -149,7 +150,7 @@ impl Worker {
     fn unsubscribe(&mut self, stream: usize) {
         let local = &self.streams.slab[stream];
         let id = local.id;
-        let home = self.parts.directory.unsubscribe(&local.key, self.parts.index);
+        let home = self.parts.directory.unsubscribe(&local.key, self.parts.index, Lane::Frames);
         if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
             self.tell(home.worker, Crossing::Unsubscribe(id));
         }

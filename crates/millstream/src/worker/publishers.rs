@@ -58,6 +58,7 @@ impl Worker {
             self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
         }
         self.end_older_publisher(claim.id, claim.epoch);
+        self.rtc_end_older_publisher(claim.id, claim.epoch);
         let applications = &self.parts.settings.applications;
         let stream = self.streams.find_or_insert(claim.id, (app, name), applications, self.now_ms);
         for &worker in &claim.subscribers {
@@ -89,14 +90,14 @@ impl Worker {
         }
         let settings = super::streams::settings_for(&self.parts.settings.applications, app);
         let take_over = settings.second_publisher == SecondPublisher::TakeOver;
-        self.parts.directory.claim(key, self.parts.index, take_over).map_err(|_| PublishRefusal::Taken)
+        self.parts.directory.claim(key, self.parts.index, take_over, None).map_err(|_| PublishRefusal::Taken)
     }
 
     /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces it.
     ///
     /// The stream may be gone afterwards. Whoever learns first of a newer publication does this: messages of
     /// different workers about one stream can arrive in any order.
-    fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
+    pub(super) fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
         let source = self.streams.find(id).and_then(|stream| self.streams.slab[stream].source);
         if let Some(publisher) =
             source.filter(|source| source.epoch < epoch).and_then(|source| source.publisher)
@@ -246,7 +247,11 @@ impl Worker {
                 }
             }
             // Older than what comes after it.
-            Crossing::Replaced { stream: id, epoch } => self.end_older_publisher(id, Epoch(epoch.0 + 1)),
+            Crossing::Replaced { stream: id, epoch } => {
+                self.end_older_publisher(id, Epoch(epoch.0 + 1));
+                self.rtc_end_older_publisher(id, Epoch(epoch.0 + 1));
+            }
+            crossing => self.rtc_crossing(worker, crossing),
         }
     }
 

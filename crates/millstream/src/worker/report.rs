@@ -23,8 +23,17 @@ impl Worker {
             load_percent: last.load_percent,
             bytes_in_per_second: last.bytes_in,
             bytes_out_per_second: last.bytes_out,
-            streams: self.streams.slab.iter().map(|(_, stream)| self.stream_snapshot(stream)).collect(),
-            sessions: sessions.map(|(_, session)| self.session_snapshot(session)).collect(),
+            streams: self
+                .streams
+                .slab
+                .iter()
+                .map(|(_, stream)| self.stream_snapshot(stream))
+                .chain(self.rtc_stream_snapshots())
+                .collect(),
+            sessions: sessions
+                .map(|(_, session)| self.session_snapshot(session))
+                .chain(self.rtc_session_snapshots().filter(|_| with_sessions))
+                .collect(),
         }
     }
 
@@ -41,6 +50,7 @@ impl Worker {
                 }
             }
         }
+        self.rtc_count(&mut counters);
         counters
     }
 

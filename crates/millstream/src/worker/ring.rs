@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use relay::Frame;
+use relay::packets::{Packet, TrackIndex};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::directory::{Epoch, StreamId};
+use super::directory::{Epoch, PublishedTracks, StreamId};
 
 /// What one worker tells another about a stream.
 #[derive(Debug)]
@@ -27,6 +28,18 @@ pub(crate) enum Crossing {
     Gone { stream: StreamId, epoch: Epoch },
     /// To the old home: this publication was taken over.
     Replaced { stream: StreamId, epoch: Epoch },
+    /// To the home of a stream of packets: send me this stream.
+    PacketsSubscribe(StreamId),
+    /// To the home of a stream of packets: no more.
+    PacketsUnsubscribe(StreamId),
+    /// From the home: a publisher of packets is there; `packets` are those a new player begins with.
+    PacketsStart { stream: StreamId, epoch: Epoch, tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
+    /// From the home: the next packet.
+    Packet { stream: StreamId, epoch: Epoch, packet: Arc<Packet> },
+    /// From the home: the publisher of packets has gone.
+    PacketsGone { stream: StreamId, epoch: Epoch },
+    /// To the home: players here cannot go on without a key frame.
+    KeyFrameWanted { stream: StreamId, track: TrackIndex },
 }
 
 /// One worker's ends of the rings to and from another.

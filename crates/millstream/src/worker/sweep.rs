@@ -39,6 +39,7 @@ impl Worker {
                 Finding::Overdue => self.overdue(index),
             }
         }
+        self.rtc_sweep(samples);
         if samples {
             let now_ms = self.now_ms;
             self.load.sample(now_ms);
@@ -112,7 +113,15 @@ impl Worker {
                     if let Some(index) = found {
                         self.end(index, "ended by the operator");
                     }
-                    let _ = reply.send(found.is_some());
+                    let kicked = found.is_some() || self.rtc_close(session, "ended by the operator");
+                    let _ = reply.send(kicked);
+                }
+                Command::RtcOpen(open) => self.rtc_open(*open),
+                Command::RtcPatch { session, patch, reply } => {
+                    let _ = reply.send(self.rtc_patch(session, patch));
+                }
+                Command::RtcClose { session, reply } => {
+                    let _ = reply.send(self.rtc_close(session, "closed by the client"));
                 }
                 Command::Drain { deadline } => {
                     self.stop_listening();

@@ -1,12 +1,14 @@
 //! What the control side says to a worker about WebRTC sessions, and what it gets back.
 //!
 //! Signalling (HTTP, SDP, tokens) happens on the control side; a worker is given the facts of an offer that has been
-//! read, checked and answered. It keeps nothing of the text. Sessions that end without being asked to are reported
-//! through [`Ended`], one message each, so that the control side forgets their URLs.
+//! read, checked and answered. It keeps nothing of the text. What becomes of a session is reported through [`Notices`],
+//! so that the control side forgets its URL.
 
 use std::net::SocketAddr;
 
-use tokio::sync::mpsc;
+use rtc::PeerConfig;
+use rtc::sdp::{IceCredentials, TrackDescription};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::worker::snapshot::SessionId;
 
@@ -17,6 +19,28 @@ pub enum RtcRole {
     Publish,
     /// WHEP: the peer receives.
     Play,
+}
+
+/// A session to be opened.
+pub struct RtcOpen {
+    /// Publish or play.
+    pub role: RtcRole,
+    /// Application.
+    pub app: String,
+    /// Stream within it.
+    pub stream: String,
+    /// Who asked, by HTTP.
+    pub address: SocketAddr,
+    /// `User-Agent` of the request, at most 128 bytes.
+    pub user_agent: Option<Box<str>>,
+    /// ICE and DTLS of the peer, with the candidates of this worker.
+    pub peer: PeerConfig,
+    /// What was negotiated: what the publisher will send, or what the player takes and how.
+    pub tracks: Vec<TrackDescription>,
+    /// For a player, which of the published tracks each of `tracks` plays; else empty.
+    pub published: Vec<usize>,
+    /// Where the answer goes. A session whose answer nobody takes ends at once.
+    pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,
 }
 
 /// Why a worker does not open a session.
@@ -34,6 +58,22 @@ pub enum RtcRefusal {
     Invalid,
 }
 
+/// What a `PATCH` asks for (RFC 9725 section 4.3).
+#[derive(Debug)]
+pub enum RtcPatch {
+    /// More candidates of the peer. A server that answers checks needs none, but clients send them.
+    Candidates(Vec<rtc::sdp::Candidate>),
+    /// New credentials on both sides.
+    Restart {
+        /// The server's.
+        local: IceCredentials,
+        /// The peer's.
+        remote: IceCredentials,
+        /// The peer's candidates.
+        candidates: Vec<rtc::sdp::Candidate>,
+    },
+}
+
 /// Addresses at which one worker takes WebRTC, with real ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RtcEndpoint {
@@ -43,5 +83,21 @@ pub struct RtcEndpoint {
     pub tcp: Vec<SocketAddr>,
 }
 
-/// Where workers report sessions that have ended, whoever ended them.
-pub type Ended = mpsc::UnboundedSender<SessionId>;
+/// What becomes of a session, for the control side, which keeps its URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtcNotice {
+    /// ICE and DTLS are done. At most once a session.
+    Connected(SessionId),
+    /// It has ended, whoever ended it. Once a session that was opened.
+    Ended(SessionId),
+}
+
+/// Where workers report what becomes of sessions. Bounded by the number of sessions: two messages each.
+pub type Notices = mpsc::UnboundedSender<RtcNotice>;
+
+impl std::fmt::Debug for RtcOpen {
+    /// Without credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {}/{} by {}", self.role, self.app, self.stream, self.address)
+    }
+}

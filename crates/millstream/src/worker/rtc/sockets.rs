@@ -61,7 +61,7 @@ pub(crate) fn bind(
 fn bind_udp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut Vec<UdpSocket>) -> io::Result<()> {
     let mut port = port_of(wanted, worker)?;
     for address in addresses_of(wanted, local) {
-        let socket = named(udp_socket((address, port).into()), (address, port).into())?;
+        let socket = named(udp_socket((address, port).into()), wanted, (address, port).into())?;
         // The first one chooses the free port, the others are at the same if they can.
         port = socket.local_addr()?.port();
         out.push(socket);
@@ -78,12 +78,12 @@ fn bind_tcp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut RtcSo
         let socket = tcp_listener((address, port).into());
         let socket = match socket {
             // The free port was one of UDP; the same one of TCP may be in use.
-            Err(error) if wanted.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => (0..FREE_PORT_TRIES)
-                .find_map(|_| tcp_listener((address, 0).into()).ok())
-                .ok_or(error),
+            Err(error) if wanted.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {
+                (0..FREE_PORT_TRIES).find_map(|_| tcp_listener((address, 0).into()).ok()).ok_or(error)
+            }
             other => other,
         };
-        out.tcp.push(named(socket, (address, port).into())?);
+        out.tcp.push(named(socket, wanted, (address, port).into())?);
     }
     Ok(())
 }
@@ -155,8 +155,10 @@ fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-fn named<T>(result: io::Result<T>, address: SocketAddr) -> io::Result<T> {
-    result.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+/// Names the address in an error: as configured, and what it stands for here.
+fn named<T>(result: io::Result<T>, wanted: SocketAddr, address: SocketAddr) -> io::Result<T> {
+    let place = if wanted == address { wanted.to_string() } else { format!("{wanted} ({address})") };
+    result.map_err(|error| io::Error::new(error.kind(), format!("{place}: {error}")))
 }
 
 #[cfg(test)]

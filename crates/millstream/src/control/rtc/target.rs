@@ -1,0 +1,69 @@
+//! Which stream a URL names.
+
+use std::borrow::Cow;
+
+use axum::http::Uri;
+use live::rtmp::name::{is_valid_name, query_value};
+use percent_encoding::percent_decode_str;
+
+use super::refusal::Refusal;
+
+/// A stream, and the token in the URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Application; may hold `/`.
+    pub(super) app: String,
+    /// Name within it.
+    pub(super) stream: String,
+    /// Value of `?token=`.
+    pub(super) token: Option<String>,
+}
+
+impl Target {
+    /// Reads `/whip/{app}/{stream}`. As with FLV, the last `/` that is not encoded divides; then both are decoded.
+    pub(super) fn read(uri: &Uri) -> Result<Self, Refusal> {
+        let path = uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, path)| path);
+        let (app, stream) = path.rsplit_once('/').ok_or(Refusal::Name)?;
+        let decode = |text| {
+            let name = percent_decode_str(text).decode_utf8().ok()?.into_owned();
+            is_valid_name(&name).then_some(name)
+        };
+        let (app, stream) = decode(app).zip(decode(stream)).ok_or(Refusal::Name)?;
+        let token = uri.query().and_then(|query| query_value(query, "token")).map(Cow::into_owned);
+        Ok(Self { app, stream, token })
+    }
+
+    /// The name by which workers know the stream.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.app, self.stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_slash_divides_as_in_flv_addresses() {
+        let cases = [
+            ("/whip/live/a", Some(("live", "a", None))),
+            ("/whep/live/sub/a%20b?x=1&token=s%26t", Some(("live/sub", "a b", Some("s&t")))),
+            ("/whip/a%2Fb/c", Some(("a/b", "c", None))),
+            ("/whip/a/b%2Fc", Some(("a", "b/c", None))),
+            ("/whip/a", None),
+            ("/whip/a/", None),
+            ("/whip//a", None),
+            ("/whip/live/..", None),
+            ("/whip/live/%2e%2e", None),
+            ("/whip/live/%ff", None),
+            ("/whip/live/a%00", None),
+            ("/whip/live/a%3fb", None), // names have no question mark
+        ];
+        for (uri, expected) in cases {
+            let read = Target::read(&uri.parse().expect("a URI"));
+            let read =
+                read.as_ref().map(|it| (it.app.as_str(), it.stream.as_str(), it.token.as_deref())).ok();
+            assert_eq!(read, expected, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Packets out: what came in since the last time, to every viewer of its stream.
+//!
+//! The order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as one run.
+//! Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the history straight into
+//! the datagram, and nothing else: no look-up by name, no allocation, no copy.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use relay::packets::{HEADER_LEN_MAX, Resend, Turn};
+use srtp::OutboundContext;
+
+use super::port::{SendCounters, UdpPort};
+use super::session::{Outlet, Way};
+use super::{Rtc, tcp::TcpPeers};
+use crate::worker::engine::Worker;
+use crate::worker::ring::Crossing;
+
+/// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
+const TAG_BYTES_MAX: usize = 16;
+/// The same for RTCP, with its index (RFC 3711 section 3.4).
+const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
+
+/// Where datagrams are written to: all ways out of a worker.
+struct Exits<'a> {
+    ports: &'a mut [UdpPort],
+    tcp: &'a mut TcpPeers,
+    counters: &'a mut SendCounters,
+    now_ms: u64,
+}
+
+impl Exits<'_> {
+    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet, where it will be sent from.
+    fn datagram(
+        &mut self,
+        outlet: &mut Outlet,
+        len_max: usize,
+        write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
+    ) {
+        if outlet.paused {
+            return;
+        }
+        let sent = match outlet.way {
+            Way::Udp { port, remote } => {
+                let port = &mut self.ports[port];
+                let Some(id) = port.reserve(remote, len_max, self.now_ms, self.counters) else { return };
+                let batch = port.batch();
+                let len = write(&mut outlet.outbound, batch.buffer(id));
+                match len {
+                    Some(len) => batch.set_len(id, len),
+                    None => batch.discard(id),
+                }
+                len
+            }
+            Way::Tcp { connection, path } => {
+                self.tcp.datagram(connection, &path, len_max, |out| write(&mut outlet.outbound, out))
+            }
+        };
+        if let Some(len) = sent {
+            outlet.bytes_out += len as u64;
+            self.counters.packets += 1;
+            self.counters.bytes += len as u64;
+        }
+    }
+}
+
+impl Worker {
+    /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's sessions.
+    pub(in crate::worker) fn rtc_forward(&mut self) {
+        while let Some(index) = self.rtc.touched.pop() {
+            let forwarded = catch_unwind(AssertUnwindSafe(|| self.rtc_forward_stream(index)));
+            if forwarded.is_err() {
+                self.rtc_stream_panicked(index);
+            }
+        }
+    }
+
+    fn rtc_forward_stream(&mut self, index: usize) {
+        let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
+        stream.touched = false;
+        let Turn { packets, viewers } = stream.packets.turn();
+        if let Some(source) = stream.source.filter(|_| !stream.remotes.is_empty()) {
+            for &worker in &stream.remotes {
+                let Some(neighbour) = &mut self.parts.neighbours[worker] else { continue };
+                for at in 0..packets.len() {
+                    let Some(packet) = packets.packet(at).map(std::sync::Arc::clone) else { continue };
+                    let crossing = Crossing::Packet { stream: stream.id, epoch: source.epoch, packet };
+                    let lost = neighbour.offer(crossing).is_err();
+                    self.rtc.counters.ring_drops += u64::from(lost);
+                }
+            }
+        }
+        let mut exits = Exits {
+            ports: &mut self.rtc.ports,
+            tcp: &mut self.rtc.tcp,
+            counters: &mut self.rtc.sent,
+            now_ms: self.now_ms,
+        };
+        let mut header = [0; HEADER_LEN_MAX];
+        for viewer in viewers.iter_mut() {
+            let outlet = self.rtc.outlets.get_mut(viewer.token() as usize).and_then(Option::as_mut);
+            let Some(outlet) = outlet.filter(|outlet| !outlet.paused) else { continue };
+            for at in 0..packets.len() {
+                let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
+                let payload = packets.payload(at);
+                exits.datagram(outlet, len + payload.len() + TAG_BYTES_MAX, |outbound, out| {
+                    outbound.protect_rtp_from(&header[..len], payload, out).ok()
+                });
+            }
+        }
+        stream.packets.end_turn();
+        if stream.packets.has_backlog() {
+            let outlets = &mut self.rtc.outlets;
+            stream.packets.send_backlog(self.now, |token, header, payload| {
+                let Some(Some(outlet)) = outlets.get_mut(token as usize) else { return };
+                exits.datagram(outlet, header.len() + payload.len() + TAG_BYTES_MAX, |outbound, out| {
+                    outbound.protect_rtp_from(header, payload, out).ok()
+                });
+            });
+        }
+        let due = stream.packets.next_timeout();
+        self.rtc.set_stream_timer(index, due);
+    }
+
+    /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
+    pub(super) fn rtc_stream_due(&mut self, index: usize) {
+        let done = catch_unwind(AssertUnwindSafe(|| self.rtc_stream_reports(index)));
+        if done.is_err() {
+            self.rtc_stream_panicked(index);
+        }
+    }
+
+    fn rtc_stream_reports(&mut self, index: usize) {
+        let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
+        let mut exits = Exits {
+            ports: &mut self.rtc.ports,
+            tcp: &mut self.rtc.tcp,
+            counters: &mut self.rtc.sent,
+            now_ms: self.now_ms,
+        };
+        let scratch = &mut self.rtc.scratch;
+        let publisher = stream.publisher();
+        loop {
+            scratch.clear();
+            if !stream.packets.poll_feedback(self.now, scratch) {
+                break;
+            }
+            let outlet = publisher.and_then(|session| self.rtc.outlets.get_mut(session)?.as_mut());
+            if let Some(outlet) = outlet {
+                send_rtcp(&mut exits, outlet, scratch);
+            }
+        }
+        let outlets = &mut self.rtc.outlets;
+        stream.packets.send_reports(self.now, |token, report| {
+            if let Some(Some(outlet)) = outlets.get_mut(token as usize) {
+                send_rtcp(&mut exits, outlet, report);
+            }
+        });
+        if let Some(track) = stream.packets.poll_key_frame_wish() {
+            self.rtc_ask_home(index, track);
+        }
+        self.rtc_forward_stream(index);
+    }
+
+    /// A defect of ours, met by this stream's packets: other streams go on.
+    fn rtc_stream_panicked(&mut self, index: usize) {
+        self.rtc.counters.panics += 1;
+        let Some(stream) = self.rtc.streams.slab.get(index) else { return };
+        tracing::error!(stream = stream.key, "a defect in the server ended this stream's sessions");
+        let of_stream =
+            |(at, session): (usize, &super::session::RtcSession)| (session.stream == index).then_some(at);
+        let sessions: Vec<usize> = self.rtc.sessions.iter().filter_map(of_stream).collect();
+        for session in sessions {
+            self.rtc_end(session, "defect in the server");
+        }
+    }
+}
+
+impl Rtc {
+    /// Sends a packet again that a viewer has missed.
+    pub(super) fn send_again(&mut self, index: usize, resend: &Resend, now_ms: u64) {
+        let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
+        let mut exits =
+            Exits { ports: &mut self.ports, tcp: &mut self.tcp, counters: &mut self.sent, now_ms };
+        self.counters.packets_resent += 1;
+        exits.datagram(outlet, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
+            let len = resend.write(out)?;
+            outbound.protect_rtp(out, len).ok()
+        });
+    }
+
+    /// Sends a compound RTCP packet to a session.
+    pub(super) fn send_report(&mut self, index: usize, plain: &[u8], now_ms: u64) {
+        let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
+        let mut exits =
+            Exits { ports: &mut self.ports, tcp: &mut self.tcp, counters: &mut self.sent, now_ms };
+        send_rtcp(&mut exits, outlet, plain);
+    }
+}
+
+fn send_rtcp(exits: &mut Exits<'_>, outlet: &mut Outlet, plain: &[u8]) {
+    exits.datagram(outlet, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
+        outbound.protect_rtcp_from(plain, out).ok()
+    });
+}

@@ -1,0 +1,362 @@
+//! Sessions begin and end: what the control side asks for, who publishes and who plays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtc::Peer;
+
+use super::control::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
+use super::inputs;
+use super::session::RtcSession;
+use super::streams::RtcSource;
+use crate::worker::directory::{Epoch, Lane, PublishedTracks, StreamId};
+use crate::worker::engine::Worker;
+use crate::worker::ring::Crossing;
+use crate::worker::settings::SecondPublisher;
+use crate::worker::snapshot::SessionId;
+use crate::worker::streams::settings_for;
+
+impl Worker {
+    /// Opens a session and answers.
+    pub(in crate::worker) fn rtc_open(&mut self, mut open: RtcOpen) {
+        let reply = std::mem::replace(&mut open.reply, tokio::sync::oneshot::channel().0);
+        let opened = self.rtc_make(open);
+        // An asker that has given up never told anybody of the session.
+        if reply.send(opened).is_err()
+            && let Some(index) = opened.ok().and_then(|id| self.rtc.find(id))
+        {
+            self.rtc_end(index, "nobody waited for the answer");
+        }
+    }
+
+    fn rtc_make(&mut self, open: RtcOpen) -> Result<SessionId, RtcRefusal> {
+        let RtcOpen { role, app, stream, address, user_agent, peer, tracks, published, .. } = open;
+        let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
+        self.rtc_admit()?;
+        let peer = Peer::new(peer, self.now).map_err(|error| {
+            tracing::warn!(%error, "no peer");
+            RtcRefusal::Invalid
+        })?;
+        self.last_serial += 1;
+        let id = SessionId::new(self.parts.index, self.last_serial);
+        let tracks: PublishedTracks = tracks.into();
+        let attached = match role {
+            RtcRole::Publish => self.rtc_publish((&app, &stream), &tracks),
+            RtcRole::Play => self.rtc_play((&app, &stream)).map(|stream| (stream, None)),
+        };
+        let (stream_index, epoch) = attached?;
+        let live = self.rtc.streams.slab[stream_index].source.is_some();
+        let index = self.rtc.insert(RtcSession {
+            id,
+            role,
+            address,
+            user_agent,
+            stream: stream_index,
+            epoch,
+            viewer: None,
+            peer: Box::new(peer),
+            tracks,
+            published: published.into(),
+            inbound: None,
+            places: Default::default(),
+            ufrags: std::iter::once(ufrag).collect(),
+            opened_ms: self.now_ms,
+            received_ms: self.now_ms,
+            lost_ms: None,
+            waiting_since_ms: (!live).then_some(self.now_ms),
+            due: None,
+            bytes_in: 0,
+            packets_in: 0,
+            sampled_bytes: 0,
+            bits_per_second: 0,
+        });
+        tracing::info!(session = %id, %address, stream = format!("{app}/{stream}"), ?role, "session opened");
+        self.rtc.counters.opened += 1;
+        self.rtc_drive(index);
+        Ok(id)
+    }
+
+    fn rtc_admit(&self) -> Result<(), RtcRefusal> {
+        if self.draining_until.is_some() {
+            return Err(RtcRefusal::Draining);
+        }
+        if self.rtc.sessions.len() >= self.parts.settings.rtc.sessions_max {
+            return Err(RtcRefusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Makes the session that is inserted next the publisher of a stream; what comes from it is `tracks`.
+    fn rtc_publish(
+        &mut self,
+        (app, name): (&str, &str),
+        tracks: &PublishedTracks,
+    ) -> Result<(usize, Option<Epoch>), RtcRefusal> {
+        let key = format!("{app}/{name}");
+        let settings = settings_for(&self.parts.settings.applications, app);
+        let take_over = settings.second_publisher == SecondPublisher::TakeOver;
+        let claim = self
+            .parts
+            .directory
+            .claim(&key, self.parts.index, take_over, Some(Arc::clone(tracks)))
+            .map_err(|_| RtcRefusal::Taken)?;
+        if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
+            self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
+        }
+        self.end_older_publisher(claim.id, claim.epoch);
+        self.rtc_end_older_publisher(claim.id, claim.epoch);
+        let wait = settings.wait_for_publisher;
+        let stream = self.rtc.streams.find_or_insert(claim.id, (app, name), wait);
+        for &worker in &claim.subscribers {
+            let (stream, epoch, tracks) = (claim.id, claim.epoch, Arc::clone(tracks));
+            self.tell(worker, Crossing::PacketsStart { stream, epoch, tracks, packets: Vec::new() });
+        }
+        let input = inputs::publisher(tracks);
+        let entry = &mut self.rtc.streams.slab[stream];
+        entry.remotes = claim.subscribers;
+        entry.packets.publisher_started(self.now, claim.epoch.0, input);
+        // Nobody ends between here and the insertion.
+        let publisher = Some(self.rtc.sessions.vacant_key());
+        self.rtc_start_source(stream, RtcSource { epoch: claim.epoch, publisher }, Arc::clone(tracks));
+        Ok((stream, Some(claim.epoch)))
+    }
+
+    /// A source of packets begins, here or on another worker.
+    fn rtc_start_source(&mut self, stream: usize, source: RtcSource, tracks: PublishedTracks) {
+        let entry = &mut self.rtc.streams.slab[stream];
+        entry.source = Some(source);
+        entry.tracks = Some(tracks);
+        entry.live_since_ms = self.now_ms;
+        self.rtc_set_waiting(stream, None);
+    }
+
+    fn rtc_set_waiting(&mut self, stream: usize, since_ms: Option<u64>) {
+        for (_, session) in &mut self.rtc.sessions {
+            if session.stream == stream && session.role == RtcRole::Play {
+                session.waiting_since_ms = since_ms;
+            }
+        }
+    }
+
+    /// Closes this worker's publisher of packets if its publication is older than `epoch`, which replaces it.
+    pub(in crate::worker) fn rtc_end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
+        let source = self.rtc.streams.find(id).and_then(|stream| self.rtc.streams.slab[stream].source);
+        let older = source.filter(|source| source.epoch < epoch);
+        if let Some(publisher) = older.and_then(|source| source.publisher) {
+            self.rtc_end(publisher, "another publisher took over");
+        }
+    }
+
+    /// Counts a player of a stream in, and gets the stream if this worker does not have it.
+    fn rtc_play(&mut self, (app, name): (&str, &str)) -> Result<usize, RtcRefusal> {
+        let key = format!("{app}/{name}");
+        let worker = self.parts.index;
+        let (id, home) = self.parts.directory.subscribe(&key, worker, Lane::Packets);
+        let settings = settings_for(&self.parts.settings.applications, app);
+        let stream = self.rtc.streams.find_or_insert(id, (app, name), settings.wait_for_publisher);
+        let entry = &mut self.rtc.streams.slab[stream];
+        entry.players += 1;
+        let is_first = entry.players == 1;
+        if home.is_none() && entry.wait_for_publisher == Some(Duration::ZERO) {
+            self.rtc_leave(stream, None);
+            return Err(RtcRefusal::NotFound);
+        }
+        if let Some(home) = home.filter(|home| is_first && home.worker != worker) {
+            self.tell(home.worker, Crossing::PacketsSubscribe(id));
+        }
+        Ok(stream)
+    }
+
+    /// Changes a session; says whether it exists.
+    pub(in crate::worker) fn rtc_patch(&mut self, id: SessionId, patch: RtcPatch) -> bool {
+        let Some(index) = self.rtc.find(id) else { return false };
+        let session = &mut self.rtc.sessions[index];
+        match patch {
+            RtcPatch::Candidates(candidates) => {
+                candidates
+                    .iter()
+                    .for_each(|candidate| session.peer.add_remote_candidate(self.now, candidate));
+            }
+            RtcPatch::Restart { local, remote, candidates } => {
+                let ufrag: Box<str> = local.ufrag.as_str().into();
+                if session.peer.restart_ice(self.now, local, remote, &candidates).is_err() {
+                    return false;
+                }
+                session.lost_ms = session.lost_ms.map(|_| self.now_ms);
+                if session.ufrags.is_full() {
+                    let old = session.ufrags.remove(0);
+                    self.rtc.by_ufrag.remove(&old);
+                }
+                self.rtc.sessions[index].ufrags.push(ufrag.clone());
+                self.rtc.by_ufrag.insert(ufrag, index);
+            }
+        }
+        self.rtc_drive(index);
+        true
+    }
+
+    /// Ends a session by its id; says whether it existed.
+    pub(in crate::worker) fn rtc_close(&mut self, id: SessionId, reason: &'static str) -> bool {
+        let found = self.rtc.find(id);
+        if let Some(index) = found {
+            self.rtc_end(index, reason);
+        }
+        found.is_some()
+    }
+
+    /// Ends a session: the peer is told, its stream is left, and nothing of it stays.
+    pub(super) fn rtc_end(&mut self, index: usize, reason: &'static str) {
+        let Some(session) = self.rtc.sessions.get(index) else { return };
+        let (id, role, stream, epoch) = (session.id, session.role, session.stream, session.epoch);
+        let (viewer, bytes_in) = (session.viewer, session.bytes_in);
+        let outlet = self.rtc.outlets.get(index).and_then(Option::as_ref);
+        let bytes_out = outlet.map_or(0, |outlet| outlet.bytes_out);
+        let seconds = (self.now_ms - session.opened_ms) / 1000;
+        tracing::info!(session = %id, ?role, reason, seconds, bytes_in, bytes_out, "session ended");
+        self.rtc_say_bye(index, reason);
+        match (role, epoch) {
+            (RtcRole::Publish, Some(epoch)) => self.rtc_unpublish(index, stream, epoch),
+            _ => self.rtc_leave(stream, viewer),
+        }
+        for connection in self.rtc.forget(index) {
+            self.rtc_close_tcp(connection);
+        }
+        let _ = self.rtc.notices.send(RtcNotice::Ended(id));
+    }
+
+    /// BYE and close_notify, so that the peer need not wait for its time limits.
+    fn rtc_say_bye(&mut self, index: usize, reason: &str) {
+        let session = &self.rtc.sessions[index];
+        if let Some(viewer) = session.viewer
+            && let Some(stream) = self.rtc.streams.slab.get_mut(session.stream)
+        {
+            let mut scratch = std::mem::take(&mut self.rtc.scratch);
+            scratch.clear();
+            stream.packets.bye(viewer, reason, &mut scratch);
+            if !scratch.is_empty() {
+                self.rtc.send_report(index, &scratch, self.now_ms);
+            }
+            self.rtc.scratch = scratch;
+        }
+        self.rtc.sessions[index].peer.close(self.now);
+        self.rtc.send_transmits(index, self.now_ms);
+    }
+
+    fn rtc_unpublish(&mut self, index: usize, stream: usize, epoch: Epoch) {
+        let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
+        // Only what is its own: the stream may have a newer source already.
+        if entry.source != Some(RtcSource { epoch, publisher: Some(index) }) {
+            return;
+        }
+        self.parts.directory.release(&entry.key, epoch);
+        let id = entry.id;
+        for worker in std::mem::take(&mut entry.remotes) {
+            self.tell(worker, Crossing::PacketsGone { stream: id, epoch });
+        }
+        self.rtc_end_source(stream);
+    }
+
+    fn rtc_end_source(&mut self, stream: usize) {
+        let entry = &mut self.rtc.streams.slab[stream];
+        entry.source = None;
+        entry.packets.publisher_ended(self.now);
+        self.rtc_set_waiting(stream, Some(self.now_ms));
+        self.rtc_forget_unused(stream);
+    }
+
+    fn rtc_leave(&mut self, stream: usize, viewer: Option<relay::packets::ViewerId>) {
+        let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
+        if let Some(viewer) = viewer {
+            entry.packets.leave(viewer);
+        }
+        entry.players -= 1;
+        if entry.players > 0 {
+            return;
+        }
+        let id = entry.id;
+        let home = self.parts.directory.unsubscribe(&entry.key, self.parts.index, Lane::Packets);
+        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
+            self.tell(home.worker, Crossing::PacketsUnsubscribe(id));
+        }
+        self.rtc_forget_unused(stream);
+    }
+
+    fn rtc_forget_unused(&mut self, stream: usize) {
+        if self.rtc.streams.slab.get(stream).is_some_and(super::streams::RtcStream::is_unused) {
+            self.rtc.streams.remove(stream);
+        }
+    }
+
+    /// What another worker says about a stream of packets.
+    pub(in crate::worker) fn rtc_crossing(&mut self, from: usize, crossing: Crossing) {
+        match crossing {
+            Crossing::PacketsSubscribe(id) => self.rtc_add_remote(from, id),
+            Crossing::PacketsUnsubscribe(id) => {
+                if let Some(stream) = self.rtc.streams.find(id) {
+                    self.rtc.streams.slab[stream].remotes.retain(|&worker| worker != from);
+                }
+            }
+            Crossing::PacketsStart { stream, epoch, tracks, packets } => {
+                self.rtc_end_older_publisher(stream, epoch);
+                let Some(stream) = self.rtc.streams.find(stream) else { return };
+                let newer = |source: RtcSource| source.epoch > epoch;
+                if self.rtc.streams.slab[stream].source.is_some_and(newer) {
+                    return;
+                }
+                self.rtc_start_source(stream, RtcSource { epoch, publisher: None }, tracks);
+                for packet in &packets {
+                    // What is refused was known already, or too old by now.
+                    let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
+                }
+                self.rtc.touch(stream);
+            }
+            Crossing::Packet { stream, epoch, packet } => {
+                let Some(stream) = self.rtc.streams.find(stream) else { return };
+                let entry = &mut self.rtc.streams.slab[stream];
+                if entry.source.is_some_and(|source| source.epoch == epoch && source.publisher.is_none()) {
+                    let _ = entry.packets.receive_mirrored(self.now, &packet);
+                    self.rtc.counters.ring_packets_in += 1;
+                    self.rtc.touch(stream);
+                }
+            }
+            Crossing::PacketsGone { stream, epoch } => {
+                let Some(stream) = self.rtc.streams.find(stream) else { return };
+                let source = self.rtc.streams.slab[stream].source;
+                if source == Some(RtcSource { epoch, publisher: None }) {
+                    self.rtc_end_source(stream);
+                }
+            }
+            Crossing::KeyFrameWanted { stream, track } => {
+                let Some(index) = self.rtc.streams.find(stream) else { return };
+                self.rtc.streams.slab[index].packets.request_key_frame(self.now, track);
+                self.rtc.touch(index);
+            }
+            _ => {}
+        }
+    }
+
+    fn rtc_add_remote(&mut self, worker: usize, id: StreamId) {
+        let Some(stream) = self.rtc.streams.find(id) else { return };
+        let entry = &mut self.rtc.streams.slab[stream];
+        let (Some(RtcSource { epoch, publisher: Some(_) }), Some(tracks)) =
+            (entry.source, entry.tracks.clone())
+        else {
+            return;
+        };
+        if !entry.remotes.contains(&worker) {
+            entry.remotes.push(worker);
+        }
+        let packets = entry.packets.cached(self.now).cloned().collect();
+        self.tell(worker, Crossing::PacketsStart { stream: id, epoch, tracks, packets });
+    }
+
+    /// A mirror's viewers want a key frame: the home has to ask for it.
+    pub(super) fn rtc_ask_home(&mut self, stream: usize, track: relay::packets::TrackIndex) {
+        let Some(entry) = self.rtc.streams.slab.get(stream) else { return };
+        let id = entry.id;
+        let home = self.parts.directory.home(&entry.key);
+        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
+            self.tell(home.worker, Crossing::KeyFrameWanted { stream: id, track });
+        }
+    }
+}

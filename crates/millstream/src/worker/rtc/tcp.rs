@@ -1,0 +1,260 @@
+//! ICE-TCP: connections of peers in networks without UDP (RFC 6544), datagrams framed by RFC 4571.
+//!
+//! A connection belongs to nobody until an authentic check has come over it. What a peer does not read is dropped like
+//! a datagram that found no room, whole frames at a time; the connection and everybody else's media go on.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use rtc::Path;
+use rtc::tcp_framing::{Deframer, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, frame_header};
+use slab::Slab;
+
+/// Bytes that wait for a peer to read them, at most; later datagrams are dropped until there is room.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+/// Connections of one worker that no peer has proved to be its own yet; further ones are closed at once.
+const UNCLAIMED_MAX: usize = 256;
+/// Time for the first authentic check, milliseconds.
+const CLAIM_MS_MAX: u64 = 10_000;
+
+/// One connection.
+pub(crate) struct TcpPeer {
+    pub(crate) socket: TcpStream,
+    pub(crate) path: Path,
+    /// Whose it is.
+    pub(crate) session: Option<usize>,
+    pub(crate) deframer: Deframer,
+    waiting: Vec<u8>,
+    /// `0 <= written <= waiting.len()`.
+    written: usize,
+    opened_ms: u64,
+    /// There is something new to be written.
+    pub(crate) dirty: bool,
+}
+
+/// All connections of a worker.
+#[derive(Default)]
+pub(crate) struct TcpPeers {
+    slab: Slab<TcpPeer>,
+    /// Connections with something to be written.
+    dirty: Vec<usize>,
+    unclaimed: usize,
+    /// Datagrams dropped because a peer reads too slowly.
+    pub(crate) dropped: u64,
+}
+
+impl TcpPeers {
+    /// A new connection, if there may be one more.
+    pub(crate) fn insert(
+        &mut self,
+        socket: TcpStream,
+        local: SocketAddr,
+        remote: SocketAddr,
+        now_ms: u64,
+    ) -> Option<usize> {
+        if self.unclaimed >= UNCLAIMED_MAX {
+            return None;
+        }
+        self.unclaimed += 1;
+        Some(self.slab.insert(TcpPeer {
+            socket,
+            path: Path::tcp(local, remote),
+            session: None,
+            deframer: Deframer::default(),
+            waiting: Vec::new(),
+            written: 0,
+            opened_ms: now_ms,
+            dirty: false,
+        }))
+    }
+
+    /// A connection.
+    pub(crate) fn get(&self, index: usize) -> Option<&TcpPeer> {
+        self.slab.get(index)
+    }
+
+    /// A connection.
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut TcpPeer> {
+        self.slab.get_mut(index)
+    }
+
+    /// An authentic check of `session` came over it.
+    pub(crate) fn claim(&mut self, index: usize, session: usize) {
+        if let Some(peer) = self.slab.get_mut(index)
+            && peer.session.replace(session).is_none()
+        {
+            self.unclaimed -= 1;
+        }
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, index: usize) -> Option<TcpPeer> {
+        let peer = self.slab.try_remove(index)?;
+        self.unclaimed -= usize::from(peer.session.is_none());
+        Some(peer)
+    }
+
+    /// Connections of a session.
+    pub(crate) fn of_session(&self, session: usize) -> Vec<usize> {
+        let own = self.slab.iter().filter(|(_, peer)| peer.session == Some(session));
+        own.map(|(index, _)| index).collect()
+    }
+
+    /// Connections nobody has claimed in time.
+    pub(crate) fn overdue(&self, now_ms: u64) -> Vec<usize> {
+        let overdue = |peer: &TcpPeer| peer.session.is_none() && peer.opened_ms + CLAIM_MS_MAX <= now_ms;
+        self.slab.iter().filter(|(_, peer)| overdue(peer)).map(|(index, _)| index).collect()
+    }
+
+    /// Lets `write` make a datagram of up to `len_max` bytes for the connection with this path. `None` when it made none
+    /// or there is no room.
+    pub(crate) fn datagram(
+        &mut self,
+        index: usize,
+        path: &Path,
+        len_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let peer = self.slab.get_mut(index).filter(|peer| peer.path == *path)?;
+        if peer.waiting.len() - peer.written + len_max > WAITING_BYTES_MAX {
+            self.dropped += 1;
+            return None;
+        }
+        let start = peer.waiting.len();
+        peer.waiting.resize(start + FRAME_HEADER_BYTES + len_max, 0);
+        let len = write(&mut peer.waiting[start + FRAME_HEADER_BYTES..]);
+        match len {
+            Some(len) => {
+                peer.waiting[start..start + FRAME_HEADER_BYTES].copy_from_slice(&frame_header(len));
+                peer.waiting.truncate(start + FRAME_HEADER_BYTES + len);
+            }
+            None => peer.waiting.truncate(start),
+        }
+        if len.is_some() && !std::mem::replace(&mut peer.dirty, true) {
+            self.dirty.push(index);
+        }
+        len
+    }
+
+    /// Writes what is new. Returns connections that broke.
+    pub(crate) fn flush(&mut self) -> Vec<usize> {
+        let mut broken = Vec::new();
+        for index in std::mem::take(&mut self.dirty) {
+            if let Some(peer) = self.slab.get_mut(index) {
+                peer.dirty = false;
+                if peer.write().is_err() {
+                    broken.push(index);
+                }
+            }
+        }
+        broken
+    }
+}
+
+impl TcpPeer {
+    /// Writes as much as the socket takes.
+    pub(crate) fn write(&mut self) -> io::Result<()> {
+        while self.written < self.waiting.len() {
+            match self.socket.write(&self.waiting[self.written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.written == self.waiting.len() {
+            (self.waiting, self.written) = (Vec::new(), 0);
+        } else if self.written > WAITING_BYTES_MAX / 2 {
+            self.waiting.drain(..self.written);
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    /// Reads once; says how many bytes came, 0 at the end.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(16 * FRAME_BYTES_MAX);
+        let count = self.socket.read(&mut buffer[..most])?;
+        self.deframer.push(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (TcpStream, std::net::TcpStream, Path) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, remote) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let local = server.local_addr().unwrap();
+        (TcpStream::from_std(server), client, Path::tcp(local, remote))
+    }
+
+    fn put(peers: &mut TcpPeers, index: usize, path: &Path, bytes: &[u8]) -> bool {
+        let write = |out: &mut [u8]| {
+            out[..bytes.len()].copy_from_slice(bytes);
+            Some(bytes.len())
+        };
+        peers.datagram(index, path, bytes.len(), write).is_some()
+    }
+
+    #[test]
+    fn datagrams_leave_framed_and_in_order() {
+        let (server, mut client, path) = pair();
+        let mut peers = TcpPeers::default();
+        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        assert!(put(&mut peers, index, &path, b"one") && put(&mut peers, index, &path, b"three"));
+        assert!(peers.flush().is_empty());
+        let mut bytes = [0; 12];
+        client.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\x03one\0\x05three");
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_loses_datagrams_and_nothing_else() {
+        let (server, mut client, path) = pair();
+        let mut peers = TcpPeers::default();
+        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        let datagram = [7; 1200];
+        let mut taken = 0_usize;
+        while put(&mut peers, index, &path, &datagram) {
+            taken += 1;
+            assert!(peers.flush().is_empty() && taken < 100_000);
+        }
+        assert_eq!(peers.dropped, 1);
+        let mut bytes = vec![0; taken * (datagram.len() + 2)];
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.read_exact(&mut bytes).unwrap());
+            while peers.get(index).unwrap().written < peers.get(index).unwrap().waiting.len() {
+                peers.get_mut(index).unwrap().write().unwrap();
+            }
+        });
+        assert!(bytes.chunks(1202).all(|frame| frame[..2] == frame_header(1200) && frame[2..] == datagram));
+    }
+
+    #[test]
+    fn another_connection_at_the_same_index_gets_nothing() {
+        let (server, _client, path) = pair();
+        let mut peers = TcpPeers::default();
+        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        let other = Path::tcp(path.local, "192.0.2.1:9".parse().unwrap());
+        assert!(!put(&mut peers, index, &other, b"secret"));
+    }
+
+    #[test]
+    fn unclaimed_connections_are_few_and_end() {
+        let mut peers = TcpPeers::default();
+        let (server, _client, path) = pair();
+        let index = peers.insert(server, path.local, path.remote, 5).unwrap();
+        assert!(peers.overdue(5 + CLAIM_MS_MAX - 1).is_empty());
+        assert_eq!(peers.overdue(5 + CLAIM_MS_MAX), [index]);
+        peers.claim(index, 3);
+        assert!(peers.overdue(u64::MAX - CLAIM_MS_MAX).is_empty());
+        assert_eq!((peers.unclaimed, peers.of_session(3)), (0, vec![index]));
+    }
+}

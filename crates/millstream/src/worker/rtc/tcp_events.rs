@@ -1,0 +1,140 @@
+//! Events of ICE-TCP: new connections, bytes to read, room to write, ends.
+
+use std::io;
+use std::net::SocketAddr;
+
+use mio::event::Event;
+use mio::{Interest, Token};
+
+use super::FIRST_CONNECTION;
+use crate::worker::engine::Worker;
+
+/// Connections accepted per listener and turn.
+const ACCEPTS_MAX: usize = 64;
+/// Reads of one connection in a turn; it is level enough: what is left is read when more comes or next turn.
+const READS_MAX: usize = 8;
+
+impl Worker {
+    /// Accepts what waits at a listener.
+    pub(super) fn rtc_accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            match self.rtc.listeners[listener].accept() {
+                Ok((socket, remote)) => self.rtc_take_tcp(socket, remote),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::debug!(%error, "ICE-TCP accept failed");
+                    return;
+                }
+            }
+        }
+        self.rtc.accept_again.push(listener);
+    }
+
+    fn rtc_take_tcp(&mut self, socket: mio::net::TcpStream, remote: SocketAddr) {
+        let Ok(local) = socket.local_addr() else { return };
+        // Media is written in whole packets at the time they come.
+        let _ = socket.set_nodelay(true);
+        let Some(index) = self.rtc.tcp.insert(socket, local, remote, self.now_ms) else {
+            tracing::debug!(%remote, "ICE-TCP connection refused: too many that nobody claims");
+            return;
+        };
+        let Some(peer) = self.rtc.tcp.get_mut(index) else { return };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) =
+            self.poll.registry().register(&mut peer.socket, Token(FIRST_CONNECTION + index), interest)
+        {
+            tracing::warn!(%error, "ICE-TCP connection not registered");
+            self.rtc.tcp.remove(index);
+        }
+    }
+
+    /// Something happened to a connection.
+    pub(super) fn rtc_tcp_event(&mut self, index: usize, event: &Event) {
+        if event.is_writable()
+            && let Some(peer) = self.rtc.tcp.get_mut(index)
+            && peer.write().is_err()
+        {
+            return self.rtc_close_tcp(index);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.rtc_read_tcp(index);
+        }
+    }
+
+    /// Reads a connection and handles its datagrams.
+    pub(super) fn rtc_read_tcp(&mut self, index: usize) {
+        let mut buffer = std::mem::take(&mut self.plain);
+        let mut over = false;
+        for _ in 0..READS_MAX {
+            let Some(peer) = self.rtc.tcp.get_mut(index) else { break };
+            match peer.read(&mut buffer) {
+                Ok(0) => over = true,
+                Ok(_) => over = !self.rtc_deframe(index),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.plain = buffer;
+                    return self.rtc_forward();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => over = true,
+            }
+            if over {
+                break;
+            }
+        }
+        self.plain = buffer;
+        if over {
+            self.rtc_close_tcp(index);
+        } else if self.rtc.tcp.get(index).is_some() {
+            self.rtc.tcp_read_again.push(index);
+        }
+        self.rtc_forward();
+    }
+
+    /// Handles the whole datagrams of a connection; false when it must end.
+    fn rtc_deframe(&mut self, index: usize) -> bool {
+        let Some(peer) = self.rtc.tcp.get_mut(index) else { return true };
+        let path = peer.path;
+        // Taken out, because what is in a datagram may end the session and with it the connection.
+        let mut deframer = std::mem::take(&mut peer.deframer);
+        let whole = loop {
+            match deframer.pop() {
+                Ok(Some(datagram)) => self.rtc_datagram_by_tcp(index, path, datagram),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        if let Some(peer) = self.rtc.tcp.get_mut(index).filter(|peer| peer.path == path) {
+            peer.deframer = deframer;
+        }
+        whole
+    }
+
+    /// Ends a connection; its session may have another way.
+    pub(super) fn rtc_close_tcp(&mut self, index: usize) {
+        let Some(mut peer) = self.rtc.tcp.remove(index) else { return };
+        // Last words of a session that ended; the peer has other ways to notice.
+        let _ = peer.write();
+        // Fails only when it was never registered.
+        let _ = self.poll.registry().deregister(&mut peer.socket);
+        if let Some(session) = peer.session
+            && let Some(entry) = self.rtc.sessions.get_mut(session)
+        {
+            entry.peer.path_closed(self.now, &peer.path);
+            if let Some(Some(outlet)) = self.rtc.outlets.get_mut(session)
+                && matches!(outlet.way, super::session::Way::Tcp { path, .. } if path == peer.path)
+            {
+                outlet.paused = true;
+            }
+            self.rtc_drive(session);
+        }
+    }
+
+    /// A check of `session` came over a connection and was authentic.
+    pub(super) fn rtc_adopt(&mut self, connection: usize, session: usize) {
+        let Some(peer) = self.rtc.tcp.get(connection) else { return };
+        // The first one keeps it: a connection carries one peer.
+        if peer.session.is_none() && self.rtc.sessions[session].peer.is_valid(&peer.path) {
+            self.rtc.tcp.claim(connection, session);
+        }
+    }
+}
