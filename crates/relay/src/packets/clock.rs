@@ -70,6 +70,11 @@ impl RemoteClock {
         instant
     }
 
+    /// Whether a report has told.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
     fn translate(&self, ntp: NtpTime) -> Option<Instant> {
         let (reference, at) = self.known?;
         let distance = ntp.0.wrapping_sub(reference.0).cast_signed();

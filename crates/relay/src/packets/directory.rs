@@ -4,6 +4,8 @@
 //! is remembered once a packet of it has come, and only authentic packets come here. However many a publisher invents,
 //! no more than [`SSRCS_MAX`] are remembered.
 
+use std::time::Instant;
+
 use rtp::Packet;
 use rtp::extension::{Extension, ExtensionMap};
 use ssrc_map::SsrcMap;
@@ -61,6 +63,28 @@ impl Directory {
     #[inline]
     pub(crate) fn get(&self, ssrc: u32) -> Option<Role> {
         self.roles.get(ssrc).copied()
+    }
+
+    /// A packet of an SSRC that was replaced: it takes its place again if the one that replaced it is silent.
+    pub(crate) fn return_to(&mut self, now: Instant, ssrc: u32, role: Role, track: &mut Track) -> bool {
+        let Some(source) = track.sources.get_mut(usize::from(role.layer)) else { return false };
+        if source.is_live(now) {
+            return false;
+        }
+        let replaced = if role.is_repair {
+            source.repair_ssrc.replace(ssrc)
+        } else {
+            let replaced = source.ssrc;
+            source.replace(ssrc);
+            replaced
+        };
+        if let Some(role) = replaced.and_then(|replaced| self.roles.get_mut(replaced)) {
+            role.is_retired = true;
+        }
+        if let Some(role) = self.roles.get_mut(ssrc) {
+            role.is_retired = false;
+        }
+        true
     }
 
     /// Finds out what the SSRC of a packet is and remembers it.

@@ -15,14 +15,17 @@ impl PacketStream {
     ///
     /// Call it at the end of each turn in which something arrived, and at [`PacketStream::next_timeout`].
     pub fn poll_feedback(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        self.renew_key_frame_wishes(now);
-        let Some(publisher) = self.publisher.as_mut() else { return false };
+        let Some(publisher) = self.publisher.as_mut() else {
+            self.expire(now);
+            return false;
+        };
         if publisher.next_due(&self.tracks).is_none_or(|due| due > now) {
             return false;
         }
         let start = out.len();
         let ssrc = publisher.input.feedback_ssrc;
-        if publisher.report_at <= now {
+        let is_report = publisher.report_at <= now;
+        if is_report {
             publisher.report_at = now + REPORT_INTERVAL;
             report(now, ssrc, &mut self.tracks, &mut publisher.estimate, out);
             SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
@@ -32,15 +35,13 @@ impl PacketStream {
             SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
         }
         let head = out.len();
-        let reported =
-            head > start && publisher.report_at > now && publisher.report_at == now + REPORT_INTERVAL;
         publisher.transport_feedback(now, &self.tracks, out);
         for track in self.tracks.iter_mut().flatten() {
             nack(now, ssrc, publisher.round_trip, track, out, &mut self.stats);
             ask_for_key_frames(now, ssrc, track, out, &mut self.stats);
         }
         publisher.remb(now, &self.tracks, out);
-        if out.len() == head && !reported {
+        if out.len() == head && !is_report {
             out.truncate(start);
         }
         out.len() > start
@@ -49,16 +50,18 @@ impl PacketStream {
     /// When something is to be done although nothing arrives: feedback, cached packets, reports.
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
-        [feedback, self.next_backlog(), self.next_reports()].into_iter().flatten().min()
+        [feedback, self.expires_at, self.next_backlog(), self.next_reports()].into_iter().flatten().min()
     }
 }
 
 impl Publisher {
     fn next_due(&self, tracks: &[Option<Box<Track>>]) -> Option<Instant> {
-        let sources = tracks.iter().flatten().flat_map(|track| &track.sources);
-        let of_sources = sources.flat_map(|source| {
-            let known = source.ssrc.is_some();
-            [source.nacks.next_due(), source.key_frames.next_due().filter(|_| known)]
+        let sources = tracks.iter().flatten().flat_map(|track| {
+            let can_ask = can_ask_for_key_frames(track);
+            track.sources.iter().map(move |source| (source, can_ask && source.ssrc.is_some()))
+        });
+        let of_sources = sources.flat_map(|(source, can_ask)| {
+            [source.nacks.next_due(), source.key_frames.next_due().filter(|_| can_ask)]
         });
         let others = [self.arrivals.as_ref().and_then(|arrivals| arrivals.next_due()), Some(self.report_at)];
         of_sources.chain(others).flatten().min()
@@ -129,6 +132,10 @@ fn nack(
     }
 }
 
+fn can_ask_for_key_frames(track: &Track) -> bool {
+    track.index.kind() == MediaKind::Video && track.input.as_ref().is_some_and(|input| input.pli || input.fir)
+}
+
 fn ask_for_key_frames(
     now: Instant,
     ssrc: u32,
@@ -136,10 +143,7 @@ fn ask_for_key_frames(
     out: &mut Vec<u8>,
     stats: &mut StreamStats,
 ) {
-    let Some(input) = &track.input else { return };
-    if track.index.kind() == MediaKind::Audio || !(input.pli || input.fir) {
-        return;
-    }
+    let Some(input) = track.input.as_ref().filter(|_| can_ask_for_key_frames(track)) else { return };
     for source in &mut track.sources {
         let Some(media_ssrc) = source.ssrc else { continue };
         if !source.key_frames.poll(now) {

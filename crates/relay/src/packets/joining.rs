@@ -76,8 +76,8 @@ impl PacketStream {
         for rest in &viewer.rest.tracks {
             self.shapes.release(viewer.tracks[rest.track.position()].shape);
         }
-        // Lists of those who join and wait are short, and empty at most times.
         self.joining.retain(|known| *known != id);
+        self.parked.retain(|known| *known != id);
         self.first_reports.retain(|known| *known != id);
     }
 
@@ -93,7 +93,7 @@ impl PacketStream {
 
     /// Whether [`PacketStream::send_backlog`] may have something to send.
     pub fn has_backlog(&self) -> bool {
-        !self.joining.is_empty()
+        !self.joining.is_empty() || (self.has_new_entry && !self.parked.is_empty())
     }
 
     /// Sends viewers what they get from the cache: calls `send` with the viewer's token, header and what follows it.
@@ -104,33 +104,48 @@ impl PacketStream {
         if self.has_arrivals() {
             return;
         }
+        if std::mem::take(&mut self.has_new_entry) {
+            self.joining.append(&mut self.parked);
+        }
         let mut at = 0;
         while let Some(id) = self.joining.get(at).copied() {
-            let Some(viewer) = self.viewers.get_mut(id) else {
-                self.joining.swap_remove(at);
-                continue;
-            };
-            viewer.earn(now);
-            let mut is_live = true;
-            for index in 0..viewer.rest.tracks.len() {
-                let index_of_track = viewer.rest.tracks[index].track;
-                let Some(track) = self.tracks[index_of_track.position()].as_deref_mut() else {
-                    is_live = false;
-                    continue;
-                };
-                begin(now, viewer, index, track);
-                let shape = viewer.tracks[index_of_track.position()].shape;
-                if let Some(shape) = self.shapes.get(shape) {
-                    catch_up(viewer, index, track, shape, &mut send);
+            match self.serve(now, id, &mut send) {
+                Some(Progress::CatchingUp) => at += 1,
+                Some(Progress::Waiting) => {
+                    self.joining.swap_remove(at);
+                    self.parked.push(id);
                 }
-                is_live &= viewer.rest.tracks[index].state == Progress::Live;
-            }
-            if is_live {
-                self.joining.swap_remove(at);
-            } else {
-                at += 1;
+                Some(Progress::Live) | None => _ = self.joining.swap_remove(at),
             }
         }
+    }
+
+    /// Sends one viewer what it can get, and says how far it is: waiting only if it waits with nothing else to do.
+    fn serve(
+        &mut self,
+        now: Instant,
+        id: ViewerId,
+        send: &mut impl FnMut(u64, &[u8], &[u8]),
+    ) -> Option<Progress> {
+        let viewer = self.viewers.get_mut(id)?;
+        viewer.earn(now);
+        let mut furthest_behind = Progress::Live;
+        for index in 0..viewer.rest.tracks.len() {
+            let track = viewer.rest.tracks[index].track;
+            let shape = self.shapes.get(viewer.tracks[track.position()].shape);
+            if let Some(track) = self.tracks[track.position()].as_deref_mut()
+                && let Some(shape) = shape
+            {
+                begin(now, viewer, index, track);
+                catch_up(viewer, index, track, shape, send);
+            }
+            furthest_behind = match (viewer.rest.tracks[index].state, furthest_behind) {
+                (Progress::CatchingUp, _) | (_, Progress::CatchingUp) => Progress::CatchingUp,
+                (Progress::Waiting, _) | (_, Progress::Waiting) => Progress::Waiting,
+                _ => Progress::Live,
+            };
+        }
+        Some(furthest_behind)
     }
 
     /// When more of the cache can be sent.
@@ -139,18 +154,6 @@ impl PacketStream {
         let catching_up = viewers
             .filter(|viewer| viewer.rest.tracks.iter().any(|track| track.state == Progress::CatchingUp));
         catching_up.map(|viewer| viewer.rest.backlog_at + PACE).min()
-    }
-
-    /// Viewers that wait for a key frame keep wanting one.
-    pub(crate) fn renew_key_frame_wishes(&mut self, now: Instant) {
-        for id in &self.joining {
-            let Some(viewer) = self.viewers.get(*id) else { continue };
-            for rest in viewer.rest.tracks.iter().filter(|rest| rest.state == Progress::Waiting) {
-                if let Some(track) = self.tracks[rest.track.position()].as_mut() {
-                    track.want_key_frame(now);
-                }
-            }
-        }
     }
 }
 
@@ -170,7 +173,10 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track) {
         }
         return;
     }
-    let Some(start) = track.history.entry(now) else { return };
+    let Some(start) = track.history.entry(now) else {
+        // Asked again when a publisher begins, or a key frame comes that is of no use.
+        return track.want_key_frame(now);
+    };
     hot.begin(start);
     hot.until = start;
     rest.state = Progress::CatchingUp;

@@ -19,13 +19,17 @@ struct Missing {
     sequence: u64,
     since: Instant,
     due: Instant,
+    /// When it was asked for last; the time it went missing before that.
+    asked_at: Instant,
     asked: u8,
 }
 
 /// What became of a number that was missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Time from the first request to now, if it was asked for exactly once: a round trip.
+    /// It had been asked for.
+    pub(crate) was_asked: bool,
+    /// Time from the request to now, if it was asked for exactly once: a round trip.
     pub(crate) round_trip: Option<Duration>,
 }
 
@@ -38,7 +42,13 @@ impl NackList {
             return false;
         }
         let due = now + REORDERING;
-        self.missing.extend((from..to).map(|sequence| Missing { sequence, since: now, due, asked: 0 }));
+        self.missing.extend((from..to).map(|sequence| Missing {
+            sequence,
+            since: now,
+            due,
+            asked_at: now,
+            asked: 0,
+        }));
         self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
         true
     }
@@ -50,8 +60,8 @@ impl NackList {
         if self.missing.is_empty() {
             self.next_due = None;
         }
-        let asked_at = (missing.asked == 1).then(|| missing.since + REORDERING);
-        Some(Found { round_trip: asked_at.map(|asked_at| now.saturating_duration_since(asked_at)) })
+        let passed = now.saturating_duration_since(missing.asked_at);
+        Some(Found { was_asked: missing.asked > 0, round_trip: (missing.asked == 1).then_some(passed) })
     }
 
     /// Calls `ask` with every number that is due, rising, and forgets those that are past hope.
@@ -65,7 +75,7 @@ impl NackList {
         });
         for missing in self.missing.iter_mut().filter(|missing| missing.due <= now).take(most) {
             ask(missing.sequence);
-            missing.asked += 1;
+            (missing.asked, missing.asked_at) = (missing.asked + 1, now);
             missing.due = now + round_trip.mul_f32(RETRY_ROUND_TRIPS).max(RETRY_MIN);
         }
         self.next_due = self.missing.iter().map(|missing| missing.due).min();

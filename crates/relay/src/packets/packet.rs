@@ -92,6 +92,11 @@ impl Packet {
         self.padded
     }
 
+    /// Bytes of payload, padding and extensions: what is equal for packets whose datagrams are.
+    pub(crate) fn sent_len(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// The extensions that are passed on.
     pub(crate) fn extensions(&self) -> impl Iterator<Item = (Extension, &[u8])> {
         let mut rest = &self.buffer[..usize::from(self.payload_at)];

@@ -95,6 +95,14 @@ impl PacketStream {
     /// Each viewer gets one a second, and the first as soon as there is something to report. Call it at
     /// [`PacketStream::next_timeout`] and after [`PacketStream::send_backlog`]; a call costs little when nothing is due.
     pub fn send_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
+        if self.first_reports_at.is_none_or(|at| at <= now) && !self.first_reports.is_empty() {
+            self.first_reports_at = Some(now + FIRST_REPORT_INTERVAL);
+            self.send_first_reports(now, &mut send);
+        }
+        self.send_regular_reports(now, send);
+    }
+
+    fn send_first_reports(&mut self, now: Instant, send: &mut impl FnMut(u64, &[u8])) {
         let mut at = 0;
         while let Some(id) = self.first_reports.get(at).copied() {
             let Some(viewer) = self.viewers.get_mut(id) else {
@@ -109,7 +117,6 @@ impl PacketStream {
                 at += 1;
             }
         }
-        self.send_regular_reports(now, send);
     }
 
     /// Walks through the viewers so that each has its turn once a second, and reports are spread over it.
@@ -228,6 +235,8 @@ impl Viewer {
     }
 }
 
+/// How often viewers that have just begun are looked at. Those of a stream whose publisher has not reported wait.
+const FIRST_REPORT_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two reports to a viewer.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Into how many parts a second of reports is divided at most.

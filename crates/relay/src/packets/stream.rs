@@ -42,7 +42,14 @@ pub struct PacketStream {
     templates: Vec<Template>,
     /// Viewers that do not get all of their tracks live yet.
     pub(crate) joining: Vec<ViewerId>,
+    /// Viewers that wait for something to begin with.
+    pub(crate) parked: Vec<ViewerId>,
+    /// There may be something to begin with.
+    pub(crate) has_new_entry: bool,
+    /// When what an ended publisher has left is dropped.
+    pub(crate) expires_at: Option<Instant>,
     pub(crate) first_reports: Vec<ViewerId>,
+    pub(crate) first_reports_at: Option<Instant>,
     pub(crate) reports_at: Option<Instant>,
     pub(crate) reports_slot: usize,
     pub(crate) scratch: Vec<u8>,
@@ -58,6 +65,7 @@ pub(crate) struct Publisher {
     pub(crate) clock: RemoteClock,
     pub(crate) arrivals: Option<Arrivals>,
     transport_cc_id: Option<u8>,
+    started_at: Instant,
     pub(crate) round_trip: Duration,
     pub(crate) report_at: Instant,
     pub(crate) remb_at: Instant,
@@ -191,7 +199,11 @@ impl PacketStream {
             arrived: Vec::new(),
             templates: Vec::new(),
             joining: Vec::new(),
+            parked: Vec::new(),
+            has_new_entry: false,
+            expires_at: None,
             first_reports: Vec::new(),
+            first_reports_at: None,
             reports_at: None,
             reports_slot: 0,
             scratch: Vec::new(),
@@ -205,6 +217,7 @@ impl PacketStream {
     pub fn publisher_started(&mut self, now: Instant, epoch: u64, mut input: PublisherInput) {
         self.publisher_ended(now);
         self.epoch = epoch;
+        (self.has_new_entry, self.expires_at) = (true, None);
         let mut directory = Directory::new();
         let mut counts = [0; 2];
         for input in std::mem::take(&mut input.tracks) {
@@ -224,6 +237,7 @@ impl PacketStream {
             clock: RemoteClock::default(),
             arrivals: transport_cc_id.map(|_| Arrivals::new(now)),
             transport_cc_id,
+            started_at: now,
             round_trip: ROUND_TRIP_UNKNOWN,
             report_at: now + super::feedback::REPORT_INTERVAL,
             remb_at: now,
@@ -236,9 +250,19 @@ impl PacketStream {
         self.publisher = None;
         for track in self.tracks.iter_mut().flatten() {
             track.end();
-            track.history.expire(now, &self.limits, &mut self.pool);
         }
-        self.pool.clear();
+        self.expires_at = Some(now + self.limits.history_duration);
+    }
+
+    /// Drops what nobody can ask for any more once a publisher has gone.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if self.expires_at.is_some_and(|at| at < now) {
+            for track in self.tracks.iter_mut().flatten() {
+                track.history.expire(now, &self.limits, &mut self.pool);
+            }
+            self.pool.clear();
+            self.expires_at = None;
+        }
     }
 
     /// What else is known of the round trip to the publisher (from connectivity checks, say).
@@ -278,10 +302,10 @@ impl PacketStream {
                 })?
             }
         };
-        if role.is_retired {
+        let track = self.tracks[usize::from(role.track)].as_mut().ok_or(DropReason::UnknownSsrc)?;
+        if role.is_retired && !publisher.directory.return_to(now, packet.ssrc(), role, track) {
             return Err(DropReason::RetiredSsrc);
         }
-        let track = self.tracks[usize::from(role.track)].as_mut().ok_or(DropReason::UnknownSsrc)?;
         let index = track.index;
         let Some((media, payload)) = Media::of(&packet, role, track)? else {
             return Ok(Received { track: index, forwarded: false });
@@ -317,13 +341,26 @@ impl PacketStream {
     fn note_taken(&mut self, track: TrackIndex, taken: Taken) -> Result<bool, DropReason> {
         match taken {
             Taken::Forward(number) => {
+                if self.arrived.len() >= TURN_PACKETS_MAX {
+                    self.arrived.clear();
+                }
                 self.arrived.push((track, number));
+                self.has_new_entry |= self.is_entry(track, number);
                 self.stats.forwarded_packets += 1;
                 Ok(true)
             }
             Taken::NotForwarded => Ok(false),
             Taken::Duplicate => Err(DropReason::Duplicate),
             Taken::TooOld => Err(DropReason::TooOld),
+        }
+    }
+
+    /// Whether a viewer that waits may have something to begin with now.
+    fn is_entry(&self, track: TrackIndex, number: u64) -> bool {
+        let Some(track) = &self.tracks[track.position()] else { return false };
+        match track.index.kind() {
+            MediaKind::Audio => !self.parked.is_empty() && track.history.first() == number,
+            MediaKind::Video => track.history.get(number).is_some_and(|kept| kept.packet.is_key_frame()),
         }
     }
 
@@ -358,16 +395,18 @@ impl PacketStream {
     }
 
     fn is_last_bye(&mut self, bye: &rtp::rtcp::Bye<'_>) -> bool {
+        let mut is_known = false;
         for ssrc in bye.ssrcs() {
             for source in self.tracks.iter_mut().flatten().flat_map(|track| &mut track.sources) {
                 if source.ssrc == Some(ssrc) {
+                    is_known = true;
                     source.last_arrival = None;
                     source.nacks.clear();
                 }
             }
         }
         let mut sources = self.tracks.iter().flatten().flat_map(|track| &track.sources);
-        self.publisher.is_some() && sources.all(|source| source.last_arrival.is_none())
+        is_known && sources.all(|source| source.last_arrival.is_none())
     }
 
     /// A key frame is wanted of a track: asked of the publisher at most twice a second. On a mirror it becomes a wish
@@ -411,38 +450,38 @@ impl PacketStream {
             // A burst larger than the history has already lost its beginning.
             let Some(Kept { packet, timestamp }) = kept else { continue };
             let forward = Forward { track, number, timestamp: *timestamp, packet: Arc::clone(packet) };
-            for shape in self.shapes.iter() {
-                let mut template = Template::EMPTY;
-                let to = Addressing {
-                    ssrc: 0,
-                    sequence_number: number as u16,
-                    timestamp: *timestamp,
-                    is_squeezed: false,
-                };
+            let sequence_number = number as u16;
+            let to = Addressing { ssrc: 0, sequence_number, timestamp: *timestamp, is_squeezed: false };
+            let start = self.templates.len();
+            self.templates.resize(start + self.shapes.len(), Template::EMPTY);
+            for (shape, template) in self.shapes.iter().zip(&mut self.templates[start..]) {
                 let len = shape.and_then(|shape| shape.header(packet, to, &mut template.bytes));
                 template.len = len.unwrap_or(0) as u16;
-                self.templates.push(template);
             }
             self.forwards.push(forward);
         }
     }
 
-    /// Pads packets that are one byte shorter than the longest of their frame. Encoders' packetisers cut frames into
-    /// parts that differ by a byte, and only equal datagrams leave in one run.
+    /// Pads packets that are one byte shorter than the longest of their frame. Packetisers cut frames into parts that
+    /// differ by a byte, and only equal datagrams leave in one run.
     fn equalise(&mut self) {
-        for (track, number) in &self.arrived {
-            let Some(track) = self.tracks[track.position()].as_mut() else { continue };
-            let Some(kept) = track.history.get(*number) else { continue };
-            let (len, timestamp) = (kept.packet.payload().len(), kept.timestamp);
-            let mut neighbours = [number.wrapping_sub(1), number + 1].into_iter();
-            let is_shorter = neighbours.any(|number| {
-                let other = track.history.get(number);
-                other.is_some_and(|other| {
-                    other.timestamp == timestamp && other.packet.payload().len() == len + 1
-                })
-            });
-            if is_shorter {
-                track.history.pad(*number);
+        let mut rest = &self.arrived[..];
+        while let Some((index, first)) = rest.first() {
+            let Some(track) = self.tracks[index.position()].as_mut() else { return };
+            let timestamp = track.history.get(*first).map(|kept| kept.timestamp);
+            let shown = |(of, number): &&(TrackIndex, u64)| {
+                of == index && track.history.get(*number).map(|kept| kept.timestamp) == timestamp
+            };
+            let (frame, others) = rest.split_at(rest.iter().take_while(shown).count().max(1));
+            rest = others;
+            if index.kind() == MediaKind::Video {
+                let len_of = |number| track.history.get(number).map_or(0, |kept| kept.packet.sent_len());
+                let longest = frame.iter().map(|(_, number)| len_of(*number)).max().unwrap_or(0);
+                for (_, number) in frame {
+                    if track.history.get(*number).is_some_and(|kept| kept.packet.sent_len() + 1 == longest) {
+                        track.history.pad(*number);
+                    }
+                }
             }
         }
     }
@@ -580,19 +619,17 @@ fn identify(
         Sequence::Duplicate => return Err(DropReason::Duplicate),
         Sequence::Unconfirmed => return Err(DropReason::Unconfirmed),
     };
-    match highest {
-        Some(highest) if matches!(taken, Sequence::Fresh(_)) && sequence > highest + 1 && nack => {
-            if !source.nacks.skipped(now, highest + 1, sequence) {
-                source.key_frames.want(now);
-            }
-        }
-        Some(highest) if sequence < highest => {
-            if let Some(found) = source.nacks.arrived(now, sequence) {
-                stats.repaired_packets += u64::from(media.role.is_repair);
-                publisher.note_round_trip(found.round_trip);
-            }
-        }
-        _ => {}
+    let is_late = highest.is_some_and(|highest| sequence < highest);
+    let skips =
+        highest.filter(|highest| nack && matches!(taken, Sequence::Fresh(_)) && sequence > highest + 1);
+    if let Some(highest) = skips
+        && !source.nacks.skipped(now, highest + 1, sequence)
+    {
+        source.key_frames.want(now);
+    }
+    if let Some(found) = source.nacks.arrived(now, sequence).filter(|_| is_late) {
+        stats.repaired_packets += u64::from(found.was_asked);
+        publisher.note_round_trip(found.round_trip);
     }
     if !media.role.is_repair {
         source.arrived(now, media.bytes);
@@ -617,10 +654,15 @@ fn identify(
         is_padding: media.is_padding,
         format: media.format,
         info,
+        may_guess: publisher.may_guess(now),
     }))
 }
 
 impl Publisher {
+    fn may_guess(&self, now: Instant) -> bool {
+        !self.clock.is_known() && now.saturating_duration_since(self.started_at) >= GUESS_AFTER
+    }
+
     fn note_round_trip(&mut self, measured: Option<Duration>) {
         if let Some(measured) = measured {
             // As RFC 6298 smooths it.
@@ -629,6 +671,10 @@ impl Publisher {
     }
 }
 
+/// Packets of one turn. More than a receive batch holds; a caller that takes no turns loses them, and nothing grows.
+const TURN_PACKETS_MAX: usize = 8_192;
+/// A publisher that has not reported by then is not expected to. Browsers report within the first second.
+const GUESS_AFTER: Duration = Duration::from_secs(5);
 /// Round trip to a publisher before anything tells.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(100);
 /// Longest that is believed.

@@ -1,9 +1,9 @@
 //! One track of a stream: its sources (layers), which of them is forwarded, and what was forwarded.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rtp::payload::{Codec, MediaKind, PayloadInfo};
+use rtp::payload::{MediaKind, PayloadInfo};
 
 use super::clock::{Anchor, rtp_units};
 use super::history::{History, Kept, NotKept};
@@ -28,7 +28,8 @@ pub(crate) struct Track {
     /// The newest packet's clock rate and link to time, with this worker's timestamps.
     pub(crate) clock_rate: u32,
     pub(crate) anchor: Option<Anchor>,
-    pub(crate) codec: Option<Codec>,
+    /// The same guessed from arrivals, for publishers that do not report.
+    guess: Option<Anchor>,
 }
 
 /// A received packet, identified.
@@ -43,6 +44,8 @@ pub(crate) struct Identified {
     pub(crate) is_padding: bool,
     pub(crate) format: TrackPayload,
     pub(crate) info: PayloadInfo,
+    /// The publisher has had time to report on its clock and has not.
+    pub(crate) may_guess: bool,
 }
 
 /// What became of a packet.
@@ -67,7 +70,7 @@ impl Track {
             wishes_key_frame: false,
             clock_rate: 0,
             anchor: None,
-            codec: None,
+            guess: None,
         }
     }
 
@@ -102,7 +105,7 @@ impl Track {
         self.input = None;
         self.sources = Vec::new();
         self.history.end_gop();
-        self.anchor = None;
+        (self.anchor, self.guess) = (None, None);
         self.wishes_key_frame = false;
     }
 
@@ -132,7 +135,8 @@ impl Track {
             Place::Nowhere => return Taken::NotForwarded,
         };
         if self.numbering.source() == Some(arrival.source) {
-            self.anchor = self.source_anchor(packet.layer);
+            self.guess_anchor(now, timestamp, packet.format.clock_rate);
+            self.anchor = self.source_anchor(packet.layer).or(self.guess.filter(|_| packet.may_guess));
         }
         let facts = Facts {
             track: self.index,
@@ -190,7 +194,6 @@ impl Track {
         pool: &mut Pool,
     ) -> Taken {
         self.clock_rate = packet.facts.clock_rate;
-        self.codec = Some(packet.facts.codec);
         self.wishes_key_frame &= !packet.is_key_frame();
         match self.history.insert(number, Kept { packet, timestamp }, limits, pool) {
             Ok(()) => Taken::Forward(number),
@@ -238,10 +241,21 @@ impl Track {
             Anchor { at: from_at, timestamp: from_timestamp }.timestamp_at(to_at, arrival.clock_rate);
         let aligned = reports.wrapping_add(arrival.timestamp.wrapping_sub(to_timestamp)).wrapping_add(shift);
         let expected = self.numbering.expected_timestamp(arrival.now, arrival.clock_rate)?;
-        let tolerance = rtp_units(std::time::Duration::from_millis(500), arrival.clock_rate);
+        let tolerance = rtp_units(Duration::from_millis(500), arrival.clock_rate);
         let off = aligned.wrapping_sub(expected).cast_signed().unsigned_abs();
         let newest = self.history.newest_timestamp()?;
         (off <= tolerance && rtp::sequence::is_newer_timestamp(aligned, newest)).then_some(aligned)
+    }
+
+    /// The packet that was under way for the shortest time says best when its like were captured.
+    fn guess_anchor(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
+        let is_better = self.guess.is_none_or(|guess| {
+            let is_stale = now.saturating_duration_since(guess.at) > GUESS_AGE_MAX;
+            is_stale || timestamp.wrapping_sub(guess.timestamp_at(now, clock_rate)).cast_signed() >= 0
+        });
+        if is_better {
+            self.guess = Some(Anchor { at: now, timestamp });
+        }
     }
 
     fn source_anchor(&self, layer: u8) -> Option<Anchor> {
@@ -249,3 +263,6 @@ impl Track {
         Some(Anchor { at, timestamp: timestamp.wrapping_add(self.numbering.timestamp_shift()?) })
     }
 }
+
+/// A guess older than this is made anew: clocks drift.
+const GUESS_AGE_MAX: Duration = Duration::from_secs(10);
