@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use dimpl::{ProtocolVersion, SrtpProfile};
 use srtp::Profile;
 
+use super::record::without_plaintext_alerts;
 use super::session::{Engine, Output, SrtpKeys};
 use super::{Config, DtlsError, DtlsRole, DtlsVersion, Fingerprint};
 
@@ -129,7 +130,7 @@ impl Engine for DimplEngine {
         output: &mut Output,
     ) -> Result<(), DtlsError> {
         self.dtls.handle_timeout(now).map_err(refused)?;
-        self.dtls.handle_packet(datagram).map_err(refused)?;
+        self.dtls.handle_packet(&without_plaintext_alerts(datagram)).map_err(refused)?;
         self.poll(now, output)
     }
 
@@ -171,8 +172,9 @@ const DATAGRAM_MAX: usize = 1200;
 /// What one output needs at most, but for application data.
 const BUFFER_LEN: usize = 2048;
 
-/// More than fit into the handshake's time limit, so that only this limit ends it.
-const RETRIES_MAX: usize = 12;
+/// With the interval above, some 19 s: more than a handshake may take. A client of 1.3 has its keys before it knows that
+/// its last flight has arrived; it repeats that, and gives up when nothing confirms it.
+const RETRIES_MAX: usize = 6;
 
 /// A timer later than this is none.
 const IDLE: Duration = Duration::from_secs(24 * 3600);

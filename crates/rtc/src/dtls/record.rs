@@ -4,6 +4,8 @@
 //! for (an alert, application data, rubbish) are taken out before it sees them: RFC 6347 section 4.1.2.7 lets an
 //! implementation drop them silently, and then the handshake ends by its time limit if the alert was genuine.
 
+use std::borrow::Cow;
+
 /// One record, as it was received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
@@ -54,6 +56,19 @@ pub(super) fn records(datagram: &[u8]) -> impl Iterator<Item = Record<'_>> {
             bytes,
         })
     })
+}
+
+/// `datagram` without the alerts that anybody could have written.
+///
+/// For DTLS 1.3, whose encrypted records have another header (RFC 9147 section 4): they and all that follows stay.
+pub(super) fn without_plaintext_alerts(datagram: &[u8]) -> Cow<'_, [u8]> {
+    let is_alert = |record: &Record<'_>| record.content_type == ALERT && record.epoch == 0;
+    if !records(datagram).any(|record| is_alert(&record)) {
+        return Cow::Borrowed(datagram);
+    }
+    let walked: usize = records(datagram).map(|record| record.bytes.len()).sum();
+    let kept = records(datagram).filter(|record| !is_alert(record)).flat_map(|record| record.bytes);
+    Cow::Owned(kept.chain(&datagram[walked..]).copied().collect())
 }
 
 impl Record<'_> {
@@ -122,6 +137,10 @@ mod tests {
             };
             assert_eq!(found, expected, "of {len} bytes");
         }
+        let with_rest =
+            [&record(ALERT, 0, &[2, 40])[..], &datagram[..25], &record(ALERT, 0, &[2, 0]), b"rest"].concat();
+        assert_eq!(*without_plaintext_alerts(&with_rest), [&datagram[..25], b"rest"].concat());
+        assert_eq!(*without_plaintext_alerts(&datagram), datagram);
         let mut other_version = datagram.clone();
         other_version[2] = 0x01;
         assert_eq!(records(&other_version).count(), 0);

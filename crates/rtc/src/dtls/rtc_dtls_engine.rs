@@ -5,6 +5,7 @@
 //!   a flight again if it would, else the datagrams as they were go out again, which a peer that lost them takes.
 //!   It has no clock; all it knows of time is what we tell it.
 //! - It takes the first SRTP profile of the client that it may; a server allows it one.
+//! - It drops a ClientHello that is repeated to the byte, as `dimpl` does it; we answer that one.
 //! - It keeps the whole handshake in memory. As soon as there are keys, only its exported state is kept, of some
 //!   hundred bytes, and the last flight. It is made again from these to say or hear `close_notify`.
 //! - It answers every alert with the same alert; only `close_notify` goes out.
@@ -153,6 +154,10 @@ impl Handshake {
         datagram: &[u8],
         output: &mut Output,
     ) -> Result<Option<Resting>, DtlsError> {
+        if self.has_lost_our_hello_verify_request(datagram) {
+            output.datagrams.extend(self.flight.iter().cloned());
+            return Ok(None);
+        }
         let mut useful = Vec::with_capacity(datagram.len());
         for record in records(datagram) {
             if record.is_useful() && !self.is_repeated(&record) {
@@ -176,6 +181,17 @@ impl Handshake {
         }
         self.send_new_flight(now, output);
         result.map(|_| None).map_err(|_| DtlsError::Handshake)
+    }
+
+    /// Whether a client repeats its first ClientHello. `dimpl` repeats it to the byte, and the library would drop it.
+    fn has_lost_our_hello_verify_request(&self, datagram: &[u8]) -> bool {
+        let Some(ours) = self.flight.first().and_then(|datagram| records(datagram).next()) else {
+            return false;
+        };
+        let is_first = |record: Record<'_>| {
+            record.handshake_type() == Some(record::CLIENT_HELLO) && record.body[4..6] == [0, 0]
+        };
+        ours.handshake_type() == Some(record::HELLO_VERIFY_REQUEST) && records(datagram).any(is_first)
     }
 
     /// Whether it is of a flight that has been answered. The library would stop its timer for it.
