@@ -20,6 +20,7 @@ export default defineConfig({
     proxy: {
       // The server compares Origin with Host before it changes anything.
       '/api': { target, changeOrigin: false },
+      '^/(whip|whep|rtc)/': { target, changeOrigin: false },
       '^/[^@].*\\.flv': { target, changeOrigin: false, ws: true },
     },
   },

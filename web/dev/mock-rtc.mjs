@@ -8,6 +8,8 @@
 import { randomBytes } from 'node:crypto';
 import { chromium } from 'playwright-core';
 
+const FLAGS = ['--headless=new', '--no-sandbox', '--disable-gpu', '--autoplay-policy=no-user-gesture-required'];
+
 /** What runs in the page; takes text, gives text. */
 function relay() {
   const published = new Map();
@@ -34,6 +36,11 @@ function relay() {
       published.set(key, peer);
       sessions.set(id, { peer, offer, end: () => published.delete(key) });
       await peer.setRemoteDescription({ type: 'offer', sdp: offer });
+      // Sound of a track that nobody listens to is not decoded, and could not be sent on.
+      const listener = new Audio();
+      listener.muted = true;
+      listener.srcObject = new MediaStream(peer.getReceivers().map(({ track }) => track));
+      void listener.play();
       return { status: 201, answer: await answer(peer) };
     },
     async play(id, key, offer) {
@@ -67,7 +74,7 @@ function relay() {
 
 /** Answers WHIP and WHEP requests. `token`: what publishers and players have to show, if anything. */
 export async function startRtc({ token = null } = {}) {
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--headless=new', '--no-sandbox', '--disable-gpu', '--autoplay-policy=no-user-gesture-required'] });
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: FLAGS, handleSIGINT: false, handleSIGTERM: false });
   const page = await browser.newPage();
   await page.evaluate(relay);
   const call = (name, ...values) => page.evaluate(([method, given]) => window.millstream[method](...given), [name, values]);

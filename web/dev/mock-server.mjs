@@ -313,4 +313,7 @@ server.on('upgrade', (request, socket) => {
   socket.on('data', (data) => (data[0] & 0x0f) === 8 && socket.end());
 });
 
+// The browser in the background has to go as well.
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void Promise.resolve(rtc?.close()).finally(() => process.exit(0)));
+
 server.listen(Number(options.port), '127.0.0.1', () => console.log(`mock server on http://127.0.0.1:${options.port}/`));

@@ -15,11 +15,14 @@ const FLAGS = [
   '--autoplay-policy=no-user-gesture-required',
 ];
 
+/** A made-up camera (moving pattern), microphone (beeps) and screen, all allowed without asking. */
+export const FAKE_DEVICES = ['--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream'];
+
 /** Longest wait for anything the page does by itself. Generous: the machine may be busy. */
 export const DEADLINE_MS = 30_000;
 
-export async function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: FLAGS });
+export async function launch(flags = []) {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: [...FLAGS, ...flags] });
 }
 
 /**
@@ -61,7 +64,7 @@ export async function until(what, probe, deadlineMs = DEADLINE_MS) {
 /** What the page's video element does right now. */
 export function videoState(page) {
   return page.evaluate(() => {
-    const video = document.querySelector('video');
+    const video = document.querySelector('[data-testid=player] video');
     if (video === null) return null;
     return {
       time: video.currentTime,
@@ -98,7 +101,7 @@ export async function expectPlayback(page) {
 /** Different colours, in steps of 32, in a small copy of the picture. */
 function countColours(page) {
   return page.evaluate(() => {
-    const video = document.querySelector('video');
+    const video = document.querySelector('[data-testid=player] video');
     const canvas = document.createElement('canvas');
     canvas.width = 96;
     canvas.height = 54;

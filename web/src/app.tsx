@@ -55,7 +55,9 @@ function Console({ route }: { route: Route }) {
 
 function Page({ route }: { route: Route }) {
   const { connection } = useSnapshot();
-  if (connection.state === 'unauthorized' || connection.state === 'forbidden') {
+  // Publishing from a browser needs the media address alone, so it works where the management API is closed.
+  const refused = connection.state === 'unauthorized' || connection.state === 'forbidden';
+  if (refused && route.view !== 'publish') {
     return <AccessPanel kind={connection.state} message={connection.message} />;
   }
   switch (route.view) {

@@ -32,6 +32,11 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
         </Panel>
       )}
       <WatchPanel />
+      <Panel title="Publish">
+        <p class="pad">
+          A camera, a screen or a test picture can be <a href="#/publish">published from this browser</a> all the same, with a publish token if the server asks for one.
+        </p>
+      </Panel>
     </div>
   );
 }

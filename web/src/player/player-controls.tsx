@@ -63,9 +63,9 @@ function Behind({ state, transport, behindLiveSeconds, delay }: ControlsProps) {
     const { name, remark } = delayWords(delay);
     return (
       <span class="behind" title={`${name}. ${remark}`}>
-        {delay.source === 'network' && '≈ '}
+        {(delay.source === 'network' || !delay.sameClock) && '≈ '}
         {milliseconds(delay.milliseconds)}
-        <span class="behind-words"> {delay.source === 'network' ? 'from server to screen' : 'behind reality'}</span>
+        <span class="behind-words"> {delay.source === 'network' ? 'from server to screen' : delay.sameClock ? 'behind reality, measured' : 'behind reality'}</span>
       </span>
     );
   }

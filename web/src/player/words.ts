@@ -17,9 +17,9 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
       return describeStatus(info.code ?? 0);
     case 'Exception':
     case 'ConnectingTimeout':
-      return always(
-        webSocket ? 'The WebSocket connection could not be opened or broke.' : 'The server cannot be reached.',
-      );
+      // A browser does not tell why a WebSocket was refused: it may be that the stream is there by other transports only.
+      if (webSocket) return { ...always('The WebSocket connection could not be opened or broke.'), elsewhere: 'absent' };
+      return always('The server cannot be reached.');
     case 'EarlyEof':
     case 'UnrecoverableEarlyEof':
       return always('The connection broke off.');

@@ -20,6 +20,8 @@ export interface ConnectionOptions {
   token: string;
   /** Adds the transceivers. */
   prepare: (peer: RTCPeerConnection) => void;
+  /** What is changed in the server's answer before the browser gets it. */
+  adapt?: (answer: string) => string;
   onLink: (link: Link) => void;
   /** The session is over and has been closed. Called at most once, and not after `close`. */
   onTrouble: (trouble: Trouble) => void;
@@ -91,8 +93,7 @@ export class Connection {
     this.#resource = opened.resource;
     if (this.#closed) return opened.resource.close();
     globalThis.addEventListener?.('pagehide', this.#onPageHide);
-    // Opus is sent in stereo only if the answer asks for it.
-    this.#answer = role === 'publish' ? withStereo(opened.answer) : opened.answer;
+    this.#answer = this.#options.adapt?.(opened.answer) ?? opened.answer;
     if (opened.iceServers.length > 0) peer.setConfiguration({ ...peer.getConfiguration(), iceServers: opened.iceServers });
     this.#follow(peer);
     await peer.setLocalDescription({ type: 'offer', sdp: this.#offer });

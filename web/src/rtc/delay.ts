@@ -158,11 +158,11 @@ export function captureTime(captureTimestamp: number, known: number, shown: numb
 export function delayWords(delay: Delay): { name: string; remark: string } {
   if (delay.source === 'network') {
     return {
-      name: 'Server to screen',
+      name: 'Server to screen, estimated',
       remark: 'Estimated: half the round trip, plus the time from arrival to display as the browser measures it. Camera, encoder and the publisher’s network come on top.',
     };
   }
   const how = delay.source === 'stamp' ? 'the moment drawn into the test picture is read back from the screen' : 'the publisher’s browser sends the moment of capture with each frame';
-  if (delay.sameClock) return { name: 'Glass to glass', remark: `Measured: ${how}; both moments by this computer’s clock.` };
-  return { name: 'Glass to glass', remark: `By two clocks: ${how}; the difference between that computer’s clock and this one’s is part of the figure.` };
+  if (delay.sameClock) return { name: 'Glass to glass, measured', remark: `Measured: ${how}; both moments by this computer’s clock.` };
+  return { name: 'Glass to glass, by two clocks', remark: `By two clocks: ${how}; the difference between that computer’s clock and this one’s is part of the figure.` };
 }

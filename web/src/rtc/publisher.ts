@@ -5,6 +5,7 @@ import { backoffDelay } from '../lib/backoff';
 import type { Trouble } from '../lib/trouble';
 import { preferredCodecs, wantCaptureTime, type VideoCodec } from './codecs';
 import { Connection, type Link } from './connection';
+import { withStartBitrate, withStereo } from './sdp';
 
 export type PublishPhase = 'idle' | 'connecting' | 'live' | 'interrupted' | 'retrying' | 'failed';
 
@@ -40,6 +41,9 @@ const RETRY = { firstMs: 1_000, capMs: 10_000 };
 /** On air for this long makes the next failure count as the first. */
 const STABLE_MS = 10_000;
 const TRIES_MAX_FEW = 3;
+/** Part of the most that is sent in the first seconds, before the network has shown what it can carry. */
+const START_SHARE = 0.6;
+const START_MAX = 1_500_000;
 
 export const OFF_AIR: PublishState = { phase: 'idle', message: '', needsToken: false, retryAtMs: null, liveSinceMs: null, reconnects: 0 };
 
@@ -125,6 +129,8 @@ export class Publisher {
       url: target.url,
       token: target.token,
       prepare: (peer) => addTracks(peer, stream, target),
+      // Opus is sent in stereo only if the answer asks for it.
+      adapt: (answer) => withStartBitrate(withStereo(answer), Math.min(START_MAX, target.videoBitsPerSecond * START_SHARE)),
       onLink: (link) => connection === this.#connection && this.#linked(link),
       onTrouble: (trouble) => connection === this.#connection && this.#failed(trouble),
     });
