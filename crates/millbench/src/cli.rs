@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::playback;
+use crate::rtc::cli::RtcCommand;
 
 /// Load generator for live streaming servers.
 ///
@@ -30,6 +31,9 @@ pub enum Command {
     /// HTTP-FLV sessions.
     #[command(subcommand)]
     Flv(FlvCommand),
+    /// WebRTC sessions: WHIP and WHEP.
+    #[command(subcommand)]
+    Rtc(RtcCommand),
     /// What the kernel alone costs: sends the sample to every RTMP player with plain writes and no server.
     ///
     /// The lower bound that servers are compared with. Accepts any application and stream name, sends the sample
@@ -220,7 +224,7 @@ impl LoadArgs {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if !(0.0..=86_400.0).contains(&value) {
         return Err("from 0 to 86400 seconds".to_owned());
@@ -228,7 +232,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(value))
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     (value > 0.0 && value <= 1e6).then_some(value).ok_or_else(|| "above 0, up to 1000000".to_owned())
 }

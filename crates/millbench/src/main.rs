@@ -6,7 +6,9 @@ use clap::Parser;
 use millbench::cli::{Cli, Command, FlvCommand, LoadArgs, RtmpCommand};
 use millbench::net::Protocols;
 use millbench::report::RunReport;
-use millbench::{floor, run};
+use millbench::rtc::cli::{RtcCommand, RtcLoadArgs};
+use millbench::rtc::report::RtcReport;
+use millbench::{floor, rtc, run};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -19,6 +21,12 @@ fn main() -> ExitCode {
         }
         Command::Flv(FlvCommand::Play(args)) => {
             run::play(args, Protocols::HttpFlv).and_then(|report| show(&report, &args.load))
+        }
+        Command::Rtc(RtcCommand::Publish(args)) => {
+            rtc::run::publish(args).and_then(|report| show_rtc(&report, &args.load))
+        }
+        Command::Rtc(RtcCommand::Play(args)) => {
+            rtc::run::play(args).and_then(|report| show_rtc(&report, &args.load))
         }
         Command::Floor(args) => floor::run(args).map(|()| ExitCode::SUCCESS),
     };
@@ -38,6 +46,16 @@ fn show(report: &RunReport, load: &LoadArgs) -> Result<ExitCode, String> {
     }
     if let Some(path) = &load.html {
         std::fs::write(path, report.html()).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(if report.outcome.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Prints the report of WebRTC sessions; the exit code is the verdict.
+fn show_rtc(report: &RtcReport, load: &RtcLoadArgs) -> Result<ExitCode, String> {
+    if load.json {
+        println!("{}", serde_json::to_string(report).map_err(|error| format!("JSON: {error}"))?);
+    } else {
+        print!("{}", report.table());
     }
     Ok(if report.outcome.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -19,6 +19,8 @@ pub struct Percentiles {
     pub count: u64,
     /// Half of the values are not larger.
     pub p50_ms: f64,
+    /// 95 % of the values are not larger.
+    pub p95_ms: f64,
     /// 99 % of the values are not larger.
     pub p99_ms: f64,
     /// The largest value.
@@ -54,6 +56,7 @@ impl Times {
         (!self.histogram.is_empty()).then(|| Percentiles {
             count: self.histogram.len(),
             p50_ms: at(0.50),
+            p95_ms: at(0.95),
             p99_ms: at(0.99),
             max_ms: self.histogram.max() as f64 / 1000.0,
         })
@@ -81,9 +84,12 @@ mod tests {
         }
         let percentiles = times.percentiles().expect("values were recorded");
         assert_eq!(percentiles.count, 100);
-        for (value, exact) in
-            [(percentiles.p50_ms, 50.0), (percentiles.p99_ms, 99.0), (percentiles.max_ms, 100.0)]
-        {
+        for (value, exact) in [
+            (percentiles.p50_ms, 50.0),
+            (percentiles.p95_ms, 95.0),
+            (percentiles.p99_ms, 99.0),
+            (percentiles.max_ms, 100.0),
+        ] {
             assert!((value - exact).abs() <= exact * 0.011, "{value} is not {exact}");
         }
     }

@@ -56,6 +56,11 @@ impl<T> Line<T> {
         self.under_way.pop_front().map(|(_, datagram)| datagram)
     }
 
+    /// How long each datagram takes.
+    pub fn delay(&self) -> Duration {
+        self.faults.delay
+    }
+
     /// Uniform in 0 to 1 (splitmix64).
     fn chance(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

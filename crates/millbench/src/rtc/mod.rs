@@ -1,9 +1,26 @@
 //! WebRTC sessions: WHIP publishers and WHEP viewers.
+//!
+//! ```text
+//! signalling (threads, HTTP) ─▶ describe ─▶ engine ─▶ session ─▶ link (socket, ICE, DTLS, SRTP)
+//!                                                       ├─▶ publisher ◀─ media ◀─ picture, mark
+//!                                                       └─▶ viewer ─▶ track ─▶ counters ─▶ report
+//! ```
 
+pub mod cli;
+pub mod counters;
+pub mod describe;
+pub mod engine;
 pub mod http;
 pub mod impair;
+pub mod link;
 pub mod mark;
 pub mod media;
 pub mod picture;
+pub mod publisher;
+pub mod report;
+pub mod run;
+pub mod session;
 pub mod signalling;
+pub mod target;
 pub mod track;
+pub mod viewer;

@@ -1,0 +1,263 @@
+//! Options of `millbench rtc`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use srtp::Profile;
+
+use super::impair::Faults;
+use crate::cli::{positive, seconds};
+
+/// What WebRTC sessions do.
+#[derive(Debug, Subcommand)]
+pub enum RtcCommand {
+    /// Publish generated media N times by WHIP. Give each its own stream with `{}`.
+    ///
+    /// `http://host:port/whip/app/stream{}`, or `rtp://host:port` for plain RTP: audio to this port, video to the one two
+    /// above.
+    Publish(RtcPublishArgs),
+    /// Play N times by WHEP, or from Janus's streaming plugin.
+    ///
+    /// `http://host:port/whep/app/stream{}`, or `janus://host:port/MOUNTPOINT`.
+    Play(RtcPlayArgs),
+}
+
+/// Options of `rtc publish`.
+#[derive(Debug, Args)]
+pub struct RtcPublishArgs {
+    /// Options of every run.
+    #[command(flatten)]
+    pub load: RtcLoadArgs,
+}
+
+/// Options of `rtc play`.
+#[derive(Debug, Args)]
+pub struct RtcPlayArgs {
+    /// Options of every run.
+    #[command(flatten)]
+    pub load: RtcLoadArgs,
+
+    /// Publish first, from this process: to the played URL with `whip` for `whep`, or to the URL given after `=`.
+    ///
+    /// With `{}` in the URL, one publisher per stream. Latency is measured from the publisher's send call to the arrival
+    /// in the viewer's socket; it needs the publisher on this machine, not in this process.
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub publish: Option<String>,
+
+    /// Decrypt one packet in as many, after the first key picture; `all` is 1, `none` is 0.
+    ///
+    /// Undecrypted packets are counted by their headers. Only decrypted ones tell latency.
+    #[arg(long, value_name = "N", default_value = "all", value_parser = one_in)]
+    pub decrypt: u32,
+
+    /// Do not ask for missing packets.
+    #[arg(long)]
+    pub no_nack: bool,
+}
+
+/// Options of every run.
+#[derive(Debug, Args)]
+pub struct RtcLoadArgs {
+    /// Server and stream; `{}` is replaced by the number of the session's stream, from 1.
+    pub url: String,
+
+    /// Sessions to hold. A list such as `100,400` is climbed step by step, each step measured.
+    #[arg(short = 'n', long, value_name = "N[,N...]", default_value = "1", value_delimiter = ',')]
+    pub sessions: Vec<usize>,
+
+    /// Streams that `{}` counts through; by default as many as sessions.
+    #[arg(long, value_name = "K")]
+    pub streams: Option<usize>,
+
+    /// Sessions started per second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 200.0, value_parser = positive)]
+    pub ramp: f64,
+
+    /// Measured time of each step, seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+
+    /// Time between "all sessions are up" and the begin of measuring, seconds.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    pub settle: Duration,
+
+    /// Time a session has to come up: answered, connected, first key picture. Seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub start_timeout: Duration,
+
+    /// A viewer whose last packet is older than this at the end of the run has failed. Seconds.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    pub silence: Duration,
+
+    /// Token, sent as `Authorization: Bearer`.
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+
+    /// Probability from 0 to 1 that a datagram is lost, in each direction of each session.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub loss: f64,
+
+    /// Time each datagram takes longer, in each direction of each session. Milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2000))]
+    pub delay: u32,
+
+    /// Share of the packets that may be missing in the end without the run being a failure.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub accept_loss: f64,
+
+    /// Offer no retransmission format (RTX).
+    #[arg(long)]
+    pub no_rtx: bool,
+
+    /// SRTP profiles to offer, best first.
+    #[arg(long, value_name = "PROFILE", value_delimiter = ',', default_value = "gcm128,gcm256,cm-sha1")]
+    pub profiles: Vec<ProfileName>,
+
+    /// Do not have the kernel note arrival times, which costs it about 40 ns a datagram; latency then ends where this
+    /// program looks at the socket.
+    #[arg(long)]
+    pub no_timestamps: bool,
+
+    /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
+    ///
+    /// A sleeping generator on the server's own machine makes the server pay for waking it, datagram by datagram, which
+    /// a client elsewhere would not.
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub turn_ms: u32,
+
+    /// Threads that ask for sessions over HTTP, beside the one that carries media.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub signal_threads: u16,
+
+    /// Pin to this core (counted from 0).
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+
+    /// Report CPU time and memory of this process, the server under test.
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+
+    /// Print the result as JSON on standard output instead of the table.
+    #[arg(long)]
+    pub json: bool,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// SRTP profiles by short names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileName {
+    /// AEAD_AES_128_GCM.
+    Gcm128,
+    /// AEAD_AES_256_GCM.
+    Gcm256,
+    /// AES_CM_128_HMAC_SHA1_80.
+    CmSha1,
+}
+
+impl ProfileName {
+    /// The profile.
+    pub fn profile(self) -> Profile {
+        match self {
+            ProfileName::Gcm128 => Profile::AeadAes128Gcm,
+            ProfileName::Gcm256 => Profile::AeadAes256Gcm,
+            ProfileName::CmSha1 => Profile::AesCm128HmacSha1_80,
+        }
+    }
+
+    /// As reports name it.
+    pub fn name_of(profile: Profile) -> String {
+        match profile {
+            Profile::AeadAes128Gcm => "gcm128".to_owned(),
+            Profile::AeadAes256Gcm => "gcm256".to_owned(),
+            Profile::AesCm128HmacSha1_80 => "cm-sha1".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+impl RtcLoadArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// A text for the user.
+    pub fn validate(&self) -> Result<(), String> {
+        let first = self.sessions.first().copied().unwrap_or(0);
+        if first == 0 || !self.sessions.is_sorted_by(|a, b| a < b) {
+            return Err("-n: give one number above 0 or a rising list".to_owned());
+        }
+        if self.streams == Some(0) {
+            return Err("--streams: at least 1".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Sessions of the last step.
+    pub fn sessions_max(&self) -> usize {
+        self.sessions.last().copied().unwrap_or(1)
+    }
+
+    /// Faults of each direction.
+    pub fn faults(&self) -> Faults {
+        Faults { loss: self.loss, delay: Duration::from_millis(self.delay.into()) }
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    (0.0..=1.0).contains(&value).then_some(value).ok_or_else(|| "from 0 to 1".to_owned())
+}
+
+fn one_in(text: &str) -> Result<u32, String> {
+    match text {
+        "all" => Ok(1),
+        "none" => Ok(0),
+        number => number.parse().map_err(|_| "all, none or a number".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn play(arguments: &str) -> Result<RtcPlayArgs, String> {
+        let words =
+            ["millbench", "rtc", "play", "http://h/whep/a/s"].into_iter().chain(arguments.split_whitespace());
+        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            Command::Rtc(RtcCommand::Play(play)) => play.load.validate().map(|()| play),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn decryption_is_all_none_or_one_in_n() {
+        for (text, expected) in [("", 1), ("--decrypt all", 1), ("--decrypt none", 0), ("--decrypt 50", 50)] {
+            assert_eq!(play(text).map(|play| play.decrypt), Ok(expected), "{text}");
+        }
+        assert!(play("--decrypt some").is_err());
+    }
+
+    #[test]
+    fn faults_and_profiles_are_read() {
+        let play = play("--loss 0.05 --delay 20 --profiles cm-sha1,gcm128").expect("valid");
+        let faults = Faults { loss: 0.05, delay: Duration::from_millis(20) };
+        assert_eq!(
+            (play.load.faults(), &play.load.profiles[..]),
+            (faults, &[ProfileName::CmSha1, ProfileName::Gcm128][..])
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in
+            ["-n 0", "-n 3,2", "--loss 1.5", "--loss x", "--delay -1", "--profiles null", "--streams 0"]
+        {
+            assert!(play(wrong).is_err(), "{wrong}");
+        }
+    }
+}

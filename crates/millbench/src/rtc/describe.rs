@@ -1,0 +1,269 @@
+//! Session descriptions of this program's publishers and viewers, and what was agreed.
+//!
+//! Publishers and viewers offer what browsers do for one H.264 and one Opus track, with retransmission and feedback.
+//! Janus offers instead, and is answered. Reading and writing the descriptions is `rtc::sdp`'s work.
+
+use std::sync::Arc;
+
+use rtc::dtls::{self, Certificate, DtlsRole};
+use rtc::sdp::{
+    self, Direction, Feedback, Format, LocalDescription, OfferConfig, OfferMedia, Policy, RemoteTransport,
+    Setup, Source, TrackDescription,
+};
+use rtc::{Candidate, IceCredentials, Transport};
+use rtp::extension::{Extension, ExtensionMap};
+use rtp::payload::{Codec, MediaKind};
+
+use super::media::Track;
+use super::viewer::Meaning;
+
+/// What both sides agreed on.
+#[derive(Debug)]
+pub struct Agreed {
+    /// The server's end of the transport.
+    pub remote: RemoteTransport,
+    /// This side's part in DTLS.
+    pub dtls_role: DtlsRole,
+    /// Audio and video, if agreed.
+    pub tracks: [Option<TrackDescription>; 2],
+}
+
+/// SSRCs of a publisher: media of [`Track::ALL`], then RTX of video.
+pub fn ssrcs(number: usize) -> [u32; 3] {
+    let first = 0x5000_0000 | (number as u32) << 2;
+    [first, first + 1, first + 2]
+}
+
+/// Credentials that differ from session to session. Nobody is to be kept out of a load generator.
+pub fn credentials(seed: u64) -> IceCredentials {
+    let mut state = seed;
+    let mut word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 16
+    };
+    let (ufrag, password) = (format!("{:08x}", word() as u32), format!("{:016x}{:016x}", word(), word()));
+    IceCredentials::new(&ufrag, &password).expect("hexadecimal digits, long enough")
+}
+
+/// An offer to publish, or to play.
+pub fn offer(
+    publish: bool,
+    number: usize,
+    ice: IceCredentials,
+    certificate: &Certificate,
+    rtx: bool,
+) -> OfferConfig {
+    let [audio, video, video_rtx] = ssrcs(number);
+    let sources = |ssrc, rtx_ssrc| if publish { vec![Source { ssrc, rtx_ssrc }] } else { Vec::new() };
+    let direction = if publish { Direction::Send } else { Direction::Receive };
+    let media = |track: Track, sources| OfferMedia {
+        mid: track.index().to_string(),
+        kind: kind_of(track),
+        direction,
+        formats: vec![format_of(track, rtx)],
+        extensions: extensions_of(track),
+        sources,
+        rids: Vec::new(),
+    };
+    OfferConfig {
+        ice,
+        fingerprint: certificate.fingerprint(),
+        setup: Setup::ActPass,
+        candidates: Vec::new(),
+        trickle: false,
+        session_id: number as u64 + 1,
+        stream_id: format!("millbench-{number}"),
+        media: vec![
+            media(Track::Audio, sources(audio, None)),
+            media(Track::Video, sources(video, rtx.then_some(video_rtx))),
+        ],
+    }
+}
+
+/// Reads the server's answer.
+///
+/// # Errors
+/// A text for the session.
+pub fn read_answer(offer: &OfferConfig, answer: &str) -> Result<Agreed, String> {
+    let answer = sdp::read_answer(answer, offer).map_err(|error| format!("the answer: {error}"))?;
+    let mut tracks = answer.tracks.into_iter();
+    let tracks = [tracks.next().flatten(), tracks.next().flatten()];
+    if tracks[Track::Video.index()].is_none() {
+        return Err("the answer has no video".to_owned());
+    }
+    let dtls_role = if answer.remote.setup == Setup::Active { DtlsRole::Server } else { DtlsRole::Client };
+    Ok(Agreed { remote: answer.remote, dtls_role, tracks })
+}
+
+/// Answers a server that offers (Janus).
+///
+/// # Errors
+/// A text for the session.
+pub fn answer(
+    offer: &str,
+    number: usize,
+    ice: IceCredentials,
+    certificate: &Certificate,
+) -> Result<(String, Agreed), String> {
+    let offer = sdp::parse_offer(offer).map_err(|error| format!("the offer: {error}"))?;
+    let local = LocalDescription {
+        ice,
+        fingerprint: certificate.fingerprint(),
+        candidates: Vec::new(),
+        ice_lite: false,
+        session_id: number as u64 + 1,
+        first_ssrc: 1,
+        stream_id: "millbench".to_owned(),
+    };
+    let answer = sdp::answer_publish(&offer, &local, &Policy::publish())
+        .map_err(|error| format!("the offer: {error}"))?;
+    let of_kind = |kind| answer.tracks.iter().find(|track| track.kind == kind).cloned();
+    let tracks = [of_kind(MediaKind::Audio), of_kind(MediaKind::Video)];
+    let dtls_role = if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server };
+    Ok((answer.sdp, Agreed { remote: answer.remote, dtls_role, tracks }))
+}
+
+impl Agreed {
+    /// The server's address that is used: the one of the HTTP server's host if it is among them.
+    ///
+    /// # Errors
+    /// A text for the session.
+    pub fn candidate(&self, host: std::net::IpAddr) -> Result<Candidate, String> {
+        let udp =
+            || self.remote.candidates.iter().filter(|it| it.transport == Transport::Udp && it.component == 1);
+        let same_family = |it: &&Candidate| it.address.is_ipv4() == host.is_ipv4();
+        udp()
+            .find(|it| it.address.ip() == host)
+            .or_else(|| udp().find(same_family))
+            .cloned()
+            .ok_or_else(|| "the server names no UDP address".to_owned())
+    }
+
+    /// What each payload type stands for.
+    pub fn meanings(&self) -> Box<[Option<Meaning>; 128]> {
+        let mut meanings = Box::new([None; 128]);
+        for track in Track::ALL {
+            for format in self.tracks[track.index()].iter().flat_map(|described| &described.formats) {
+                meanings[usize::from(format.payload_type & 0x7f)] = Some(Meaning { track, again: false });
+                if let Some(rtx) = format.rtx_payload_type {
+                    meanings[usize::from(rtx & 0x7f)] = Some(Meaning { track, again: true });
+                }
+            }
+        }
+        meanings
+    }
+
+    /// The DTLS side of a peer.
+    pub fn dtls(&self, certificate: &Arc<Certificate>, profiles: &[srtp::Profile]) -> dtls::Config {
+        let mut config = dtls::Config::new(Arc::clone(certificate), self.remote.fingerprints.clone());
+        config.srtp_profiles = profiles.to_vec();
+        config
+    }
+}
+
+fn kind_of(track: Track) -> MediaKind {
+    match track {
+        Track::Audio => MediaKind::Audio,
+        Track::Video => MediaKind::Video,
+    }
+}
+
+fn format_of(track: Track, rtx: bool) -> Format {
+    match track {
+        Track::Audio => Format {
+            payload_type: 111,
+            codec: Codec::Opus,
+            clock_rate: 48_000,
+            channels: 2,
+            fmtp: "minptime=10;useinbandfec=1".to_owned(),
+            rtx_payload_type: None,
+            feedback: Feedback { transport_cc: true, ..Feedback::default() },
+        },
+        Track::Video => Format {
+            payload_type: 102,
+            codec: Codec::H264,
+            clock_rate: 90_000,
+            channels: 1,
+            fmtp: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f".to_owned(),
+            rtx_payload_type: rtx.then_some(103),
+            feedback: Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true },
+        },
+    }
+}
+
+/// What browsers offer of those that say something about this media.
+fn extensions_of(track: Track) -> ExtensionMap {
+    let common = [(2, Extension::AbsSendTime), (3, Extension::TransportCc), (4, Extension::Mid)];
+    let level = (track == Track::Audio).then_some((1, Extension::AudioLevel));
+    common.into_iter().chain(level).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate() -> Certificate {
+        Certificate::generate().expect("this machine has random numbers")
+    }
+
+    /// What a server answers to `offer`, with `published` for a viewer's.
+    fn server(offer: &OfferConfig, published: Option<&[TrackDescription]>) -> sdp::Answer {
+        let address = "127.0.0.1:9000".parse().expect("an address");
+        let parsed = sdp::parse_offer(&sdp::make_offer(offer)).expect("our own offer");
+        let local = LocalDescription {
+            ice: credentials(9),
+            fingerprint: certificate().fingerprint(),
+            candidates: vec![Candidate::host(address, Transport::Udp, 1)],
+            ice_lite: true,
+            session_id: 7,
+            first_ssrc: 100,
+            stream_id: "s".to_owned(),
+        };
+        match published {
+            None => sdp::answer_publish(&parsed, &local, &Policy::publish()),
+            Some(published) => sdp::answer_play(&parsed, &local, &Policy::play(), published),
+        }
+        .expect("an answer")
+    }
+
+    #[test]
+    fn publisher_and_viewer_agree_with_a_server_on_both_tracks() {
+        let publish = offer(true, 3, credentials(1), &certificate(), true);
+        let published = server(&publish, None);
+        let agreed = read_answer(&publish, &published.sdp).expect("it answers");
+        assert_eq!(agreed.dtls_role, DtlsRole::Client);
+        let video = agreed.tracks[1].as_ref().expect("video");
+        assert_eq!((video.format().payload_type, video.format().rtx_payload_type), (102, Some(103)));
+        assert_eq!(video.sources, [Source { ssrc: ssrcs(3)[1], rtx_ssrc: Some(ssrcs(3)[2]) }]);
+
+        let play = offer(false, 4, credentials(2), &certificate(), true);
+        let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
+        let meanings = agreed.meanings();
+        let known: Vec<_> =
+            (0..128).filter_map(|kind| meanings[kind].map(|it| (kind, it.track, it.again))).collect();
+        assert_eq!(
+            known,
+            [(102, Track::Video, false), (103, Track::Video, true), (111, Track::Audio, false)]
+        );
+        let host = "127.0.0.1".parse().expect("an address");
+        assert_eq!(agreed.candidate(host).map(|it| it.address.port()), Ok(9000));
+        assert!(agreed.candidate("::1".parse().expect("an address")).is_err());
+    }
+
+    #[test]
+    fn an_offering_server_is_answered() {
+        let theirs = offer(true, 1, credentials(5), &certificate(), true);
+        let (text, agreed) =
+            answer(&sdp::make_offer(&theirs), 2, credentials(6), &certificate()).expect("an answer");
+        assert!(agreed.tracks.iter().all(Option::is_some));
+        let read = sdp::read_answer(&text, &theirs).expect("it answers");
+        assert_eq!(agreed.dtls_role == DtlsRole::Client, read.remote.setup == Setup::Active);
+        assert!(answer("v=1", 2, credentials(6), &certificate()).is_err());
+    }
+
+    #[test]
+    fn credentials_differ() {
+        let mut seen = std::collections::HashSet::new();
+        assert!((0..1000).all(|seed| seen.insert(credentials(seed).ufrag)));
+    }
+}

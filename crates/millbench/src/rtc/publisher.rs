@@ -1,0 +1,461 @@
+//! A publisher: sends the generated media when it is due, sends again what is asked for, and reports.
+//!
+//! A packet that was sent is not kept: it is made again of its place in the media and its mark, of which the last few
+//! hundred are remembered. Where packets go, encrypted or not, is a matter of the [`Outlet`].
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rtc::sdp::TrackDescription;
+use rtp::HeaderFields;
+use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form, abs_send_time_from_ntp};
+use rtp::rtcp::{NtpTime, Rtcp, SenderInfo, SenderReport, SourceDescription};
+
+use super::counters::Counters;
+use super::describe;
+use super::link::Link;
+use super::mark::{self, Mark};
+use super::media::{Frame, Media, Timeline, Track};
+use crate::clock;
+
+/// Where a publisher's packets go.
+pub trait Outlet {
+    /// Sends a packet of media.
+    fn send_rtp(&mut self, track: Track, header: &[u8], payload: &[u8], counters: &mut Counters);
+    /// Sends RTCP.
+    fn send_rtcp(&mut self, plain: &[u8], counters: &mut Counters);
+}
+
+/// A WHIP session.
+pub struct Encrypted<'a> {
+    /// The connection.
+    pub link: &'a mut Link,
+    /// The time.
+    pub now: Instant,
+}
+
+impl Outlet for Encrypted<'_> {
+    fn send_rtp(&mut self, _: Track, header: &[u8], payload: &[u8], counters: &mut Counters) {
+        self.link.send_rtp(self.now, header, payload, counters);
+    }
+
+    fn send_rtcp(&mut self, plain: &[u8], counters: &mut Counters) {
+        self.link.send_rtcp(self.now, plain, counters);
+    }
+}
+
+/// Plain RTP, as Janus's streaming plugin takes it: a port for each track, no RTCP.
+#[derive(Debug)]
+pub struct Plain {
+    socket: UdpSocket,
+    to: [SocketAddr; 2],
+}
+
+impl Plain {
+    /// Audio goes to `audio`, video two ports above it.
+    ///
+    /// # Errors
+    /// As the system calls report them.
+    pub fn new(audio: SocketAddr) -> std::io::Result<Plain> {
+        let video = SocketAddr::new(audio.ip(), audio.port().wrapping_add(2));
+        let any: SocketAddr = if audio.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+        Ok(Plain { socket: UdpSocket::bind(any)?, to: [audio, video] })
+    }
+}
+
+impl Outlet for Plain {
+    fn send_rtp(&mut self, track: Track, header: &[u8], payload: &[u8], counters: &mut Counters) {
+        let packet = [header, payload].concat();
+        match self.socket.send_to(&packet, self.to[track.index()]) {
+            Ok(_) => counters.writes += 1,
+            Err(_) => counters.not_sent += 1,
+        }
+    }
+
+    fn send_rtcp(&mut self, _: &[u8], _: &mut Counters) {}
+}
+
+/// State of a publisher.
+pub struct Publisher {
+    id: u64,
+    timeline: Timeline,
+    tracks: [SentTrack; 2],
+    transport_sequence: u16,
+    report_at: Instant,
+    scratch: Vec<u8>,
+}
+
+/// A track that is sent.
+struct SentTrack {
+    payload_type: u8,
+    ssrc: u32,
+    /// Payload type and SSRC of what is sent again.
+    rtx: Option<(u8, u32)>,
+    rtx_sequence: u16,
+    extensions: ExtensionMap,
+    sequence: u16,
+    /// Offset of the RTP timestamps.
+    timestamp: u32,
+    packets: u64,
+    bytes: u32,
+    last_timestamp: u32,
+    history: Vec<Sent>,
+}
+
+/// A packet that can be made again.
+#[derive(Clone, Copy)]
+struct Sent {
+    sequence: u16,
+    frame: Frame,
+    /// Which of the frame's payloads.
+    index: usize,
+    marker: bool,
+    mark: Mark,
+}
+
+impl Publisher {
+    /// Begins now; `tracks` are those agreed on, or none for plain RTP.
+    pub fn new(
+        id: u64,
+        number: usize,
+        tracks: &[Option<TrackDescription>; 2],
+        now: Instant,
+        now_ns: u64,
+    ) -> Publisher {
+        let [audio, video, rtx] = describe::ssrcs(number);
+        Publisher {
+            id,
+            timeline: Timeline::new(now_ns),
+            tracks: [
+                SentTrack::new(tracks[0].as_ref(), 111, audio, None),
+                SentTrack::new(tracks[1].as_ref(), 102, video, Some(rtx)),
+            ],
+            transport_sequence: number as u16,
+            report_at: now + Duration::from_millis(number as u64 * 61 % 1000),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Sends what is due by `now_ns`; when the next frame is, wall clock nanoseconds.
+    pub fn send_due(
+        &mut self,
+        media: &Media,
+        now: Instant,
+        now_ns: u64,
+        outlet: &mut impl Outlet,
+        counters: &mut Counters,
+    ) -> u64 {
+        while self.timeline.next_due_ns() <= now_ns {
+            counters.lateness.record_ns(now_ns - self.timeline.next_due_ns());
+            let frame = self.timeline.take(media);
+            let payloads = media.payloads(frame).len();
+            for index in 0..payloads {
+                self.send(media, frame, index, index + 1 == payloads, outlet, counters);
+            }
+        }
+        if now >= self.report_at {
+            self.report_at = now + Duration::from_secs(1);
+            self.report(outlet, counters);
+        }
+        self.timeline.next_due_ns()
+    }
+
+    fn send(
+        &mut self,
+        media: &Media,
+        frame: Frame,
+        index: usize,
+        last: bool,
+        outlet: &mut impl Outlet,
+        counters: &mut Counters,
+    ) {
+        let track = &mut self.tracks[frame.track.index()];
+        let mark = Mark { publisher: self.id, sent_ns: clock::wall_ns(), number: track.packets };
+        // Audio packets are marked only at the begin of talk; silence has none (RFC 3551 section 4.1).
+        let marker = last && frame.track == Track::Video;
+        let sent = Sent { sequence: track.sequence, frame, index, marker, mark };
+        track.sequence = track.sequence.wrapping_add(1);
+        track.packets += 1;
+        track.last_timestamp = frame.timestamp.wrapping_add(track.timestamp);
+        track.remember(sent);
+        let mut head = [0; HEAD_BYTES];
+        let length = track.header(&sent, None, &mut self.transport_sequence, &mut head);
+        sent.payload(media, &[], &mut self.scratch);
+        track.bytes = track.bytes.wrapping_add(self.scratch.len() as u32);
+        outlet.send_rtp(frame.track, &head[..length], &self.scratch, counters);
+        counters.packets_sent += 1;
+    }
+
+    fn report(&mut self, outlet: &mut impl Outlet, counters: &mut Counters) {
+        self.scratch.clear();
+        let ntp = NtpTime::from_unix(Duration::from_nanos(clock::wall_ns()));
+        for track in &self.tracks {
+            let info = SenderInfo {
+                ntp,
+                rtp_timestamp: track.last_timestamp,
+                packets: track.packets as u32,
+                payload_bytes: track.bytes,
+            };
+            SenderReport::write(&mut self.scratch, track.ssrc, &info, &[]);
+        }
+        SourceDescription::write_cname(&mut self.scratch, self.tracks[0].ssrc, "millbench");
+        outlet.send_rtcp(&self.scratch, counters);
+    }
+
+    /// Takes decrypted feedback of the server.
+    pub fn receive_rtcp(
+        &mut self,
+        media: &Media,
+        plain: &[u8],
+        outlet: &mut impl Outlet,
+        counters: &mut Counters,
+    ) {
+        for packet in rtp::rtcp::packets(plain) {
+            match packet {
+                Ok(Rtcp::Nack(nack)) => {
+                    let Some(index) = self.tracks.iter().position(|track| track.ssrc == nack.media_ssrc)
+                    else {
+                        continue;
+                    };
+                    for sequence in nack.lost() {
+                        counters.nacks.heard += 1;
+                        self.send_again(media, index, sequence, outlet, counters);
+                    }
+                }
+                Ok(Rtcp::Pli(_) | Rtcp::Fir(_)) => {
+                    counters.plis_received += 1;
+                    self.timeline.want_key_picture();
+                }
+                Ok(Rtcp::TransportFeedback(_)) => counters.transport_feedback += 1,
+                Ok(Rtcp::ReceiverReport(_)) => counters.receiver_reports += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// By RTX only: without it the same packet would have to be encrypted twice, which SRTP forbids.
+    fn send_again(
+        &mut self,
+        media: &Media,
+        index: usize,
+        sequence: u16,
+        outlet: &mut impl Outlet,
+        counters: &mut Counters,
+    ) {
+        let track = &mut self.tracks[index];
+        let Some(rtx) = track.rtx else { return };
+        let Some(sent) = track.find(sequence) else { return };
+        let again = (rtx, track.rtx_sequence);
+        track.rtx_sequence = track.rtx_sequence.wrapping_add(1);
+        let mut head = [0; HEAD_BYTES];
+        let length = track.header(&sent, Some(again), &mut self.transport_sequence, &mut head);
+        sent.payload(media, &rtp::rtx::osn(sequence), &mut self.scratch);
+        outlet.send_rtp(sent.frame.track, &head[..length], &self.scratch, counters);
+        counters.nacks.answered += 1;
+    }
+}
+
+impl SentTrack {
+    fn new(
+        agreed: Option<&TrackDescription>,
+        payload_type: u8,
+        ssrc: u32,
+        rtx_ssrc: Option<u32>,
+    ) -> SentTrack {
+        let format = agreed.map(TrackDescription::format);
+        SentTrack {
+            payload_type: format.map_or(payload_type, |format| format.payload_type),
+            ssrc,
+            rtx: format.and_then(|format| format.rtx_payload_type).zip(rtx_ssrc),
+            rtx_sequence: ssrc as u16,
+            extensions: agreed.map_or_else(ExtensionMap::new, |agreed| agreed.extensions),
+            // Near the wrap, so that a run meets it.
+            sequence: 65_000,
+            timestamp: ssrc.wrapping_mul(0x9e37_79b9),
+            packets: 0,
+            bytes: 0,
+            last_timestamp: 0,
+            history: Vec::new(),
+        }
+    }
+
+    /// Writes RTP header and extensions; `again` is payload type, SSRC and sequence number of a repetition.
+    fn header(
+        &self,
+        sent: &Sent,
+        again: Option<((u8, u32), u16)>,
+        transport_sequence: &mut u16,
+        out: &mut [u8; HEAD_BYTES],
+    ) -> usize {
+        let ((payload_type, ssrc), sequence_number) =
+            again.unwrap_or(((self.payload_type, self.ssrc), sent.sequence));
+        let fields = HeaderFields {
+            marker: sent.marker,
+            payload_type,
+            sequence_number,
+            timestamp: sent.frame.timestamp.wrapping_add(self.timestamp),
+            ssrc,
+        };
+        let mut block = [0; EXTENSION_BYTES];
+        let mut writer = BlockWriter::new(&mut block, Form::OneByte);
+        for (id, extension) in self.extensions.iter() {
+            let sent_at = NtpTime::from_unix(Duration::from_nanos(sent.mark.sent_ns));
+            let full = match extension {
+                Extension::AbsSendTime => writer.push(id, &abs_send_time_from_ntp(sent_at)),
+                Extension::Mid => writer.push(id, sent.frame.track.index().to_string().as_bytes()),
+                // -127 dBov: silence, no voice.
+                Extension::AudioLevel => writer.push(id, &[127]),
+                Extension::TransportCc => {
+                    *transport_sequence = transport_sequence.wrapping_add(1);
+                    writer.push(id, &transport_sequence.to_be_bytes())
+                }
+                _ => Ok(()),
+            };
+            debug_assert!(full.is_ok(), "four short elements fit");
+        }
+        let length = writer.finish();
+        fields.write(&block[..length], out)
+    }
+
+    fn remember(&mut self, sent: Sent) {
+        let slot = usize::from(sent.sequence) % HISTORY;
+        if self.history.len() < HISTORY {
+            self.history.resize(HISTORY, sent);
+        }
+        self.history[slot] = sent;
+    }
+
+    fn find(&self, sequence: u16) -> Option<Sent> {
+        let sent = self.history.get(usize::from(sequence) % HISTORY)?;
+        (sent.sequence == sequence).then_some(*sent)
+    }
+}
+
+impl Sent {
+    /// Writes the payload, after `before`, into `out`.
+    fn payload(&self, media: &Media, before: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(before);
+        let Some(payload) = media.payloads(self.frame).get(self.index) else { return };
+        out.extend_from_slice(&payload.bytes);
+        if payload.marked {
+            mark::write(out, &self.mark);
+        }
+    }
+}
+
+/// Packets of a track that can be sent again: 3 s of video. A power of two, so that it divides the sequence numbers.
+const HISTORY: usize = 256;
+
+/// Four elements of up to 4 bytes, their heads, and the block's.
+const EXTENSION_BYTES: usize = 32;
+const HEAD_BYTES: usize = 12 + EXTENSION_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rtp::Packet;
+    use rtp::rtcp::{Nack, Pli};
+
+    /// Keeps what is sent.
+    #[derive(Default)]
+    struct Kept {
+        rtp: Vec<(Track, Vec<u8>)>,
+        rtcp: Vec<Vec<u8>>,
+    }
+
+    impl Outlet for Kept {
+        fn send_rtp(&mut self, track: Track, header: &[u8], payload: &[u8], _: &mut Counters) {
+            self.rtp.push((track, [header, payload].concat()));
+        }
+
+        fn send_rtcp(&mut self, plain: &[u8], _: &mut Counters) {
+            self.rtcp.push(plain.to_vec());
+        }
+    }
+
+    const BEGIN_NS: u64 = 1_795_000_000_000_000_000;
+
+    fn publisher() -> (Publisher, Media, Instant) {
+        let offer_tracks = [None, Some(track_with_rtx())];
+        let now = clock::monotonic();
+        (Publisher::new(5, 0, &offer_tracks, now, BEGIN_NS), Media::new(), now)
+    }
+
+    fn track_with_rtx() -> TrackDescription {
+        let certificate = rtc::dtls::Certificate::generate().expect("random numbers");
+        let offer = describe::offer(true, 0, describe::credentials(1), &certificate, true);
+        let media = &offer.media[1];
+        TrackDescription {
+            mid: media.mid.clone(),
+            kind: media.kind,
+            formats: media.formats.clone(),
+            extensions: media.extensions,
+            sources: media.sources.clone(),
+            rids: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn two_seconds_are_numbered_marked_and_reported() {
+        let (mut publisher, media, now) = publisher();
+        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        publisher.send_due(
+            &media,
+            now + Duration::from_secs(1),
+            BEGIN_NS + 1_999_999_999,
+            &mut kept,
+            &mut counters,
+        );
+        assert_eq!((kept.rtp.len(), counters.packets_sent), (242, 242));
+        let video: Vec<Packet<'_>> = kept
+            .rtp
+            .iter()
+            .filter(|(track, _)| *track == Track::Video)
+            .map(|(_, packet)| Packet::parse(packet).expect("a packet"))
+            .collect();
+        for (index, packet) in video.iter().enumerate() {
+            assert_eq!(packet.sequence_number(), 65_000 + index as u16);
+            assert_eq!(packet.extensions().count(), 3, "MID, send time and transport sequence number");
+            if let Some(mark) = mark::find(packet.payload()) {
+                assert_eq!((mark.publisher, mark.number), (5, index as u64));
+            }
+        }
+        assert_eq!(video.iter().filter(|packet| packet.marker()).count(), 60);
+        let reports =
+            rtp::rtcp::packets(&kept.rtcp[0]).filter(|it| matches!(it, Ok(Rtcp::SenderReport(_)))).count();
+        assert_eq!((kept.rtcp.len(), reports), (1, 2));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_sent_again_unchanged() {
+        let (mut publisher, media, now) = publisher();
+        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        publisher.send_due(&media, now, BEGIN_NS + 100_000_000, &mut kept, &mut counters);
+        let first = kept.rtp.iter().find(|(track, _)| *track == Track::Video).expect("video").1.clone();
+        let first = Packet::parse(&first).expect("a packet");
+        let mut ask = Vec::new();
+        Nack::write(&mut ask, 1, first.ssrc(), &[65_000, 60_000]);
+        kept.rtp.clear();
+        publisher.receive_rtcp(&media, &ask, &mut kept, &mut counters);
+        let again = Packet::parse(&kept.rtp[0].1).expect("a packet");
+        assert_eq!((again.payload_type(), again.ssrc()), (103, first.ssrc() + 1));
+        assert_eq!(rtp::rtx::unwrap(again.payload()), Some((65_000, first.payload())));
+        assert_eq!((kept.rtp.len(), counters.nacks.heard, counters.nacks.answered), (1, 2, 1));
+    }
+
+    #[test]
+    fn a_picture_loss_is_answered_by_a_key_picture() {
+        let (mut publisher, media, now) = publisher();
+        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        publisher.send_due(&media, now, BEGIN_NS + 500_000_000, &mut kept, &mut counters);
+        let mut ask = Vec::new();
+        Pli { sender_ssrc: 1, media_ssrc: 2 }.write(&mut ask);
+        publisher.receive_rtcp(&media, &ask, &mut kept, &mut counters);
+        kept.rtp.clear();
+        publisher.send_due(&media, now, BEGIN_NS + 540_000_000, &mut kept, &mut counters);
+        let video = kept.rtp.iter().find(|(track, _)| *track == Track::Video).expect("video");
+        let payload = Packet::parse(&video.1).expect("a packet").payload()[0];
+        assert_eq!((payload & 0x1f, counters.plis_received), (24, 1), "parameter sets come first");
+    }
+}

@@ -1,0 +1,392 @@
+//! A run: publishers first, then step by step more sessions, each step measured; in the end a verdict.
+//!
+//! Steps run like those of the RTMP side: raise the number of sessions, wait until all are up or have failed, let things
+//! settle, then measure for a while. CPU and loss are differences over that window.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::cli::{ProfileName, RtcLoadArgs, RtcPlayArgs, RtcPublishArgs};
+use super::counters::Counters;
+use super::engine::{Engine, EngineConfig};
+use super::link::Link;
+use super::media::{PACKETS_PER_SECOND, Track};
+use super::report::{RtcOutcome, RtcReport, RtcStep};
+use super::session::{Phase, Role, Session};
+use super::target::{Scheme, Target};
+use super::track::Counts;
+use super::viewer::{Viewer, ViewerConfig};
+use crate::clock;
+use crate::machine::{self, StopSignals};
+use crate::procfs::{self, Usage};
+use crate::report::ServerStep;
+use crate::stats::Times;
+
+/// Publishes N times.
+///
+/// # Errors
+/// A text for the user when the run could not be done at all. Failed sessions are no error but a result.
+pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
+    let target = Target::resolve(&args.load.url)?;
+    if matches!(target.scheme, Scheme::Janus { .. }) {
+        return Err("publishing to Janus: use rtp://host:port".to_owned());
+    }
+    if args.load.sessions_max() > 1 && !target.has_placeholder() {
+        return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
+    }
+    let config = config(&args.load, Some(target), None, 1, false);
+    Conductor::start(&args.load, config, 0, 1)?.run(&args.load, format!("rtc publish {}", args.load.url))
+}
+
+/// Plays N times, after publishing if asked to.
+///
+/// # Errors
+/// As for [`publish`].
+pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
+    let target = Target::resolve(&args.load.url)?;
+    if target.scheme == Scheme::Rtp {
+        return Err("playing plain RTP is not possible: use http:// or janus://".to_owned());
+    }
+    let publish = match args.publish.as_deref() {
+        None => None,
+        Some("") => Some(target.to_publish()?),
+        Some(url) => Some(Target::resolve(url)?),
+    };
+    let publishers = match &publish {
+        None => 0,
+        Some(target) if target.has_placeholder() => args.load.streams.unwrap_or(args.load.sessions_max()),
+        Some(_) => 1,
+    };
+    let config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
+    let conductor = Conductor::start(&args.load, config, publishers, args.decrypt)?;
+    conductor.run(&args.load, format!("rtc play {}", args.load.url))
+}
+
+fn config(
+    load: &RtcLoadArgs,
+    publish: Option<Target>,
+    play: Option<Target>,
+    decrypt_one_in: u32,
+    nack: bool,
+) -> EngineConfig {
+    // A round trip through the faults, and some time to be served.
+    let retry = Duration::from_millis(2 * u64::from(load.delay)) + RETRY_SLACK;
+    EngineConfig {
+        publish,
+        play,
+        streams: load.streams.unwrap_or(load.sessions_max()),
+        ramp: load.ramp,
+        start_timeout: load.start_timeout,
+        turn: Duration::from_millis(load.turn_ms.into()),
+        viewer: ViewerConfig { decrypt_one_in, nack, retry },
+        faults: load.faults(),
+        rtx: !load.no_rtx,
+        profiles: load.profiles.iter().map(|name| name.profile()).collect(),
+        timestamps: !load.no_timestamps,
+        signal_threads: load.signal_threads.into(),
+        token: load.token.clone(),
+    }
+}
+
+/// State of a run.
+struct Conductor {
+    engine: Engine,
+    signals: StopSignals,
+    interrupted: bool,
+    server_pid: Option<u32>,
+    baseline_rss_kib: u64,
+    /// Publishers to have before the first viewer.
+    publishers: usize,
+    /// Whether the sessions counted by steps are publishers.
+    steps_publish: bool,
+    report: RtcReport,
+}
+
+/// Everything that a window is a difference of.
+struct Reading {
+    at: Instant,
+    usage: Option<Usage>,
+    own_cpu_s: f64,
+    machine_cpu_s: Option<f64>,
+    counters: Counters,
+    tracks: Counts,
+}
+
+impl Conductor {
+    fn start(
+        load: &RtcLoadArgs,
+        config: EngineConfig,
+        publishers: usize,
+        decrypted_one_in: u32,
+    ) -> Result<Conductor, String> {
+        load.validate()?;
+        machine::ensure_descriptors(load.sessions_max() + publishers + 2 * config.signal_threads)?;
+        if let Some(pid) = load.server_pid {
+            procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
+        }
+        let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
+        if let Some(core) = load.core {
+            machine::pin_to_core(core)?;
+        }
+        let report = RtcReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: machine::describe(),
+            decrypted_one_in,
+            arrival_times: if config.timestamps { "kernel" } else { "program" },
+            ..RtcReport::default()
+        };
+        let steps_publish = config.play.is_none();
+        Ok(Conductor {
+            engine: Engine::new(config)?,
+            signals,
+            interrupted: false,
+            server_pid: load.server_pid,
+            baseline_rss_kib: 0,
+            publishers,
+            steps_publish,
+            report,
+        })
+    }
+
+    fn run(mut self, load: &RtcLoadArgs, command: String) -> Result<RtcReport, String> {
+        self.report.command = command;
+        if self.publishers > 0 {
+            self.engine.raise_publishers(self.publishers);
+            self.wait_until_up(self.publishers, true, load)?;
+            self.wait(load.settle)?;
+        }
+        self.baseline_rss_kib = self.usage().map_or(0, |usage| usage.rss_kib);
+        for &sessions in &load.sessions {
+            if self.interrupted {
+                break;
+            }
+            if self.steps_publish {
+                self.engine.raise_publishers(sessions);
+            } else {
+                self.engine.raise_viewers(sessions);
+            }
+            self.wait_until_up(sessions, self.steps_publish, load)?;
+            self.wait(load.settle)?;
+            if !self.interrupted {
+                let step = self.measure(sessions, load)?;
+                progress(load, &step);
+                self.report.steps.push(step);
+            }
+        }
+        self.finish(load)
+    }
+
+    /// Waits until as many sessions are up or failed. Sessions have their own deadline, so this ends.
+    fn wait_until_up(&mut self, sessions: usize, publishers: bool, load: &RtcLoadArgs) -> Result<(), String> {
+        let ramp = Duration::from_secs_f64(sessions as f64 / load.ramp);
+        let deadline = clock::monotonic() + ramp + load.start_timeout + Duration::from_secs(2);
+        while !self.interrupted && clock::monotonic() < deadline {
+            let now = self.engine.population(publishers);
+            if now.up + now.failed >= sessions {
+                break;
+            }
+            self.wait(LOOK_INTERVAL)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, time: Duration) -> Result<(), String> {
+        let until = clock::monotonic() + time;
+        while !self.interrupted && clock::monotonic() < until {
+            self.engine.turn()?;
+            self.interrupted |= self.signals.arrived();
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, sessions: usize, load: &RtcLoadArgs) -> Result<RtcStep, String> {
+        let counters = &mut self.engine.counters;
+        // What was started for this step, before what is measured now.
+        let started = (counters.first_key.percentiles(), counters.connected.percentiles());
+        counters.latency.clear();
+        counters.lateness.clear();
+        let before = self.read();
+        self.wait(load.duration)?;
+        let after = self.read();
+        if self.server_pid.is_some() && after.usage.is_none() {
+            return Err("the server under test has ended".to_owned());
+        }
+        self.engine.counters.first_key.clear();
+        self.engine.counters.connected.clear();
+        let mut step = self.step(sessions, &before, &after);
+        (step.first_key, step.connected) = started;
+        Ok(step)
+    }
+
+    fn step(&self, sessions: usize, before: &Reading, after: &Reading) -> RtcStep {
+        let seconds = (after.at - before.at).as_secs_f64();
+        let client_seconds = (sessions as f64 * seconds).max(f64::MIN_POSITIVE);
+        let (old, new) = (&before.counters, &after.counters);
+        let packets = if self.steps_publish {
+            new.packets_sent - old.packets_sent
+        } else {
+            new.packets_received - old.packets_received
+        };
+        let cpu_s = before.usage.zip(after.usage).map(|(before, after)| after.cpu_s - before.cpu_s);
+        let others = after.machine_cpu_s.zip(before.machine_cpu_s).zip(cpu_s).map(
+            |((after_s, before_s), server_s)| {
+                after_s - before_s - server_s - (after.own_cpu_s - before.own_cpu_s)
+            },
+        );
+        let tracks = after.tracks.since(&before.tracks);
+        let due = client_seconds * f64::from(PACKETS_PER_SECOND);
+        let mut step = RtcStep {
+            sessions,
+            sessions_up: self.engine.population(self.steps_publish).up,
+            publishers_up: self.engine.population(true).up,
+            seconds,
+            packets,
+            us_per_packet: cpu_s.map(|cpu_s| cpu_s * 1e6 / packets.max(1) as f64),
+            delivered: (!self.steps_publish && self.publishers > 0).then(|| tracks.received as f64 / due),
+            latency: new.latency.percentiles(),
+            jitter: self.jitter().percentiles(),
+            send_lateness: new.lateness.percentiles(),
+            nacks_sent: new.nacks.asked - old.nacks.asked,
+            nacks_received: new.nacks.heard - old.nacks.heard,
+            nacks_answered: new.nacks.answered - old.nacks.answered,
+            plis_sent: new.plis_sent - old.plis_sent,
+            plis_received: new.plis_received - old.plis_received,
+            server: before.usage.zip(after.usage).map(|(before, after)| ServerStep {
+                cpu_ms_per_client_s: (after.cpu_s - before.cpu_s) * 1000.0 / client_seconds,
+                core_percent: (after.cpu_s - before.cpu_s) * 100.0 / seconds,
+                user_percent: (after.user_s - before.user_s) * 100.0 / seconds,
+                system_percent: (after.system_s - before.system_s) * 100.0 / seconds,
+                rss_kib: after.rss_kib,
+                rss_kib_per_client: after.rss_kib.saturating_sub(self.baseline_rss_kib) as f64
+                    / sessions as f64,
+            }),
+            generator_core_percent: (after.own_cpu_s - before.own_cpu_s) * 100.0 / seconds,
+            others_core_percent: others.map(|others| others.max(0.0) * 100.0 / seconds),
+            reads_per_client_s: (new.reads - old.reads) as f64 / client_seconds,
+            ..RtcStep::default()
+        };
+        step.set_counts(&tracks);
+        step
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            at: clock::monotonic(),
+            usage: self.usage(),
+            own_cpu_s: machine::own_cpu_s(),
+            machine_cpu_s: procfs::machine_cpu_s().ok(),
+            counters: self.engine.counters.clone(),
+            tracks: sum(self.viewers()),
+        }
+    }
+
+    fn viewers(&self) -> impl Iterator<Item = &Viewer> {
+        self.engine.sessions.iter().filter_map(|session| match &session.role {
+            Role::Viewer(Some(viewer)) => Some(&**viewer),
+            _ => None,
+        })
+    }
+
+    fn jitter(&self) -> Times {
+        let mut times = Times::new();
+        for viewer in self.viewers() {
+            for track in Track::ALL {
+                if let Some(jitter_s) = viewer.tracks[track.index()].jitter_s(track.clock_rate()) {
+                    times.record_ns((jitter_s * 1e9) as u64);
+                }
+            }
+        }
+        times
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        procfs::read(self.server_pid?).ok()
+    }
+
+    fn finish(mut self, load: &RtcLoadArgs) -> Result<RtcReport, String> {
+        let ended_at = clock::monotonic();
+        self.engine.stop_publishing();
+        // What is under way or was asked for again may still come.
+        self.wait(DRAIN_TIME + Duration::from_millis(4 * u64::from(load.delay)))?;
+        self.report.profiles = profiles(&self.engine.sessions);
+        let mut outcome = RtcOutcome { interrupted: self.interrupted, ..RtcOutcome::default() };
+        let plays_own = self.publishers > 0;
+        for session in &mut self.engine.sessions {
+            judge(session, ended_at, load, plays_own);
+            outcome.taken_away += session.link.as_ref().map_or(0, Link::taken_away);
+            match &session.phase {
+                Phase::Failed(reason) => *outcome.failures.entry(reason.clone()).or_default() += 1,
+                _ => outcome.succeeded += 1,
+            }
+        }
+        let tracks = sum(self.viewers());
+        self.engine.end(END_TIME)?;
+        set_outcome(&mut outcome, &tracks, &self.engine.counters, load);
+        self.report.outcome = outcome;
+        Ok(self.report)
+    }
+}
+
+fn sum<'a>(viewers: impl Iterator<Item = &'a Viewer>) -> Counts {
+    let mut sum = Counts::default();
+    viewers.flat_map(|viewer| &viewer.tracks).for_each(|track| sum.add(&track.counts));
+    sum
+}
+
+fn profiles(sessions: &[Session]) -> BTreeMap<String, usize> {
+    let mut profiles = BTreeMap::new();
+    for profile in sessions.iter().filter_map(|session| session.link.as_ref()?.profile()) {
+        *profiles.entry(ProfileName::name_of(profile)).or_default() += 1;
+    }
+    profiles
+}
+
+/// Turns what is known of a session at the end into a failure, if it is one.
+fn judge(session: &mut Session, ended_at: Instant, load: &RtcLoadArgs, plays_own: bool) {
+    match session.phase {
+        Phase::Asking => session.fail("the server did not answer until the end".to_owned()),
+        Phase::Connecting => session.fail("not connected until the end".to_owned()),
+        Phase::Starting => session.fail("no key picture until the end".to_owned()),
+        Phase::Up | Phase::Failed(_) => {}
+    }
+    let Role::Viewer(Some(viewer)) = &session.role else { return };
+    let counts = sum(std::iter::once(&**viewer));
+    let last = viewer.last_media.unwrap_or(session.begun);
+    if counts.lost() as f64 > counts.expected as f64 * load.accept_loss {
+        session.fail("packets missing".to_owned());
+    } else if plays_own && ended_at.saturating_duration_since(last) > load.silence {
+        session.fail("silent at the end".to_owned());
+    }
+}
+
+fn set_outcome(outcome: &mut RtcOutcome, tracks: &Counts, counters: &Counters, load: &RtcLoadArgs) {
+    outcome.expected = tracks.expected;
+    outcome.lost = tracks.lost();
+    outcome.decrypted = counters.decrypted;
+    outcome.not_authentic = counters.not_authentic;
+    outcome.replayed = counters.replayed;
+    outcome.unknown = counters.unknown;
+    outcome.early = counters.early;
+    outcome.not_sent = counters.not_sent;
+    outcome.sender_reports = counters.sender_reports;
+    outcome.receiver_reports = counters.receiver_reports;
+    outcome.transport_feedback = counters.transport_feedback;
+    outcome.failed = outcome.failures.values().sum();
+    let lost_too_many = outcome.lost as f64 > outcome.expected as f64 * load.accept_loss;
+    outcome.ok = outcome.failed == 0 && !lost_too_many && outcome.not_authentic == 0 && outcome.unknown == 0;
+}
+
+fn progress(load: &RtcLoadArgs, step: &RtcStep) {
+    if !load.quiet {
+        let us = step.us_per_packet.map_or_else(String::new, |us| format!(", {us:.2} us a packet"));
+        eprintln!("n={} up={} lost={}{us}", step.sessions, step.sessions_up, step.lost);
+    }
+}
+
+/// Beyond the round trip through the faults.
+const RETRY_SLACK: Duration = Duration::from_millis(40);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const DRAIN_TIME: Duration = Duration::from_millis(200);
+
+/// Time the server has to answer all DELETEs.
+const END_TIME: Duration = Duration::from_secs(5);

@@ -1,0 +1,343 @@
+//! A viewer: counts what comes, decrypts some or all of it, asks for what is missing, reports.
+//!
+//! The header of a packet is readable without decrypting it, and is enough for loss, order and jitter. Every packet is
+//! decrypted until the first key picture is complete, and then one in as many as asked for; those prove the keys, tell
+//! the latency by the publisher's mark, and show whether a server numbered losses away.
+
+use std::time::{Duration, Instant};
+
+use rtp::payload::{self, Codec};
+use rtp::rtcp::{Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SourceDescription};
+use rtp::{Packet, rtx};
+
+use super::counters::Counters;
+use super::link::{Link, MediaDatagram};
+use super::mark;
+use super::media::Track;
+use super::track::{Arrival, ReceivedTrack};
+
+/// What a payload type stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// The track.
+    pub track: Track,
+    /// What is sent again of it (RFC 4588).
+    pub again: bool,
+}
+
+/// How a viewer behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewerConfig {
+    /// One in as many packets is decrypted; 0 for none after the first key picture.
+    pub decrypt_one_in: u32,
+    /// Whether missing packets are asked for.
+    pub nack: bool,
+    /// Time until a missing packet is asked for again.
+    pub retry: Duration,
+}
+
+/// State of a viewer.
+pub struct Viewer {
+    config: ViewerConfig,
+    meanings: Box<[Option<Meaning>; 128]>,
+    /// Audio and video.
+    pub tracks: [ReceivedTrack; 2],
+    sources: [Option<Source>; 2],
+    key_picture: KeyPicture,
+    /// When the first key picture was complete.
+    pub up_at: Option<Instant>,
+    /// When media last came.
+    pub last_media: Option<Instant>,
+    until_decrypt: u32,
+    ssrc: u32,
+    report_at: Instant,
+    ask_for_key_at: Instant,
+}
+
+/// Who sends a track.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    ssrc: u32,
+    /// The last sender report and when it came.
+    report: Option<(NtpMiddle, Instant)>,
+}
+
+impl Viewer {
+    /// A viewer of what `meanings` tells of each payload type; `number` spreads reports over time.
+    pub fn new(
+        config: ViewerConfig,
+        meanings: Box<[Option<Meaning>; 128]>,
+        number: usize,
+        now: Instant,
+    ) -> Viewer {
+        let phase = Duration::from_millis(number as u64 * 37 % 1000);
+        Viewer {
+            config,
+            meanings,
+            tracks: Default::default(),
+            sources: [None; 2],
+            key_picture: KeyPicture::default(),
+            up_at: None,
+            last_media: None,
+            until_decrypt: number as u32 % config.decrypt_one_in.max(1),
+            ssrc: 0x4d00_0000 | number as u32,
+            report_at: now + REPORT_INTERVAL + phase,
+            ask_for_key_at: now + KEY_PATIENCE,
+        }
+    }
+
+    /// Takes a datagram of media.
+    pub fn receive(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        datagram: MediaDatagram<'_>,
+        counters: &mut Counters,
+    ) {
+        if !datagram.is_rtp {
+            return self.receive_rtcp(link, now, datagram, counters);
+        }
+        let Some(head) = Head::read(datagram.bytes) else { return counters.unknown += 1 };
+        let Some(meaning) = self.meanings[usize::from(head.payload_type)] else {
+            return counters.unknown += 1;
+        };
+        counters.packets_received += 1;
+        counters.bytes_received += datagram.bytes.len() as u64;
+        if meaning.again || self.up_at.is_none() || self.is_decrypted() {
+            self.receive_open(link, now, head, meaning, datagram, counters);
+        } else {
+            self.note(now, head, meaning, head.sequence, datagram.at_ns);
+        }
+    }
+
+    fn is_decrypted(&mut self) -> bool {
+        if self.config.decrypt_one_in == 0 {
+            return false;
+        }
+        if self.until_decrypt == 0 {
+            self.until_decrypt = self.config.decrypt_one_in;
+        }
+        self.until_decrypt -= 1;
+        self.until_decrypt == 0
+    }
+
+    /// A packet that is looked into.
+    fn receive_open(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        head: Head,
+        meaning: Meaning,
+        datagram: MediaDatagram<'_>,
+        counters: &mut Counters,
+    ) {
+        let at_ns = datagram.at_ns;
+        let Some(plain) = link.unprotect(datagram, counters) else { return };
+        let Ok(packet) = Packet::parse(plain) else { return counters.unknown += 1 };
+        let (sequence, payload) = match meaning.again {
+            false => (head.sequence, packet.payload()),
+            true => match rtx::unwrap(packet.payload()) {
+                Some((sequence, payload)) if !payload.is_empty() => (sequence, payload),
+                // A probe: padding only.
+                _ => return,
+            },
+        };
+        if !self.note(now, head, meaning, sequence, at_ns) {
+            return;
+        }
+        if let Some(mark) = mark::find(payload) {
+            self.tracks[meaning.track.index()].note_mark(sequence, mark);
+            if !meaning.again {
+                counters.latency.record_ns(at_ns.saturating_sub(mark.sent_ns));
+            }
+        }
+        if self.up_at.is_none() && meaning.track == Track::Video {
+            let info = payload::inspect(Codec::H264, payload, head.marker).unwrap_or_default();
+            if self.key_picture.note(head.timestamp, sequence, head.marker, info.has_parameter_sets) {
+                self.up_at = Some(now);
+            }
+        }
+    }
+
+    /// Counts a packet; `false` if it had come before.
+    fn note(&mut self, now: Instant, head: Head, meaning: Meaning, sequence: u16, at_ns: u64) -> bool {
+        self.last_media = Some(now);
+        let index = meaning.track.index();
+        if !meaning.again && self.sources[index].is_none_or(|source| source.ssrc != head.ssrc) {
+            self.sources[index] = Some(Source { ssrc: head.ssrc, report: None });
+        }
+        let arrival = Arrival { sequence, timestamp: head.timestamp, at_ns, again: meaning.again };
+        self.tracks[index].receive(now, arrival, meaning.track.clock_rate())
+    }
+
+    fn receive_rtcp(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        datagram: MediaDatagram<'_>,
+        counters: &mut Counters,
+    ) {
+        let Some(plain) = link.unprotect(datagram, counters) else { return };
+        for packet in rtp::rtcp::packets(plain) {
+            let Ok(Rtcp::SenderReport(report)) = packet else { continue };
+            counters.sender_reports += 1;
+            for source in self.sources.iter_mut().flatten() {
+                if source.ssrc == report.ssrc {
+                    source.report = Some((report.info.ntp.middle(), now));
+                }
+            }
+        }
+    }
+
+    /// Asks for what is missing; call it after each batch.
+    pub fn ask(&mut self, link: &mut Link, now: Instant, scratch: &mut Vec<u8>, counters: &mut Counters) {
+        if !self.config.nack || !self.tracks.iter().any(ReceivedTrack::is_missing_any) {
+            return;
+        }
+        scratch.clear();
+        for (track, source) in self.tracks.iter_mut().zip(&self.sources) {
+            let Some(source) = source else { continue };
+            let mut missing = Vec::new();
+            track.poll_missing(now, self.config.retry, &mut missing);
+            counters.nacks.asked += Nack::write(scratch, self.ssrc, source.ssrc, &missing) as u64;
+        }
+        if !scratch.is_empty() {
+            link.send_rtcp(now, scratch, counters);
+        }
+    }
+
+    /// Sends a report when it is time, and asks for a key picture that does not come.
+    pub fn report(&mut self, link: &mut Link, now: Instant, scratch: &mut Vec<u8>, counters: &mut Counters) {
+        scratch.clear();
+        if now >= self.report_at {
+            self.report_at = now + REPORT_INTERVAL;
+            let mut blocks = Vec::with_capacity(2);
+            for (track, source) in self.tracks.iter_mut().zip(&self.sources) {
+                blocks.extend(source.and_then(|source| report_block(track, &source, now)));
+            }
+            ReceiverReport::write(scratch, self.ssrc, &blocks);
+            SourceDescription::write_cname(scratch, self.ssrc, "millbench");
+        }
+        if self.up_at.is_none() && now >= self.ask_for_key_at {
+            self.ask_for_key_at = now + KEY_PATIENCE;
+            if let Some(source) = self.sources[Track::Video.index()] {
+                counters.plis_sent += 1;
+                Pli { sender_ssrc: self.ssrc, media_ssrc: source.ssrc }.write(scratch);
+            }
+        }
+        if !scratch.is_empty() {
+            link.send_rtcp(now, scratch, counters);
+        }
+    }
+}
+
+fn report_block(track: &mut ReceivedTrack, source: &Source, now: Instant) -> Option<ReportBlock> {
+    let (fraction_lost, cumulative_lost, highest_sequence_number, jitter_rtp_units) = track.report()?;
+    let (last_report, since) = source
+        .report
+        .map_or((NtpMiddle(0), Duration::ZERO), |(report, at)| (report, now.saturating_duration_since(at)));
+    Some(ReportBlock {
+        ssrc: source.ssrc,
+        fraction_lost,
+        cumulative_lost,
+        highest_sequence_number,
+        jitter_rtp_units,
+        last_report,
+        delay_since_last_report: NtpMiddle::from_duration(since),
+    })
+}
+
+/// The readable part of an encrypted packet (RFC 3550 section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    marker: bool,
+    payload_type: u8,
+    sequence: u16,
+    timestamp: u32,
+    ssrc: u32,
+}
+
+impl Head {
+    fn read(packet: &[u8]) -> Option<Head> {
+        let &[_, kind, s0, s1, t0, t1, t2, t3, a, b, c, d] = packet.first_chunk()?;
+        Some(Head {
+            marker: kind & 0x80 != 0,
+            payload_type: kind & 0x7f,
+            sequence: u16::from_be_bytes([s0, s1]),
+            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
+            ssrc: u32::from_be_bytes([a, b, c, d]),
+        })
+    }
+}
+
+/// Waits until all packets of a key picture have come; the first one has the parameter sets.
+#[derive(Debug, Default)]
+struct KeyPicture {
+    timestamp: Option<u32>,
+    first: Option<u16>,
+    last: Option<u16>,
+    received: u16,
+}
+
+impl KeyPicture {
+    /// Takes a packet that had not come before; `true` once the picture is whole.
+    fn note(&mut self, timestamp: u32, sequence: u16, marker: bool, begins: bool) -> bool {
+        if self.timestamp != Some(timestamp) {
+            *self = KeyPicture { timestamp: Some(timestamp), ..KeyPicture::default() };
+        }
+        self.received += 1;
+        if begins {
+            self.first = Some(sequence);
+        }
+        if marker {
+            self.last = Some(sequence);
+        }
+        let length = |first: u16, last: u16| last.wrapping_sub(first).wrapping_add(1);
+        self.first.zip(self.last).is_some_and(|(first, last)| length(first, last) == self.received)
+    }
+}
+
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After this time without a key picture a viewer asks for one, as browsers do.
+const KEY_PATIENCE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_picture_is_complete_when_all_its_packets_have_come() {
+        let cases: [(&[(u32, u16, bool, bool)], &str); 5] = [
+            (&[(9, 1, false, true), (9, 2, false, false), (9, 3, true, false)], "in order"),
+            (&[(9, 65_535, false, true), (9, 1, true, false), (9, 0, false, false)], "late, across the wrap"),
+            (&[(9, 2, true, false), (9, 1, false, true)], "the last one first"),
+            (&[(8, 1, true, false), (9, 2, true, true)], "after another picture"),
+            (
+                &[(9, 1, false, true), (9, 3, true, false), (12, 4, true, true)],
+                "the first one never was whole",
+            ),
+        ];
+        for (packets, remark) in cases {
+            let mut picture = KeyPicture::default();
+            for (index, &(timestamp, sequence, marker, key)) in packets.iter().enumerate() {
+                let complete = picture.note(timestamp, sequence, marker, key);
+                assert_eq!(complete, index + 1 == packets.len(), "{remark}: {sequence}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_or_is_too_short() {
+        let packet = [0x90, 0x80 | 102, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+        let head = Head {
+            marker: true,
+            payload_type: 102,
+            sequence: 0x102,
+            timestamp: 0x0304_0506,
+            ssrc: 0x0708_090a,
+        };
+        assert_eq!(Head::read(&packet), Some(head));
+        assert!((0..12).all(|length| Head::read(&packet[..length]).is_none()));
+    }
+}
