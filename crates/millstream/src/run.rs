@@ -196,7 +196,10 @@ fn explain_start(settings: &WorkerSettings, error: &io::Error) -> String {
         ("rtc.udp_listen", &settings.rtc.udp),
         ("rtc.tcp_listen", &settings.rtc.tcp),
     ];
-    let named = |address: &SocketAddr| text.contains(&format!("{address}:"));
+    // With WebRTC the address that was tried follows the configured one, in parentheses.
+    let named = |address: &SocketAddr| {
+        text.contains(&format!("{address}:")) || text.contains(&format!("{address} ("))
+    };
     let Some((key, _)) = lists.into_iter().find(|(_, addresses)| addresses.iter().any(named)) else {
         return format!("the workers could not start: {text}");
     };
@@ -245,12 +248,18 @@ fn print_banner(addresses: &ListenAddresses, context: &control::Context, policy:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::settings::RtcSettings;
 
     #[test]
     fn start_errors_name_the_key_and_the_remedy() {
         let at = |text: &str| vec![text.parse().expect("an address")];
-        let settings =
-            WorkerSettings { rtmp: at("[::]:1935"), http: at("127.0.0.1:80"), ..WorkerSettings::default() };
+        let rtc = RtcSettings { udp: at("[::]:8189"), ..RtcSettings::default() };
+        let settings = WorkerSettings {
+            rtmp: at("[::]:1935"),
+            http: at("127.0.0.1:80"),
+            rtc,
+            ..WorkerSettings::default()
+        };
         let cases = [
             (
                 io::ErrorKind::AddrInUse,
@@ -258,6 +267,12 @@ mod tests {
                 "`rtmp.listen` cannot listen on [::]:1935: in use: another program",
             ),
             (io::ErrorKind::PermissionDenied, "127.0.0.1:80: denied", "--http-listen"),
+            (
+                io::ErrorKind::AddrInUse,
+                "[::]:8189 (192.0.2.1:8190): in use",
+                "`rtc.udp_listen` cannot listen on [::]:8189 (192.0.2.1:8190): in use: another program uses it; end \
+                 that, or choose another with --rtc-udp-listen",
+            ),
             (io::ErrorKind::Other, "no epoll", "the workers could not start: no epoll"),
         ];
         for (kind, text, expected) in cases {

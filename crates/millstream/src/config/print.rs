@@ -208,7 +208,8 @@ const EXAMPLES: &str = "
 
 Without configuration anyone may play; publishing and the management API are open to this machine only
 (127.0.0.0/8, ::1). A token is shown as `?token=...` at the end of the stream name (the *stream key* of OBS) or of the
-FLV address, and as `Authorization: Bearer ...` to the management API.
+FLV address, as `Authorization: Bearer ...` to the management API, and in either way to WHIP and WHEP (the *bearer token*
+of OBS). The rules for publishing and playing are the same for all protocols.
 
 ```toml
 [auth]
@@ -237,5 +238,25 @@ may send none, and RTMP has none: set `auth.manage_token` and `auth.publish_toke
 machine. Containers are the opposite case: clients on the host do not appear as loopback, so use tokens there as well.
 
 Browsers on this machine may use the API without a token only when the page comes from this server under `localhost`, a
-loopback address or a name in `http.public_hosts`; requests from pages of other sites are refused.
+loopback address or a name in `http.public_hosts`; requests from pages of other sites are refused. The same holds for WHIP
+and WHEP where a rule trusts this machine (as the default does for publishing): otherwise any web page a user of this
+machine looks at could publish, because browsers carry requests of all pages. Rules with tokens, and rules that let anyone
+in, also hold for pages of other sites, as far as `http.cors_allow_origin` lets them read the answer.
+
+## WebRTC
+
+Publish to `http://HOST:8080/whip/APP/STREAM`, play from `http://HOST:8080/whep/APP/STREAM`; APP may contain `/`. Media takes
+other ports than HTTP: UDP 8189, and TCP 8189 where no UDP gets through; with several workers the ports after it as well, one
+for each. A stream that is published by WebRTC is played by WebRTC, one published by RTMP is not yet.
+
+```toml
+[rtc]
+public_addresses = [\"203.0.113.7\"]             # behind a NAT that forwards the ports of all workers
+```
+
+Browsers give pages a camera only over HTTPS or on `localhost`: set `[tls]`, or put a proxy with TLS in front of HTTP (media
+does not go through it).
+
+Offers that no media follows are freed after `pending_timeout_ms`. How many there may be is limited by
+`pending_per_address` (429) and `pending_per_worker` (503); `requests_per_second` limits requests of one address (429).
 ";

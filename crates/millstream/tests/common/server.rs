@@ -51,6 +51,9 @@ impl Server {
         for protocol in ["rtmp", "http"].iter().chain(tls) {
             command.arg(format!("--{protocol}-listen")).arg("127.0.0.1:0");
         }
+        if !config.contains("udp_listen") {
+            command.args(["--rtc-udp-listen", "127.0.0.1:0", "--rtc-tcp-listen", "127.0.0.1:0"]);
+        }
         command.args(["--workers", &workers.to_string()]);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("second handle of the log")).stderr(log);
         let mut child = command.spawn().expect("start the server");

@@ -10,6 +10,9 @@ use rtc::sdp::parse_offer;
 use serde_json::Value;
 use tower::ServiceExt;
 
+/// Fields of a request.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 use super::*;
 use crate::auth::manage::Manage;
 use crate::auth::{Access, Policy, Rules, Tokens};
@@ -215,7 +218,7 @@ impl Server {
         peer: &str,
         method: &str,
         path: &str,
-        headers: &[(&str, &str)],
+        headers: Fields<'_>,
         body: impl Into<Body>,
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost:8080");
@@ -235,13 +238,7 @@ impl Server {
         }
     }
 
-    async fn send(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: impl Into<Body>,
-    ) -> Answer {
+    async fn send(&self, method: &str, path: &str, headers: Fields<'_>, body: impl Into<Body>) -> Answer {
         self.send_from("203.0.113.9", method, path, headers, body).await
     }
 
@@ -382,7 +379,7 @@ fn only_video(offer: &str) -> String {
 async fn bodies_and_answers_have_media_types() {
     let server = server();
     let sdp = ("content-type", "application/sdp");
-    let cases: [(&[(&str, &str)], u16, &str); 8] = [
+    let cases: [(Fields<'_>, u16, &str); 8] = [
         (&[], 415, "unsupported_media_type"),
         (&[("content-type", "text/plain")], 415, "unsupported_media_type"), // what a page may send unasked
         (&[("content-type", "application/json")], 415, "unsupported_media_type"),
@@ -407,7 +404,7 @@ async fn tokens_come_as_bearer_or_in_the_address() {
     let by_token = |token: &str| Access { tokens: Tokens::new([token.to_owned()]), ..Access::default() };
     let server =
         server_with(Setting { publish: by_token("pub"), play: by_token("view"), ..Setting::default() });
-    let cases: [(&str, &[(&str, &str)], u16); 11] = [
+    let cases: [(&str, Fields<'_>, u16); 11] = [
         ("/whip/live/a", &[], 401),
         ("/whip/live/a", &[("authorization", "Bearer pub")], 201),
         ("/whip/live/a", &[("authorization", "bearer pub")], 201),
@@ -434,7 +431,7 @@ async fn tokens_come_as_bearer_or_in_the_address() {
 #[tokio::test]
 async fn pages_of_other_sites_cannot_publish_in_the_name_of_this_machine() {
     let server = server_with(Setting { publish: Access::loopback(), ..Setting::default() });
-    let cases: [(&str, &[(&str, &str)], u16, &str); 7] = [
+    let cases: [(&str, Fields<'_>, u16, &str); 7] = [
         ("203.0.113.9", &[], 403, "not_loopback"),
         ("127.0.0.1", &[], 201, ""),
         ("::1", &[("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")], 201, ""),
@@ -468,7 +465,7 @@ async fn options_say_what_is_accepted_and_to_whom_the_servers_are_named() {
     let publish = Access { tokens: Tokens::new(["pub".to_owned()]), ..Access::default() };
     let server = server_with(Setting { settings, publish, ..Setting::default() });
     let preflight = [("origin", "https://example.org"), ("access-control-request-method", "POST")];
-    let cases: [(&str, &[(&str, &str)], bool); 5] = [
+    let cases: [(&str, Fields<'_>, bool); 5] = [
         ("/whip/live/a", &preflight, false),
         ("/whip/live/a", &[], false),
         ("/whip/live/a", &[("authorization", "Bearer pub")], true),
@@ -564,7 +561,7 @@ async fn changes_that_make_no_sense_change_nothing() {
     let trickle = || fragment(UFRAG, PASSWORD);
     let half = "a=ice-ufrag:ysXw\r\n".to_owned();
     let only_password = fragment(UFRAG, NEW_PASSWORD);
-    let cases: [(&[(&str, &str)], String, u16); 10] = [
+    let cases: [(Fields<'_>, String, u16); 10] = [
         (&[typed], trickle(), 428),
         (&[typed, ("if-match", "\"other\"")], trickle(), 412),
         (&[typed, ("if-match", "W/\"x\"")], trickle(), 412),
