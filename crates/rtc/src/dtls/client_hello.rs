@@ -302,7 +302,6 @@ mod tests {
         let expected = ClientHello::parse(&message).unwrap();
         let end = message.len();
         for ranges in [
-            vec![0..end],
             vec![0..1000, 1000..end],
             vec![1000..end, 0..1000],
             vec![0..1000, 0..1000, 500..end],

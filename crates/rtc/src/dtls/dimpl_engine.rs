@@ -26,7 +26,7 @@ pub(super) struct DimplEngine {
 
 impl DimplEngine {
     /// A server of 1.3, or a client of the versions allowed whose first datagrams are in `output`.
-    pub(super) fn new(
+    pub(super) fn start(
         config: Config,
         role: DtlsRole,
         now: Instant,
@@ -78,7 +78,9 @@ impl DimplEngine {
                 dimpl::Output::Packet(datagram) => datagrams.push(datagram.to_vec()),
                 dimpl::Output::BufferTooSmall { needed } => buffer.resize(needed, 0),
                 dimpl::Output::Timeout(at) => {
-                    // Ten years when there is nothing to do.
+                    // Ten years when there is nothing to do. And a timer for acknowledgements can stay due when there
+                    // turns out to be nothing to acknowledge; a caller must not spin for that.
+                    let at = if at <= now { now + TIMER_STEP } else { at };
                     self.next_timeout = Some(at).filter(|&at| at < now + IDLE);
                     break;
                 }
@@ -178,3 +180,6 @@ const RETRIES_MAX: usize = 6;
 
 /// A timer later than this is none.
 const IDLE: Duration = Duration::from_secs(24 * 3600);
+
+/// A timer that stays due is looked at again after this.
+const TIMER_STEP: Duration = Duration::from_millis(20);

@@ -67,7 +67,7 @@ struct Resting {
 
 impl RtcDtlsEngine {
     /// A server, or a client whose first datagram is in `output`. `profiles` are offered or taken.
-    pub(super) fn new(
+    pub(super) fn start(
         config: Config,
         role: DtlsRole,
         profiles: &[Profile],

@@ -114,9 +114,9 @@ impl Dtls {
             (false, false) => return Err(DtlsError::NoVersion),
             (true, false) => {
                 let profiles = config.srtp_profiles.clone();
-                isolate(|| RtcDtlsEngine::new(config, DtlsRole::Client, &profiles, now, &mut output))?
+                isolate(|| RtcDtlsEngine::start(config, DtlsRole::Client, &profiles, now, &mut output))?
             }
-            (_, true) => isolate(|| DimplEngine::new(config, DtlsRole::Client, now, &mut output))?,
+            (_, true) => isolate(|| DimplEngine::start(config, DtlsRole::Client, now, &mut output))?,
         };
         let mut session = Self::with_state(State::Running(engine));
         session.output = output;
@@ -251,9 +251,9 @@ impl Dtls {
         let (version, profile) = choose(&config, hello)?;
         let mut engine: Box<dyn Engine> = match version {
             DtlsVersion::V1_2 => {
-                RtcDtlsEngine::new(config, DtlsRole::Server, &[profile], now, &mut self.output)?
+                RtcDtlsEngine::start(config, DtlsRole::Server, &[profile], now, &mut self.output)?
             }
-            DtlsVersion::V1_3 => DimplEngine::new(config, DtlsRole::Server, now, &mut self.output)?,
+            DtlsVersion::V1_3 => DimplEngine::start(config, DtlsRole::Server, now, &mut self.output)?,
         };
         for datagram in buffer.into_datagrams() {
             engine.handle_datagram(now, &datagram, &mut self.output)?;
