@@ -37,8 +37,8 @@ pub struct LinkConfig {
     pub loss: f64,
     /// Losses in a row, on top of `loss`.
     pub burst: Option<Burst>,
-    /// When nothing gets through, as times since the link was first used.
-    pub outages: Vec<Range<Duration>>,
+    /// When nothing gets through.
+    pub outages: Vec<Range<Instant>>,
     /// How long every datagram takes at least.
     pub delay: Duration,
     /// Most it may take longer, evenly distributed. Datagrams stay in order: one that is held up holds up those
@@ -56,13 +56,14 @@ pub struct LinkConfig {
     pub queue_bytes_max: usize,
 }
 
-/// Two states, good and bad (Gilbert and Elliott); in the bad one everything is lost.
+/// Two states, good and bad (Gilbert and Elliott); in the bad one everything is lost. How long each lasts is
+/// exponentially distributed and does not depend on what is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// Probability per datagram to go from good to bad.
-    pub begins: f64,
-    /// Probability per datagram to go from bad to good; the average burst is one over it.
-    pub ends: f64,
+    /// Average time from the end of one burst to the beginning of the next.
+    pub apart: Duration,
+    /// Average length of a burst.
+    pub lasts: Duration,
 }
 
 /// What became of the datagrams.
@@ -102,8 +103,9 @@ impl Default for LinkConfig {
 pub struct Link<T: Payload = Vec<u8>> {
     config: LinkConfig,
     random: Random,
-    first_use: Option<Instant>,
     in_burst: bool,
+    /// When a burst begins or ends next.
+    burst_turns: Option<Instant>,
     /// When the rate limit has sent all that waits for it.
     idle_at: Option<Instant>,
     /// When the last datagram that keeps its place in the order arrives.
@@ -118,8 +120,8 @@ impl<T: Payload> Link<T> {
         Self {
             config,
             random: Random::new(seed),
-            first_use: None,
             in_burst: false,
+            burst_turns: None,
             idle_at: None,
             last_arrival: None,
             under_way: BinaryHeap::new(),
@@ -178,14 +180,25 @@ impl<T: Payload> Link<T> {
     }
 
     fn loses(&mut self, now: Instant) -> bool {
-        let age = now - *self.first_use.get_or_insert(now);
-        // All dice are thrown for each datagram, so that an outage does not change the luck of later ones.
+        // The dice are thrown for each datagram, so that an outage does not change the luck of later ones.
         let by_chance = self.random.chance(self.config.loss);
-        if let Some(burst) = self.config.burst {
-            let turns = self.random.chance(if self.in_burst { burst.ends } else { burst.begins });
-            self.in_burst ^= turns;
+        by_chance || self.is_in_burst(now) || self.config.outages.iter().any(|outage| outage.contains(&now))
+    }
+
+    fn is_in_burst(&mut self, now: Instant) -> bool {
+        let Some(burst) = self.config.burst else { return false };
+        let mut turns = match self.burst_turns {
+            Some(turns) => turns,
+            None => now + self.random.about(burst.apart),
+        };
+        while turns <= now {
+            self.in_burst = !self.in_burst;
+            // A length of nothing would never get there.
+            let length = self.random.about(if self.in_burst { burst.lasts } else { burst.apart });
+            turns += length.max(Duration::from_micros(1));
         }
-        by_chance || self.in_burst || self.config.outages.iter().any(|outage| outage.contains(&age))
+        self.burst_turns = Some(turns);
+        self.in_burst
     }
 
     /// When the last bit of a datagram leaves the rate limit; `None` if there is no room to wait.
@@ -294,16 +307,26 @@ mod tests {
     }
 
     #[test]
-    fn bursts_lose_in_a_row_and_outages_lose_everything() {
-        let burst = Burst { begins: 0.01, ends: 0.1 };
+    fn bursts_lose_in_a_row() {
+        let burst = Burst { apart: 100 * MS, lasts: 10 * MS };
         let (arrived, statistics) = run(LinkConfig { burst: Some(burst), ..LinkConfig::default() }, 50_000);
         let bursts = numbers(&arrived).windows(2).filter(|pair| pair[1] != pair[0] + 1).count() as u64;
         let mean = statistics.lost / bursts;
         assert!((8..=12).contains(&mean), "{} lost in {bursts} bursts", statistics.lost);
+        assert!((400..=500).contains(&bursts), "{bursts} bursts in 50 s");
+    }
 
-        let outage = 100 * MS..300 * MS;
-        let (arrived, _) = run(LinkConfig { outages: vec![outage], ..LinkConfig::default() }, 1000);
-        assert_eq!(numbers(&arrived), (0..100).chain(300..1000).collect::<Vec<_>>());
+    #[test]
+    fn outages_lose_everything() {
+        let mut clock = Clock::new();
+        let outages = vec![clock.at(100 * MS)..clock.at(300 * MS)];
+        let mut link = Link::new(LinkConfig { outages, ..LinkConfig::default() }, 1);
+        for number in 0..1000u32 {
+            link.send(clock.now(), number.to_be_bytes().to_vec());
+            let arrives = link.poll(clock.now()).is_some();
+            assert_eq!(arrives, !(100..300).contains(&number), "datagram {number}");
+            clock.advance(MS);
+        }
     }
 
     #[test]

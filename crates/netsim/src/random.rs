@@ -32,6 +32,13 @@ impl Random {
         ((self.next_u64() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
+    /// A duration that is exponentially distributed around this average.
+    pub fn about(&mut self, average: Duration) -> Duration {
+        // In `0.0..1.0`, so that the logarithm is of more than nothing.
+        let uniform = (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        average.mul_f64(-(1.0 - uniform).ln())
+    }
+
     /// A duration in `0..=most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(self.below(most.as_nanos() as u64 + 1))
@@ -52,6 +59,8 @@ mod tests {
             assert!((least..=most).contains(&hits), "{hits} hits at {probability}");
         }
         assert!((0..1000).all(|_| random.below(3) < 3));
+        let sum: Duration = (0..10_000).map(|_| random.about(Duration::from_millis(5))).sum();
+        assert!((48..=52).contains(&sum.as_secs()), "10,000 times about 5 ms are {sum:?}");
         assert_eq!(random.below(0), 0);
         assert_eq!(random.up_to(Duration::ZERO), Duration::ZERO);
     }
