@@ -73,7 +73,7 @@ impl History {
         if let Some(gop) = self.gop.as_mut().filter(|gop| number >= gop.start) {
             gop.bytes += bytes;
         }
-        if newest.is_key_frame() && limits.gop_cache {
+        if newest.is_key_frame() {
             self.note_key_frame(number, timestamp);
         }
         self.evict(newest.arrival(), limits, pool);
@@ -103,7 +103,7 @@ impl History {
         self.bound_gop(now, limits);
         while let Some(oldest) = self.slots.front() {
             if let Some(kept) = oldest {
-                let in_gop = self.gop.is_some_and(|gop| gop.start <= self.first);
+                let in_gop = limits.gop_cache && self.gop.is_some_and(|gop| gop.start <= self.first);
                 let age = now.saturating_duration_since(kept.packet.arrival());
                 let can_be_resent = age <= limits.history_duration
                     && self.slots.len() <= limits.history_packets_max
@@ -135,11 +135,15 @@ impl History {
             pool.recycle(kept.packet);
         }
         self.first += 1;
+        // Without a cache the key frame stays only as long as the history keeps it anyway.
+        self.gop = self.gop.filter(|gop| gop.start >= self.first);
     }
 
-    /// Drops what no longer counts, when nothing arrives that would.
-    pub(crate) fn expire(&mut self, now: Instant, limits: &Limits, pool: &mut Pool) {
-        self.evict(now, limits, pool);
+    /// Drops everything.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        while !self.slots.is_empty() {
+            self.drop_oldest(pool);
+        }
     }
 
     /// What arrived before is not offered to new viewers any more.
@@ -181,8 +185,13 @@ impl History {
 
     /// Where a new viewer of video begins: the newest key frame, if it is in the cache and nothing after it is missing
     /// for good, that is, for longer than it takes to be sent again.
-    pub(crate) fn entry(&self, now: Instant) -> Option<u64> {
+    ///
+    /// Without a cache only a key frame counts that came after `since`, when the viewer began to wait.
+    pub(crate) fn entry(&self, now: Instant, since: Instant, limits: &Limits) -> Option<u64> {
         let start = self.gop?.start;
+        if !limits.gop_cache && self.get(start)?.packet.arrival() < since {
+            return None;
+        }
         let settled = (start..self.end()).rev().find(|number| {
             self.get(*number).is_some_and(|kept| {
                 now.saturating_duration_since(kept.packet.arrival()) >= super::nack::GIVEN_UP_AFTER

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rtp::payload::MediaKind;
 
 use super::inputs::ViewerInput;
+use super::limits::Limits;
 use super::shape::{HEADER_LEN_MAX, Shape};
 use super::stream::PacketStream;
 use super::track::Track;
@@ -49,6 +50,7 @@ impl PacketStream {
             stats: ViewerStats::default(),
             backlog_credit: BURST_BYTES,
             backlog_at: now,
+            joined_at: now,
             awaits_first_report: true,
         };
         let mut viewer = Viewer::new(input.token, rest);
@@ -136,7 +138,7 @@ impl PacketStream {
             if let Some(track) = self.tracks[track.position()].as_deref_mut()
                 && let Some(shape) = shape
             {
-                begin(now, viewer, index, track);
+                begin(now, viewer, index, track, &self.limits);
                 catch_up(viewer, index, track, shape, send);
             }
             furthest_behind = match (viewer.rest.tracks[index].state, furthest_behind) {
@@ -158,7 +160,7 @@ impl PacketStream {
 }
 
 /// Begins with a track, if there is something to begin with.
-fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track) {
+fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, limits: &Limits) {
     let rest = &mut viewer.rest.tracks[index];
     if rest.state != Progress::Waiting {
         return;
@@ -173,7 +175,7 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track) {
         }
         return;
     }
-    let Some(start) = track.history.entry(now) else {
+    let Some(start) = track.history.entry(now, viewer.rest.joined_at, limits) else {
         // Asked again when a publisher begins, or a key frame comes that is of no use.
         return track.want_key_frame(now);
     };

@@ -11,21 +11,17 @@ use super::source::Source;
 /// The layer to forward, of the sources of one track; `current` is the one that is forwarded.
 pub(crate) fn best(sources: &[Source], rids: &[String], current: Option<u8>, now: Instant) -> Option<u8> {
     let live = || sources.iter().enumerate().filter(|(_, source)| source.is_live(now));
-    let rank = |(at, source): &(usize, &Source)| {
-        (source.bits_per_second(), rids.get(*at).map_or(0, |rid| rank_of_name(rid)))
+    // Rates can be compared once all are known.
+    let measured = live().all(|(_, source)| source.bits_per_second() > 0);
+    let rank = |(at, source): &(usize, &Source)| match measured {
+        true => source.bits_per_second(),
+        false => rids.get(*at).map_or(0, |rid| u64::from(rank_of_name(rid))),
     };
-    let (best, candidate) = live().max_by_key(rank)?;
+    let best = live().max_by_key(rank)?;
     let held = current.map(usize::from).and_then(|at| live().find(|(live, _)| *live == at));
-    match held {
-        Some((at, held)) if !is_clearly_better(candidate, held) && held.bits_per_second() > 0 => {
-            Some(at as u8)
-        }
-        _ => Some(best as u8),
-    }
-}
-
-fn is_clearly_better(candidate: &Source, held: &Source) -> bool {
-    candidate.bits_per_second() > held.bits_per_second() + held.bits_per_second() / 4
+    let keeps =
+        |held: &(usize, &Source)| rank(&best) <= rank(held) + if measured { rank(held) / 4 } else { 0 };
+    Some(held.filter(keeps).unwrap_or(best).0 as u8)
 }
 
 /// Higher for names that commonly mean larger pictures: f, h, q (full, half, quarter), h, m, l, hi, mid, lo, numbers.

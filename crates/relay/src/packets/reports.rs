@@ -123,15 +123,15 @@ impl PacketStream {
     fn send_regular_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
         let slots = self.viewers.slots();
         if slots == 0 {
-            self.reports_at = None;
-            return;
-        }
-        let due = *self.reports_at.get_or_insert(now);
-        if due > now {
+            self.reported_at = None;
             return;
         }
         let steps = slots.min(REPORT_STEPS);
-        self.reports_at = Some(now + REPORT_INTERVAL / steps as u32);
+        let reported_at = *self.reported_at.get_or_insert(now);
+        if now < reported_at + REPORT_INTERVAL / steps as u32 {
+            return;
+        }
+        self.reported_at = Some(now);
         for _ in 0..slots.div_ceil(steps) {
             self.reports_slot = if self.reports_slot + 1 < slots { self.reports_slot + 1 } else { 0 };
             let Some(viewer) = self.viewers.at_slot(self.reports_slot) else { continue };
@@ -144,7 +144,9 @@ impl PacketStream {
     }
 
     pub(crate) fn next_reports(&self) -> Option<Instant> {
-        self.reports_at.filter(|_| !self.viewers.is_empty())
+        let steps = self.viewers.slots().clamp(1, REPORT_STEPS);
+        let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty())?;
+        Some(reported_at + REPORT_INTERVAL / steps as u32)
     }
 
     /// Appends a goodbye to a viewer that is going to be dropped, a compound packet in plaintext; `reason` is at most

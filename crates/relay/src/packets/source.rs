@@ -78,7 +78,10 @@ impl Rate {
     pub(crate) fn add(&mut self, now: Instant, bytes: usize) {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
-        if passed >= Duration::from_secs(1) {
+        if passed >= Duration::from_secs(3) {
+            // After a pause the rate before it is the better guess.
+            (self.since, self.bytes) = (Some(now), 0);
+        } else if passed >= Duration::from_secs(1) {
             self.bits_per_second = self.bytes * 8_000 / passed.as_millis().max(1) as u64;
             (self.since, self.bytes) = (Some(now), 0);
         }

@@ -50,7 +50,7 @@ pub struct PacketStream {
     pub(crate) expires_at: Option<Instant>,
     pub(crate) first_reports: Vec<ViewerId>,
     pub(crate) first_reports_at: Option<Instant>,
-    pub(crate) reports_at: Option<Instant>,
+    pub(crate) reported_at: Option<Instant>,
     pub(crate) reports_slot: usize,
     pub(crate) scratch: Vec<u8>,
     pub(crate) stats: StreamStats,
@@ -204,7 +204,7 @@ impl PacketStream {
             expires_at: None,
             first_reports: Vec::new(),
             first_reports_at: None,
-            reports_at: None,
+            reported_at: None,
             reports_slot: 0,
             scratch: Vec::new(),
             stats: StreamStats::default(),
@@ -256,9 +256,9 @@ impl PacketStream {
 
     /// Drops what nobody can ask for any more once a publisher has gone.
     pub(crate) fn expire(&mut self, now: Instant) {
-        if self.expires_at.is_some_and(|at| at < now) {
+        if self.expires_at.is_some_and(|at| at <= now) {
             for track in self.tracks.iter_mut().flatten() {
-                track.history.expire(now, &self.limits, &mut self.pool);
+                track.history.clear(&mut self.pool);
             }
             self.pool.clear();
             self.expires_at = None;
@@ -427,7 +427,7 @@ impl PacketStream {
     /// What a new mirror begins with: the cached packets, each track in order.
     pub fn cached(&self, now: Instant) -> impl Iterator<Item = &Arc<Packet>> {
         self.tracks.iter().flatten().flat_map(move |track| {
-            let from = track.history.entry(now).unwrap_or(u64::MAX);
+            let from = track.history.entry(now, now, &self.limits).unwrap_or(u64::MAX);
             track.history.from(from).map(|kept| &kept.packet)
         })
     }

@@ -55,6 +55,7 @@ pub(crate) struct Rest {
     /// Pacing of what comes from the cache.
     pub(crate) backlog_credit: f64,
     pub(crate) backlog_at: Instant,
+    pub(crate) joined_at: Instant,
     /// Wants the report that lets it play sound and picture together.
     pub(crate) awaits_first_report: bool,
 }

@@ -1,0 +1,266 @@
+//! What the publisher is told: what is missing, how its packets arrive, and what of its network.
+
+use std::time::Duration;
+
+use relay::packets::TrackInput;
+use rtp::rtcp::{NtpTime, ReportBlock, Rtcp, SenderInfo, SenderReport};
+
+use crate::common::{
+    AUDIO_SSRC, H264_RTX, SERVER_SSRC, TWCC_ID, VIDEO_RTX_SSRC, VIDEO_SSRC, World, audio_input, frame, sound,
+    video_input,
+};
+
+#[test]
+fn a_missing_packet_is_asked_for_when_it_is_not_merely_late_and_again_each_round_trip() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    world.receive(&frame(103, 10_800, false)).unwrap();
+    assert_eq!(world.nacked(), []);
+    world.receive(&frame(102, 7_200, false)).unwrap();
+    world.wait(Duration::from_millis(10));
+    assert_eq!(world.nacked(), [(VIDEO_SSRC, 101)], "102 was only late");
+    world.wait(Duration::from_millis(100));
+    assert_eq!(world.nacked(), [], "the round trip is taken to be 100 ms");
+    world.wait(Duration::from_millis(50));
+    assert_eq!(world.nacked(), [(VIDEO_SSRC, 101)]);
+    let lost = frame(101, 3_600, false);
+    world.receive(&lost.rtx(VIDEO_RTX_SSRC, H264_RTX, 1)).unwrap();
+    world.wait(Duration::from_secs(3));
+    assert_eq!(world.nacked(), []);
+    assert_eq!(world.stream.stats().repaired_packets, 1);
+}
+
+#[test]
+fn the_round_trip_is_learnt_from_what_is_repaired() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    let mut sequence_number = 100;
+    for rtx in 0..60 {
+        world.receive(&frame(sequence_number + 2, 0, false)).unwrap();
+        world.wait(Duration::from_millis(8 + 20));
+        let lost = frame(sequence_number + 1, 0, false);
+        world.receive(&lost.rtx(VIDEO_RTX_SSRC, H264_RTX, rtx)).unwrap();
+        sequence_number += 2;
+    }
+    let learnt = world.stream.publisher_round_trip().unwrap();
+    assert!((19..25).contains(&learnt.as_millis()), "{learnt:?}");
+}
+
+#[test]
+fn a_packet_that_never_comes_is_given_up() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    world.receive(&frame(102, 7_200, false)).unwrap();
+    world.wait(Duration::from_secs(10));
+    let asked = world.nacked().len();
+    assert!((5..=10).contains(&asked), "{asked} times");
+}
+
+#[test]
+fn more_than_is_worth_asking_for_becomes_a_key_frame_request() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    world.receive(&frame(1_000, 90_000, false)).unwrap();
+    world.wait(Duration::from_millis(20));
+    let (mut nacks, mut requests) = (0, 0);
+    world.told(|_, packet| match packet {
+        Rtcp::Nack(_) => nacks += 1,
+        Rtcp::Pli(_) => requests += 1,
+        _ => {}
+    });
+    assert_eq!((nacks, requests), (0, 1));
+}
+
+#[test]
+fn sound_is_asked_for_only_if_negotiated() {
+    let mut world = World::published();
+    for sequence_number in [1, 3] {
+        world.receive(&sound(sequence_number, 0)).unwrap();
+    }
+    world.wait(Duration::from_millis(100));
+    assert_eq!(world.nacked(), []);
+    world.publish(vec![TrackInput { nack: true, ..audio_input() }, video_input()]);
+    for sequence_number in [1, 3] {
+        world.receive(&sound(sequence_number, 0)).unwrap();
+    }
+    world.wait(Duration::from_millis(100));
+    assert_eq!(world.nacked(), [(AUDIO_SSRC, 2)]);
+}
+
+fn reports(world: &mut World) -> Vec<(Duration, ReportBlock)> {
+    let start = world.start;
+    let mut reports = Vec::new();
+    world.told(|at, packet| {
+        if let Rtcp::ReceiverReport(report) = packet {
+            assert_eq!(report.ssrc, SERVER_SSRC);
+            reports.extend(report.blocks.iter().map(|block| (at - start, block)));
+        }
+    });
+    reports
+}
+
+#[test]
+fn receiver_reports_count_as_the_standard_does() {
+    let mut world = World::published();
+    // 65,530 to 65,581 without every fourth from the beginning.
+    for at in 0..52u16 {
+        if at % 4 != 1 {
+            world.receive(&frame(65_530u16.wrapping_add(at), u32::from(at) * 3_600, at == 0)).unwrap();
+        }
+        world.wait(Duration::from_millis(20));
+    }
+    let reports = reports(&mut world);
+    assert_eq!(reports.len(), 1, "one a second");
+    let (at, block) = reports[0];
+    assert_eq!((at, block.ssrc), (Duration::from_secs(1), VIDEO_SSRC));
+    // 49 expected by then (0..=48; 49 is not missed yet), 12 of them lost (1, 5, .. 45).
+    assert_eq!(block.highest_sequence_number, 65_530 + 48, "the first cycle is 0, and it has rolled over");
+    assert_eq!(block.cumulative_lost, 12);
+    assert_eq!(block.fraction_lost, (12 * 256 / 49) as u8);
+    assert_eq!((block.last_report.0, block.delay_since_last_report.0), (0, 0));
+}
+
+#[test]
+fn what_was_repaired_was_lost_all_the_same() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    world.receive(&frame(102, 7_200, false)).unwrap();
+    world.receive(&frame(101, 3_600, false).rtx(VIDEO_RTX_SSRC, H264_RTX, 1)).unwrap();
+    world.wait(Duration::from_secs(1));
+    assert_eq!(reports(&mut world)[0].1.cumulative_lost, 1);
+}
+
+#[test]
+fn duplicates_make_the_loss_negative() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    for sequence_number in [101, 101, 101] {
+        let _ = world.receive(&frame(sequence_number, 3_600, false));
+    }
+    world.wait(Duration::from_secs(1));
+    let block = reports(&mut world)[0].1;
+    assert_eq!((block.cumulative_lost, block.fraction_lost), (0, 0), "a duplicate is dropped, not counted");
+}
+
+#[test]
+fn reports_tell_when_the_last_sender_report_came() {
+    let mut world = World::published();
+    world.receive(&frame(100, 0, true)).unwrap();
+    world.wait(Duration::from_millis(400));
+    let mut rtcp = Vec::new();
+    let info = SenderInfo { ntp: NtpTime(0x0123_4567_89ab_cdef), ..SenderInfo::default() };
+    SenderReport::write(&mut rtcp, VIDEO_SSRC, &info, &[]);
+    world.stream.receive_rtcp(world.now, &rtcp);
+    world.wait(Duration::from_millis(600));
+    let block = reports(&mut world)[0].1;
+    assert_eq!(block.last_report.0, 0x4567_89ab);
+    assert_eq!(block.delay_since_last_report.duration().as_millis(), 599, "600 ms in units of 2^-16 s");
+}
+
+#[test]
+fn jitter_is_that_of_arrivals_against_timestamps() {
+    let mut world = World::published();
+    for at in 0..200u16 {
+        world.receive(&frame(at, u32::from(at) * 3_600, at == 0)).unwrap();
+        // Alternately 10 ms early and late.
+        world.wait(Duration::from_millis(if at % 2 == 0 { 30 } else { 50 }));
+    }
+    let last = reports(&mut world).pop().unwrap().1;
+    // 10 ms of 90 kHz.
+    assert!((800..=900).contains(&last.jitter_rtp_units), "{}", last.jitter_rtp_units);
+}
+
+#[test]
+fn a_whole_compound_is_sent_where_reduced_size_was_not_negotiated() {
+    let mut world = World::published();
+    let mut input = crate::common::publisher(vec![audio_input(), video_input()]);
+    input.reduced_size = false;
+    world.stream.publisher_started(world.now, 9, input);
+    world.receive(&frame(100, 0, true)).unwrap();
+    world.receive(&frame(102, 7_200, false)).unwrap();
+    world.wait(Duration::from_millis(20));
+    let mut kinds = Vec::new();
+    world.told(|_, packet| {
+        kinds.push(match packet {
+            Rtcp::ReceiverReport(_) => "report",
+            Rtcp::SourceDescription(_) => "description",
+            Rtcp::Nack(_) => "nack",
+            _ => "other",
+        });
+    });
+    assert_eq!(kinds, ["report", "description", "nack"]);
+}
+
+#[test]
+fn transport_wide_feedback_tells_of_every_packet_that_has_a_number() {
+    let mut world = World::published();
+    world.publish(vec![audio_input(), TrackInput { transport_cc: true, ..video_input() }]);
+    let begin = world.now;
+    let mut arrivals = Vec::new();
+    for at in 0..40u16 {
+        if at % 7 == 3 {
+            // On its way for ever.
+            continue;
+        }
+        let number = 65_520u16.wrapping_add(at);
+        let packet = if at % 2 == 0 { frame(at / 2, 0, at == 0) } else { sound(at / 2, 0) };
+        let _ = world.receive(&packet.with(TWCC_ID, &number.to_be_bytes()));
+        arrivals.push((number, world.now - begin));
+        world.wait(Duration::from_millis(10));
+    }
+    world.wait(Duration::from_millis(200));
+    let (mut told, mut counts, mut lost) = (Vec::new(), Vec::new(), 0);
+    let mut at = begin;
+    let mut gaps = Vec::new();
+    world.told(|now, packet| {
+        if let Rtcp::TransportFeedback(feedback) = packet {
+            gaps.push(now - at);
+            at = now;
+            counts.push(feedback.count);
+            for status in feedback.packets() {
+                match status.arrival_ticks {
+                    Some(ticks) => told.push((status.sequence_number, ticks)),
+                    None => lost += 1,
+                }
+            }
+        }
+    });
+    assert_eq!(counts, (0..counts.len() as u8).collect::<Vec<_>>());
+    assert_eq!(told.len(), arrivals.len(), "each once");
+    let origin = told[0].1;
+    for (told, arrived) in told.iter().zip(&arrivals) {
+        assert_eq!(told.0, arrived.0);
+        assert_eq!(Duration::from_micros((told.1 - origin) as u64 * 250), arrived.1, "{told:?}");
+    }
+    assert_eq!(lost, 6);
+    assert!(gaps.iter().all(|gap| *gap <= Duration::from_millis(110)), "{gaps:?}");
+}
+
+#[test]
+fn a_publisher_without_transport_wide_feedback_gets_an_estimate_that_falls_with_loss() {
+    let mut world = World::published();
+    world.publish(vec![audio_input(), TrackInput { remb: true, nack: false, ..video_input() }]);
+    let estimates = |world: &mut World, lose: bool, from: u16| {
+        for at in 0..500u16 {
+            if !lose || at % 4 != 0 {
+                let mut packet = frame(from + at, u32::from(from + at) * 900, at == 0 && from == 0);
+                packet.payload.resize(1_000, 0);
+                let _ = world.receive(&packet);
+            }
+            world.wait(Duration::from_millis(10));
+        }
+        let mut estimates = Vec::new();
+        world.told(|_, packet| {
+            if let Rtcp::Remb(remb) = packet {
+                assert_eq!(remb.ssrcs().collect::<Vec<_>>(), [VIDEO_SSRC]);
+                estimates.push(remb.bits_per_second);
+            }
+        });
+        estimates
+    };
+    let clean = estimates(&mut world, false, 0);
+    assert!((4..=6).contains(&clean.len()), "one a second: {clean:?}");
+    assert!(clean.windows(2).all(|pair| pair[1] > pair[0]), "{clean:?}");
+    let lossy = estimates(&mut world, true, 500);
+    assert!(*lossy.last().unwrap() < 600_000, "below the 600 kbit/s that still arrive: {lossy:?}");
+}

@@ -1,0 +1,20 @@
+//! The packets lane as its callers see it: RTP in, headers and payloads out. One behaviour per file.
+
+mod common;
+
+mod ends;
+mod extensions;
+mod feedback;
+mod gop_cache;
+mod key_frames;
+mod mirror;
+mod numbers;
+mod padding;
+mod pool;
+mod publisher_restarts;
+mod reports;
+mod resending;
+mod simulcast;
+mod sources;
+mod twin;
+mod wraps;

@@ -1,0 +1,142 @@
+//! Other workers: each gets every packet once, and its viewers cannot tell the difference.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relay::packets::{Limits, Packet, Turn};
+
+use crate::common::{World, audio_input, frame, sound, video, video_input};
+
+/// A home and a mirror, joined by hand.
+struct Pair {
+    home: World,
+    mirror: World,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let home = World::published();
+        let mut mirror = World::new(Limits::default());
+        (mirror.start, mirror.now) = (home.start, home.now);
+        Self { home, mirror }
+    }
+
+    fn receive(&mut self, rtp: &crate::common::Rtp) {
+        self.home.stream.receive(self.home.now, &rtp.bytes()).unwrap();
+        let Turn { packets, .. } = self.home.stream.turn();
+        let crossing: Vec<Arc<Packet>> =
+            (0..packets.len()).filter_map(|index| packets.packet(index)).map(Arc::clone).collect();
+        self.home.settle();
+        self.cross(&crossing);
+    }
+
+    fn cross(&mut self, packets: &[Arc<Packet>]) {
+        for packet in packets {
+            self.mirror.stream.receive_mirrored(self.mirror.now, packet).unwrap();
+        }
+        self.mirror.settle();
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.home.wait(duration);
+        self.mirror.wait(duration);
+    }
+}
+
+#[test]
+fn viewers_of_both_workers_get_the_same() {
+    let mut pair = Pair::new();
+    pair.home.join(1);
+    pair.mirror.join(1);
+    for at in 0..100 {
+        pair.receive(&frame(at, u32::from(at) * 3_600, at % 25 == 0));
+        pair.receive(&sound(at, u32::from(at) * 1_920));
+        pair.wait(Duration::from_millis(40));
+    }
+    let bytes =
+        |world: &World| -> Vec<Vec<u8>> { world.video(1).iter().map(|got| got.bytes.clone()).collect() };
+    assert_eq!(bytes(&pair.home), bytes(&pair.mirror));
+    assert_eq!(pair.home.audio(1).len(), pair.mirror.audio(1).len());
+}
+
+#[test]
+fn a_mirror_that_comes_later_begins_with_the_homes_cache() {
+    let mut pair = Pair::new();
+    for at in 0..30 {
+        pair.home.receive(&frame(at, u32::from(at) * 3_600, at % 25 == 0)).unwrap();
+        pair.wait(Duration::from_millis(40));
+    }
+    pair.mirror.join(7);
+    assert_eq!(pair.mirror.video(7), []);
+    let cached: Vec<Arc<Packet>> = pair.home.stream.cached(pair.home.now).map(Arc::clone).collect();
+    pair.cross(&cached);
+    assert_eq!(pair.mirror.numbers(7).len(), 5, "25 to 29");
+    pair.receive(&frame(30, 30 * 3_600, false));
+    assert_eq!(pair.mirror.numbers(7).len(), 6);
+}
+
+#[test]
+fn wishes_for_key_frames_cross_to_the_home_once() {
+    let mut pair = Pair::new();
+    for at in 0..3 {
+        pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
+    }
+    let id = pair.mirror.join(7);
+    let pli = |rtcp: &mut Vec<u8>| {
+        rtp::rtcp::Pli { sender_ssrc: 5, media_ssrc: crate::common::video_ssrc(7) }.write(rtcp);
+    };
+    for _ in 0..50 {
+        pair.mirror.viewer_says(id, pli);
+    }
+    assert_eq!(pair.mirror.stream.poll_key_frame_wish(), Some(video()));
+    assert_eq!(pair.mirror.stream.poll_key_frame_wish(), None);
+    pair.home.key_frame_requests();
+    pair.home.stream.request_key_frame(pair.home.now, video());
+    pair.home.settle();
+    assert_eq!(pair.home.key_frame_requests().len(), 1);
+}
+
+#[test]
+fn when_the_stream_moves_to_another_home_its_numbers_go_on() {
+    let mut pair = Pair::new();
+    pair.mirror.join(1);
+    for at in 0..10 {
+        pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
+        pair.wait(Duration::from_millis(40));
+    }
+    // The publisher comes back on a third worker, whose numbers know nothing of these.
+    let mut other = World::new(Limits::default());
+    (other.start, other.now, other.epoch) = (pair.home.start, pair.home.now, 5);
+    other.publish(vec![audio_input(), video_input()]);
+    pair.home.stream.publisher_ended(pair.home.now);
+    pair.mirror.stream.publisher_ended(pair.mirror.now);
+    pair.home = other;
+    pair.wait(Duration::from_secs(1));
+    for at in 0..5 {
+        pair.receive(&frame(40_000 + at, 99 + u32::from(at) * 3_600, at == 0));
+        pair.wait(Duration::from_millis(40));
+    }
+    let numbers = pair.mirror.numbers(1);
+    assert_eq!(numbers.len(), 15);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    let timestamps = pair.mirror.timestamps(1);
+    assert_eq!(timestamps[10] - timestamps[9], 90_000 * 104 / 100, "1.04 s passed");
+}
+
+#[test]
+fn packets_lost_between_workers_are_gaps() {
+    let mut pair = Pair::new();
+    pair.mirror.join(1);
+    for at in 0..10 {
+        if at == 4 {
+            pair.home.receive(&frame(at, u32::from(at) * 3_600, false)).unwrap();
+        } else {
+            pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
+        }
+    }
+    let numbers = pair.mirror.numbers(1);
+    assert_eq!(
+        numbers.iter().map(|number| number - numbers[0]).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    );
+}
