@@ -10,6 +10,7 @@
 //! (the one exception to "sends none"), so that a check recorded on the way and sent from elsewhere does not turn the
 //! stream on a stranger. A new port on the same host, what a NAT makes, is followed at once.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use is::stun::{StunMessage, TransId};
@@ -42,8 +43,15 @@ const CHALLENGE_REPEATS: [Duration; 4] = [
 struct ValidPath {
     path: Path,
     checked: Instant,
-    transaction: TransactionId,
     nominated: bool,
+}
+
+/// An authentic request that has come, and over which path. The path as a hash: a stranger for whom it fits by chance gets
+/// an answer, and nothing changes.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    transaction: Option<TransactionId>,
+    path: u64,
 }
 
 /// A check of ours to a new host of a peer that is connected.
@@ -65,8 +73,8 @@ pub(crate) struct LiteAgent {
     paths: Vec<ValidPath>,
     /// Where to send; with the time of its last check. After a restart it may be one that is no longer in `paths`.
     selected: Option<(Path, Instant)>,
-    transactions: [TransactionId; TRANSACTIONS_MAX],
-    transactions_next: usize,
+    seen: [Seen; TRANSACTIONS_MAX],
+    seen_next: usize,
     challenge: Option<Challenge>,
     media_flows: bool,
     /// Grows when `paths` or `selected` changes.
@@ -88,8 +96,8 @@ impl LiteAgent {
             started: now,
             paths: Vec::new(),
             selected: None,
-            transactions: [TransactionId([0; 12]); TRANSACTIONS_MAX],
-            transactions_next: 0,
+            seen: [Seen::default(); TRANSACTIONS_MAX],
+            seen_next: 0,
             challenge: None,
             media_flows: false,
             version: 0,
@@ -131,38 +139,33 @@ impl LiteAgent {
         if repeated {
             return Ok(None);
         }
-        self.remember(envelope.transaction());
-        self.note_check(now, path, envelope.transaction(), request.use_candidate());
+        self.remember(path, envelope.transaction());
+        self.note_check(now, path, request.use_candidate());
         Ok(self.consider(now, path, request.use_candidate(), transmits))
     }
 
     /// Whether a request has been seen, told by its transaction id: a sender that missed the answer repeats it on the
     /// same path, and gets the answer again. From anywhere else it is a replay.
     fn is_repeated(&self, path: Path, transaction: TransactionId) -> Result<bool, Refusal> {
-        if !self.transactions.contains(&transaction) {
-            return Ok(false);
-        }
-        let last = self.paths.iter().find(|valid| valid.path == path);
-        if last.is_some_and(|valid| valid.transaction == transaction) {
-            Ok(true)
-        } else {
-            Err(Refusal::Replayed)
+        match self.seen.iter().find(|seen| seen.transaction == Some(transaction)) {
+            None => Ok(false),
+            Some(seen) if seen.path == hash_of(path) => Ok(true),
+            Some(_) => Err(Refusal::Replayed),
         }
     }
 
-    fn remember(&mut self, transaction: TransactionId) {
-        self.transactions[self.transactions_next] = transaction;
-        self.transactions_next = (self.transactions_next + 1) % TRANSACTIONS_MAX;
+    fn remember(&mut self, path: Path, transaction: TransactionId) {
+        self.seen[self.seen_next] = Seen { transaction: Some(transaction), path: hash_of(path) };
+        self.seen_next = (self.seen_next + 1) % TRANSACTIONS_MAX;
     }
 
     /// Makes the path valid, or notes that it still is.
-    fn note_check(&mut self, now: Instant, path: Path, transaction: TransactionId, nominated: bool) {
+    fn note_check(&mut self, now: Instant, path: Path, nominated: bool) {
         if let Some(selected) = self.selected.as_mut().filter(|selected| selected.0 == path) {
             selected.1 = now;
         }
         if let Some(valid) = self.paths.iter_mut().find(|valid| valid.path == path) {
             valid.checked = now;
-            valid.transaction = transaction;
             valid.nominated |= nominated;
             return;
         }
@@ -174,7 +177,7 @@ impl LiteAgent {
             }
         }
         self.version += 1;
-        self.paths.push(ValidPath { path, checked: now, transaction, nominated });
+        self.paths.push(ValidPath { path, checked: now, nominated });
     }
 
     /// Decides whether a check moves the path to send on: at once, after a check of ours, or not.
@@ -365,6 +368,12 @@ impl LiteAgent {
             + credentials_bytes(&self.remote)
             + asked
     }
+}
+
+fn hash_of(path: Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Heap of one pair of credentials.

@@ -132,7 +132,7 @@ pub enum FailReason {
 }
 
 enum Agent {
-    Lite(LiteAgent),
+    Lite(Box<LiteAgent>),
     Full(Box<FullAgent>),
 }
 
@@ -169,9 +169,12 @@ impl Peer {
     /// [`PeerError`], for a client's side only.
     pub fn new(config: PeerConfig, now: Instant) -> Result<Self, PeerError> {
         let agent = match config.side {
-            Side::Lite => {
-                Agent::Lite(LiteAgent::new(config.local_ice, config.remote_ice, config.timeouts, now))
-            }
+            Side::Lite => Agent::Lite(Box::new(LiteAgent::new(
+                config.local_ice,
+                config.remote_ice,
+                config.timeouts,
+                now,
+            ))),
             Side::Full => {
                 let (local, remote) = (config.local_ice, config.remote_ice);
                 let mut agent = FullAgent::new(local, remote, &config.local_addresses, config.timeouts, now)?;
@@ -462,7 +465,7 @@ impl Peer {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let agent = match &self.agent {
-            Agent::Lite(agent) => agent.heap_bytes(),
+            Agent::Lite(agent) => size_of::<LiteAgent>() + agent.heap_bytes(),
             Agent::Full(_) => size_of::<FullAgent>(),
         };
         agent + self.transmits.heap_bytes() + self.events.capacity() * size_of::<Event>()

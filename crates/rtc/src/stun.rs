@@ -201,3 +201,62 @@ pub(crate) fn write(message: StunMessage<'_>, password: &str) -> Vec<u8> {
 
 /// Room for the longest message written here: a check with a USERNAME of 128 bytes has 224.
 const MESSAGE_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 5769 section 2.1: the sample request, whose password and USERNAME are given there.
+    const SAMPLE_REQUEST: &str = "000100582112a442b7e7a701bc34d686fa87dfae\
+        802200105354554e207465737420636c69656e74\
+        002400046e0001ff80290008932ff9b151263b36\
+        000600096576746a3a68367659202020\
+        000800149aeaa70cbfd8cb56781ef2b5b2d3f249c1b571a280280004e57a3bcf";
+    const SAMPLE_PASSWORD: &str = "VOkJxbRl1RmTxUk/WvJxBt";
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
+    }
+
+    #[test]
+    fn the_sample_request_of_rfc_5769_is_authentic() {
+        let request = bytes(SAMPLE_REQUEST);
+        let envelope = Envelope::parse(&request).unwrap();
+        assert_eq!(envelope.class(), Class::Request);
+        assert_eq!(envelope.usernames(), Some(("evtj", "h6vY")));
+        assert_eq!(envelope.transaction().0[..], request[8..20]);
+        assert!(envelope.is_authentic(SAMPLE_PASSWORD));
+        assert!(!envelope.is_authentic("VOkJxbRl1RmTxUk/WvJxBu"));
+        assert!(envelope.open().unwrap().ice_controlled().is_some());
+    }
+
+    #[test]
+    fn lengths_that_point_past_the_end_are_malformed() {
+        let request = bytes(SAMPLE_REQUEST);
+        for at in [22, 42, 50, 62, 78, 102] {
+            for length in [4u16, 0x58, 0x7ff, 0xfffc, 0xffff] {
+                let mut changed = request.clone();
+                changed[at..at + 2].copy_from_slice(&length.to_be_bytes());
+                let _ = Envelope::parse(&changed).map(|envelope| envelope.is_authentic(SAMPLE_PASSWORD));
+                changed.truncate(at + 4);
+                let left = (at + 4 - 20) as u16;
+                changed[2..4].copy_from_slice(&left.to_be_bytes());
+                let refused = Envelope::parse(&changed).err();
+                assert!(matches!(refused, Some(Refusal::Malformed | Refusal::NoIntegrity)), "{at} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_attributes_than_the_limit_are_malformed() {
+        for (count, expected) in
+            [(ATTRIBUTES_MAX, Refusal::NoIntegrity), (ATTRIBUTES_MAX + 1, Refusal::Malformed)]
+        {
+            let mut message = bytes("000100002112a442b7e7a701bc34d686fa87dfae");
+            message.extend([0xc0, 0x57, 0, 0].repeat(count));
+            message[2..4].copy_from_slice(&(4 * count as u16).to_be_bytes());
+            assert_eq!(Envelope::parse(&message).err(), Some(expected), "{count}");
+        }
+    }
+}

@@ -62,11 +62,16 @@ fn a_server_that_hears_nothing_says_nothing() {
 /// Loss in per mille, and within what time how many of 40 connect.
 #[test]
 fn loss_and_duplicates_delay_and_do_not_prevent() {
-    for (loss, within, at_least) in [(0, 1_000, 40), (50, 15_000, 40), (100, 15_000, 40), (200, 15_000, 39)] {
+    let versions =
+        [vec![DtlsVersion::V1_2], vec![DtlsVersion::V1_3], vec![DtlsVersion::V1_2, DtlsVersion::V1_3]];
+    let losses = [(0, 1_000, 40), (50, 15_000, 40), (100, 15_000, 40), (200, 15_000, 38)];
+    for ((loss, within, at_least), versions) in
+        losses.into_iter().flat_map(|loss| versions.iter().map(move |versions| (loss, versions)))
+    {
         let mut times = Vec::new();
         for seed in 0..40 {
             let mut client = client_config();
-            client.dtls.versions = vec![DtlsVersion::V1_3];
+            client.dtls.versions = versions.clone();
             let mut world = World::of(client, server_config(), seed);
             world.network.loss = f64::from(loss) / 1000.0;
             world.network.duplicate = 0.05;
@@ -85,11 +90,11 @@ fn loss_and_duplicates_delay_and_do_not_prevent() {
         }
         times.sort();
         println!(
-            "loss {loss}/1000: {} of 40, p50 {:?}, last {:?}",
+            "{versions:?} loss {loss}/1000: {} of 40, p50 {:?}, last {:?}",
             times.len(),
             times[times.len() / 2],
             times.last()
         );
-        assert!(times.len() >= at_least, "loss {loss}/1000: {} of 40", times.len());
+        assert!(times.len() >= at_least, "{versions:?} loss {loss}/1000: {} of 40", times.len());
     }
 }

@@ -56,6 +56,9 @@ fn a_race_of_client_hellos_delays_nobody() {
     let (mut quiet, mut sprayed) = (Vec::new(), Vec::new());
     for session in 0..200 {
         for spray in [false, true] {
+            if !spray && session % 4 != 0 {
+                continue;
+            }
             let mut world = World::of(client_config(), server_config(), session);
             let began = world.now;
             let hello = hello(world.now);
@@ -65,7 +68,7 @@ fn a_race_of_client_hellos_delays_nobody() {
                         let mut copy = hello.clone();
                         copy.truncate(1 + random.below(hello.len() as u64) as usize);
                         let at = 1 + random.below(copy.len() as u64) as usize;
-                        copy.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << port % 8);
+                        copy.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << (port % 8));
                         let from = path_from(&format!("198.51.100.7:{port}"));
                         assert_eq!(world.inject(from, &copy), Signal::Refused(Refusal::UnvalidatedPath));
                     }
