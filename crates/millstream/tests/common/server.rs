@@ -139,6 +139,11 @@ impl Server {
             * 1024
     }
 
+    /// File descriptors the server has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the server runs").count()
+    }
+
     /// CPU time the server has used so far, user and system.
     pub(crate) fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the server runs");
