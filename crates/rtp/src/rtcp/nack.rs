@@ -102,6 +102,12 @@ mod tests {
     }
 
     #[test]
+    fn numbers_out_of_order_or_named_twice_come_back_in_order_and_once() {
+        let (written, len, read) = round_trip(&[5, 10, 7, 7, 10]);
+        assert_eq!((written, len, read), (5, 16, vec![5, 7, 10]));
+    }
+
+    #[test]
     fn a_long_list_is_written_as_far_as_it_fits() {
         let lost: Vec<u16> = (0..300).map(|at| at * 20).collect();
         let (written, len, read) = round_trip(&lost);
