@@ -109,6 +109,10 @@ pub struct RtcLoadArgs {
     #[arg(long)]
     pub no_rtx: bool,
 
+    /// Have lost audio packets repaired too, which browsers do not ask for.
+    #[arg(long)]
+    pub nack_audio: bool,
+
     /// SRTP profiles to offer, best first.
     #[arg(long, value_name = "PROFILE", value_delimiter = ',', default_value = "gcm128,gcm256,cm-sha1")]
     pub profiles: Vec<ProfileName>,

@@ -28,10 +28,10 @@ pub struct Agreed {
     pub tracks: [Option<TrackDescription>; 2],
 }
 
-/// SSRCs of a publisher: media of [`Track::ALL`], then RTX of video.
-pub fn ssrcs(number: usize) -> [u32; 3] {
+/// SSRCs of a publisher: media of [`Track::ALL`], then RTX of both.
+pub fn ssrcs(number: usize) -> [u32; 4] {
     let first = 0x5000_0000 | (number as u32) << 2;
-    [first, first + 1, first + 2]
+    [first, first + 1, first + 2, first + 3]
 }
 
 /// Credentials that differ from session to session. Nobody is to be kept out of a load generator.
@@ -45,22 +45,31 @@ pub fn credentials(seed: u64) -> IceCredentials {
     IceCredentials::new(&ufrag, &password).expect("hexadecimal digits, long enough")
 }
 
+/// How lost packets are repaired.
+#[derive(Clone, Copy, Debug)]
+pub struct Repair {
+    /// By a format of its own for what is sent again (RFC 4588).
+    pub rtx: bool,
+    /// Audio too, which browsers do not offer.
+    pub audio: bool,
+}
+
 /// An offer to publish, or to play.
 pub fn offer(
     publish: bool,
     number: usize,
     ice: IceCredentials,
     certificate: &Certificate,
-    rtx: bool,
+    repair: Repair,
 ) -> OfferConfig {
-    let [audio, video, video_rtx] = ssrcs(number);
+    let [audio, video, audio_rtx, video_rtx] = ssrcs(number);
     let sources = |ssrc, rtx_ssrc| if publish { vec![Source { ssrc, rtx_ssrc }] } else { Vec::new() };
     let direction = if publish { Direction::Send } else { Direction::Receive };
     let media = |track: Track, sources| OfferMedia {
         mid: track.index().to_string(),
         kind: kind_of(track),
         direction,
-        formats: vec![format_of(track, rtx)],
+        formats: vec![format_of(track, repair)],
         extensions: extensions_of(track),
         sources,
         rids: Vec::new(),
@@ -74,8 +83,8 @@ pub fn offer(
         session_id: number as u64 + 1,
         stream_id: format!("millbench-{number}"),
         media: vec![
-            media(Track::Audio, sources(audio, None)),
-            media(Track::Video, sources(video, rtx.then_some(video_rtx))),
+            media(Track::Audio, sources(audio, (repair.audio && repair.rtx).then_some(audio_rtx))),
+            media(Track::Video, sources(video, repair.rtx.then_some(video_rtx))),
         ],
     }
 }
@@ -153,6 +162,14 @@ impl Agreed {
         meanings
     }
 
+    /// For which tracks missing packets may be asked for.
+    pub fn nack(&self) -> [bool; 2] {
+        let agreed = |track: &Option<TrackDescription>| {
+            track.iter().flat_map(|track| &track.formats).any(|format| format.feedback.nack)
+        };
+        [agreed(&self.tracks[0]), agreed(&self.tracks[1])]
+    }
+
     /// The DTLS side of a peer.
     pub fn dtls(&self, certificate: &Arc<Certificate>, profiles: &[srtp::Profile]) -> dtls::Config {
         let mut config = dtls::Config::new(Arc::clone(certificate), self.remote.fingerprints.clone());
@@ -168,7 +185,7 @@ fn kind_of(track: Track) -> MediaKind {
     }
 }
 
-fn format_of(track: Track, rtx: bool) -> Format {
+fn format_of(track: Track, repair: Repair) -> Format {
     match track {
         Track::Audio => Format {
             payload_type: 111,
@@ -176,8 +193,8 @@ fn format_of(track: Track, rtx: bool) -> Format {
             clock_rate: 48_000,
             channels: 2,
             fmtp: "minptime=10;useinbandfec=1".to_owned(),
-            rtx_payload_type: None,
-            feedback: Feedback { transport_cc: true, ..Feedback::default() },
+            rtx_payload_type: (repair.audio && repair.rtx).then_some(112),
+            feedback: Feedback { transport_cc: true, nack: repair.audio, ..Feedback::default() },
         },
         Track::Video => Format {
             payload_type: 102,
@@ -185,7 +202,7 @@ fn format_of(track: Track, rtx: bool) -> Format {
             clock_rate: 90_000,
             channels: 1,
             fmtp: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f".to_owned(),
-            rtx_payload_type: rtx.then_some(103),
+            rtx_payload_type: repair.rtx.then_some(103),
             feedback: Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true },
         },
     }
@@ -201,6 +218,8 @@ fn extensions_of(track: Track) -> ExtensionMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const REPAIR: Repair = Repair { rtx: true, audio: false };
 
     fn certificate() -> Certificate {
         Certificate::generate().expect("this machine has random numbers")
@@ -228,15 +247,15 @@ mod tests {
 
     #[test]
     fn publisher_and_viewer_agree_with_a_server_on_both_tracks() {
-        let publish = offer(true, 3, credentials(1), &certificate(), true);
+        let publish = offer(true, 3, credentials(1), &certificate(), REPAIR);
         let published = server(&publish, None);
         let agreed = read_answer(&publish, &published.sdp).expect("it answers");
         assert_eq!(agreed.dtls_role, DtlsRole::Client);
         let video = agreed.tracks[1].as_ref().expect("video");
         assert_eq!((video.format().payload_type, video.format().rtx_payload_type), (102, Some(103)));
-        assert_eq!(video.sources, [Source { ssrc: ssrcs(3)[1], rtx_ssrc: Some(ssrcs(3)[2]) }]);
+        assert_eq!(video.sources, [Source { ssrc: ssrcs(3)[1], rtx_ssrc: Some(ssrcs(3)[3]) }]);
 
-        let play = offer(false, 4, credentials(2), &certificate(), true);
+        let play = offer(false, 4, credentials(2), &certificate(), REPAIR);
         let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
         let meanings = agreed.meanings();
         let known: Vec<_> =
@@ -252,7 +271,7 @@ mod tests {
 
     #[test]
     fn an_offering_server_is_answered() {
-        let theirs = offer(true, 1, credentials(5), &certificate(), true);
+        let theirs = offer(true, 1, credentials(5), &certificate(), REPAIR);
         let (text, agreed) =
             answer(&sdp::make_offer(&theirs), 2, credentials(6), &certificate()).expect("an answer");
         assert!(agreed.tracks.iter().all(Option::is_some));

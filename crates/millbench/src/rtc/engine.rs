@@ -18,7 +18,7 @@ use rtc::{LocalAddress, PeerConfig, Side, Timeouts, Transport};
 use srtp::Profile;
 
 use super::counters::Counters;
-use super::describe::{self, Agreed};
+use super::describe::{self, Agreed, Repair};
 use super::impair::Faults;
 use super::link::Link;
 use super::media::Media;
@@ -49,8 +49,8 @@ pub struct EngineConfig {
     pub viewer: ViewerConfig,
     /// Network faults.
     pub faults: Faults,
-    /// Whether a retransmission format is offered.
-    pub rtx: bool,
+    /// How lost packets are repaired.
+    pub repair: Repair,
     /// SRTP profiles, best first.
     pub profiles: Vec<Profile>,
     /// Whether the kernel notes arrival times.
@@ -350,7 +350,7 @@ impl Engine {
 
     fn offer(&mut self, role: usize, index: usize, number: usize, url: crate::net::HttpUrl) {
         let ice = describe::credentials(self.run ^ (index as u64) << 32);
-        let offer = describe::offer(role == PUBLISH, number, ice, &self.certificate, self.config.rtx);
+        let offer = describe::offer(role == PUBLISH, number, ice, &self.certificate, self.config.repair);
         let sdp = rtc::sdp::make_offer(&offer);
         self.offers.insert(index, offer);
         self.ask(role, index, Ask::Offer { url, sdp });
@@ -432,7 +432,7 @@ impl Engine {
             let id = self.run + number as u64;
             Role::Publisher(Some(Box::new(Publisher::new(id, number, &agreed.tracks, now, wall_ns))))
         } else {
-            Role::Viewer(Some(Box::new(Viewer::new(self.config.viewer, agreed.meanings(), number, now))))
+            Role::Viewer(Some(Box::new(Viewer::new(self.config.viewer, &agreed, number, now))))
         };
         let mut lent = Lent {
             now,

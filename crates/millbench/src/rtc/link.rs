@@ -30,6 +30,8 @@ pub struct Link {
     lines: Option<Box<Lines>>,
     /// STUN or DTLS came since [`Link::run`].
     signalled: bool,
+    /// Not told yet.
+    news: Option<News>,
 }
 
 /// What a connected link has.
@@ -111,7 +113,7 @@ impl Link {
         let lines = (!faults.is_none()).then(|| {
             Box::new(Lines { incoming: Line::new(faults, seed), outgoing: Line::new(faults, !seed) })
         });
-        Ok(Link { socket, local, peer, media: None, lines, signalled: false })
+        Ok(Link { socket, local, peer, media: None, lines, signalled: false, news: None })
     }
 
     /// The profile agreed on, once connected.
@@ -192,7 +194,7 @@ impl Link {
                 let path = Path::udp(self.local, source);
                 counters.refused_signals +=
                     u64::from(self.peer.handle_signal(now, path, bytes) != rtc::Signal::Accepted);
-                return;
+                return self.poll_events();
             }
             Kind::Rtp => true,
             Kind::Rtcp => false,
@@ -216,8 +218,13 @@ impl Link {
         if self.peer.next_timeout().is_some_and(|due| due <= now) {
             self.peer.handle_timeout(now);
         }
+        self.poll_events();
         self.send_signals(now, counters);
-        let mut news = None;
+        self.news.take()
+    }
+
+    /// Takes what the peer tells: at once after each of its datagrams, because media may come right behind the keys.
+    fn poll_events(&mut self) {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::PathSelected(path) => {
@@ -225,34 +232,35 @@ impl Link {
                         media.remote = Some(path.remote);
                     }
                 }
-                Event::Connected(keys) => news = self.take_keys(*keys),
-                Event::ConsentLost => news = Some(News::Over("the server's consent was lost".to_owned())),
+                Event::Connected(keys) => self.take_keys(*keys),
+                Event::ConsentLost => self.over("the server's consent was lost".to_owned()),
                 Event::Closed(CloseReason::Local) => {}
-                Event::Closed(CloseReason::Remote) => news = Some(News::Over(CLOSED.to_owned())),
-                Event::Failed(reason) => news = Some(News::Over(fail_text(reason))),
+                Event::Closed(CloseReason::Remote) => self.over("closed by the server".to_owned()),
+                Event::Failed(reason) => self.over(fail_text(reason)),
             }
         }
-        self.send_signals(now, counters);
         let media = self.media.as_mut().filter(|media| !media.announced && media.remote.is_some());
-        if let (Some(media), None) = (media, &news) {
+        if let (Some(media), None) = (media, &self.news) {
             media.announced = true;
-            news = Some(News::Connected);
+            self.news = Some(News::Connected);
         }
-        news
     }
 
-    fn take_keys(&mut self, keys: rtc::SrtpKeys) -> Option<News> {
+    fn over(&mut self, reason: String) {
+        self.news = Some(News::Over(reason));
+    }
+
+    fn take_keys(&mut self, keys: rtc::SrtpKeys) {
         let config = srtp::Config { streams_max: STREAMS_MAX, ..srtp::Config::default() };
         let contexts =
             InboundContext::new(&config, std::slice::from_ref(&keys.inbound)).and_then(|inbound| {
                 Ok((inbound, OutboundContext::new(&config, std::slice::from_ref(&keys.outbound))?))
             });
         let Ok((inbound, outbound)) = contexts else {
-            return Some(News::Over("the keys cannot be used".to_owned()));
+            return self.over("the keys cannot be used".to_owned());
         };
         let remote = self.peer.path().map(|path| path.remote);
         self.media = Some(Media { profile: keys.profile, inbound, outbound, remote, announced: false });
-        None
     }
 
     fn send_signals(&mut self, now: Instant, counters: &mut Counters) {
@@ -337,8 +345,6 @@ fn fail_text(reason: FailReason) -> String {
         FailReason::Dtls(error) => format!("DTLS: {error}"),
     }
 }
-
-const CLOSED: &str = "closed by the server";
 
 /// Enough for bursts of a second.
 const BUFFER_BYTES: usize = 512 * 1024;

@@ -122,13 +122,13 @@ impl Publisher {
         now: Instant,
         now_ns: u64,
     ) -> Publisher {
-        let [audio, video, rtx] = describe::ssrcs(number);
+        let [audio, video, audio_rtx, video_rtx] = describe::ssrcs(number);
         Publisher {
             id,
             timeline: Timeline::new(now_ns),
             tracks: [
-                SentTrack::new(tracks[0].as_ref(), 111, audio, None),
-                SentTrack::new(tracks[1].as_ref(), 102, video, Some(rtx)),
+                SentTrack::new(tracks[0].as_ref(), 111, audio, audio_rtx),
+                SentTrack::new(tracks[1].as_ref(), 102, video, video_rtx),
             ],
             transport_sequence: number as u16,
             report_at: now + Duration::from_millis(number as u64 * 61 % 1000),
@@ -256,17 +256,12 @@ impl Publisher {
 }
 
 impl SentTrack {
-    fn new(
-        agreed: Option<&TrackDescription>,
-        payload_type: u8,
-        ssrc: u32,
-        rtx_ssrc: Option<u32>,
-    ) -> SentTrack {
+    fn new(agreed: Option<&TrackDescription>, payload_type: u8, ssrc: u32, rtx_ssrc: u32) -> SentTrack {
         let format = agreed.map(TrackDescription::format);
         SentTrack {
             payload_type: format.map_or(payload_type, |format| format.payload_type),
             ssrc,
-            rtx: format.and_then(|format| format.rtx_payload_type).zip(rtx_ssrc),
+            rtx: format.and_then(|format| format.rtx_payload_type).map(|kind| (kind, rtx_ssrc)),
             rtx_sequence: ssrc as u16,
             extensions: agreed.map_or_else(ExtensionMap::new, |agreed| agreed.extensions),
             // Near the wrap, so that a run meets it.
@@ -354,6 +349,7 @@ const HEAD_BYTES: usize = 12 + EXTENSION_BYTES;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rtc::describe::Repair;
     use rtp::Packet;
     use rtp::rtcp::{Nack, Pli};
 
@@ -384,7 +380,13 @@ mod tests {
 
     fn track_with_rtx() -> TrackDescription {
         let certificate = rtc::dtls::Certificate::generate().expect("random numbers");
-        let offer = describe::offer(true, 0, describe::credentials(1), &certificate, true);
+        let offer = describe::offer(
+            true,
+            0,
+            describe::credentials(1),
+            &certificate,
+            Repair { rtx: true, audio: false },
+        );
         let media = &offer.media[1];
         TrackDescription {
             mid: media.mid.clone(),
@@ -439,7 +441,7 @@ mod tests {
         kept.rtp.clear();
         publisher.receive_rtcp(&media, &ask, &mut kept, &mut counters);
         let again = Packet::parse(&kept.rtp[0].1).expect("a packet");
-        assert_eq!((again.payload_type(), again.ssrc()), (103, first.ssrc() + 1));
+        assert_eq!((again.payload_type(), again.ssrc()), (103, first.ssrc() + 2));
         assert_eq!(rtp::rtx::unwrap(again.payload()), Some((65_000, first.payload())));
         assert_eq!((kept.rtp.len(), counters.nacks.heard, counters.nacks.answered), (1, 2, 1));
     }

@@ -51,6 +51,10 @@ pub struct RtcStep {
     pub expected: u64,
     /// Packets that are missing, by sequence number or by mark.
     pub lost: u64,
+    /// Those of them that are audio, which is not asked for again unless so wished.
+    pub lost_audio: u64,
+    /// Those of them that are video.
+    pub lost_video: u64,
     /// Those of them that were numbered away by the server.
     pub hidden: u64,
     /// Packets that came twice.
@@ -169,12 +173,14 @@ impl RtcReport {
 impl RtcStep {
     fn text(&self) -> String {
         let mut text = format!(
-            "\nn={} up={} ({:.1} s): {} packets, lost {} (hidden {}), twice {}, late {}, repaired {}\n",
+            "\nn={} up={} ({:.1} s): {} packets, lost {} (audio {}, video {}, hidden {}), twice {}, late {}, repaired {}\n",
             self.sessions,
             self.sessions_up,
             self.seconds,
             self.packets,
             self.lost,
+            self.lost_audio,
+            self.lost_video,
             self.hidden,
             self.duplicates,
             self.reordered,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::cli::{ProfileName, RtcLoadArgs, RtcPlayArgs, RtcPublishArgs};
 use super::counters::Counters;
+use super::describe::Repair;
 use super::engine::{Engine, EngineConfig};
 use super::link::Link;
 use super::media::{PACKETS_PER_SECOND, Track};
@@ -80,7 +81,7 @@ fn config(
         turn: Duration::from_millis(load.turn_ms.into()),
         viewer: ViewerConfig { decrypt_one_in, nack, retry },
         faults: load.faults(),
-        rtx: !load.no_rtx,
+        repair: Repair { rtx: !load.no_rtx, audio: load.nack_audio },
         profiles: load.profiles.iter().map(|name| name.profile()).collect(),
         timestamps: !load.no_timestamps,
         signal_threads: load.signal_threads.into(),
@@ -109,7 +110,8 @@ struct Reading {
     own_cpu_s: f64,
     machine_cpu_s: Option<f64>,
     counters: Counters,
-    tracks: Counts,
+    /// Of all viewers: audio and video.
+    tracks: [Counts; 2],
 }
 
 impl Conductor {
@@ -233,7 +235,9 @@ impl Conductor {
                 after_s - before_s - server_s - (after.own_cpu_s - before.own_cpu_s)
             },
         );
-        let tracks = after.tracks.since(&before.tracks);
+        let [audio, video] = [0, 1].map(|track| after.tracks[track].since(&before.tracks[track]));
+        let mut tracks = audio;
+        tracks.add(&video);
         let due = client_seconds * f64::from(PACKETS_PER_SECOND);
         let mut step = RtcStep {
             sessions,
@@ -266,6 +270,7 @@ impl Conductor {
             ..RtcStep::default()
         };
         step.set_counts(&tracks);
+        (step.lost_audio, step.lost_video) = (audio.lost(), video.lost());
         step
     }
 
@@ -276,7 +281,7 @@ impl Conductor {
             own_cpu_s: machine::own_cpu_s(),
             machine_cpu_s: procfs::machine_cpu_s().ok(),
             counters: self.engine.counters.clone(),
-            tracks: sum(self.viewers()),
+            tracks: [0, 1].map(|track| sum(self.viewers(), track..=track)),
         }
     }
 
@@ -319,7 +324,7 @@ impl Conductor {
                 _ => outcome.succeeded += 1,
             }
         }
-        let tracks = sum(self.viewers());
+        let tracks = sum(self.viewers(), 0..=1);
         self.engine.end(END_TIME)?;
         set_outcome(&mut outcome, &tracks, &self.engine.counters, load);
         self.report.outcome = outcome;
@@ -327,9 +332,10 @@ impl Conductor {
     }
 }
 
-fn sum<'a>(viewers: impl Iterator<Item = &'a Viewer>) -> Counts {
+/// What the given tracks of the viewers counted together.
+fn sum<'a>(viewers: impl Iterator<Item = &'a Viewer>, tracks: std::ops::RangeInclusive<usize>) -> Counts {
     let mut sum = Counts::default();
-    viewers.flat_map(|viewer| &viewer.tracks).for_each(|track| sum.add(&track.counts));
+    viewers.flat_map(|viewer| &viewer.tracks[tracks.clone()]).for_each(|track| sum.add(&track.counts));
     sum
 }
 
@@ -350,7 +356,7 @@ fn judge(session: &mut Session, ended_at: Instant, load: &RtcLoadArgs, plays_own
         Phase::Up | Phase::Failed(_) => {}
     }
     let Role::Viewer(Some(viewer)) = &session.role else { return };
-    let counts = sum(std::iter::once(&**viewer));
+    let counts = sum(std::iter::once(&**viewer), 0..=1);
     let last = viewer.last_media.unwrap_or(session.begun);
     if counts.lost() as f64 > counts.expected as f64 * load.accept_loss {
         session.fail("packets missing".to_owned());

@@ -11,6 +11,7 @@ use rtp::rtcp::{Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SourceD
 use rtp::{Packet, rtx};
 
 use super::counters::Counters;
+use super::describe::Agreed;
 use super::link::{Link, MediaDatagram};
 use super::mark;
 use super::media::Track;
@@ -30,7 +31,7 @@ pub struct Meaning {
 pub struct ViewerConfig {
     /// One in as many packets is decrypted; 0 for none after the first key picture.
     pub decrypt_one_in: u32,
-    /// Whether missing packets are asked for.
+    /// Whether missing packets are asked for, of tracks for which that was agreed.
     pub nack: bool,
     /// Time until a missing packet is asked for again.
     pub retry: Duration,
@@ -40,6 +41,8 @@ pub struct ViewerConfig {
 pub struct Viewer {
     config: ViewerConfig,
     meanings: Box<[Option<Meaning>; 128]>,
+    /// Tracks whose missing packets are asked for.
+    nack: [bool; 2],
     /// Audio and video.
     pub tracks: [ReceivedTrack; 2],
     sources: [Option<Source>; 2],
@@ -63,17 +66,13 @@ struct Source {
 }
 
 impl Viewer {
-    /// A viewer of what `meanings` tells of each payload type; `number` spreads reports over time.
-    pub fn new(
-        config: ViewerConfig,
-        meanings: Box<[Option<Meaning>; 128]>,
-        number: usize,
-        now: Instant,
-    ) -> Viewer {
+    /// A viewer of what was agreed; `number` spreads reports over time.
+    pub fn new(config: ViewerConfig, agreed: &Agreed, number: usize, now: Instant) -> Viewer {
         let phase = Duration::from_millis(number as u64 * 37 % 1000);
         Viewer {
             config,
-            meanings,
+            meanings: agreed.meanings(),
+            nack: agreed.nack().map(|agreed| agreed && config.nack),
             tracks: Default::default(),
             sources: [None; 2],
             key_picture: KeyPicture::default(),
@@ -191,12 +190,12 @@ impl Viewer {
 
     /// Asks for what is missing; call it after each batch.
     pub fn ask(&mut self, link: &mut Link, now: Instant, scratch: &mut Vec<u8>, counters: &mut Counters) {
-        if !self.config.nack || !self.tracks.iter().any(ReceivedTrack::is_missing_any) {
+        if !self.tracks.iter().any(ReceivedTrack::is_missing_any) {
             return;
         }
         scratch.clear();
-        for (track, source) in self.tracks.iter_mut().zip(&self.sources) {
-            let Some(source) = source else { continue };
+        for ((track, source), nack) in self.tracks.iter_mut().zip(&self.sources).zip(self.nack) {
+            let (Some(source), true) = (source, nack) else { continue };
             let mut missing = Vec::new();
             track.poll_missing(now, self.config.retry, &mut missing);
             counters.nacks.asked += Nack::write(scratch, self.ssrc, source.ssrc, &missing) as u64;
