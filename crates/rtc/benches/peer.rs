@@ -26,8 +26,14 @@ const CHECKS: usize = 10_000;
 const ROUNDS: usize = 7;
 
 fn main() {
-    times();
-    memory();
+    // Cargo passes `--bench` to it.
+    match std::env::args().nth(1).filter(|argument| STATES.contains(&argument.as_str())) {
+        Some(state) => measure(&state),
+        None => {
+            times();
+            memory();
+        }
+    }
 }
 
 fn times() {
@@ -104,10 +110,21 @@ fn named(checks: &[Vec<u8>]) {
     }
 }
 
+/// What a peer can be in when its memory is measured.
+const STATES: [&str; 5] = ["waiting", "checked", "connected-1.2", "connected-1.3", "agent-of-is"];
+
+/// Each in a process of its own, where nothing has been freed that could be used again.
 fn memory() {
     println!("Peer itself                {:>8} B", size_of::<Peer>());
+    let program = std::env::current_exe().expect("this program");
+    for state in STATES {
+        let output = std::process::Command::new(&program).arg(state).output().expect("this program runs");
+        println!("{state:<27}{:>8} B", String::from_utf8_lossy(&output.stdout).trim());
+    }
+}
+
+fn measure(state: &str) {
     let waiting = |_| Peer::new(server_config(), now()).expect("a good configuration");
-    println!("waiting for its first check{:>8} B", resident(waiting));
     let checked = |number| {
         let mut peer = waiting(number);
         let check = Check::genuine(1).without_nomination().bytes();
@@ -115,29 +132,34 @@ fn memory() {
         while peer.poll_transmit().is_some() {}
         peer
     };
-    println!("checked, before DTLS       {:>8} B", resident(checked));
-    for version in [DtlsVersion::V1_2, DtlsVersion::V1_3] {
-        let connected = |seed| {
+    let connected = |version: DtlsVersion| {
+        move |seed| {
             let mut client = client_config();
             client.dtls.versions = vec![version];
             let mut world = World::of(client, server_config(), seed);
             assert!(world.run_until(millis(5000), World::is_connected));
             world.run(millis(2000));
             world.server.peer
-        };
-        println!("connected, DTLS {version:?}       {:>8} B", resident(connected));
-    }
+        }
+    };
     let agent = |_| {
         let mut agent = is_agent(now());
         assert!(check_is(&mut agent, now(), &Check::genuine(1).bytes()));
         agent
     };
-    println!("an agent of `is`, checked  {:>8} B", resident(agent));
+    let bytes = match state {
+        "waiting" => resident(waiting),
+        "checked" => resident(checked),
+        "connected-1.2" => resident(connected(DtlsVersion::V1_2)),
+        "connected-1.3" => resident(connected(DtlsVersion::V1_3)),
+        _ => resident(agent),
+    };
+    println!("{bytes}");
 }
 
 /// Resident bytes of one of many, beyond those made first.
 fn resident<T>(make: impl Fn(u64) -> T) -> usize {
-    const MANY: u64 = 2000;
+    const MANY: u64 = 1000;
     let mut kept: Vec<T> = Vec::with_capacity(2 * MANY as usize);
     kept.extend((0..MANY / 4).map(&make));
     let before = resident_bytes();
