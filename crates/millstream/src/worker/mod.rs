@@ -99,7 +99,7 @@ impl Workers {
                 commands: received,
                 neighbours,
             };
-            let rtc = rtc::Rtc::new(sockets, &settings.rtc, clock, notices.clone())?;
+            let rtc = rtc::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
             let worker = Worker::new(parts, rtc, poll, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {

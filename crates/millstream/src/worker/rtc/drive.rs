@@ -3,13 +3,17 @@
 use std::cmp::Reverse;
 
 use group_send::peer_table::PeerKey;
-use rtc::{Event, Path, SrtpKeys};
+use rtc::{Event, FailReason, Path, SrtpKeys};
 use srtp::{InboundContext, OutboundContext};
 
 use super::control::{RtcNotice, RtcRole};
-use super::session::{Outlet, Way};
+use super::session::{Outlet, RtcSession, Way};
 use super::{Due, Rtc, inputs};
 use crate::worker::engine::Worker;
+
+/// How long after its last datagram a session keeps its address against another that proves to be there,
+/// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
+const HELD_MS: u64 = 7_000;
 
 impl Worker {
     /// Takes from the peer what it has for us. To be called after everything that is done to it.
@@ -47,6 +51,8 @@ impl Worker {
             Event::Closed(_) => self.rtc_end(index, "closed by peer"),
             Event::Failed(reason) => {
                 tracing::debug!(session = %id, ?reason, "connection failed");
+                let expired = matches!(reason, FailReason::IceTimeout | FailReason::DtlsTimeout);
+                self.rtc.counters.expired += u64::from(expired);
                 self.rtc_end(index, "no connection");
             }
         }
@@ -173,18 +179,27 @@ impl Rtc {
     }
 
     /// Adds an address to the table of its port, if the peer has proved to be there.
-    pub(super) fn note_place(&mut self, index: usize, way: Way, path: &Path) {
+    ///
+    /// An address that a session in use is heard from stays that session's: a check of one's own session can be sent
+    /// under a stranger's address, and must not take it away.
+    pub(super) fn note_place(&mut self, index: usize, way: Way, path: &Path, now_ms: u64) {
         let Way::Udp { port, remote } = way else { return };
-        let Some(session) = self.sessions.get_mut(index) else { return };
-        if session.places.contains(&(port as u16, remote)) || !session.peer.is_valid(path) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let holder = self.ports[port].session_at(remote);
+        if holder == Some(index) || !session.peer.is_valid(path) {
             return;
         }
-        if session.places.is_full() {
-            // The oldest; a peer that is there still says so with its next check.
-            let (port, remote) = session.places.remove(0);
-            self.forget_place(index, port, remote);
+        let in_use = |other: &RtcSession| other.is_connected() && other.received_ms + HELD_MS > now_ms;
+        if holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use) {
+            return;
         }
+        self.review_places(index);
         let Some(session) = self.sessions.get_mut(index) else { return };
+        // A peer has fewer valid paths than there are places. One that was taken over and comes back is listed already.
+        session.places.retain(|place| *place != (port as u16, remote));
+        if session.places.is_full() {
+            return;
+        }
         // Full only when every session has all places, which the table was made for.
         if self.ports[port].peers.insert(PeerKey::from(remote), index as u32).is_ok() {
             session.places.push((port as u16, remote));

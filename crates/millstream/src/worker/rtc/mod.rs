@@ -25,9 +25,10 @@ mod tcp_events;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
+use std::net::{IpAddr, UdpSocket};
 use std::time::Instant;
 
-use group_send::{RecvBatch, RecvConfig};
+use group_send::{AfXdpConfig, RecvBatch, RecvConfig};
 use mio::net::TcpListener;
 use relay::packets::{Resend, WallClock};
 use slab::Slab;
@@ -38,7 +39,7 @@ use self::session::{Outlet, RtcSession};
 use self::sockets::RtcSockets;
 use self::streams::RtcStreams;
 use self::tcp::TcpPeers;
-use crate::worker::settings::RtcSettings;
+use crate::worker::settings::{RtcSettings, UdpBackend};
 use crate::worker::snapshot::{RtcCounters, SessionId};
 
 /// Tokens of connections begin here, far above those of other sessions.
@@ -88,14 +89,21 @@ pub(crate) struct Rtc {
 impl Rtc {
     /// Takes the sockets that were bound for this worker.
     pub(crate) fn new(
+        worker: usize,
         sockets: RtcSockets,
         settings: &RtcSettings,
         clock: WallClock,
         notices: Notices,
     ) -> io::Result<Self> {
-        let ports = sockets.udp.into_iter().map(|socket| UdpPort::new(socket, settings));
+        let mut frames = frames(worker, settings);
+        let port = |socket: UdpSocket| {
+            let local = socket.local_addr()?.ip();
+            // A queue is one port's: the first at that interface.
+            let own = frames.take_if(|(_, addresses)| addresses.contains(&local));
+            UdpPort::new(socket, settings, own.map(|(config, _)| config))
+        };
         Ok(Self {
-            ports: ports.collect::<io::Result<_>>()?,
+            ports: sockets.udp.into_iter().map(port).collect::<io::Result<_>>()?,
             listeners: sockets.tcp,
             tcp: TcpPeers::default(),
             received: Some(RecvBatch::new(RecvConfig::default())),
@@ -181,6 +189,15 @@ impl Rtc {
         }
         self.tcp.flush()
     }
+}
+
+/// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's addresses.
+fn frames(worker: usize, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
+    let interface =
+        settings.af_xdp_interface.as_ref().filter(|_| settings.udp_backend == UdpBackend::AfXdp)?;
+    let mut config = AfXdpConfig::new(interface);
+    config.queue = worker as u32;
+    Some((config, sockets::local_addresses(Some(interface))))
 }
 
 impl std::fmt::Debug for Rtc {

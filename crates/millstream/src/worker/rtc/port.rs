@@ -20,8 +20,8 @@ const BATCH_BYTES: usize = 4 << 20;
 /// What waits longer than this for room in the kernel is dropped, milliseconds: a player conceals or asks again.
 const WAIT_MS_MAX: u64 = 100;
 
-/// Addresses one session may be at: the path in use, the one before, and those that were checked.
-pub(super) const PEERS_PER_SESSION: usize = 8;
+/// Addresses one session may be at: those that were checked, and the one in use before a restart.
+pub(super) const PEERS_PER_SESSION: usize = rtc::VALID_PATHS_MAX + 1;
 
 /// Counters of a port, or of all ports of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,7 +55,13 @@ pub(crate) struct UdpPort {
 
 impl UdpPort {
     /// Takes a bound socket. The reasons why better ways to send were not taken are in the log.
-    pub(crate) fn new(socket: UdpSocket, settings: &RtcSettings) -> io::Result<Self> {
+    ///
+    /// `frames` is the interface and queue by which it may send past the kernel's UDP stack.
+    pub(crate) fn new(
+        socket: UdpSocket,
+        settings: &RtcSettings,
+        frames: Option<AfXdpConfig>,
+    ) -> io::Result<Self> {
         let local = socket.local_addr()?;
         // Larger than usual, for a burst of all publishers; what the system grants is said in its warning.
         match group_send::socket::size_buffers(&socket, group_send::socket::BUFFER_BYTES) {
@@ -69,7 +75,7 @@ impl UdpPort {
         if let Err(error) = group_send::socket::enable_gro(&socket) {
             tracing::debug!(%local, %error, "datagrams come one by one");
         }
-        let config = backends(settings);
+        let config = backends(settings, frames);
         let sender = Sender::new(&socket, &config).map_err(io::Error::other)?;
         for reason in sender.not_chosen() {
             tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
@@ -164,14 +170,15 @@ impl std::fmt::Debug for UdpPort {
 }
 
 /// What `rtc.udp_backend` stands for. What does not work here is followed by what works everywhere.
-fn backends(settings: &RtcSettings) -> Config {
+fn backends(settings: &RtcSettings, frames: Option<AfXdpConfig>) -> Config {
     use BackendKind::{AfXdp, Gso, IoUring, Sendmmsg, Sendmsg};
     let backends = match settings.udp_backend {
+        // At another interface than the one that was named.
+        UdpBackend::AfXdp if frames.is_none() => vec![Gso, Sendmmsg, Sendmsg],
         UdpBackend::Auto | UdpBackend::Gso => vec![Gso, Sendmmsg, Sendmsg],
         UdpBackend::Sendmmsg => vec![Sendmmsg, Sendmsg],
         UdpBackend::IoUring => vec![IoUring, Gso, Sendmmsg, Sendmsg],
         UdpBackend::AfXdp => vec![AfXdp, Gso, Sendmmsg, Sendmsg],
     };
-    let af_xdp = settings.af_xdp_interface.as_ref().map(AfXdpConfig::new);
-    Config { backends, af_xdp, ..Config::default() }
+    Config { backends, af_xdp: frames, ..Config::default() }
 }

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rtc::demux::{self, Kind};
-use rtc::{Path, Signal};
+use rtc::{Path, Refusal, Signal};
 use srtp::UnprotectError;
 
 use super::control::RtcRole;
@@ -144,7 +144,13 @@ impl Worker {
             }
             (RtcRole::Play, Some(viewer)) => {
                 let mut resends = std::mem::take(&mut self.rtc.resends);
+                let before = stream_entry.packets.viewer_stats(viewer).unwrap_or_default();
                 stream_entry.packets.viewer_rtcp(self.now, viewer, &datagram[..len], &mut resends);
+                let after = stream_entry.packets.viewer_stats(viewer).unwrap_or_default();
+                let counters = &mut self.rtc.counters;
+                counters.nacks_in += after.nacks - before.nacks;
+                counters.resends_refused += after.not_resent - before.not_resent;
+                counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
                 for resend in resends.drain(..) {
                     self.rtc.send_again(index, &resend, self.now_ms);
                 }
@@ -164,11 +170,15 @@ impl Worker {
                 if let Way::Tcp { connection, .. } = way {
                     self.rtc_adopt(connection, index);
                 }
-                self.rtc.note_place(index, way, &path);
+                self.rtc.note_place(index, way, &path, self.now_ms);
             }
             Signal::Refused(refusal) => {
                 self.rtc.counters.signals_refused += 1;
                 tracing::trace!(session = %session.id, reason = refusal.name(), "signal refused");
+                // Of the others nothing has changed, and a flood of them should cost no more than it must.
+                if !matches!(refusal, Refusal::RoleConflict | Refusal::DtlsRejected) {
+                    return;
+                }
             }
         }
         self.rtc_drive(index);

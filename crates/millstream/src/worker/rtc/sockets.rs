@@ -42,7 +42,7 @@ pub(crate) fn bind(
     tcp: &[SocketAddr],
     workers: usize,
 ) -> io::Result<(Vec<RtcEndpoint>, Vec<RtcSockets>)> {
-    let local = local_addresses();
+    let local = local_addresses(None);
     let mut all = Vec::with_capacity(workers);
     for worker in 0..workers {
         let mut sockets = RtcSockets::default();
@@ -111,12 +111,13 @@ fn addresses_of(wanted: SocketAddr, local: &[IpAddr]) -> Vec<IpAddr> {
 }
 
 /// Addresses of this host's interfaces that are up, without those that are valid on one link only: a peer elsewhere
-/// cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1).
-fn local_addresses() -> Vec<IpAddr> {
+/// cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1). Of one interface, if it is named.
+pub(super) fn local_addresses(only: Option<&str>) -> Vec<IpAddr> {
     use nix::net::if_::InterfaceFlags;
     let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let mut addresses: Vec<IpAddr> = interfaces
         .filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
+        .filter(|interface| only.is_none_or(|only| interface.interface_name == only))
         .filter_map(|interface| {
             let address = interface.address?;
             let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
