@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rtc::dtls::DtlsRole;
 use rtc::sdp::{
-    Answer, IceCredentials, LocalDescription, Offer, Policy, Setup, answer_play, answer_publish, parse_offer,
+    Answer, IceCredentials, LocalDescription, Offer, OfferedMedia, Policy, Setup, answer_play,
+    answer_publish, parse_offer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
 use tokio::sync::oneshot;
@@ -78,7 +79,7 @@ impl Wanted {
         let local = control.local_description(worker, peer.address.ip(), &target.stream)?;
         let answer = match &self.published {
             Some(published) => answer_play(&self.offer, &local, &Policy::play(), published)?,
-            None => answer_publish(&self.offer, &local, &Policy::publish())?,
+            None => self.answer_publish(&local)?,
         };
         let session = Session::new(worker, peer.address.ip(), &local.ice, &answer);
         let tag = local.ice.ufrag.clone();
@@ -102,6 +103,16 @@ impl Wanted {
         };
         tracing::info!(session = %id, peer = %peer.address, role = ?self.role, "WebRTC session answered");
         Ok((token, answer, tag))
+    }
+}
+
+impl Wanted {
+    /// An answer that takes all that is offered.
+    fn answer_publish(&self, local: &LocalDescription) -> Result<Answer, Refusal> {
+        let answer = answer_publish(&self.offer, local, &Policy::publish())?;
+        let offered = |media: &&OfferedMedia| media.kind.is_some() && media.live && media.direction.sends();
+        let offered = self.offer.media.iter().filter(offered).count();
+        if answer.tracks.len() < offered { Err(Refusal::Partial) } else { Ok(answer) }
     }
 }
 

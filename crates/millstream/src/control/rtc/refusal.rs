@@ -50,6 +50,8 @@ pub(super) enum Refusal {
     NotPlayable,
     /// 406: nothing that both sides can do.
     Negotiation(NegotiationError),
+    /// 422: some of the media a publisher would send cannot be taken (RFC 9725 section 4.4.3: all or nothing).
+    Partial,
     /// 409: the stream has a publisher.
     Taken,
     /// 409: nobody publishes the stream.
@@ -84,7 +86,7 @@ impl Refusal {
             // Understood, and of a kind this server does not do whatever is negotiated.
             Self::Sdp(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Negotiation(NegotiationError::NoCommonCodec) => StatusCode::NOT_ACCEPTABLE,
-            Self::Negotiation(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Denied(Denied::TokenMissing | Denied::TokenWrong) => StatusCode::UNAUTHORIZED,
             Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
@@ -106,7 +108,7 @@ impl Refusal {
             Self::Name => "invalid_name",
             Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",
             Self::Sdp(error) if error.is_malformed() => "malformed_sdp",
-            Self::Sdp(_) | Self::Negotiation(_) => "unsupported_sdp",
+            Self::Sdp(_) | Self::Negotiation(_) | Self::Partial => "unsupported_sdp",
             Self::Denied(denied) => denied.code(),
             Self::Off => "webrtc_off",
             Self::NoSession => "not_found",
@@ -141,6 +143,9 @@ impl Refusal {
             Self::NotAccepted(sent) => return format!("the answer is {sent}, which Accept excludes"),
             Self::NotPlayable => "the stream is not published by WebRTC: play it by RTMP or FLV",
             Self::Negotiation(error) => return error.to_string(),
+            Self::Partial => {
+                "some of the offered media cannot be taken, and then none is: H.264, H.265, VP8, VP9, AV1, Opus and G.711 can"
+            }
             Self::Taken => "the stream has a publisher already",
             Self::NotLive => "nobody publishes the stream at present",
             Self::OtherIceSession => "If-Match names another ICE session than the present one",
@@ -161,7 +166,8 @@ impl Refusal {
         match self {
             // Rounded up, so that who waits that long is let in.
             Self::TooMany(wait) => Some((wait.as_millis().div_ceil(1000) as u64).max(1)),
-            Self::PendingOfAddress | Self::Full | Self::Silent(_) => Some(BUSY_SECONDS),
+            // A publisher that has lost its connection may find its own old session, which ends soon.
+            Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Taken => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),
             _ => None,

@@ -334,6 +334,7 @@ async fn requests_without_a_session_get_the_status_of_the_rfc() {
         ("POST", "/whep/live/packets", publish_offer(), 422, "unsupported_sdp"),
         ("POST", "/whep/live/packets", only_video(&offer("recvonly", "VP9/90000")), 406, "unsupported_sdp"),
         ("POST", "/whip/live/a", only_video(&offer("sendonly", "X9/90000")), 406, "unsupported_sdp"),
+        ("POST", "/whip/live/a", offer("sendonly", "X9/90000"), 422, "unsupported_sdp"), // sound alone is not what is meant
         ("POST", "/whep/live/frames", play_offer(), 406, "not_playable"),
         ("POST", "/whep/live/nobody", play_offer(), 409, "not_live"),
         ("PUT", "/whip/live/a", publish_offer(), 405, "method_not_allowed"),
@@ -619,7 +620,7 @@ async fn sessions_that_have_gone_are_not_found() {
 async fn what_workers_refuse_is_told() {
     let server = server();
     let cases = [
-        (RtcRefusal::Taken, "/whip/live/a", 409, "already_published", ""),
+        (RtcRefusal::Taken, "/whip/live/a", 409, "already_published", "5"),
         (RtcRefusal::NotFound, "/whep/live/packets", 409, "not_live", "2"),
         (RtcRefusal::Full, "/whip/live/a", 503, "full", "5"),
         (RtcRefusal::Draining, "/whip/live/a", 503, "stopping", "10"),
