@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::limits::Limits;
 use super::packet::{Packet, Pool};
@@ -123,7 +123,7 @@ impl History {
         let age = self.get(gop.start).map(|kept| now.saturating_duration_since(kept.packet.arrival()));
         let fits = packets <= limits.gop_packets_max
             && gop.bytes <= limits.gop_bytes_max
-            && age.is_some_and(|age| age <= limits.gop_duration_max);
+            && age.is_some_and(|age| age <= limits.gop_duration_max + HAND_OUT);
         if !fits {
             self.gop = None;
         }
@@ -178,6 +178,12 @@ impl History {
         self.first
     }
 
+    /// Number of the newest packet if it came after `since`.
+    pub(crate) fn newest_since(&self, since: Option<Instant>) -> Option<u64> {
+        let newest = self.slots.back().and_then(Option::as_ref)?;
+        since.is_some_and(|since| newest.packet.arrival() >= since).then(|| self.end() - 1)
+    }
+
     /// Timestamp of the newest packet.
     pub(crate) fn newest_timestamp(&self) -> Option<u32> {
         self.slots.back().and_then(Option::as_ref).map(|kept| kept.timestamp)
@@ -189,7 +195,9 @@ impl History {
     /// Without a cache only a key frame counts that came after `since`, when the viewer began to wait.
     pub(crate) fn entry(&self, now: Instant, since: Instant, limits: &Limits) -> Option<u64> {
         let start = self.gop?.start;
-        if !limits.gop_cache && self.get(start)?.packet.arrival() < since {
+        let arrival = self.get(start)?.packet.arrival();
+        let is_too_old = now.saturating_duration_since(arrival) > limits.gop_duration_max;
+        if is_too_old || !limits.gop_cache && arrival < since {
             return None;
         }
         let settled = (start..self.end()).rev().find(|number| {
@@ -217,3 +225,6 @@ impl History {
         self.bytes
     }
 }
+
+/// How much longer than it is offered the cache is kept, for those who are being sent it.
+const HAND_OUT: Duration = Duration::from_secs(2);

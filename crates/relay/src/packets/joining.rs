@@ -2,7 +2,7 @@
 //!
 //! A viewer of video begins with the newest key frame in the cache and gets what followed faster than real time, until
 //! it has caught up; then it gets packets as they come. Sound begins with the next packet. Without a usable key frame
-//! it waits for one, which is asked for.
+//! it waits for one, which is asked for; if the next one comes while it catches up, it goes on with that.
 
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,7 @@ impl PacketStream {
                 && let Some(shape) = shape
             {
                 begin(now, viewer, index, track, &self.limits);
-                catch_up(viewer, index, track, shape, send);
+                catch_up(now, viewer, index, track, shape, &self.limits, send);
             }
             furthest_behind = match (viewer.rest.tracks[index].state, furthest_behind) {
                 (Progress::CatchingUp, _) | (_, Progress::CatchingUp) => Progress::CatchingUp,
@@ -165,36 +165,30 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, lim
     if rest.state != Progress::Waiting {
         return;
     }
-    let end = track.history.end();
-    let hot = &mut viewer.tracks[rest.track.position()];
-    if rest.track.kind() == MediaKind::Audio {
-        // The next packet, whichever number it has: what comes late is older than what would have been sent first.
-        if let Some(next) = track.numbering.next() {
-            hot.begin(next);
-            rest.state = Progress::Live;
+    let start = match rest.track.kind() {
+        MediaKind::Audio => {
+            track.history.newest_since(now.checked_sub(SOUND_AGE_MAX)).or(track.numbering.next())
         }
-        return;
-    }
-    let Some(start) = track.history.entry(now, viewer.rest.joined_at, limits) else {
-        // Asked again when a publisher begins, or a key frame comes that is of no use.
-        return track.want_key_frame(now);
+        MediaKind::Video => track.history.entry(now, viewer.rest.joined_at, limits),
     };
-    hot.begin(start);
-    hot.until = start;
-    rest.state = Progress::CatchingUp;
-    let newest = track.history.newest_timestamp();
-    if let Some(newest) = newest {
-        hot.squeezed_until = end;
-        hot.squeezed_timestamp = newest;
+    match start {
+        Some(start) => {
+            rest.state = Progress::CatchingUp;
+            viewer.tracks[rest.track.position()].begin(start, &track.history);
+        }
+        // Wanted again when a publisher begins, or a key frame comes that is of no use.
+        None => track.want_key_frame(now),
     }
 }
 
 /// Sends what the viewer may be sent now.
 fn catch_up(
+    now: Instant,
     viewer: &mut Viewer,
     index: usize,
-    track: &Track,
+    track: &mut Track,
     shape: &Shape,
+    limits: &Limits,
     send: &mut impl FnMut(u64, &[u8], &[u8]),
 ) {
     let token = viewer.token();
@@ -204,9 +198,19 @@ fn catch_up(
         return;
     }
     let hot = &mut viewer.tracks[of_track.track.position()];
+    let newer = track.history.entry(now, rest.joined_at, limits).filter(|newer| *newer > hot.until);
+    match newer {
+        // The next picture to begin with is there already: what is left of the last is of no use.
+        Some(newer) => hot.begin(newer, &track.history),
+        // It was dropped from under the viewer, who would stand still until it misses it.
+        None if hot.until < track.history.first() => {
+            hot.from = NEVER;
+            of_track.state = Progress::Waiting;
+            return track.want_key_frame(now);
+        }
+        None => {}
+    }
     let end = track.history.end();
-    // What has left the history in the meantime cannot be sent; the viewer asks for a key frame if it misses it.
-    hot.until = hot.until.max(track.history.first());
     let mut header = [0; HEADER_LEN_MAX];
     while hot.until < end && rest.backlog_credit > 0.0 {
         if let Some(kept) = track.history.get(hot.until) {
@@ -242,3 +246,5 @@ const BURST_BYTES: f64 = 64_000.0;
 const BYTES_PER_SECOND: f64 = 2_500_000.0;
 /// How often more is sent.
 const PACE: Duration = Duration::from_millis(5);
+/// Sound that came this long ago is begun with; what is older is over.
+const SOUND_AGE_MAX: Duration = Duration::from_millis(100);

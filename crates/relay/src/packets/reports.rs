@@ -68,7 +68,10 @@ impl PacketStream {
         let Some(track) = self.tracks[position].as_ref() else { return };
         let Some(shape) = self.shapes.get(viewer.tracks[position].shape) else { return };
         let source = resend::Source { history: &track.history, shape };
+        let before = viewer.rest.stats;
         resend::answer(now, viewer, at, nack, &source, resend);
+        self.stats.resent_packets += viewer.rest.stats.resent_packets - before.resent_packets;
+        self.stats.refused_resends += viewer.rest.stats.not_resent - before.not_resent;
     }
 
     /// `fir` is the number of the command: the same again is a repeat (RFC 5104 section 4.3.1.1).

@@ -45,6 +45,13 @@ impl Source {
         *self = Self { key_frames, generation: self.generation + 1, ..Self::new(Some(ssrc), None) };
     }
 
+    /// Its numbers are unrelated to those before, or too much between them is missing: a decoder needs a key frame.
+    pub(crate) fn begin_anew(&mut self, now: Instant) {
+        self.generation += 1;
+        self.nacks.clear();
+        self.key_frames.want(now);
+    }
+
     /// Counts a packet of media or padding.
     pub(crate) fn arrived(&mut self, now: Instant, bytes: usize) {
         self.last_arrival = Some(now);

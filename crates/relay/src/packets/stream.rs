@@ -169,6 +169,10 @@ pub struct StreamStats {
     pub dropped_packets: u64,
     /// Packets that came by retransmission.
     pub repaired_packets: u64,
+    /// Packets sent again to viewers.
+    pub resent_packets: u64,
+    /// Packets viewers asked for and did not get: too old, or asked for again too soon, or beyond the limit.
+    pub refused_resends: u64,
     /// Packets the publisher was asked for again; each request counts.
     pub nacked_packets: u64,
     /// Key-frame requests sent to the publisher.
@@ -310,7 +314,9 @@ impl PacketStream {
         let Some((media, payload)) = Media::of(&packet, role, track)? else {
             return Ok(Received { track: index, forwarded: false });
         };
-        let Some(identified) = identify(now, &media, payload, self.epoch, track, publisher, &mut self.stats)?
+        let keep = self.limits.history_duration;
+        let Some(identified) =
+            identify(now, keep, &media, payload, self.epoch, track, publisher, &mut self.stats)?
         else {
             return Ok(Received { track: index, forwarded: false });
         };
@@ -591,6 +597,7 @@ impl Media {
 /// Counts the packet for its source and gives it its extended number. `None` for one that is not wanted.
 fn identify(
     now: Instant,
+    keep: Duration,
     media: &Media,
     payload: &[u8],
     epoch: u64,
@@ -611,9 +618,7 @@ fn identify(
     let sequence = match taken {
         Sequence::Fresh(sequence) => sequence,
         Sequence::Anew(sequence) => {
-            source.nacks.clear();
-            source.generation += 1;
-            source.key_frames.want(now);
+            source.begin_anew(now);
             sequence
         }
         Sequence::Duplicate => return Err(DropReason::Duplicate),
@@ -622,10 +627,13 @@ fn identify(
     let is_late = highest.is_some_and(|highest| sequence < highest);
     let skips =
         highest.filter(|highest| nack && matches!(taken, Sequence::Fresh(_)) && sequence > highest + 1);
-    if let Some(highest) = skips
-        && !source.nacks.skipped(now, highest + 1, sequence)
-    {
-        source.key_frames.want(now);
+    if let Some(highest) = skips {
+        // What was lost in a long silence, or is too much to ask for, is not repaired: the output goes on without a gap
+        // at the next key frame, and no viewer asks for what cannot come.
+        let silent = source.last_arrival.is_some_and(|last| now.saturating_duration_since(last) > keep);
+        if silent || !source.nacks.skipped(now, highest + 1, sequence) {
+            source.begin_anew(now);
+        }
     }
     if let Some(found) = source.nacks.arrived(now, sequence).filter(|_| is_late) {
         stats.repaired_packets += u64::from(found.was_asked);

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::history::History;
 use super::inputs::TrackIndex;
 use super::limits::TRACKS_MAX;
 use super::packet::Packet;
@@ -184,11 +185,20 @@ impl ViewerTrack {
         (number as u16).wrapping_add(self.sequence_shift)
     }
 
-    /// Begins with `number`. The first sequence number must be below 2^15: a receiver that loses the first packets
-    /// before a rollover would guess its counter wrong and authenticate nothing more (RFC 3711 section 3.3.1).
-    pub(crate) fn begin(&mut self, number: u64) {
-        self.from = number;
-        self.sequence_shift = number as u16 & 0x8000;
+    /// Begins with `number`, or goes on with it without a gap.
+    ///
+    /// The first sequence number must be below 2^15: a receiver that loses the first packets before a rollover would
+    /// guess its counter wrong and authenticate nothing more (RFC 3711 section 3.3.1).
+    pub(crate) fn begin(&mut self, number: u64, history: &History) {
+        self.sequence_shift = match self.packets {
+            0 => number as u16 & 0x8000,
+            // What it got so far ends where the cache has brought it.
+            _ => self.sequence_number(self.until).wrapping_sub(number as u16),
+        };
+        (self.from, self.until) = (number, number);
+        if let Some(newest) = history.newest_timestamp() {
+            (self.squeezed_until, self.squeezed_timestamp) = (history.end(), newest);
+        }
     }
 
     /// How this viewer gets the packet with this number and timestamp: each time the same.

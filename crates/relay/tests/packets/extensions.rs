@@ -43,7 +43,7 @@ fn ids_are_the_viewers_and_the_way_here_stays_behind() {
 
     world.receive(&sound(1, 0).with(LEVEL_ID, &[0x85])).unwrap();
     world.receive(&sound(2, 960).with(LEVEL_ID, &[0x7f])).unwrap();
-    assert_eq!(elements(&world.audio(1)[0].bytes), [(3, b"0".to_vec()), (9, vec![0x7f])]);
+    assert_eq!(elements(&world.audio(1)[1].bytes), [(3, b"0".to_vec()), (9, vec![0x7f])]);
 }
 
 #[test]

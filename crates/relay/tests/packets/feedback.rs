@@ -264,3 +264,26 @@ fn a_publisher_without_transport_wide_feedback_gets_an_estimate_that_falls_with_
     let lossy = estimates(&mut world, true, 500);
     assert!(*lossy.last().unwrap() < 600_000, "below the 600 kbit/s that still arrive: {lossy:?}");
 }
+
+#[test]
+fn what_was_lost_in_a_long_silence_is_not_asked_for_and_leaves_no_gap() {
+    let mut world = World::published();
+    world.join(1);
+    world.play(100, 0, 10, 100);
+    world.wait(Duration::from_secs(2));
+    world.key_frame_requests();
+    for at in 160..165 {
+        assert!(!world.receive(&frame(at, u32::from(at) * 3_600, false)).unwrap().forwarded);
+        world.wait(Duration::from_millis(40));
+    }
+    let (mut nacks, mut requests) = (0, 0);
+    world.told(|_, packet| match packet {
+        Rtcp::Nack(_) => nacks += 1,
+        Rtcp::Pli(_) => requests += 1,
+        _ => {}
+    });
+    assert_eq!((nacks, requests), (0, 1));
+    world.receive(&frame(165, 165 * 3_600, true)).unwrap();
+    let numbers = world.numbers(1);
+    assert_eq!(numbers[10], numbers[9] + 1);
+}

@@ -161,12 +161,71 @@ fn the_first_number_a_viewer_sees_is_below_half_of_them() {
 }
 
 #[test]
-fn sound_begins_with_the_next_packet() {
+fn sound_begins_with_the_newest_packet_unless_that_is_old() {
     let mut world = World::published();
     world.receive(&crate::common::sound(1, 0)).unwrap();
-    world.join(1);
+    world.wait(Duration::from_millis(20));
     world.receive(&crate::common::sound(2, 960)).unwrap();
+    world.wait(Duration::from_millis(15));
+    world.join(1);
     assert_eq!(origins(world.audio(1)), [2]);
+    world.wait(Duration::from_millis(200));
+    world.join(2);
+    assert_eq!(origins(world.audio(2)), []);
+    world.receive(&crate::common::sound(3, 1_920)).unwrap();
+    assert_eq!((origins(world.audio(1)), origins(world.audio(2))), (vec![2, 3], vec![3]));
+}
+
+#[test]
+fn a_key_frame_that_comes_while_a_viewer_catches_up_is_gone_on_with() {
+    let mut world = World::published();
+    for at in 0..400 {
+        let mut packet = part(at, u32::from(at) * 900, at == 0, true);
+        packet.payload.resize(1_000, 1);
+        world.receive(&packet).unwrap();
+        world.wait(Duration::from_millis(10));
+    }
+    world.join(1);
+    let first = world.video(1).len();
+    assert!(first < 100);
+    world.receive(&frame(400, 400 * 900, true)).unwrap();
+    world.receive(&frame(401, 401 * 900, false)).unwrap();
+    world.wait(Duration::from_millis(20));
+    let got = world.video(1);
+    assert_eq!(origins(&got[first..]), [400, 401], "the rest of the old picture is left out");
+    let numbers = world.numbers(1);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "without a gap: {numbers:?}");
+    let timestamps = world.timestamps(1);
+    assert!(timestamps.windows(2).all(|pair| pair[1] > pair[0]), "{timestamps:?}");
+    assert!(!world.stream.has_backlog());
+}
+
+#[test]
+fn a_cache_that_is_dropped_under_a_viewer_is_followed_by_the_next_key_frame() {
+    let mut world = with(Limits { gop_packets_max: 100, ..Limits::default() });
+    let big = |at: u16, key| {
+        let mut packet = part(at, u32::from(at) * 900, key, true);
+        packet.payload.resize(1_400, 1);
+        packet
+    };
+    for at in 0..90 {
+        world.receive(&big(at, at == 0)).unwrap();
+        world.wait(Duration::from_millis(50));
+    }
+    world.join(1);
+    let first = world.video(1).len();
+    world.key_frame_requests();
+    for at in 90..110 {
+        // All at once: no time to send them.
+        world.receive(&big(at, false)).unwrap();
+    }
+    assert_eq!(world.video(1).len(), first);
+    assert_eq!(world.key_frame_requests().len(), 1);
+    world.receive(&big(110, true)).unwrap();
+    world.wait(Duration::from_millis(10));
+    assert_eq!(origins(&world.video(1)[first..]), [110]);
+    let numbers = world.numbers(1);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "without a gap: {numbers:?}");
 }
 
 #[test]
@@ -180,7 +239,7 @@ fn viewers_of_a_track_the_stream_does_not_have_cost_nothing_until_it_has() {
     world.publish(vec![audio_input(), video_input()]);
     world.receive(&crate::common::sound(1, 0)).unwrap();
     world.receive(&crate::common::sound(2, 960)).unwrap();
-    assert_eq!(origins(world.audio(1)), [2]);
+    assert_eq!(origins(world.audio(1)), [1, 2]);
 }
 
 #[test]
