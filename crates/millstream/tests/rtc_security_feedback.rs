@@ -15,7 +15,7 @@ fn a_storm_of_nacks_is_answered_with_a_third_of_the_media_at_most() {
     let mut server = Server::start("");
     let mut publisher = Client::publish(&server, "live/nacked");
     let mut viewer = Client::play(&server, "live/nacked");
-    start_flow(&mut publisher, &mut viewer);
+    start_flow(&mut publisher, &mut viewer, 0);
     let source = viewer.source(MediaKind::Video);
     let (mut media, mut resent, mut asked) = (0_usize, 0_usize, 0_usize);
     let mut newest = None;
@@ -51,7 +51,9 @@ fn a_storm_of_nacks_is_answered_with_a_third_of_the_media_at_most() {
     assert!(media > 5_000_000, "only {media} bytes of media came");
     assert!(resent > 0, "nothing was sent again: then this test tests nothing");
     assert!(resent <= media * 30 / 100, "{resent} bytes again of {media}");
-    common::eventually("they are counted", || (counter(&server, "nacked_packets_received") > 0).then_some(()));
+    common::eventually("they are counted", || {
+        (counter(&server, "nacked_packets_received") > 0).then_some(())
+    });
     server.assert_healthy();
 }
 
@@ -60,7 +62,7 @@ fn a_storm_of_key_frame_requests_reaches_the_publisher_twice_a_second() {
     let mut server = Server::start("");
     let mut publisher = Client::publish(&server, "live/begged");
     let mut viewers: Vec<Client> = (0..3).map(|_| Client::play(&server, "live/begged")).collect();
-    start_flow(&mut publisher, &mut viewers[0]);
+    start_flow(&mut publisher, &mut viewers[0], 0);
     publisher.send_video(0, true, 1000);
     publisher.reports.clear();
     let began = Instant::now();

@@ -17,7 +17,7 @@ fn flowing(stream: &str) -> (Server, Client, Client, u32) {
     let server = Server::start("");
     let mut publisher = Client::publish(&server, stream);
     let mut viewer = Client::play(&server, stream);
-    let next = start_flow(&mut publisher, &mut viewer);
+    let next = start_flow(&mut publisher, &mut viewer, 0);
     (server, publisher, viewer, next)
 }
 

@@ -474,10 +474,9 @@ fn path_of(location: &str) -> String {
     }
 }
 
-/// Lets audio flow: sends until the viewer, which may not be quite connected on the server's side, gets some. Returns
-/// the number of the next packet.
-pub(crate) fn start_flow(publisher: &mut Client, viewer: &mut Client) -> u32 {
-    let mut number = 0;
+/// Lets audio flow from packet `number` on: sends until the viewer, which may not be quite connected on the server's
+/// side, gets some. Returns the number of the next packet.
+pub(crate) fn start_flow(publisher: &mut Client, viewer: &mut Client, mut number: u32) -> u32 {
     viewer.until("audio begins", |viewer| {
         publisher.turn();
         publisher.send_audio(number);

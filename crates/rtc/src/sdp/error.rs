@@ -60,7 +60,7 @@ pub enum SdpError {
 }
 
 impl SdpError {
-    /// Whether the text itself is wrong (HTTP 400), as opposed to asking for what is not done here (406).
+    /// Whether the text itself is wrong (HTTP 400), as opposed to asking for what is not done here (422).
     #[must_use]
     pub fn is_malformed(self) -> bool {
         !matches!(
@@ -113,7 +113,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Why a readable offer is not answered. All are of the kind of HTTP 406.
+/// Why a readable offer is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NegotiationError {
     /// No medium is offered in the direction that is needed: a publisher sends, a viewer receives.
