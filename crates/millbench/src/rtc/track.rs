@@ -172,7 +172,7 @@ impl ReceivedTrack {
             (self.counts.expected - self.reported.0, self.counts.received - self.reported.1);
         self.reported = (self.counts.expected, self.counts.received);
         let lost = expected.saturating_sub(received);
-        let fraction = if expected == 0 { 0 } else { (lost * 256 / expected).min(255) as u8 };
+        let fraction = (lost * 256).checked_div(expected).map_or(0, |fraction| fraction.min(255) as u8);
         let cumulative = (self.counts.expected - self.counts.received.min(self.counts.expected)) as i32;
         Some((fraction, cumulative, (highest - (1 << 16)) as u32, self.jitter.value as u32))
     }

@@ -307,7 +307,9 @@ mod tests {
 
     #[test]
     fn a_key_picture_is_complete_when_all_its_packets_have_come() {
-        let cases: [(&[(u32, u16, bool, bool)], &str); 5] = [
+        /// Timestamp, sequence number, marker, whether it begins a key picture.
+        type Noted = (u32, u16, bool, bool);
+        let cases: [(&[Noted], &str); 5] = [
             (&[(9, 1, false, true), (9, 2, false, false), (9, 3, true, false)], "in order"),
             (&[(9, 65_535, false, true), (9, 1, true, false), (9, 0, false, false)], "late, across the wrap"),
             (&[(9, 2, true, false), (9, 1, false, true)], "the last one first"),
