@@ -5,6 +5,9 @@
 
 pub mod group_send;
 pub mod live;
+pub mod rtc;
+pub mod rtc_dtls;
+pub mod rtc_sdp;
 pub mod rtp;
 pub mod srtp;
 pub mod ssrc_map;
