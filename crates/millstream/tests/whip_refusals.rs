@@ -66,6 +66,18 @@ fn what_is_not_published_as_packets_is_not_played_as_packets() {
 }
 
 #[test]
+fn what_is_not_published_as_frames_is_not_played_as_frames() {
+    let server = Server::start_workers(2, "");
+    let _publisher = Client::publish(&server, "live/a");
+    for _ in 0..4 {
+        let refused = http::get(server.http, "/live/a.flv").expect("a response");
+        assert_eq!(refused.status, 406, "{}", refused.text());
+        assert!(refused.text().contains("WHEP"), "{}", refused.text());
+    }
+    assert_eq!(server.sessions("role=player").len(), 0, "nobody waits in vain");
+}
+
+#[test]
 fn offers_that_no_media_follows_are_bounded_and_make_room_again() {
     let server = Server::start("[rtc]\npending_per_address = 4\npending_timeout_ms = 1000\n");
     let _publisher = Client::publish(&server, "live/a");

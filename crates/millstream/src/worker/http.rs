@@ -195,6 +195,7 @@ fn phrase(status: u16) -> &'static str {
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        406 => "Not Acceptable",
         408 => "Request Timeout",
         426 => "Upgrade Required",
         431 => "Request Header Fields Too Large",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use relay::{Cursor, Verdict};
 
 use super::channel::{self, Format};
-use super::directory::Lane;
+use super::directory::{Lane, Published};
 use super::engine::Worker;
 use super::http;
 use super::requests::ANSWER_BYTES_MAX;
@@ -26,6 +26,8 @@ pub(super) enum PlayRefusal {
     Denied(Denied),
     /// The stream has no publisher, and the application does not let players wait for one.
     NotFound,
+    /// The stream is published as packets, and they are not made into frames.
+    NotFrames,
     /// The server is shutting down.
     Draining,
 }
@@ -36,6 +38,7 @@ impl PlayRefusal {
         match self {
             Self::Denied(denied) => denied.reason(),
             Self::NotFound => "there is no such stream",
+            Self::NotFrames => "the stream is published by WebRTC: play it by WHEP",
             Self::Draining => "the server is shutting down",
         }
     }
@@ -45,6 +48,7 @@ impl PlayRefusal {
         match self {
             Self::Denied(_) => 403,
             Self::NotFound => 404,
+            Self::NotFrames => 406,
             Self::Draining => 503,
         }
     }
@@ -126,6 +130,9 @@ impl Worker {
         if let Err(denied) = self.parts.policy.may_play(app, name, token, address) {
             self.counters.unauthorized += 1;
             return Err(PlayRefusal::Denied(denied));
+        }
+        if matches!(self.parts.directory.published(key), Published::Packets(_)) {
+            return Err(PlayRefusal::NotFrames);
         }
         let worker = self.parts.index;
         let (id, home) = self.parts.directory.subscribe(key, worker, Lane::Frames);

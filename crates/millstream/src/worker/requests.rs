@@ -126,7 +126,9 @@ impl Worker {
                     Err(refusal) => {
                         let code = match refusal {
                             PlayRefusal::Denied(_) => PlayReject::Unauthorized,
-                            PlayRefusal::NotFound | PlayRefusal::Draining => PlayReject::StreamNotFound,
+                            PlayRefusal::NotFound | PlayRefusal::NotFrames | PlayRefusal::Draining => {
+                                PlayReject::StreamNotFound
+                            }
                         };
                         rtmp.machine.reject_play(code, refusal.reason());
                         self.end(index, refusal.reason());
