@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rtp::payload::MediaKind;
 use rtp::rtcp::{Fir, FirEntry, Nack, Pli, ReceiverReport, Remb, ReportBlock, SourceDescription};
 
-use super::stream::{PacketStream, Publisher, StreamStats};
+use super::publisher::Publisher;
+use super::stream::{PacketStream, StreamStats};
 use super::track::Track;
 
 impl PacketStream {

@@ -18,6 +18,8 @@ pub(crate) struct Source {
     pub(crate) reception: Reception,
     pub(crate) nacks: NackList,
     pub(crate) key_frames: KeyFrameRequests,
+    /// Timestamp of the newest key frame.
+    pub(crate) key_timestamp: Option<u32>,
     /// The newest sender report: the instant of its NTP time by our clock, and its timestamp.
     pub(crate) sender_report: Option<(Instant, u32)>,
     pub(crate) last_arrival: Option<Instant>,
@@ -33,6 +35,7 @@ impl Source {
             reception: Reception::new(),
             nacks: NackList::default(),
             key_frames: KeyFrameRequests::default(),
+            key_timestamp: None,
             sender_report: None,
             last_arrival: None,
             rate: Rate::default(),

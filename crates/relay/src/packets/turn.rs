@@ -5,9 +5,13 @@
 
 use std::sync::Arc;
 
+use rtp::payload::MediaKind;
+
+use super::history::Kept;
 use super::inputs::TrackIndex;
 use super::packet::Packet;
-use super::shape::{Shapes, Template};
+use super::shape::{Addressing, Shapes, Template};
+use super::stream::PacketStream;
 use super::viewers::Viewers;
 
 /// A packet that goes to the viewers in this turn.
@@ -58,5 +62,86 @@ impl<'a> TurnPackets<'a> {
     #[inline]
     pub fn payload(&self, index: usize) -> &'a [u8] {
         self.forwards.get(index).map_or(&[], |forward| forward.packet.payload())
+    }
+}
+
+/// What a turn is made of; kept, so that its memory is used again.
+#[derive(Debug, Default)]
+pub(crate) struct TurnBuffers {
+    /// Track and number of what has arrived and was not in a turn yet.
+    pub(crate) arrived: Vec<(TrackIndex, u64)>,
+    forwards: Vec<Forward>,
+    /// For each packet one for each shape.
+    templates: Vec<Template>,
+}
+
+impl PacketStream {
+    /// Packets that arrived since the last turn, with headers made, and the viewers. End it with
+    /// [`PacketStream::end_turn`].
+    pub fn turn(&mut self) -> Turn<'_> {
+        self.prepare();
+        let packets = TurnPackets {
+            forwards: &self.turn.forwards,
+            templates: &self.turn.templates,
+            shapes: &self.shapes,
+        };
+        Turn { packets, viewers: &mut self.viewers }
+    }
+
+    fn prepare(&mut self) {
+        if self.limits.equalise_runs {
+            self.equalise();
+        }
+        for (track, number) in self.turn.arrived.drain(..) {
+            let kept = self.tracks[track.position()].as_ref().and_then(|track| track.history.get(number));
+            // A burst larger than the history has already lost its beginning.
+            let Some(Kept { packet, timestamp }) = kept else { continue };
+            let forward = Forward { track, number, timestamp: *timestamp, packet: Arc::clone(packet) };
+            let sequence_number = number as u16;
+            let to = Addressing { ssrc: 0, sequence_number, timestamp: *timestamp, is_squeezed: false };
+            let start = self.turn.templates.len();
+            self.turn.templates.resize(start + self.shapes.len(), Template::EMPTY);
+            for (shape, template) in self.shapes.iter().zip(&mut self.turn.templates[start..]) {
+                let len = shape.and_then(|shape| shape.header(packet, to, &mut template.bytes));
+                template.len = len.unwrap_or(0) as u16;
+            }
+            self.turn.forwards.push(forward);
+        }
+    }
+
+    /// Pads packets that are one byte shorter than the longest of their frame. Packetisers cut frames into parts that
+    /// differ by a byte, and only equal datagrams leave in one run.
+    fn equalise(&mut self) {
+        let mut rest = &self.turn.arrived[..];
+        while let Some((index, first)) = rest.first() {
+            let Some(track) = self.tracks[index.position()].as_mut() else { return };
+            let timestamp = track.history.get(*first).map(|kept| kept.timestamp);
+            let shown = |(of, number): &&(TrackIndex, u64)| {
+                of == index && track.history.get(*number).map(|kept| kept.timestamp) == timestamp
+            };
+            let (frame, others) = rest.split_at(rest.iter().take_while(shown).count().max(1));
+            rest = others;
+            if index.kind() == MediaKind::Video {
+                let len_of = |number| track.history.get(number).map_or(0, |kept| kept.packet.sent_len());
+                let longest = frame.iter().map(|(_, number)| len_of(*number)).max().unwrap_or(0);
+                for (_, number) in frame {
+                    if track.history.get(*number).is_some_and(|kept| kept.packet.sent_len() + 1 == longest) {
+                        track.history.pad(*number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the turn: what it held has been sent.
+    pub fn end_turn(&mut self) {
+        self.turn.arrived.clear();
+        self.turn.forwards.clear();
+        self.turn.templates.clear();
+    }
+
+    /// Whether packets have arrived that no turn has handed out.
+    pub fn has_arrivals(&self) -> bool {
+        !self.turn.arrived.is_empty() || !self.turn.forwards.is_empty()
     }
 }

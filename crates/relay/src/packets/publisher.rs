@@ -1,0 +1,80 @@
+//! What is known of the current publisher, and goes with it.
+
+use std::time::{Duration, Instant};
+
+use super::clock::RemoteClock;
+use super::directory::Directory;
+use super::feedback::{Estimate, REPORT_INTERVAL};
+use super::inputs::PublisherInput;
+use super::transport_feedback::Arrivals;
+
+/// What exists only while there is a publisher.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub(crate) input: PublisherInput,
+    /// Tells its packets from those of others before and after.
+    pub(crate) epoch: u64,
+    /// How long a missing packet is of use.
+    pub(crate) repairs: Duration,
+    pub(crate) directory: Directory,
+    pub(crate) clock: RemoteClock,
+    pub(crate) arrivals: Option<Arrivals>,
+    /// Id of the extension with the transport-wide number, the same on all of its m-lines.
+    transport_cc_id: Option<u8>,
+    started_at: Instant,
+    pub(crate) round_trip: Duration,
+    pub(crate) report_at: Instant,
+    pub(crate) remb_at: Instant,
+    pub(crate) estimate: Estimate,
+}
+
+impl Publisher {
+    pub(crate) fn new(now: Instant, input: PublisherInput, epoch: u64, repairs: Duration) -> Self {
+        Self {
+            input,
+            epoch,
+            repairs,
+            directory: Directory::new(),
+            clock: RemoteClock::default(),
+            arrivals: None,
+            transport_cc_id: None,
+            started_at: now,
+            round_trip: ROUND_TRIP_UNKNOWN,
+            report_at: now + REPORT_INTERVAL,
+            remb_at: now,
+            estimate: Estimate::default(),
+        }
+    }
+
+    /// Transport-wide feedback was negotiated, with this id of the extension.
+    pub(crate) fn with_transport_feedback(&mut self, id: Option<u8>) {
+        self.transport_cc_id = id;
+        self.arrivals = id.map(|_| Arrivals::new(self.started_at));
+    }
+
+    pub(crate) fn note_arrival(&mut self, now: Instant, packet: &rtp::Packet<'_>) {
+        if let (Some(arrivals), Some(id)) = (&mut self.arrivals, self.transport_cc_id)
+            && let Some((_, data)) = packet.extensions().find(|(known, _)| *known == id)
+            && let Some(number) = data.first_chunk()
+        {
+            arrivals.note(now, u16::from_be_bytes(*number));
+        }
+    }
+
+    pub(crate) fn may_guess(&self, now: Instant) -> bool {
+        !self.clock.is_known() && now.saturating_duration_since(self.started_at) >= GUESS_AFTER
+    }
+
+    pub(crate) fn note_round_trip(&mut self, measured: Option<Duration>) {
+        if let Some(measured) = measured {
+            // As RFC 6298 smooths it.
+            self.round_trip = (self.round_trip * 7 + measured.min(ROUND_TRIP_MAX)) / 8;
+        }
+    }
+}
+/// A publisher that has not reported by then is not expected to. Browsers report within the first second.
+const GUESS_AFTER: Duration = Duration::from_secs(5);
+/// Round trip to a publisher before anything tells.
+const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(100);
+/// Longest that is believed.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);

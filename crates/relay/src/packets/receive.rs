@@ -1,0 +1,347 @@
+//! Packets and RTCP of the publisher on their way in: whose they are, whether they are wanted, and where they go.
+//!
+//! Authentic packets only come here. Each is parsed once, and copied once, into the history.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtp::payload::MediaKind;
+use rtp::rtcp::{Rtcp, packets};
+
+use super::directory::{NoRole, Role};
+use super::inputs::{TrackIndex, TrackPayload};
+use super::packet::Packet;
+use super::publisher::Publisher;
+use super::reception::Sequence;
+use super::source::Source;
+use super::stream::{PacketStream, StreamStats};
+use super::track::{Identified, Taken, Track};
+
+/// What became of a received packet that was not dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Its track.
+    pub track: TrackIndex,
+    /// Whether it goes to the viewers in this turn. Padding and layers that are not forwarded do not.
+    pub forwarded: bool,
+}
+
+/// Why a received packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// Not RTP.
+    Malformed,
+    /// There is no publisher.
+    NoPublisher,
+    /// Nothing tells to which track it belongs.
+    UnknownSsrc,
+    /// The publisher has used too many SSRCs.
+    SsrcFlood,
+    /// Its SSRC was replaced by another one.
+    RetiredSsrc,
+    /// Its payload type was not negotiated for its track.
+    UnknownPayloadType,
+    /// Received before.
+    Duplicate,
+    /// Too late to be of use.
+    TooOld,
+    /// Its number is far from all others, and may be the first of a new beginning: the next one tells.
+    Unconfirmed,
+}
+
+impl DropReason {
+    /// All of them, for counters.
+    pub const ALL: [Self; 9] = [
+        Self::Malformed,
+        Self::NoPublisher,
+        Self::UnknownSsrc,
+        Self::SsrcFlood,
+        Self::RetiredSsrc,
+        Self::UnknownPayloadType,
+        Self::Duplicate,
+        Self::TooOld,
+        Self::Unconfirmed,
+    ];
+
+    /// A name for counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::NoPublisher => "no_publisher",
+            Self::UnknownSsrc => "unknown_ssrc",
+            Self::SsrcFlood => "ssrc_flood",
+            Self::RetiredSsrc => "retired_ssrc",
+            Self::UnknownPayloadType => "unknown_payload_type",
+            Self::Duplicate => "duplicate",
+            Self::TooOld => "too_old",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+/// What RTCP of the publisher said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PublisherNews {
+    /// It said goodbye for all of its sources that have sent something.
+    pub bye: bool,
+}
+
+impl PacketStream {
+    /// Takes in a packet of the publisher that has been authenticated: the plaintext of one RTP packet.
+    ///
+    /// # Errors
+    /// [`DropReason`]; the packet changes nothing then, but for numbers that say that something was lost.
+    pub fn receive(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
+        let received = self.take_in(now, rtp);
+        match received {
+            Ok(_) => {
+                self.stats.received_packets += 1;
+                self.stats.received_bytes += rtp.len() as u64;
+                self.rate.add(now, rtp.len());
+            }
+            Err(_) => self.stats.dropped_packets += 1,
+        }
+        received
+    }
+
+    fn take_in(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
+        let packet = rtp::Packet::parse(rtp).map_err(|_| DropReason::Malformed)?;
+        let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
+        publisher.note_arrival(now, &packet);
+        let role = match publisher.directory.get(packet.ssrc()) {
+            Some(role) => role,
+            None => {
+                publisher.directory.identify(&packet, &mut self.tracks).map_err(|no_role| match no_role {
+                    NoRole::Unknown => DropReason::UnknownSsrc,
+                    NoRole::TooMany => DropReason::SsrcFlood,
+                })?
+            }
+        };
+        let track = self.tracks[usize::from(role.track)].as_mut().ok_or(DropReason::UnknownSsrc)?;
+        if role.is_retired && !publisher.directory.return_to(now, packet.ssrc(), role, track) {
+            return Err(DropReason::RetiredSsrc);
+        }
+        let index = track.index;
+        let Some((media, payload)) = Media::of(&packet, role, track)? else {
+            return Ok(Received { track: index, forwarded: false });
+        };
+        let identified = identify(now, &media, payload, track, publisher, &mut self.stats)?;
+        let extensions = track.input.as_ref().map(|input| input.extensions).unwrap_or_default();
+        let elements = packet
+            .extensions()
+            .filter_map(|(id, data)| extensions.extension_of(id).map(|extension| (extension, data)));
+        let taken = track.receive(now, &identified, (elements, payload), &self.limits, &mut self.pool);
+        let forwarded = self.note_taken(index, taken)?;
+        Ok(Received { track: index, forwarded })
+    }
+
+    /// Takes in a packet the home worker forwarded.
+    ///
+    /// # Errors
+    /// [`DropReason::Duplicate`] and [`DropReason::TooOld`].
+    pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
+        let index = packet.track();
+        let track = self.tracks[index.position()].get_or_insert_with(|| Box::new(Track::new(index)));
+        let taken = track.receive_mirrored(packet, &self.limits, &mut self.pool);
+        let forwarded = self.note_taken(index, taken)?;
+        self.stats.received_packets += 1;
+        self.stats.received_bytes += packet.payload().len() as u64;
+        self.rate.add(now, packet.payload().len());
+        Ok(Received { track: index, forwarded })
+    }
+
+    fn note_taken(&mut self, track: TrackIndex, taken: Taken) -> Result<bool, DropReason> {
+        match taken {
+            Taken::Forward(number) => {
+                if self.turn.arrived.len() >= TURN_PACKETS_MAX {
+                    self.turn.arrived.clear();
+                }
+                self.turn.arrived.push((track, number));
+                self.has_new_entry |= self.is_entry(track, number);
+                self.stats.forwarded_packets += 1;
+                Ok(true)
+            }
+            Taken::NotForwarded => Ok(false),
+            Taken::Duplicate => Err(DropReason::Duplicate),
+            Taken::TooOld => Err(DropReason::TooOld),
+        }
+    }
+
+    /// Whether a viewer that waits may have something to begin with now.
+    fn is_entry(&self, track: TrackIndex, number: u64) -> bool {
+        let Some(track) = &self.tracks[track.position()] else { return false };
+        match track.index.kind() {
+            MediaKind::Audio => !self.parked.is_empty() && track.history.first() == number,
+            MediaKind::Video => track.history.get(number).is_some_and(|kept| kept.packet.is_key_frame()),
+        }
+    }
+
+    /// Takes in RTCP of the publisher that has been authenticated: a compound packet.
+    pub fn receive_rtcp(&mut self, now: Instant, rtcp: &[u8]) -> PublisherNews {
+        let mut news = PublisherNews::default();
+        for packet in packets(rtcp).flatten() {
+            match packet {
+                Rtcp::SenderReport(report) => self.note_sender_report(now, report.ssrc, &report.info),
+                Rtcp::Bye(bye) => news.bye |= self.is_last_bye(&bye),
+                _ => {}
+            }
+        }
+        news
+    }
+
+    fn note_sender_report(&mut self, now: Instant, ssrc: u32, info: &rtp::rtcp::SenderInfo) {
+        let Some(publisher) = &mut self.publisher else { return };
+        let Some(role) = publisher.directory.get(ssrc).filter(|role| !role.is_repair && !role.is_retired)
+        else {
+            return;
+        };
+        let track = self.tracks[usize::from(role.track)].as_mut();
+        let Some(source) = track.and_then(|track| track.sources.get_mut(usize::from(role.layer))) else {
+            return;
+        };
+        source.reception.note_sender_report(info.ntp.middle(), now);
+        // A sender that does not know the time says 0 (RFC 3550 section 6.4.1).
+        if info.ntp.0 != 0 {
+            source.sender_report = Some((publisher.clock.instant_of(info.ntp, now), info.rtp_timestamp));
+        }
+    }
+
+    fn is_last_bye(&mut self, bye: &rtp::rtcp::Bye<'_>) -> bool {
+        let mut is_known = false;
+        for ssrc in bye.ssrcs() {
+            for source in self.tracks.iter_mut().flatten().flat_map(|track| &mut track.sources) {
+                if source.ssrc == Some(ssrc) {
+                    is_known = true;
+                    source.last_arrival = None;
+                    source.nacks.clear();
+                }
+            }
+        }
+        let mut sources = self.tracks.iter().flatten().flat_map(|track| &track.sources);
+        is_known && sources.all(|source| source.last_arrival.is_none())
+    }
+}
+
+/// A packet of the media, taken out of its retransmission if it came in one.
+#[derive(Debug, Clone, Copy)]
+struct Media {
+    role: Role,
+    format: TrackPayload,
+    sequence_number: u16,
+    timestamp: u32,
+    marker: bool,
+    is_padding: bool,
+    bytes: usize,
+}
+
+impl Media {
+    /// `None` for retransmissions that hold nothing: publishers probe with them.
+    fn of<'a>(
+        packet: &rtp::Packet<'a>,
+        role: Role,
+        track: &Track,
+    ) -> Result<Option<(Self, &'a [u8])>, DropReason> {
+        let payloads = track.input.as_ref().map_or(&[][..], |input| &input.payloads);
+        let payload_type = Some(packet.payload_type());
+        let (sequence_number, payload, format) = if role.is_repair {
+            let format = payloads.iter().find(|payload| payload.rtx == payload_type);
+            let format = format.ok_or(DropReason::UnknownPayloadType)?;
+            let Some((original, payload)) = rtp::rtx::unwrap(packet.payload()) else { return Ok(None) };
+            (original, payload, format)
+        } else {
+            let format = payloads.iter().find(|payload| Some(payload.payload_type) == payload_type);
+            (packet.sequence_number(), packet.payload(), format.ok_or(DropReason::UnknownPayloadType)?)
+        };
+        let media = Self {
+            role,
+            format: *format,
+            sequence_number,
+            timestamp: packet.timestamp(),
+            marker: packet.marker(),
+            is_padding: payload.is_empty(),
+            bytes: packet.bytes().len(),
+        };
+        Ok(Some((media, payload)))
+    }
+}
+
+/// Counts the packet for its source, gives it its extended number, and looks into it.
+fn identify(
+    now: Instant,
+    media: &Media,
+    payload: &[u8],
+    track: &mut Track,
+    publisher: &mut Publisher,
+    stats: &mut StreamStats,
+) -> Result<Identified, DropReason> {
+    let nack = track.input.as_ref().is_some_and(|input| input.nack);
+    let source = track.sources.get_mut(usize::from(media.role.layer)).ok_or(DropReason::UnknownSsrc)?;
+    let sequence = take_number(now, media, nack, source, publisher, stats)?;
+    if !media.role.is_repair {
+        source.arrived(now, media.bytes);
+        if !media.is_padding {
+            source.reception.measure_jitter(media.timestamp, now, media.format.clock_rate);
+        }
+    }
+    // What cannot be read (end-to-end encrypted, say) is passed through; only its key frames are not known.
+    let info = rtp::payload::inspect(media.format.codec, payload, media.marker).unwrap_or_default();
+    if info.key_frame && info.starts_frame && media.format.codec.kind() == MediaKind::Video {
+        source.key_frames.satisfied();
+        stats.key_frames += u64::from(source.key_timestamp.replace(media.timestamp) != Some(media.timestamp));
+    }
+    Ok(Identified {
+        generation: source.generation,
+        layer: media.role.layer,
+        epoch: publisher.epoch,
+        sequence,
+        timestamp: media.timestamp,
+        marker: media.marker,
+        is_padding: media.is_padding,
+        format: media.format,
+        info,
+        may_guess: publisher.may_guess(now),
+    })
+}
+
+/// The extended number of a packet; and what it says about those that are missing.
+fn take_number(
+    now: Instant,
+    media: &Media,
+    nack: bool,
+    source: &mut Source,
+    publisher: &mut Publisher,
+    stats: &mut StreamStats,
+) -> Result<u64, DropReason> {
+    let highest = source.reception.highest();
+    let taken = match media.role.is_repair {
+        true => source.reception.take_repair(media.sequence_number),
+        false => source.reception.take(media.sequence_number),
+    };
+    let sequence = match taken {
+        Sequence::Fresh(sequence) => sequence,
+        Sequence::Anew(sequence) => {
+            source.begin_anew(now);
+            return Ok(sequence);
+        }
+        Sequence::Duplicate => return Err(DropReason::Duplicate),
+        Sequence::Unconfirmed => return Err(DropReason::Unconfirmed),
+    };
+    let Some(highest) = highest else { return Ok(sequence) };
+    if nack && sequence > highest + 1 {
+        // What was lost in a long silence, or is too much to ask for, is not repaired: the output goes on without a gap
+        // at the next key frame, and no viewer asks for what cannot come.
+        let silence = source.last_arrival.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        if silence > publisher.repairs || !source.nacks.skipped(now, highest + 1, sequence) {
+            source.begin_anew(now);
+        }
+    } else if sequence < highest
+        && let Some(found) = source.nacks.arrived(now, sequence)
+    {
+        stats.repaired_packets += u64::from(found.was_asked);
+        publisher.note_round_trip(found.round_trip);
+    }
+    Ok(sequence)
+}
+
+/// Packets of one turn. More than a receive batch holds; a caller that takes no turns loses them, and nothing grows.
+const TURN_PACKETS_MAX: usize = 8_192;
