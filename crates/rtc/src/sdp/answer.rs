@@ -98,8 +98,9 @@ pub struct Answer {
 
 /// Answers an offer of one who sends: WHIP (RFC 9725 section 4.2).
 ///
-/// Each accepted media description gets exactly one format, the first of the offer that is allowed, so that what
-/// arrives is known beforehand; simulcast layers are all accepted.
+/// Every allowed format of an accepted media description is accepted, in the order of the offer: a browser sends the
+/// first, others (Pion) insist on one further down. They have one clock rate, that of the first, so that timestamps go
+/// on when the sender changes between them. Simulcast layers are all accepted.
 ///
 /// # Errors
 ///
@@ -245,25 +246,29 @@ fn first_of_bundle<'a>(
 fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
     let Some(kind) = media.kind else { return Decision::Rejected };
     let extensions = accepted_extensions(media, policy, Direction::Receive);
-    let allowed = |format: &&Format| policy.codecs.contains(&format.codec);
-    let Some(format) = media.formats.iter().find(allowed) else { return Decision::Rejected };
-    let format = agreed(format, policy, &extensions);
+    let allowed = media.formats.iter().filter(|format| policy.codecs.contains(&format.codec));
+    let mut formats: Vec<Format> = allowed.map(|format| agreed(format, policy, &extensions)).collect();
+    let Some(clock_rate) = formats.first().map(|format| format.clock_rate) else { return Decision::Rejected };
+    formats.retain(|format| format.clock_rate == clock_rate);
     // Layers are told apart by their RID; without the extension there is one.
     let has_rid = extensions.id_of(Extension::Rid).is_some();
-    let rids = media.rids_sent.iter().filter(|rid| {
-        has_rid && (rid.payload_types.is_empty() || rid.payload_types.contains(&format.payload_type))
-    });
-    let mut written = format.clone();
-    written.fmtp = fmtp::for_receiving(format.codec, &format.fmtp);
+    let sendable = |payload_types: &[u8]| {
+        payload_types.is_empty() || formats.iter().any(|format| payload_types.contains(&format.payload_type))
+    };
+    let rids = media.rids_sent.iter().filter(|rid| has_rid && sendable(&rid.payload_types));
+    let mut written = formats.clone();
+    for format in &mut written {
+        format.fmtp = fmtp::for_receiving(format.codec, &format.fmtp);
+    }
     let track = TrackDescription {
         mid: media.mid.clone(),
         kind,
         rids: rids.map(|rid| rid.id.clone()).collect(),
         sources: media.sources.clone(),
         extensions,
-        formats: vec![format],
+        formats,
     };
-    Decision::Accepted(vec![written], track, None)
+    Decision::Accepted(written, track, None)
 }
 
 fn decide_play(
@@ -276,8 +281,11 @@ fn decide_play(
     let extensions = accepted_extensions(media, policy, Direction::Send);
     let allowed = media.formats.iter().filter(|format| policy.codecs.contains(&format.codec));
     let mut formats: Vec<Format> = allowed.map(|format| agreed(format, policy, &extensions)).collect();
-    let Some(best) = fmtp::best_match(published.format(), &formats) else { return Decision::Inactive };
-    let best = best.payload_type;
+    // What the publisher prefers, or what it may send instead.
+    let mut by_preference = published.formats.iter().filter_map(|format| fmtp::best_match(format, &formats));
+    let Some(best) = by_preference.next().map(|format| format.payload_type) else {
+        return Decision::Inactive;
+    };
     // A stable sort: behind the one that is used, the viewer's order stays.
     formats.sort_by_key(|format| format.payload_type != best);
     let mut written = formats.clone();

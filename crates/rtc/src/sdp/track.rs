@@ -78,8 +78,8 @@ pub struct TrackDescription {
     pub mid: String,
     /// Audio or video.
     pub kind: MediaKind,
-    /// Formats that may occur, the preferred one first; never empty. A publisher gets one, a viewer all that it can
-    /// take.
+    /// Formats that may occur, the preferred one first; never empty. A publisher's have one clock rate and it may send
+    /// any of them; a viewer's are all that it can take.
     pub formats: Vec<Format>,
     /// Header extensions and their ids.
     pub extensions: ExtensionMap,
