@@ -101,7 +101,7 @@ impl Wanted {
             context.workers.rtc_close(id).await?;
             return Err(Refusal::Full);
         };
-        tracing::info!(session = %id, peer = %peer.address, role = ?self.role, "WebRTC session answered");
+        tracing::debug!(session = %id, peer = %peer.address, role = ?self.role, "offer answered");
         Ok((token, answer, tag))
     }
 }

@@ -70,30 +70,22 @@ pub(super) async fn patch(
     if !if_match.holds_for(&ice.tag) {
         return Err(Refusal::OtherIceSession);
     }
-    match wish(&fragment, &ice.remote)? {
-        None => {
-            let candidates = RtcPatch::Candidates(fragment.candidates);
-            // Gone meanwhile: its URL is about to be forgotten.
-            if !context.workers.rtc_patch(id, candidates).await? {
-                return Err(Refusal::NoSession);
-            }
-            Ok(StatusCode::NO_CONTENT.into_response())
-        }
-        Some(remote) => {
-            let local = new_credentials()?;
-            let restart = RtcPatch::Restart {
-                local: local.clone(),
-                remote: remote.clone(),
-                candidates: fragment.candidates,
-            };
-            if !context.workers.rtc_patch(id, restart).await? {
-                return Err(Refusal::NoSession);
-            }
-            *ice = IceSession { tag: local.ufrag.clone(), remote };
-            tracing::debug!(session = %id, "ICE restarted");
-            Ok(restarted(context, &session, &local))
-        }
-    }
+    let Some(remote) = wish(&fragment, &ice.remote)? else {
+        change(context, id, RtcPatch::Candidates(fragment.candidates)).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let local = new_credentials()?;
+    let candidates = fragment.candidates;
+    let restart = RtcPatch::Restart { local: local.clone(), remote: remote.clone(), candidates };
+    change(context, id, restart).await?;
+    *ice = IceSession { tag: local.ufrag.clone(), remote };
+    tracing::debug!(session = %id, "ICE restarted");
+    Ok(restarted(context, &session, &local))
+}
+
+/// Has the worker make a change. A session that has gone meanwhile is about to lose its URL.
+async fn change(context: &Context, id: SessionId, patch: RtcPatch) -> Result<(), Refusal> {
+    if context.workers.rtc_patch(id, patch).await? { Ok(()) } else { Err(Refusal::NoSession) }
 }
 
 /// The credentials of an ICE restart; `None` when the fragment is about the present ones, or about none.
