@@ -6,9 +6,11 @@
 //! been silent for 15 s, where a peer whose NAT forgot it must be followed at its first check, and it has no limit on
 //! addresses learned. It reads and writes the messages here, and is the client's side in `full.rs`.
 //!
-//! The path to send on is the one nominated last. Once media flows, a new *host* has first to answer a check of ours
-//! (the one exception to "sends none"), so that a check recorded on the way and sent from elsewhere does not turn the
-//! stream on a stranger. A new port on the same host, what a NAT makes, is followed at once.
+//! The path to send on is the one nominated last. Once media flows, it has to lead to a host that has proven to receive
+//! what is sent to it: by finishing the DTLS handshake, by a TCP connection, or by answering a check of ours (the one
+//! exception to "sends none"). So neither a check recorded on the way and sent from elsewhere, nor a viewer who forges the
+//! source of his own checks, turns a stream on a stranger. A new port on the same host, what a NAT makes, is followed at
+//! once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 use is::stun::{StunMessage, TransId};
 
 use crate::ice::{IceEvent, Refusal, USERNAME_BYTES_MAX, VALID_PATHS_MAX};
-use crate::sdp::IceCredentials;
+use crate::sdp::{IceCredentials, Transport};
 use crate::stun::{Class, Envelope, TransactionId, transaction_of, write};
 use crate::transmit::TransmitQueue;
 use crate::{Path, Timeouts};
@@ -76,7 +78,9 @@ pub(crate) struct LiteAgent {
     seen: [Seen; TRANSACTIONS_MAX],
     seen_next: usize,
     challenge: Option<Challenge>,
+    /// Media flows; and the path whose host has proven to receive, if one has.
     media_flows: bool,
+    proven: Option<Path>,
     /// Grows when `paths` or `selected` changes.
     version: u32,
     over: bool,
@@ -100,6 +104,7 @@ impl LiteAgent {
             seen_next: 0,
             challenge: None,
             media_flows: false,
+            proven: None,
             version: 0,
             over: false,
         }
@@ -188,18 +193,26 @@ impl LiteAgent {
         nominates: bool,
         transmits: &mut TransmitQueue,
     ) -> Option<IceEvent> {
-        let Some((selected, checked)) = self.selected else {
-            return nominates.then(|| self.select(now, path));
+        let moves = match self.selected {
+            None => nominates,
+            Some((selected, _)) if selected == path => false,
+            Some((_, checked)) => nominates || now.saturating_duration_since(checked) >= SELECTED_SILENT,
         };
-        let silent = now.saturating_duration_since(checked) >= SELECTED_SILENT;
-        if selected == path || !(nominates || silent) {
+        if !moves {
             return None;
         }
-        if !self.media_flows || path.same_remote_host(&selected) {
+        if self.may_receive_media(&path) {
             return Some(self.select(now, path));
         }
         self.challenge(now, path, transmits);
         None
+    }
+
+    /// Whether media may be sent over a path without asking first.
+    fn may_receive_media(&self, path: &Path) -> bool {
+        !self.media_flows
+            || path.transport == Transport::Tcp
+            || self.proven.is_some_and(|proven| path.same_remote_host(&proven))
     }
 
     fn select(&mut self, now: Instant, path: Path) -> IceEvent {
@@ -209,7 +222,7 @@ impl LiteAgent {
         IceEvent::Selected(path)
     }
 
-    /// Asks a new host of the peer to prove that it is there, unless it is being asked already.
+    /// Asks the peer to prove that it is at this host, unless it is being asked already.
     fn challenge(&mut self, now: Instant, path: Path, transmits: &mut TransmitQueue) {
         if self.challenge.as_ref().is_some_and(|asked| asked.path == path && asked.next.is_some()) {
             return;
@@ -251,6 +264,7 @@ impl LiteAgent {
             self.challenge = None;
             return Ok(None);
         }
+        self.proven = Some(path);
         Ok(Some(self.select(now, path)))
     }
 
@@ -323,16 +337,31 @@ impl LiteAgent {
         }
         self.selected = None;
         self.started = now;
-        let nominated = self.paths.iter().filter(|valid| valid.nominated);
+        let nominated =
+            self.paths.iter().filter(|valid| valid.nominated && self.may_receive_media(&valid.path));
         let next = nominated.max_by_key(|valid| valid.checked)?;
         let (path, checked) = (next.path, next.checked);
         self.selected = Some((path, checked));
         Some(IceEvent::Selected(path))
     }
 
-    /// From now on a new host has to answer before anything is sent to it.
-    pub(crate) fn media_flows(&mut self) {
-        self.media_flows = true;
+    /// From now on what is sent is media, and goes to hosts only that receive it. `proven` is where the datagrams went to
+    /// without which the peer could not have finished the handshake.
+    ///
+    /// A path selected meanwhile that leads elsewhere has to wait for its answer, and media takes the proven one.
+    pub(crate) fn media_flows(
+        &mut self,
+        now: Instant,
+        proven: Option<Path>,
+        transmits: &mut TransmitQueue,
+    ) -> Option<IceEvent> {
+        (self.media_flows, self.proven) = (true, proven);
+        let selected = self.selected_path().filter(|selected| !self.may_receive_media(selected))?;
+        let known = self.paths.iter().find(|valid| Some(valid.path) == proven);
+        self.selected = known.map(|valid| (valid.path, valid.checked));
+        self.version += 1;
+        self.challenge(now, selected, transmits);
+        self.selected_path().map(IceEvent::Selected)
     }
 
     /// Ends all of it: nothing is valid any more.

@@ -155,6 +155,8 @@ pub struct Peer {
     dtls_timeout: Duration,
     /// Where DTLS came from last; its answers go there while no path is selected.
     dtls_path: Option<Path>,
+    /// Where DTLS was sent to last. Who finishes the handshake has received it there.
+    dtls_sent: Option<Path>,
     transmits: TransmitQueue,
     /// At most one [`Event::PathSelected`] at a time, and of the others as many as there can ever be: about five.
     events: VecDeque<Event>,
@@ -188,6 +190,7 @@ impl Peer {
             dtls_role: config.dtls_role,
             dtls_timeout: config.timeouts.dtls,
             dtls_path: None,
+            dtls_sent: None,
             transmits: TransmitQueue::default(),
             events: VecDeque::new(),
             closed: false,
@@ -232,7 +235,7 @@ impl Peer {
         }
         let Handshake::Running { dtls, .. } = &mut self.handshake else { return Err(Refusal::DtlsRejected) };
         let result = dtls.handle_datagram(now, datagram);
-        self.pump_dtls();
+        self.pump_dtls(now);
         result.map_err(|error| {
             self.fail(FailReason::Dtls(error));
             Refusal::DtlsRejected
@@ -257,7 +260,7 @@ impl Peer {
             Some(due) if due <= now => dtls.handle_timeout(now),
             _ => Ok(()),
         };
-        self.pump_dtls();
+        self.pump_dtls(now);
         if let Err(error) = result {
             self.fail(FailReason::Dtls(error));
         }
@@ -287,33 +290,39 @@ impl Peer {
             Ok(dtls) => {
                 let deadline = Some(now + self.dtls_timeout);
                 self.handshake = Handshake::Running { dtls: Box::new(dtls), deadline };
-                self.pump_dtls();
+                self.pump_dtls(now);
             }
             Err(error) => self.fail(FailReason::Dtls(error)),
         }
     }
 
     /// Fetches what DTLS has to send and to say.
-    fn pump_dtls(&mut self) {
+    fn pump_dtls(&mut self, now: Instant) {
         let path = self.path().or(self.dtls_path);
+        let proven = self.dtls_sent;
         let Handshake::Running { dtls, deadline } = &mut self.handshake else { return };
         while let Some(bytes) = dtls.poll_transmit() {
             if let Some(path) = path {
                 self.transmits.push(path, bytes);
+                self.dtls_sent = Some(path);
             }
         }
-        let mut closed = false;
+        let (mut connected, mut closed) = (false, false);
         while let Some(event) = dtls.poll_event() {
             match event {
                 DtlsEvent::Keys(keys) => {
                     *deadline = None;
                     self.events.push_back(Event::Connected(keys));
-                    if let Agent::Lite(agent) = &mut self.agent {
-                        agent.media_flows();
-                    }
+                    connected = true;
                 }
                 DtlsEvent::Closed => closed = true,
             }
+        }
+        if let (true, Agent::Lite(agent)) = (connected, &mut self.agent) {
+            let event = agent.media_flows(now, proven, &mut self.transmits);
+            let path = agent.selected_path();
+            self.events.retain(|event| !matches!(event, Event::PathSelected(told) if Some(*told) != path));
+            self.take_ice_event(now, event);
         }
         if closed {
             self.end(Event::Closed(CloseReason::Remote));
@@ -419,7 +428,7 @@ impl Peer {
         if let Handshake::Running { dtls, .. } = &mut self.handshake {
             dtls.close(now);
         }
-        self.pump_dtls();
+        self.pump_dtls(now);
         self.end(Event::Closed(CloseReason::Local));
     }
 
