@@ -28,6 +28,10 @@ pub struct RtcPublishArgs {
     /// Options of every run.
     #[command(flatten)]
     pub load: RtcLoadArgs,
+
+    /// Pairs of an audio and a video track that each publisher sends in one transport.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=50))]
+    pub pairs: u16,
 }
 
 /// Options of `rtc play`.

@@ -24,13 +24,13 @@ pub struct Agreed {
     pub remote: RemoteTransport,
     /// This side's part in DTLS.
     pub dtls_role: DtlsRole,
-    /// Audio and video, if agreed.
-    pub tracks: [Option<TrackDescription>; 2],
+    /// Audio and video in turn, if agreed.
+    pub tracks: Vec<Option<TrackDescription>>,
 }
 
-/// SSRCs of a publisher: media of [`Track::ALL`], then RTX of both.
-pub fn ssrcs(number: usize) -> [u32; 4] {
-    let first = 0x5000_0000 | (number as u32) << 2;
+/// SSRCs of a pair of a publisher's tracks: media of [`Track::ALL`], then RTX of both.
+pub fn ssrcs(number: usize, pair: usize) -> [u32; 4] {
+    let first = 0x5000_0000 | (number as u32) << 8 | (pair as u32) << 2;
     [first, first + 1, first + 2, first + 3]
 }
 
@@ -61,18 +61,23 @@ pub fn offer(
     ice: IceCredentials,
     certificate: &Certificate,
     repair: Repair,
+    pairs: usize,
 ) -> OfferConfig {
-    let [audio, video, audio_rtx, video_rtx] = ssrcs(number);
-    let sources = |ssrc, rtx_ssrc| if publish { vec![Source { ssrc, rtx_ssrc }] } else { Vec::new() };
     let direction = if publish { Direction::Send } else { Direction::Receive };
-    let media = |track: Track, sources| OfferMedia {
-        mid: track.index().to_string(),
-        kind: kind_of(track),
-        direction,
-        formats: vec![format_of(track, repair)],
-        extensions: extensions_of(track),
-        sources,
-        rids: Vec::new(),
+    let media = |pair: usize, track: Track| {
+        let ssrcs = ssrcs(number, pair);
+        let format = format_of(track, repair);
+        let rtx_ssrc = format.rtx_payload_type.map(|_| ssrcs[2 + track.index()]);
+        let source = Source { ssrc: ssrcs[track.index()], rtx_ssrc };
+        OfferMedia {
+            mid: (2 * pair + track.index()).to_string(),
+            kind: kind_of(track),
+            direction,
+            formats: vec![format],
+            extensions: extensions_of(track),
+            sources: if publish { vec![source] } else { Vec::new() },
+            rids: Vec::new(),
+        }
     };
     OfferConfig {
         ice,
@@ -82,10 +87,7 @@ pub fn offer(
         trickle: false,
         session_id: number as u64 + 1,
         stream_id: format!("millbench-{number}"),
-        media: vec![
-            media(Track::Audio, sources(audio, (repair.audio && repair.rtx).then_some(audio_rtx))),
-            media(Track::Video, sources(video, repair.rtx.then_some(video_rtx))),
-        ],
+        media: (0..pairs).flat_map(|pair| Track::ALL.map(|track| media(pair, track))).collect(),
     }
 }
 
@@ -95,10 +97,9 @@ pub fn offer(
 /// A text for the session.
 pub fn read_answer(offer: &OfferConfig, answer: &str) -> Result<Agreed, String> {
     let answer = sdp::read_answer(answer, offer).map_err(|error| format!("the answer: {error}"))?;
-    let mut tracks = answer.tracks.into_iter();
-    let tracks = [tracks.next().flatten(), tracks.next().flatten()];
-    if tracks[Track::Video.index()].is_none() {
-        return Err("the answer has no video".to_owned());
+    let tracks = answer.tracks;
+    if tracks.iter().skip(1).step_by(2).any(Option::is_none) {
+        return Err("the answer has no video, or not all of it".to_owned());
     }
     let dtls_role = if answer.remote.setup == Setup::Active { DtlsRole::Server } else { DtlsRole::Client };
     Ok(Agreed { remote: answer.remote, dtls_role, tracks })
@@ -127,7 +128,7 @@ pub fn answer(
     let answer = sdp::answer_publish(&offer, &local, &Policy::publish())
         .map_err(|error| format!("the offer: {error}"))?;
     let of_kind = |kind| answer.tracks.iter().find(|track| track.kind == kind).cloned();
-    let tracks = [of_kind(MediaKind::Audio), of_kind(MediaKind::Video)];
+    let tracks = vec![of_kind(MediaKind::Audio), of_kind(MediaKind::Video)];
     let dtls_role = if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server };
     Ok((answer.sdp, Agreed { remote: answer.remote, dtls_role, tracks }))
 }
@@ -247,15 +248,15 @@ mod tests {
 
     #[test]
     fn publisher_and_viewer_agree_with_a_server_on_both_tracks() {
-        let publish = offer(true, 3, credentials(1), &certificate(), REPAIR);
+        let publish = offer(true, 3, credentials(1), &certificate(), REPAIR, 1);
         let published = server(&publish, None);
         let agreed = read_answer(&publish, &published.sdp).expect("it answers");
         assert_eq!(agreed.dtls_role, DtlsRole::Client);
         let video = agreed.tracks[1].as_ref().expect("video");
         assert_eq!((video.format().payload_type, video.format().rtx_payload_type), (102, Some(103)));
-        assert_eq!(video.sources, [Source { ssrc: ssrcs(3)[1], rtx_ssrc: Some(ssrcs(3)[3]) }]);
+        assert_eq!(video.sources, [Source { ssrc: ssrcs(3, 0)[1], rtx_ssrc: Some(ssrcs(3, 0)[3]) }]);
 
-        let play = offer(false, 4, credentials(2), &certificate(), REPAIR);
+        let play = offer(false, 4, credentials(2), &certificate(), REPAIR, 1);
         let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
         let meanings = agreed.meanings();
         let known: Vec<_> =
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn an_offering_server_is_answered() {
-        let theirs = offer(true, 1, credentials(5), &certificate(), REPAIR);
+        let theirs = offer(true, 1, credentials(5), &certificate(), REPAIR, 1);
         let (text, agreed) =
             answer(&sdp::make_offer(&theirs), 2, credentials(6), &certificate()).expect("an answer");
         assert!(agreed.tracks.iter().all(Option::is_some));

@@ -51,6 +51,8 @@ pub struct EngineConfig {
     pub faults: Faults,
     /// How lost packets are repaired.
     pub repair: Repair,
+    /// Audio and video tracks of each publisher, in pairs.
+    pub pairs: usize,
     /// SRTP profiles, best first.
     pub profiles: Vec<Profile>,
     /// Whether the kernel notes arrival times.
@@ -318,8 +320,7 @@ impl Engine {
         let Some(target) = &self.config.publish else { return };
         let index = self.sessions.len();
         if target.scheme == Scheme::Rtp {
-            let publisher =
-                Publisher::new(self.run + number as u64, number, &[None, None], now, clock::wall_ns());
+            let publisher = Publisher::new(self.run + number as u64, number, &[], now, clock::wall_ns());
             let mut session = match Plain::new(target.address) {
                 Ok(plain) => Session::new(number, Role::Feed(Box::new((publisher, plain))), now),
                 Err(_) => Session::new(number, Role::Publisher(None), now),
@@ -350,7 +351,9 @@ impl Engine {
 
     fn offer(&mut self, role: usize, index: usize, number: usize, url: crate::net::HttpUrl) {
         let ice = describe::credentials(self.run ^ (index as u64) << 32);
-        let offer = describe::offer(role == PUBLISH, number, ice, &self.certificate, self.config.repair);
+        let pairs = if role == PUBLISH { self.config.pairs } else { 1 };
+        let offer =
+            describe::offer(role == PUBLISH, number, ice, &self.certificate, self.config.repair, pairs);
         let sdp = rtc::sdp::make_offer(&offer);
         self.offers.insert(index, offer);
         self.ask(role, index, Ask::Offer { url, sdp });

@@ -78,11 +78,16 @@ impl Outlet for Plain {
 /// State of a publisher.
 pub struct Publisher {
     id: u64,
-    timeline: Timeline,
-    tracks: [SentTrack; 2],
+    pairs: Vec<Pair>,
     transport_sequence: u16,
     report_at: Instant,
     scratch: Vec<u8>,
+}
+
+/// An audio and a video track with the same beginning.
+struct Pair {
+    timeline: Timeline,
+    tracks: [SentTrack; 2],
 }
 
 /// A track that is sent.
@@ -92,6 +97,7 @@ struct SentTrack {
     /// Payload type and SSRC of what is sent again.
     rtx: Option<(u8, u32)>,
     rtx_sequence: u16,
+    mid: Box<[u8]>,
     extensions: ExtensionMap,
     sequence: u16,
     /// Offset of the RTP timestamps.
@@ -114,22 +120,31 @@ struct Sent {
 }
 
 impl Publisher {
-    /// Begins now; `tracks` are those agreed on, or none for plain RTP.
+    /// Begins now; `tracks` are those agreed on, audio and video in turn. None for plain RTP, which is one pair.
     pub fn new(
         id: u64,
         number: usize,
-        tracks: &[Option<TrackDescription>; 2],
+        tracks: &[Option<TrackDescription>],
         now: Instant,
         now_ns: u64,
     ) -> Publisher {
-        let [audio, video, audio_rtx, video_rtx] = describe::ssrcs(number);
+        let pairs = (tracks.len() / 2).max(1);
+        let pair = |pair: usize| {
+            let [audio, video, audio_rtx, video_rtx] = describe::ssrcs(number, pair);
+            let agreed = |track: Track| tracks.get(2 * pair + track.index()).and_then(Option::as_ref);
+            // Spread over the time between two pictures, as if they came from different people.
+            let offset_ns = pair as u64 * PICTURE_NS / pairs as u64;
+            Pair {
+                timeline: Timeline::new(now_ns + offset_ns),
+                tracks: [
+                    SentTrack::new(agreed(Track::Audio), 111, audio, audio_rtx),
+                    SentTrack::new(agreed(Track::Video), 102, video, video_rtx),
+                ],
+            }
+        };
         Publisher {
             id,
-            timeline: Timeline::new(now_ns),
-            tracks: [
-                SentTrack::new(tracks[0].as_ref(), 111, audio, audio_rtx),
-                SentTrack::new(tracks[1].as_ref(), 102, video, video_rtx),
-            ],
+            pairs: (0..pairs).map(pair).collect(),
             transport_sequence: number as u16,
             report_at: now + Duration::from_millis(number as u64 * 61 % 1000),
             scratch: Vec::new(),
@@ -145,31 +160,36 @@ impl Publisher {
         outlet: &mut impl Outlet,
         counters: &mut Counters,
     ) -> u64 {
-        while self.timeline.next_due_ns() <= now_ns {
-            counters.lateness.record_ns(now_ns - self.timeline.next_due_ns());
-            let frame = self.timeline.take(media);
-            let payloads = media.payloads(frame).len();
-            for index in 0..payloads {
-                self.send(media, frame, index, index + 1 == payloads, outlet, counters);
+        let mut next_ns = u64::MAX;
+        for pair in 0..self.pairs.len() {
+            while self.pairs[pair].timeline.next_due_ns() <= now_ns {
+                let timeline = &mut self.pairs[pair].timeline;
+                counters.lateness.record_ns(now_ns - timeline.next_due_ns());
+                let frame = timeline.take(media);
+                let payloads = media.payloads(frame).len();
+                for index in 0..payloads {
+                    self.send(media, pair, frame, (index, index + 1 == payloads), outlet, counters);
+                }
             }
+            next_ns = next_ns.min(self.pairs[pair].timeline.next_due_ns());
         }
         if now >= self.report_at {
             self.report_at = now + Duration::from_secs(1);
             self.report(outlet, counters);
         }
-        self.timeline.next_due_ns()
+        next_ns
     }
 
     fn send(
         &mut self,
         media: &Media,
+        pair: usize,
         frame: Frame,
-        index: usize,
-        last: bool,
+        (index, last): (usize, bool),
         outlet: &mut impl Outlet,
         counters: &mut Counters,
     ) {
-        let track = &mut self.tracks[frame.track.index()];
+        let track = &mut self.pairs[pair].tracks[frame.track.index()];
         let mark = Mark { publisher: self.id, sent_ns: clock::wall_ns(), number: track.packets };
         // Audio packets are marked only at the begin of talk; silence has none (RFC 3551 section 4.1).
         let marker = last && frame.track == Track::Video;
@@ -189,7 +209,7 @@ impl Publisher {
     fn report(&mut self, outlet: &mut impl Outlet, counters: &mut Counters) {
         self.scratch.clear();
         let ntp = NtpTime::from_unix(Duration::from_nanos(clock::wall_ns()));
-        for track in &self.tracks {
+        for track in self.pairs.iter().flat_map(|pair| &pair.tracks) {
             let info = SenderInfo {
                 ntp,
                 rtp_timestamp: track.last_timestamp,
@@ -198,7 +218,7 @@ impl Publisher {
             };
             SenderReport::write(&mut self.scratch, track.ssrc, &info, &[]);
         }
-        SourceDescription::write_cname(&mut self.scratch, self.tracks[0].ssrc, "millbench");
+        SourceDescription::write_cname(&mut self.scratch, self.pairs[0].tracks[0].ssrc, "millbench");
         outlet.send_rtcp(&self.scratch, counters);
     }
 
@@ -213,18 +233,18 @@ impl Publisher {
         for packet in rtp::rtcp::packets(plain) {
             match packet {
                 Ok(Rtcp::Nack(nack)) => {
-                    let Some(index) = self.tracks.iter().position(|track| track.ssrc == nack.media_ssrc)
-                    else {
-                        continue;
-                    };
                     for sequence in nack.lost() {
                         counters.nacks.heard += 1;
-                        self.send_again(media, index, sequence, outlet, counters);
+                        self.send_again(media, nack.media_ssrc, sequence, outlet, counters);
                     }
                 }
-                Ok(Rtcp::Pli(_) | Rtcp::Fir(_)) => {
+                Ok(Rtcp::Pli(pli)) => {
                     counters.plis_received += 1;
-                    self.timeline.want_key_picture();
+                    self.want_key_picture(pli.media_ssrc);
+                }
+                Ok(Rtcp::Fir(fir)) => {
+                    counters.plis_received += 1;
+                    fir.entries().for_each(|entry| self.want_key_picture(entry.ssrc));
                 }
                 Ok(Rtcp::TransportFeedback(_)) => counters.transport_feedback += 1,
                 Ok(Rtcp::ReceiverReport(_)) => counters.receiver_reports += 1,
@@ -233,16 +253,24 @@ impl Publisher {
         }
     }
 
+    fn want_key_picture(&mut self, ssrc: u32) {
+        let of = |pair: &&mut Pair| pair.tracks.iter().any(|track| track.ssrc == ssrc);
+        if let Some(pair) = self.pairs.iter_mut().find(of) {
+            pair.timeline.want_key_picture();
+        }
+    }
+
     /// By RTX only: without it the same packet would have to be encrypted twice, which SRTP forbids.
     fn send_again(
         &mut self,
         media: &Media,
-        index: usize,
+        ssrc: u32,
         sequence: u16,
         outlet: &mut impl Outlet,
         counters: &mut Counters,
     ) {
-        let track = &mut self.tracks[index];
+        let mut tracks = self.pairs.iter_mut().flat_map(|pair| &mut pair.tracks);
+        let Some(track) = tracks.find(|track| track.ssrc == ssrc) else { return };
         let Some(rtx) = track.rtx else { return };
         let Some(sent) = track.find(sequence) else { return };
         let again = (rtx, track.rtx_sequence);
@@ -263,6 +291,7 @@ impl SentTrack {
             ssrc,
             rtx: format.and_then(|format| format.rtx_payload_type).map(|kind| (kind, rtx_ssrc)),
             rtx_sequence: ssrc as u16,
+            mid: agreed.map_or_else(Box::default, |agreed| agreed.mid.as_bytes().into()),
             extensions: agreed.map_or_else(ExtensionMap::new, |agreed| agreed.extensions),
             // Near the wrap, so that a run meets it.
             sequence: 65_000,
@@ -297,7 +326,7 @@ impl SentTrack {
             let sent_at = NtpTime::from_unix(Duration::from_nanos(sent.mark.sent_ns));
             let full = match extension {
                 Extension::AbsSendTime => writer.push(id, &abs_send_time_from_ntp(sent_at)),
-                Extension::Mid => writer.push(id, sent.frame.track.index().to_string().as_bytes()),
+                Extension::Mid => writer.push(id, &self.mid),
                 // -127 dBov: silence, no voice.
                 Extension::AudioLevel => writer.push(id, &[127]),
                 Extension::TransportCc => {
@@ -338,6 +367,9 @@ impl Sent {
         }
     }
 }
+
+/// Time between two pictures.
+const PICTURE_NS: u64 = 1_000_000_000 / 30;
 
 /// Packets of a track that can be sent again: 3 s of video. A power of two, so that it divides the sequence numbers.
 const HISTORY: usize = 256;
@@ -386,6 +418,7 @@ mod tests {
             describe::credentials(1),
             &certificate,
             Repair { rtx: true, audio: false },
+            1,
         );
         let media = &offer.media[1];
         TrackDescription {
@@ -430,6 +463,26 @@ mod tests {
     }
 
     #[test]
+    fn several_pairs_have_sources_of_their_own_and_one_transport_sequence() {
+        let (media, now) = (Media::new(), clock::monotonic());
+        let tracks: Vec<_> = (0..6).map(|_| Some(track_with_rtx())).collect();
+        let mut publisher = Publisher::new(5, 1, &tracks, now, BEGIN_NS);
+        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        publisher.send_due(&media, now, BEGIN_NS + 1_000_000_000, &mut kept, &mut counters);
+        let packets: Vec<Packet<'_>> =
+            kept.rtp.iter().map(|(_, packet)| Packet::parse(packet).expect("a packet")).collect();
+        let sources: std::collections::BTreeSet<u32> = packets.iter().map(Packet::ssrc).collect();
+        assert_eq!(sources.len(), 6);
+        let transport_id = track_with_rtx().extensions.id_of(Extension::TransportCc).expect("offered");
+        let numbers: std::collections::BTreeSet<Vec<u8>> = packets
+            .iter()
+            .filter_map(|packet| packet.extensions().find(|(id, _)| *id == transport_id))
+            .map(|(_, number)| number.to_vec())
+            .collect();
+        assert_eq!(numbers.len(), packets.len());
+    }
+
+    #[test]
     fn what_is_asked_for_is_sent_again_unchanged() {
         let (mut publisher, media, now) = publisher();
         let (mut kept, mut counters) = (Kept::default(), Counters::default());
@@ -452,7 +505,7 @@ mod tests {
         let (mut kept, mut counters) = (Kept::default(), Counters::default());
         publisher.send_due(&media, now, BEGIN_NS + 500_000_000, &mut kept, &mut counters);
         let mut ask = Vec::new();
-        Pli { sender_ssrc: 1, media_ssrc: 2 }.write(&mut ask);
+        Pli { sender_ssrc: 1, media_ssrc: describe::ssrcs(0, 0)[1] }.write(&mut ask);
         publisher.receive_rtcp(&media, &ask, &mut kept, &mut counters);
         kept.rtp.clear();
         publisher.send_due(&media, now, BEGIN_NS + 540_000_000, &mut kept, &mut counters);

@@ -35,7 +35,8 @@ pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
     if args.load.sessions_max() > 1 && !target.has_placeholder() {
         return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
     }
-    let config = config(&args.load, Some(target), None, 1, false);
+    let mut config = config(&args.load, Some(target), None, 1, false);
+    config.pairs = args.pairs.into();
     Conductor::start(&args.load, config, 0, 1)?.run(&args.load, format!("rtc publish {}", args.load.url))
 }
 
@@ -82,6 +83,7 @@ fn config(
         viewer: ViewerConfig { decrypt_one_in, nack, retry },
         faults: load.faults(),
         repair: Repair { rtx: !load.no_rtx, audio: load.nack_audio },
+        pairs: 1,
         profiles: load.profiles.iter().map(|name| name.profile()).collect(),
         timestamps: !load.no_timestamps,
         signal_threads: load.signal_threads.into(),
