@@ -45,9 +45,11 @@ test-rust:
 	cargo test --workspace --locked
 	cargo test --package group-send --all-features --locked
 
-# SRTP against libsrtp, which must not enter the product's tree: a package of its own.
+# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then other WebRTC stacks.
 test-interop:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
+	cargo build --locked --package millstream
+	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 test-browser:
 	cargo build --locked --package millstream

@@ -1,0 +1,348 @@
+// Publishes by WHIP or plays by WHEP with Pion.
+//
+// usage: pion publish|play [flags] URL
+//
+// Publishing: an H.264 (Annex B) or IVF file and an Ogg/Opus file, again and again, until standard input ends. Playing: until
+// -frames pictures (markers of RTP) and as many packets of audio have come; what came is written to -out.* for a decoder.
+// What is printed, and why, is said in interop/README.md.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pion/webrtc/v4"
+	"github.com/pion/webrtc/v4/pkg/media"
+	"github.com/pion/webrtc/v4/pkg/media/h264reader"
+	"github.com/pion/webrtc/v4/pkg/media/h264writer"
+	"github.com/pion/webrtc/v4/pkg/media/ivfreader"
+	"github.com/pion/webrtc/v4/pkg/media/ivfwriter"
+	"github.com/pion/webrtc/v4/pkg/media/oggreader"
+	"github.com/pion/webrtc/v4/pkg/media/oggwriter"
+)
+
+var (
+	video   = flag.String("video", "", "publish: file of H.264 (.h264) or VP8 (.ivf)")
+	audio   = flag.String("audio", "", "publish: file of Opus (.ogg)")
+	rate    = flag.Float64("rate", 25, "publish: pictures a second of the file")
+	out     = flag.String("out", "", "play: files to write, without .h264, .ivf, .ogg")
+	frames  = flag.Int("frames", 50, "play: pictures and packets of audio to wait for")
+	seconds = flag.Float64("seconds", 30, "longest time to wait")
+	network = flag.String("network", "udp4", "udp4, udp6 or tcp4")
+)
+
+type facts map[string]any
+
+func say(event string, more facts) {
+	more["event"] = event
+	line, _ := json.Marshal(more)
+	fmt.Println(string(line))
+}
+
+func check(err error) {
+	if err != nil {
+		say("failed", facts{"reason": err.Error()})
+		os.Exit(1)
+	}
+}
+
+// newPeer offers these codecs; all that Pion knows when there are none.
+func newPeer(offered ...webrtc.RTPCodecParameters) *webrtc.PeerConnection {
+	settings := webrtc.SettingEngine{}
+	types := map[string]webrtc.NetworkType{
+		"udp4": webrtc.NetworkTypeUDP4, "udp6": webrtc.NetworkTypeUDP6, "tcp4": webrtc.NetworkTypeTCP4,
+	}
+	settings.SetNetworkTypes([]webrtc.NetworkType{types[*network]})
+	settings.SetIncludeLoopbackCandidate(true)
+	codecs := &webrtc.MediaEngine{}
+	for _, codec := range offered {
+		kind := webrtc.RTPCodecTypeVideo
+		if codec.MimeType == webrtc.MimeTypeOpus {
+			kind = webrtc.RTPCodecTypeAudio
+		}
+		check(codecs.RegisterCodec(codec, kind))
+	}
+	if len(offered) == 0 {
+		check(codecs.RegisterDefaultCodecs())
+	}
+	peer, err := webrtc.NewAPI(webrtc.WithSettingEngine(settings), webrtc.WithMediaEngine(codecs)).
+		NewPeerConnection(webrtc.Configuration{})
+	check(err)
+	return peer
+}
+
+// exchange posts an offer with all candidates and gives the URL of the session.
+func exchange(peer *webrtc.PeerConnection, target string) string {
+	offer, err := peer.CreateOffer(nil)
+	check(err)
+	gathered := webrtc.GatheringCompletePromise(peer)
+	check(peer.SetLocalDescription(offer))
+	<-gathered
+	response, err := http.Post(target, "application/sdp", strings.NewReader(peer.LocalDescription().SDP))
+	check(err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	check(err)
+	if response.StatusCode != http.StatusCreated {
+		check(fmt.Errorf("%s: %s", response.Status, answer))
+	}
+	check(peer.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: string(answer)}))
+	base, err := url.Parse(target)
+	check(err)
+	location, err := base.Parse(response.Header.Get("Location"))
+	check(err)
+	return location.String()
+}
+
+func connected(peer *webrtc.PeerConnection) <-chan struct{} {
+	done := make(chan struct{})
+	var once sync.Once
+	peer.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
+		switch state {
+		case webrtc.PeerConnectionStateConnected:
+			pair, _ := peer.SCTP().Transport().ICETransport().GetSelectedCandidatePair()
+			if pair == nil {
+				pair = &webrtc.ICECandidatePair{}
+			}
+			say("connected", facts{"pair": fmt.Sprint(pair)})
+			once.Do(func() { close(done) })
+		case webrtc.PeerConnectionStateFailed:
+			check(errors.New("the connection failed"))
+		}
+	})
+	return done
+}
+
+func end(peer *webrtc.PeerConnection, session string) {
+	// In this order: DTLS's close_notify ends the session as well, and then there is nothing left to delete.
+	request, err := http.NewRequest(http.MethodDelete, session, nil)
+	check(err)
+	response, err := http.DefaultClient.Do(request)
+	check(err)
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		check(fmt.Errorf("DELETE: %s", response.Status))
+	}
+	check(peer.Close())
+}
+
+// publish sends both files until standard input ends.
+func publish(target string) {
+	// Only what will be sent is offered: a server takes the first codec of an offer that it knows.
+	feedback := []webrtc.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}}
+	videoCodec := webrtc.RTPCodecParameters{PayloadType: 96, RTPCodecCapability: webrtc.RTPCodecCapability{
+		MimeType: webrtc.MimeTypeH264, ClockRate: 90000, RTCPFeedback: feedback,
+		SDPFmtpLine: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f",
+	}}
+	if strings.HasSuffix(*video, ".ivf") {
+		videoCodec.MimeType, videoCodec.SDPFmtpLine = webrtc.MimeTypeVP8, ""
+	}
+	kind := videoCodec.MimeType
+	audioCodec := webrtc.RTPCodecParameters{PayloadType: 111, RTPCodecCapability: webrtc.RTPCodecCapability{
+		MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1",
+	}}
+	peer := newPeer(videoCodec, audioCodec)
+	pictures, err := webrtc.NewTrackLocalStaticSample(videoCodec.RTPCodecCapability, "video", "pion")
+	check(err)
+	sound, err := webrtc.NewTrackLocalStaticSample(audioCodec.RTPCodecCapability, "audio", "pion")
+	check(err)
+	for _, track := range []webrtc.TrackLocal{pictures, sound} {
+		_, err := peer.AddTransceiverFromTrack(track, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionSendonly})
+		check(err)
+	}
+	done := connected(peer)
+	session := exchange(peer, target)
+	<-done
+	go sendVideo(pictures, kind)
+	go sendAudio(sound)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	say("done", facts{})
+	end(peer, session)
+}
+
+// sendVideo sends access units at the file's rate; those of H.264 begin with a delimiter.
+func sendVideo(track *webrtc.TrackLocalStaticSample, kind string) {
+	interval := time.Duration(float64(time.Second) / *rate)
+	ticker := time.NewTicker(interval)
+	for {
+		file, err := os.ReadFile(*video)
+		check(err)
+		next := func() ([]byte, error) { return nil, io.EOF }
+		if kind == webrtc.MimeTypeVP8 {
+			reader, _, err := ivfreader.NewWith(bytes.NewReader(file))
+			check(err)
+			next = func() ([]byte, error) { unit, _, err := reader.ParseNextFrame(); return unit, err }
+		} else {
+			reader, err := h264reader.NewReader(bytes.NewReader(file))
+			check(err)
+			next = accessUnits(reader)
+		}
+		for {
+			unit, err := next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			check(err)
+			<-ticker.C
+			check(track.WriteSample(media.Sample{Data: unit, Duration: interval}))
+		}
+	}
+}
+
+// accessUnits joins the NAL units between two delimiters.
+func accessUnits(reader *h264reader.H264Reader) func() ([]byte, error) {
+	ended := false
+	return func() ([]byte, error) {
+		if ended {
+			return nil, io.EOF
+		}
+		var unit []byte
+		for {
+			nal, err := reader.NextNAL()
+			if errors.Is(err, io.EOF) {
+				ended = true
+				return unit, nil
+			} else if err != nil {
+				return nil, err
+			}
+			if nal.UnitType == h264reader.NalUnitTypeAUD {
+				if len(unit) > 0 {
+					return unit, nil
+				}
+				continue
+			}
+			unit = append(append(unit, 0, 0, 0, 1), nal.Data...)
+		}
+	}
+}
+
+func sendAudio(track *webrtc.TrackLocalStaticSample) {
+	const interval = 20 * time.Millisecond
+	ticker := time.NewTicker(interval)
+	for {
+		file, err := os.ReadFile(*audio)
+		check(err)
+		reader, _, err := oggreader.NewWith(bytes.NewReader(file))
+		check(err)
+		for {
+			page, header, err := reader.ParseNextPage()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			check(err)
+			if header.GranulePosition == 0 || bytes.HasPrefix(page, []byte("Opus")) {
+				continue
+			}
+			<-ticker.C
+			check(track.WriteSample(media.Sample{Data: page, Duration: interval}))
+		}
+	}
+}
+
+type counts struct {
+	sync.Mutex
+	pictures, sound, packets, missing int
+	codec                             string
+}
+
+// play receives until there is enough.
+func play(target string) {
+	peer := newPeer()
+	for _, kind := range []webrtc.RTPCodecType{webrtc.RTPCodecTypeVideo, webrtc.RTPCodecTypeAudio} {
+		_, err := peer.AddTransceiverFromKind(kind, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionRecvonly})
+		check(err)
+	}
+	seen := &counts{}
+	enough := make(chan struct{})
+	var once sync.Once
+	peer.OnTrack(func(track *webrtc.TrackRemote, _ *webrtc.RTPReceiver) {
+		receive(track, seen, func() { once.Do(func() { close(enough) }) })
+	})
+	done := connected(peer)
+	began := time.Now()
+	session := exchange(peer, target)
+	<-done
+	failed := false
+	select {
+	case <-enough:
+	case <-time.After(time.Duration(*seconds * float64(time.Second))):
+		failed = true
+	}
+	seen.Lock()
+	say("done", facts{"frames": seen.pictures, "audio": seen.sound, "packets": seen.packets, "missing": seen.missing,
+		"codec": seen.codec, "took": time.Since(began).Seconds()})
+	seen.Unlock()
+	end(peer, session)
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func writer(track *webrtc.TrackRemote) (media.Writer, error) {
+	switch track.Codec().MimeType {
+	case webrtc.MimeTypeH264:
+		return h264writer.New(*out + ".h264")
+	case webrtc.MimeTypeVP8:
+		return ivfwriter.New(*out + ".ivf")
+	case webrtc.MimeTypeOpus:
+		return oggwriter.New(*out+".ogg", 48000, 2)
+	}
+	return nil, errors.New("unexpected " + track.Codec().MimeType)
+}
+
+func receive(track *webrtc.TrackRemote, seen *counts, enough func()) {
+	file, err := writer(track)
+	check(err)
+	defer file.Close()
+	last := -1
+	for {
+		packet, _, err := track.ReadRTP()
+		if err != nil {
+			return
+		}
+		seen.Lock()
+		seen.packets++
+		if last >= 0 && packet.SequenceNumber != uint16(last)+1 {
+			seen.missing += int(packet.SequenceNumber - uint16(last) - 1)
+		}
+		last = int(packet.SequenceNumber)
+		if track.Kind() == webrtc.RTPCodecTypeAudio {
+			seen.sound++
+		} else {
+			seen.codec = track.Codec().MimeType
+			if packet.Marker {
+				seen.pictures++
+			}
+		}
+		isEnough := seen.pictures >= *frames && seen.sound >= *frames
+		seen.Unlock()
+		check(file.WriteRTP(packet))
+		if isEnough {
+			enough()
+		}
+	}
+}
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: pion publish|play [flags] URL")
+		os.Exit(2)
+	}
+	check(flag.CommandLine.Parse(os.Args[2:]))
+	switch os.Args[1] {
+	case "publish":
+		publish(flag.Arg(0))
+	case "play":
+		play(flag.Arg(0))
+	}
+}
