@@ -1,7 +1,7 @@
 //! Many who come and go: a race of ClientHellos while sessions connect, sessions that leave in every way, and viewers
 //! who fall silent. Everybody with a right to it gets in, and nothing is left of those who have gone.
 //!
-//! `MILLSTREAM_TEST_FULL=1`: 200 sessions and 10 000 cycles in place of 40 and 400.
+//! `TEST_AT_FULL_SIZE=1`: 200 sessions and 10 000 cycles in place of 40 and 400.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Packets of a stranger, and a publisher's own gone mad: forged, replayed, from a third address, of made-up SSRCs.
 //! Nothing of it reaches a viewer, nothing is answered, and the call goes on.
 //!
-//! `MILLSTREAM_TEST_FULL=1` sends a million bad packets in place of fifty thousand.
+//! `TEST_AT_FULL_SIZE=1` sends a million bad packets in place of fifty thousand.
 
 mod common;
 

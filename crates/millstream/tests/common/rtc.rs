@@ -500,5 +500,5 @@ pub(crate) fn counter(server: &Server, name: &str) -> u64 {
 
 /// Whether to run at the sizes of the specification in place of those that fit into every day's test run.
 pub(crate) fn full_size() -> bool {
-    std::env::var_os("MILLSTREAM_TEST_FULL").is_some()
+    std::env::var_os("TEST_AT_FULL_SIZE").is_some()
 }

@@ -24,21 +24,24 @@ mod client;
 mod credentials;
 mod error;
 mod fmtp;
+mod formats;
 mod fragment;
 mod offer;
+mod policy;
 mod print;
 mod section;
 mod simulcast;
 mod sources;
 mod track;
 
-pub use answer::{Answer, LocalDescription, Policy, answer_play, answer_publish};
+pub use answer::{Answer, answer_play, answer_publish};
 pub use candidate::{Candidate, CandidateKind, TcpType, Transport};
 pub use client::{OfferConfig, OfferMedia, RemoteAnswer, make_offer, read_answer};
 pub use credentials::IceCredentials;
 pub use error::{Limit, NegotiationError, SdpError};
 pub use fragment::{TrickleFragment, parse_fragment};
 pub use offer::{Offer, parse_offer};
+pub use policy::{LocalDescription, Policy};
 pub use section::{Direction, OfferedExtension, OfferedMedia, OfferedRid, RemoteTransport, Setup};
 pub use track::{Feedback, Format, Source, TrackDescription};
 

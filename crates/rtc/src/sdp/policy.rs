@@ -1,0 +1,73 @@
+//! What an answer is made of besides the offer: this side's end of the transport, and what of an offer is wanted.
+
+use rtp::extension::Extension;
+use rtp::payload::Codec;
+
+use super::track::Feedback;
+use super::{Candidate, IceCredentials};
+use crate::dtls::Fingerprint;
+
+/// This side, as an answer describes it.
+#[derive(Clone, Debug)]
+pub struct LocalDescription {
+    /// For STUN.
+    pub ice: IceCredentials,
+    /// Of the certificate that will be shown.
+    pub fingerprint: Fingerprint,
+    /// All addresses: nothing is trickled from this side.
+    pub candidates: Vec<Candidate>,
+    /// A server is ICE-lite and lets the peer begin DTLS; a client is neither.
+    pub ice_lite: bool,
+    /// Unguessable and different for every answer (RFC 8866 section 5.2).
+    pub session_id: u64,
+    /// SSRC of the first published track towards a viewer; track `k` has `+ 2k`, its retransmissions `+ 2k + 1`.
+    pub first_ssrc: u32,
+    /// Name of the media stream that the viewer's tracks are joined by; characters that SDP has not become `-`.
+    pub stream_id: String,
+}
+
+/// What of an offer is taken if it is there.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Codecs that are accepted.
+    pub codecs: Vec<Codec>,
+    /// Header extensions that are accepted.
+    pub extensions: Vec<Extension>,
+    /// Feedback that is understood.
+    pub feedback: Feedback,
+    /// Retransmissions by RFC 4588.
+    pub rtx: bool,
+    /// More accepted media descriptions than this are not accepted.
+    pub tracks_max: usize,
+}
+
+/// Every codec that is forwarded.
+const CODECS: [Codec; 8] =
+    [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Opus, Codec::Pcmu, Codec::Pcma];
+
+impl Policy {
+    /// What a server takes of a publisher: everything but REMB, as it estimates by transport-wide feedback.
+    #[must_use]
+    pub fn publish() -> Self {
+        let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: false };
+        Self {
+            codecs: CODECS.to_vec(),
+            extensions: Extension::ALL.to_vec(),
+            feedback,
+            rtx: true,
+            tracks_max: 16,
+        }
+    }
+
+    /// What a server gives a viewer.
+    ///
+    /// RIDs are left out, because a viewer gets one layer. So is transport-wide congestion control: its sequence
+    /// number would have to be written into every packet for every viewer; REMB tells the same once a second.
+    #[must_use]
+    pub fn play() -> Self {
+        let not_sent = [Extension::Rid, Extension::RepairedRid, Extension::TransportCc];
+        let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: false, remb: true };
+        let extensions = Extension::ALL.into_iter().filter(|it| !not_sent.contains(it)).collect();
+        Self { codecs: CODECS.to_vec(), extensions, feedback, rtx: true, tracks_max: 16 }
+    }
+}
