@@ -48,10 +48,15 @@ impl PacketStream {
         out.len() > start
     }
 
-    /// When something is to be done although nothing arrives: feedback, cached packets, reports.
+    /// When something is to be done although nothing arrives: feedback, cached packets, reports, and on a mirror
+    /// wishes for key frames ([`PacketStream::poll_key_frame_wish`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
-        [feedback, self.expires_at, self.next_backlog(), self.next_reports()].into_iter().flatten().min()
+        let wish = self.tracks.iter().flatten().filter_map(|track| track.wishes_key_frame).min();
+        [feedback, wish, self.expires_at, self.next_backlog(), self.next_reports()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -69,6 +69,7 @@ impl PacketStream {
         let id = self.viewers.insert(viewer);
         self.joining.push(id);
         self.first_reports.push(id);
+        self.first_reports_at.get_or_insert(now);
         Ok(id)
     }
 
@@ -81,6 +82,7 @@ impl PacketStream {
         self.joining.retain(|known| *known != id);
         self.parked.retain(|known| *known != id);
         self.first_reports.retain(|known| *known != id);
+        self.first_reports_at = self.first_reports_at.filter(|_| !self.first_reports.is_empty());
     }
 
     /// How many viewers there are.

@@ -99,8 +99,8 @@ impl PacketStream {
     /// [`PacketStream::next_timeout`] and after [`PacketStream::send_backlog`]; a call costs little when nothing is due.
     pub fn send_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
         if self.first_reports_at.is_none_or(|at| at <= now) && !self.first_reports.is_empty() {
-            self.first_reports_at = Some(now + FIRST_REPORT_INTERVAL);
             self.send_first_reports(now, &mut send);
+            self.first_reports_at = (!self.first_reports.is_empty()).then_some(now + FIRST_REPORT_INTERVAL);
         }
         self.send_regular_reports(now, send);
     }
@@ -148,8 +148,11 @@ impl PacketStream {
 
     pub(crate) fn next_reports(&self) -> Option<Instant> {
         let steps = self.viewers.slots().clamp(1, REPORT_STEPS);
-        let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty())?;
-        Some(reported_at + REPORT_INTERVAL / steps as u32)
+        let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
+        let regular = reported_at.map(|at| at + REPORT_INTERVAL / steps as u32);
+        // Without an anchor there is nothing to report, and no use in trying.
+        let can_report = self.tracks.iter().flatten().any(|track| track.anchor.is_some());
+        [self.first_reports_at.filter(|_| can_report), regular].into_iter().flatten().min()
     }
 
     /// Appends a goodbye to a viewer that is going to be dropped, a compound packet in plaintext; `reason` is at most

@@ -92,7 +92,14 @@ impl Shape {
             let _ = writer.push(id, self.mid.as_bytes());
         }
         for (extension, data) in packet.extensions() {
-            if to.is_squeezed && extension == Extension::AbsCaptureTime {
+            let is_left_out = match extension {
+                Extension::AbsCaptureTime => to.is_squeezed,
+                // Its structure, which comes with key frames, fits the two-byte form only, and without it what follows
+                // cannot be read: all or none.
+                Extension::DependencyDescriptor => self.form == Form::OneByte,
+                _ => false,
+            };
+            if is_left_out {
                 continue;
             }
             if let Some(id) = self.extensions.id_of(extension) {

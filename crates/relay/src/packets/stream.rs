@@ -179,8 +179,8 @@ impl PacketStream {
 
     /// A track of which a mirror wants a key frame, each wish once. The caller tells the home.
     pub fn poll_key_frame_wish(&mut self) -> Option<TrackIndex> {
-        let track = self.tracks.iter_mut().flatten().find(|track| track.wishes_key_frame)?;
-        track.wishes_key_frame = false;
+        let track = self.tracks.iter_mut().flatten().find(|track| track.wishes_key_frame.is_some())?;
+        track.wishes_key_frame = None;
         Some(track.index)
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Track {
     pub(crate) numbering: Numbering,
     pub(crate) history: History,
     /// A mirror's viewers want a key frame, which only the home can ask for.
-    pub(crate) wishes_key_frame: bool,
+    pub(crate) wishes_key_frame: Option<Instant>,
     /// The newest packet's clock rate and link to time, with this worker's timestamps.
     pub(crate) clock_rate: u32,
     pub(crate) anchor: Option<Anchor>,
@@ -67,7 +67,7 @@ impl Track {
             sources: Vec::new(),
             numbering: Numbering::default(),
             history: History::default(),
-            wishes_key_frame: false,
+            wishes_key_frame: None,
             clock_rate: 0,
             anchor: None,
             guess: None,
@@ -96,7 +96,7 @@ impl Track {
         let held = if held < self.sources.len() { held } else { 0 };
         match self.sources.get_mut(held) {
             Some(source) => source.key_frames.want(now),
-            None => self.wishes_key_frame = true,
+            None => _ = self.wishes_key_frame.get_or_insert(now),
         }
     }
 
@@ -106,7 +106,7 @@ impl Track {
         self.sources = Vec::new();
         self.history.end_gop();
         (self.anchor, self.guess) = (None, None);
-        self.wishes_key_frame = false;
+        self.wishes_key_frame = None;
     }
 
     /// Puts a packet of the publisher where it belongs.
@@ -194,7 +194,7 @@ impl Track {
         pool: &mut Pool,
     ) -> Taken {
         self.clock_rate = packet.facts.clock_rate;
-        self.wishes_key_frame &= !packet.is_key_frame();
+        self.wishes_key_frame = self.wishes_key_frame.filter(|_| !packet.is_key_frame());
         match self.history.insert(number, Kept { packet, timestamp }, limits, pool) {
             Ok(()) => Taken::Forward(number),
             Err(NotKept::Duplicate) => Taken::Duplicate,

@@ -230,3 +230,36 @@ impl ViewerTrack {
 
 /// How much the timestamps of the cache are squeezed: ten seconds into 160 ms, frames of 60 Hz to 23 units of 90 kHz.
 const SQUEEZE: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_viewer_of_two_tracks_takes_less_than_1_5_kb_with_all_it_may_ever_need() {
+        let at_first = size_of::<Viewer>() + size_of::<Rest>() + 2 * size_of::<RestOfTrack>();
+        assert!(at_first < 700, "{at_first}");
+        let with_memory = at_first + size_of::<ResendMemory>();
+        assert!(with_memory < 1_250, "{with_memory}");
+    }
+
+    #[test]
+    fn squeezed_timestamps_rise_and_never_pass_the_newest() {
+        for newest in [0u32, 1_000, 90_000, u32::MAX, 0x8000_0000] {
+            let track = ViewerTrack { squeezed_timestamp: newest, ..ViewerTrack::NONE };
+            let back = [900_000u32, 899_000, 90_000, 3_003, 3_000, 64, 63, 1, 0];
+            let squeezed: Vec<u32> = back
+                .iter()
+                .map(|back| newest.wrapping_sub(track.squeeze(newest.wrapping_sub(*back))))
+                .collect();
+            assert!(squeezed.windows(2).all(|pair| pair[0] >= pair[1]), "{squeezed:?}");
+            assert_eq!(squeezed.last(), Some(&0));
+            assert!(squeezed[0] <= 900_000 / 64 + 1);
+            assert_eq!(
+                track.squeeze(newest.wrapping_add(7)),
+                newest.wrapping_add(7),
+                "what is later is left alone"
+            );
+        }
+    }
+}

@@ -34,6 +34,7 @@ pub(crate) const LEVEL_ID: u8 = 4;
 pub(crate) const TWCC_ID: u8 = 5;
 pub(crate) const CAPTURE_ID: u8 = 6;
 pub(crate) const SEND_TIME_ID: u8 = 7;
+pub(crate) const DESCRIPTOR_ID: u8 = 8;
 
 pub(crate) fn video() -> TrackIndex {
     TrackIndex::new(MediaKind::Video, 0).unwrap()
@@ -52,6 +53,7 @@ pub(crate) fn publisher_extensions() -> ExtensionMap {
         (TWCC_ID, Extension::TransportCc),
         (CAPTURE_ID, Extension::AbsCaptureTime),
         (SEND_TIME_ID, Extension::AbsSendTime),
+        (DESCRIPTOR_ID, Extension::DependencyDescriptor),
     ]
     .into_iter()
     .collect()
@@ -238,6 +240,8 @@ pub(crate) struct World {
     pub(crate) got: BTreeMap<(u64, u32), Vec<Got>>,
     pub(crate) reports: BTreeMap<u64, Vec<(Instant, Vec<u8>)>>,
     pub(crate) feedback: Vec<(Instant, Vec<u8>)>,
+    /// Key frames that were wished for where there is no publisher.
+    pub(crate) wishes: Vec<TrackIndex>,
     pub(crate) epoch: u64,
 }
 
@@ -256,6 +260,7 @@ impl World {
             got: BTreeMap::new(),
             reports: BTreeMap::new(),
             feedback: Vec::new(),
+            wishes: Vec::new(),
             epoch: 0,
         }
     }
@@ -349,6 +354,9 @@ impl World {
         self.stream.send_reports(now, |token, rtcp| {
             reports.entry(token).or_default().push((now, rtcp.to_vec()));
         });
+        while let Some(track) = self.stream.poll_key_frame_wish() {
+            self.wishes.push(track);
+        }
         let mut out = Vec::new();
         if self.stream.poll_feedback(now, &mut out) {
             self.feedback.push((now, out));

@@ -3,8 +3,8 @@
 use rtp::extension::{Extension, ExtensionMap, Form};
 
 use crate::common::{
-    CAPTURE_ID, LEVEL_ID, MID_ID, RID_ID, SEND_TIME_ID, TWCC_ID, World, audio_ssrc, frame, sound, video_ssrc,
-    viewer,
+    CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, MID_ID, RID_ID, SEND_TIME_ID, TWCC_ID, World, audio_ssrc, frame,
+    sound, video_ssrc, viewer,
 };
 
 fn elements(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
@@ -114,6 +114,23 @@ fn elements_too_long_for_one_byte_headers_need_a_viewer_that_takes_two() {
     world.receive(&frame(2, 3_600, false).with(CAPTURE_ID, &long)).unwrap();
     assert_eq!(elements(&world.video(1)[1].bytes), [(5, long)]);
     assert_eq!(elements(&world.video(2)[1].bytes), []);
+}
+
+#[test]
+fn a_dependency_descriptor_goes_whole_or_not_at_all() {
+    let mut world = World::published();
+    for (token, form) in [(1, Form::Either), (2, Form::OneByte)] {
+        let mut input = viewer(token);
+        input.tracks[1].extensions = [(5, Extension::DependencyDescriptor)].into_iter().collect();
+        input.tracks[1].form = form;
+        world.join_as(&input);
+    }
+    let (structure, plain) = (vec![9; 60], vec![8, 0, 1]);
+    world.receive(&frame(1, 0, true).with(DESCRIPTOR_ID, &structure)).unwrap();
+    world.receive(&frame(2, 3_600, false).with(DESCRIPTOR_ID, &plain)).unwrap();
+    let got = |token| -> Vec<_> { world.video(token).iter().map(|got| elements(&got.bytes)).collect() };
+    assert_eq!(got(1), [[(5, structure)], [(5, plain)]]);
+    assert_eq!(got(2), [[], []]);
 }
 
 #[test]

@@ -85,11 +85,15 @@ fn wishes_for_key_frames_cross_to_the_home_once() {
     let pli = |rtcp: &mut Vec<u8>| {
         rtp::rtcp::Pli { sender_ssrc: 5, media_ssrc: crate::common::video_ssrc(7) }.write(rtcp);
     };
+    pair.mirror.wishes.clear();
+    let mut rtcp = Vec::new();
+    pli(&mut rtcp);
     for _ in 0..50 {
-        pair.mirror.viewer_says(id, pli);
+        pair.mirror.stream.viewer_rtcp(pair.mirror.now, id, &rtcp, &mut Vec::new());
     }
-    assert_eq!(pair.mirror.stream.poll_key_frame_wish(), Some(video()));
-    assert_eq!(pair.mirror.stream.poll_key_frame_wish(), None);
+    assert_eq!(pair.mirror.stream.next_timeout(), Some(pair.mirror.now), "it is not kept waiting");
+    pair.mirror.settle();
+    assert_eq!(pair.mirror.wishes, [video()]);
     pair.home.key_frame_requests();
     pair.home.stream.request_key_frame(pair.home.now, video());
     pair.home.settle();
