@@ -53,6 +53,7 @@ fn a_session_is_listed_changed_and_ended() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the client's clock is the real one")]
 fn ice_restarts_by_patch_and_media_goes_on() {
     let server = Server::start("");
     let mut publisher = Client::publish(&server, "live/a");
