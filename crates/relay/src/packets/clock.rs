@@ -105,3 +105,55 @@ const STEP: Duration = Duration::from_secs(2);
 /// How far one report moves the clock. At one report a second this follows 500 ppm, several times what quartz drifts;
 /// and the reports of two tracks differ by no more than this, which nobody hears.
 const SLEW: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+    fn start() -> Instant {
+        Instant::now() + Duration::from_secs(1_000_000)
+    }
+
+    #[test]
+    fn wall_time_goes_both_ways_and_wraps() {
+        let at = start();
+        let clock = WallClock { at, ntp: NtpTime(u64::MAX - (1 << 31)) };
+        let second = Duration::from_secs(1);
+        assert_eq!(clock.ntp(at + second).0, (1 << 31) - 1, "the era ends in 2036");
+        assert_eq!(clock.ntp(at - second).0, u64::MAX - (3 << 31));
+        assert_eq!(clock.ntp(at), clock.ntp);
+    }
+
+    #[test]
+    fn anchors_count_in_the_clock_of_the_track() {
+        let at = start();
+        let anchor = Anchor { at, timestamp: u32::MAX - 8_999 };
+        for (rate, half_a_second) in [(8_000, 4_000), (48_000, 24_000), (90_000, 45_000)] {
+            let half = Duration::from_millis(500);
+            assert_eq!(anchor.timestamp_at(at + half, rate), anchor.timestamp.wrapping_add(half_a_second));
+            assert_eq!(anchor.timestamp_at(at - half, rate), anchor.timestamp.wrapping_sub(half_a_second));
+        }
+        let hour = Duration::from_secs(3_600 * 24);
+        let expected = (3_600u64 * 24 * 90_000) as u32;
+        assert_eq!(anchor.timestamp_at(at + hour, 90_000), anchor.timestamp.wrapping_add(expected));
+    }
+
+    #[test]
+    fn late_reports_move_the_clock_by_very_little_and_a_new_clock_at_once() {
+        let at = start();
+        let seconds = |seconds: u64| NtpTime(seconds << 32);
+        let mut clock = RemoteClock::default();
+        assert!(!clock.is_known());
+        assert_eq!(clock.instant_of(seconds(100), at), at);
+        let second = Duration::from_secs(1);
+        let late = clock.instant_of(seconds(101), at + second + Duration::from_millis(300));
+        assert_eq!(late, at + second + SLEW);
+        let early = clock.instant_of(seconds(102), at + 2 * second);
+        assert_eq!(early, at + 2 * second, "and back");
+        let anew = at + 3 * second;
+        assert_eq!(clock.instant_of(seconds(1_000_000), anew), anew, "it was set");
+        assert_eq!(clock.instant_of(seconds(5), anew + second), anew + second, "and set back");
+        assert_eq!(clock.instant_of(seconds(7), anew + 3 * second), anew + 3 * second);
+    }
+}

@@ -33,3 +33,57 @@ fn rank_of_name(rid: &str) -> u8 {
         digits => digits.parse::<u8>().map_or(0, |digit| digit.min(9)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    /// Sources with these rates in bytes per packet, 25 packets a second for two seconds; 0 is silent.
+    fn sources(rates: &[usize], start: Instant) -> (Vec<Source>, Instant) {
+        let mut sources: Vec<Source> = rates.iter().map(|_| Source::new(None, None)).collect();
+        let mut now = start;
+        for _ in 0..50 {
+            now += Duration::from_millis(40);
+            for (source, bytes) in sources.iter_mut().zip(rates).filter(|(_, bytes)| **bytes > 0) {
+                source.arrived(now, *bytes);
+            }
+        }
+        (sources, now)
+    }
+
+    #[test]
+    fn the_highest_rate_wins_when_it_is_clear() {
+        let rows: [(&[usize], Option<u8>, Option<u8>, &str); 7] = [
+            (&[100, 500, 900], None, Some(2), "the largest"),
+            (&[900, 500, 100], None, Some(0), "whatever the order"),
+            (&[100, 500, 0], Some(2), Some(1), "of those alive"),
+            (&[100, 500, 900], Some(1), Some(2), "clearly better than the one held"),
+            (&[100, 800, 900], Some(1), Some(1), "not clearly better"),
+            (&[0, 0, 0], Some(1), None, "none is alive"),
+            (&[700], Some(0), Some(0), "there is but one"),
+        ];
+        for (rates, held, expected, remark) in rows {
+            let (sources, now) = sources(rates, start());
+            assert_eq!(best(&sources, &[], held, now), expected, "{remark}");
+        }
+    }
+
+    #[test]
+    fn names_decide_until_rates_are_known() {
+        let now = start();
+        let mut sources: Vec<Source> = (0..3).map(|_| Source::new(None, None)).collect();
+        sources.iter_mut().for_each(|source| source.arrived(now, 100));
+        for rids in [["q", "h", "f"], ["l", "m", "high"], ["0", "1", "2"]] {
+            let rids = rids.map(str::to_owned);
+            assert_eq!(best(&sources, &rids, None, now), Some(2));
+            assert_eq!(best(&sources, &rids, Some(0), now), Some(2));
+        }
+        assert_eq!(best(&sources, &["a", "b", "c"].map(str::to_owned), Some(1), now), Some(1));
+    }
+}

@@ -108,3 +108,58 @@ const ASKED_MAX: u8 = 10;
 const MISSING_AGE_MAX: Duration = Duration::from_millis(1_500);
 /// A gap older than this is not expected to be filled any more when a new viewer looks for an entry.
 pub(crate) const GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+    fn start() -> Instant {
+        Instant::now() + Duration::from_secs(1_000_000)
+    }
+
+    fn poll(list: &mut NackList, now: Instant) -> Vec<u64> {
+        let mut asked = Vec::new();
+        list.poll(now, Duration::from_millis(40), 100, |number| asked.push(number));
+        asked
+    }
+
+    #[test]
+    fn numbers_are_asked_for_when_due_and_once_a_round_trip() {
+        let (mut list, now) = (NackList::default(), start());
+        assert!(list.skipped(now, 5, 8));
+        assert_eq!(poll(&mut list, now), []);
+        assert_eq!(list.next_due(), Some(now + REORDERING));
+        assert_eq!(list.arrived(now, 6), Some(Found { was_asked: false, round_trip: None }));
+        let first = now + REORDERING;
+        assert_eq!(poll(&mut list, first), [5, 7]);
+        assert_eq!(poll(&mut list, first + Duration::from_millis(49)), []);
+        assert_eq!(poll(&mut list, first + Duration::from_millis(50)), [5, 7], "40 ms and a quarter");
+        let found = list.arrived(first + Duration::from_millis(60), 5);
+        assert_eq!(
+            found,
+            Some(Found { was_asked: true, round_trip: None }),
+            "which request it answers is unknown"
+        );
+        assert_eq!(list.arrived(first, 5), None);
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_forgets_all_when_it_would_not_be() {
+        let (mut list, now) = (NackList::default(), start());
+        assert!(list.skipped(now, 0, MISSING_MAX as u64));
+        assert!(!list.skipped(now, 1_000, 1_001));
+        assert_eq!((list.next_due(), poll(&mut list, now + Duration::from_secs(1))), (None, vec![]));
+    }
+
+    #[test]
+    fn no_more_than_wanted_are_asked_for_at_once_and_the_rest_stays_due() {
+        let (mut list, now) = (NackList::default(), start());
+        list.skipped(now, 0, 10);
+        let due = now + REORDERING;
+        let mut asked = Vec::new();
+        list.poll(due, RETRY_MIN, 4, |number| asked.push(number));
+        assert_eq!((asked.len(), list.next_due()), (4, Some(due)));
+        assert_eq!(poll(&mut list, due), [4, 5, 6, 7, 8, 9]);
+    }
+}

@@ -193,3 +193,79 @@ pub(crate) const JUMP_MAX: u64 = 3_000;
 
 /// Places of padding remembered, for late packets before them. Probing sends some dozens in a row.
 const REMOVED_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+    fn start() -> Instant {
+        Instant::now() + Duration::from_secs(1_000_000)
+    }
+
+    fn arrival(sequence: u64, timestamp: u32, epoch: u64, now: Instant) -> Arrival {
+        let source = SourceId { epoch, layer: 0, generation: 0 };
+        Arrival { source, sequence, timestamp, clock_rate: 90_000, now, is_padding: false }
+    }
+
+    fn at(number: u64, timestamp: u32) -> Place {
+        Place::At { number, timestamp }
+    }
+
+    #[test]
+    fn the_first_source_keeps_its_numbers_and_the_next_goes_on_from_them() {
+        let (mut numbering, now) = (Numbering::default(), start());
+        let first = arrival(70_000, 5, 1, now);
+        assert_eq!(numbering.place(&first), Place::Nowhere, "nobody has made it the source yet");
+        numbering.switch(&first, None);
+        assert_eq!(numbering.place(&first), at(70_000, 5));
+        assert_eq!(numbering.place(&arrival(70_002, 15, 1, now)), at(70_002, 15));
+        let later = now + Duration::from_secs(1);
+        let next = arrival(9, u32::MAX, 2, later);
+        numbering.switch(&next, None);
+        assert_eq!(numbering.place(&next), at(70_003, 90_015));
+        assert_eq!(numbering.place(&arrival(10, 99, 2, later)), at(70_004, 90_015 + 100));
+        assert_eq!(numbering.place(&arrival(70_001, 10, 1, later)), at(70_001, 10), "a late one of the last");
+        assert_eq!(numbering.place(&arrival(70_003, 20, 1, later)), Place::Nowhere, "which has ended");
+        assert_eq!(numbering.place(&arrival(8, 0, 2, later)), Place::Nowhere, "before the beginning");
+    }
+
+    #[test]
+    fn without_time_between_timestamps_still_rise() {
+        let (mut numbering, now) = (Numbering::default(), start());
+        for epoch in 1..5 {
+            let first = arrival(100, 7, epoch, now);
+            numbering.switch(&first, None);
+            assert_eq!(numbering.place(&first), at(100 + epoch - 1, 7 + epoch as u32 - 1));
+        }
+    }
+
+    #[test]
+    fn a_known_timestamp_goes_before_the_time_that_passed() {
+        let (mut numbering, now) = (Numbering::default(), start());
+        let first = arrival(1, 0, 1, now);
+        numbering.switch(&first, None);
+        numbering.place(&first);
+        let other = arrival(50, 1_000, 2, now + Duration::from_secs(1));
+        numbering.switch(&other, Some(77_777));
+        assert_eq!(numbering.place(&other), at(2, 77_777));
+        assert_eq!(numbering.timestamp_shift(), Some(76_777));
+    }
+
+    #[test]
+    fn padding_is_taken_out_once_and_remembered_for_late_ones() {
+        let (mut numbering, now) = (Numbering::default(), start());
+        let padding = |sequence| Arrival { is_padding: true, ..arrival(sequence, 0, 1, now) };
+        let first = arrival(100, 0, 1, now);
+        numbering.switch(&first, None);
+        numbering.place(&first);
+        assert_eq!(numbering.place(&padding(101)), Place::Removed);
+        assert_eq!(numbering.place(&padding(101)), Place::Removed, "again");
+        assert_eq!(numbering.place(&padding(103)), Place::Removed);
+        assert_eq!(numbering.place(&arrival(104, 0, 1, now)), at(102, 0));
+        assert_eq!(numbering.place(&arrival(102, 0, 1, now)), at(101, 0), "between the two");
+        assert_eq!(numbering.next(), Some(103));
+    }
+}

@@ -181,3 +181,49 @@ impl Reception {
         Duration::from_secs_f64(f64::from(self.jitter_16 >> 4) / f64::from(clock_rate.max(1)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_extended_and_duplicates_known_however_they_wrap() {
+        let mut reception = Reception::new();
+        assert_eq!(reception.take(65_534), Sequence::Fresh(65_536 + 65_534));
+        assert_eq!(reception.take(1), Sequence::Fresh(2 * 65_536 + 1));
+        assert_eq!(reception.take(65_535), Sequence::Fresh(65_536 + 65_535), "late, across the wrap");
+        assert_eq!(reception.take(65_535), Sequence::Duplicate);
+        assert_eq!(reception.take(65_533), Sequence::Fresh(65_536 + 65_533), "ahead of the first");
+        for number in 2..200 {
+            assert_eq!(reception.take(number), Sequence::Fresh(2 * 65_536 + u64::from(number)));
+            assert_eq!(reception.take(number), Sequence::Duplicate);
+        }
+        assert_eq!(reception.take(199 - 127), Sequence::Duplicate, "the last the window knows");
+        assert_eq!(reception.totals(), (202, 202), "0 never came, and one from before the beginning did");
+    }
+
+    #[test]
+    fn a_far_number_counts_only_if_the_next_goes_on_from_it() {
+        let mut reception = Reception::new();
+        reception.take(10);
+        assert_eq!(reception.take(5_000), Sequence::Unconfirmed);
+        assert_eq!(reception.take(11), Sequence::Fresh(65_536 + 11));
+        assert_eq!(reception.take(5_001), Sequence::Unconfirmed, "the one between took it back");
+        assert_eq!(reception.take(5_002), Sequence::Anew(65_536 + 5_002));
+        assert_eq!(reception.take(40_000), Sequence::Unconfirmed, "back is as far as ahead");
+        assert_eq!(reception.take(40_001), Sequence::Anew(65_536 + 40_001));
+        assert_eq!(reception.take(40_001 + JUMP_MAX as u16), Sequence::Fresh(65_536 + 40_001 + JUMP_MAX));
+    }
+
+    #[test]
+    fn repairs_never_move_the_highest_number() {
+        let mut reception = Reception::new();
+        assert_eq!(reception.take_repair(5), Sequence::Unconfirmed, "of a source nothing is known of");
+        reception.take(10);
+        reception.take(12);
+        assert_eq!(reception.take_repair(13), Sequence::Unconfirmed);
+        assert_eq!(reception.take_repair(11), Sequence::Fresh(65_536 + 11));
+        assert_eq!(reception.take(11), Sequence::Duplicate);
+        assert_eq!(reception.totals(), (3, 2), "it was lost");
+    }
+}

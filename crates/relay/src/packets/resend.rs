@@ -33,6 +33,9 @@ impl Resend {
     }
 
     /// It is the same packet as before, byte for byte, not an RTX packet with a number of its own.
+    ///
+    /// A sender of SRTP that refuses to use an index twice (as `srtp` does) cannot send it: there, a viewer that
+    /// negotiated NACK without RTX gets nothing again.
     pub fn is_repeat(&self) -> bool {
         self.original.is_none()
     }

@@ -35,6 +35,9 @@ impl Arrivals {
             // Its number has been reported as lost, which cannot be taken back.
             return;
         }
+        if self.arrivals.len() >= ARRIVALS_MAX {
+            return;
+        }
         let ticks = now.saturating_duration_since(self.origin).as_micros() as i64 / MICROS_PER_TICK;
         let arrival = Arrival { sequence_number, ticks };
         // Nearly always the end.
@@ -71,6 +74,8 @@ impl Arrivals {
     }
 }
 
+/// Packets noted between two feedbacks. Further ones are not, and seem lost to the publisher.
+const ARRIVALS_MAX: usize = 4_096;
 /// Unit of arrival times.
 const MICROS_PER_TICK: i64 = 250;
 /// Time between feedbacks. Browsers adapt their rate about this often.
