@@ -35,7 +35,7 @@ pub fn sdp(data: &[u8]) {
 
 /// What holds for every answer.
 fn check(offer: &Offer, local: &LocalDescription, answer: &Answer) {
-    assert!(!answer.tracks.is_empty() && answer.tracks.len() <= Policy::publish().tracks_max);
+    assert!(!answer.tracks.is_empty() && answer.tracks.len() <= 2 * Policy::publish().tracks_per_kind_max);
     assert!(!answer.remote.fingerprints.is_empty());
     // The answer may be refused when it is read as an offer (nobody is both), but not for what we wrote into it.
     let read = parse_offer(&answer.sdp).expect("what is printed can be read");

@@ -3,6 +3,8 @@
 //!
 //! `TEST_AT_FULL_SIZE=1`: 200 sessions and 10 000 cycles in place of 40 and 400.
 
+#![expect(clippy::disallowed_methods, reason = "attacks are timed by the real clock")]
+
 mod common;
 
 use std::net::UdpSocket;

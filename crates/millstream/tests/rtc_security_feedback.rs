@@ -1,6 +1,8 @@
 //! Viewers who ask for too much: for packets again and again, and for key frames. Neither the publisher nor the link
 //! pays for it.
 
+#![expect(clippy::disallowed_methods, reason = "attacks are timed by the real clock")]
+
 mod common;
 
 use std::time::{Duration, Instant};

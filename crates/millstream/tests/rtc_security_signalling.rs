@@ -1,6 +1,8 @@
 //! What comes by HTTP and by STUN before anybody has proved anything: refused with the right status, soon, and for
 //! little; never answered with more than it was itself.
 
+#![expect(clippy::disallowed_methods, reason = "attacks are timed by the real clock")]
+
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -14,7 +16,7 @@ use rtc::sdp::{Direction, make_offer};
 use stun::{Check, Writer};
 
 /// STUN by hand, shared with the tests of `rtc`, whose credentials are not used here.
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests of another crate")]
+#[expect(dead_code, unreachable_pub, reason = "shared with the tests of another crate")]
 #[path = "../../rtc/tests/common/stun.rs"]
 mod stun;
 

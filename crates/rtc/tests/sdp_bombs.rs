@@ -66,7 +66,8 @@ fn the_largest_description_that_is_read_is_answered_or_refused_as_usual() {
     let offer = parse_offer(&text).expect("within every limit");
     assert_eq!(offer.media.len(), MEDIA_MAX);
     let answer = answer_publish(&offer, &server(), &Policy::publish()).expect("answered");
-    assert_eq!(answer.tracks.len(), Policy::publish().tracks_max);
+    // The audio of the original, and as many of the videos as there may be.
+    assert_eq!(answer.tracks.len(), 1 + Policy::publish().tracks_per_kind_max);
     assert!(answer.remote.candidates.len() <= CANDIDATES_MAX);
 }
 

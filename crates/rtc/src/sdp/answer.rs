@@ -106,10 +106,10 @@ fn answer(
     };
     let mut decisions: Vec<Decision> = Vec::with_capacity(offer.media.len());
     for media in &offer.media {
-        let accepted = decisions.iter().filter(|it| matches!(it, Decision::Accepted(..))).count();
+        let accepted = decisions.iter().filter(|it| it.kind().is_some() && it.kind() == media.kind).count();
         let decision = if !media.live || !media.is_encrypted_rtp() || media.formats.is_empty() {
             Decision::Rejected
-        } else if !wanted(media) || accepted >= policy.tracks_max {
+        } else if !wanted(media) || accepted >= policy.tracks_per_kind_max {
             Decision::Inactive
         } else {
             decide(media, &decisions)
