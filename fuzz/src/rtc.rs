@@ -1,8 +1,9 @@
-//! What the fuzz targets of `rtc` check: nothing unauthenticated changes a peer or is answered, and nothing makes it panic.
+//! What the fuzz targets of `rtc` check: nothing unauthenticated changes a peer or is answered, and nothing
+//! makes it panic.
 //!
-//! The input is a little program: datagrams from several addresses, some of them sealed with the right password, and time
-//! that passes. Passwords depend on all of the input, so that a fuzzer cannot work out a sum byte by byte.
-//! `crates/rtc/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! The input is a little program: datagrams from several addresses, some of them sealed with the right
+//! password, and time that passes. Passwords depend on all of the input, so that a fuzzer cannot work out a
+//! sum byte by byte. `crates/rtc/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,9 @@
-//! What does a viewer cost when no media flows: a consent check answered, a forged one refused, and memory held?
+//! What does a viewer cost when no media flows: a consent check answered, a forged one refused, and memory
+//! held?
 //!
-//! Beside it the ICE-lite agent of crate `is`, which could answer the checks as well, with the HMAC it comes with. Checks
-//! have a transaction id of their own each; the figures are nanoseconds per datagram, the best of several rounds, and
-//! bytes of resident memory per peer over a few thousand of them.
+//! Beside it the ICE-lite agent of crate `is`, which could answer the checks as well, with the HMAC it
+//! comes with. Checks have a transaction id of their own each; the figures are nanoseconds per datagram,
+//! the best of several rounds, and bytes of resident memory per peer over a few thousand of them.
 //!
 //! Run: `cargo bench -p rtc --bench peer`.
 

@@ -5,8 +5,8 @@
 //! DTLS ─▶ from valid paths only ─▶ handshake ─▶ fingerprint ─▶ SRTP keys
 //! ```
 //!
-//! Media itself never comes here: the worker asks [`Peer::is_valid`] where it may come from, [`Peer::path`] where it goes,
-//! and encrypts with the keys of [`Event::Connected`].
+//! Media itself never comes here: the worker asks [`Peer::is_valid`] where it may come from, [`Peer::path`]
+//! where it goes, and encrypts with the keys of [`Event::Connected`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -47,8 +47,8 @@ pub struct PeerConfig {
     pub local_ice: IceCredentials,
     /// The peer's.
     pub remote_ice: IceCredentials,
-    /// Where a client sends from; at most [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX) count. A server needs none: any
-    /// address a check comes to is one of ours, however the host is announced.
+    /// Where a client sends from; at most [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX) count. A server needs
+    /// none: any address a check comes to is one of ours, however the host is announced.
     pub local_addresses: Vec<LocalAddress>,
     /// Where a client sends its checks. A server needs none.
     pub remote_candidates: Vec<Candidate>,
@@ -63,7 +63,8 @@ pub struct PeerConfig {
 /// Why a [`Peer`] cannot be made, or restarted, of what it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerError {
-    /// Both ICE user fragments together are longer than a check can carry (a client's side only). Fault of the peer.
+    /// Both ICE user fragments together are longer than a check can carry (a client's side only). Fault of
+    /// the peer.
     UfragTooLong,
     /// A local address nobody can be reached at: wildcard, multicast or link-local. Fault of the caller.
     BadLocalAddress,
@@ -145,9 +146,9 @@ enum Handshake {
 
 /// One peer.
 ///
-/// **After each call of a `handle_*` method, [`Peer::restart_ice`], [`Peer::path_closed`] or [`Peer::close`]: poll
-/// transmits and events until there are none, and then ask for the next timeout.** All calls of one peer get times that
-/// never go back.
+/// **After each call of a `handle_*` method, [`Peer::restart_ice`], [`Peer::path_closed`] or
+/// [`Peer::close`]: poll transmits and events until there are none, and then ask for the next timeout.**
+/// All calls of one peer get times that never go back.
 pub struct Peer {
     agent: Agent,
     handshake: Handshake,
@@ -158,7 +159,8 @@ pub struct Peer {
     /// Where DTLS was sent to last. Who finishes the handshake has received it there.
     dtls_sent: Option<Path>,
     transmits: TransmitQueue,
-    /// At most one [`Event::PathSelected`] at a time, and of the others as many as there can ever be: about five.
+    /// At most one [`Event::PathSelected`] at a time, and of the others as many as there can ever be: about
+    /// five.
     events: VecDeque<Event>,
     closed: bool,
 }
@@ -387,12 +389,14 @@ impl Peer {
 
     /// Restarts ICE with new credentials on both sides (RFC 8445 §9), also after [`Event::ConsentLost`].
     ///
-    /// Media goes on over the old path until the new checks have found one, for as long as consent for the old lasts. DTLS
-    /// and the keys stay. The owner has to find this peer by the new local fragment from now on.
+    /// Media goes on over the old path until the new checks have found one, for as long as consent for the
+    /// old lasts. DTLS and the keys stay. The owner has to find this peer by the new local fragment from
+    /// now on.
     ///
     /// # Errors
     ///
-    /// [`PeerError::Closed`] when it is over, [`PeerError::UfragTooLong`] for a client's side; nothing has changed then.
+    /// [`PeerError::Closed`] when it is over, [`PeerError::UfragTooLong`] for a client's side; nothing has
+    /// changed then.
     pub fn restart_ice(
         &mut self,
         now: Instant,
@@ -441,7 +445,8 @@ impl Peer {
         }
     }
 
-    /// Whether media and DTLS may come over a path: an authentic check has, not longer ago than consent lasts.
+    /// Whether media and DTLS may come over a path: an authentic check has, not longer ago than consent
+    /// lasts.
     #[must_use]
     pub fn is_valid(&self, path: &Path) -> bool {
         match &self.agent {
@@ -460,8 +465,8 @@ impl Peer {
         lite.into_iter().flatten().chain(full.into_iter().flatten())
     }
 
-    /// Another number after each change of [`Peer::valid_paths`] or [`Peer::path`], so that a table of addresses need be
-    /// brought up to date only then.
+    /// Another number after each change of [`Peer::valid_paths`] or [`Peer::path`], so that a table of
+    /// addresses need be brought up to date only then.
     #[must_use]
     pub fn paths_version(&self) -> u32 {
         match &self.agent {
@@ -470,7 +475,8 @@ impl Peer {
         }
     }
 
-    /// Heap held by ICE and the queues, in bytes. For a server's side; what the DTLS library holds is not in it.
+    /// Heap held by ICE and the queues, in bytes. For a server's side; what the DTLS library holds is not
+    /// in it.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let agent = match &self.agent {

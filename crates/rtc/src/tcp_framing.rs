@@ -8,8 +8,8 @@
 //!
 //! A state machine over bytes: connections, and which peer one belongs to, are the worker's business.
 
-/// Longest datagram taken from a connection, in bytes. What fits a UDP datagram on any path fits here; a length above
-/// it ends the connection, because nothing behind it can be found again.
+/// Longest datagram taken from a connection, in bytes. What fits a UDP datagram on any path fits here; a
+/// length above it ends the connection, because nothing behind it can be found again.
 pub const FRAME_BYTES_MAX: usize = 2048;
 
 /// Bytes of the length before each datagram.
@@ -39,8 +39,8 @@ pub fn frame_header(length: usize) -> [u8; FRAME_HEADER_BYTES] {
 
 /// Cuts the bytes of one connection into datagrams.
 ///
-/// **Give it all bytes read with [`Deframer::push`], then call [`Deframer::pop`] until it gives `None`.** It keeps at
-/// most one frame that is not whole, and no memory at all while there is none.
+/// **Give it all bytes read with [`Deframer::push`], then call [`Deframer::pop`] until it gives `None`.**
+/// It keeps at most one frame that is not whole, and no memory at all while there is none.
 #[derive(Default)]
 pub struct Deframer {
     bytes: Vec<u8>,
@@ -60,7 +60,8 @@ impl Deframer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole datagram. Empty ones are skipped: nothing here sends them, some peers do to keep a NAT open.
+    /// The next whole datagram. Empty ones are skipped: nothing here sends them, some peers do to keep a
+    /// NAT open.
     ///
     /// Mutable, for it is decrypted in place.
     ///

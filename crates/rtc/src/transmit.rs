@@ -16,7 +16,8 @@ pub const TRANSMITS_MAX: usize = 32;
 pub struct Transmit {
     /// From which address of ours, to which, over what.
     pub path: Path,
-    /// The datagram. On a TCP path the sender puts [`frame_header`](crate::tcp_framing::frame_header) before it.
+    /// The datagram. On a TCP path the sender puts [`frame_header`](crate::tcp_framing::frame_header)
+    /// before it.
     pub bytes: Vec<u8>,
 }
 

@@ -49,7 +49,8 @@ fn a_failed_check_validates_nothing() {
     assert_eq!(world.inject(path_from(STRANGER), &hello), Signal::Refused(Refusal::UnvalidatedPath));
 }
 
-/// 200 connections while at each of them strangers throw ClientHellos, whole, cut and changed, between any two datagrams.
+/// 200 connections while at each of them strangers throw ClientHellos, whole, cut and changed, between any
+/// two datagrams.
 #[test]
 fn a_race_of_client_hellos_delays_nobody() {
     let mut random = Random::new(5);

@@ -1,4 +1,5 @@
-//! Datagrams of every length from 0 to 1500, whatever they hold, are taken without harm: before and while connected.
+//! Datagrams of every length from 0 to 1500, whatever they hold, are taken without harm: before and while
+//! connected.
 
 mod common;
 

@@ -227,7 +227,8 @@ fn nothing_can_be_put_behind_integrity() {
         let message = check.clone().attribute(kind, value).fingerprint();
         assert_eq!(world.inject(client_path(), &message.0), Signal::Refused(Refusal::Malformed));
     }
-    // But for the sum by SHA-256, which a sender of both has there (RFC 8489 section 14.6), and no sum at all.
+    // But for the sum by SHA-256, which a sender of both has there (RFC 8489 section 14.6), and no sum at
+    // all.
     for message in [check.clone().attribute(0x001c, &[0; 32]).fingerprint(), check] {
         let mut world = World::new();
         assert_eq!(world.inject(client_path(), &message.0), Signal::Accepted);

@@ -68,7 +68,8 @@ fn loss_does_not_prevent_it() {
     }
 }
 
-/// Somebody on the way records a check, keeps it from arriving, and sends it from where he wants the stream to go.
+/// Somebody on the way records a check, keeps it from arriving, and sends it from where he wants the stream
+/// to go.
 #[test]
 fn a_recorded_check_does_not_turn_the_stream_on_a_stranger() {
     let mut world = World::connected();

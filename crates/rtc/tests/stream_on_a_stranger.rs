@@ -1,4 +1,5 @@
-//! A viewer who forges the source of his own checks, at whatever moment, gets no stream sent to somebody else.
+//! A viewer who forges the source of his own checks, at whatever moment, gets no stream sent to somebody
+//! else.
 
 mod common;
 
@@ -36,7 +37,8 @@ fn a_forged_nomination_before_during_and_after_the_handshake_moves_no_media() {
                 world.run(millis(3));
                 assert_ne!(media_path(&world), Some(path_from(STRANGER)), "{version:?} at {at} ms");
             }
-            // The genuine checks have the last word, and the stranger has got some STUN and the handshake's flights.
+            // The genuine checks have the last word, and the stranger has got some STUN and the handshake's
+            // flights.
             world.run(millis(10_000));
             assert_ne!(media_path(&world), Some(path_from(STRANGER)), "{version:?} at {at} ms");
             if world.server.connected().is_some() {

@@ -1,7 +1,7 @@
 //! A client and a server joined by a network in virtual time, and STUN written by hand.
 //!
-//! The network loses, delays and duplicates; a NAT stands before the client and may forget its mapping. Everything follows
-//! from a seed.
+//! The network loses, delays and duplicates; a NAT stands before the client and may forget its mapping.
+//! Everything follows from a seed.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 pub mod stun;
