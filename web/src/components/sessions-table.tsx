@@ -2,7 +2,7 @@
  * Rows of sessions with their kick buttons; on narrow screens each row becomes a card.
  */
 import type { Session } from '../api/types';
-import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
+import { bitrate, bytes, count, duration, milliseconds, percent, UNKNOWN } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
 import { KickButton } from './kick';
@@ -27,7 +27,7 @@ export function SessionsTable(props: SessionsTableProps) {
           {!props.hideStream && <th scope="col">Stream</th>}
           <th scope="col" class="number">Rate</th>
           <th scope="col" class="number">Transferred</th>
-          <th scope="col" class="number">Queue</th>
+          <th scope="col" class="number">Queue or path</th>
           <th scope="col" class="number">Dropped</th>
           <th scope="col" class="number">Connected</th>
           <th scope="col">
@@ -66,7 +66,7 @@ function Row({ session, hideStream, onKicked }: { session: Session; hideStream: 
       )}
       <td data-label="Rate" class="number">{bitrate(session.bitrate_bits_per_second)}</td>
       <td data-label="Transferred" class="number">{bytes(sent)}</td>
-      <td data-label="Queue" class="number">
+      <td data-label="Queue or path" class="number">
         <Queue session={session} />
       </td>
       <td data-label="Dropped" class={`number${session.dropped_frames > 0 ? ' warn' : ''}`}>{count(session.dropped_frames)}</td>
@@ -78,8 +78,17 @@ function Row({ session, hideStream, onKicked }: { session: Session; hideStream: 
   );
 }
 
-/** Only players have something waiting for them. */
+/** What waits for a player; WebRTC has no queue but a path whose state is known. */
 function Queue({ session }: { session: Session }) {
+  if (session.rtc) {
+    const { rtt_ms: roundTrip, loss_percent: loss } = session.rtc;
+    return (
+      <>
+        <span title="Round trip">{milliseconds(roundTrip)}</span>
+        <span class={`sub${(loss ?? 0) >= 5 ? ' warn' : ''}`}>{loss === null ? session.rtc.state : `${percent(loss)} lost`}</span>
+      </>
+    );
+  }
   if (session.role !== 'player') return <span class="muted">{UNKNOWN}</span>;
   if (session.queue_bytes === 0) return <span class="muted">empty</span>;
   return (

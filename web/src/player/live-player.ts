@@ -35,6 +35,7 @@ const STABLE_MS = 5_000;
 /** Paused for this long: give the connection back to the server. */
 const PAUSED_MAX_MS = 20_000;
 const TRIES_MAX_FEW = 3;
+const SILENT = 'No data arrives. Waiting for the publisher.';
 const WATCH_MS = 500;
 const RETRY = { firstMs: 1_000, capMs: 8_000 };
 
@@ -284,8 +285,10 @@ export class LivePlayer implements StreamPlayer {
       this.#reopen(false);
     } else if (silent > DEAD_MS) {
       this.#reopen();
+    } else if (silent > SILENT_MS && still > SILENT_MS && this.#dataEnd === 0 && this.#options.onTrouble?.({ ...always(SILENT), elsewhere: 'absent' }) === true) {
+      // Nothing at all came: the stream may be there by another transport, which its owner tries.
     } else if (silent > SILENT_MS && still > SILENT_MS) {
-      this.#set({ phase: 'waiting', message: 'No data arrives. Waiting for the publisher.' });
+      this.#set({ phase: 'waiting', message: SILENT });
     } else if (still > STUCK_MS && silent < STUCK_MS / 2) {
       if (this.#video.readyState === 0) this.#tracks.guess();
       this.#fail(always('Data arrives, but the picture stands still.'));
