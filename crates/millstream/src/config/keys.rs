@@ -135,6 +135,10 @@ section! {
         /// Longest group of pictures kept for new players.
         gop_cache_max_ms: i64 = 10_000, unit "ms", range 0..=600_000,
         cost "Longer groups are larger bursts.";
+
+        /// Whether packets of a frame that are one byte shorter than its longest get a byte of RTP padding (RFC 3550 section 5.1), so that all of them leave in one run. Browsers cut frames that way.
+        pad_runs: bool = false,
+        cost "A byte for such packets, and receivers that do not know padding would take it for payload.";
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
         gop_cache: rtc.gop_cache,
         gop_cache_bytes_max: to_usize(rtc.gop_cache_max_bytes),
         gop_cache_duration_max: ms(rtc.gop_cache_max_ms),
+        pad_runs: rtc.pad_runs,
     }
 }
 

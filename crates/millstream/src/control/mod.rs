@@ -46,7 +46,7 @@ const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for one connection, from hand-over to the last byte of the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest request body.
+/// Largest request body but for offers, which may be [`rtc::OFFER_BYTES_MAX`].
 const BODY_BYTES_MAX: u64 = 64 << 10;
 /// Buffer of a connection; the worker has bounded the request head already.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -155,16 +155,14 @@ async fn method_not_allowed() -> Response {
 /// Refuses what no route should see, and adds the headers every answer has.
 async fn limits_and_headers(request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    let too_long = length.is_some_and(|text| text.parse::<u64>().is_ok_and(|length| length > BODY_BYTES_MAX));
+    let limit = if rtc::takes_offers(request.uri().path()) { rtc::OFFER_BYTES_MAX } else { BODY_BYTES_MAX };
+    let too_long = length.is_some_and(|text| text.parse::<u64>().is_ok_and(|length| length > limit));
     let mut response = if request.headers().get_all(header::HOST).iter().count() > 1 {
         // RFC 9112 §3.2; with two, what is checked and what is meant could differ.
         api::error(StatusCode::BAD_REQUEST, "bad_request", "more than one Host header")
     } else if too_long {
-        api::error(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "payload_too_large",
-            "the request body is larger than 64 KiB",
-        )
+        let message = format!("the request body is larger than {limit} bytes");
+        api::error(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     } else {
         next.run(request).await
     };

@@ -83,6 +83,8 @@ pub struct RtcSettings {
     pub gop_cache_bytes_max: usize,
     /// Longest a group in the GOP cache may last.
     pub gop_cache_duration_max: Duration,
+    /// Whether packets of a frame that are one byte short are padded, for runs of equal datagrams.
+    pub pad_runs: bool,
 }
 
 /// A STUN or TURN server as clients are told of it.
@@ -212,6 +214,7 @@ impl Default for RtcSettings {
             gop_cache: true,
             gop_cache_bytes_max: 8 << 20,
             gop_cache_duration_max: Duration::from_secs(10),
+            pad_runs: false,
         }
     }
 }

@@ -50,6 +50,8 @@ const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 /// Media types a PATCH takes (RFC 5789 section 3.1).
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+/// Largest offer that is read: one of a hundred tracks.
+pub(super) const OFFER_BYTES_MAX: u64 = rtc::sdp::SDP_BYTES_MAX as u64;
 /// Where sessions are.
 const SESSION_PATH: &str = "/rtc/session/";
 
@@ -121,6 +123,11 @@ impl std::fmt::Debug for RtcControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WebRTC on {} workers, {:?}", self.parts.endpoints.len(), self.registry)
     }
+}
+
+/// Whether offers are posted to `path`, which may be larger than what other paths take.
+pub(super) fn takes_offers(path: &str) -> bool {
+    path.starts_with("/whip/") || path.starts_with("/whep/")
 }
 
 /// Routes of WHIP and WHEP.
@@ -227,10 +234,10 @@ fn may(
     }
 }
 
-/// The body as text.
-async fn text(body: Body) -> Result<String, Refusal> {
+/// The body as text, at most `limit` bytes.
+async fn text(body: Body, limit: u64) -> Result<String, Refusal> {
     // The only other reason for an error is a connection that broke, and then nobody reads the answer.
-    let limit = usize::try_from(super::BODY_BYTES_MAX).unwrap_or(usize::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let bytes = axum::body::to_bytes(body, limit).await.map_err(|_| Refusal::TooLarge)?;
     String::from_utf8(bytes.into()).map_err(|_| Refusal::NotText)
 }

@@ -17,7 +17,7 @@ use super::candidates::candidates;
 use super::refusal::Refusal;
 use super::session::Session;
 use super::target::Target;
-use super::{RtcControl, SDP, SESSION_PATH, headers, may, not_stopping, random, text};
+use super::{OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, headers, may, not_stopping, random, text};
 use crate::control::{Context, Peer};
 use crate::worker::rtc::control::{RtcOpen, RtcRole};
 use crate::worker::{Published, PublishedTracks};
@@ -50,7 +50,7 @@ pub(super) async fn open(
         return Err(Refusal::NotAccepted(SDP));
     }
     let user_agent = user_agent(request.headers());
-    let offer = parse_offer(&text(request.into_body()).await?)?;
+    let offer = parse_offer(&text(request.into_body(), OFFER_BYTES_MAX).await?)?;
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
     let (token, answer, tag) = wanted.open(context, peer, target).await?;
     created(control, &token, &tag, answer.sdp)

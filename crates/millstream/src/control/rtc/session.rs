@@ -18,7 +18,7 @@ use super::headers::{self, IfMatch};
 use super::open::new_credentials;
 use super::refusal::Refusal;
 use super::{FRAGMENT, text};
-use crate::control::{Context, Peer};
+use crate::control::{BODY_BYTES_MAX, Context, Peer};
 use crate::worker::rtc::control::RtcPatch;
 use crate::worker::snapshot::SessionId;
 
@@ -65,7 +65,7 @@ pub(super) async fn patch(
         IfMatch::Malformed => return Err(Refusal::IfMatch),
         other => other,
     };
-    let fragment = parse_fragment(&text(request.into_body()).await?)?;
+    let fragment = parse_fragment(&text(request.into_body(), BODY_BYTES_MAX).await?)?;
     let mut ice = session.ice.lock().await;
     if !if_match.holds_for(&ice.tag) {
         return Err(Refusal::OtherIceSession);

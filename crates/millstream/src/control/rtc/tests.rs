@@ -388,16 +388,26 @@ async fn bodies_and_answers_have_media_types() {
         (&[sdp, ("accept", "*/*")], 201, ""),
         (&[sdp, ("accept", "application/json")], 406, "not_acceptable"),
         (&[sdp, ("accept", "application/sdp")], 201, ""),
-        (&[sdp, ("content-length", "65537")], 413, "payload_too_large"),
+        (&[sdp, ("content-length", "131073")], 413, "payload_too_large"),
     ];
     for (headers, status, code) in cases {
         let answer = server.send("POST", "/whip/live/a", headers, publish_offer()).await;
         assert_eq!((answer.status, answer.code().as_str()), (status, code), "{headers:?}");
         assert_eq!(answer.field("accept-post") == "application/sdp", status == 415, "{headers:?}");
     }
-    let endless = Body::new(Body::from(vec![b'a'; (64 << 10) + 1]));
+    let endless = Body::new(Body::from(vec![b'a'; (128 << 10) + 1]));
     assert_eq!(server.post("/whip/live/a", endless).await.status, 413, "also without a length");
     assert_eq!(server.post("/whip/live/a", vec![0xff; 100]).await.status, 400, "not text");
+    let large = publish_offer() + &"a=x-padding:0123456789abcdef\r\n".repeat(3000);
+    assert!(large.len() > 64 << 10);
+    assert_eq!(
+        server.post("/whip/live/a", large).await.status,
+        201,
+        "offers may be larger than other bodies"
+    );
+    let (url, _) = server.session().await;
+    let fields = [("content-type", FRAGMENT), ("if-match", "*")];
+    assert_eq!(server.send("PATCH", &url, &fields, vec![b'a'; (64 << 10) + 1]).await.status, 413);
 }
 
 #[tokio::test]

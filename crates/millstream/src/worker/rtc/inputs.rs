@@ -65,8 +65,8 @@ fn viewer_track(
 ) -> Option<ViewerTrackInput> {
     let source = track.sources.first()?;
     // Of several payload types for one codec the one whose parameters fit comes first.
-    let fitting = published.and_then(|published| track.format_for(published.format()));
-    let formats = fitting.into_iter().chain(&track.formats);
+    let sent = published.into_iter().flat_map(|published| &published.formats);
+    let formats = sent.filter_map(|format| track.format_for(format)).chain(&track.formats);
     Some(ViewerTrackInput {
         track: TrackIndex::new(track.kind, nth)?,
         ssrc: source.ssrc,

@@ -125,6 +125,7 @@ fn limits(settings: &RtcSettings) -> Limits {
         gop_cache: settings.gop_cache,
         gop_bytes_max: settings.gop_cache_bytes_max,
         gop_duration_max: settings.gop_cache_duration_max,
+        equalise_runs: settings.pad_runs,
         ..Limits::default()
     }
 }
