@@ -39,6 +39,7 @@ impl Worker {
                     outlet.paused = false;
                 }
                 self.rtc.sessions[index].lost_ms = None;
+                self.rtc_join(index);
             }
             Event::Connected(keys) => self.rtc_connected(index, &keys),
             Event::ConsentLost => {
@@ -76,7 +77,6 @@ impl Worker {
         };
         session.inbound = Some(Box::new(inbound));
         session.received_ms = self.now_ms;
-        let role = session.role;
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.peer.path();
         let way = path.and_then(|path| self.rtc.way(index, &path));
@@ -87,13 +87,16 @@ impl Worker {
         self.rtc.counters.connected += 1;
         // Fails when the control side has gone, which ends the process.
         let _ = self.rtc.notices.send(RtcNotice::Connected(id));
-        if role == RtcRole::Play {
-            self.rtc_join(index);
-        }
+        self.rtc_join(index);
     }
 
+    /// Makes a player a viewer of its stream, once it can be sent to: a picture that finds no way is gone.
     fn rtc_join(&mut self, index: usize) {
         let session = &mut self.rtc.sessions[index];
+        let can_send = matches!(self.rtc.outlets.get(index), Some(Some(outlet)) if !outlet.paused);
+        if session.role != RtcRole::Play || session.viewer.is_some() || !can_send {
+            return;
+        }
         let Some(stream) = self.rtc.streams.slab.get_mut(session.stream) else {
             return self.rtc_end(index, "the stream is gone");
         };

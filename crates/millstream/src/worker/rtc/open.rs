@@ -227,6 +227,10 @@ impl Worker {
     /// BYE and close_notify, so that the peer need not wait for its time limits.
     fn rtc_say_bye(&mut self, index: usize, reason: &str) {
         let session = &self.rtc.sessions[index];
+        // Who no longer consents is sent nothing at all (RFC 7675 section 5.1).
+        if session.lost_ms.is_some() {
+            return;
+        }
         if let Some(viewer) = session.viewer
             && let Some(stream) = self.rtc.streams.slab.get_mut(session.stream)
         {
