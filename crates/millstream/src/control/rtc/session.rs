@@ -57,6 +57,7 @@ pub(super) async fn patch(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (id, session) = find(context, peer, token)?;
+    context.rtc.admit(peer)?;
     if !headers::is_of_type(request.headers(), FRAGMENT) {
         return Err(Refusal::MediaType(FRAGMENT));
     }
@@ -131,8 +132,12 @@ pub(super) fn look(context: &Context, peer: Peer, token: &str) -> Result<Respons
     find(context, peer, token).map(|_| StatusCode::NO_CONTENT.into_response())
 }
 
-/// Guesses are counted like everything else.
+/// Guesses count as requests of their address. Who knows the URL is not held up: thousands of clients of one machine may
+/// say goodbye at once.
 fn find(context: &Context, peer: Peer, token: &str) -> Result<(SessionId, Arc<Session>), Refusal> {
+    if let Some(found) = context.rtc.registry.find(token) {
+        return Ok(found);
+    }
     context.rtc.admit(peer)?;
-    context.rtc.registry.find(token).ok_or(Refusal::NoSession)
+    Err(Refusal::NoSession)
 }

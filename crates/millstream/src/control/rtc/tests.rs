@@ -693,6 +693,7 @@ async fn a_flood_of_offers_is_stopped_before_the_workers_are_full() {
 async fn an_address_that_asks_too_often_is_told_to_wait() {
     let settings = RtcSettings { posts_per_second_max: 1, ..RtcSettings::default() };
     let server = server_with(Setting { settings, ..Setting::default() });
+    let (url, _) = server.session().await;
     let mut refused = None;
     for _ in 0..10 {
         let answer = server.post("/whip/live/a", publish_offer()).await;
@@ -709,6 +710,9 @@ async fn an_address_that_asks_too_often_is_told_to_wait() {
         429,
         "guesses are counted, too"
     );
+    let fields = [("content-type", FRAGMENT), ("if-match", "*")];
+    assert_eq!(server.send("PATCH", &url, &fields, "a=end-of-candidates\r\n").await.status, 429);
+    assert_eq!(server.send("DELETE", &url, &[], "").await.status, 200, "who leaves is not held up");
     let answer = server.send_from("198.51.100.9", "POST", "/whip/live/a", &SDP_FIELDS, publish_offer()).await;
     assert_eq!(answer.status, 201, "others are not");
 }
