@@ -30,6 +30,7 @@ fn check(world: &mut World, left_percent: f64, what: &str) {
         for (track, name) in [(AUDIO, "sound"), (VIDEO, "video")] {
             let (expected, lost) = seat.viewer.tracks[track].expected_and_lost();
             let left = 100.0 * lost as f64 / expected as f64;
+            assert_eq!(seat.viewer.tracks[track].gaps_closed(), 0, "{what}, viewer {at}, {name}");
             let repaired = seat.viewer.tracks[track].repaired;
             println!(
                 "{what}, viewer {at}, {name}: {lost} of {expected} lost ({left:.4} %), {repaired} repaired"

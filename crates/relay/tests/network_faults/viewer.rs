@@ -31,8 +31,10 @@ pub(crate) struct Viewer {
 pub(crate) struct Track {
     ssrc: u32,
     sequence: SequenceUnwrapper,
-    /// Sequence number of the publisher's packet 0, as the first packet told.
-    offset: Option<u64>,
+    /// Sequence number minus the publisher's number: one entry, and one more for each gap the server closed.
+    shifts: Vec<u64>,
+    /// The publisher's number by sequence number.
+    numbers: BTreeMap<u64, u64>,
     /// By the publisher's number: when it came, and in which order.
     pub(crate) received: BTreeMap<u64, Instant>,
     missing: BTreeMap<u64, Missing>,
@@ -52,7 +54,6 @@ pub(crate) struct Track {
     pub(crate) reports: Vec<(SenderInfo, Instant)>,
     /// Timestamps by the publisher's number.
     pub(crate) timestamps: BTreeMap<u64, u32>,
-    key_frames: BTreeMap<u64, ()>,
 }
 
 struct Missing {
@@ -66,7 +67,8 @@ impl Viewer {
         let track = |ssrc| Track {
             ssrc,
             sequence: SequenceUnwrapper::new(),
-            offset: None,
+            shifts: Vec::new(),
+            numbers: BTreeMap::new(),
             received: BTreeMap::new(),
             missing: BTreeMap::new(),
             given_up: 0,
@@ -78,7 +80,6 @@ impl Viewer {
             report: None,
             reports: Vec::new(),
             timestamps: BTreeMap::new(),
-            key_frames: BTreeMap::new(),
         };
         Self { srtp, tracks: SSRCS.map(track), next_report: now + REPORT_INTERVAL, refused: 0 }
     }
@@ -163,9 +164,7 @@ impl Track {
             return;
         }
         let number = u64::from_be_bytes(*packet.payload()[PAYLOAD_HEAD..].first_chunk().expect("a number"));
-        // Whatever was lost, each packet keeps its distance to all others.
-        let offset = *self.offset.get_or_insert(full.wrapping_sub(number));
-        assert_eq!(full.wrapping_sub(number), offset, "packet {number} came under another number");
+        self.check_number(full, number, highest);
         if let Some(highest) = highest
             && full > highest
         {
@@ -180,13 +179,26 @@ impl Track {
         }
         let timestamp = *self.timestamps.entry(number).or_insert(packet.timestamp());
         assert_eq!(timestamp, packet.timestamp(), "packet {number} came with another timestamp");
-        if self.ssrc == SSRCS[VIDEO] && packet.payload()[0] == 0x67 {
-            self.key_frames.insert(number, ());
-            if let Some(since) = self.stalled_since.take() {
-                self.stalls.push((since, now));
-                self.next_pli = None;
-            }
+        let is_key_frame = self.ssrc == SSRCS[VIDEO] && packet.payload()[0] == 0x67;
+        if let Some(since) = self.stalled_since.take_if(|_| is_key_frame) {
+            self.stalls.push((since, now));
+            self.next_pli = None;
         }
+    }
+
+    /// Whatever is lost, packets keep their distance to each other, but where the server leaves some out for good: it
+    /// closes the gap, and further packets are nearer.
+    fn check_number(&mut self, full: u64, number: u64, highest: Option<u64>) {
+        let known = *self.numbers.entry(full).or_insert(number);
+        assert_eq!(known, number, "two packets under one number");
+        let shift = full.wrapping_sub(number);
+        if self.shifts.contains(&shift) {
+            return;
+        }
+        let is_nearer = self.shifts.last().is_none_or(|last| shift < *last);
+        let is_new = highest.is_none_or(|highest| full > highest);
+        assert!(is_nearer && is_new, "packet {number} came as {full}; shifts so far {:?}", self.shifts);
+        self.shifts.push(shift);
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -237,15 +249,20 @@ impl Track {
         })
     }
 
-    /// How many packets lie between the first and the last that came, and how many of them never did.
+    /// How often the server closed a gap.
+    pub(crate) fn gaps_closed(&self) -> usize {
+        self.shifts.len().saturating_sub(1)
+    }
+
+    /// How many sequence numbers lie between the first and the last that came, and how many of them never did.
     pub(crate) fn expected_and_lost(&self) -> (u64, u64) {
         let (Some((first, _)), Some((last, _))) =
-            (self.received.first_key_value(), self.received.last_key_value())
+            (self.numbers.first_key_value(), self.numbers.last_key_value())
         else {
             return (0, 0);
         };
         let expected = last - first + 1;
-        (expected, expected - self.received.len() as u64)
+        (expected, expected - self.numbers.len() as u64)
     }
 }
 

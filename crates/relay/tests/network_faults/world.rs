@@ -40,18 +40,21 @@ impl World {
 
     /// The same with a publisher and a clock of the caller's.
     pub(crate) fn with(clock: Clock, seed: u64, publisher: Publisher, uplink: &LinkConfig) -> Self {
-        let wall = WallClock { at: clock.now(), ntp: publisher.beginning.ntp };
-        let mut stream = PacketStream::new(Limits::default(), wall);
-        stream.publisher_started(clock.now(), 1, Publisher::input());
         Self {
+            stream: stream(&clock, &publisher, Limits::default()),
             clock,
             publisher,
             to_server: Link::new(uplink.clone(), seed),
             to_publisher: Link::new(uplink.clone(), seed + 1),
-            stream,
             viewers: Vec::new(),
             seed: seed + 2,
         }
+    }
+
+    /// Other limits than the usual ones, before anybody joins.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        assert!(self.viewers.is_empty() && self.clock.elapsed().is_zero());
+        self.stream = stream(&self.clock, &self.publisher, limits);
     }
 
     /// A viewer joins, over links `down` and `up`. Returns its place in `viewers`.
@@ -77,12 +80,18 @@ impl World {
     pub(crate) fn run(&mut self, duration: Duration) {
         let end = self.clock.now() + duration;
         loop {
-            // What joins and answers causes may be due at once, without a timeout of its own.
             self.step();
+            let now = self.clock.now();
+            // It would keep the worker spinning.
+            let due = self.stream.next_timeout();
+            assert!(
+                due.is_none_or(|due| due > now),
+                "the stream was due, and still is {:?} later",
+                due.map(|due| now - due)
+            );
             let Some(at) = self.next_timeout().filter(|at| *at <= end) else { break };
-            // A part that is due and does nothing about it would stop the time: go on, however little.
-            let forward = at.max(self.clock.now() + Duration::from_micros(1));
-            self.clock.advance_to(forward);
+            // What one part sends without delay is there for another that had its turn in this step already.
+            self.clock.advance_to(at);
         }
         self.clock.advance_to(end);
     }
@@ -169,6 +178,13 @@ impl World {
             }
         }
     }
+}
+
+fn stream(clock: &Clock, publisher: &Publisher, limits: Limits) -> PacketStream {
+    let wall = WallClock { at: clock.now(), ntp: publisher.beginning.ntp };
+    let mut stream = PacketStream::new(limits, wall);
+    stream.publisher_started(clock.now(), 1, Publisher::input());
+    stream
 }
 
 impl Seat {
