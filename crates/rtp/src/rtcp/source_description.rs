@@ -84,3 +84,32 @@ impl<'a> SourceDescription<'a> {
         end(out, start);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_of_several_chunks_are_read_and_chunks_that_do_not_end_are_refused() {
+        let body = [0, 0, 0, 7, 1, 1, b'a', 6, 2, b't', b'o', 0, 0, 0, 0, 8, 1, 2, b'b', b'c', 0, 0, 0, 0];
+        let items: Vec<_> = SourceDescription::read(2, &body).unwrap().items().collect();
+        assert_eq!(
+            items,
+            [
+                SdesItem { ssrc: 7, kind: 1, text: b"a" },
+                SdesItem { ssrc: 7, kind: 6, text: b"to" },
+                SdesItem { ssrc: 8, kind: 1, text: b"bc" },
+            ]
+        );
+        for (chunks, len, remark) in [
+            (3, body.len(), "a chunk that is missing"),
+            (2, 20, "no end of the items"),
+            (2, 19, "half an item"),
+            (1, 3, "half an SSRC"),
+            (1, 4, "no items and no end"),
+        ] {
+            assert!(SourceDescription::read(chunks, &body[..len]).is_none(), "{remark}");
+        }
+        assert_eq!(SourceDescription::read(0, &[]).unwrap().items().count(), 0);
+    }
+}
