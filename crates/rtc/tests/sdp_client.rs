@@ -121,6 +121,39 @@ fn layers_are_read_back_as_they_were_accepted() {
 }
 
 #[test]
+fn fifty_pairs_of_tracks_are_published_and_played_over_one_transport() {
+    let pairs = |direction: Direction| {
+        let pair = |at: u32| {
+            let (audio, video) = (MediaKind::Audio, MediaKind::Video);
+            let opus = format(Codec::Opus, 111, "", None, Feedback::default());
+            let mut audio = media(&format!("a{at}"), audio, direction, vec![opus]);
+            let mut video =
+                media(&format!("v{at}"), video, direction, vec![format(Codec::Vp8, 96, "", Some(97), ALL)]);
+            if direction.sends() {
+                audio.sources = vec![Source { ssrc: 3 * at, rtx_ssrc: None }];
+                video.sources = vec![Source { ssrc: 3 * at + 1, rtx_ssrc: Some(3 * at + 2) }];
+            }
+            [audio, video]
+        };
+        config((0..50).flat_map(pair).collect())
+    };
+    let offer = parse_offer(&make_offer(&pairs(Direction::Send))).expect("within the limits");
+    let published = answer_publish(&offer, &server(), &Policy::publish()).expect("answered").tracks;
+    assert_eq!(published.len(), 100);
+    assert_eq!(published[99].sources, [Source { ssrc: 148, rtx_ssrc: Some(149) }]);
+
+    let client = pairs(Direction::Receive);
+    let offer = parse_offer(&make_offer(&client)).expect("within the limits");
+    let answer = answer_play(&offer, &server(), &Policy::play(), &published).expect("answered");
+    assert_eq!(answer.published, (0..100).collect::<Vec<_>>());
+    let read = read_answer(&answer.sdp, &client).expect("readable");
+    let mut ssrcs: Vec<u32> = read.tracks.iter().flatten().map(|track| track.sources[0].ssrc).collect();
+    ssrcs.sort_unstable();
+    ssrcs.dedup();
+    assert_eq!(ssrcs.len(), 100, "each track has an SSRC of its own");
+}
+
+#[test]
 fn answers_to_something_else_are_not_taken() {
     let audio =
         || media("0", MediaKind::Audio, Direction::Send, vec![format(Codec::Opus, 111, "", None, ALL)]);

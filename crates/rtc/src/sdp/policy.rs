@@ -37,7 +37,7 @@ pub struct Policy {
     pub feedback: Feedback,
     /// Retransmissions by RFC 4588.
     pub rtx: bool,
-    /// Media descriptions of one kind that are accepted; further ones become inactive. Default 2, as many as a stream
+    /// Media descriptions of one kind that are accepted; further ones become inactive. Default 64, as many as a stream
     /// is forwarded with: more would be accepted to be thrown away.
     pub tracks_per_kind_max: usize,
 }
@@ -56,7 +56,7 @@ impl Policy {
             extensions: Extension::ALL.to_vec(),
             feedback,
             rtx: true,
-            tracks_per_kind_max: 2,
+            tracks_per_kind_max: 64,
         }
     }
 
@@ -69,6 +69,6 @@ impl Policy {
         let not_sent = [Extension::Rid, Extension::RepairedRid, Extension::TransportCc];
         let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: false, remb: true };
         let extensions = Extension::ALL.into_iter().filter(|it| !not_sent.contains(it)).collect();
-        Self { codecs: CODECS.to_vec(), extensions, feedback, rtx: true, tracks_per_kind_max: 2 }
+        Self { codecs: CODECS.to_vec(), extensions, feedback, rtx: true, tracks_per_kind_max: 64 }
     }
 }
