@@ -10,7 +10,8 @@ use rtp::Packet;
 use rtp::extension::{Extension, ExtensionMap};
 use ssrc_map::SsrcMap;
 
-use super::track::Track;
+use super::limits::TRACKS_MAX;
+use super::track::{Track, Tracks};
 
 /// What an SSRC is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,18 +89,13 @@ impl Directory {
     }
 
     /// Finds out what the SSRC of a packet is and remembers it.
-    pub(crate) fn identify(
-        &mut self,
-        packet: &Packet<'_>,
-        tracks: &mut [Option<Box<Track>>],
-    ) -> Result<Role, NoRole> {
+    pub(crate) fn identify(&mut self, packet: &Packet<'_>, tracks: &mut Tracks) -> Result<Role, NoRole> {
         if self.roles.len() >= SSRCS_MAX {
             return Err(NoRole::TooMany);
         }
         let role = role_of(packet, tracks).ok_or(NoRole::Unknown)?;
         let source = tracks
             .get_mut(usize::from(role.track))
-            .and_then(Option::as_mut)
             .and_then(|track| track.sources.get_mut(usize::from(role.layer)))
             .ok_or(NoRole::Unknown)?;
         let ssrc = packet.ssrc();
@@ -122,8 +118,8 @@ impl Directory {
 }
 
 /// What a packet says of itself.
-fn role_of(packet: &Packet<'_>, tracks: &[Option<Box<Track>>]) -> Option<Role> {
-    let known = || tracks.iter().flatten();
+fn role_of(packet: &Packet<'_>, tracks: &Tracks) -> Option<Role> {
+    let known = || tracks.iter();
     let by_mid = known().find(|track| {
         let input = track.input.as_ref();
         input.is_some_and(|input| {
@@ -163,6 +159,7 @@ fn element<'a>(packet: &Packet<'a>, map: &ExtensionMap, wanted: Extension) -> Op
     packet.extensions().find(|(known, _)| *known == id).map(|(_, data)| data)
 }
 
-/// SSRCs of one publisher that are remembered: four tracks of four layers, each with retransmissions, and as many again
-/// for those that are replaced. Beyond, packets of new ones are dropped until the publisher starts anew.
-pub(crate) const SSRCS_MAX: usize = 64;
+/// SSRCs of one publisher that are remembered: all tracks, each with retransmissions, and as many again for layers and
+/// for those that are replaced. Beyond, packets of new ones are dropped until the publisher starts anew. A table for
+/// few is small, whatever the cap.
+pub(crate) const SSRCS_MAX: usize = 4 * TRACKS_MAX;

@@ -5,11 +5,13 @@
 use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
-use rtp::rtcp::{Fir, FirEntry, Nack, Pli, ReceiverReport, Remb, ReportBlock, SourceDescription};
+use rtp::rtcp::{
+    Fir, FirEntry, Nack, Pli, REPORT_BLOCKS_MAX, ReceiverReport, Remb, ReportBlock, SourceDescription,
+};
 
 use super::publisher::Publisher;
 use super::stream::{PacketStream, StreamStats};
-use super::track::Track;
+use super::track::{Track, Tracks};
 
 impl PacketStream {
     /// Appends the RTCP that is due to the publisher, a compound packet in plaintext. `false` if nothing is.
@@ -28,7 +30,7 @@ impl PacketStream {
         let is_report = publisher.report_at <= now;
         if is_report {
             publisher.report_at = now + REPORT_INTERVAL;
-            report(now, ssrc, &mut self.tracks, &mut publisher.estimate, out);
+            report(now, publisher, &mut self.tracks, out);
             SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
         } else if !publisher.input.reduced_size {
             // A compound packet begins with a report and says who speaks (RFC 3550 section 6.1).
@@ -37,7 +39,7 @@ impl PacketStream {
         }
         let head = out.len();
         publisher.transport_feedback(now, &self.tracks, out);
-        for track in self.tracks.iter_mut().flatten() {
+        for track in self.tracks.iter_mut() {
             nack(now, ssrc, publisher.round_trip, track, out, &mut self.stats);
             ask_for_key_frames(now, ssrc, track, out, &mut self.stats);
         }
@@ -52,7 +54,7 @@ impl PacketStream {
     /// wishes for key frames ([`PacketStream::poll_key_frame_wish`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
-        let wish = self.tracks.iter().flatten().filter_map(|track| track.wishes_key_frame).min();
+        let wish = self.tracks.iter().filter_map(|track| track.wishes_key_frame).min();
         [feedback, wish, self.expires_at, self.next_backlog(), self.next_reports()]
             .into_iter()
             .flatten()
@@ -61,8 +63,8 @@ impl PacketStream {
 }
 
 impl Publisher {
-    fn next_due(&self, tracks: &[Option<Box<Track>>]) -> Option<Instant> {
-        let sources = tracks.iter().flatten().flat_map(|track| {
+    fn next_due(&self, tracks: &Tracks) -> Option<Instant> {
+        let sources = tracks.iter().flat_map(|track| {
             let can_ask = can_ask_for_key_frames(track);
             track.sources.iter().map(move |source| (source, can_ask && source.ssrc.is_some()))
         });
@@ -73,8 +75,8 @@ impl Publisher {
         of_sources.chain(others).flatten().min()
     }
 
-    fn transport_feedback(&mut self, now: Instant, tracks: &[Option<Box<Track>>], out: &mut Vec<u8>) {
-        let mut sources = tracks.iter().flatten().flat_map(|track| &track.sources);
+    fn transport_feedback(&mut self, now: Instant, tracks: &Tracks, out: &mut Vec<u8>) {
+        let mut sources = tracks.iter().flat_map(|track| &track.sources);
         if let Some(arrivals) = &mut self.arrivals
             && let Some(media_ssrc) = sources.find_map(|source| source.ssrc)
         {
@@ -83,12 +85,11 @@ impl Publisher {
     }
 
     /// A limit for publishers that have no transport-wide feedback.
-    fn remb(&mut self, now: Instant, tracks: &[Option<Box<Track>>], out: &mut Vec<u8>) {
+    fn remb(&mut self, now: Instant, tracks: &Tracks, out: &mut Vec<u8>) {
         if self.arrivals.is_some() || self.remb_at > now {
             return;
         }
-        let with_remb =
-            tracks.iter().flatten().filter(|track| track.input.as_ref().is_some_and(|input| input.remb));
+        let with_remb = tracks.iter().filter(|track| track.input.as_ref().is_some_and(|input| input.remb));
         let sources = || with_remb.clone().flat_map(|track| &track.sources);
         let mut ssrcs = [0; 16];
         let known = ssrcs.iter_mut().zip(sources().filter_map(|source| source.ssrc));
@@ -102,20 +103,21 @@ impl Publisher {
     }
 }
 
-fn report(
-    now: Instant,
-    ssrc: u32,
-    tracks: &mut [Option<Box<Track>>],
-    estimate: &mut Estimate,
-    out: &mut Vec<u8>,
-) {
-    let mut blocks = [ReportBlock::default(); 16];
-    let sources = tracks.iter_mut().flatten().flat_map(|track| &mut track.sources);
-    let made = sources.filter_map(|source| source.ssrc.and_then(|of| source.reception.report(of, now)));
-    let count = blocks.iter_mut().zip(made).map(|(to, block)| *to = block).count();
-    let blocks = &blocks[..count];
-    estimate.worst_fraction_lost = blocks.iter().map(|block| block.fraction_lost).max().unwrap_or(0);
-    ReceiverReport::write(out, ssrc, blocks);
+/// A report on as many sources as one holds. Publishers with more are told of some in each report, in turn.
+fn report(now: Instant, publisher: &mut Publisher, tracks: &mut Tracks, out: &mut Vec<u8>) {
+    let sources = || tracks.iter().flat_map(|track| &track.sources).filter(|source| source.ssrc.is_some());
+    let count = sources().count();
+    let from = if publisher.report_from < count { publisher.report_from } else { 0 };
+    publisher.report_from = from + REPORT_BLOCKS_MAX;
+    let mut blocks = [ReportBlock::default(); REPORT_BLOCKS_MAX];
+    let sources = tracks.iter_mut().flat_map(|track| &mut track.sources);
+    let known = sources.filter_map(|source| source.ssrc.map(|ssrc| (ssrc, source)));
+    let made = known.skip(from).filter_map(|(ssrc, source)| source.reception.report(ssrc, now));
+    let made = blocks.iter_mut().zip(made).map(|(to, block)| *to = block).count();
+    let blocks = &blocks[..made];
+    publisher.estimate.worst_fraction_lost =
+        blocks.iter().map(|block| block.fraction_lost).max().unwrap_or(0);
+    ReceiverReport::write(out, publisher.input.feedback_ssrc, blocks);
 }
 
 fn nack(

@@ -43,7 +43,7 @@ impl PacketStream {
         let rest = Rest {
             generation: self.viewers.next_generation(),
             cname: input.cname.as_str().into(),
-            tracks: Vec::with_capacity(input.tracks.len()),
+            tracks: input.tracks.iter().map(RestOfTrack::new).collect(),
             round_trip: None,
             resent_charged: 0,
             memory: None,
@@ -55,14 +55,6 @@ impl PacketStream {
         };
         let mut viewer = Viewer::new(input.token, rest);
         for track in &input.tracks {
-            viewer.rest.tracks.push(RestOfTrack {
-                track: track.track,
-                rtx_ssrc: track.rtx_ssrc,
-                rtx_sequence_number: 0,
-                nack: track.nack,
-                state: Progress::Waiting,
-                fir_sequence: None,
-            });
             let hot = &mut viewer.tracks[track.track.position()];
             (hot.ssrc, hot.shape) = (track.ssrc, self.shapes.acquire(Shape::new(track)));
         }
@@ -137,7 +129,7 @@ impl PacketStream {
         for index in 0..viewer.rest.tracks.len() {
             let track = viewer.rest.tracks[index].track;
             let shape = self.shapes.get(viewer.tracks[track.position()].shape);
-            if let Some(track) = self.tracks[track.position()].as_deref_mut()
+            if let Some(track) = self.tracks.get_mut(track.position())
                 && let Some(shape) = shape
             {
                 begin(now, viewer, index, track, &self.limits);

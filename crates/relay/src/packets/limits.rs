@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-/// Tracks of one stream: two of sound and two of video. Others are refused when the publisher starts.
-pub const TRACKS_MAX: usize = 4;
+/// Tracks of one stream, half of them sound and half video. A publisher's further ones are left out. Each costs memory
+/// only if there is one.
+pub const TRACKS_MAX: usize = 128;
 
 /// Simulcast layers of one track. Further ones are not received.
 pub const LAYERS_MAX: usize = 4;

@@ -24,6 +24,8 @@ pub(crate) struct Publisher {
     started_at: Instant,
     pub(crate) round_trip: Duration,
     pub(crate) report_at: Instant,
+    /// Which of its sources the next report begins with.
+    pub(crate) report_from: usize,
     pub(crate) remb_at: Instant,
     pub(crate) estimate: Estimate,
 }
@@ -41,6 +43,7 @@ impl Publisher {
             started_at: now,
             round_trip: ROUND_TRIP_UNKNOWN,
             report_at: now + REPORT_INTERVAL,
+            report_from: 0,
             remb_at: now,
             estimate: Estimate::default(),
         }

@@ -117,7 +117,7 @@ impl PacketStream {
                 })?
             }
         };
-        let track = self.tracks[usize::from(role.track)].as_mut().ok_or(DropReason::UnknownSsrc)?;
+        let track = self.tracks.get_mut(usize::from(role.track)).ok_or(DropReason::UnknownSsrc)?;
         if role.is_retired && !publisher.directory.return_to(now, packet.ssrc(), role, track) {
             return Err(DropReason::RetiredSsrc);
         }
@@ -141,7 +141,7 @@ impl PacketStream {
     /// [`DropReason::Duplicate`] and [`DropReason::TooOld`].
     pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
         let index = packet.track();
-        let track = self.tracks[index.position()].get_or_insert_with(|| Box::new(Track::new(index)));
+        let track = self.tracks.get_or_new(index);
         let taken = track.receive_mirrored(packet, &self.limits, &mut self.pool);
         let forwarded = self.note_taken(index, taken)?;
         self.stats.received_packets += 1;
@@ -169,7 +169,7 @@ impl PacketStream {
 
     /// Whether a viewer that waits may have something to begin with now.
     fn is_entry(&self, track: TrackIndex, number: u64) -> bool {
-        let Some(track) = &self.tracks[track.position()] else { return false };
+        let Some(track) = self.tracks.get(track.position()) else { return false };
         match track.index.kind() {
             MediaKind::Audio => !self.parked.is_empty() && track.history.first() == number,
             MediaKind::Video => track.history.get(number).is_some_and(|kept| kept.packet.is_key_frame()),
@@ -195,7 +195,7 @@ impl PacketStream {
         else {
             return;
         };
-        let track = self.tracks[usize::from(role.track)].as_mut();
+        let track = self.tracks.get_mut(usize::from(role.track));
         let Some(source) = track.and_then(|track| track.sources.get_mut(usize::from(role.layer))) else {
             return;
         };
@@ -209,7 +209,7 @@ impl PacketStream {
     fn is_last_bye(&mut self, bye: &rtp::rtcp::Bye<'_>) -> bool {
         let mut is_known = false;
         for ssrc in bye.ssrcs() {
-            for source in self.tracks.iter_mut().flatten().flat_map(|track| &mut track.sources) {
+            for source in self.tracks.iter_mut().flat_map(|track| &mut track.sources) {
                 if source.ssrc == Some(ssrc) {
                     is_known = true;
                     source.last_arrival = None;
@@ -217,7 +217,7 @@ impl PacketStream {
                 }
             }
         }
-        let mut sources = self.tracks.iter().flatten().flat_map(|track| &track.sources);
+        let mut sources = self.tracks.iter().flat_map(|track| &track.sources);
         is_known && sources.all(|source| source.last_arrival.is_none())
     }
 }

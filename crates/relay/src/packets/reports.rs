@@ -12,7 +12,7 @@ use rtp::rtcp::{
 use super::clock::WallClock;
 use super::resend::{self, Resend};
 use super::stream::PacketStream;
-use super::track::Track;
+use super::track::Tracks;
 use super::viewer::{Progress, Viewer};
 use super::viewers::ViewerId;
 
@@ -65,7 +65,7 @@ impl PacketStream {
         let Some(viewer) = self.viewers.get_mut(id) else { return };
         let Some(at) = viewer.track_of(nack.media_ssrc) else { return };
         let position = viewer.rest.tracks[at].track.position();
-        let Some(track) = self.tracks[position].as_ref() else { return };
+        let Some(track) = self.tracks.get(position) else { return };
         let Some(shape) = self.shapes.get(viewer.tracks[position].shape) else { return };
         let source = resend::Source { history: &track.history, shape };
         let before = viewer.rest.stats;
@@ -151,7 +151,7 @@ impl PacketStream {
         let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
         let regular = reported_at.map(|at| at + REPORT_INTERVAL / steps as u32);
         // Without an anchor there is nothing to report, and no use in trying.
-        let can_report = self.tracks.iter().flatten().any(|track| track.anchor.is_some());
+        let can_report = self.tracks.iter().any(|track| track.anchor.is_some());
         [self.first_reports_at.filter(|_| can_report), regular].into_iter().flatten().min()
     }
 
@@ -159,7 +159,7 @@ impl PacketStream {
     /// 255 bytes.
     pub fn bye(&mut self, id: ViewerId, reason: &str, out: &mut Vec<u8>) {
         let Some(viewer) = self.viewers.get(id) else { return };
-        let mut ssrcs = [0; super::limits::TRACKS_MAX];
+        let mut ssrcs = [0; 31];
         let tracks = viewer.rest.tracks.iter().map(|rest| viewer.tracks[rest.track.position()].ssrc);
         let count = ssrcs.iter_mut().zip(tracks).map(|(to, ssrc)| *to = ssrc).count();
         let Some(first) = ssrcs[..count].first() else { return };
@@ -175,7 +175,7 @@ fn write_reports(
     now: Instant,
     clock: &WallClock,
     viewer: &Viewer,
-    tracks: &[Option<Box<Track>>],
+    tracks: &Tracks,
     all: bool,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -184,7 +184,7 @@ fn write_reports(
     for rest in &viewer.rest.tracks {
         let position = rest.track.position();
         let hot = &viewer.tracks[position];
-        let Some(track) = tracks[position].as_ref().filter(|_| hot.packets > 0) else { continue };
+        let Some(track) = tracks.get(position).filter(|_| hot.packets > 0) else { continue };
         let Some(anchor) = track.anchor else {
             if all {
                 return false;
@@ -212,12 +212,12 @@ impl Viewer {
         self.rest.tracks.iter().position(|rest| self.tracks[rest.track.position()].ssrc == ssrc)
     }
 
-    fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &[Option<Box<Track>>]) {
+    fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &Tracks) {
         let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
             let clock_rate =
-                tracks[self.rest.tracks[at].track.position()].as_ref().map_or(0, |track| track.clock_rate);
+                tracks.get(self.rest.tracks[at].track.position()).map_or(0, |track| track.clock_rate);
             is_any = true;
             worst = worst.max(block.fraction_lost);
             lost += i64::from(block.cumulative_lost);

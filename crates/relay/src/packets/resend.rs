@@ -94,7 +94,7 @@ impl ResendMemory {
 
     /// Whether the packet was not sent within `window` before `now`; it counts as sent now.
     fn is_due(&mut self, now: Instant, track: usize, number: u64, window: Duration) -> bool {
-        let key = (track as u32) << 28 | number as u32 & 0x0fff_ffff;
+        let key = (track as u32) << 24 | number as u32 & 0x00ff_ffff;
         let at_ms = now.saturating_duration_since(self.base).as_millis() as u32;
         // Neighbours in number have neighbouring entries, so that a burst displaces nothing of itself.
         let entry = &mut self.entries[(number as usize ^ track << 5) % REMEMBERED];

@@ -11,12 +11,12 @@ use rtp::payload::MediaKind;
 
 use super::clock::WallClock;
 use super::inputs::{PublisherInput, TrackIndex};
-use super::limits::{Limits, TRACKS_MAX};
+use super::limits::Limits;
 use super::packet::{Packet, Pool};
 use super::publisher::Publisher;
 use super::shape::Shapes;
 use super::source::Rate;
-use super::track::Track;
+use super::track::Tracks;
 use super::turn::TurnBuffers;
 use super::viewers::{ViewerId, Viewers};
 
@@ -25,7 +25,7 @@ use super::viewers::{ViewerId, Viewers};
 pub struct PacketStream {
     pub(crate) limits: Limits,
     pub(crate) clock: WallClock,
-    pub(crate) tracks: [Option<Box<Track>>; TRACKS_MAX],
+    pub(crate) tracks: Tracks,
     pub(crate) publisher: Option<Box<Publisher>>,
     pub(crate) pool: Pool,
     pub(crate) viewers: Viewers,
@@ -100,7 +100,7 @@ impl PacketStream {
         Self {
             limits,
             clock,
-            tracks: Default::default(),
+            tracks: Tracks::default(),
             publisher: None,
             pool: Pool::default(),
             viewers: Viewers::default(),
@@ -135,7 +135,7 @@ impl PacketStream {
             let count = &mut counts[usize::from(input.kind == MediaKind::Video)];
             let Some(index) = TrackIndex::new(input.kind, *count) else { continue };
             *count += 1;
-            let track = self.tracks[index.position()].get_or_insert_with(|| Box::new(Track::new(index)));
+            let track = self.tracks.get_or_new(index);
             track.start(input);
             publisher.directory.signalled(track);
         }
@@ -145,7 +145,7 @@ impl PacketStream {
     /// The publisher has gone. Its viewers stay; what it sent can still be sent again, but nobody begins with it.
     pub fn publisher_ended(&mut self, now: Instant) {
         self.publisher = None;
-        for track in self.tracks.iter_mut().flatten() {
+        for track in self.tracks.iter_mut() {
             track.end();
         }
         self.expires_at = Some(now + self.limits.history_duration);
@@ -154,7 +154,7 @@ impl PacketStream {
     /// Drops what nobody can ask for any more once a publisher has gone.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.expires_at.is_some_and(|at| at <= now) {
-            for track in self.tracks.iter_mut().flatten() {
+            for track in self.tracks.iter_mut() {
                 track.history.clear(&mut self.pool);
             }
             self.pool.clear();
@@ -172,21 +172,21 @@ impl PacketStream {
     /// A key frame is wanted of a track: asked of the publisher at most twice a second. On a mirror it becomes a wish
     /// ([`PacketStream::poll_key_frame_wish`]).
     pub fn request_key_frame(&mut self, now: Instant, track: TrackIndex) {
-        if let Some(track) = self.tracks[track.position()].as_mut() {
+        if let Some(track) = self.tracks.get_mut(track.position()) {
             track.want_key_frame(now);
         }
     }
 
     /// A track of which a mirror wants a key frame, each wish once. The caller tells the home.
     pub fn poll_key_frame_wish(&mut self) -> Option<TrackIndex> {
-        let track = self.tracks.iter_mut().flatten().find(|track| track.wishes_key_frame.is_some())?;
+        let track = self.tracks.iter_mut().find(|track| track.wishes_key_frame.is_some())?;
         track.wishes_key_frame = None;
         Some(track.index)
     }
 
     /// What a new mirror begins with: the cached packets, each track in order.
     pub fn cached(&self, now: Instant) -> impl Iterator<Item = &Arc<Packet>> {
-        self.tracks.iter().flatten().flat_map(move |track| {
+        self.tracks.iter().flat_map(move |track| {
             let from = track.history.entry(now, now, &self.limits).unwrap_or(u64::MAX);
             track.history.from(from).map(|kept| &kept.packet)
         })
@@ -194,7 +194,7 @@ impl PacketStream {
 
     /// How packets of a track arrive from the publisher; `None` on a mirror, and without a publisher.
     pub fn reception(&self, now: Instant, track: TrackIndex) -> Option<TrackReception> {
-        let track = self.tracks[track.position()].as_ref()?;
+        let track = self.tracks.get(track.position())?;
         let clock_rate = track.clock_rate.max(8_000);
         let held = track.numbering.source().map_or(0, |source| usize::from(source.layer));
         let mut reception = TrackReception {
@@ -218,7 +218,7 @@ impl PacketStream {
 
     /// Totals.
     pub fn stats(&self) -> StreamStats {
-        let tracks = || self.tracks.iter().flatten();
+        let tracks = || self.tracks.iter();
         StreamStats {
             kept_packets: tracks().map(|track| track.history.packets()).sum(),
             kept_bytes: tracks().map(|track| track.history.bytes()).sum(),

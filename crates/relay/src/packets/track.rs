@@ -32,6 +32,38 @@ pub(crate) struct Track {
     guess: Option<Anchor>,
 }
 
+/// The tracks of a stream, by [`TrackIndex::position`].
+#[derive(Debug, Default)]
+pub(crate) struct Tracks {
+    slots: Vec<Option<Box<Track>>>,
+}
+
+impl Tracks {
+    #[inline]
+    pub(crate) fn get(&self, position: usize) -> Option<&Track> {
+        self.slots.get(position)?.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, position: usize) -> Option<&mut Track> {
+        self.slots.get_mut(position)?.as_deref_mut()
+    }
+
+    pub(crate) fn get_or_new(&mut self, index: TrackIndex) -> &mut Track {
+        let len = self.slots.len().max(index.position() + 1);
+        self.slots.resize_with(len, || None);
+        self.slots[index.position()].get_or_insert_with(|| Box::new(Track::new(index)))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Track> + Clone {
+        self.slots.iter().flatten().map(|track| &**track)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Track> {
+        self.slots.iter_mut().flatten().map(|track| &mut **track)
+    }
+}
+
 /// A received packet, identified.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identified {

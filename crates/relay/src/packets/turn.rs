@@ -93,7 +93,7 @@ impl PacketStream {
             self.equalise();
         }
         for (track, number) in self.turn.arrived.drain(..) {
-            let kept = self.tracks[track.position()].as_ref().and_then(|track| track.history.get(number));
+            let kept = self.tracks.get(track.position()).and_then(|track| track.history.get(number));
             // A burst larger than the history has already lost its beginning.
             let Some(Kept { packet, timestamp }) = kept else { continue };
             let forward = Forward { track, number, timestamp: *timestamp, packet: Arc::clone(packet) };
@@ -114,7 +114,7 @@ impl PacketStream {
     fn equalise(&mut self) {
         let mut rest = &self.turn.arrived[..];
         while let Some((index, first)) = rest.first() {
-            let Some(track) = self.tracks[index.position()].as_mut() else { return };
+            let Some(track) = self.tracks.get_mut(index.position()) else { return };
             let timestamp = track.history.get(*first).map(|kept| kept.timestamp);
             let shown = |(of, number): &&(TrackIndex, u64)| {
                 of == index && track.history.get(*number).map(|kept| kept.timestamp) == timestamp

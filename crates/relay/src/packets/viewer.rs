@@ -6,8 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::history::History;
-use super::inputs::TrackIndex;
-use super::limits::TRACKS_MAX;
+use super::inputs::{TrackIndex, ViewerTrackInput};
 use super::packet::Packet;
 use super::resend::ResendMemory;
 use super::shape::{Addressing, HEADER_LEN_MAX};
@@ -17,7 +16,8 @@ use super::turn::TurnPackets;
 #[derive(Debug)]
 pub struct Viewer {
     token: u64,
-    pub(crate) tracks: [ViewerTrack; TRACKS_MAX],
+    /// By position; as many as the last track it takes needs.
+    pub(crate) tracks: Box<[ViewerTrack]>,
     pub(crate) rest: Box<Rest>,
 }
 
@@ -72,6 +72,19 @@ pub(crate) struct RestOfTrack {
     pub(crate) fir_sequence: Option<u8>,
 }
 
+impl RestOfTrack {
+    pub(crate) fn new(input: &ViewerTrackInput) -> Self {
+        Self {
+            track: input.track,
+            rtx_ssrc: input.rtx_ssrc,
+            rtx_sequence_number: 0,
+            nack: input.nack,
+            state: Progress::Waiting,
+            fir_sequence: None,
+        }
+    }
+}
+
 /// How far a viewer is with a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -114,7 +127,8 @@ pub struct ViewerStats {
 
 impl Viewer {
     pub(crate) fn new(token: u64, rest: Rest) -> Self {
-        Self { token, tracks: [ViewerTrack::NONE; TRACKS_MAX], rest: Box::new(rest) }
+        let needed = rest.tracks.iter().map(|track| track.track.position() + 1).max().unwrap_or(0);
+        Self { token, tracks: vec![ViewerTrack::NONE; needed].into(), rest: Box::new(rest) }
     }
 
     /// The caller's name for it.
@@ -134,7 +148,7 @@ impl Viewer {
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> Option<usize> {
         let forward = packets.forwards.get(index)?;
-        let track = &mut self.tracks[forward.track.position()];
+        let track = self.tracks.get_mut(forward.track.position())?;
         if forward.number < track.from || forward.number >= track.until {
             return None;
         }
@@ -237,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_viewer_of_two_tracks_takes_less_than_1_5_kb_with_all_it_may_ever_need() {
-        let at_first = size_of::<Viewer>() + size_of::<Rest>() + 2 * size_of::<RestOfTrack>();
+        let of_tracks = 2 * (size_of::<ViewerTrack>() + size_of::<RestOfTrack>());
+        let at_first = size_of::<Viewer>() + size_of::<Rest>() + of_tracks;
         assert!(at_first < 700, "{at_first}");
         let with_memory = at_first + size_of::<ResendMemory>();
         assert!(with_memory < 1_250, "{with_memory}");
