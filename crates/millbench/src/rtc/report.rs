@@ -57,6 +57,8 @@ pub struct RtcStep {
     pub lost_video: u64,
     /// Those of them that were numbered away by the server.
     pub hidden: u64,
+    /// Packets that viewers which were still catching up were not given, before a key picture. Not among `lost`.
+    pub skipped: u64,
     /// Packets that came twice.
     pub duplicates: u64,
     /// Packets that came after later ones.
@@ -138,6 +140,7 @@ impl RtcStep {
         self.expected = counts.expected;
         self.lost = counts.lost();
         self.hidden = counts.hidden;
+        self.skipped = counts.skipped;
         self.duplicates = counts.duplicates;
         self.reordered = counts.reordered;
         self.repaired = counts.repaired;

@@ -38,6 +38,8 @@ pub struct Counts {
     pub jumps: u64,
     /// Packets of the publisher that are missing although no sequence number is.
     pub hidden: u64,
+    /// The same where a viewer that was still catching up was moved on to the next key picture.
+    pub skipped: u64,
 }
 
 impl Counts {
@@ -56,6 +58,7 @@ impl Counts {
             repaired: self.repaired - earlier.repaired,
             jumps: self.jumps - earlier.jumps,
             hidden: self.hidden - earlier.hidden,
+            skipped: self.skipped - earlier.skipped,
         }
     }
 
@@ -68,6 +71,7 @@ impl Counts {
         self.repaired += other.repaired;
         self.jumps += other.jumps;
         self.hidden += other.hidden;
+        self.skipped += other.skipped;
     }
 }
 
@@ -128,7 +132,8 @@ impl ReceivedTrack {
     }
 
     /// Takes the mark of a decrypted packet into account, which [`ReceivedTrack::receive`] has just said is new.
-    pub fn note_mark(&mut self, sequence: u16, mark: Mark) {
+    /// `may_skip`: packets missing before this one were left out for a newcomer.
+    pub fn note_mark(&mut self, sequence: u16, mark: Mark, may_skip: bool) {
         let Some(highest) = self.highest else { return };
         let number = highest.wrapping_add_signed(i64::from(sequence.wrapping_sub(highest as u16) as i16));
         if let Some((last_number, last)) = self.last_mark
@@ -137,8 +142,9 @@ impl ReceivedTrack {
             if number <= last_number {
                 return;
             }
-            self.counts.hidden +=
-                (mark.number.wrapping_sub(last.number)).saturating_sub(number - last_number);
+            let missing = mark.number.wrapping_sub(last.number).saturating_sub(number - last_number);
+            let count = if may_skip { &mut self.counts.skipped } else { &mut self.counts.hidden };
+            *count += missing;
         }
         self.last_mark = Some((number, mark));
     }
@@ -373,9 +379,21 @@ mod tests {
             [(10, 1, 100, 0), (11, 1, 101, 0), (13, 1, 103, 0), (14, 1, 106, 2), (15, 2, 0, 2), (16, 2, 1, 2)]
         {
             receive(&mut track, [sequence]);
-            track.note_mark(sequence, Mark { publisher, sent_ns: 0, number });
+            track.note_mark(sequence, Mark { publisher, sent_ns: 0, number }, false);
             assert_eq!(track.counts.hidden, hidden, "{sequence}");
         }
+    }
+
+    #[test]
+    fn what_a_newcomer_skips_is_not_lost() {
+        let mut track = ReceivedTrack::default();
+        for (sequence, number, may_skip) in
+            [(10, 100, false), (11, 150, true), (12, 151, true), (13, 153, false)]
+        {
+            receive(&mut track, [sequence]);
+            track.note_mark(sequence, Mark { publisher: 1, sent_ns: 0, number }, may_skip);
+        }
+        assert_eq!((track.counts.skipped, track.counts.hidden, track.counts.lost()), (49, 1, 1));
     }
 
     #[test]

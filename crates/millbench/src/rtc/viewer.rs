@@ -1,7 +1,7 @@
 //! A viewer: counts what comes, decrypts some or all of it, asks for what is missing, reports.
 //!
 //! The header of a packet is readable without decrypting it, and is enough for loss, order and jitter. Every packet is
-//! decrypted until the first key picture is complete, and then one in as many as asked for; those prove the keys, tell
+//! decrypted until a while after the first key picture, and then one in as many as asked for; those prove the keys, tell
 //! the latency by the publisher's mark, and show whether a server numbered losses away.
 
 use std::time::{Duration, Instant};
@@ -102,11 +102,17 @@ impl Viewer {
         };
         counters.packets_received += 1;
         counters.bytes_received += datagram.bytes.len() as u64;
-        if meaning.again || self.up_at.is_none() || self.is_decrypted() {
+        if meaning.again || self.is_joining(now) || self.is_decrypted() {
             self.receive_open(link, now, head, meaning, datagram, counters);
         } else {
             self.note(now, head, meaning, head.sequence, datagram.at_ns);
         }
+    }
+
+    /// Whether a server may still be bringing it up to date: it gets what came since the last key picture, and may be
+    /// moved on when the next one comes first.
+    fn is_joining(&self, now: Instant) -> bool {
+        self.up_at.is_none_or(|up_at| now.saturating_duration_since(up_at) < JOIN_TIME)
     }
 
     fn is_decrypted(&mut self) -> bool {
@@ -144,14 +150,18 @@ impl Viewer {
         if !self.note(now, head, meaning, sequence, at_ns) {
             return;
         }
+        let info = match meaning.track {
+            Track::Video if self.is_joining(now) => payload::inspect(Codec::H264, payload, head.marker),
+            _ => None,
+        }
+        .unwrap_or_default();
         if let Some(mark) = mark::find(payload) {
-            self.tracks[meaning.track.index()].note_mark(sequence, mark);
+            self.tracks[meaning.track.index()].note_mark(sequence, mark, info.key_frame);
             if !meaning.again {
                 counters.latency.record_ns(at_ns.saturating_sub(mark.sent_ns));
             }
         }
         if self.up_at.is_none() && meaning.track == Track::Video {
-            let info = payload::inspect(Codec::H264, payload, head.marker).unwrap_or_default();
             if self.key_picture.note(head.timestamp, sequence, head.marker, info.has_parameter_sets) {
                 self.up_at = Some(now);
             }
@@ -297,6 +307,9 @@ impl KeyPicture {
 }
 
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Two key picture intervals.
+const JOIN_TIME: Duration = Duration::from_secs(4);
 
 /// After this time without a key picture a viewer asks for one, as browsers do.
 const KEY_PATIENCE: Duration = Duration::from_millis(500);
