@@ -161,10 +161,11 @@ impl Viewer {
                 counters.latency.record_ns(at_ns.saturating_sub(mark.sent_ns));
             }
         }
-        if self.up_at.is_none() && meaning.track == Track::Video {
-            if self.key_picture.note(head.timestamp, sequence, head.marker, info.has_parameter_sets) {
-                self.up_at = Some(now);
-            }
+        if self.up_at.is_none()
+            && meaning.track == Track::Video
+            && self.key_picture.note(head.timestamp, sequence, head.marker, info.has_parameter_sets)
+        {
+            self.up_at = Some(now);
         }
     }
 
