@@ -287,7 +287,8 @@ impl Worker {
 
     fn rtc_forget_unused(&mut self, stream: usize) {
         if self.rtc.streams.slab.get(stream).is_some_and(super::streams::RtcStream::is_unused) {
-            self.rtc.streams.remove(stream);
+            let stream = self.rtc.streams.remove(stream);
+            self.rtc_keep_counts(&stream);
         }
     }
 

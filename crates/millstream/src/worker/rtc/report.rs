@@ -27,10 +27,13 @@ impl Worker {
             ..rtc.counters
         };
         for (_, stream) in &rtc.streams.slab {
-            let stats = stream.packets.stats();
-            counters.rtc.nacks_out += stats.nacked_packets;
-            counters.rtc.key_frame_requests_out += stats.key_frame_requests;
+            add_stream(&mut counters.rtc, stream);
         }
+    }
+
+    /// Keeps what a stream that is forgotten has counted.
+    pub(super) fn rtc_keep_counts(&mut self, stream: &RtcStream) {
+        add_stream(&mut self.rtc.counters, stream);
     }
 
     /// Streams of packets.
@@ -129,6 +132,12 @@ impl Worker {
             key_frame_requests: viewer.map_or(0, |viewer| viewer.key_frame_requests),
         }
     }
+}
+
+fn add_stream(counters: &mut RtcCounters, stream: &RtcStream) {
+    let stats = stream.packets.stats();
+    counters.nacks_out += stats.nacked_packets;
+    counters.key_frame_requests_out += stats.key_frame_requests;
 }
 
 fn rtc_tracks(stream: &RtcStream) -> Vec<RtcTrackSnapshot> {
