@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_highest_rate_wins_when_it_is_clear() {
-        let rows: [(&[usize], Option<u8>, Option<u8>, &str); 7] = [
+        type Row<'a> = (&'a [usize], Option<u8>, Option<u8>, &'a str);
+        let rows: [Row<'_>; 7] = [
             (&[100, 500, 900], None, Some(2), "the largest"),
             (&[900, 500, 100], None, Some(0), "whatever the order"),
             (&[100, 500, 0], Some(2), Some(1), "of those alive"),

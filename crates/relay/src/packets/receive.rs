@@ -167,13 +167,12 @@ impl PacketStream {
         }
     }
 
-    /// Whether a viewer that waits may have something to begin with now.
+    /// Whether a viewer that waits may have something to begin with now, or to ask for: the first packet of a track tells
+    /// that there is somebody who can be asked for a key frame.
     fn is_entry(&self, track: TrackIndex, number: u64) -> bool {
         let Some(track) = self.tracks.get(track.position()) else { return false };
-        match track.index.kind() {
-            MediaKind::Audio => !self.parked.is_empty() && track.history.first() == number,
-            MediaKind::Video => track.history.get(number).is_some_and(|kept| kept.packet.is_key_frame()),
-        }
+        let is_first = track.history.first() == number;
+        is_first || track.history.get(number).is_some_and(|kept| kept.packet.is_key_frame())
     }
 
     /// Takes in RTCP of the publisher that has been authenticated: a compound packet.

@@ -144,3 +144,20 @@ fn packets_lost_between_workers_are_gaps() {
         [0, 1, 2, 3, 5, 6, 7, 8, 9]
     );
 }
+
+#[test]
+fn viewers_that_came_before_any_packet_have_their_wish_told_with_the_first() {
+    let mut pair = Pair::new();
+    for at in 0..10 {
+        pair.home.receive(&frame(at, u32::from(at) * 3_600, at == 0)).unwrap();
+    }
+    pair.mirror.join(7);
+    assert_eq!(pair.mirror.wishes, [], "there is nobody to ask");
+    // The home had nothing to begin with: the mirror gets what comes from now on.
+    pair.receive(&frame(10, 36_000, false));
+    assert_eq!(pair.mirror.wishes, [video()]);
+    pair.receive(&frame(11, 39_600, false));
+    assert_eq!(pair.mirror.wishes, [video()], "once");
+    pair.receive(&frame(12, 43_200, true));
+    assert_eq!(pair.mirror.numbers(7).len(), 1);
+}
