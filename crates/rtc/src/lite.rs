@@ -351,8 +351,8 @@ impl LiteAgent {
     /// From now on what is sent is media, and goes to hosts only that receive it. `proven` is where the
     /// datagrams went to without which the peer could not have finished the handshake.
     ///
-    /// A path selected meanwhile that leads elsewhere has to wait for its answer, and media takes the
-    /// proven one.
+    /// A path selected meanwhile that leads elsewhere has to wait for its answer, and media takes the proven
+    /// one; so it does while none is selected, because Chromium nominates when the handshake is done.
     pub(crate) fn media_flows(
         &mut self,
         now: Instant,
@@ -360,11 +360,16 @@ impl LiteAgent {
         transmits: &mut TransmitQueue,
     ) -> Option<IceEvent> {
         (self.media_flows, self.proven) = (true, proven);
-        let selected = self.selected_path().filter(|selected| !self.may_receive_media(selected))?;
+        let selected = self.selected_path();
+        if selected.is_some_and(|selected| self.may_receive_media(&selected)) {
+            return None;
+        }
         let known = self.paths.iter().find(|valid| Some(valid.path) == proven);
         self.selected = known.map(|valid| (valid.path, valid.checked));
         self.version += 1;
-        self.challenge(now, selected, transmits);
+        if let Some(selected) = selected {
+            self.challenge(now, selected, transmits);
+        }
         self.selected_path().map(IceEvent::Selected)
     }
 

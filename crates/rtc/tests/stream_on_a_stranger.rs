@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::stun::Check;
+use common::stun::{self, Check};
 use common::{STRANGER, World, address, client_config, client_path, millis, path_from, server_config};
 use rtc::dtls::DtlsVersion;
 use rtc::{Path, Signal};
@@ -45,6 +45,30 @@ fn a_forged_nomination_before_during_and_after_the_handshake_moves_no_media() {
                 assert_eq!(world.server.peer.path(), Some(client_path()), "{version:?} at {at} ms");
             }
         }
+    }
+}
+
+/// Chromium nominates after the handshake: a viewer need not wait for that with his picture.
+#[test]
+fn media_flows_where_the_handshake_was_finished_before_anything_is_nominated() {
+    for version in [DtlsVersion::V1_2, DtlsVersion::V1_3] {
+        let mut world = world(version);
+        // Everything passes but checks that nominate.
+        world.to_server_open = false;
+        let began = world.now;
+        while world.server.connected().is_none() && world.now < began + millis(3000) {
+            world.run(millis(1));
+            for (_, sent) in std::mem::take(&mut world.client_sent) {
+                let is_stun = sent.bytes[0] < 4;
+                if !is_stun || stun::find(&sent.bytes, stun::USE_CANDIDATE).is_none() {
+                    let _ = world.inject(client_path(), &sent.bytes);
+                }
+            }
+        }
+        assert_eq!(media_path(&world), Some(client_path()), "{version:?}");
+        let told =
+            |event: &rtc::Event| matches!(event, rtc::Event::PathSelected(path) if *path == client_path());
+        assert_eq!(world.server.count(told), 1);
     }
 }
 
