@@ -82,6 +82,7 @@ fn track(codec: Codec) -> TrackDescription {
             feedback,
         }],
         extensions: ExtensionMap::new(),
+        extmap_allow_mixed: false,
         sources: Vec::new(),
         rids: Vec::new(),
     }

@@ -99,7 +99,10 @@ fn sessions_that_leave_take_everything_with_them() {
         "RESULT rtc-churn cycles=4x{cycles} descriptors={descriptors}->{} grown_bytes={grown:?}",
         server.descriptors()
     );
-    assert_eq!(server.descriptors(), descriptors);
+    // That of the last request may still be open.
+    common::eventually("no descriptor is left behind", || {
+        (server.descriptors() == descriptors).then_some(())
+    });
     assert!(least <= 64 * u64::from(cycles), "{grown:?} bytes more after {cycles} sessions each");
     assert_eq!(server.session_count(), 1, "the publisher");
     server.assert_healthy();

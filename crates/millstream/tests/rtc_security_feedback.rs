@@ -19,8 +19,8 @@ fn a_storm_of_nacks_is_answered_with_a_third_of_the_media_at_most() {
     let mut viewer = Client::play(&server, "live/nacked");
     start_flow(&mut publisher, &mut viewer, 0);
     let source = viewer.source(MediaKind::Video);
-    let (mut media, mut resent, mut asked) = (0_usize, 0_usize, 0_usize);
-    let mut newest = None;
+    let (mut resent, mut asked) = (0_u32, 0_usize);
+    let (mut oldest, mut newest) = (None, None);
     let mut next = Instant::now();
     // Five packets of 1000 bytes every 5 ms; after each, the last 200 are asked for again.
     for turn in 0..2_000_u32 {
@@ -34,10 +34,10 @@ fn a_storm_of_nacks_is_answered_with_a_third_of_the_media_at_most() {
             let Ok(parsed) = rtp::Packet::parse(&packet) else { continue };
             match parsed.payload_type() {
                 VP8 => {
-                    media += packet.len();
+                    oldest.get_or_insert(parsed.sequence_number());
                     newest = Some(parsed.sequence_number());
                 }
-                VP8_RTX => resent += packet.len(),
+                VP8_RTX => resent += 1,
                 _ => {}
             }
         }
@@ -49,10 +49,13 @@ fn a_storm_of_nacks_is_answered_with_a_third_of_the_media_at_most() {
             asked += lost.len();
         }
     }
-    println!("RESULT rtc-nack-storm asked={asked} media_bytes={media} resent_bytes={resent}");
-    assert!(media > 5_000_000, "only {media} bytes of media came");
+    // By the numbers, because a busy machine loses some of it on the way to this process.
+    let media = newest.zip(oldest).map_or(0, |(newest, oldest)| u32::from(newest.wrapping_sub(oldest)) + 1);
+    println!("RESULT rtc-nack-storm asked={asked} media_packets={media} resent_packets={resent}");
+    assert!(media > 5_000, "only {media} packets of media came");
     assert!(resent > 0, "nothing was sent again: then this test tests nothing");
-    assert!(resent <= media * 30 / 100, "{resent} bytes again of {media}");
+    // All packets are of one size.
+    assert!(resent * 100 <= media * 30, "{resent} packets again of {media}");
     common::eventually("they are counted", || {
         (counter(&server, "nacked_packets_received") > 0).then_some(())
     });

@@ -249,6 +249,7 @@ proptest! {
                 prop_assert_eq!(ours.format().rtx_payload_type, theirs.format().rtx_payload_type);
                 prop_assert_eq!(ours.format().feedback, theirs.format().feedback);
                 prop_assert_eq!(ours.extensions, theirs.extensions);
+                prop_assert_eq!(ours.extmap_allow_mixed, theirs.extmap_allow_mixed);
                 prop_assert_eq!(&ours.sources, &theirs.sources);
                 prop_assert_eq!(&ours.rids, &theirs.rids);
             }

@@ -130,6 +130,25 @@ fn extensions_given_for_the_other_direction_are_not_used() {
 }
 
 #[test]
+fn both_forms_of_extensions_are_sent_to_those_only_who_allow_it() {
+    let published = stream("chromium_publish", &[Codec::Opus, Codec::Vp8]);
+    let session_wide = sample("chromium_play").to_owned();
+    let nowhere = session_wide.replace("a=extmap-allow-mixed\r\n", "");
+    let for_video = nowhere.replace("a=mid:1\r\n", "a=mid:1\r\na=extmap-allow-mixed\r\n");
+    for (text, expected) in
+        [(session_wide, [true, true]), (nowhere, [false, false]), (for_video, [false, true])]
+    {
+        let offer = parse_offer(&text).expect("readable");
+        let answer = answer_play(&offer, &server(), &Policy::play(), &published).expect("answered");
+        let agreed: Vec<bool> = answer.tracks.iter().map(|track| track.extmap_allow_mixed).collect();
+        assert_eq!(agreed, expected);
+        let (_, audio) = answer.sdp.split_once("m=audio").expect("an audio description");
+        let (audio, video) = audio.split_once("m=video").expect("a video description");
+        assert_eq!([audio, video].map(|part| part.contains("a=extmap-allow-mixed\r\n")), expected);
+    }
+}
+
+#[test]
 fn viewers_without_a_codec_of_the_stream_are_refused() {
     let published = stream("safari_publish", &[Codec::H265]);
     let offer = parse_offer(sample("firefox_play")).expect("readable");

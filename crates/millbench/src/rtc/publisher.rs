@@ -428,6 +428,7 @@ mod tests {
             extensions: media.extensions,
             sources: media.sources.clone(),
             rids: Vec::new(),
+            extmap_allow_mixed: true,
         }
     }
 

@@ -199,6 +199,7 @@ fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
         kind,
         rids: rids.map(|rid| rid.id.clone()).collect(),
         sources: media.sources.clone(),
+        extmap_allow_mixed: media.extmap_allow_mixed,
         extensions,
         formats,
     };
@@ -234,6 +235,7 @@ fn decide_play(
         kind: published.kind,
         rids: Vec::new(),
         sources: vec![source],
+        extmap_allow_mixed: media.extmap_allow_mixed,
         extensions,
         formats,
     };
@@ -303,6 +305,7 @@ fn write_section<'a>(
         mid: &media.mid,
         direction,
         rtcp_reduced_size: media.rtcp_reduced_size,
+        extmap_allow_mixed: media.extmap_allow_mixed,
         formats: formats.to_vec(),
         extensions: Vec::new(),
         rids: &[],

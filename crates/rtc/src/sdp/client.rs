@@ -93,6 +93,7 @@ fn describe<'a>(media: &'a OfferMedia, stream_id: &'a str) -> Live<'a> {
         mid: &media.mid,
         direction: media.direction,
         rtcp_reduced_size: true,
+        extmap_allow_mixed: true,
         formats: media.formats.clone(),
         extensions: media.extensions.iter().map(|(id, extension)| (id, None, extension)).collect(),
         rids: &media.rids,
@@ -153,6 +154,7 @@ fn agreed(ours: &OfferMedia, theirs: &OfferedMedia) -> Result<Option<TrackDescri
         kind: ours.kind,
         formats,
         extensions,
+        extmap_allow_mixed: theirs.extmap_allow_mixed,
         sources: if sending { ours.sources.clone() } else { theirs.sources.clone() },
         rids: rids.collect(),
     }))

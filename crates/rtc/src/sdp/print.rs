@@ -49,6 +49,7 @@ pub(super) struct Live<'a> {
     pub(super) mid: &'a str,
     pub(super) direction: Direction,
     pub(super) rtcp_reduced_size: bool,
+    pub(super) extmap_allow_mixed: bool,
     pub(super) formats: Vec<Format>,
     pub(super) extensions: Vec<(u8, Option<Direction>, Extension)>,
     pub(super) rids: &'a [String],
@@ -122,6 +123,10 @@ fn write_live(out: &mut String, it: &Live<'_>, transport: LocalTransport<'_>) ->
     write!(out, "a={}\r\na=rtcp-mux\r\n", it.direction.name())?;
     if it.rtcp_reduced_size {
         out.write_str("a=rtcp-rsize\r\n")?;
+    }
+    // The session's line speaks for all descriptions; an offer may have it for one only.
+    if it.extmap_allow_mixed {
+        out.write_str("a=extmap-allow-mixed\r\n")?;
     }
     for (id, direction, extension) in &it.extensions {
         write!(out, "a=extmap:{id}")?;

@@ -86,6 +86,9 @@ pub struct TrackDescription {
     /// SSRCs the sender named, best layer first where it said so; empty when it relies on MID, RID or payload types.
     /// For a viewer: the SSRC it is sent.
     pub sources: Vec<Source>,
+    /// Both forms of header extensions may occur in one stream (`a=extmap-allow-mixed`, RFC 8285 section 6); otherwise
+    /// the one-byte form only.
+    pub extmap_allow_mixed: bool,
     /// RIDs of simulcast layers, the sender's preferred one first (RFC 8853 section 5.2); empty without simulcast.
     pub rids: Vec<String>,
 }

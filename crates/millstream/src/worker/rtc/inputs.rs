@@ -74,7 +74,7 @@ fn viewer_track(
         mid: track.mid.clone(),
         payloads: formats.map(viewer_payload).collect(),
         extensions: track.extensions,
-        form: Form::OneByte,
+        form: if track.extmap_allow_mixed { Form::Either } else { Form::OneByte },
         nack: track.format().feedback.nack,
     })
 }
