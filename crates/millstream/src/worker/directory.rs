@@ -144,8 +144,10 @@ impl Directory {
     }
 
     /// Where a stream is published.
-    pub(crate) fn home(&self, key: &str) -> Option<Home> {
-        self.lock().streams.get(key)?.home
+    pub(crate) fn home(&self, key: &str) -> Option<(StreamId, Home)> {
+        let inner = self.lock();
+        let listing = inner.streams.get(key)?;
+        Some((listing.id, listing.home?))
     }
 
     /// The last player of the stream in this lane on `worker` is gone; says where the stream came from.

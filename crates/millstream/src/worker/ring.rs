@@ -38,6 +38,8 @@ pub(crate) enum Crossing {
     Packet { stream: StreamId, epoch: Epoch, packet: Arc<Packet> },
     /// From the home: the publisher of packets has gone.
     PacketsGone { stream: StreamId, epoch: Epoch },
+    /// To the home: a publisher has come to another worker. If this publication has fallen silent, it ends.
+    Contested { stream: StreamId, epoch: Epoch },
     /// To the home: players here cannot go on without a key frame.
     KeyFrameWanted { stream: StreamId, track: TrackIndex },
 }

@@ -9,12 +9,16 @@ use super::control::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use super::inputs;
 use super::session::RtcSession;
 use super::streams::RtcSource;
-use crate::worker::directory::{Epoch, Lane, PublishedTracks, StreamId};
+use crate::worker::directory::{Epoch, Lane, PublishedTracks, StreamId, Taken};
 use crate::worker::engine::Worker;
 use crate::worker::ring::Crossing;
 use crate::worker::settings::SecondPublisher;
 use crate::worker::snapshot::SessionId;
 use crate::worker::streams::settings_for;
+
+/// A publisher that is heard from in no way for this long gives way to another, milliseconds. One that is there sends
+/// media or reports, and checks every few seconds (RFC 7675 section 5.1).
+const SILENT_MS: u64 = 6_000;
 
 impl Worker {
     /// Opens a session and answers.
@@ -95,11 +99,16 @@ impl Worker {
         let key = format!("{app}/{name}");
         let settings = settings_for(&self.parts.settings.applications, app);
         let take_over = settings.second_publisher == SecondPublisher::TakeOver;
-        let claim = self
-            .parts
-            .directory
-            .claim(&key, self.parts.index, take_over, Some(Arc::clone(tracks)))
-            .map_err(|_| RtcRefusal::Taken)?;
+        let claim = |worker: &Self| {
+            let tracks = Some(Arc::clone(tracks));
+            worker.parts.directory.claim(&key, worker.parts.index, take_over, tracks)
+        };
+        let claim = match claim(self) {
+            // An encoder that crashed comes back before its old session has been given up.
+            Err(Taken) if self.rtc_contest(&key) => claim(self),
+            other => other,
+        };
+        let claim = claim.map_err(|Taken| RtcRefusal::Taken)?;
         if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
             self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
         }
@@ -119,6 +128,32 @@ impl Worker {
         let publisher = Some(self.rtc.sessions.vacant_key());
         self.rtc_start_source(stream, RtcSource { epoch: claim.epoch, publisher }, Arc::clone(tracks));
         Ok((stream, Some(claim.epoch)))
+    }
+
+    /// Somebody else wants to publish a stream: if its publisher has fallen silent, it ends. True if it has; one on another
+    /// worker ends a moment later, and whoever asks again gets in.
+    fn rtc_contest(&mut self, key: &str) -> bool {
+        let Some((stream, home)) = self.parts.directory.home(key) else { return true };
+        if home.worker != self.parts.index {
+            self.tell(home.worker, Crossing::Contested { stream, epoch: home.epoch });
+            return false;
+        }
+        self.rtc_end_silent(stream, home.epoch)
+    }
+
+    fn rtc_end_silent(&mut self, id: StreamId, epoch: Epoch) -> bool {
+        let Some(stream) = self.rtc.streams.find(id) else { return false };
+        let Some(RtcSource { publisher: Some(index), .. }) =
+            self.rtc.streams.slab[stream].source.filter(|source| source.epoch == epoch)
+        else {
+            return false;
+        };
+        let silent =
+            self.rtc.sessions.get(index).is_some_and(|session| self.now_ms - session.received_ms > SILENT_MS);
+        if silent {
+            self.rtc_end(index, "silent, and another publisher came");
+        }
+        silent
     }
 
     /// A source of packets begins, here or on another worker.
@@ -331,6 +366,9 @@ impl Worker {
                     self.rtc_end_source(stream);
                 }
             }
+            Crossing::Contested { stream, epoch } => {
+                self.rtc_end_silent(stream, epoch);
+            }
             Crossing::KeyFrameWanted { stream, track } => {
                 let Some(index) = self.rtc.streams.find(stream) else { return };
                 self.rtc.streams.slab[index].packets.request_key_frame(self.now, track);
@@ -360,7 +398,7 @@ impl Worker {
         let Some(entry) = self.rtc.streams.slab.get(stream) else { return };
         let id = entry.id;
         let home = self.parts.directory.home(&entry.key);
-        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
+        if let Some((_, home)) = home.filter(|(_, home)| home.worker != self.parts.index) {
             self.tell(home.worker, Crossing::KeyFrameWanted { stream: id, track });
         }
     }

@@ -1,5 +1,9 @@
 //! Snapshots of WebRTC: sessions and streams of packets as plain values.
 
+use std::time::{Duration, Instant};
+
+use relay::packets::{TrackIndex, TrackReception};
+use rtc::sdp::TrackDescription;
 use rtp::payload::MediaKind;
 
 use super::control::RtcRole;
@@ -66,7 +70,7 @@ impl Worker {
             gop_bytes: stats.kept_bytes as u64,
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
-            tracks: rtc_tracks(stream),
+            tracks: rtc_tracks(stream, self.now),
         }
     }
 
@@ -106,7 +110,10 @@ impl Worker {
         let stream = self.rtc.streams.slab.get(session.stream);
         let viewer =
             session.viewer.zip(stream).and_then(|(viewer, stream)| stream.packets.viewer_stats(viewer));
-        let milliseconds = |time: std::time::Duration| time.as_secs_f32() * 1000.0;
+        let stats = stream.map(|stream| stream.packets.stats()).unwrap_or_default();
+        let received =
+            stream.filter(|_| session.role == RtcRole::Publish).map(|stream| received(stream, self.now));
+        let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
         let state = match (session.is_connected(), session.peer.path().is_some()) {
             (true, _) => RtcState::Connected,
             (false, true) => RtcState::Handshake,
@@ -123,15 +130,46 @@ impl Worker {
                 RtcRole::Publish => session.packets_in,
                 RtcRole::Play => viewer.map_or(0, |viewer| viewer.packets),
             },
-            lost_packets: viewer.map_or(0, |viewer| viewer.lost.max(0) as u64),
+            lost_packets: match received {
+                Some((expected, arrived, _)) => expected.saturating_sub(arrived),
+                None => viewer.map_or(0, |viewer| viewer.lost.max(0) as u64),
+            },
             loss_percent: viewer.map_or(0.0, |viewer| viewer.fraction_lost * 100.0),
-            rtt_ms: viewer.and_then(|viewer| viewer.round_trip).map(milliseconds),
-            jitter_ms: viewer.map(|viewer| milliseconds(viewer.jitter)),
-            nacks: viewer.map_or(0, |viewer| viewer.nacks),
-            resent_packets: viewer.map_or(0, |viewer| viewer.resent_packets),
-            key_frame_requests: viewer.map_or(0, |viewer| viewer.key_frame_requests),
+            rtt_ms: match session.role {
+                RtcRole::Publish => stream.and_then(|stream| stream.packets.publisher_round_trip()),
+                RtcRole::Play => viewer.and_then(|viewer| viewer.round_trip),
+            }
+            .map(milliseconds),
+            jitter_ms: match session.role {
+                RtcRole::Publish => received.map(|(_, _, jitter)| milliseconds(jitter)),
+                RtcRole::Play => viewer.map(|viewer| milliseconds(viewer.jitter)),
+            },
+            nacks: viewer.map_or(stats.nacked_packets, |viewer| viewer.nacks),
+            resent_packets: viewer.map_or(stats.repaired_packets, |viewer| viewer.resent_packets),
+            key_frame_requests: viewer.map_or(stats.key_frame_requests, |viewer| viewer.key_frame_requests),
         }
     }
+}
+
+/// Packets expected and arrived over all tracks of a publisher, and the largest jitter.
+fn received(stream: &RtcStream, now: Instant) -> (u64, u64, Duration) {
+    let tracks = TrackIndex::all().filter_map(|track| stream.packets.reception(now, track));
+    tracks.fold((0, 0, Duration::ZERO), |(expected, arrived, jitter), track| {
+        (expected + track.expected_packets, arrived + track.received_packets, jitter.max(track.jitter))
+    })
+}
+
+/// How the next track is received that a description lists; `counts` are those before it, by kind.
+fn reception(
+    stream: &RtcStream,
+    now: Instant,
+    track: &TrackDescription,
+    counts: &mut [usize; 2],
+) -> Option<TrackReception> {
+    let count = &mut counts[usize::from(track.kind == MediaKind::Video)];
+    let index = TrackIndex::new(track.kind, *count)?;
+    *count += 1;
+    stream.packets.reception(now, index)
 }
 
 fn add_stream(counters: &mut RtcCounters, stream: &RtcStream) {
@@ -140,17 +178,19 @@ fn add_stream(counters: &mut RtcCounters, stream: &RtcStream) {
     counters.key_frame_requests_out += stats.key_frame_requests;
 }
 
-fn rtc_tracks(stream: &RtcStream) -> Vec<RtcTrackSnapshot> {
+fn rtc_tracks(stream: &RtcStream, now: Instant) -> Vec<RtcTrackSnapshot> {
     let described = stream.tracks.as_deref().unwrap_or_default().iter();
+    let mut counts = [0; 2];
     described
-        .map(|track| RtcTrackSnapshot {
+        .map(|track| (track, reception(stream, now, track, &mut counts)))
+        .map(|(track, reception)| RtcTrackSnapshot {
             kind: if track.kind == MediaKind::Audio { TrackKind::Audio } else { TrackKind::Video },
             codec: track.codec().encoding_name(),
             clock_rate: track.format().clock_rate,
             channels: (track.kind == MediaKind::Audio).then_some(track.format().channels),
-            encodings: track.rids.len().max(1) as u8,
+            encodings: reception.map_or(0, |reception| reception.live_layers).max(1),
             size: None,
-            bits_per_second: 0,
+            bits_per_second: reception.map_or(0, |reception| reception.bits_per_second),
             frames_per_second: 0.0,
             key_frame_interval_ms: 0,
         })
