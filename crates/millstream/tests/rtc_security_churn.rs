@@ -99,9 +99,9 @@ fn sessions_that_leave_take_everything_with_them() {
         "RESULT rtc-churn cycles=4x{cycles} descriptors={descriptors}->{} grown_bytes={grown:?}",
         server.descriptors()
     );
-    // That of the last request may still be open.
+    // That of the last request may still be open, now as well as when they were counted first.
     common::eventually("no descriptor is left behind", || {
-        (server.descriptors() == descriptors).then_some(())
+        (server.descriptors() <= descriptors).then_some(())
     });
     assert!(least <= 64 * u64::from(cycles), "{grown:?} bytes more after {cycles} sessions each");
     assert_eq!(server.session_count(), 1, "the publisher");
