@@ -14,7 +14,7 @@ use rtc::sdp::Direction;
 /// Asks for the name until it is given.
 fn publish_in_the_end(server: &Server, stream: &str, mut meanwhile: impl FnMut()) -> (Client, usize) {
     let path = format!("/whip/{stream}");
-    let deadline = Instant::now() + Duration::from_secs(25);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut refusals = 0;
     loop {
         match Client::try_open(server, &path, Direction::Send, &Options::default()) {

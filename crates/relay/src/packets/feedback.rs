@@ -77,9 +77,9 @@ impl Publisher {
 
     fn transport_feedback(&mut self, now: Instant, tracks: &Tracks, out: &mut Vec<u8>) {
         let mut sources = tracks.iter().flat_map(|track| &track.sources);
-        if let Some(arrivals) = &mut self.arrivals
-            && let Some(media_ssrc) = sources.find_map(|source| source.ssrc)
-        {
+        if let Some(arrivals) = &mut self.arrivals {
+            // It is about the transport, not about a source, and due also while no source has been told apart.
+            let media_ssrc = sources.find_map(|source| source.ssrc).unwrap_or(0);
             arrivals.poll(now, self.input.feedback_ssrc, media_ssrc, out);
         }
     }

@@ -140,6 +140,8 @@ impl PacketStream {
     /// # Errors
     /// [`DropReason::Duplicate`] and [`DropReason::TooOld`].
     pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
+        // A publisher that came back: what is there is wanted again.
+        self.expires_at = None;
         let index = packet.track();
         let track = self.tracks.get_or_new(index);
         let taken = track.receive_mirrored(packet, &self.limits, &mut self.pool);

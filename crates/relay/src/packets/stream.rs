@@ -177,11 +177,9 @@ impl PacketStream {
         }
     }
 
-    /// A track of which a mirror wants a key frame, each wish once. The caller tells the home.
-    pub fn poll_key_frame_wish(&mut self) -> Option<TrackIndex> {
-        let track = self.tracks.iter_mut().find(|track| track.wishes_key_frame.is_some())?;
-        track.wishes_key_frame = None;
-        Some(track.index)
+    /// A track of which a mirror wants a key frame, at most twice a second each. The caller tells the home.
+    pub fn poll_key_frame_wish(&mut self, now: Instant) -> Option<TrackIndex> {
+        self.tracks.iter_mut().find_map(|track| track.take_wish(now).then_some(track.index))
     }
 
     /// What a new mirror begins with: the cached packets, each track in order.

@@ -8,6 +8,7 @@ use rtp::payload::{MediaKind, PayloadInfo};
 use super::clock::{Anchor, rtp_units};
 use super::history::{History, Kept, NotKept};
 use super::inputs::{TrackIndex, TrackInput, TrackPayload};
+use super::key_frames;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits};
 use super::numbering::{Arrival, Numbering, Place, SourceId};
@@ -25,6 +26,8 @@ pub(crate) struct Track {
     pub(crate) history: History,
     /// A mirror's viewers want a key frame, which only the home can ask for.
     pub(crate) wishes_key_frame: Option<Instant>,
+    /// When the last wish was told.
+    wished_at: Option<Instant>,
     /// The newest packet's clock rate and link to time, with this worker's timestamps.
     pub(crate) clock_rate: u32,
     pub(crate) anchor: Option<Anchor>,
@@ -100,6 +103,7 @@ impl Track {
             numbering: Numbering::default(),
             history: History::default(),
             wishes_key_frame: None,
+            wished_at: None,
             clock_rate: 0,
             anchor: None,
             guess: None,
@@ -128,8 +132,20 @@ impl Track {
         let held = if held < self.sources.len() { held } else { 0 };
         match self.sources.get_mut(held) {
             Some(source) => source.key_frames.want(now),
-            None => _ = self.wishes_key_frame.get_or_insert(now),
+            None => {
+                let next = self.wished_at.map_or(now, |at| now.max(at + key_frames::INTERVAL));
+                self.wishes_key_frame.get_or_insert(next);
+            }
         }
+    }
+
+    /// Whether the home is to be told now that a key frame is wanted, which it is as often as a publisher is asked.
+    pub(crate) fn take_wish(&mut self, now: Instant) -> bool {
+        let is_due = self.wishes_key_frame.is_some_and(|at| at <= now);
+        if is_due {
+            (self.wishes_key_frame, self.wished_at) = (None, Some(now));
+        }
+        is_due
     }
 
     /// The publisher has gone. What it sent can still be sent again, but nobody begins with it.

@@ -354,7 +354,7 @@ impl World {
         self.stream.send_reports(now, |token, rtcp| {
             reports.entry(token).or_default().push((now, rtcp.to_vec()));
         });
-        while let Some(track) = self.stream.poll_key_frame_wish() {
+        while let Some(track) = self.stream.poll_key_frame_wish(self.now) {
             self.wishes.push(track);
         }
         let mut out = Vec::new();

@@ -287,3 +287,17 @@ fn what_was_lost_in_a_long_silence_is_not_asked_for_and_leaves_no_gap() {
     let numbers = world.numbers(1);
     assert_eq!(numbers[10], numbers[9] + 1);
 }
+
+#[test]
+fn arrivals_are_told_also_while_no_source_is_known() {
+    let mut world = World::new(relay::packets::Limits::default());
+    let input = TrackInput { ssrcs: Vec::new(), transport_cc: true, ..video_input() };
+    world.publish(vec![input]);
+    let mut stranger = frame(1, 0, true).with(TWCC_ID, &[0, 1]);
+    stranger.fields.payload_type = 1;
+    assert!(world.receive(&stranger).is_err(), "it belongs to no track");
+    world.wait(Duration::from_millis(200));
+    let mut told = 0;
+    world.told(|_, rtcp| told += usize::from(matches!(rtcp, Rtcp::TransportFeedback(_))));
+    assert_eq!(told, 1);
+}

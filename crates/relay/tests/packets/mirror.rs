@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relay::packets::{Limits, Packet, Turn};
+use relay::packets::{Limits, Packet, TrackIndex, TrackInput, Turn, ViewerTrackInput};
+use rtp::payload::MediaKind;
 
-use crate::common::{World, audio_input, frame, sound, video, video_input};
+use crate::common::{World, audio_input, frame, sound, video, video_input, viewer};
 
 /// A home and a mirror, joined by hand.
 struct Pair {
@@ -160,4 +161,48 @@ fn viewers_that_came_before_any_packet_have_their_wish_told_with_the_first() {
     assert_eq!(pair.mirror.wishes, [video()], "once");
     pair.receive(&frame(12, 43_200, true));
     assert_eq!(pair.mirror.numbers(7).len(), 1);
+}
+
+#[test]
+fn a_wish_that_nobody_can_fulfil_is_told_twice_a_second() {
+    let mut pair = Pair::new();
+    let second = TrackInput { mid: "screen".to_owned(), ssrcs: vec![(0x3000, None)], ..video_input() };
+    pair.home.publish(vec![video_input(), second]);
+    // A camera with key frames, and a screen that had one long ago.
+    pair.receive(&frame(0, 0, true).ssrc(0x3000));
+    for at in 0..400 {
+        for part in 0..4 {
+            let mut camera = frame(at * 4 + part, u32::from(at) * 3_600, at % 50 == 0 && part == 0);
+            camera.payload.resize(1_100, 1);
+            pair.receive(&camera);
+        }
+        pair.receive(&frame(at + 1, u32::from(at) * 3_600, false).ssrc(0x3000));
+        pair.wait(Duration::from_millis(40));
+    }
+    let mut input = viewer(7);
+    let camera = input.tracks.remove(1);
+    let track = TrackIndex::new(MediaKind::Video, 1).unwrap();
+    let screen = ViewerTrackInput { track, ssrc: 9, rtx_ssrc: None, mid: "2".to_owned(), ..camera.clone() };
+    input.tracks = vec![camera, screen];
+    pair.mirror.join_as(&input);
+    pair.mirror.wishes.clear();
+    pair.mirror.wait(Duration::from_secs(10));
+    let told = pair.mirror.wishes.len();
+    assert!((1..=20).contains(&told), "told {told} times");
+}
+
+#[test]
+fn a_mirror_keeps_what_a_publisher_that_came_back_sends() {
+    let mut pair = Pair::new();
+    pair.receive(&frame(0, 0, true));
+    pair.home.stream.publisher_ended(pair.home.now);
+    pair.mirror.stream.publisher_ended(pair.mirror.now);
+    pair.wait(Duration::from_millis(300));
+    pair.home.epoch += 1;
+    pair.home.publish(vec![audio_input(), video_input()]);
+    for at in 0..60 {
+        pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
+        pair.wait(Duration::from_millis(40));
+    }
+    assert_eq!(pair.mirror.stream.stats().kept_packets, pair.home.stream.stats().kept_packets);
 }

@@ -1,6 +1,7 @@
 //! Drives a session's peer: what it wants sent, what it has to say, and when it wants to be asked again.
 
 use std::cmp::Reverse;
+use std::time::{Duration, Instant};
 
 use group_send::peer_table::PeerKey;
 use rtc::{Event, FailReason, Path, SrtpKeys};
@@ -15,6 +16,10 @@ use crate::worker::engine::Worker;
 /// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
 const HELD_MS: u64 = 7_000;
 
+/// Soonest a timer fires again. What claims to be due for ever, by a defect of ours or of a library, then costs a thousand
+/// calls a second and not the worker.
+const TIMER_MIN: Duration = Duration::from_millis(1);
+
 impl Worker {
     /// Takes from the peer what it has for us. To be called after everything that is done to it.
     pub(super) fn rtc_drive(&mut self, index: usize) {
@@ -25,7 +30,7 @@ impl Worker {
         }
         self.rtc.send_transmits(index, self.now_ms);
         self.rtc.review_places(index);
-        self.rtc.set_session_timer(index);
+        self.rtc.set_session_timer(index, self.now);
     }
 
     fn rtc_event(&mut self, index: usize, event: Event) {
@@ -128,8 +133,11 @@ impl Worker {
                     let Some(session) = self.rtc.sessions.get_mut(index as usize) else { continue };
                     if session.due == Some(due) {
                         session.due = None;
-                        session.peer.handle_timeout(self.now);
-                        self.rtc_drive(index as usize);
+                        let index = index as usize;
+                        self.rtc_guarded(index, |worker| {
+                            worker.rtc.sessions[index].peer.handle_timeout(worker.now);
+                            worker.rtc_drive(index);
+                        });
                     }
                 }
                 Due::Stream(index) => {
@@ -232,17 +240,18 @@ impl Rtc {
         }
     }
 
-    fn set_session_timer(&mut self, index: usize) {
+    fn set_session_timer(&mut self, index: usize, now: Instant) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let due = session.peer.next_timeout();
+        let due = session.peer.next_timeout().map(|due| due.max(now + TIMER_MIN));
         if let Some(due) = due.filter(|due| session.due.is_none_or(|set| *due < set)) {
             session.due = Some(due);
             self.timers.push(Reverse((due, Due::Session(index as u32))));
         }
     }
 
-    pub(super) fn set_stream_timer(&mut self, index: usize, due: Option<std::time::Instant>) {
+    pub(super) fn set_stream_timer(&mut self, index: usize, due: Option<Instant>, now: Instant) {
         let Some(stream) = self.streams.slab.get_mut(index) else { return };
+        let due = due.map(|due| due.max(now + TIMER_MIN));
         if let Some(due) = due.filter(|due| stream.due.is_none_or(|set| *due < set)) {
             stream.due = Some(due);
             self.timers.push(Reverse((due, Due::Stream(index as u32))));

@@ -118,7 +118,7 @@ impl Worker {
             });
         }
         let due = stream.packets.next_timeout();
-        self.rtc.set_stream_timer(index, due);
+        self.rtc.set_stream_timer(index, due, self.now);
     }
 
     /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
@@ -155,16 +155,27 @@ impl Worker {
                 send_rtcp(&mut exits, outlet, report);
             }
         });
-        if let Some(track) = stream.packets.poll_key_frame_wish() {
+        while let Some(track) = self
+            .rtc
+            .streams
+            .slab
+            .get_mut(index)
+            .and_then(|stream| stream.packets.poll_key_frame_wish(self.now))
+        {
             self.rtc_ask_home(index, track);
         }
         self.rtc_forward_stream(index);
     }
 
     /// A defect of ours, met by this stream's packets: other streams go on.
-    fn rtc_stream_panicked(&mut self, index: usize) {
+    pub(super) fn rtc_stream_panicked(&mut self, index: usize) {
         self.rtc.counters.panics += 1;
-        let Some(stream) = self.rtc.streams.slab.get(index) else { return };
+        if self.rtc.streams.slab.get(index).is_none() {
+            return;
+        }
+        // What panicked is not asked again.
+        self.rtc.streams.start_anew(index);
+        let stream = &self.rtc.streams.slab[index];
         tracing::error!(stream = stream.key, "a defect in the server ended this stream's sessions");
         let of_stream =
             |(at, session): (usize, &super::session::RtcSession)| (session.stream == index).then_some(at);

@@ -1,5 +1,6 @@
 //! Sessions begin and end: what the control side asks for, who publishes and who plays.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use crate::worker::snapshot::SessionId;
 use crate::worker::streams::settings_for;
 
 /// A publisher that is heard from in no way for this long gives way to another, milliseconds. One that is there sends
-/// media or reports, and checks every few seconds (RFC 7675 section 5.1).
-const SILENT_MS: u64 = 6_000;
+/// media or reports; if it has nothing to send, a check at least every 6 s (RFC 7675 section 5.1), of which one may be lost.
+const SILENT_MS: u64 = 13_000;
 
 impl Worker {
     /// Opens a session and answers.
@@ -205,6 +206,12 @@ impl Worker {
     /// Changes a session; says whether it exists.
     pub(in crate::worker) fn rtc_patch(&mut self, id: SessionId, patch: RtcPatch) -> bool {
         let Some(index) = self.rtc.find(id) else { return false };
+        let mut changed = false;
+        self.rtc_guarded(index, |worker| changed = worker.rtc_change(index, patch));
+        changed
+    }
+
+    fn rtc_change(&mut self, index: usize, patch: RtcPatch) -> bool {
         let session = &mut self.rtc.sessions[index];
         match patch {
             RtcPatch::Candidates(candidates) => {
@@ -234,7 +241,7 @@ impl Worker {
     pub(in crate::worker) fn rtc_close(&mut self, id: SessionId, reason: &'static str) -> bool {
         let found = self.rtc.find(id);
         if let Some(index) = found {
-            self.rtc_end(index, reason);
+            self.rtc_guarded(index, |worker| worker.rtc_end(index, reason));
         }
         found.is_some()
     }
@@ -242,13 +249,20 @@ impl Worker {
     /// Ends a session: the peer is told, its stream is left, and nothing of it stays.
     pub(super) fn rtc_end(&mut self, index: usize, reason: &'static str) {
         let Some(session) = self.rtc.sessions.get(index) else { return };
-        let (id, role, stream, epoch) = (session.id, session.role, session.stream, session.epoch);
-        let (viewer, bytes_in) = (session.viewer, session.bytes_in);
+        let (id, role, bytes_in) = (session.id, session.role, session.bytes_in);
         let outlet = self.rtc.outlets.get(index).and_then(Option::as_ref);
         let bytes_out = outlet.map_or(0, |outlet| outlet.bytes_out);
         let seconds = (self.now_ms - session.opened_ms) / 1000;
         tracing::info!(session = %id, ?role, reason, seconds, bytes_in, bytes_out, "session ended");
         self.rtc_say_bye(index, reason);
+        self.rtc_leave_all(index);
+    }
+
+    /// Takes a session out of its stream and out of every table.
+    pub(super) fn rtc_leave_all(&mut self, index: usize) {
+        let Some(session) = self.rtc.sessions.get(index) else { return };
+        let (id, role, stream, epoch, viewer) =
+            (session.id, session.role, session.stream, session.epoch, session.viewer);
         match (role, epoch) {
             (RtcRole::Publish, Some(epoch)) => self.rtc_unpublish(index, stream, epoch),
             _ => self.rtc_leave(stream, viewer),
@@ -327,8 +341,26 @@ impl Worker {
         }
     }
 
-    /// What another worker says about a stream of packets.
+    /// What another worker says about a stream of packets. A defect that it meets ends that stream's sessions here.
     pub(in crate::worker) fn rtc_crossing(&mut self, from: usize, crossing: Crossing) {
+        let of = match &crossing {
+            Crossing::PacketsSubscribe(stream) | Crossing::PacketsUnsubscribe(stream) => Some(*stream),
+            Crossing::PacketsStart { stream, .. }
+            | Crossing::Packet { stream, .. }
+            | Crossing::PacketsGone { stream, .. }
+            | Crossing::Contested { stream, .. }
+            | Crossing::KeyFrameWanted { stream, .. } => Some(*stream),
+            _ => None,
+        };
+        let handled = catch_unwind(AssertUnwindSafe(|| self.rtc_take_crossing(from, crossing)));
+        if handled.is_err()
+            && let Some(stream) = of.and_then(|id| self.rtc.streams.find(id))
+        {
+            self.rtc_stream_panicked(stream);
+        }
+    }
+
+    fn rtc_take_crossing(&mut self, from: usize, crossing: Crossing) {
         match crossing {
             Crossing::PacketsSubscribe(id) => self.rtc_add_remote(from, id),
             Crossing::PacketsUnsubscribe(id) => {

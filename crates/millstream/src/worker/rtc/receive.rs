@@ -189,9 +189,19 @@ impl Worker {
         self.rtc.counters.panics += 1;
         let Some(session) = self.rtc.sessions.get(index) else { return };
         tracing::error!(session = %session.id, "a defect in the server ended this session");
+        let stream = session.stream;
         let ended = catch_unwind(AssertUnwindSafe(|| self.rtc_end(index, "defect in the server")));
         if ended.is_err() {
-            self.rtc.forget(index);
+            // Saying goodbye met the defect again, in the peer or in the stream: both are given up, without a word.
+            self.rtc.streams.start_anew(stream);
+            self.rtc_leave_all(index);
+        }
+    }
+
+    /// Does something for a session; a defect that makes it panic ends that session, and nothing else.
+    pub(super) fn rtc_guarded(&mut self, index: usize, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            self.rtc_panicked(index);
         }
     }
 

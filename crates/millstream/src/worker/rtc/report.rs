@@ -110,9 +110,10 @@ impl Worker {
         let stream = self.rtc.streams.slab.get(session.stream);
         let viewer =
             session.viewer.zip(stream).and_then(|(viewer, stream)| stream.packets.viewer_stats(viewer));
-        let stats = stream.map(|stream| stream.packets.stats()).unwrap_or_default();
-        let received =
-            stream.filter(|_| session.role == RtcRole::Publish).map(|stream| received(stream, self.now));
+        let published = stream.filter(|_| session.role == RtcRole::Publish);
+        // Since the stream was made, which its players can keep over several publishers.
+        let told = published.map(|stream| stream.packets.stats());
+        let received = published.map(|stream| received(stream, self.now));
         let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
         let state = match (session.is_connected(), session.peer.path().is_some()) {
             (true, _) => RtcState::Connected,
@@ -144,9 +145,12 @@ impl Worker {
                 RtcRole::Publish => received.map(|(_, _, jitter)| milliseconds(jitter)),
                 RtcRole::Play => viewer.map(|viewer| milliseconds(viewer.jitter)),
             },
-            nacks: viewer.map_or(stats.nacked_packets, |viewer| viewer.nacks),
-            resent_packets: viewer.map_or(stats.repaired_packets, |viewer| viewer.resent_packets),
-            key_frame_requests: viewer.map_or(stats.key_frame_requests, |viewer| viewer.key_frame_requests),
+            nacks: told.map_or(viewer.map_or(0, |viewer| viewer.nacks), |stats| stats.nacked_packets),
+            resent_packets: told
+                .map_or(viewer.map_or(0, |viewer| viewer.resent_packets), |stats| stats.repaired_packets),
+            key_frame_requests: told.map_or(viewer.map_or(0, |viewer| viewer.key_frame_requests), |stats| {
+                stats.key_frame_requests
+            }),
         }
     }
 }

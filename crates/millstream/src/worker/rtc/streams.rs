@@ -110,6 +110,13 @@ impl RtcStreams {
         index
     }
 
+    /// Gives a stream an empty state.
+    pub(crate) fn start_anew(&mut self, index: usize) {
+        if let Some(stream) = self.slab.get_mut(index) {
+            stream.packets = PacketStream::new(self.limits.clone(), self.clock);
+        }
+    }
+
     /// Forgets a stream.
     pub(crate) fn remove(&mut self, index: usize) -> RtcStream {
         let stream = self.slab.remove(index);

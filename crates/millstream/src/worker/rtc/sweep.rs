@@ -98,7 +98,12 @@ impl Worker {
 
     /// Ends what is over by the clock.
     pub(in crate::worker) fn rtc_sweep(&mut self, samples: bool) {
-        for connection in self.rtc.tcp.overdue(self.now_ms) {
+        let sessions = &self.rtc.sessions;
+        let is_valid = |session: usize, path: &rtc::Path| {
+            sessions.get(session).is_some_and(|session| session.peer.is_valid(path))
+        };
+        let stale = self.rtc.tcp.stale(is_valid);
+        for connection in self.rtc.tcp.overdue(self.now_ms).into_iter().chain(stale) {
             self.rtc_close_tcp(connection);
         }
         for index in 0..self.rtc.sessions.capacity() {
@@ -108,7 +113,7 @@ impl Worker {
                 sample(session, bytes_out);
             }
             if let Some(reason) = self.rtc_overdue(index) {
-                self.rtc_end(index, reason);
+                self.rtc_guarded(index, |worker| worker.rtc_end(index, reason));
             }
         }
     }

@@ -15,6 +15,8 @@ use slab::Slab;
 const WAITING_BYTES_MAX: usize = 256 << 10;
 /// Connections of one worker that no peer has proved to be its own yet; further ones are closed at once.
 const UNCLAIMED_MAX: usize = 256;
+/// Bytes of a connection before its first authentic check: some checks that do not fit, sent again and again.
+const UNCLAIMED_BYTES_MAX: usize = 8 << 10;
 /// Time for the first authentic check, milliseconds.
 const CLAIM_MS_MAX: u64 = 10_000;
 
@@ -29,8 +31,12 @@ pub(crate) struct TcpPeer {
     /// `0 <= written <= waiting.len()`.
     written: usize,
     opened_ms: u64,
+    /// Bytes read before it was claimed.
+    unclaimed_bytes: usize,
     /// There is something new to be written.
     pub(crate) dirty: bool,
+    /// It is in the list of connections to read next turn.
+    pub(crate) reads_again: bool,
 }
 
 /// All connections of a worker.
@@ -65,7 +71,9 @@ impl TcpPeers {
             waiting: Vec::new(),
             written: 0,
             opened_ms: now_ms,
+            unclaimed_bytes: 0,
             dirty: false,
+            reads_again: false,
         }))
     }
 
@@ -79,13 +87,18 @@ impl TcpPeers {
         self.slab.get_mut(index)
     }
 
-    /// An authentic check of `session` came over it.
-    pub(crate) fn claim(&mut self, index: usize, session: usize) {
+    /// An authentic check of `session` came over it. False if that has as many connections as it may.
+    pub(crate) fn claim(&mut self, index: usize, session: usize) -> bool {
+        let own = self.slab.iter().filter(|(_, peer)| peer.session == Some(session)).count();
+        if own >= rtc::VALID_PATHS_MAX {
+            return false;
+        }
         if let Some(peer) = self.slab.get_mut(index)
             && peer.session.replace(session).is_none()
         {
             self.unclaimed -= 1;
         }
+        true
     }
 
     /// Takes a connection out.
@@ -99,6 +112,12 @@ impl TcpPeers {
     pub(crate) fn of_session(&self, session: usize) -> Vec<usize> {
         let own = self.slab.iter().filter(|(_, peer)| peer.session == Some(session));
         own.map(|(index, _)| index).collect()
+    }
+
+    /// Connections that were claimed and lead nowhere, as `is_valid` says of a session and a path.
+    pub(crate) fn stale(&self, is_valid: impl Fn(usize, &Path) -> bool) -> Vec<usize> {
+        let stale = |peer: &TcpPeer| peer.session.is_some_and(|session| !is_valid(session, &peer.path));
+        self.slab.iter().filter(|(_, peer)| stale(peer)).map(|(index, _)| index).collect()
     }
 
     /// Connections nobody has claimed in time.
@@ -173,10 +192,18 @@ impl TcpPeer {
         Ok(())
     }
 
-    /// Reads once; says how many bytes came, 0 at the end.
+    /// Reads once; says how many bytes came, 0 at the end. One that nobody has claimed is an error once it has sent more
+    /// than checks take.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min(16 * FRAME_BYTES_MAX);
+        let most = if self.session.is_some() { 16 * FRAME_BYTES_MAX } else { FRAME_BYTES_MAX };
+        let most = buffer.len().min(most);
         let count = self.socket.read(&mut buffer[..most])?;
+        if self.session.is_none() {
+            self.unclaimed_bytes += count;
+            if self.unclaimed_bytes > UNCLAIMED_BYTES_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
         self.deframer.push(&buffer[..count]);
         Ok(count)
     }
@@ -247,13 +274,44 @@ mod tests {
     }
 
     #[test]
+    fn a_session_has_few_connections() {
+        let mut peers = TcpPeers::default();
+        let mut held = Vec::new();
+        for count in 0..rtc::VALID_PATHS_MAX + 2 {
+            let (server, client, path) = pair();
+            held.push(client);
+            let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+            assert_eq!(peers.claim(index, 3), count < rtc::VALID_PATHS_MAX);
+        }
+        assert_eq!((peers.of_session(3).len(), peers.unclaimed), (rtc::VALID_PATHS_MAX, 2));
+    }
+
+    #[test]
+    fn a_connection_that_only_sends_rubbish_ends() {
+        let (server, mut client, path) = pair();
+        let mut peers = TcpPeers::default();
+        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        client.write_all(&vec![0; UNCLAIMED_BYTES_MAX + 1]).unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        let error = loop {
+            match peers.get_mut(index).unwrap().read(&mut buffer) {
+                Ok(count) => assert!(count > 0 && count <= FRAME_BYTES_MAX),
+                // The rest is still on its way.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
     fn unclaimed_connections_are_few_and_end() {
         let mut peers = TcpPeers::default();
         let (server, _client, path) = pair();
         let index = peers.insert(server, path.local, path.remote, 5).unwrap();
         assert!(peers.overdue(5 + CLAIM_MS_MAX - 1).is_empty());
         assert_eq!(peers.overdue(5 + CLAIM_MS_MAX), [index]);
-        peers.claim(index, 3);
+        assert!(peers.claim(index, 3));
         assert!(peers.overdue(u64::MAX - CLAIM_MS_MAX).is_empty());
         assert_eq!((peers.unclaimed, peers.of_session(3)), (0, vec![index]));
     }

@@ -11,8 +11,6 @@ use crate::worker::engine::Worker;
 
 /// Connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
-/// Reads of one connection in a turn; it is level enough: what is left is read when more comes or next turn.
-const READS_MAX: usize = 8;
 
 impl Worker {
     /// Accepts what waits at a listener.
@@ -56,35 +54,31 @@ impl Worker {
         {
             return self.rtc_close_tcp(index);
         }
-        if event.is_readable() || event.is_read_closed() || event.is_error() {
+        // One read per connection and turn: one that sends without pause must not come round twice as often.
+        let reads_again = self.rtc.tcp.get(index).is_some_and(|peer| peer.reads_again);
+        if (event.is_readable() || event.is_read_closed() || event.is_error()) && !reads_again {
             self.rtc_read_tcp(index);
         }
     }
 
-    /// Reads a connection and handles its datagrams.
+    /// Reads a connection once and handles its datagrams; what may be left is for the next turn.
     pub(super) fn rtc_read_tcp(&mut self, index: usize) {
+        let Some(peer) = self.rtc.tcp.get_mut(index) else { return };
+        peer.reads_again = false;
         let mut buffer = std::mem::take(&mut self.plain);
-        let mut over = false;
-        for _ in 0..READS_MAX {
-            let Some(peer) = self.rtc.tcp.get_mut(index) else { break };
-            match peer.read(&mut buffer) {
-                Ok(0) => over = true,
-                Ok(_) => over = !self.rtc_deframe(index),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.plain = buffer;
-                    return self.rtc_forward();
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => over = true,
-            }
-            if over {
-                break;
-            }
-        }
+        let result = peer.read(&mut buffer);
         self.plain = buffer;
-        if over {
+        let goes_on = match result {
+            Ok(0) => false,
+            Ok(_) => self.rtc_deframe(index),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        };
+        if !goes_on {
             self.rtc_close_tcp(index);
-        } else if self.rtc.tcp.get(index).is_some() {
+        } else if let Some(peer) = self.rtc.tcp.get_mut(index)
+            && !std::mem::replace(&mut peer.reads_again, true)
+        {
             self.rtc.tcp_read_again.push(index);
         }
         self.rtc_forward();
@@ -117,15 +111,17 @@ impl Worker {
         // Fails only when it was never registered.
         let _ = self.poll.registry().deregister(&mut peer.socket);
         if let Some(session) = peer.session
-            && let Some(entry) = self.rtc.sessions.get_mut(session)
+            && self.rtc.sessions.contains(session)
         {
-            entry.peer.path_closed(self.now, &peer.path);
             if let Some(Some(outlet)) = self.rtc.outlets.get_mut(session)
                 && matches!(outlet.way, super::session::Way::Tcp { path, .. } if path == peer.path)
             {
                 outlet.paused = true;
             }
-            self.rtc_drive(session);
+            self.rtc_guarded(session, |worker| {
+                worker.rtc.sessions[session].peer.path_closed(worker.now, &peer.path);
+                worker.rtc_drive(session);
+            });
         }
     }
 
@@ -133,8 +129,11 @@ impl Worker {
     pub(super) fn rtc_adopt(&mut self, connection: usize, session: usize) {
         let Some(peer) = self.rtc.tcp.get(connection) else { return };
         // The first one keeps it: a connection carries one peer.
-        if peer.session.is_none() && self.rtc.sessions[session].peer.is_valid(&peer.path) {
-            self.rtc.tcp.claim(connection, session);
+        let is_new = peer.session.is_none() && self.rtc.sessions[session].peer.is_valid(&peer.path);
+        let path = peer.path;
+        if is_new && !self.rtc.tcp.claim(connection, session) {
+            self.rtc_close_tcp(connection);
+            self.rtc.sessions[session].peer.path_closed(self.now, &path);
         }
     }
 }
