@@ -43,8 +43,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Datagrams that a peer may send before it has finished the handshake. A handshake takes 3 to 8; the rest is for
-    /// what gets lost and repeated.
+    /// Datagrams looked at, at once, before a handshake is finished; half as many more each second, and others are left
+    /// out. A handshake takes 3 to 8; the rest is for what gets lost and repeated.
     pub const HANDSHAKE_DATAGRAMS_MAX: u32 = 200;
 
     /// Interval before the first retransmission; doubles each time.

@@ -19,8 +19,7 @@ pub enum DtlsError {
     Handshake,
     /// There were no keys in time.
     Timeout,
-    /// The peer sent more than [`Config::HANDSHAKE_DATAGRAMS_MAX`](super::Config::HANDSHAKE_DATAGRAMS_MAX)
-    /// datagrams, or as many records, without finishing the handshake.
+    /// The peer sent far more records than a handshake takes.
     TooMuch,
     /// A library refused its configuration or panicked. Fault of ours.
     Internal,

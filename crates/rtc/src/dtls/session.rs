@@ -27,7 +27,34 @@ pub struct Dtls {
     closed: bool,
     /// When there have to be keys.
     deadline: Option<Instant>,
-    datagrams: u32,
+    budget: Budget,
+}
+
+/// How many datagrams of a handshake are looked at: [`Config::HANDSHAKE_DATAGRAMS_MAX`] at once, and half as many again
+/// each second.
+struct Budget {
+    left: u32,
+    refilled: Option<Instant>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { left: Config::HANDSHAKE_DATAGRAMS_MAX, refilled: None }
+    }
+}
+
+impl Budget {
+    fn take(&mut self, now: Instant) -> bool {
+        let since = now.saturating_duration_since(*self.refilled.get_or_insert(now));
+        let earned = (since.as_millis() as u32).saturating_mul(Config::HANDSHAKE_DATAGRAMS_MAX / 2) / 1000;
+        if earned > 0 {
+            self.left = self.left.saturating_add(earned).min(Config::HANDSHAKE_DATAGRAMS_MAX);
+            self.refilled = Some(now);
+        }
+        let may = self.left > 0;
+        self.left -= u32::from(may);
+        may
+    }
 }
 
 /// What has happened.
@@ -125,7 +152,14 @@ impl Dtls {
     }
 
     fn with_state(state: State) -> Self {
-        Self { state, output: Output::default(), keys: None, closed: false, deadline: None, datagrams: 0 }
+        Self {
+            state,
+            output: Output::default(),
+            keys: None,
+            closed: false,
+            deadline: None,
+            budget: Budget::default(),
+        }
     }
 
     /// Takes a datagram that begins like a DTLS record (RFC 7983 section 7).
@@ -135,9 +169,10 @@ impl Dtls {
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DtlsError> {
         self.run(|session| {
             if session.deadline.is_some() || matches!(session.state, State::Listening(_)) {
-                session.datagrams += 1;
-                if session.datagrams > Config::HANDSHAKE_DATAGRAMS_MAX {
-                    return Err(DtlsError::TooMuch);
+                // Who forges the peer's address must not end its handshake, only be a burden to nobody: what is too much is
+                // left out, and the time for the handshake ends it in any case.
+                if !session.budget.take(now) {
+                    return Ok(());
                 }
             }
             match &mut session.state {

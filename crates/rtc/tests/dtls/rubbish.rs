@@ -85,14 +85,17 @@ fn changed_datagrams_neither_panic_nor_give_keys() {
 }
 
 #[test]
-fn a_flood_of_datagrams_ends_a_handshake_and_not_a_session_with_keys() {
+fn a_flood_of_datagrams_ends_neither_a_handshake_nor_a_session_with_keys() {
     for version in [V1_2, V1_3] {
         let mut pair = Pair::new(configs(&[version], &[version]));
         pair.step();
         let now = pair.now;
         let hello = pair.client.sent[0].clone();
-        let count = (0..10_000).position(|_| pair.server.dtls.handle_datagram(now, &hello).is_err());
-        assert!(count.is_some_and(|count| count < 250), "{version:?}: {count:?}");
+        for _ in 0..10_000 {
+            pair.server.dtls.handle_datagram(now, &hello).unwrap();
+        }
+        // What is too much is left out; the budget comes back with time, and the client asks again.
+        pair.run_until_keys().unwrap();
 
         let mut pair = Pair::new(configs(&[version], &[version]));
         pair.run_until_keys().unwrap();
