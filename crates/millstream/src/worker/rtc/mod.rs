@@ -205,3 +205,6 @@ impl std::fmt::Debug for Rtc {
         f.debug_struct("Rtc").field("ports", &self.ports).field("sessions", &self.sessions.len()).finish()
     }
 }
+
+#[cfg(test)]
+mod panic_tests;
