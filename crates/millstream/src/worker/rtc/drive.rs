@@ -88,7 +88,8 @@ impl Worker {
         let outlet =
             Outlet { outbound, paused: way.is_none(), way: way.unwrap_or(Way::NOWHERE), bytes_out: 0 };
         self.rtc.set_outlet(index, Some(outlet));
-        tracing::info!(session = %id, ?path, profile = ?keys.profile, "connected");
+        let (remote, transport) = path.map(|path| (path.remote, path.transport)).unzip();
+        tracing::info!(session = %id, ?remote, ?transport, profile = ?keys.profile, "connected");
         self.rtc.counters.connected += 1;
         // Fails when the control side has gone, which ends the process.
         let _ = self.rtc.notices.send(RtcNotice::Connected(id));

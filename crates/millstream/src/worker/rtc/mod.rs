@@ -77,6 +77,8 @@ pub(crate) struct Rtc {
     touched: Vec<usize>,
     /// Listeners with connections left to be accepted.
     accept_again: Vec<usize>,
+    /// Listeners where accepting failed, for the next sweep.
+    accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
     tcp_read_again: Vec<usize>,
     resends: Vec<Resend>,
@@ -115,6 +117,7 @@ impl Rtc {
             timers: BinaryHeap::new(),
             touched: Vec::new(),
             accept_again: Vec::new(),
+            accept_later: Vec::new(),
             tcp_read_again: Vec::new(),
             resends: Vec::new(),
             scratch: Vec::new(),

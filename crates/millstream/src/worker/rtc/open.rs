@@ -253,7 +253,8 @@ impl Worker {
         let outlet = self.rtc.outlets.get(index).and_then(Option::as_ref);
         let bytes_out = outlet.map_or(0, |outlet| outlet.bytes_out);
         let seconds = (self.now_ms - session.opened_ms) / 1000;
-        tracing::info!(session = %id, ?role, reason, seconds, bytes_in, bytes_out, "session ended");
+        let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &stream.key);
+        tracing::info!(session = %id, ?role, stream, reason, seconds, bytes_in, bytes_out, "session ended");
         self.rtc_say_bye(index, reason);
         self.rtc_leave_all(index);
     }

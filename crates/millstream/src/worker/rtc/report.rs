@@ -135,7 +135,12 @@ impl Worker {
                 Some((expected, arrived, _)) => expected.saturating_sub(arrived),
                 None => viewer.map_or(0, |viewer| viewer.lost.max(0) as u64),
             },
-            loss_percent: viewer.map_or(0.0, |viewer| viewer.fraction_lost * 100.0),
+            loss_percent: match received {
+                Some((expected, arrived, _)) => {
+                    expected.saturating_sub(arrived) as f32 * 100.0 / expected.max(1) as f32
+                }
+                None => viewer.map_or(0.0, |viewer| viewer.fraction_lost * 100.0),
+            },
             rtt_ms: match session.role {
                 RtcRole::Publish => stream.and_then(|stream| stream.packets.publisher_round_trip()),
                 RtcRole::Play => viewer.and_then(|viewer| viewer.round_trip),

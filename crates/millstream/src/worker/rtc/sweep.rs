@@ -39,6 +39,7 @@ impl Rtc {
             let _ = registry.deregister(&mut listener);
         }
         self.accept_again.clear();
+        self.accept_later.clear();
     }
 }
 
@@ -98,6 +99,7 @@ impl Worker {
 
     /// Ends what is over by the clock.
     pub(in crate::worker) fn rtc_sweep(&mut self, samples: bool) {
+        self.rtc.accept_again.append(&mut self.rtc.accept_later);
         let sessions = &self.rtc.sessions;
         let is_valid = |session: usize, path: &rtc::Path| {
             sessions.get(session).is_some_and(|session| session.peer.is_valid(path))

@@ -13,6 +13,8 @@ use slab::Slab;
 
 /// Bytes that wait for a peer to read them, at most; later datagrams are dropped until there is room.
 const WAITING_BYTES_MAX: usize = 256 << 10;
+/// Room kept for what a connection sends next.
+const KEPT_BYTES: usize = 16 << 10;
 /// Connections of one worker that no peer has proved to be its own yet; further ones are closed at once.
 const UNCLAIMED_MAX: usize = 256;
 /// Bytes of a connection before its first authentic check: some checks that do not fit, sent again and again.
@@ -184,7 +186,10 @@ impl TcpPeer {
             }
         }
         if self.written == self.waiting.len() {
-            (self.waiting, self.written) = (Vec::new(), 0);
+            self.waiting.clear();
+            self.written = 0;
+            // Room for a few packets is used again and again; that of a burst is given back.
+            self.waiting.shrink_to(KEPT_BYTES);
         } else if self.written > WAITING_BYTES_MAX / 2 {
             self.waiting.drain(..self.written);
             self.written = 0;

@@ -21,7 +21,8 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::debug!(%error, "ICE-TCP accept failed");
-                    return;
+                    // Others may wait behind it, and without descriptors a pause helps.
+                    return self.rtc.accept_later.push(listener);
                 }
             }
         }
