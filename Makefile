@@ -5,6 +5,8 @@
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map for 64-bit ARM, in an emulator       make miri   ssrc-map's unsafe code in an interpreter
+#   make test-interop  WebRTC and SRTP with other implementations
+#   make test-full-size  attacks on WebRTC at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #
@@ -19,7 +21,7 @@ FUZZ_SECONDS ?= 120
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run test test-console test-rust test-interop test-browser console setup lint one-crypto-provider docs deny neon portable miri fuzz bench clean
+.PHONY: run test test-console test-rust test-interop test-full-size test-browser console setup lint one-crypto-provider docs deny neon portable miri fuzz bench clean
 
 run:
 	scripts/setup build
@@ -50,6 +52,10 @@ test-interop:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	cargo build --locked --package millstream
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+
+# Thousands of sessions, a million forged packets: more than every day's run has time for.
+test-full-size: console
+	TEST_AT_FULL_SIZE=1 cargo test --locked --package millstream --test rtc_security_churn --test rtc_security_injection
 
 test-browser:
 	cargo build --locked --package millstream
