@@ -28,7 +28,7 @@
 //! | 7675 | `lite`, `full` | |
 //! | 6544, 4571 | [`tcp_framing`], [`Path`] | active and simultaneous-open candidates of a server |
 //! | 5763, 5764, 6347, 9147 | [`dtls`] | see there |
-//! | 8866, 8829, 9725, 8840 | [`sdp`] | see there |
+//! | 8866, 9429, 9725, 8840 | [`sdp`] | see there |
 
 pub mod demux;
 pub mod dtls;

@@ -1,4 +1,4 @@
-//! Offer and answer (RFC 3264, RFC 8829) as WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) need them, both sides.
+//! Offer and answer (RFC 3264, RFC 9429) as WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) need them, both sides.
 //!
 //! ```text
 //! text --parse_offer--> Offer --answer_publish / answer_play--> Answer { text, tracks, remote transport }

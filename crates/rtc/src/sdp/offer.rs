@@ -175,7 +175,7 @@ impl OfferedMedia {
             && matches!(self.protocol.as_str(), "RTP/AVP" | "RTP/AVPF" | "UDP/RTP/AVP" | "UDP/RTP/AVPF")
     }
 
-    /// Whether its protocol is SRTP keyed by DTLS. JSEP wants the older names without it read, too (RFC 8829 section
+    /// Whether its protocol is SRTP keyed by DTLS. JSEP wants the older names without it read, too (RFC 9429 section
     /// 5.1.2): a fingerprint is demanded of all.
     pub(super) fn is_encrypted_rtp(&self) -> bool {
         matches!(

@@ -67,7 +67,7 @@ pub(super) fn description(description: &Description<'_>) -> String {
 }
 
 fn write_description(out: &mut String, it: &Description<'_>) -> std::fmt::Result {
-    // RFC 8829 section 5.2.1: a session id below 2^63.
+    // RFC 9429 section 5.2.1: a session id below 2^63.
     let session_id = it.session_id >> 1;
     write!(out, "v=0\r\no=- {session_id} 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n")?;
     if !it.bundle.is_empty() {
