@@ -7,6 +7,7 @@ import { watchHref } from '../lib/routes';
 import { endpointUrl, parseStreamKey } from '../lib/urls';
 import type { BroadcastState } from '../rtc/broadcast';
 import { captureObstacle } from '../rtc/capture';
+import { stopLabel } from '../rtc/publisher';
 import { useServices, useSnapshot, useStore } from '../state/hooks';
 import { BroadcastFigures } from './broadcast-figures';
 import { BroadcastSettings } from './broadcast-settings';
@@ -43,7 +44,7 @@ export function BroadcastPanel({ named }: BroadcastPanelProps) {
             <div class="broadcast-stage">
               <Preview state={state} />
               <Actions state={state} named={named} />
-              <Status state={state} />
+              <Status state={state} named={named} />
             </div>
             <BroadcastSettings state={state} obstructed={obstacle !== null} />
           </div>
@@ -117,15 +118,15 @@ const PREVIEW_WORDS = {
 
 function Actions({ state, named }: { state: BroadcastState; named: boolean }) {
   const { broadcast } = useServices();
-  const { capture, opening, settings, muted, covered } = state;
+  const { capture, opening, muted, covered } = state;
   const onAir = state.publish.phase !== 'idle';
-  const publish = () => void broadcast.start(endpointUrl(`${location.origin}/whip`, settings));
+  const publish = () => void broadcast.start(whipUrl(state));
   const sound = capture?.stream.getAudioTracks().length ?? 0;
   return (
     <div class="broadcast-actions">
       {onAir ? (
         <button type="button" class="button button-danger" onClick={() => broadcast.stop()}>
-          Stop publishing
+          {stopLabel(state.publish.phase)}
         </button>
       ) : (
         <button type="button" class="button button-primary" disabled={!named || opening} onClick={publish}>
@@ -159,8 +160,13 @@ function Actions({ state, named }: { state: BroadcastState; named: boolean }) {
 
 const OFF_WORDS = { camera: 'Turn camera off', screen: 'Stop sharing', test: 'Close test picture' } as const;
 
+/** Where the stream is published as the settings are now. */
+function whipUrl({ settings }: BroadcastState): string {
+  return endpointUrl(`${location.origin}/whip`, settings);
+}
+
 /** What happens, in words, and what went wrong. */
-function Status({ state }: { state: BroadcastState }) {
+function Status({ state, named }: { state: BroadcastState; named: boolean }) {
   const { broadcast } = useServices();
   const { publish, problem, key } = state;
   const stream = key === null ? null : parseStreamKey(key);
@@ -175,7 +181,7 @@ function Status({ state }: { state: BroadcastState }) {
         {publish.phase === 'connecting' && 'Connecting…'}
         {publish.phase === 'live' && publish.liveSinceMs !== null && `On air as ${key} for ${duration((Date.now() - publish.liveSinceMs) / 1000)}.`}
         {publish.phase !== 'live' && publish.message !== '' && <span class="trouble">{publish.message}</span>}
-        {publish.needsToken && ' Enter it in the field “Token” above and publish again.'}
+        {publish.needsToken && ' Enter it in the field “Token” above and press “Try now”.'}
       </p>
       {publish.phase === 'live' && stream !== null && (
         <a href={watchHref(stream)} target="_blank" rel="noopener">
@@ -183,7 +189,7 @@ function Status({ state }: { state: BroadcastState }) {
         </a>
       )}
       {(publish.phase === 'retrying' || publish.phase === 'failed') && (
-        <button type="button" class="button button-small" onClick={() => broadcast.retryNow()}>
+        <button type="button" class="button button-small" disabled={!named} onClick={() => void broadcast.retryNow(whipUrl(state))}>
           Try now
         </button>
       )}

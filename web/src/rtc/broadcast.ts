@@ -131,8 +131,10 @@ export class Broadcast {
     this.#set({ key: null, figures: null });
   }
 
-  retryNow(): void {
-    this.#publisher.retryNow();
+  /** Tries again at once with the settings as they are now: another token or name may be what was missing. */
+  async retryNow(url: string): Promise<void> {
+    const { phase } = this.store.value.publish;
+    if (phase === 'failed' || phase === 'retrying') await this.start(url);
   }
 
   mute(muted: boolean): void {

@@ -47,6 +47,11 @@ const START_MAX = 1_500_000;
 
 export const OFF_AIR: PublishState = { phase: 'idle', message: '', needsToken: false, retryAtMs: null, liveSinceMs: null, reconnects: 0 };
 
+/** What the button says that ends publishing: there is nothing to stop while nothing is sent. */
+export function stopLabel(phase: PublishPhase): string {
+  return phase === 'failed' || phase === 'retrying' ? 'Cancel' : 'Stop publishing';
+}
+
 export class Publisher {
   readonly #options: PublisherOptions;
   #state = OFF_AIR;
@@ -84,12 +89,6 @@ export class Publisher {
     this.#connection?.close();
     this.#connection = null;
     this.#set(OFF_AIR);
-  }
-
-  retryNow(): void {
-    if (this.#target === null || this.#connection !== null) return;
-    this.#failures = 0;
-    this.#reopen();
   }
 
   /** Sends other tracks from now on. Without a new negotiation when there is a track of each kind for each now sent. */
