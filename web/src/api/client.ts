@@ -4,6 +4,7 @@
  * Every call has a deadline, sends the token when there is one, and fails with an ApiError. Polling and
  * what to do after a failure are decided in state/.
  */
+import type { StreamRef } from '../lib/urls';
 import { ApiError, kindOfStatus } from './errors';
 import type { ServerInfo, SessionPage, SessionQuery, Stream, Worker } from './types';
 
@@ -37,6 +38,16 @@ export class ApiClient {
   async streams(signal?: AbortSignal): Promise<Stream[]> {
     const answer = await this.#json<{ streams: Stream[] }>('GET', '/streams', signal);
     return list(answer.streams, 'streams');
+  }
+
+  /** One stream; null when the server knows none of this name. */
+  async stream({ app, name }: StreamRef, signal?: AbortSignal): Promise<Stream | null> {
+    try {
+      return await this.#json<Stream>('GET', `/streams/${encodeURIComponent(app)}/${encodeURIComponent(name)}`, signal);
+    } catch (cause) {
+      if (cause instanceof ApiError && cause.kind === 'not_found') return null;
+      throw cause;
+    }
   }
 
   async workers(signal?: AbortSignal): Promise<Worker[]> {

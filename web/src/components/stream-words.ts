@@ -45,6 +45,15 @@ export function offered(stream: Stream | null): Offered {
   return { rtc: Boolean(stream.urls.whep), flv: stream.urls.flv !== '' };
 }
 
+/** What to say in place of addresses of FLV and RTMP. */
+export const RTC_ONLY = 'This stream comes by WebRTC and is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.';
+
+/** Published by WebRTC, so that only WebRTC plays it. False when that is not known. */
+export function rtcOnly(stream: Stream | null): boolean {
+  const { rtc, flv } = offered(stream);
+  return rtc === true && flv === false && stream?.urls.rtmp === '';
+}
+
 function join(parts: string[]): string {
   const known = parts.filter((part) => part !== UNKNOWN && part !== '');
   return known.length === 0 ? UNKNOWN : known.join(' · ');

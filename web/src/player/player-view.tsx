@@ -9,7 +9,7 @@ import type { Source, Transport } from './player';
 import { PlayerControls } from './player-controls';
 import { PlayerFigures } from './player-figures';
 import { PlayerOverlay } from './player-overlay';
-import { orderOf, type Offered } from './transports';
+import { fallbackWords, orderOf, type Offered } from './transports';
 import { UNKNOWN_TRACKS, type TrackHints } from './tracks';
 import { usePlayer } from './use-player';
 
@@ -21,11 +21,14 @@ export interface PlayerViewProps {
   hints?: () => TrackHints;
   /** By which transports the server offers the stream, as far as is known. */
   offered?: () => Offered;
+  /** Whether somebody publishes the stream, null when that cannot be told; asked when nothing arrives. */
+  live?: () => Promise<boolean | null>;
   /** Shows figures below the picture. */
   figures?: boolean;
 }
 
 const NO_HINTS = (): TrackHints => UNKNOWN_TRACKS;
+const CANNOT_TELL = async () => null;
 const NOT_KNOWN = (): Offered => ({ rtc: null, flv: null });
 
 export function PlayerView(props: PlayerViewProps) {
@@ -38,7 +41,9 @@ export function PlayerView(props: PlayerViewProps) {
   const token = entered ?? props.token ?? '';
   const sources = (): Source[] =>
     orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({ transport, token, url: playerUrl(location.origin, props.stream, transport, token) }));
-  const { video, player, state, stats, figures, delay } = usePlayer(streamKey(props.stream), `${preferred} ${token}`, sources, props.hints ?? NO_HINTS);
+  const advice = { hints: props.hints ?? NO_HINTS, live: props.live ?? CANNOT_TELL };
+  const { video, player, state, stats, figures, delay } = usePlayer(streamKey(props.stream), `${preferred} ${token}`, sources, advice);
+  const fallback = state.transport === preferred ? '' : fallbackWords(preferred, state.fallback, (props.offered ?? NOT_KNOWN)());
   const choose = (transport: Transport) => {
     // Choosing again what was chosen already means: try it once more.
     if (transport === preferred) player?.start();
@@ -98,9 +103,9 @@ export function PlayerView(props: PlayerViewProps) {
         onTransport={choose}
         onFullscreen={fullscreen}
       />
-      {state.fallback !== '' && state.phase === 'playing' && (
+      {fallback !== '' && state.phase === 'playing' && (
         <p class="fallback" role="status" data-testid="fallback">
-          {state.transport === 'rtc' ? 'Played by WebRTC' : 'Played as FLV'}, because: {state.fallback}
+          {state.transport === 'rtc' ? 'Played by WebRTC' : 'Played as FLV'}, because: {fallback}
         </p>
       )}
       {props.figures === true && <PlayerFigures state={state} stats={stats} figures={figures} delay={delay} />}

@@ -9,6 +9,9 @@ export interface Offered {
   flv: boolean | null;
 }
 
+/** Why FLV cannot be had of a stream that came by WebRTC. */
+export const NO_FLV = 'This stream is published by WebRTC and cannot be played as FLV.';
+
 /**
  * The chosen one first, then the other way (WebRTC, or FLV over HTTP). What the server does not offer is left out, unless
  * nothing would be left.
@@ -17,4 +20,12 @@ export function orderOf(preferred: Transport, offered: Offered): Transport[] {
   const order: Transport[] = preferred === 'rtc' ? ['rtc', 'http'] : [preferred, 'rtc'];
   const possible = order.filter((transport) => (transport === 'rtc' ? offered.rtc : offered.flv) !== false);
   return possible.length === 0 ? order : possible;
+}
+
+/**
+ * Why another transport than the preferred one plays. What the server offers counts more than what the player found out: a
+ * browser does not tell why a WebSocket was refused.
+ */
+export function fallbackWords(preferred: Transport, found: string, offered: Offered): string {
+  return preferred !== 'rtc' && offered.rtc === true && offered.flv === false ? NO_FLV : found;
 }

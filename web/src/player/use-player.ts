@@ -40,11 +40,18 @@ interface Samples {
 
 const NO_SAMPLES: Samples = { stats: null, figures: null, delay: null };
 
+/** What the page knows of the stream and players may ask for. */
+export interface Advice {
+  hints: () => TrackHints;
+  /** Whether somebody publishes the stream; null when that cannot be told. */
+  live: () => Promise<boolean | null>;
+}
+
 /** `key` is `app/name`; `sources` are asked at every round, `identity` says when they have to be asked anew. */
-export function usePlayer(key: string, identity: string, sources: () => Source[], hints: () => TrackHints): UsePlayer {
+export function usePlayer(key: string, identity: string, sources: () => Source[], advice: Advice): UsePlayer {
   const video = useRef<HTMLVideoElement>(null);
-  const latest = useRef({ sources, hints });
-  latest.current = { sources, hints };
+  const latest = useRef({ sources, advice });
+  latest.current = { sources, advice };
   const [player, setPlayer] = useState<AutoPlayer | null>(null);
   const [state, setState] = useState<AutoState>({ ...IDLE, transport: 'rtc', fallback: '' });
   const [samples, setSamples] = useState<Samples>(NO_SAMPLES);
@@ -53,7 +60,7 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
     const element = video.current;
     if (element === null) return;
     const created = new AutoPlayer({
-      make: (transport, onState, onTrouble) => makePlayer(element, transport, onState, onTrouble, () => latest.current.hints()),
+      make: (transport, onState, onTrouble) => makePlayer(element, transport, onState, onTrouble, () => latest.current.advice),
       sources: () => latest.current.sources(),
       onState: setState,
     });
@@ -86,8 +93,8 @@ function makePlayer(
   transport: Transport,
   onState: (state: PlayerState) => void,
   onTrouble: NonNullable<StreamPlayerOptions['onTrouble']>,
-  hints: () => TrackHints,
+  advice: () => Advice,
 ): StreamPlayer {
-  if (transport === 'rtc') return new WhepPlayer({ video, onState, onTrouble });
-  return new LivePlayer({ video, onState, onTrouble, hints, load: loadMpegts });
+  if (transport === 'rtc') return new WhepPlayer({ video, onState, onTrouble, live: () => advice().live() });
+  return new LivePlayer({ video, onState, onTrouble, hints: () => advice().hints(), load: loadMpegts });
 }

@@ -16,9 +16,13 @@ type Connect = (options: ConstructorParameters<typeof Connection>[0]) => Pick<Co
 
 export interface WhepPlayerOptions extends StreamPlayerOptions {
   connect?: Connect;
+  /** Whether somebody publishes the stream; null when that cannot be told. Asked when nothing arrives. */
+  live?: () => Promise<boolean | null>;
 }
 
 const WATCH_MS = 1_000;
+/** Nothing arrives for this long: ask whether the publisher has left. */
+const ASK_MS = 900;
 /** Nothing arrives for this long: say so. The session stays, a publisher that comes back is seen at once. */
 const SILENT_MS = 4_000;
 /** Packets of a picture arrive but none is decoded for this long: start over. */
@@ -31,6 +35,7 @@ const TRIES_MAX_FEW = 3;
 const RETRY = { firstMs: 1_000, capMs: 8_000 };
 
 const SILENT = 'No data arrives. Waiting for the publisher.';
+const LEFT = 'The publisher has left. Waiting for it to come back.';
 
 export class WhepPlayer implements StreamPlayer {
   readonly #options: WhepPlayerOptions;
@@ -45,6 +50,8 @@ export class WhepPlayer implements StreamPlayer {
   #watchTimer: ReturnType<typeof setInterval> | undefined;
   #packets = 0;
   #packetsAtMs = 0;
+  /** The server says nobody publishes, and nothing has arrived since. */
+  #left = false;
   #frames = 0;
   #framesAtMs = 0;
   #playingSinceMs: number | null = null;
@@ -119,6 +126,7 @@ export class WhepPlayer implements StreamPlayer {
     this.#connection = connection;
     this.#sampler = new FiguresSampler();
     [this.#packets, this.#frames] = [0, 0];
+    this.#left = false;
     this.#packetsAtMs = this.#framesAtMs = this.#now();
     void connection.open();
   }
@@ -215,6 +223,7 @@ export class WhepPlayer implements StreamPlayer {
     const packets = (video?.packets ?? 0) + (audio?.packets ?? 0);
     if (packets !== this.#packets) {
       this.#packets = packets;
+      this.#left = false;
       this.#packetsAtMs = now;
     }
     const frames = video?.frames ?? 0;
@@ -234,14 +243,23 @@ export class WhepPlayer implements StreamPlayer {
   #watchRunning(now: number): void {
     const { phase } = this.#state;
     const silent = now - this.#packetsAtMs;
-    if (silent > SILENT_MS) {
-      if (phase !== 'blocked') this.#set({ phase: 'waiting', message: SILENT });
+    if (silent >= ASK_MS && !this.#left) void this.#askWhetherLeft();
+    if (silent > SILENT_MS || this.#left) {
+      if (phase !== 'blocked') this.#set({ phase: 'waiting', message: this.#left ? LEFT : SILENT });
     } else if (now - this.#framesAtMs > STUCK_MS) {
       const first = this.#frames === 0;
       this.#fail({ ...always('Data arrives, but the picture stands still.'), ...(first ? { elsewhere: 'cannot' as const } : {}) });
     } else if ((phase === 'waiting' || phase === 'buffering') && silent < WATCH_MS * 2) {
       this.#set({ phase: 'playing', message: '' });
     }
+  }
+
+  async #askWhetherLeft(): Promise<void> {
+    const [connection, packets] = [this.#connection, this.#packets];
+    const live = await this.#options.live?.().catch(() => null);
+    if (live !== false || connection === null || connection !== this.#connection || packets !== this.#packets) return;
+    this.#left = true;
+    if (this.#showing) this.#set({ phase: 'waiting', message: LEFT });
   }
 
   #set(change: Partial<PlayerState>): void {

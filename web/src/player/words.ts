@@ -5,6 +5,7 @@
  * neither the library nor a browser.
  */
 import { always, type Trouble } from '../lib/trouble';
+import { NO_FLV } from './transports';
 
 export interface ErrorInfo {
   code?: number;
@@ -47,6 +48,8 @@ function describeStatus(status: number): Trouble {
       return { text: 'The server does not let you play this stream without a valid token.', retry: 'never', needsToken: true };
     case 404:
       return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'absent' };
+    case 406:
+      return { ...always(NO_FLV), elsewhere: 'absent' };
     case 429:
     case 503:
       return always('The server takes no more players at the moment.');

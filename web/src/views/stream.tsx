@@ -8,7 +8,7 @@ import { Pager } from '../components/pager';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
 import { SessionsTable } from '../components/sessions-table';
 import { Sparkline } from '../components/sparkline';
-import { audioWords, gopWords, offered, trackHints, videoWords } from '../components/stream-words';
+import { audioWords, gopWords, offered, RTC_ONLY, trackHints, videoWords } from '../components/stream-words';
 import { bitrate, bytes, count, duration, milliseconds, plural, UNKNOWN } from '../lib/format';
 import { sessionsHref, watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
@@ -26,6 +26,7 @@ export function StreamPage(props: { stream: StreamRef }) {
   const stream = streams?.find((candidate) => streamKey(candidate) === key) ?? null;
   const latest = useRef(stream);
   latest.current = stream;
+  const live = async () => (streams === null ? null : latest.current?.state === 'live');
 
   return (
     <>
@@ -43,7 +44,7 @@ export function StreamPage(props: { stream: StreamRef }) {
       </PageHead>
       <div class="stream-top">
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} figures />
+          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} live={live} figures />
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
@@ -119,9 +120,7 @@ function Addresses({ stream }: { stream: Stream }) {
         </div>
         <div>
           {flv === '' && rtmp === '' ? (
-            <p class="muted">
-              This stream comes by WebRTC and is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.
-            </p>
+            <p class="muted">{RTC_ONLY}</p>
           ) : (
             <>
               <Command label="ffplay" text={ffplayCommand(flv || rtmp)} />
