@@ -137,7 +137,7 @@ describe('delay', () => {
   it('says plainly what is measured and what is estimated', () => {
     const name = (source: 'stamp' | 'capture' | 'network', sameClock: boolean) => delayWords({ source, sameClock, milliseconds: 1 }).name;
     expect(name('stamp', true)).toBe('Glass to glass, measured');
-    expect(name('capture', false)).toBe('Glass to glass, by two clocks');
+    expect(name('capture', false)).toBe('Delay (two clocks)');
     expect(name('network', true)).toBe('Server to screen, estimated');
   });
 

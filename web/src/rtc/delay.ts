@@ -164,5 +164,5 @@ export function delayWords(delay: Delay): { name: string; remark: string } {
   }
   const how = delay.source === 'stamp' ? 'the moment drawn into the test picture is read back from the screen' : 'the publisher’s browser sends the moment of capture with each frame';
   if (delay.sameClock) return { name: 'Glass to glass, measured', remark: `Measured: ${how}; both moments by this computer’s clock.` };
-  return { name: 'Glass to glass, by two clocks', remark: `By two clocks: ${how}; the difference between that computer’s clock and this one’s is part of the figure.` };
+  return { name: 'Delay (two clocks)', remark: `Glass to glass, by two clocks: ${how}; the difference between that computer’s clock and this one’s is part of the figure.` };
 }
