@@ -214,7 +214,7 @@ impl Default for RtcSettings {
             gop_cache: true,
             gop_cache_bytes_max: 8 << 20,
             gop_cache_duration_max: Duration::from_secs(10),
-            pad_runs: false,
+            pad_runs: true,
         }
     }
 }
