@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcom
 
 use crate::config::{CONFIG_VARIABLE, section_keys};
 
-/// Live media server: RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
+/// Live media server: WebRTC (WHIP in, WHEP out) and RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, about, long_about = None)]
 pub struct Cli {
@@ -117,12 +117,14 @@ pub fn command() -> clap::Command {
 }
 
 /// Flags shown by `-h`.
-const FREQUENT: [&str; 9] = [
+const FREQUENT: [&str; 11] = [
     "workers",
     "cores",
     "ports-file",
     "rtmp-listen",
     "http-listen",
+    "rtc-udp-listen",
+    "rtc-public-addresses",
     "log-format",
     "log-level",
     "stream-merge-latency-ms",
@@ -170,6 +172,15 @@ mod tests {
         );
         assert_eq!(found[1].1, "a=b");
         assert!(parse(["millstream", "--set", "x"].map(str::to_owned)).is_err());
+    }
+
+    #[test]
+    fn the_short_help_shows_flags_that_exist() {
+        let help = command().render_help().to_string();
+        for flag in FREQUENT {
+            assert!(help.contains(&format!("--{flag} ")), "{flag}: {help}");
+        }
+        assert!(help.contains("WHIP") && !help.contains("--limits-"), "{help}");
     }
 
     #[test]

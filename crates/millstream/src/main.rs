@@ -1,4 +1,4 @@
-//! Millstream, a live media server: RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
+//! Millstream, a live media server: WebRTC (WHIP in, WHEP out) and RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
 //!
 //! The binary has the threads, the sockets and the clock: `worker` moves media on one event loop per core, `control`
 //! answers everything else on a small async runtime, and both meet in bounded queues only. `config` says what to

@@ -98,7 +98,7 @@ section! {
 
         /// WebRTC sessions of one worker; further ones are answered 503.
         sessions_per_worker: i64 = 10_000, unit "sessions", range 1..=1_000_000,
-        cost "A viewer takes about 15 to 40 kB besides kernel socket buffers, depending on what its offer names.";
+        cost "A viewer takes about 15 to 40 kB.";
 
         /// Sessions of one worker that have been answered and are not connected yet; further ones are answered 503.
         pending_per_worker: i64 = 4_096, unit "sessions", range 1..=1_000_000,
@@ -114,7 +114,7 @@ section! {
 
         /// Requests for sessions (and changes of them) one client address may make in a second, on average; twice as many at once. Further ones are answered 429. 0 sets no limit.
         requests_per_second: i64 = 500, unit "requests per second", range 0..=1_000_000,
-        cost "A request for a session costs less than 0.4 ms of CPU, on the control thread and a worker together.";
+        cost "A request for a session costs less than 0.4 ms of CPU.";
 
         /// How long a packet can be sent again after it was lost.
         history_ms: i64 = 1_500, unit "ms", range 100..=30_000,
@@ -206,7 +206,7 @@ section! {
 }
 
 section! {
-    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry repeats the keys it wants different. For WebRTC, `second_publisher` and `wait_for_publisher_seconds` hold; the rest is about frames, and has its counterpart in `[rtc]`.
+    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry repeats the keys it wants different. For WebRTC, `second_publisher` and `wait_for_publisher_seconds` hold; the rest is about frames, and `[rtc]` has keys of its own for packets.
     Stream = "stream" {
         /// How long a message may wait to be sent to a player together with others. 0 sends each message at once.
         merge_latency_ms: i64 = 100, unit "ms", range 0..=10_000,

@@ -194,7 +194,8 @@ Millstream starts without any configuration. Each key can be set in four places;
 1. the default;
 2. a TOML file, named by `--config FILE` or `MILLSTREAM_CONFIG`;
 3. the environment: `MILLSTREAM_SECTION_KEY`, lists separated by commas;
-4. flags: `--section-key VALUE` (keys of `[server]` without `server-`), or `--set section.key=value` for any key.
+4. flags: `--section-key VALUE` (keys of `[server]` without `server-`, and `--udp-backend` without `rtc-`), or
+   `--set section.key=value` for any key.
 
 A key that does not exist is an error that names the nearest one that does, and so is a value of the wrong type or out
 of range. `millstream config check` reports all errors at once and ends with exit code 2 if there is one;
@@ -247,11 +248,13 @@ in, also hold for pages of other sites, as far as `http.cors_allow_origin` lets 
 
 Publish to `http://HOST:8080/whip/APP/STREAM`, play from `http://HOST:8080/whep/APP/STREAM`; APP may contain `/`. Media takes
 other ports than HTTP: UDP 8189, and TCP 8189 where no UDP gets through; with several workers the ports after it as well, one
-for each. A stream that is published by WebRTC is played by WebRTC, one published by RTMP is not yet.
+for each. A stream that is published by WebRTC is played by WebRTC, one published by RTMP is not yet. A token is sent as
+`Authorization: Bearer TOKEN` or `?token=TOKEN`.
 
 ```toml
 [rtc]
-public_addresses = [\"203.0.113.7\"]             # behind a NAT that forwards the ports of all workers
+public_addresses = [\"203.0.113.7\"]             # behind a NAT that forwards the ports of all workers; for clients inside, list the
+                                               # server's address there as well: nothing else is announced
 ```
 
 Browsers give pages a camera only over HTTPS or on `localhost`: set `[tls]`, or put a proxy with TLS in front of HTTP (media
