@@ -16,7 +16,7 @@ pub fn text(addresses: &ListenAddresses, workers: usize, demo: Option<&str>, pol
     lines(&mut out, "console", &web, "/");
     lines(&mut out, "publish", &rtmp, "/live/STREAM");
     let who = match (policy.publish_needs_token(), policy.publish_is_loopback_only()) {
-        (true, _) => "with ?token=TOKEN after the name",
+        (true, _) => "with ?token=TOKEN after the name; by WHIP, Authorization: Bearer TOKEN or ?token=TOKEN",
         (_, true) => "from this machine only, until [auth] says otherwise",
         _ => "by the rules in [[auth.publish]]",
     };
@@ -24,6 +24,7 @@ pub fn text(addresses: &ListenAddresses, workers: usize, demo: Option<&str>, pol
     let rtc: &[String] = if addresses.rtc_udp.is_empty() { &[] } else { &web };
     lines(&mut out, "WHIP", rtc, "/whip/live/STREAM");
     lines(&mut out, "WHEP", rtc, "/whep/live/STREAM");
+    media_ports(&mut out, addresses);
     lines(&mut out, "play", &rtmp, "/live/STREAM");
     lines(&mut out, "", &web, "/live/STREAM.flv");
     let sockets: Vec<String> = web.iter().map(|base| base.replacen("http", "ws", 1)).collect();
@@ -39,6 +40,28 @@ pub fn text(addresses: &ListenAddresses, workers: usize, demo: Option<&str>, pol
     }
     out.push('\n');
     out
+}
+
+/// Where media of WebRTC comes in: firewalls know HTTP, but not these.
+fn media_ports(out: &mut String, addresses: &ListenAddresses) {
+    let lists = [("UDP", &addresses.rtc_udp), ("TCP", &addresses.rtc_tcp)];
+    let lists = lists.iter().filter(|(_, list)| !list.is_empty());
+    let texts: Vec<String> = lists.map(|(name, list)| format!("{name} {}", ports(list))).collect();
+    if !addresses.rtc_udp.is_empty() {
+        let _ = writeln!(out, "  {:10}media: {}; a firewall must let them through", "", texts.join(", "));
+    }
+}
+
+/// Ports of `list` in order, each once; runs of them as `8189-8192`. Empty without any.
+fn ports(list: &[SocketAddr]) -> String {
+    let mut ports: Vec<u16> = list.iter().map(SocketAddr::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let runs = ports.chunk_by(|port, next| port.checked_add(1) == Some(*next)).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => format!("{}", run[0]),
+    });
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// One line per base URL; only the first carries the name.
@@ -73,7 +96,8 @@ mod tests {
             rtmp: at("[::]:1935"),
             http: at("[::1]:8080"),
             https: at("0.0.0.0:8443"),
-            rtc_udp: at("127.0.0.1:8189"),
+            rtc_udp: ["[::1]:8190", "127.0.0.1:8189", "127.0.0.1:8190"].map(|text| at(text)[0]).to_vec(),
+            rtc_tcp: at("127.0.0.1:9000"),
             ..ListenAddresses::default()
         };
         let policy =
@@ -86,6 +110,7 @@ mod tests {
             "publish   rtmp://localhost:1935/live/STREAM\n",
             "from this machine only",
             "ws://[::1]:8080/live/STREAM.flv\n",
+            "media: UDP 8189-8190, TCP 9000;",
             "WHIP      http://[::1]:8080/whip/live/STREAM\n",
             "https://localhost:8443/whep/live/STREAM\n",
             "wss://localhost:8443/live/STREAM.flv\n",
