@@ -1,7 +1,7 @@
 //! The console: files of `web/dist`, embedded at build time.
 //!
 //! Files whose names contain a hash of their content may be kept for ever; the others are asked for anew each time,
-//! with an ETag. A build without the console answers `/` with a page that says how to make it.
+//! with an ETag. The console's own pages are named in the fragment; who types one as a path is sent there. A build without the console answers `/` with a page that says how to make it.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
-use super::api;
+use super::{api, rtc};
 
 /// Files of the console; empty when it was not built.
 #[derive(RustEmbed)]
@@ -35,6 +35,9 @@ pub(super) async fn asset(method: Method, uri: Uri, headers: HeaderMap) -> Respo
     if path == "api" || path.starts_with("api/") {
         return api::error(StatusCode::NOT_FOUND, "not_found", "the API has no such path");
     }
+    if rtc::is_misplaced(uri.path()) {
+        return rtc::misplaced();
+    }
     if method != Method::GET && method != Method::HEAD {
         return api::error(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -42,12 +45,28 @@ pub(super) async fn asset(method: Method, uri: Uri, headers: HeaderMap) -> Respo
             "this path does not take this method",
         );
     }
+    if let Some(address) = page_address(path, uri.query()) {
+        return (StatusCode::FOUND, [(header::LOCATION, address)]).into_response();
+    }
     let path = if path.is_empty() { "index.html" } else { path };
     match Files::get(path) {
         Some(file) => serve(path, file, &headers),
         None if path == "index.html" => page(NOT_BUILT.into_response(), "text/html; charset=utf-8"),
         None => page((StatusCode::NOT_FOUND, "not found\n").into_response(), "text/plain; charset=utf-8"),
     }
+}
+
+/// Where the page is that somebody typed as a path: `/watch/live/show?token=t` is `/#/watch/live/show?token=t`.
+fn page_address(path: &str, query: Option<&str>) -> Option<HeaderValue> {
+    let path = path.trim_end_matches('/');
+    let (page, stream) = path.split_once('/').unwrap_or((path, ""));
+    let is_page = match page {
+        "publish" => stream.is_empty(),
+        "watch" => stream.split('/').count() >= 2 && stream.split('/').all(|part| !part.is_empty()),
+        _ => false,
+    };
+    let query = query.map_or(String::new(), |query| format!("?{query}"));
+    is_page.then(|| HeaderValue::from_str(&format!("/#/{path}{query}")).ok()).flatten()
 }
 
 fn serve(path: &str, file: rust_embed::EmbeddedFile, headers: &HeaderMap) -> Response {
@@ -129,6 +148,33 @@ mod tests {
         ] {
             assert_eq!(matches_etag(known, "\"a\""), expected, "{known}");
         }
+    }
+
+    #[tokio::test]
+    async fn typed_paths_of_pages_lead_to_them() {
+        let cases = [
+            ("/publish", Some("/#/publish")),
+            ("/publish/", Some("/#/publish")),
+            ("/watch/live/show", Some("/#/watch/live/show")),
+            ("/watch/a/b/show", Some("/#/watch/a/b/show")),
+            ("/watch/live/a%20b?token=t%26", Some("/#/watch/live/a%20b?token=t%26")),
+            ("//watch/live/show", Some("/#/watch/live/show")),
+            ("/watch/live", None),
+            ("/watch//show", None),
+            ("/publish/live", None),
+            ("/publisher", None),
+        ];
+        for (path, expected) in cases {
+            let uri = path.parse::<Uri>().expect("a path");
+            let response = asset(Method::GET, uri, HeaderMap::new()).await;
+            let location =
+                response.headers().get(header::LOCATION).map(|value| value.to_str().expect("text"));
+            assert_eq!(location, expected, "{path}");
+            let status = if expected.is_some() { StatusCode::FOUND } else { StatusCode::NOT_FOUND };
+            assert_eq!(response.status(), status, "{path}");
+        }
+        let post = asset(Method::POST, Uri::from_static("/publish"), HeaderMap::new()).await;
+        assert_eq!(post.status(), StatusCode::METHOD_NOT_ALLOWED);
     }
 
     #[test]

@@ -44,6 +44,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .started_at
             .duration_since(UNIX_EPOCH)
             .map_or(0.0, |since| since.as_secs_f64()),
+        rtc_requests_refused: context.rtc.denied(),
         log_lines_dropped: context
             .log_lines_dropped
             .as_ref()
@@ -69,6 +70,7 @@ struct Scrape {
     workers: Vec<WorkerSnapshot>,
     streams_max: usize,
     started_seconds: f64,
+    rtc_requests_refused: u64,
     log_lines_dropped: u64,
     process: Process,
 }
@@ -111,7 +113,11 @@ const WORKER_COUNTERS: [Counter; 35] = [
         "Sessions ended by a protocol error, a bad request or a time limit",
         |w| w.counters.protocol_errors,
     ),
-    ("millstream_unauthorized_sessions", "Sessions refused by authorisation", |w| w.counters.unauthorized),
+    (
+        "millstream_unauthorized_sessions",
+        "RTMP, HTTP-FLV and WebSocket-FLV sessions refused by authorisation",
+        |w| w.counters.unauthorized,
+    ),
     ("millstream_loop_turns", "Turns of the event loop", |w| w.counters.loop_turns),
     ("millstream_rtc_sessions_opened", "WebRTC sessions opened", |w| w.counters.rtc.opened),
     ("millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done", |w| {
@@ -225,6 +231,12 @@ impl Scrape {
             "millstream_log_lines_dropped",
             "Log lines dropped because the log fell behind",
             self.log_lines_dropped,
+        )?;
+        counter(
+            encoder,
+            "millstream_rtc_refused_requests",
+            "WHIP and WHEP requests refused by authorisation",
+            self.rtc_requests_refused,
         )?;
         gauge(
             encoder,

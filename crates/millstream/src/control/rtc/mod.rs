@@ -18,7 +18,7 @@ mod session;
 mod target;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -77,6 +77,8 @@ pub struct RtcControl {
     parts: RtcParts,
     registry: Registry<Session>,
     rate: RateLimit,
+    /// Requests that were refused by authorisation since the start.
+    denied: AtomicU64,
     /// SSRC of the first track to each viewer. The same for all, so that they share packets' headers.
     first_ssrc: u32,
 }
@@ -95,6 +97,7 @@ impl RtcControl {
         Some(Self {
             registry: Registry::new(parts.endpoints.len(), limits),
             rate: RateLimit::new(settings.posts_per_second_max),
+            denied: AtomicU64::new(0),
             first_ssrc,
             parts,
         })
@@ -105,6 +108,11 @@ impl RtcControl {
         while let Some(notice) = notices.recv().await {
             self.registry.notice(notice);
         }
+    }
+
+    /// Requests of WHIP and WHEP that were refused by authorisation (401, 403) since the start.
+    pub(super) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
     }
 
     /// Whether WebRTC is configured.
@@ -128,6 +136,17 @@ impl std::fmt::Debug for RtcControl {
 /// Whether offers are posted to `path`, which may be larger than what other paths take.
 pub(super) fn takes_offers(path: &str) -> bool {
     path.starts_with("/whip/") || path.starts_with("/whep/")
+}
+
+/// Whether `path`, which no route takes, was meant for WHIP or WHEP: other servers have `/{app}/{stream}/whip`, or `/whip` alone.
+pub(super) fn is_misplaced(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    path.ends_with("/whip") || path.ends_with("/whep")
+}
+
+/// Says where WHIP and WHEP are.
+pub(super) fn misplaced() -> Response {
+    Refusal::Misplaced.into_response()
 }
 
 /// Routes of WHIP and WHEP.
@@ -185,6 +204,9 @@ async fn of_session(
 }
 
 fn with_origin(context: &Context, result: Result<Response, Refusal>) -> Response {
+    if matches!(result, Err(Refusal::Denied(_))) {
+        context.rtc.denied.fetch_add(1, Ordering::Relaxed);
+    }
     let mut response = result.unwrap_or_else(IntoResponse::into_response);
     headers::allow_origin(response.headers_mut(), context.rtc.parts.allow_origin.as_deref());
     response

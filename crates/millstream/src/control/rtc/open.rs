@@ -50,7 +50,11 @@ pub(super) async fn open(
         return Err(Refusal::NotAccepted(SDP));
     }
     let user_agent = user_agent(request.headers());
-    let offer = parse_offer(&text(request.into_body(), OFFER_BYTES_MAX).await?)?;
+    let body = text(request.into_body(), OFFER_BYTES_MAX).await?;
+    if body.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    let offer = parse_offer(&body)?;
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
     let (token, answer, tag) = wanted.open(context, peer, target).await?;
     created(control, &token, &tag, answer.sdp)

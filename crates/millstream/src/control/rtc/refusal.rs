@@ -28,6 +28,8 @@ const DRAINING_SECONDS: u64 = 10;
 pub(super) enum Refusal {
     /// 400: the path names no stream.
     Name,
+    /// 400: there is no body.
+    Empty,
     /// 400: the body is no text.
     NotText,
     /// 400 or 422: the offer or fragment.
@@ -38,6 +40,8 @@ pub(super) enum Refusal {
     HalfCredentials,
     /// 401 or 403.
     Denied(Denied),
+    /// 404: a path that is made like those of other servers.
+    Misplaced,
     /// 404: WebRTC is not configured.
     Off,
     /// 404: no such session, or it has ended.
@@ -81,7 +85,9 @@ pub(super) enum Refusal {
 impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Name | Self::NotText | Self::IfMatch | Self::HalfCredentials => StatusCode::BAD_REQUEST,
+            Self::Name | Self::Empty | Self::NotText | Self::IfMatch | Self::HalfCredentials => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Sdp(error) if error.is_malformed() => StatusCode::BAD_REQUEST,
             // Understood, and of a kind this server does not do whatever is negotiated.
             Self::Sdp(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -89,7 +95,7 @@ impl Refusal {
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Denied(Denied::TokenMissing | Denied::TokenWrong) => StatusCode::UNAUTHORIZED,
             Self::Denied(_) => StatusCode::FORBIDDEN,
-            Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
+            Self::Misplaced | Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAccepted(_) | Self::NotPlayable => StatusCode::NOT_ACCEPTABLE,
             Self::Taken | Self::NotLive => StatusCode::CONFLICT,
@@ -107,11 +113,12 @@ impl Refusal {
         match self {
             Self::Name => "invalid_name",
             Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",
+            Self::Empty => "malformed_sdp",
             Self::Sdp(error) if error.is_malformed() => "malformed_sdp",
             Self::Sdp(_) | Self::Negotiation(_) | Self::Partial => "unsupported_sdp",
             Self::Denied(denied) => denied.code(),
             Self::Off => "webrtc_off",
-            Self::NoSession => "not_found",
+            Self::Misplaced | Self::NoSession => "not_found",
             Self::Method(_) => "method_not_allowed",
             Self::NotAccepted(_) => "not_acceptable",
             Self::NotPlayable => "not_playable",
@@ -131,12 +138,19 @@ impl Refusal {
 
     fn message(&self) -> String {
         let text = match self {
-            Self::Name => "a stream is /{app}/{stream}, percent-encoded UTF-8",
+            Self::Name => {
+                "the path must be /whip/{app}/{stream} or /whep/{app}/{stream}, with names in percent-encoded UTF-8 and no slash at the end"
+            }
+            Self::Empty => "the body is empty: an SDP offer is expected",
             Self::NotText => "the body is not UTF-8 text",
             Self::Sdp(error) => return error.to_string(),
             Self::IfMatch => "If-Match is neither `*` nor a list of entity tags",
             Self::HalfCredentials => "an ICE restart needs a=ice-ufrag and a=ice-pwd",
+            Self::Denied(Denied::TokenMissing) => {
+                "a token is required: Authorization: Bearer TOKEN, or ?token=TOKEN"
+            }
             Self::Denied(denied) => denied.reason(),
+            Self::Misplaced => "WHIP is at /whip/{app}/{stream}, WHEP at /whep/{app}/{stream}",
             Self::Off => "WebRTC is not configured (rtc.udp_listen)",
             Self::NoSession => "no such session; it may have ended",
             Self::Method(allowed) => return format!("this path takes {allowed} only"),

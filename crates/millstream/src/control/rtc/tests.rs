@@ -411,6 +411,26 @@ async fn bodies_and_answers_have_media_types() {
 }
 
 #[tokio::test]
+async fn wrong_addresses_and_empty_bodies_are_told_what_is_right() {
+    let server = server();
+    let cases = [
+        ("POST", "/live/mill/whip", 404, "WHIP is at /whip/{app}/{stream}, WHEP at /whep/{app}/{stream}"),
+        ("POST", "/live/mill/whep/", 404, "WHEP at /whep/{app}/{stream}"),
+        ("GET", "/whip", 404, "WHIP is at /whip/{app}/{stream}"),
+        ("POST", "/whip/", 404, "WHIP is at /whip/{app}/{stream}"),
+        ("POST", "/whip/live/mill/", 400, "no slash at the end"),
+        ("POST", "/whip/mill", 400, "/whip/{app}/{stream}"),
+        ("POST", "/whip/live/mill", 400, "the body is empty"),
+    ];
+    for (method, path, status, message) in cases {
+        let answer = server.send(method, path, &SDP_FIELDS, "").await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+        assert!(answer.body.contains(message), "{method} {path}: {}", answer.body);
+    }
+    assert_eq!(server.context.rtc.denied(), 0, "nobody was refused for who they are");
+}
+
+#[tokio::test]
 async fn tokens_come_as_bearer_or_in_the_address() {
     let by_token = |token: &str| Access { tokens: Tokens::new([token.to_owned()]), ..Access::default() };
     let server =
@@ -436,7 +456,11 @@ async fn tokens_come_as_bearer_or_in_the_address() {
         assert_eq!(answer.status, status, "{path} {extra:?}: {}", answer.body);
         let asks = answer.field("www-authenticate");
         assert_eq!(asks.starts_with("Bearer"), status == 401, "{path} {extra:?}: {asks}");
+        let says_how = answer.body.contains("Authorization: Bearer TOKEN, or ?token=TOKEN");
+        assert_eq!(says_how, answer.code() == "token_missing", "{path} {extra:?}: {}", answer.body);
     }
+    let refused = cases.iter().filter(|(_, _, status)| *status == 401).count();
+    assert_eq!(server.context.rtc.denied(), refused as u64, "counted for the metrics");
 }
 
 #[tokio::test]
