@@ -44,7 +44,7 @@ struct Handshake {
     /// What went out last, as datagrams.
     flight: Vec<Vec<u8>>,
     /// How often the library has sent the flight again.
-    library_resends: u32,
+    own_resends: u32,
     /// When the flight goes out again, and after which interval then.
     resend_at: Option<Instant>,
     resend_interval: Duration,
@@ -81,7 +81,7 @@ impl RtcDtlsEngine {
             config,
             role,
             flight: Vec::new(),
-            library_resends: 0,
+            own_resends: 0,
             resend_at: None,
             resend_interval: Config::RETRANSMIT_START,
             records: 0,
@@ -216,7 +216,7 @@ impl Handshake {
 
     fn send_new_flight(&mut self, now: Instant, output: &mut Output) {
         if self.send_what_the_library_sends(output) {
-            self.library_resends = 0;
+            self.own_resends = 0;
             self.resend_interval = Config::RETRANSMIT_START;
             // A server does not repeat a HelloVerifyRequest (RFC 6347 section 4.2.1).
             let first = self.flight.first().and_then(|datagram| records(datagram).next());
@@ -243,8 +243,8 @@ impl Handshake {
         self.resend_interval = (self.resend_interval * 2).min(RESEND_INTERVAL_MAX);
         self.resend_at = Some(now + self.resend_interval);
         match self.endpoint.poll_timeout(&THERE) {
-            Some(at) if self.library_resends < LIBRARY_RESENDS_MAX => {
-                self.library_resends += 1;
+            Some(at) if self.own_resends < OWN_RESENDS_MAX => {
+                self.own_resends += 1;
                 self.endpoint.handle_timeout(THERE, now.max(at)).map_err(|_| DtlsError::Handshake)?;
                 self.send_what_the_library_sends(output);
             }
@@ -268,7 +268,7 @@ impl Handshake {
             .map_err(|_| DtlsError::Internal)?;
         let keys = SrtpKeys::from_exported(profile, exported.as_ref(), self.role)?;
 
-        let mut slim = self.config.library_state(self.role);
+        let mut slim = self.config.endpoint_state(self.role);
         slim.unmarshal_binary(&export(state)?).map_err(|_| DtlsError::Internal)?;
         slim.peer_certificates = Vec::new();
         let state = export(&slim)?;
@@ -321,7 +321,7 @@ impl Resting {
 
     /// The library again, as it was when the handshake was done.
     fn wake(&self, now: Instant) -> Option<Endpoint> {
-        let mut state = self.config.library_state(self.role);
+        let mut state = self.config.endpoint_state(self.role);
         state.unmarshal_binary(&self.state).ok()?;
         let config = library_config(&self.config, self.role, &self.config.srtp_profiles).ok()?;
         let mut endpoint = Endpoint::new(HERE, TransportProtocol::UDP, None);
@@ -332,7 +332,7 @@ impl Resting {
 }
 
 impl Config {
-    fn library_state(&self, role: DtlsRole) -> rtc_dtls::state::State {
+    fn endpoint_state(&self, role: DtlsRole) -> rtc_dtls::state::State {
         rtc_dtls::state::State::new(self.certificate.provider.clone(), role == DtlsRole::Client)
     }
 }
@@ -393,7 +393,7 @@ const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2);
 const RECORDS_MAX: usize = 400;
 
 /// The library gives up when it has sent a flight more often than this.
-const LIBRARY_RESENDS_MAX: u32 = 7;
+const OWN_RESENDS_MAX: u32 = 7;
 
 const RESEND_INTERVAL_MAX: Duration = Duration::from_secs(2);
 

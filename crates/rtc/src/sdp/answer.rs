@@ -51,7 +51,8 @@ pub fn answer_publish(
 ///
 /// The n-th description of a kind plays the n-th published track of this kind; those without one are answered as
 /// inactive. Every format the viewer offers is accepted, what fits the published one first, so that a publisher who
-/// comes back with another codec is still played.
+/// comes back with another codec is still played. Generic NACK is agreed on for formats with retransmissions of their own
+/// only (RFC 4588): an index of SRTP is never used twice, so that nothing could be sent again without.
 ///
 /// # Errors
 ///
@@ -216,6 +217,9 @@ fn decide_play(
     let extensions = accepted_extensions(media, policy, Direction::Send);
     let allowed = media.formats.iter().filter(|format| policy.codecs.contains(&format.codec));
     let mut formats: Vec<Format> = allowed.map(|format| agreed(format, policy, &extensions)).collect();
+    for format in &mut formats {
+        format.feedback.nack &= format.rtx_payload_type.is_some();
+    }
     // What the publisher prefers, or what it may send instead.
     let mut by_preference = published.formats.iter().filter_map(|format| fmtp::best_match(format, &formats));
     let Some(best) = by_preference.next().map(|format| format.payload_type) else {

@@ -1,4 +1,5 @@
-//! What a handshake costs the server in CPU time. Run by hand, with `--release`; nothing is asserted about time.
+//! What a handshake costs the server in CPU time: `cargo test --release -p rtc --test dtls print_cost -- --nocapture`. Nothing is
+//! asserted about time; that each handshake ends is.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,8 @@ fn clock() -> Instant {
 }
 
 #[test]
-#[ignore = "a measurement: cargo test --release -p rtc --test dtls -- --ignored --nocapture print_cost"]
 fn print_cost_of_a_handshake() {
-    const HANDSHAKES: u32 = 300;
+    const HANDSHAKES: u32 = if cfg!(debug_assertions) { 3 } else { 300 };
     for version in [V1_2, V1_3] {
         let (client_config, server_config) = configs(&[version], &[version]);
         let mut spent = Duration::ZERO;
