@@ -116,7 +116,7 @@ pub struct ViewerTrackInput {
     pub extensions: ExtensionMap,
     /// Which forms of header extensions it takes.
     pub form: Form,
-    /// NACK was negotiated. Without, its NACKs are not answered.
+    /// NACK was negotiated. Without, its NACKs are not answered; with it, those for formats that have RTX are.
     pub nack: bool,
 }
 
@@ -127,6 +127,6 @@ pub struct ViewerPayload {
     pub codec: Codec,
     /// Payload type of the media, `0..=127`.
     pub payload_type: u8,
-    /// Payload type of its retransmissions, if negotiated.
+    /// Payload type of its retransmissions, if negotiated. Packets without are not sent again.
     pub rtx: Option<u8>,
 }

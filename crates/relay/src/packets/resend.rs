@@ -2,8 +2,8 @@
 //!
 //! From the shared history, as often as asked, but not twice within a round trip, and never more than 30 % of what the
 //! viewer gets anyway: beyond, a viewer's network is so bad that resending makes it worse, and whoever asks for
-//! everything over and over gets no more than that. With RTX a packet has a number of its own; without, it is the
-//! same bytes again, so that its encryption is the same as well and gives nothing away.
+//! everything over and over gets no more than that. Only as RTX, under a number of its own: the same packet under the
+//! same number would be the same index of SRTP, which `srtp` refuses to use twice. A format without RTX gets nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub struct Resend {
     packet: Arc<Packet>,
     header: [u8; HEADER_LEN_MAX],
     header_len: u16,
-    original: Option<u16>,
+    original: u16,
 }
 
 impl Resend {
@@ -32,27 +32,19 @@ impl Resend {
         self.token
     }
 
-    /// It is the same packet as before, byte for byte, not an RTX packet with a number of its own.
-    ///
-    /// A sender of SRTP that refuses to use an index twice (as `srtp` does) cannot send it: there, a viewer that
-    /// negotiated NACK without RTX gets nothing again.
-    pub fn is_repeat(&self) -> bool {
-        self.original.is_none()
-    }
-
     /// The header of the packet.
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_len)]
     }
 
-    /// What follows the header, but for RTX the original sequence number is between the two.
+    /// What follows the header and the original sequence number.
     pub fn payload(&self) -> &[u8] {
         self.packet.payload()
     }
 
     /// Length of the whole packet, in bytes.
     pub fn packet_len(&self) -> usize {
-        usize::from(self.header_len) + if self.is_repeat() { 0 } else { OSN_LEN } + self.payload().len()
+        usize::from(self.header_len) + OSN_LEN + self.payload().len()
     }
 
     /// Writes the whole packet to the start of `out` and returns its length; `None` if it does not fit.
@@ -60,14 +52,8 @@ impl Resend {
         let len = self.packet_len();
         let (header, rest) = out.get_mut(..len)?.split_at_mut(usize::from(self.header_len));
         header.copy_from_slice(self.header());
-        let payload = match self.original {
-            Some(original) => {
-                let (number, payload) = rest.split_at_mut(OSN_LEN);
-                number.copy_from_slice(&osn(original));
-                payload
-            }
-            None => rest,
-        };
+        let (number, payload) = rest.split_at_mut(OSN_LEN);
+        number.copy_from_slice(&osn(self.original));
         payload.copy_from_slice(self.payload());
         Some(len)
     }
@@ -155,8 +141,9 @@ fn resend_one(
         return None;
     }
     let kept = source.history.get(number)?;
-    // What its viewers do not take was never sent.
-    source.shape.payload_of(&kept.packet)?;
+    // What its viewers do not take was never sent, and what has no RTX is not sent again: before anything is charged.
+    source.shape.payload_of(&kept.packet)?.rtx?;
+    let ssrc = viewer.rest.tracks.get(at)?.rtx_ssrc?;
     let token = viewer.token();
     let earned = viewer.media_bytes() * SHARE_PERCENT / 100;
     let rest = &mut *viewer.rest;
@@ -177,17 +164,10 @@ fn resend_one(
     let mut to = track.addressing(number, kept.timestamp);
     let original = to.sequence_number;
     let rest = rest.tracks.get_mut(at)?;
-    if let Some(ssrc) = rest.rtx_ssrc {
-        (to.ssrc, to.sequence_number) = (ssrc, rest.rtx_sequence_number);
-        if let Some(len) = source.shape.rtx_header(&kept.packet, to, &mut header) {
-            rest.rtx_sequence_number = rest.rtx_sequence_number.wrapping_add(1);
-            let (packet, header_len) = (Arc::clone(&kept.packet), len as u16);
-            return Some(Resend { token, packet, header, header_len, original: Some(original) });
-        }
-    }
-    let to = track.addressing(number, kept.timestamp);
-    let header_len = source.shape.header(&kept.packet, to, &mut header)? as u16;
-    Some(Resend { token, packet: Arc::clone(&kept.packet), header, header_len, original: None })
+    (to.ssrc, to.sequence_number) = (ssrc, rest.rtx_sequence_number);
+    let header_len = source.shape.rtx_header(&kept.packet, to, &mut header)? as u16;
+    rest.rtx_sequence_number = rest.rtx_sequence_number.wrapping_add(1);
+    Some(Resend { token, packet: Arc::clone(&kept.packet), header, header_len, original })
 }
 
 /// Numbers of one NACK that are looked at: more than the history of most tracks, fewer than a datagram can name.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use relay::packets::ViewerId;
 use rtp::rtcp::{Nack, NtpMiddle, ReceiverReport, ReportBlock};
 
-use crate::common::{World, audio_ssrc, frame, rtx_ssrc, sound, video_ssrc, viewer, written};
+use crate::common::{VP8, World, audio_ssrc, frame, rtx_ssrc, sound, video_ssrc, viewer, written};
 
 fn nack(world: &mut World, id: ViewerId, token: u64, lost: &[u16]) -> Vec<Vec<u8>> {
     let resent = world.viewer_says(id, |rtcp| _ = Nack::write(rtcp, 5, video_ssrc(token), lost));
@@ -32,25 +32,50 @@ fn rtx_carries_the_original_under_a_number_of_its_own() {
     }
 }
 
+/// What the NACK was answered with, and what it was charged: packets resent, their bytes, packets not resent.
+fn refused(world: &mut World, id: ViewerId, ssrc: u32, lost: &[u16]) -> (usize, u64, u64, u64) {
+    let resent = world.viewer_says(id, |rtcp| _ = Nack::write(rtcp, 5, ssrc, lost));
+    let stats = world.stream.viewer_stats(id).unwrap();
+    (resent.len(), stats.resent_packets, stats.resent_bytes, stats.not_resent)
+}
+
 #[test]
-fn without_rtx_the_very_same_bytes_are_sent_again() {
+fn a_track_without_rtx_is_sent_nothing_again_and_charged_nothing() {
     let mut world = World::published();
     let mut input = viewer(1);
     input.tracks[1].rtx_ssrc = None;
-    world.play(100, 0, 30, 100);
     let id = world.join_as(&input);
-    world.play(130, 30 * 3_600, 30, 100);
-    let sent = world.video(1).to_vec();
-    assert_eq!(sent.len(), 60);
-    for original in &sent {
-        world.wait(Duration::from_millis(100));
-        let resent = nack(&mut world, id, 1, &[original.number()]);
-        // What was sent first may have left the history.
-        for bytes in resent {
-            assert_eq!(bytes, original.bytes);
-        }
+    world.play(100, 0, 60, 100);
+    let lost = world.numbers(1)[50..53].to_vec();
+    assert_eq!(refused(&mut world, id, video_ssrc(1), &lost), (0, 0, 0, 3));
+    let stats = world.stream.stats();
+    assert_eq!((stats.resent_packets, stats.refused_resends), (0, 3));
+}
+
+#[test]
+fn of_one_track_formats_with_rtx_are_sent_again_and_others_are_not() {
+    let mut world = World::published();
+    let mut input = viewer(1);
+    input.tracks[1].payloads[1].rtx = None;
+    let id = world.join_as(&input);
+    world.play(100, 0, 20, 100);
+    // The publisher goes on with VP8, for which the viewer has no RTX.
+    for at in 0..20u16 {
+        let mut packet = frame(120 + at, u32::from(20 + at) * 3_600, at == 0);
+        packet.fields.payload_type = VP8;
+        packet.payload = vec![0x10, u8::from(at != 0), 0, 0, 0x9d, 0x01, 0x2a, 0, 1, 0, 1];
+        world.receive(&packet).unwrap();
+        world.wait(Duration::from_millis(10));
     }
-    assert!(world.stream.viewer_stats(id).unwrap().resent_packets >= 10);
+    let sent = world.video(1).to_vec();
+    assert_eq!(sent.iter().map(|got| got.packet().payload_type()).filter(|sent| *sent == 62).count(), 20);
+    let (h264, vp8) = (sent[10].number(), sent[30].number());
+    assert_eq!(refused(&mut world, id, video_ssrc(1), &[vp8]), (0, 0, 0, 1));
+    let resent = nack(&mut world, id, 1, &[h264, vp8]);
+    assert_eq!(resent.len(), 1);
+    let packet = rtp::Packet::parse(&resent[0]).unwrap();
+    assert_eq!((packet.payload_type(), packet.sequence_number()), (61, 0), "no number was used up");
+    assert_eq!(rtp::rtx::unwrap(packet.payload()).unwrap().0, h264);
 }
 
 #[test]
@@ -141,17 +166,15 @@ fn nacks_are_not_answered_where_not_negotiated() {
 }
 
 #[test]
-fn sound_is_sent_again_as_it_was() {
+fn sound_without_rtx_is_not_sent_again() {
     let mut world = World::published();
     let id = world.join(1);
     for at in 0..50 {
         world.receive(&sound(at, u32::from(at) * 960)).unwrap();
         world.wait(Duration::from_millis(20));
     }
-    let lost = world.audio(1)[40].clone();
-    let resent = world.viewer_says(id, |rtcp| _ = Nack::write(rtcp, 5, audio_ssrc(1), &[lost.number()]));
-    assert!(resent[0].is_repeat());
-    assert_eq!(written(&resent[0]), lost.bytes);
+    let lost = world.audio(1)[40].number();
+    assert_eq!(refused(&mut world, id, audio_ssrc(1), &[lost]), (0, 0, 0, 1));
 }
 
 #[test]

@@ -192,10 +192,12 @@ impl Rtc {
         let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
         let mut exits =
             Exits { ports: &mut self.ports, tcp: &mut self.tcp, counters: &mut self.sent, now_ms };
-        self.counters.packets_resent += 1;
+        let packets_resent = &mut self.counters.packets_resent;
         exits.datagram(outlet, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
             let len = resend.write(out)?;
-            outbound.protect_rtp(out, len).ok()
+            let len = outbound.protect_rtp(out, len).ok()?;
+            *packets_resent += 1;
+            Some(len)
         });
     }
 

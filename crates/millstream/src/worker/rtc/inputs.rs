@@ -75,10 +75,12 @@ fn viewer_track(
         payloads: formats.map(viewer_payload).collect(),
         extensions: track.extensions,
         form: if track.extmap_allow_mixed { Form::Either } else { Form::OneByte },
-        nack: track.format().feedback.nack,
+        nack: track.formats.iter().any(|format| format.feedback.nack),
     })
 }
 
 fn viewer_payload(format: &Format) -> ViewerPayload {
-    ViewerPayload { codec: format.codec, payload_type: format.payload_type, rtx: format.rtx_payload_type }
+    // What NACK was not agreed on for is not sent again, whatever other formats of the m-line have.
+    let rtx = format.rtx_payload_type.filter(|_| format.feedback.nack);
+    ViewerPayload { codec: format.codec, payload_type: format.payload_type, rtx }
 }
