@@ -19,7 +19,8 @@ use super::viewers::ViewerId;
 /// Why a viewer cannot join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JoinError {
-    /// The stream has as many viewers on this worker as it may ([`Limits::viewers_max`](super::Limits)).
+    /// The stream has as many viewers on this worker as it may ([`Limits::viewers_max`](super::Limits)), or they have
+    /// 65,535 different kinds of headers between them.
     Full,
     /// It takes a track twice.
     TrackTwice,
@@ -31,7 +32,7 @@ impl PacketStream {
     /// # Errors
     /// [`JoinError`]; nothing has changed then.
     pub fn join(&mut self, now: Instant, input: &ViewerInput) -> Result<ViewerId, JoinError> {
-        if self.viewers.len() >= self.limits.viewers_max {
+        if self.viewers.len() >= self.limits.viewers_max || !self.shapes.has_room(input.tracks.len()) {
             return Err(JoinError::Full);
         }
         let is_twice = |(at, track): (usize, &super::inputs::ViewerTrackInput)| {

@@ -31,6 +31,7 @@ mod reception;
 mod reports;
 mod resend;
 mod shape;
+mod shapes;
 mod source;
 mod stream;
 mod track;

@@ -3,6 +3,9 @@
 //! Viewers whose header extensions have the same ids, whose m-line has the same MID and whose codecs have the same
 //! payload types share a shape; in practice there is one for each browser. Everything but SSRC, sequence number and
 //! (for joiners) timestamp is the same for all viewers of a shape, and written once.
+//!
+//! All of this is chosen by the viewers' offers, so each could have a shape of its own: which of them have templates is
+//! decided in `shapes.rs`.
 
 use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
@@ -124,56 +127,6 @@ impl Shape {
 
 /// P in the first byte of an RTP header (RFC 3550 section 5.1).
 const PADDING_BIT: u8 = 0x20;
-
-/// Shapes in use, each with how many viewers have it.
-#[derive(Debug, Default)]
-pub(crate) struct Shapes {
-    shapes: Vec<(Shape, u32)>,
-}
-
-impl Shapes {
-    /// The number of a shape for one more viewer.
-    pub(crate) fn acquire(&mut self, shape: Shape) -> u16 {
-        let known = self.shapes.iter().position(|(known, users)| *users > 0 && *known == shape);
-        let unused = || self.shapes.iter().position(|(_, users)| *users == 0);
-        let at = match known.or_else(unused) {
-            Some(at) => at,
-            None => {
-                self.shapes.push((shape.clone(), 0));
-                self.shapes.len() - 1
-            }
-        };
-        let entry = &mut self.shapes[at];
-        if entry.1 == 0 {
-            entry.0 = shape;
-        }
-        entry.1 += 1;
-        at as u16
-    }
-
-    /// One viewer less has this shape.
-    pub(crate) fn release(&mut self, at: u16) {
-        if let Some((_, users)) = self.shapes.get_mut(usize::from(at)) {
-            *users = users.saturating_sub(1);
-        }
-        while self.shapes.last().is_some_and(|(_, users)| *users == 0) {
-            self.shapes.pop();
-        }
-    }
-
-    pub(crate) fn get(&self, at: u16) -> Option<&Shape> {
-        self.shapes.get(usize::from(at)).map(|(shape, _)| shape)
-    }
-
-    /// Room for templates of one packet.
-    pub(crate) fn len(&self) -> usize {
-        self.shapes.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&Shape>> {
-        self.shapes.iter().map(|(shape, users)| (*users > 0).then_some(shape))
-    }
-}
 
 /// A header ready to be patched. Empty for viewers that do not take the packet.
 #[derive(Debug, Clone, Copy)]

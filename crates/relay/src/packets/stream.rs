@@ -14,7 +14,7 @@ use super::inputs::{PublisherInput, TrackIndex};
 use super::limits::Limits;
 use super::packet::{Packet, Pool};
 use super::publisher::Publisher;
-use super::shape::Shapes;
+use super::shapes::Shapes;
 use super::source::Rate;
 use super::track::Tracks;
 use super::turn::TurnBuffers;

@@ -10,7 +10,8 @@ use rtp::payload::MediaKind;
 use super::history::Kept;
 use super::inputs::TrackIndex;
 use super::packet::Packet;
-use super::shape::{Addressing, Shapes, Template};
+use super::shape::{Addressing, Shape, Template};
+use super::shapes::Shapes;
 use super::stream::PacketStream;
 use super::viewers::Viewers;
 
@@ -43,6 +44,13 @@ pub struct TurnPackets<'a> {
 }
 
 impl<'a> TurnPackets<'a> {
+    /// The header of packet `index` for viewers of a shape. `None` if there is none ready: it has to be written.
+    #[inline]
+    pub(crate) fn template(&self, index: usize, shape: u16) -> Option<&'a Template> {
+        let (place, width) = (self.shapes.place(shape), self.shapes.templates());
+        if place < width { self.templates.get(index * width + place) } else { None }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.forwards.len()
@@ -71,7 +79,7 @@ pub(crate) struct TurnBuffers {
     /// Track and number of what has arrived and was not in a turn yet.
     pub(crate) arrived: Vec<(TrackIndex, u64)>,
     forwards: Vec<Forward>,
-    /// For each packet one for each shape.
+    /// For each packet one for each shape that has templates, as far as there is room.
     templates: Vec<Template>,
 }
 
@@ -97,13 +105,9 @@ impl PacketStream {
             // A burst larger than the history has already lost its beginning.
             let Some(Kept { packet, timestamp }) = kept else { continue };
             let forward = Forward { track, number, timestamp: *timestamp, packet: Arc::clone(packet) };
-            let sequence_number = number as u16;
-            let to = Addressing { ssrc: 0, sequence_number, timestamp: *timestamp, is_squeezed: false };
-            let start = self.turn.templates.len();
-            self.turn.templates.resize(start + self.shapes.len(), Template::EMPTY);
-            for (shape, template) in self.shapes.iter().zip(&mut self.turn.templates[start..]) {
-                let len = shape.and_then(|shape| shape.header(packet, to, &mut template.bytes));
-                template.len = len.unwrap_or(0) as u16;
+            if self.turn.templates.len() + self.shapes.templates() <= TEMPLATES_MAX {
+                let made = self.shapes.templated().map(|shape| template(shape, &forward));
+                self.turn.templates.extend(made);
             }
             self.turn.forwards.push(forward);
         }
@@ -138,10 +142,168 @@ impl PacketStream {
         self.turn.arrived.clear();
         self.turn.forwards.clear();
         self.turn.templates.clear();
+        // Until the next large one: a burst, or a crowd of viewers, is no reason to keep its memory.
+        shrink(&mut self.turn.arrived);
+        shrink(&mut self.turn.forwards);
+        shrink(&mut self.turn.templates);
     }
 
     /// Whether packets have arrived that no turn has handed out.
     pub fn has_arrivals(&self) -> bool {
         !self.turn.arrived.is_empty() || !self.turn.forwards.is_empty()
+    }
+}
+
+fn template(shape: Option<&Shape>, forward: &Forward) -> Template {
+    let (sequence_number, timestamp) = (forward.number as u16, forward.timestamp);
+    let to = Addressing { ssrc: 0, sequence_number, timestamp, is_squeezed: false };
+    let mut template = Template::EMPTY;
+    let len = shape.and_then(|shape| shape.header(&forward.packet, to, &mut template.bytes));
+    template.len = len.unwrap_or(0) as u16;
+    template
+}
+
+/// Gives back what an empty buffer has beyond [`KEPT_BYTES`].
+fn shrink<T>(buffer: &mut Vec<T>) {
+    buffer.shrink_to(KEPT_BYTES / size_of::<T>());
+}
+
+/// Templates of one turn, 4 MB: those of 16,384 packets while viewers have one shape, of 512 with all that have any.
+/// Headers of later packets are written for each viewer.
+const TEMPLATES_MAX: usize = 16_384;
+/// Memory each buffer of a turn keeps for the next.
+const KEPT_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use rtp::HeaderFields;
+    use rtp::extension::{Extension, ExtensionMap, Form};
+    use rtp::payload::Codec;
+
+    use super::super::clock::WallClock;
+    use super::super::inputs::{
+        PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+    };
+    use super::super::limits::Limits;
+    use super::super::shape::HEADER_LEN_MAX;
+    use super::*;
+
+    const VIEWERS: u64 = 1_000;
+    /// With 32 shapes more templates than there is room for.
+    const PACKETS: u16 = 520;
+    const MID_ID: u8 = 3;
+
+    fn sound() -> TrackInput {
+        let format = TrackPayload { payload_type: 111, codec: Codec::Opus, clock_rate: 48_000, rtx: None };
+        TrackInput {
+            kind: MediaKind::Audio,
+            mid: String::new(),
+            payloads: vec![format],
+            extensions: ExtensionMap::new(),
+            ssrcs: vec![(7, None)],
+            rids: Vec::new(),
+            nack: false,
+            pli: false,
+            fir: false,
+            transport_cc: false,
+            remb: false,
+        }
+    }
+
+    fn viewer(token: u64, mid: &str) -> ViewerInput {
+        let track = ViewerTrackInput {
+            track: TrackIndex::new(MediaKind::Audio, 0).expect("the first"),
+            ssrc: 1_000 + token as u32,
+            rtx_ssrc: None,
+            mid: mid.to_owned(),
+            payloads: vec![ViewerPayload { codec: Codec::Opus, payload_type: 50, rtx: None }],
+            extensions: [(MID_ID, Extension::Mid)].into_iter().collect(),
+            form: Form::OneByte,
+            nack: false,
+        };
+        ViewerInput { token, cname: String::new(), tracks: vec![track] }
+    }
+
+    fn receive(stream: &mut PacketStream, now: Instant, sequence_number: u16) {
+        let timestamp = u32::from(sequence_number) * 960;
+        let fields = HeaderFields { marker: false, payload_type: 111, sequence_number, timestamp, ssrc: 7 };
+        let mut packet = [0x78; 20];
+        fields.write(&[], &mut packet);
+        stream.receive(now, &packet).expect("taken in");
+    }
+
+    fn bytes<T>(buffer: &Vec<T>) -> usize {
+        buffer.capacity() * size_of::<T>()
+    }
+
+    /// A stream whose viewers are live: `mid_of` names their MIDs.
+    fn stream(now: Instant, mid_of: impl Fn(u64) -> String) -> PacketStream {
+        let mut stream =
+            PacketStream::new(Limits::default(), WallClock { at: now, ntp: rtp::rtcp::NtpTime(1) });
+        let input = PublisherInput { tracks: vec![sound()], ..PublisherInput::default() };
+        stream.publisher_started(now, 1, input);
+        for token in 0..VIEWERS {
+            stream.join(now, &viewer(token, &mid_of(token))).expect("room");
+        }
+        receive(&mut stream, now, 0);
+        stream.turn();
+        stream.end_turn();
+        stream.send_backlog(now, |_, _, _| {});
+        stream
+    }
+
+    /// Receives a batch and checks each header of each viewer; returns the bytes of templates there were.
+    fn check_turn(
+        stream: &mut PacketStream,
+        now: Instant,
+        mid_of: impl Fn(u64) -> String,
+        from: u16,
+    ) -> usize {
+        (0..PACKETS).for_each(|at| receive(stream, now, from + at));
+        let templates = {
+            let Turn { packets, viewers } = stream.turn();
+            assert_eq!((packets.len(), viewers.len()), (usize::from(PACKETS), VIEWERS as usize));
+            for viewer in viewers.iter_mut() {
+                let mut last = None;
+                for at in 0..packets.len() {
+                    let mut header = [0xee; HEADER_LEN_MAX];
+                    let len = viewer.header_for(&packets, at, &mut header).expect("it is live");
+                    let packet = rtp::Packet::parse(&header[..len]).expect("a packet");
+                    let token = viewer.token();
+                    assert_eq!((packet.ssrc(), packet.payload_type()), (1_000 + token as u32, 50));
+                    let mid = packet.extensions().map(|(id, data)| (id, data.to_vec())).collect::<Vec<_>>();
+                    assert_eq!(mid, [(MID_ID, mid_of(token).into_bytes())]);
+                    let number = packet.sequence_number();
+                    assert!(last.is_none_or(|last: u16| last.wrapping_add(1) == number));
+                    last = Some(number);
+                }
+            }
+            size_of_val(packets.templates)
+        };
+        stream.end_turn();
+        templates
+    }
+
+    #[test]
+    fn a_thousand_viewers_with_mids_of_their_own_cost_no_more_memory_than_any_and_get_right_headers() {
+        #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+        let now = Instant::now();
+        // All different; all but a few hundred different; and all the same.
+        let different: [fn(u64) -> String; 3] =
+            [|token| token.to_string(), |token| (token % 400).to_string(), |_| "a".to_owned()];
+        for (mid_of, templates_max) in different.into_iter().zip([0, TEMPLATES_MAX, usize::from(PACKETS)]) {
+            let mut stream = stream(now, mid_of);
+            for from in [1, 1 + PACKETS] {
+                let templates = check_turn(&mut stream, now, mid_of, from);
+                assert!(templates <= templates_max * size_of::<Template>(), "{templates}");
+            }
+            let TurnBuffers { arrived, forwards, templates } = &stream.turn;
+            for kept in [bytes(arrived), bytes(forwards), bytes(templates)] {
+                assert!(kept <= KEPT_BYTES, "{kept}");
+            }
+            assert!(stream.viewers.iter_mut().all(|viewer| viewer.stats().packets > u64::from(PACKETS)));
+        }
     }
 }

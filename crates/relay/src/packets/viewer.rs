@@ -107,7 +107,8 @@ pub struct ViewerStats {
     pub resent_packets: u64,
     /// Their payload bytes.
     pub resent_bytes: u64,
-    /// NACKed packets that were not sent again: they are not there any more, or just were, or the limit was reached.
+    /// NACKed packets that were not sent again: they are not there any more, or just were, or the limit was reached,
+    /// or the format has no RTX.
     pub not_resent: u64,
     /// NACK messages.
     pub nacks: u64,
@@ -152,17 +153,19 @@ impl Viewer {
         if forward.number < track.from || forward.number >= track.until {
             return None;
         }
-        let template = packets.templates.get(index * packets.shapes.len() + usize::from(track.shape))?;
-        if template.len == 0 {
-            return None;
-        }
+        let len = match packets.template(index, track.shape) {
+            Some(template) if template.len == 0 => return None,
+            Some(template) if forward.number >= track.squeezed_until => {
+                template.write(track.ssrc, track.sequence_number(forward.number), out)
+            }
+            _ => {
+                let to = track.addressing(forward.number, forward.timestamp);
+                packets.shapes.get(track.shape)?.header(&forward.packet, to, out)?
+            }
+        };
         track.packets = track.packets.wrapping_add(1);
         track.payload_bytes += forward.packet.payload().len() as u64;
-        if forward.number < track.squeezed_until {
-            let to = track.addressing(forward.number, forward.timestamp);
-            return packets.shapes.get(track.shape)?.header(&forward.packet, to, out);
-        }
-        Some(template.write(track.ssrc, track.sequence_number(forward.number), out))
+        Some(len)
     }
 
     /// Counts and totals.
