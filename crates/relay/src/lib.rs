@@ -26,3 +26,8 @@ pub use log::{DeliveryLog, Mark, SEGMENT_BYTES};
 pub use schedule::{Schedule, SlotIndex};
 pub use stream::{Headers, Received, Stream, StreamRates};
 pub use timeline::Timeline;
+
+/// The examples of the README, so that they stay true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

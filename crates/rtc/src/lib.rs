@@ -51,3 +51,8 @@ pub use path::Path;
 pub use peer::{CloseReason, Event, FailReason, LocalAddress, Peer, PeerConfig, PeerError, Side, Signal};
 pub use sdp::{Candidate, IceCredentials, Transport};
 pub use transmit::{TRANSMITS_MAX, Transmit};
+
+/// The examples of the README, so that they stay true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

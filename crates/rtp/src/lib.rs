@@ -33,3 +33,8 @@ pub use packet::{
     FIXED_HEADER_LEN, HEADER_LEN_MAX, HeaderFields, PACKET_LEN_MAX, Packet, ParseError,
     set_marker_payload_type, set_padding, set_sequence_number, set_ssrc, set_timestamp,
 };
+
+/// The examples of the README, so that they stay true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
