@@ -122,6 +122,7 @@ fn tokens_hold_for_webrtc_too() {
     let wrong =
         Client::try_open(&server, "/whip/live/a", Direction::Send, &with("view")).err().expect("refused");
     assert_eq!(wrong.status, 401);
+    assert_eq!(counter(&server, "refused_requests"), 2, "guessing of tokens is seen in the metrics");
     let mut publisher = Client::open(&server, "/whip/live/a", Direction::Send, &with("pub"));
     publisher.connect();
     let mut viewer =
