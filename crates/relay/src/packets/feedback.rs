@@ -14,9 +14,10 @@ use super::stream::{PacketStream, StreamStats};
 use super::track::{Track, Tracks};
 
 impl PacketStream {
-    /// Appends the RTCP that is due to the publisher, a compound packet in plaintext. `false` if nothing is.
+    /// Appends RTCP that is due to the publisher, a compound packet in plaintext. `false` if nothing is.
     ///
-    /// Call it at the end of each turn in which something arrived, and at [`PacketStream::next_timeout`].
+    /// Call it at the end of each turn in which something arrived, and at [`PacketStream::next_timeout`], **until it
+    /// returns `false`**: a packet is at most 1180 bytes, that it fits a datagram of 1200, and the rest comes with the next.
     pub fn poll_feedback(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(publisher) = self.publisher.as_mut() else {
             self.expire(now);
@@ -38,12 +39,16 @@ impl PacketStream {
             SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
         }
         let head = out.len();
-        publisher.transport_feedback(now, &self.tracks, out);
-        for track in self.tracks.iter_mut() {
-            nack(now, ssrc, publisher.round_trip, track, out, &mut self.stats);
-            ask_for_key_frames(now, ssrc, track, out, &mut self.stats);
-        }
+        let len_max = start + COMPOUND_BYTES_MAX;
+        // What fits behind the longest report comes first, what is long last.
         publisher.remb(now, &self.tracks, out);
+        for track in self.tracks.iter_mut() {
+            ask_for_key_frames(now, ssrc, track, len_max, out, &mut self.stats);
+        }
+        publisher.transport_feedback(now, &self.tracks, len_max, out);
+        for track in self.tracks.iter_mut() {
+            nack(now, ssrc, publisher.round_trip, track, len_max, out, &mut self.stats);
+        }
         if out.len() == head && !is_report {
             out.truncate(start);
         }
@@ -75,12 +80,12 @@ impl Publisher {
         of_sources.chain(others).flatten().min()
     }
 
-    fn transport_feedback(&mut self, now: Instant, tracks: &Tracks, out: &mut Vec<u8>) {
+    fn transport_feedback(&mut self, now: Instant, tracks: &Tracks, len_max: usize, out: &mut Vec<u8>) {
         let mut sources = tracks.iter().flat_map(|track| &track.sources);
         if let Some(arrivals) = &mut self.arrivals {
             // It is about the transport, not about a source, and due also while no source has been told apart.
             let media_ssrc = sources.find_map(|source| source.ssrc).unwrap_or(0);
-            arrivals.poll(now, self.input.feedback_ssrc, media_ssrc, out);
+            arrivals.poll(now, self.input.feedback_ssrc, media_ssrc, len_max, out);
         }
     }
 
@@ -91,7 +96,7 @@ impl Publisher {
         }
         let with_remb = tracks.iter().filter(|track| track.input.as_ref().is_some_and(|input| input.remb));
         let sources = || with_remb.clone().flat_map(|track| &track.sources);
-        let mut ssrcs = [0; 16];
+        let mut ssrcs = [0; REMB_SSRCS_MAX];
         let known = ssrcs.iter_mut().zip(sources().filter_map(|source| source.ssrc));
         let count = known.map(|(to, ssrc)| *to = ssrc).count();
         if count > 0 {
@@ -125,14 +130,20 @@ fn nack(
     ssrc: u32,
     round_trip: Duration,
     track: &mut Track,
+    len_max: usize,
     out: &mut Vec<u8>,
     stats: &mut StreamStats,
 ) {
     for source in &mut track.sources {
         let Some(media_ssrc) = source.ssrc else { continue };
+        // At worst each number takes an entry.
+        let room = len_max.saturating_sub(out.len() + NACK_HEAD_BYTES) / NACK_ENTRY_BYTES;
+        if room == 0 {
+            return;
+        }
         let mut lost = [0; NACKED_AT_ONCE];
         let mut count = 0;
-        source.nacks.poll(now, round_trip, NACKED_AT_ONCE, |sequence| {
+        source.nacks.poll(now, round_trip, room.min(NACKED_AT_ONCE), |sequence| {
             lost[count] = sequence as u16;
             count += 1;
         });
@@ -148,13 +159,14 @@ fn ask_for_key_frames(
     now: Instant,
     ssrc: u32,
     track: &mut Track,
+    len_max: usize,
     out: &mut Vec<u8>,
     stats: &mut StreamStats,
 ) {
     let Some(input) = track.input.as_ref().filter(|_| can_ask_for_key_frames(track)) else { return };
     for source in &mut track.sources {
         let Some(media_ssrc) = source.ssrc else { continue };
-        if !source.key_frames.poll(now) {
+        if out.len() + FIR_BYTES > len_max || !source.key_frames.poll(now) {
             continue;
         }
         stats.key_frame_requests += 1;
@@ -197,8 +209,20 @@ impl Estimate {
 
 /// Time between receiver reports, and REMB.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Packets of one source asked for in one message. The rest is asked for in the next.
-const NACKED_AT_ONCE: usize = 256;
+/// Packets of one source asked for in one message. The rest is asked for in the next. Below
+/// [`rtp::rtcp::NACK_ENTRIES_MAX`], so that none is taken for asked that was not.
+const NACKED_AT_ONCE: usize = 250;
+/// Longest compound packet in plaintext: a datagram of 1200 bytes, which pass everywhere, without what SRTCP adds.
+const COMPOUND_BYTES_MAX: usize = 1_180;
+// The longest report, the longest name, and a limit for the publisher.
+const _: () = assert!(8 + 24 * REPORT_BLOCKS_MAX + 268 + 20 + 4 * REMB_SSRCS_MAX <= COMPOUND_BYTES_MAX);
+/// Head of a NACK and each entry (RFC 4585 section 6.2.1), and the longer of the two requests for a key frame, a FIR with
+/// one entry (RFC 5104 section 4.3.1).
+const NACK_HEAD_BYTES: usize = 12;
+const NACK_ENTRY_BYTES: usize = 4;
+const FIR_BYTES: usize = 20;
+/// SSRCs that are named in a limit for the publisher.
+const REMB_SSRCS_MAX: usize = 16;
 const LIMIT_AT_FIRST: u64 = 2_500_000;
 const LIMIT_MIN: u64 = 150_000;
 const LIMIT_MAX: u64 = 50_000_000;

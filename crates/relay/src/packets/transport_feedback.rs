@@ -56,21 +56,36 @@ impl Arrivals {
         self.due
     }
 
-    /// Appends the feedback that is due.
-    pub(crate) fn poll(&mut self, now: Instant, sender_ssrc: u32, media_ssrc: u32, out: &mut Vec<u8>) {
+    /// Appends the feedback that is due, as far as `out` gets no longer than `len_max`. The rest remains due.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        sender_ssrc: u32,
+        media_ssrc: u32,
+        len_max: usize,
+        out: &mut Vec<u8>,
+    ) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        let mut rest = &self.arrivals[..];
-        while let (Some(base), false) = (self.base, rest.is_empty()) {
-            let head = FeedbackHead { sender_ssrc, media_ssrc, count: self.count, base };
-            let written = TransportFeedback::write(out, &head, rest);
+        let mut told = 0;
+        while let (Some(base), false) = (self.base, told == self.arrivals.len()) {
+            let (start, head) =
+                (out.len(), FeedbackHead { sender_ssrc, media_ssrc, count: self.count, base });
+            let rest = &self.arrivals[told..];
+            let written = TransportFeedback::write(out, &head, &rest[..rest.len().min(SOON_PACKETS)]);
+            if out.len() > len_max {
+                out.truncate(start);
+                break;
+            }
             self.count = self.count.wrapping_add(1);
             self.base = Some(written.next_base);
-            rest = &rest[written.arrivals..];
+            told += written.arrivals;
         }
-        self.arrivals.clear();
-        self.due = None;
+        self.arrivals.drain(..told);
+        if self.arrivals.is_empty() {
+            self.due = None;
+        }
     }
 }
 
@@ -80,5 +95,6 @@ const ARRIVALS_MAX: usize = 4_096;
 const MICROS_PER_TICK: i64 = 250;
 /// Time between feedbacks. Browsers adapt their rate about this often.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// So many packets are reported at once: as many as a feedback of a few hundred bytes holds.
+/// So many packets are reported at once: as many as a feedback of 720 bytes holds however they came (20 of head, 298 of
+/// statuses for 1024 numbers, two for each arrival), so that one always fits.
 const SOON_PACKETS: usize = 200;

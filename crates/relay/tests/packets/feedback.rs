@@ -301,3 +301,88 @@ fn arrivals_are_told_also_while_no_source_is_known() {
     world.told(|_, rtcp| told += usize::from(matches!(rtcp, Rtcp::TransportFeedback(_))));
     assert_eq!(told, 1);
 }
+
+/// Takes what is due now until nothing is, and returns each compound packet.
+fn drain(world: &mut World) -> Vec<Vec<u8>> {
+    let mut compounds = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        if !world.stream.poll_feedback(world.now, &mut out) {
+            return compounds;
+        }
+        compounds.push(out);
+        assert!(compounds.len() < 1_000, "it never ends");
+    }
+}
+
+#[test]
+fn feedback_on_numbers_that_jump_fits_datagrams_of_1200_bytes() {
+    for reduced_size in [true, false] {
+        for step in [1_100u16, 1, 5, 15, 500] {
+            let mut world = World::published();
+            let input = TrackInput { transport_cc: true, ..video_input() };
+            let mut input = crate::common::publisher(vec![audio_input(), input]);
+            (input.reduced_size, input.cname) = (reduced_size, "x".repeat(255));
+            world.stream.publisher_started(world.now, 9, input);
+            let count = 1_500u16;
+            for at in 0..count {
+                // Arrivals a little apart, so that statuses and deltas are of all lengths.
+                world.now += Duration::from_micros(u64::from(at % 3) * 60_000 + 10);
+                let number = at.wrapping_mul(step);
+                let packet = frame(at, 0, at == 0).with(TWCC_ID, &number.to_be_bytes());
+                world.stream.receive(world.now, &packet.bytes()).unwrap();
+            }
+            let compounds = drain(&mut world);
+            assert!(compounds.iter().all(|compound| compound.len() <= 1_180), "{step}");
+            let (mut told, mut counts) = (Vec::new(), Vec::new());
+            for compound in &compounds {
+                for packet in rtp::rtcp::packets(compound) {
+                    if let Rtcp::TransportFeedback(feedback) = packet.unwrap() {
+                        counts.push(feedback.count);
+                        let arrived = feedback.packets().filter(|status| status.arrival_ticks.is_some());
+                        told.extend(arrived.map(|status| status.sequence_number));
+                    }
+                }
+            }
+            let sent: Vec<u16> = (0..count).map(|at| at.wrapping_mul(step)).collect();
+            assert_eq!(told, sent, "each once, in order");
+            assert!(counts.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "none is left out");
+            assert!(compounds.len() >= 2, "{} with {step}", compounds.len());
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_of_many_layers_is_asked_for_in_datagrams_of_1200_bytes() {
+    // In rows, of which one entry names 17, and one by one, which takes an entry each.
+    for (last, in_rows) in [(500u16, true), (4_760, false)] {
+        let is_lost = |at: u16| if in_rows { !at.is_multiple_of(25) } else { at % 17 == 8 && at > 17 };
+        let mut world = World::published();
+        let layers: Vec<(u32, Option<u32>)> = (0..4).map(|layer| (VIDEO_SSRC + 16 * layer, None)).collect();
+        let input = TrackInput { ssrcs: layers.clone(), remb: true, ..video_input() };
+        let mut input = crate::common::publisher(vec![input]);
+        (input.reduced_size, input.cname) = (false, "x".repeat(255));
+        world.stream.publisher_started(world.now, 9, input);
+        for at in (0..=last).filter(|at| !is_lost(*at)) {
+            for (ssrc, _) in &layers {
+                let _ = world.stream.receive(world.now, &frame(at, 0, at == 0).ssrc(*ssrc).bytes());
+            }
+        }
+        // With the first report.
+        world.now += Duration::from_secs(1);
+        let compounds = drain(&mut world);
+        assert!(compounds.iter().all(|compound| compound.len() <= 1_180));
+        let mut asked: Vec<(u32, u16)> = Vec::new();
+        for packet in compounds.iter().flat_map(|compound| rtp::rtcp::packets(compound)) {
+            if let Rtcp::Nack(nack) = packet.unwrap() {
+                asked.extend(nack.lost().map(|lost| (nack.media_ssrc, lost)));
+            }
+        }
+        asked.sort_unstable();
+        let missing = layers.iter().flat_map(|(ssrc, _)| (0..last).map(move |at| (*ssrc, at)));
+        let missing: Vec<(u32, u16)> = missing.filter(|(_, at)| is_lost(*at)).collect();
+        assert_eq!(asked, missing, "each once");
+        assert_eq!(world.stream.stats().nacked_packets, missing.len() as u64);
+        assert!(compounds.len() >= 3, "{}", compounds.len());
+    }
+}
