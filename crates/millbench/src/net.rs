@@ -79,6 +79,9 @@ impl Target {
     }
 }
 
+/// What is said about `https://` URLs.
+pub(crate) const HTTPS_UNSUPPORTED: &str = "HTTPS is not supported";
+
 /// The parts of an `http://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
@@ -96,6 +99,9 @@ impl FromStr for HttpUrl {
     type Err = String;
 
     fn from_str(url: &str) -> Result<HttpUrl, String> {
+        if url.starts_with("https://") {
+            return Err(HTTPS_UNSUPPORTED.to_owned());
+        }
         let rest = url.strip_prefix("http://").ok_or("expected http://host[:port]/app/stream.flv")?;
         let (authority, path) = rest.find('/').map_or((rest, "/"), |slash| rest.split_at(slash));
         let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

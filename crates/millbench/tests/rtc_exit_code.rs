@@ -2,16 +2,23 @@
 
 mod forwarder;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use forwarder::{Fault, Forwarder};
 use serde_json::Value;
 
 fn millbench(fault: Fault, arguments: &str) -> (i32, Value) {
-    let server = Forwarder::start(fault);
+    millbench_with(&Forwarder::start(fault), arguments)
+}
+
+fn millbench_with(server: &Forwarder, arguments: &str) -> (i32, Value) {
+    // This server forwards headers as they are, so all must number alike.
+    let shapes: &[&str] = if arguments.starts_with("play") { &["--shapes", "1"] } else { &[] };
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_millbench"))
         .arg("rtc")
         .args(arguments.replace("HOST", &server.http.to_string()).split_whitespace())
+        .args(shapes)
         .args(["--json", "--quiet", "--settle", "0.5", "--start-timeout", "20"])
         .output()
         .expect("the binary runs");
@@ -72,9 +79,30 @@ fn a_stream_that_stops_is_no_success() {
 }
 
 #[test]
-fn a_refusal_is_told_by_its_status() {
+fn a_stream_of_another_process_that_stops_is_no_success_either() {
+    let server = Forwarder::start(Fault::Stop);
+    // Its third viewer is due in minutes: it publishes until it is ended.
+    let mut publisher = Command::new(env!("CARGO_BIN_EXE_millbench"))
+        .args(["rtc", "play", &format!("http://{}/whep/live/a", server.http), "--publish"])
+        .args(["-n", "1,3", "--ramp", "0.01", "--settle", "0", "--duration", "0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut progress = String::new();
+    let stderr = publisher.stderr.take().expect("it is piped");
+    BufReader::new(stderr).read_line(&mut progress).expect("text");
+    let (code, report) =
+        millbench_with(&server, "play http://HOST/whep/live/a -n 1 --silence 1 --duration 4");
+    publisher.kill().and_then(|()| publisher.wait()).expect("it runs");
+    assert_eq!(progress, "n=1 up=1 lost=0\n");
+    assert_eq!((code, only_reason(&report)), (1, ("silent at the end", 1)), "{report}");
+}
+
+#[test]
+fn a_refusal_is_told_by_its_status_and_the_servers_words() {
     let (code, report) = millbench(Fault::Refuse, "publish http://HOST/whip/live/a{} -n 3 --duration 0");
-    assert_eq!((code, only_reason(&report)), (1, ("the server answered 503", 3)), "{report}");
+    let reason = "the server answered 503: the server is full";
+    assert_eq!((code, only_reason(&report)), (1, (reason, 3)), "{report}");
 }
 
 #[test]

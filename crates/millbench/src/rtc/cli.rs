@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use srtp::Profile;
 
+use super::describe::SHAPES_MAX;
 use super::impair::Faults;
 use crate::cli::{positive, seconds};
 
@@ -53,6 +54,12 @@ pub struct RtcPlayArgs {
     /// Undecrypted packets are counted by their headers. Only decrypted ones tell latency.
     #[arg(long, value_name = "N", default_value = "all", value_parser = one_in)]
     pub decrypt: u32,
+
+    /// Kinds of offers that viewers make in turn: other payload types, other ids of header extensions.
+    ///
+    /// The first three number as Chromium, Firefox and Safari do. A server writes packet headers for each kind.
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=SHAPES_MAX))]
+    pub shapes: u16,
 
     /// Do not ask for missing packets.
     #[arg(long)]
@@ -148,6 +155,10 @@ pub struct RtcLoadArgs {
     /// Print the result as JSON on standard output instead of the table.
     #[arg(long)]
     pub json: bool,
+
+    /// Climb no further after a step that lost packets, or in which not all sessions were up.
+    #[arg(long)]
+    pub stop_at_loss: bool,
 
     /// No progress on standard error.
     #[arg(long, short)]
@@ -262,9 +273,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for wrong in
-            ["-n 0", "-n 3,2", "--loss 1.5", "--loss x", "--delay -1", "--profiles null", "--streams 0"]
-        {
+        for wrong in [
+            "-n 0",
+            "-n 3,2",
+            "--shapes 0",
+            "--shapes 60",
+            "--loss 1.5",
+            "--loss x",
+            "--delay -1",
+            "--profiles null",
+            "--streams 0",
+        ] {
             assert!(play(wrong).is_err(), "{wrong}");
         }
     }

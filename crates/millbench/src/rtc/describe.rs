@@ -54,19 +54,29 @@ pub struct Repair {
     pub audio: bool,
 }
 
+/// What a session offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// To send, not to receive.
+    pub publish: bool,
+    /// Number of the session.
+    pub number: usize,
+    /// How lost packets are repaired.
+    pub repair: Repair,
+    /// Pairs of an audio and a video track.
+    pub pairs: usize,
+    /// Which payload types and extension ids, below [`SHAPES_MAX`].
+    pub shape: usize,
+}
+
 /// An offer to publish, or to play.
-pub fn offer(
-    publish: bool,
-    number: usize,
-    ice: IceCredentials,
-    certificate: &Certificate,
-    repair: Repair,
-    pairs: usize,
-) -> OfferConfig {
+pub fn offer(wanted: &Wanted, ice: IceCredentials, certificate: &Certificate) -> OfferConfig {
+    let Wanted { publish, number, repair, pairs, shape } = *wanted;
+    let numbers = Numbers::of(shape);
     let direction = if publish { Direction::Send } else { Direction::Receive };
     let media = |pair: usize, track: Track| {
         let ssrcs = ssrcs(number, pair);
-        let format = format_of(track, repair);
+        let format = format_of(track, repair, &numbers);
         let rtx_ssrc = format.rtx_payload_type.map(|_| ssrcs[2 + track.index()]);
         let source = Source { ssrc: ssrcs[track.index()], rtx_ssrc };
         OfferMedia {
@@ -74,7 +84,7 @@ pub fn offer(
             kind: kind_of(track),
             direction,
             formats: vec![format],
-            extensions: extensions_of(track),
+            extensions: extensions_of(track, &numbers),
             sources: if publish { vec![source] } else { Vec::new() },
             rids: Vec::new(),
         }
@@ -186,33 +196,70 @@ fn kind_of(track: Track) -> MediaKind {
     }
 }
 
-fn format_of(track: Track, repair: Repair) -> Format {
+/// Numbers that each client chooses for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    /// Payload types of audio and video in turn.
+    payload_types: [u8; 2],
+    /// The same of what is sent again.
+    rtx: [u8; 2],
+    /// Ids of audio level, time of sending, transport sequence number and MID.
+    extensions: [u8; 4],
+}
+
+/// As Chromium, Firefox and Safari have them.
+const BROWSERS: [Numbers; 3] = [
+    Numbers { payload_types: [111, 102], rtx: [112, 103], extensions: [1, 2, 3, 4] },
+    Numbers { payload_types: [109, 126], rtx: [110, 127], extensions: [1, 4, 7, 3] },
+    Numbers { payload_types: [111, 96], rtx: [112, 97], extensions: [1, 2, 3, 4] },
+];
+
+/// Kinds of offers there are.
+pub const SHAPES_MAX: i64 = 56;
+
+impl Numbers {
+    /// Those of browsers, then others: no two are alike.
+    fn of(shape: usize) -> Numbers {
+        if let Some(&numbers) = BROWSERS.get(shape) {
+            return numbers;
+        }
+        // 8 groups of payload types and 14 ids, which are together the same again after 56.
+        let first = 96 + (shape % 8 * 4) as u8;
+        let extensions = [0, 1, 2, 3].map(|index| ((shape + index) % 14) as u8 + 1);
+        Numbers { payload_types: [first, first + 1], rtx: [first + 2, first + 3], extensions }
+    }
+}
+
+fn format_of(track: Track, repair: Repair, numbers: &Numbers) -> Format {
+    let (payload_type, rtx) = (numbers.payload_types[track.index()], numbers.rtx[track.index()]);
     match track {
         Track::Audio => Format {
-            payload_type: 111,
+            payload_type,
             codec: Codec::Opus,
             clock_rate: 48_000,
             channels: 2,
             fmtp: "minptime=10;useinbandfec=1".to_owned(),
-            rtx_payload_type: (repair.audio && repair.rtx).then_some(112),
+            rtx_payload_type: (repair.audio && repair.rtx).then_some(rtx),
             feedback: Feedback { transport_cc: true, nack: repair.audio, ..Feedback::default() },
         },
         Track::Video => Format {
-            payload_type: 102,
+            payload_type,
             codec: Codec::H264,
             clock_rate: 90_000,
             channels: 1,
             fmtp: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f".to_owned(),
-            rtx_payload_type: repair.rtx.then_some(103),
+            rtx_payload_type: repair.rtx.then_some(rtx),
             feedback: Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true },
         },
     }
 }
 
 /// What browsers offer of those that say something about this media.
-fn extensions_of(track: Track) -> ExtensionMap {
-    let common = [(2, Extension::AbsSendTime), (3, Extension::TransportCc), (4, Extension::Mid)];
-    let level = (track == Track::Audio).then_some((1, Extension::AudioLevel));
+fn extensions_of(track: Track, numbers: &Numbers) -> ExtensionMap {
+    let [level, send_time, transport, mid] = numbers.extensions;
+    let common =
+        [(send_time, Extension::AbsSendTime), (transport, Extension::TransportCc), (mid, Extension::Mid)];
+    let level = (track == Track::Audio).then_some((level, Extension::AudioLevel));
     common.into_iter().chain(level).collect()
 }
 
@@ -221,6 +268,16 @@ mod tests {
     use super::*;
 
     const REPAIR: Repair = Repair { rtx: true, audio: false };
+
+    fn wanted(publish: bool, number: usize, shape: usize) -> Wanted {
+        Wanted { publish, number, repair: REPAIR, pairs: 1, shape }
+    }
+
+    /// Payload types and what they stand for.
+    fn known(agreed: &Agreed) -> Vec<(usize, Track, bool)> {
+        let meanings = agreed.meanings();
+        (0..128).filter_map(|kind| meanings[kind].map(|it| (kind, it.track, it.again))).collect()
+    }
 
     fn certificate() -> Certificate {
         Certificate::generate().expect("this machine has random numbers")
@@ -248,7 +305,7 @@ mod tests {
 
     #[test]
     fn publisher_and_viewer_agree_with_a_server_on_both_tracks() {
-        let publish = offer(true, 3, credentials(1), &certificate(), REPAIR, 1);
+        let publish = offer(&wanted(true, 3, 0), credentials(1), &certificate());
         let published = server(&publish, None);
         let agreed = read_answer(&publish, &published.sdp).expect("it answers");
         assert_eq!(agreed.dtls_role, DtlsRole::Client);
@@ -256,23 +313,41 @@ mod tests {
         assert_eq!((video.format().payload_type, video.format().rtx_payload_type), (102, Some(103)));
         assert_eq!(video.sources, [Source { ssrc: ssrcs(3, 0)[1], rtx_ssrc: Some(ssrcs(3, 0)[3]) }]);
 
-        let play = offer(false, 4, credentials(2), &certificate(), REPAIR, 1);
+        let play = offer(&wanted(false, 4, 0), credentials(2), &certificate());
         let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
-        let meanings = agreed.meanings();
-        let known: Vec<_> =
-            (0..128).filter_map(|kind| meanings[kind].map(|it| (kind, it.track, it.again))).collect();
-        assert_eq!(
-            known,
-            [(102, Track::Video, false), (103, Track::Video, true), (111, Track::Audio, false)]
-        );
+        let expected = [(102, Track::Video, false), (103, Track::Video, true), (111, Track::Audio, false)];
+        assert_eq!(known(&agreed), expected);
         let host = "127.0.0.1".parse().expect("an address");
         assert_eq!(agreed.candidate(host).map(|it| it.address.port()), Ok(9000));
         assert!(agreed.candidate("::1".parse().expect("an address")).is_err());
     }
 
     #[test]
+    fn every_shape_is_answered_with_its_own_numbers() {
+        let publish = offer(&wanted(true, 0, 0), credentials(1), &certificate());
+        let published = server(&publish, None);
+        let mut seen = Vec::new();
+        for shape in 0..SHAPES_MAX as usize {
+            let play = offer(&wanted(false, 1, shape), credentials(2), &certificate());
+            let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
+            let Numbers { payload_types: [audio, video], rtx: [_, again], extensions } = Numbers::of(shape);
+            let mut expected = [
+                (usize::from(video), Track::Video, false),
+                (usize::from(again), Track::Video, true),
+                (usize::from(audio), Track::Audio, false),
+            ];
+            expected.sort_by_key(|&(kind, ..)| kind);
+            assert_eq!(known(&agreed), expected, "{shape}");
+            let mid = |track: &Option<TrackDescription>| track.as_ref()?.extensions.id_of(Extension::Mid);
+            assert_eq!([0, 1].map(|index| mid(&agreed.tracks[index])), [Some(extensions[3]); 2], "{shape}");
+            assert!(!seen.contains(&Numbers::of(shape)), "{shape} is like another one");
+            seen.push(Numbers::of(shape));
+        }
+    }
+
+    #[test]
     fn an_offering_server_is_answered() {
-        let theirs = offer(true, 1, credentials(5), &certificate(), REPAIR, 1);
+        let theirs = offer(&wanted(true, 1, 0), credentials(5), &certificate());
         let (text, agreed) =
             answer(&sdp::make_offer(&theirs), 2, credentials(6), &certificate()).expect("an answer");
         assert!(agreed.tracks.iter().all(Option::is_some));

@@ -18,7 +18,7 @@ use rtc::{LocalAddress, PeerConfig, Side, Timeouts, Transport};
 use srtp::Profile;
 
 use super::counters::Counters;
-use super::describe::{self, Agreed, Repair};
+use super::describe::{self, Agreed, Repair, Wanted};
 use super::impair::Faults;
 use super::link::Link;
 use super::media::Media;
@@ -53,6 +53,8 @@ pub struct EngineConfig {
     pub repair: Repair,
     /// Audio and video tracks of each publisher, in pairs.
     pub pairs: usize,
+    /// Kinds of offers that viewers make.
+    pub shapes: usize,
     /// SRTP profiles, best first.
     pub profiles: Vec<Profile>,
     /// Whether the kernel notes arrival times.
@@ -351,9 +353,13 @@ impl Engine {
 
     fn offer(&mut self, role: usize, index: usize, number: usize, url: crate::net::HttpUrl) {
         let ice = describe::credentials(self.run ^ (index as u64) << 32);
-        let pairs = if role == PUBLISH { self.config.pairs } else { 1 };
-        let offer =
-            describe::offer(role == PUBLISH, number, ice, &self.certificate, self.config.repair, pairs);
+        let (pairs, shape) = match role {
+            PUBLISH => (self.config.pairs, 0),
+            // Every stream is played by every kind of viewer, however many streams viewers take in turn.
+            _ => (1, (number + number / self.config.streams) % self.config.shapes),
+        };
+        let wanted = Wanted { publish: role == PUBLISH, number, repair: self.config.repair, pairs, shape };
+        let offer = describe::offer(&wanted, ice, &self.certificate);
         let sdp = rtc::sdp::make_offer(&offer);
         self.offers.insert(index, offer);
         self.ask(role, index, Ask::Offer { url, sdp });

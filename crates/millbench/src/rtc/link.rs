@@ -351,5 +351,5 @@ const BUFFER_BYTES: usize = 512 * 1024;
 /// Longer than any packet that leaves here.
 const PACKET_BYTES_MAX: usize = 1500;
 
-/// Two tracks, and what is sent again of them; some more for a publisher that comes back with others.
-const STREAMS_MAX: usize = 16;
+/// 50 pairs of tracks and what is sent again of them, and as much again for a publisher that comes back with others.
+const STREAMS_MAX: usize = 400;

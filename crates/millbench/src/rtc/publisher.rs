@@ -381,7 +381,7 @@ const HEAD_BYTES: usize = 12 + EXTENSION_BYTES;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rtc::describe::Repair;
+    use crate::rtc::describe::{Repair, Wanted};
     use rtp::Packet;
     use rtp::rtcp::{Nack, Pli};
 
@@ -412,14 +412,9 @@ mod tests {
 
     fn track_with_rtx() -> TrackDescription {
         let certificate = rtc::dtls::Certificate::generate().expect("random numbers");
-        let offer = describe::offer(
-            true,
-            0,
-            describe::credentials(1),
-            &certificate,
-            Repair { rtx: true, audio: false },
-            1,
-        );
+        let repair = Repair { rtx: true, audio: false };
+        let wanted = Wanted { publish: true, number: 0, repair, pairs: 1, shape: 0 };
+        let offer = describe::offer(&wanted, describe::credentials(1), &certificate);
         let media = &offer.media[1];
         TrackDescription {
             mid: media.mid.clone(),

@@ -20,6 +20,8 @@ pub struct RtcReport {
     pub machine: String,
     /// One packet in as many was decrypted; 0 for none.
     pub decrypted_one_in: u32,
+    /// Kinds of offers that viewers made: payload types and ids of header extensions. `None` without viewers.
+    pub shapes: Option<usize>,
     /// SRTP profiles that sessions agreed on, and how many did.
     pub profiles: BTreeMap<String, usize>,
     /// Where latency ends: `kernel` (arrival) or `program` (when it looked).
@@ -165,6 +167,9 @@ impl RtcReport {
             if profiles.is_empty() { "none".to_owned() } else { profiles.join(", ") },
             self.arrival_times
         );
+        if let Some(shapes) = self.shapes {
+            let _ = writeln!(text, "header shapes of the viewers: {shapes}");
+        }
         for step in &self.steps {
             text.push_str(&step.text());
         }
@@ -231,9 +236,10 @@ impl RtcStep {
 impl RtcOutcome {
     fn text(&self) -> String {
         let mut text = format!(
-            "\n{}: {} sessions worked, {} failed; {} of {} packets missing\n",
+            "\n{}: {} {} worked, {} failed; {} of {} packets missing\n",
             if self.ok { "ok" } else { "FAILED" },
             self.succeeded,
+            if self.succeeded == 1 { "session" } else { "sessions" },
             self.failed,
             self.lost,
             self.expected

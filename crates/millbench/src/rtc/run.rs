@@ -59,7 +59,10 @@ pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
         Some(target) if target.has_placeholder() => args.load.streams.unwrap_or(args.load.sessions_max()),
         Some(_) => 1,
     };
-    let config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
+    // Who is offered something takes its numbers.
+    let shapes = if target.scheme == Scheme::Http { args.shapes.into() } else { 1 };
+    let mut config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
+    config.shapes = shapes;
     let conductor = Conductor::start(&args.load, config, publishers, args.decrypt)?;
     conductor.run(&args.load, format!("rtc play {}", args.load.url))
 }
@@ -84,6 +87,7 @@ fn config(
         faults: load.faults(),
         repair: Repair { rtx: !load.no_rtx, audio: load.nack_audio },
         pairs: 1,
+        shapes: 1,
         profiles: load.profiles.iter().map(|name| name.profile()).collect(),
         timestamps: !load.no_timestamps,
         signal_threads: load.signal_threads.into(),
@@ -136,6 +140,7 @@ impl Conductor {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine::describe(),
             decrypted_one_in,
+            shapes: config.play.as_ref().map(|_| config.shapes.min(load.sessions_max())),
             arrival_times: if config.timestamps { "kernel" } else { "program" },
             ..RtcReport::default()
         };
@@ -171,10 +176,15 @@ impl Conductor {
             }
             self.wait_until_up(sessions, self.steps_publish, load)?;
             self.wait(load.settle)?;
-            if !self.interrupted {
-                let step = self.measure(sessions, load)?;
-                progress(load, &step);
-                self.report.steps.push(step);
+            if self.interrupted {
+                break;
+            }
+            let step = self.measure(sessions, load)?;
+            progress(load, &step);
+            let is_last = load.stop_at_loss && (step.lost > 0 || step.sessions_up < step.sessions);
+            self.report.steps.push(step);
+            if is_last {
+                break;
             }
         }
         self.finish(load)
@@ -317,9 +327,8 @@ impl Conductor {
         self.wait(DRAIN_TIME + Duration::from_millis(4 * u64::from(load.delay)))?;
         self.report.profiles = profiles(&self.engine.sessions);
         let mut outcome = RtcOutcome { interrupted: self.interrupted, ..RtcOutcome::default() };
-        let plays_own = self.publishers > 0;
         for session in &mut self.engine.sessions {
-            judge(session, ended_at, load, plays_own);
+            judge(session, ended_at, load);
             outcome.taken_away += session.link.as_ref().map_or(0, Link::taken_away);
             match &session.phase {
                 Phase::Failed(reason) => *outcome.failures.entry(reason.clone()).or_default() += 1,
@@ -350,7 +359,7 @@ fn profiles(sessions: &[Session]) -> BTreeMap<String, usize> {
 }
 
 /// Turns what is known of a session at the end into a failure, if it is one.
-fn judge(session: &mut Session, ended_at: Instant, load: &RtcLoadArgs, plays_own: bool) {
+fn judge(session: &mut Session, ended_at: Instant, load: &RtcLoadArgs) {
     match session.phase {
         Phase::Asking => session.fail("the server did not answer until the end".to_owned()),
         Phase::Connecting => session.fail("not connected until the end".to_owned()),
@@ -362,7 +371,7 @@ fn judge(session: &mut Session, ended_at: Instant, load: &RtcLoadArgs, plays_own
     let last = viewer.last_media.unwrap_or(session.begun);
     if counts.lost() as f64 > counts.expected as f64 * load.accept_loss {
         session.fail("packets missing".to_owned());
-    } else if plays_own && ended_at.saturating_duration_since(last) > load.silence {
+    } else if ended_at.saturating_duration_since(last) > load.silence {
         session.fail("silent at the end".to_owned());
     }
 }
@@ -381,7 +390,8 @@ fn set_outcome(outcome: &mut RtcOutcome, tracks: &Counts, counters: &Counters, l
     outcome.transport_feedback = counters.transport_feedback;
     outcome.failed = outcome.failures.values().sum();
     let lost_too_many = outcome.lost as f64 > outcome.expected as f64 * load.accept_loss;
-    outcome.ok = outcome.failed == 0 && !lost_too_many && outcome.not_authentic == 0 && outcome.unknown == 0;
+    let wrong = outcome.not_authentic + outcome.unknown + outcome.not_sent;
+    outcome.ok = outcome.failed == 0 && !lost_too_many && wrong == 0;
 }
 
 fn progress(load: &RtcLoadArgs, step: &RtcStep) {

@@ -148,7 +148,8 @@ impl Asker {
             Ask::Delete { location } => {
                 let response = self.send("DELETE", &location, "application/sdp", b"")?;
                 if !(200..300).contains(&response.status) {
-                    return Err(format!("the server answered {} to DELETE", response.status));
+                    let Response { status, body, .. } = &response;
+                    return Err(format!("the server answered {status} to DELETE{}", reason_of(body)));
                 }
                 Ok(Answer::default())
             }
@@ -158,7 +159,7 @@ impl Asker {
     fn offer(&mut self, url: &HttpUrl, sdp: &str) -> Result<Answer, String> {
         let response = self.send("POST", &url.path, "application/sdp", sdp.as_bytes())?;
         if response.status != 201 {
-            return Err(format!("the server answered {}", response.status));
+            return Err(format!("the server answered {}{}", response.status, reason_of(&response.body)));
         }
         let location = response.location.as_deref().ok_or("the server's answer has no Location")?;
         let location = location_path(url, location);
@@ -215,6 +216,16 @@ impl Asker {
     }
 }
 
+/// What the server says about a refusal, after a colon: `error.message`, or `detail` or `title` as RFC 9457 has them.
+/// Empty if it says nothing.
+fn reason_of(body: &[u8]) -> String {
+    let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
+    let texts = [&body["error"]["message"], &body["detail"], &body["title"]];
+    let Some(text) = texts.into_iter().find_map(Value::as_str) else { return String::new() };
+    let printable = text.chars().filter(|letter| !letter.is_control()).take(REASON_CHARS_MAX);
+    format!(": {}", printable.collect::<String>())
+}
+
 fn parse(response: &Response) -> Result<Value, String> {
     if response.status != 200 {
         return Err(format!("Janus answered {}", response.status));
@@ -228,6 +239,9 @@ fn id_of(answer: &Value) -> Result<u64, String> {
 
 /// Events before the offer: the acknowledgement of keep-alives and "preparing".
 const EVENTS_MAX: usize = 10;
+
+/// Letters of a server's words that are shown.
+const REASON_CHARS_MAX: usize = 200;
 const STACK_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -301,12 +315,24 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_by_its_status() {
-        let (address, server) = server(vec![http("503 Busy", "Retry-After: 2\r\n", "")]);
-        let url = HttpUrl::from_str("http://h/whep/live/a").expect("a URL");
-        let answers = ask_all(address, vec![Ask::Offer { url, sdp: String::new() }]);
-        assert_eq!(answers, [Err("the server answered 503".to_owned())]);
-        server.join().expect("it ends");
+    fn a_refusal_is_told_by_its_status_and_the_servers_words() {
+        let cases = [
+            ("", "the server answered 409"),
+            ("<html>409</html>", "the server answered 409"),
+            (r#"{"error":{"message":7}}"#, "the server answered 409"),
+            (
+                r#"{"error":{"message":"nobody\u001b publishes"}}"#,
+                "the server answered 409: nobody publishes",
+            ),
+            (r#"{"title":"Conflict","detail":"two of them"}"#, "the server answered 409: two of them"),
+        ];
+        for (body, expected) in cases {
+            let (address, server) = server(vec![http("409 Conflict", "Retry-After: 2\r\n", body)]);
+            let url = HttpUrl::from_str("http://h/whep/live/a").expect("a URL");
+            let answers = ask_all(address, vec![Ask::Offer { url, sdp: String::new() }]);
+            assert_eq!(answers, [Err(expected.to_owned())]);
+            server.join().expect("it ends");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use crate::net::HttpUrl;
+use crate::net::{HTTPS_UNSUPPORTED, HttpUrl};
 
 /// How media is asked for or sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,7 @@ impl Target {
                     mountpoint: mountpoint.map_err(|_| format!("{url}: no number of a mountpoint"))?,
                 }
             }
+            "https" => return Err(format!("{url}: {HTTPS_UNSUPPORTED}")),
             _ => return Err(format!("{url}: {EXPECTED}")),
         };
         let address = (parsed.host.as_str(), parsed.port)
@@ -104,6 +105,8 @@ mod tests {
             let target = Target::resolve(url).expect(url);
             assert_eq!((target.scheme, target.address.to_string()), (scheme, address.to_owned()));
         }
+        let error = Target::resolve("https://127.0.0.1/whep/a/b").map(|_| ());
+        assert_eq!(error, Err("https://127.0.0.1/whep/a/b: HTTPS is not supported".to_owned()));
         for wrong in
             ["127.0.0.1", "https://127.0.0.1/whep/a/b", "janus://127.0.0.1/x", "rtp://127.0.0.1:99999"]
         {

@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     Corrupt,
     /// After some packets nothing is forwarded any more.
     Stop,
-    /// Offers are answered 503.
+    /// Offers are answered 503, with the reason as JSON.
     Refuse,
 }
 
@@ -112,7 +112,10 @@ fn serve(mut stream: TcpStream, posts: &Sender<Posted>, refuse: bool) {
         bytes.clear();
         let (reply, answer) = mpsc::channel();
         let answer = match head.split(' ').next() {
-            _ if refuse => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            _ if refuse => {
+                let body = r#"{"error":{"code":"full","message":"the server is full"}}"#;
+                format!("HTTP/1.1 503 Busy\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            }
             Some("POST") => {
                 let posted = Posted { publishes: head.contains("/whip/"), sdp: body.to_owned(), reply };
                 posts.send(posted).expect("the server runs");
