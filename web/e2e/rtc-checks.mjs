@@ -173,7 +173,7 @@ async function viewersWaitForThePublisher(test) {
     const { sessions } = await test.api('/sessions?role=publisher&limit=1000');
     return !sessions.some(({ stream }) => stream === 'rtc/again');
   });
-  await until('the viewer says that it waits', async () => /Waiting for the publisher|Nobody publishes/.test((await videoState(viewer)).overlay));
+  await until('the viewer says that it waits', async () => /publisher has left|Waiting for the publisher|Nobody publishes/.test((await videoState(viewer)).overlay));
   await publisher.getByRole('button', { name: 'Publish', exact: true }).click();
   await onAir(publisher);
   await until('the viewer plays again', async () => (await videoState(viewer)).phase === 'playing');
@@ -279,6 +279,35 @@ async function secondPublisherIsRefused(test) {
   await page.getByText('Somebody else publishes this stream.').waitFor();
 }
 
+/** Chosen or kept from the last visit, FLV is no dead end, and the page lists no address that leads nowhere. */
+async function flvGivesWay(test) {
+  await publish(test, 'no-flv', { source: 'test' });
+  const viewer = await watch(test, 'no-flv');
+  await expectRtcPlayback(viewer);
+  for (const transport of ['http', 'ws']) {
+    await viewer.getByTestId(`transport-${transport}`).click();
+    for (const visit of ['chosen', 'kept']) {
+      if (visit === 'kept') await viewer.reload();
+      const reason = viewer.getByTestId('fallback');
+      await until(`${transport} (${visit}) gives way with the reason`, async () => (await reason.count()) === 1 && (await reason.innerText()).includes('cannot be played as FLV'));
+      await expectRtcPlayback(viewer);
+    }
+  }
+  await until('only WHEP is listed', async () => (await viewer.getByTestId('watch-whep').count()) === 1 && (await viewer.getByTestId('watch-flv').count()) === 0);
+}
+
+/** The player of the stream shown before does not stay behind. */
+async function anotherStreamIsOneSession(test) {
+  await publish(test, 'other', { source: 'test' });
+  const { page } = await newPage(test);
+  await page.goto(test.url);
+  await expectPlayback(page);
+  await page.getByRole('button', { name: 'Show rtc/other' }).click();
+  await expectRtcPlayback(page);
+  const players = async () => (await test.api('/sessions?stream=rtc/other&role=player')).total;
+  if ((await players()) !== 1) throw new Error(`one page has ${await players()} sessions`);
+}
+
 export const RTC_CHECKS = [
   ['H.264 by WHIP and WHEP', codecCheck('H264', 'H.264')],
   ['VP8 by WHIP and WHEP', codecCheck('VP8', 'VP8')],
@@ -294,6 +323,8 @@ export const RTC_CHECKS = [
   ['leaving the page ends the session', leavingThePageEndsTheSession],
   ['a stream published by RTMP falls back to FLV', fallsBackToFlv],
   ['the choice of a transport is remembered, and no obstacle', choiceIsRemembered],
+  ['FLV chosen for a stream published by WHIP gives way to WebRTC', flvGivesWay],
+  ['another stream on the overview is one session', anotherStreamIsOneSession],
   ['a second publisher is refused with a reason', secondPublisherIsRefused],
   ['a denied permission is explained', deniedPermissionIsExplained],
   ['a page that did not come over HTTPS is explained', insecurePageIsExplained],

@@ -52,7 +52,9 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
   const video = useRef<HTMLVideoElement>(null);
   const latest = useRef({ sources, advice });
   latest.current = { sources, advice };
-  const [player, setPlayer] = useState<AutoPlayer | null>(null);
+  const [made, setMade] = useState<{ key: string; player: AutoPlayer } | null>(null);
+  // Until the next drawing the player is that of the stream before: it has been stopped and must not be started again.
+  const player = made?.key === key ? made.player : null;
   const [state, setState] = useState<AutoState>({ ...IDLE, transport: 'rtc', fallback: '' });
   const [samples, setSamples] = useState<Samples>(NO_SAMPLES);
 
@@ -70,7 +72,7 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
     const timer = setInterval(() => {
       setSamples({ stats: sampler.sample(element, performance.now()), figures: whep()?.figures ?? null, delay: meter.delay });
     }, SAMPLE_MS);
-    setPlayer(created);
+    setMade({ key, player: created });
     return () => {
       clearInterval(timer);
       meter.stop();
