@@ -65,7 +65,7 @@ function Behind({ state, transport, behindLiveSeconds, delay }: ControlsProps) {
       <span class="behind" title={`${name}. ${remark}`}>
         {(delay.source === 'network' || !delay.sameClock) && '≈ '}
         {milliseconds(delay.milliseconds)}
-        <span class="behind-words"> {delay.source === 'network' ? 'from server to screen' : delay.sameClock ? 'behind reality, measured' : 'behind reality'}</span>
+        <span class="behind-words"> {delay.source === 'network' ? 'from server to screen' : 'behind reality'}</span>
       </span>
     );
   }
