@@ -207,19 +207,21 @@ impl Publisher {
     }
 
     fn report(&mut self, outlet: &mut impl Outlet, counters: &mut Counters) {
-        self.scratch.clear();
         let ntp = NtpTime::from_unix(Duration::from_nanos(clock::wall_ns()));
-        for track in self.pairs.iter().flat_map(|pair| &pair.tracks) {
-            let info = SenderInfo {
-                ntp,
-                rtp_timestamp: track.last_timestamp,
-                packets: track.packets as u32,
-                payload_bytes: track.bytes,
-            };
-            SenderReport::write(&mut self.scratch, track.ssrc, &info, &[]);
+        for pairs in self.pairs.chunks(PAIRS_PER_REPORT) {
+            self.scratch.clear();
+            for track in pairs.iter().flat_map(|pair| &pair.tracks) {
+                let info = SenderInfo {
+                    ntp,
+                    rtp_timestamp: track.last_timestamp,
+                    packets: track.packets as u32,
+                    payload_bytes: track.bytes,
+                };
+                SenderReport::write(&mut self.scratch, track.ssrc, &info, &[]);
+            }
+            SourceDescription::write_cname(&mut self.scratch, pairs[0].tracks[0].ssrc, "millbench");
+            outlet.send_rtcp(&self.scratch, counters);
         }
-        SourceDescription::write_cname(&mut self.scratch, self.pairs[0].tracks[0].ssrc, "millbench");
-        outlet.send_rtcp(&self.scratch, counters);
     }
 
     /// Takes decrypted feedback of the server.
@@ -374,6 +376,9 @@ const PICTURE_NS: u64 = 1_000_000_000 / 30;
 /// Packets of a track that can be sent again: 3 s of video. A power of two, so that it divides the sequence numbers.
 const HISTORY: usize = 256;
 
+/// Sender reports of 28 bytes, two a pair, that fit in one datagram with a name.
+const PAIRS_PER_REPORT: usize = 16;
+
 /// Four elements of up to 4 bytes, their heads, and the block's.
 const EXTENSION_BYTES: usize = 32;
 const HEAD_BYTES: usize = 12 + EXTENSION_BYTES;
@@ -476,6 +481,25 @@ mod tests {
             .map(|(_, number)| number.to_vec())
             .collect();
         assert_eq!(numbers.len(), packets.len());
+    }
+
+    #[test]
+    fn reports_of_many_tracks_fit_in_datagrams() {
+        let (media, now) = (Media::new(), clock::monotonic());
+        let tracks: Vec<_> = (0..100).map(|_| Some(track_with_rtx())).collect();
+        let mut publisher = Publisher::new(5, 1, &tracks, now, BEGIN_NS);
+        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        let later = now + Duration::from_secs(1);
+        publisher.send_due(&media, later, BEGIN_NS + 1_000_000_000, &mut kept, &mut counters);
+        let mut reported = std::collections::BTreeSet::new();
+        for datagram in &kept.rtcp {
+            assert!(datagram.len() <= 1200, "{}", datagram.len());
+            reported.extend(rtp::rtcp::packets(datagram).filter_map(|packet| match packet {
+                Ok(Rtcp::SenderReport(report)) => Some(report.ssrc),
+                _ => None,
+            }));
+        }
+        assert_eq!(reported.len(), 100);
     }
 
     #[test]
