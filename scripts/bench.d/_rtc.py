@@ -229,11 +229,11 @@ class RtcBench(Bench):
             say(f"  not everything worked: {outcome_text(report['outcome'])}")
         return report
 
-    def play(self, server, numbers, duration, settle=0.5, ramp=400, more=()):
+    def play(self, server, numbers, duration, settle=0.5, ramp=400, more=(), start_timeout=15):
         """Viewers of one stream, which the load generator publishes as well."""
         counts = ",".join(map(str, numbers))
         arguments = ["play", server.play, f"--publish={server.publish}", "-n", counts, "--ramp", str(ramp)]
-        arguments += ["--duration", str(duration), "--settle", str(settle), "--start-timeout", "15", *more]
+        arguments += ["--duration", str(duration), "--settle", str(settle), "--start-timeout", str(start_timeout), *more]
         return self.load_in(server, arguments)
 
 
