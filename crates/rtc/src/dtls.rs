@@ -8,9 +8,11 @@
 //! Left to others: that datagrams come from a validated pair of addresses (`ice`), and the cipher of media (`srtp`).
 //! Left out: DTLS 1.0, PSK, renegotiation, resumption, connection ids, application data.
 //!
-//! There is no cookie exchange of our own (RFC 6347 section 4.2.1, RFC 9147 section 5.1): it proves that a client
-//! receives at the address it sends from, and an ICE check with our password has proved just that before a first
-//! DTLS record is looked at. `rtc-dtls` always does it nevertheless, `dimpl` is told not to, which saves a round trip.
+//! There is no cookie exchange of our own (RFC 6347 section 4.2.1, RFC 9147 section 5.1). It keeps strangers from having
+//! flights sent to others, and here no stranger gets that far: an ICE check with the session's password comes first. Who
+//! has the password can still write another's address on both, for one flight and its repetitions; media goes there only
+//! once somebody there has finished the handshake. `rtc-dtls` always asks for a cookie, `dimpl` is told not to, which
+//! saves a round trip.
 
 mod certificate;
 mod client_hello;
