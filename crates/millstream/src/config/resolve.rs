@@ -12,7 +12,9 @@ use super::value::SecondPublisherChoice;
 use super::{Config, policy, rtc, tls};
 use crate::auth::Policy;
 use crate::pattern::Pattern;
-use crate::worker::settings::{Application, ApplicationSettings, SecondPublisher, WorkerSettings};
+use crate::worker::settings::{
+    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
+};
 
 /// A configuration that can be started.
 #[derive(Debug)]
@@ -85,6 +87,7 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         workers,
         cores,
         rtc: rtc::settings(config, ipv6, workers, errors),
+        transcoding: TranscodingSettings::default(),
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),
         http: config.http.listen.addresses(ipv6),
@@ -158,6 +161,7 @@ fn application_settings(stream: &Stream) -> ApplicationSettings {
             SecondPublisherChoice::Refuse => SecondPublisher::Refuse,
             SecondPublisherChoice::TakeOver => SecondPublisher::TakeOver,
         },
+        bridge: BridgeSettings::default(),
     }
 }
 

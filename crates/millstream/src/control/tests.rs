@@ -34,6 +34,7 @@ fn stream(name: &str, players: u32) -> StreamSnapshot {
         gop_duration_ms: 0,
         bytes_in: 0,
         tracks: Vec::new(),
+        bridge: None,
     }
 }
 

@@ -38,13 +38,25 @@ pub(crate) enum Lane {
 /// What is published in a stream of packets.
 pub(crate) type PublishedTracks = Arc<[TrackDescription]>;
 
+/// What a stream of frames would be as packets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Bridged {
+    /// The publisher has not said enough yet.
+    #[default]
+    Unknown,
+    /// Packets of these tracks; if one of the publisher's is missing, why.
+    Tracks(PublishedTracks, Option<Arc<str>>),
+    /// Nothing, for this reason.
+    Impossible(Arc<str>),
+}
+
 /// What there is of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Published {
     /// It has no publisher.
     Nobody,
-    /// It is published as frames.
-    Frames,
+    /// It is published as frames, which make these packets.
+    Frames(Bridged),
     /// It is published as packets of these tracks.
     Packets(PublishedTracks),
 }
@@ -83,6 +95,8 @@ struct Listing {
     home: Option<Home>,
     /// What the present publisher sends, if it sends packets.
     tracks: Option<PublishedTracks>,
+    /// What it would be as packets, if it sends frames.
+    bridged: Bridged,
     /// Workers with players, by lane.
     subscribers: [Vec<usize>; 2],
 }
@@ -105,7 +119,7 @@ impl Directory {
         let listing = inner.listing(key);
         let replaced = listing.home.replace(Home { worker, epoch });
         let lane = if tracks.is_some() { Lane::Packets } else { Lane::Frames };
-        listing.tracks = tracks;
+        (listing.tracks, listing.bridged) = (tracks, Bridged::Unknown);
         let subscribers = &listing.subscribers[lane as usize];
         let subscribers = subscribers.iter().copied().filter(|&other| other != worker).collect();
         Ok(Claim { id: listing.id, epoch, subscribers, replaced })
@@ -117,7 +131,7 @@ impl Directory {
         if let Some(listing) = inner.streams.get_mut(key)
             && listing.home.is_some_and(|home| home.epoch == epoch)
         {
-            (listing.home, listing.tracks) = (None, None);
+            (listing.home, listing.tracks, listing.bridged) = (None, None, Bridged::Unknown);
         }
         inner.forget_unused(key);
     }
@@ -136,10 +150,21 @@ impl Directory {
     /// Whether a stream is published, and in which form.
     pub(crate) fn published(&self, key: &str) -> Published {
         let inner = self.lock();
-        match inner.streams.get(key).map(|listing| (listing.home, &listing.tracks)) {
-            Some((Some(_), Some(tracks))) => Published::Packets(Arc::clone(tracks)),
-            Some((Some(_), None)) => Published::Frames,
-            _ => Published::Nobody,
+        let Some(listing) = inner.streams.get(key).filter(|listing| listing.home.is_some()) else {
+            return Published::Nobody;
+        };
+        match &listing.tracks {
+            Some(tracks) => Published::Packets(Arc::clone(tracks)),
+            None => Published::Frames(listing.bridged.clone()),
+        }
+    }
+
+    /// What the frames of this publication would be as packets.
+    pub(crate) fn set_bridged(&self, key: &str, epoch: Epoch, bridged: Bridged) {
+        if let Some(listing) = self.lock().streams.get_mut(key)
+            && listing.home.is_some_and(|home| home.epoch == epoch)
+        {
+            listing.bridged = bridged;
         }
     }
 
@@ -177,7 +202,8 @@ impl Inner {
         if !self.streams.contains_key(key) {
             self.last_id += 1;
             let id = StreamId(self.last_id);
-            let listing = Listing { id, home: None, tracks: None, subscribers: [Vec::new(), Vec::new()] };
+            let subscribers = [Vec::new(), Vec::new()];
+            let listing = Listing { id, home: None, tracks: None, bridged: Bridged::Unknown, subscribers };
             self.streams.insert(key.to_owned(), listing);
         }
         self.streams.get_mut(key).expect("it was there or has just been inserted")
@@ -252,6 +278,6 @@ mod tests {
         directory.release("live/a", claim.epoch);
         assert_eq!(directory.published("live/a"), Published::Nobody);
         directory.claim("live/a", 0, false, None).unwrap();
-        assert_eq!(directory.published("live/a"), Published::Frames);
+        assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown));
     }
 }

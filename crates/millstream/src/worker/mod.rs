@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::Sender;
 
-pub(crate) use directory::{Published, PublishedTracks};
+pub(crate) use directory::{Bridged, Published, PublishedTracks};
 pub use listen::ListenAddresses;
 
 use link::{COMMANDS_MAX, Handoff, WorkerHandle};

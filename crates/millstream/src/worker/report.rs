@@ -81,6 +81,7 @@ impl Worker {
             gop_duration_ms: gop.duration_ms() as u32,
             bytes_in: stream.relay.bytes_in(),
             tracks: Vec::new(),
+            bridge: None,
         }
     }
 

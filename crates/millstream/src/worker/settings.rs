@@ -46,6 +46,8 @@ pub struct WorkerSettings {
     pub applications: Vec<Application>,
     /// WebRTC: WHIP and WHEP.
     pub rtc: RtcSettings,
+    /// Transcoding of sound.
+    pub transcoding: TranscodingSettings,
 }
 
 /// Settings of WebRTC sessions, on every worker the same.
@@ -143,6 +145,38 @@ pub struct ApplicationSettings {
     pub wait_for_publisher: Option<Duration>,
     /// What happens to a second publisher of the same name.
     pub second_publisher: SecondPublisher,
+    /// From RTMP to WebRTC and back.
+    pub bridge: BridgeSettings,
+}
+
+/// Bridges between frames (RTMP, FLV) and packets (WebRTC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeSettings {
+    /// Whether players of the one kind get streams of the other at all.
+    pub enabled: bool,
+    /// What becomes of a stream with B-frames, which WebRTC cannot carry.
+    pub b_frames: bridge::BFrames,
+    /// From WebRTC: longest a missing packet is waited for.
+    pub delay_max: Duration,
+    /// From WebRTC: longest distance between key frames; the publisher is asked for one then.
+    pub key_frame_interval_max: Duration,
+    /// How long a bridge goes on without a player.
+    pub linger: Duration,
+    /// From WebRTC: sound becomes AAC, where the encoder is built in; else it stays Opus.
+    pub sound_to_aac: bool,
+}
+
+/// Threads for transcoding sound, shared by all streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TranscodingSettings {
+    /// Threads; at least 1.
+    pub threads: usize,
+    /// Streams transcoded at a time; the sound of further ones is left out.
+    pub streams_max: usize,
+    /// Opus, stereo, bits per second.
+    pub opus_bits_per_second: u32,
+    /// AAC, stereo, bits per second.
+    pub aac_bits_per_second: u32,
 }
 
 /// What happens when a stream that has a publisher gets another.
@@ -167,7 +201,27 @@ impl Default for ApplicationSettings {
             player_stall_timeout: Duration::from_secs(10),
             wait_for_publisher: Some(Duration::from_secs(60)),
             second_publisher: SecondPublisher::Refuse,
+            bridge: BridgeSettings::default(),
         }
+    }
+}
+
+impl Default for BridgeSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            b_frames: bridge::BFrames::Drop,
+            delay_max: Duration::from_millis(250),
+            key_frame_interval_max: Duration::from_secs(2),
+            linger: Duration::from_secs(10),
+            sound_to_aac: true,
+        }
+    }
+}
+
+impl Default for TranscodingSettings {
+    fn default() -> Self {
+        Self { threads: 2, streams_max: 256, opus_bits_per_second: 96_000, aac_bits_per_second: 128_000 }
     }
 }
 
@@ -191,6 +245,7 @@ impl Default for WorkerSettings {
             cors_allow_origin: Some("*".to_owned()),
             applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
             rtc: RtcSettings::default(),
+            transcoding: TranscodingSettings::default(),
         }
     }
 }

@@ -107,6 +107,36 @@ pub struct WorkerCounters {
     pub loop_busy_us: u64,
     /// WebRTC alone.
     pub rtc: RtcCounters,
+    /// Bridges alone.
+    pub bridges: BridgeCounters,
+}
+
+/// Counters of bridges of one worker since start (gauges are named so). What single bridges count is added up here when
+/// it happens, and stays when they stop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BridgeCounters {
+    /// Bridges from RTMP to WebRTC that were started.
+    pub to_packets_started: u64,
+    /// Bridges from WebRTC to RTMP that were started.
+    pub to_frames_started: u64,
+    /// Gauge: bridges from RTMP to WebRTC.
+    pub to_packets_running: u64,
+    /// Gauge: bridges from WebRTC to RTMP.
+    pub to_frames_running: u64,
+    /// Transcoders started.
+    pub transcoders_started: u64,
+    /// Transcoders refused because there were as many as there may be.
+    pub transcoders_refused: u64,
+    /// CPU time on the worker, microseconds.
+    pub cpu_us: u64,
+    /// CPU time on transcoding threads, microseconds.
+    pub transcoding_cpu_us: u64,
+    /// B-frames left out.
+    pub b_frames_dropped: u64,
+    /// Frames or packets that made no sense, or came too late, or lacked a part.
+    pub broken: u64,
+    /// Pieces of sound the transcoders had no room for.
+    pub sound_dropped: u64,
 }
 
 /// WebRTC counters of one worker since start (gauges are named so).
@@ -193,6 +223,48 @@ pub struct StreamSnapshot {
     pub bytes_in: u64,
     /// Tracks of a publisher that sends packets; empty when it sends frames or there is none.
     pub tracks: Vec<RtcTrackSnapshot>,
+    /// The bridge to the other kind of player; set on the home worker, while it runs.
+    pub bridge: Option<BridgeSnapshot>,
+}
+
+/// Which way a bridge goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BridgeDirection {
+    /// From RTMP to WebRTC.
+    ToPackets,
+    /// From WebRTC to RTMP and FLV.
+    ToFrames,
+}
+
+/// A running bridge. Totals are since it started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BridgeSnapshot {
+    /// Which way it goes.
+    pub direction: BridgeDirection,
+    /// How long it has run, milliseconds.
+    pub running_ms: u64,
+    /// Frames of video taken in (to packets) or made (to frames).
+    pub video_frames: u64,
+    /// Packets made (to packets) or taken in (to frames).
+    pub packets: u64,
+    /// Pieces of sound that came back from the transcoder.
+    pub sound_pieces: u64,
+    /// CPU time on the worker, microseconds.
+    pub cpu_us: u64,
+    /// CPU time on transcoding threads, microseconds.
+    pub transcoding_cpu_us: u64,
+    /// Time from a video frame's (last) arrival to its packets or frame, median of the last second, microseconds.
+    pub video_latency_us: u32,
+    /// The same for sound, transcoding included.
+    pub sound_latency_us: u32,
+    /// B-frames left out.
+    pub b_frames_dropped: u64,
+    /// Frames or packets that made no sense, or came too late, or lacked a part.
+    pub broken: u64,
+    /// Sound the transcoder had no room for.
+    pub sound_dropped: u64,
+    /// Why something the publisher sends is not bridged.
+    pub note: Option<std::sync::Arc<str>>,
 }
 
 /// One track of a stream that is published as packets.

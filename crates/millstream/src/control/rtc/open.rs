@@ -20,7 +20,7 @@ use super::target::Target;
 use super::{OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, headers, may, not_stopping, random, text};
 use crate::control::{Context, Peer};
 use crate::worker::rtc::control::{RtcOpen, RtcRole};
-use crate::worker::{Published, PublishedTracks};
+use crate::worker::{Bridged, Published, PublishedTracks};
 
 /// Longest `User-Agent` that is kept, characters.
 const USER_AGENT_CHARS_MAX: usize = 128;
@@ -128,7 +128,9 @@ impl RtcControl {
         }
         match (self.parts.published)(&target.key()) {
             Published::Packets(tracks) => Ok(Some(tracks)),
-            Published::Frames => Err(Refusal::NotPlayable),
+            Published::Frames(Bridged::Tracks(tracks, _)) => Ok(Some(tracks)),
+            Published::Frames(Bridged::Unknown) => Err(Refusal::NotLive),
+            Published::Frames(Bridged::Impossible(_)) => Err(Refusal::NotPlayable),
             Published::Nobody => Err(Refusal::NotLive),
         }
     }

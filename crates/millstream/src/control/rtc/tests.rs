@@ -118,7 +118,7 @@ fn server_with(setting: Setting) -> Server {
     let tracks = published_tracks();
     let published = move |key: &str| match key {
         "live/packets" => Published::Packets(Arc::clone(&tracks)),
-        "live/frames" => Published::Frames,
+        "live/frames" => Published::Frames(crate::worker::Bridged::Impossible("no".into())),
         _ => Published::Nobody,
     };
     #[expect(clippy::disallowed_methods, reason = "the start of the server under test")]

@@ -1,0 +1,1 @@
+//! Times of one stream on both sides of a bridge.

@@ -1,0 +1,1 @@
+//! Puts packets into order and decides how long to wait for missing ones.

@@ -1,0 +1,21 @@
+//! One stream from frames (RTMP, FLV) to packets (WebRTC), and from packets to frames.
+//!
+//! ```text
+//!  relay::Frame  ─▶ to_packets (pictures, rtp::packetize) ─▶ RTP packets  ─▶ relay::packets::PacketStream
+//!                        └▶ sound to be transcoded ─▶ caller's threads ─▶ back in
+//!  relay::Frame  ◀─ to_frames (jitter, rtp::depacketize)  ◀─ RTP packets  ◀─ relay::packets::PacketStream
+//! ```
+//!
+//! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is handed to the
+//! caller. One bridge serves all players of a stream in the other lane.
+
+pub mod clock;
+pub mod jitter;
+pub mod pictures;
+mod sound;
+pub mod to_frames;
+pub mod to_packets;
+
+pub use sound::{CodedSound, SoundCodec, SoundFormat};
+pub use to_frames::{FramesOut, ToFrames, ToFramesSettings};
+pub use to_packets::{BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings};

@@ -1,0 +1,1 @@
+//! Coded pictures: parameter sets, picture order, and which pictures can be left out.

@@ -1,0 +1,40 @@
+//! Coded sound on its way to a transcoder and back.
+
+/// Codecs of sound that a bridge meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SoundCodec {
+    /// AAC, raw access units with an AudioSpecificConfig (ISO/IEC 14496-3).
+    Aac,
+    /// MP3 frames (ISO/IEC 11172-3 and 13818-3).
+    Mp3,
+    /// Opus packets (RFC 6716).
+    Opus,
+    /// G.711 mu-law.
+    Pcmu,
+    /// G.711 A-law.
+    Pcma,
+}
+
+/// What a decoder must know before the first piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoundFormat {
+    /// The codec.
+    pub codec: SoundCodec,
+    /// Decoder configuration: AudioSpecificConfig of AAC, `OpusHead` without its magic of Opus; else empty.
+    pub config: Vec<u8>,
+    /// Samples per second as the container tells, 0 if it does not.
+    pub sample_rate: u32,
+    /// Channels as the container tells, 0 if it does not.
+    pub channels: u8,
+}
+
+/// One coded piece of sound: an access unit, a frame, a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodedSound {
+    /// When its first sample is to be heard: stream time in microseconds. Never decreases within a stream.
+    pub pts_us: i64,
+    /// The format, when it is the first piece or the format has changed.
+    pub format: Option<std::sync::Arc<SoundFormat>>,
+    /// The coded bytes.
+    pub data: Vec<u8>,
+}
