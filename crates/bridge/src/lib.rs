@@ -11,11 +11,13 @@
 
 pub mod clock;
 pub mod jitter;
+mod numbers;
 pub mod pictures;
 mod sound;
 pub mod to_frames;
 pub mod to_packets;
 
+pub use numbers::{SOUND_SSRC, VIDEO_SSRC, payload_type};
 pub use sound::{CodedSound, SoundCodec, SoundFormat};
 pub use to_frames::{FramesOut, ToFrames, ToFramesSettings};
 pub use to_packets::{BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings};
