@@ -6,7 +6,8 @@
 
 use super::section::section;
 use super::value::{
-    AllowChoice, Listen, LogFormat, ManageChoice, MetricsChoice, SecondPublisherChoice, UdpBackendChoice,
+    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, SecondPublisherChoice,
+    UdpBackendChoice,
 };
 
 section! {
@@ -206,7 +207,7 @@ section! {
 }
 
 section! {
-    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry repeats the keys it wants different. For WebRTC, `second_publisher` and `wait_for_publisher_seconds` hold; the rest is about frames, and `[rtc]` has keys of its own for packets.
+    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry repeats the keys it wants different. For WebRTC, `second_publisher`, `wait_for_publisher_seconds` and the keys of bridges hold; the rest is about frames, and `[rtc]` has keys of its own for packets.
     Stream = "stream" {
         /// How long a message may wait to be sent to a player together with others. 0 sends each message at once.
         merge_latency_ms: i64 = 100, unit "ms", range 0..=10_000,
@@ -247,6 +248,51 @@ section! {
         /// What happens when a stream that has a publisher gets another one. Whatever is set, a WHIP publisher that has been silent for 13 s gives way.
         second_publisher: SecondPublisherChoice = SecondPublisherChoice::Refuse,
         cost "`take_over` lets anybody who may publish cut off the current publisher.";
+
+        /// Whether streams of RTMP are played by WebRTC as well, and those of WebRTC by RTMP and FLV. A bridge runs while it has players, once for all of them.
+        bridge: bool = true,
+        cost "CPU per bridge: `millstream_stream_bridge_cpu_seconds` says how much. Sound of RTMP is transcoded, see `[transcoding]`.";
+
+        /// To WebRTC, which has no B-frames: `drop` leaves them out and warns once per stream, `refuse` leaves the stream to players of RTMP and FLV. Publishers without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are played as they are.
+        bridge_b_frames: BFramesChoice = BFramesChoice::Drop,
+        cost "`drop` lowers the frame rate: by half with one B-frame between two others, to a third with two.";
+
+        /// From WebRTC: longest a packet that is missing is waited for. Nothing waits while nothing is missing.
+        bridge_delay_max_ms: i64 = 250, unit "ms", range 0..=5_000,
+        cost "Longer delays players after losses; shorter leaves pictures out that would have been repaired.";
+
+        /// From WebRTC: longest distance of key frames while it is played by RTMP or FLV; the publisher is asked for one then. Browsers send none by themselves.
+        bridge_key_frame_interval_ms: i64 = 2_000, unit "ms", range 250..=60_000,
+        cost "A key frame is several times as large as another one; a long distance makes players begin late.";
+
+        /// How long a bridge goes on after its last player.
+        bridge_linger_ms: i64 = 10_000, unit "ms", range 0..=3_600_000,
+        cost "Longer spends CPU on nobody; the next player after the end of a bridge waits for a key frame.";
+
+        /// From WebRTC: whether Opus becomes AAC, in builds that have the encoder (cargo feature `fdk-aac`). Otherwise, and in builds without, it is sent as it is by Enhanced RTMP.
+        bridge_aac: bool = true,
+        cost "CPU of a transcoding thread; fewer players take Opus than AAC.";
+    }
+}
+
+section! {
+    /// Threads that transcode the sound of bridges, shared by all streams. Workers never transcode.
+    Transcoding = "transcoding" {
+        /// Threads. 0 starts one per core the process may use, at most 8. They start with the first stream that needs one.
+        threads: i64 = 0, unit "threads", range 0..=64,
+        cost "Threads beyond the cores only add switching; they compete with workers that are not pinned.";
+
+        /// Streams transcoded at a time; further ones are bridged without sound.
+        streams_max: i64 = 256, unit "streams", range 0..=100_000,
+        cost "CPU of about a hundredth of a core per stream, and 200 kB of memory.";
+
+        /// Rate of Opus made for WebRTC players, of stereo; mono takes half.
+        opus_bits_per_second: i64 = 96_000, unit "bits per second", range 12_000..=510_000,
+        cost "Bandwidth of each player.";
+
+        /// Rate of AAC made for RTMP and FLV players, of stereo; mono takes half. Only in builds with the encoder (cargo feature `fdk-aac`).
+        aac_bits_per_second: i64 = 128_000, unit "bits per second", range 32_000..=320_000,
+        cost "Bandwidth of each player.";
     }
 }
 

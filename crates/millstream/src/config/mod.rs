@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use error::{ConfigError, Origin, suggestion};
 use keys::{
     ApplicationName, Auth, AuthRule, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server,
-    Shutdown, Stream, Tls,
+    Shutdown, Stream, Tls, Transcoding,
 };
 use section::{Key, Section};
 use value::Raw;
@@ -45,6 +45,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[stream]`
     pub stream: Stream,
+    /// `[transcoding]`
+    pub transcoding: Transcoding,
     /// `[auth]`
     pub auth: Auth,
     /// `[log]`
@@ -128,6 +130,7 @@ pub fn section_keys() -> Vec<Key> {
         Tls::keys(),
         Limits::keys(),
         Stream::keys(),
+        Transcoding::keys(),
         Auth::keys(),
         Log::keys(),
         Metrics::keys(),
@@ -166,6 +169,7 @@ impl Config {
             Tls::PATH => self.tls.get(name),
             Limits::PATH => self.limits.get(name),
             Stream::PATH => self.stream.get(name),
+            Transcoding::PATH => self.transcoding.get(name),
             Auth::PATH => self.auth.get(name),
             Log::PATH => self.log.get(name),
             Metrics::PATH => self.metrics.get(name),
@@ -187,6 +191,7 @@ impl Config {
             Tls::PATH => self.tls.set(name, value),
             Limits::PATH => self.limits.set(name, value),
             Stream::PATH => self.stream.set(name, value),
+            Transcoding::PATH => self.transcoding.set(name, value),
             Auth::PATH => self.auth.set(name, value),
             Log::PATH => self.log.set(name, value),
             Metrics::PATH => self.metrics.set(name, value),

@@ -132,7 +132,7 @@ fn lists(out: &mut String, config: &Config) {
 
 fn section_doc(section: &str) -> &'static str {
     use super::keys::{
-        Auth, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server, Shutdown, Tls,
+        Auth, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server, Shutdown, Tls, Transcoding,
     };
     match section {
         Server::PATH => Server::DOC,
@@ -144,6 +144,7 @@ fn section_doc(section: &str) -> &'static str {
         Tls::PATH => Tls::DOC,
         Limits::PATH => Limits::DOC,
         Stream::PATH => Stream::DOC,
+        Transcoding::PATH => Transcoding::DOC,
         Auth::PATH => Auth::DOC,
         Log::PATH => Log::DOC,
         Metrics::PATH => Metrics::DOC,
@@ -248,7 +249,7 @@ in, also hold for pages of other sites, as far as `http.cors_allow_origin` lets 
 
 Publish to `http://HOST:8080/whip/APP/STREAM`, play from `http://HOST:8080/whep/APP/STREAM`; APP may contain `/`. Media takes
 other ports than HTTP: UDP 8189, and TCP 8189 where no UDP gets through; with several workers the ports after it as well, one
-for each. A stream that is published by WebRTC is played by WebRTC, one published by RTMP is not yet. A token is sent as
+for each. Streams published by RTMP are played at the same addresses, see below. A token is sent as
 `Authorization: Bearer TOKEN` or `?token=TOKEN`.
 
 ```toml
@@ -262,4 +263,30 @@ does not go through it).
 
 Offers that no media follows are freed after `pending_timeout_ms`. How many there may be is limited by
 `pending_per_address` (429) and `pending_per_worker` (503); `requests_per_second` limits requests of one address (429).
+
+## From RTMP to WebRTC and back
+
+Every stream is played in both ways, however it is published: a bridge is started by the first player of the other kind, serves
+all of them, and ends `bridge_linger_ms` after the last.
+
+To WebRTC go H.264, H.265, AV1 and VP9, as far as the player's browser decodes them; AAC and MP3 become Opus, Opus and G.711
+are passed on. B-frames are left out (`bridge_b_frames`), so publishers had better not send any. From WebRTC every codec
+is passed on, by Enhanced RTMP where plain FLV has no name for it; Opus becomes AAC in builds that have the encoder.
+
+```toml
+[[application]]
+name = \"cinema\"
+bridge_b_frames = \"refuse\"                     # full frame rate by RTMP and FLV, nothing by WebRTC
+
+[[application]]
+name = \"archive\"
+bridge = false
+
+[transcoding]
+threads = 2
+```
+
+What a bridge costs and how long it takes is in `/metrics` (`millstream_stream_bridge_...`, `millstream_bridge_...`), in
+`GET /api/v1/streams` (`bridge`) and on the stream's page of the console; what it cannot carry is said there as well, and to
+the player by the error of WHEP.
 ";

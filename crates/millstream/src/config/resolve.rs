@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
-use super::value::SecondPublisherChoice;
+use super::value::{BFramesChoice, SecondPublisherChoice};
 use super::{Config, policy, rtc, tls};
 use crate::auth::Policy;
 use crate::pattern::Pattern;
 use crate::worker::settings::{
     Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
 };
+
+/// Most transcoding threads when their number is not configured: on a large machine they would only take cores from workers.
+const THREADS_UNASKED: usize = 8;
 
 /// A configuration that can be started.
 #[derive(Debug)]
@@ -87,7 +90,7 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         workers,
         cores,
         rtc: rtc::settings(config, ipv6, workers, errors),
-        transcoding: TranscodingSettings::default(),
+        transcoding: transcoding(config),
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),
         http: config.http.listen.addresses(ipv6),
@@ -161,7 +164,30 @@ fn application_settings(stream: &Stream) -> ApplicationSettings {
             SecondPublisherChoice::Refuse => SecondPublisher::Refuse,
             SecondPublisherChoice::TakeOver => SecondPublisher::TakeOver,
         },
-        bridge: BridgeSettings::default(),
+        bridge: BridgeSettings {
+            enabled: stream.bridge,
+            b_frames: match stream.bridge_b_frames {
+                BFramesChoice::Drop => bridge::BFrames::Drop,
+                BFramesChoice::Refuse => bridge::BFrames::Refuse,
+            },
+            delay_max: ms(stream.bridge_delay_max_ms),
+            key_frame_interval_max: ms(stream.bridge_key_frame_interval_ms),
+            linger: ms(stream.bridge_linger_ms),
+            sound_to_aac: stream.bridge_aac,
+        },
+    }
+}
+
+fn transcoding(config: &Config) -> TranscodingSettings {
+    let transcoding = &config.transcoding;
+    TranscodingSettings {
+        threads: match to_usize(transcoding.threads) {
+            0 => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_UNASKED),
+            threads => threads,
+        },
+        streams_max: to_usize(transcoding.streams_max),
+        opus_bits_per_second: to_u32(transcoding.opus_bits_per_second),
+        aac_bits_per_second: to_u32(transcoding.aac_bits_per_second),
     }
 }
 

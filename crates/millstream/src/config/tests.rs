@@ -2,7 +2,7 @@
 
 use super::resolve::{Resolved, resolve};
 use super::*;
-use crate::worker::settings::{IceServer, RtcSettings, UdpBackend};
+use crate::worker::settings::{BridgeSettings, IceServer, RtcSettings, TranscodingSettings, UdpBackend};
 use std::time::Duration;
 
 fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
@@ -60,6 +60,59 @@ fn defaults_are_those_of_the_workers() {
     let listening = RtcSettings { udp: ours.rtc.udp.clone(), tcp: ours.rtc.tcp.clone(), ..theirs.rtc };
     assert_eq!(ours.rtc, listening);
     assert_eq!((ours.rtc.udp[0].port(), ours.rtc.tcp[0].port()), (8189, 8189));
+    // How many threads there are depends on the machine.
+    assert_eq!(
+        ours.transcoding,
+        TranscodingSettings { threads: ours.transcoding.threads, ..theirs.transcoding }
+    );
+    assert!((1..=8).contains(&ours.transcoding.threads));
+}
+
+#[test]
+fn bridges_are_set_by_application_and_transcoding_for_all() {
+    let file = "[stream]\nbridge_delay_max_ms = 100\nbridge_linger_ms = 0\n[transcoding]\nthreads = 3\nstreams_max = 0\n\
+        opus_bits_per_second = 64000\naac_bits_per_second = 96000\n\
+        [[application]]\nname = \"cinema\"\nbridge_b_frames = \"refuse\"\nbridge_key_frame_interval_ms = 4000\nbridge_aac = false\n\
+        [[application]]\nname = \"off\"\nbridge = false\n";
+    let worker = resolved(file).worker;
+    let bridges: Vec<_> = worker.applications.iter().map(|app| app.settings.bridge).collect();
+    let all = BridgeSettings {
+        delay_max: Duration::from_millis(100),
+        linger: Duration::ZERO,
+        ..BridgeSettings::default()
+    };
+    let cinema = BridgeSettings {
+        b_frames: bridge::BFrames::Refuse,
+        key_frame_interval_max: Duration::from_secs(4),
+        sound_to_aac: false,
+        ..all
+    };
+    assert_eq!(bridges, [cinema, BridgeSettings { enabled: false, ..all }, all]);
+    let transcoding = TranscodingSettings {
+        threads: 3,
+        streams_max: 0,
+        opus_bits_per_second: 64_000,
+        aac_bits_per_second: 96_000,
+    };
+    assert_eq!(worker.transcoding, transcoding);
+}
+
+#[test]
+fn bridges_that_could_not_work_are_errors() {
+    let cases = [
+        ("[stream]\nbridge_b_frames = \"keep\"", "it takes \"drop\" or \"refuse\""),
+        ("[stream]\nbridge_key_frame_interval_ms = 0", "an integer from 250 to 60000 (ms)"),
+        ("[stream]\nbridge_delay_max_ms = 5001", "an integer from 0 to 5000 (ms)"),
+        ("[stream]\nbridge_linger_ms = -1", "an integer from 0 to 3600000 (ms)"),
+        ("[stream]\nb_frames = \"drop\"", "unknown key `stream.b_frames`"),
+        ("[transcoding]\nthreads = 65", "an integer from 0 to 64 (threads)"),
+        ("[transcoding]\nopus_bits_per_second = 5", "an integer from 12000 to 510000 (bits per second)"),
+        ("[transcoder]\nthreads = 1", "the nearest valid one is `transcoding`"),
+    ];
+    for (file, expected) in cases {
+        let errors = errors_of(&sources(file, &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+    }
 }
 
 #[test]

@@ -249,6 +249,16 @@ choice! {
 }
 
 choice! {
+    /// What becomes of B-frames on their way to WebRTC.
+    BFramesChoice: "\"drop\" or \"refuse\"" {
+        /// They are left out.
+        Drop = "drop",
+        /// The stream is not played by WebRTC.
+        Refuse = "refuse",
+    }
+}
+
+choice! {
     /// How datagrams are sent.
     UdpBackendChoice: "\"auto\", \"sendmmsg\", \"gso\", \"io_uring\" or \"af_xdp\"" {
         /// The best that needs no privilege.
