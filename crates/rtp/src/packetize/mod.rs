@@ -1,0 +1,208 @@
+//! Coded frames to RTP packets, one file per payload format: the counterpart of `depacketize`.
+//!
+//! ```text
+//!  access unit ─▶ h264::packetize(units, limit, &mut FrameWriter) ─▶ header | payload | header | payload ... in a PacketSlab
+//! ```
+//! A frame becomes as few packets as its format and the limit allow, and what is cut is cut into pieces of one size, the
+//! last of which may be a few bytes shorter: segmentation offload takes a run of equal datagrams that ends with a shorter
+//! one. Where a format forbids cutting (several units in one packet) sizes differ, which costs a run more.
+//!
+//! Nothing is allocated per packet in the steady state: packets lie one behind the other in memory that is used again.
+//! Which frames are sent, and their timestamps, others decide.
+
+pub mod av1;
+pub mod h264;
+pub mod h265;
+mod slab;
+pub mod sound;
+mod units;
+pub mod vp8;
+pub mod vp9;
+
+pub use slab::PacketSlab;
+
+use crate::{FIXED_HEADER_LEN, HeaderFields};
+
+/// Smallest limit of a payload, in bytes, that is taken for what it is; a lower one counts as this.
+///
+/// Every descriptor fits, with room for content.
+pub const PAYLOAD_BYTES_MIN: usize = 64;
+
+/// Largest limit of a payload, in bytes; a higher one counts as this. A datagram cannot be longer.
+pub const PAYLOAD_BYTES_MAX: usize = crate::PACKET_LEN_MAX - FIXED_HEADER_LEN;
+
+/// The sender's side of one SSRC: what its packets have in common, and their numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// SSRC.
+    pub ssrc: u32,
+    /// Sequence number of the next packet; wraps.
+    pub sequence_number: u16,
+    /// Packets written since the beginning; wraps, as sender reports have it.
+    pub packets: u32,
+    /// Payload bytes written since the beginning; wraps, as sender reports have it.
+    pub payload_bytes: u32,
+}
+
+impl Sender {
+    /// A source that has sent nothing, whose first packet has this number.
+    pub fn new(ssrc: u32, sequence_number: u16) -> Self {
+        Self { ssrc, sequence_number, packets: 0, payload_bytes: 0 }
+    }
+
+    /// Begins a frame. Its packets are appended to `slab`.
+    pub fn frame<'a>(
+        &'a mut self,
+        payload_type: u8,
+        timestamp: u32,
+        slab: &'a mut PacketSlab,
+    ) -> FrameWriter<'a> {
+        FrameWriter { sender: self, payload_type, timestamp, packets: 0, slab }
+    }
+}
+
+/// Writes the packets of one frame: those of one timestamp.
+///
+/// **To be driven like this:** [`FrameWriter::begin`], [`FrameWriter::put`] as often as needed, for each packet; then
+/// [`FrameWriter::end_frame`]. The functions of this module's submodules do the former.
+#[derive(Debug)]
+pub struct FrameWriter<'a> {
+    sender: &'a mut Sender,
+    payload_type: u8,
+    timestamp: u32,
+    packets: usize,
+    slab: &'a mut PacketSlab,
+}
+
+impl FrameWriter<'_> {
+    /// Begins a packet; what was begun before is whole.
+    #[inline]
+    pub fn begin(&mut self) {
+        let fields = HeaderFields {
+            marker: false,
+            payload_type: self.payload_type,
+            sequence_number: self.sender.sequence_number,
+            timestamp: self.timestamp,
+            ssrc: self.sender.ssrc,
+        };
+        self.slab.begin(&fields);
+        self.packets += 1;
+        self.sender.sequence_number = self.sender.sequence_number.wrapping_add(1);
+        self.sender.packets = self.sender.packets.wrapping_add(1);
+    }
+
+    /// Appends to the payload of the packet begun last.
+    ///
+    /// # Panics
+    /// If none was begun in this slab.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.slab.put(bytes);
+        self.sender.payload_bytes = self.sender.payload_bytes.wrapping_add(bytes.len() as u32);
+    }
+
+    /// Packets begun in this frame.
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// Ends the frame: its last packet, if there is one, gets the marker when `marker` is set. Returns the packets written.
+    pub fn end_frame(self, marker: bool) -> usize {
+        if marker && self.packets > 0 {
+            self.slab.mark_last();
+        }
+        self.packets
+    }
+}
+
+/// The limit as it is used.
+fn limited(payload_bytes_max: usize) -> usize {
+    payload_bytes_max.clamp(PAYLOAD_BYTES_MIN, PAYLOAD_BYTES_MAX)
+}
+
+/// Size of the pieces when `len` bytes are cut into the fewest pieces of at most `max` bytes: all but the last have it,
+/// and the last lacks less bytes than there are pieces.
+fn piece_len(len: usize, max: usize) -> usize {
+    len.div_ceil(len.div_ceil(max).max(1)).max(1)
+}
+
+/// Cuts `data` into packets that each begin with a descriptor `descriptor` of at most [`PAYLOAD_BYTES_MIN`] / 2 bytes,
+/// of the same length in all of them; it is told whether the piece is the first and whether it is the last.
+fn cut<const N: usize>(
+    data: &[u8],
+    payload_bytes_max: usize,
+    writer: &mut FrameWriter<'_>,
+    descriptor: impl Fn(bool, bool) -> [u8; N],
+) {
+    let len = piece_len(data.len(), limited(payload_bytes_max) - N);
+    let mut pieces = data.chunks(len).peekable();
+    let mut is_first = true;
+    while let Some(piece) = pieces.next() {
+        writer.begin();
+        writer.put(&descriptor(is_first, pieces.peek().is_none()));
+        writer.put(piece);
+        is_first = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_few_and_equal_but_for_the_last() {
+        for max in 1..40 {
+            for len in 1..400usize {
+                let piece = piece_len(len, max);
+                let pieces = len.div_ceil(piece);
+                assert!(piece <= max && pieces == len.div_ceil(max), "{len} in pieces of {max}: {piece}");
+                let last = len - (pieces - 1) * piece;
+                assert!(
+                    piece - last < pieces,
+                    "{len} in pieces of {max}: the last has {last}, others {piece}"
+                );
+            }
+        }
+        assert_eq!(piece_len(0, 10), 1);
+    }
+
+    #[test]
+    fn a_frame_writer_numbers_marks_and_counts() {
+        let mut slab = PacketSlab::default();
+        let mut sender = Sender::new(7, u16::MAX);
+        let mut frame = sender.frame(96, 90_000, &mut slab);
+        frame.begin();
+        frame.put(b"one");
+        frame.begin();
+        frame.put(b"tw");
+        frame.put(b"o");
+        assert_eq!(frame.end_frame(true), 2);
+        assert_eq!(sender.frame(96, 93_000, &mut slab).end_frame(true), 0, "nothing of ours to mark");
+        let mut frame = sender.frame(111, 4, &mut slab);
+        frame.begin();
+        assert_eq!(frame.end_frame(false), 1);
+        let seen: Vec<_> = slab
+            .iter()
+            .map(|bytes| {
+                let packet = crate::Packet::parse(bytes).unwrap();
+                (packet.fields(), packet.payload().to_vec())
+            })
+            .collect();
+        let fields = |marker, payload_type, sequence_number, timestamp| HeaderFields {
+            marker,
+            payload_type,
+            sequence_number,
+            timestamp,
+            ssrc: 7,
+        };
+        assert_eq!(
+            seen,
+            [
+                (fields(false, 96, u16::MAX, 90_000), b"one".to_vec()),
+                (fields(true, 96, 0, 90_000), b"two".to_vec()),
+                (fields(false, 111, 1, 4), vec![]),
+            ]
+        );
+        assert_eq!((sender.packets, sender.payload_bytes, sender.sequence_number), (3, 6, 2));
+    }
+}
