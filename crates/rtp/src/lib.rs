@@ -23,6 +23,7 @@
 //! Left out: RTP profiles without RTCP feedback (RFC 4585 is taken for granted), application-defined and extended
 //! RTCP reports (RFC 3611; handed on as [`rtcp::Rtcp::Other`]), FEC, interleaved H.264 and H.265 packets.
 
+pub mod depacketize;
 pub mod extension;
 mod packet;
 pub mod packetize;
