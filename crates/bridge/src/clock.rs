@@ -1,1 +1,29 @@
-//! Times of one stream on both sides of a bridge.
+//! Times of one stream on both sides of a bridge, so that sound and picture stay together.
+//!
+//! Frames are stamped in milliseconds of one stream time, packets in units of a clock for each track, tied together
+//! by sender reports only (RFC 3550 section 6.4.1). To packets, [`StreamClock`] says which stream time it is now,
+//! [`VideoTimestamps`] and [`SoundTimestamps`] stamp the packets and [`SenderReports`] tells receivers how both
+//! belong together. To frames, [`CaptureClock`] puts the timestamps of both tracks on one stream time. What is
+//! measured are clocks of others: all of them may drift, jump and stand still.
+
+mod capture;
+mod delay;
+mod reports;
+mod stream;
+mod timestamps;
+
+pub use capture::{CaptureClock, START_US, Stamp};
+pub use reports::{Sender, SenderReports};
+pub use stream::StreamClock;
+pub use timestamps::{SoundTimestamps, VideoTimestamps, rtp_timestamp};
+
+use std::time::{Duration, Instant};
+
+/// Microseconds from `base` to `at`, negative if `at` is before.
+fn micros(base: Instant, at: Instant) -> i64 {
+    let length = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+    match at.checked_duration_since(base) {
+        Some(later) => length(later),
+        None => -length(base - at),
+    }
+}

@@ -76,9 +76,37 @@ impl Packet {
         self.facts.codec
     }
 
+    /// Output timestamp on the worker that received it, in units of [`Packet::clock_rate`]: continuous over publishers
+    /// and layers, wraps.
+    pub fn timestamp(&self) -> u32 {
+        self.facts.timestamp
+    }
+
+    /// Units of its timestamp in a second.
+    pub fn clock_rate(&self) -> u32 {
+        self.facts.clock_rate
+    }
+
+    /// The marker bit: the last packet of a frame of video, the first after silence of sound.
+    pub fn marker(&self) -> bool {
+        self.facts.marker
+    }
+
+    /// When some timestamp of its track was captured, by our clock, as far as was known when it arrived: from the
+    /// publisher's sender reports, or guessed if it sends none for the first 5 s.
+    pub fn anchor(&self) -> Option<Anchor> {
+        self.facts.anchor
+    }
+
     /// Whether it belongs to a frame a decoder can start with.
     pub fn is_key_frame(&self) -> bool {
         self.facts.key_frame
+    }
+
+    /// The payload without padding; empty for a packet that fills the place of the publisher's padding.
+    pub fn media(&self) -> &[u8] {
+        let payload = self.payload();
+        &payload[..payload.len() - usize::from(self.padded)]
     }
 
     /// What follows the header: the payload and, if [`Packet::is_padded`], the padding.

@@ -1,0 +1,326 @@
+//! Puts the RTP timestamps of sound and picture on one stream time.
+//!
+//! ```text
+//!  timestamp ─▶ media time of the track ─▶ + offset = time of capture ─▶ + axis + residue = stream time
+//!               (unwrapped, in µs)          by sender reports             (nothing steps)
+//! ```
+//!
+//! The offset of a track comes from the publisher's sender reports; before both tracks have them, from the pieces that
+//! came with the least delay. When it changes, the result must not step: sound keeps its times (the axis moves
+//! instead), and the picture moves to where it belongs by a few percent of the time that passes, which nobody sees.
+//! Small corrections, as drifting clocks need them, are slewed on both. Nothing is decided here about missing packets.
+
+use std::time::Instant;
+
+use relay::packets::{Anchor, Packet};
+use rtp::payload::MediaKind;
+
+use super::delay::LeastDelay;
+use super::micros;
+
+/// What is to be known of a packet to give it a time.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// Sound or video.
+    pub kind: MediaKind,
+    /// RTP timestamp in units of `clock_rate`; wraps.
+    pub timestamp: u32,
+    /// Units in a second.
+    pub clock_rate: u32,
+    /// When it arrived.
+    pub arrival: Instant,
+    /// What links timestamps of its track to our clock, if known.
+    pub anchor: Option<Anchor>,
+}
+
+impl From<&Packet> for Stamp {
+    fn from(packet: &Packet) -> Self {
+        Self {
+            kind: packet.track().kind(),
+            timestamp: packet.timestamp(),
+            clock_rate: packet.clock_rate(),
+            arrival: packet.arrival(),
+            anchor: packet.anchor(),
+        }
+    }
+}
+
+/// Stream time of what a publisher sends: one track of sound, one of video, or either alone.
+#[derive(Debug, Default)]
+pub struct CaptureClock {
+    base: Option<Instant>,
+    axis_us: i64,
+    /// Sound and video.
+    tracks: [Track; 2],
+}
+
+/// One track.
+#[derive(Debug, Clone, Default)]
+struct Track {
+    line: Option<Line>,
+    /// Media time to time of capture.
+    offset_us: i64,
+    /// The offset is by a sender report of some publisher, or continued from one.
+    is_anchored: bool,
+    /// What is left of a change, added to the stream time until it is gone.
+    residue_us: i64,
+    /// The newest anchor, and the offset it means while that is not used yet.
+    anchor: Option<Anchor>,
+    pending: Option<Pending>,
+    delay: LeastDelay,
+}
+
+/// Timestamps counted on beyond their 32 bits. Begins anew where they are not continuous.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    start_us: i64,
+    units: i64,
+    timestamp: u32,
+    clock_rate: u32,
+    arrival_us: i64,
+    /// How much later it arrived than the quickest.
+    lateness_us: i64,
+    /// Stream time of the newest.
+    time_us: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    offset_us: i64,
+    since_us: i64,
+}
+
+impl CaptureClock {
+    /// A clock nothing has gone through.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stream time in microseconds of a piece of media: of the first packet of each frame of video, of each packet of
+    /// sound, in the order of their numbers.
+    ///
+    /// Begins near [`START_US`], is never negative, and never decreases for sound; for video only where the publisher's
+    /// timestamps do (pictures not sent in the order they are shown). The same stamp again gives the same time as long
+    /// as none of another frame of its track came between.
+    pub fn time_us(&mut self, stamp: &Stamp) -> i64 {
+        let base = *self.base.get_or_insert(stamp.arrival);
+        let at_us = micros(base, stamp.arrival);
+        let which = index_of(stamp.kind);
+        let passed_us = self.advance(which, stamp, at_us);
+        self.note_anchor(which, stamp, base, at_us);
+        self.choose_offsets(at_us);
+        self.tracks[which].settle(stamp.kind, passed_us);
+        let axis_us = self.axis_us;
+        self.tracks[which].stream_time(stamp.kind, axis_us)
+    }
+
+    /// Moves the media time of a track to the stamp. Returns by how much.
+    fn advance(&mut self, which: usize, stamp: &Stamp, at_us: i64) -> i64 {
+        let other = self.tracks[1 - which].line;
+        let is_first = self.tracks.iter().all(|track| track.line.is_none());
+        let Some(line) = self.tracks[which].line else {
+            if is_first {
+                self.axis_us = START_US - at_us;
+            }
+            let track = &mut self.tracks[which];
+            track.line = Some(Line::new(stamp, at_us, at_us));
+            track.offset_us = 0;
+            track.delay.note(at_us, 0);
+            return 0;
+        };
+        let track = &mut self.tracks[which];
+        let units = i64::from(stamp.timestamp.wrapping_sub(line.timestamp).cast_signed());
+        let next = Line { units: line.units + units, timestamp: stamp.timestamp, ..line };
+        let step_us = next.media_us() - line.media_us();
+        let delay_us = at_us - next.media_us();
+        let least_us = track.delay.least().unwrap_or(delay_us);
+        let lateness_us = delay_us - least_us;
+        if stamp.clock_rate != line.clock_rate || !is_continuous(step_us, lateness_us, at_us, other) {
+            // It goes on by the time that passed; its next report tells better.
+            let passed_us = (at_us - line.arrival_us).max(SEAM_US);
+            let media_us = line.media_us() + passed_us;
+            track.line = Some(Line { time_us: line.time_us, ..Line::new(stamp, media_us, at_us) });
+            track.delay = LeastDelay::default();
+            track.delay.note(at_us, at_us - media_us);
+            track.pending = None;
+            return passed_us;
+        }
+        let least_us = track.delay.note(at_us, delay_us);
+        let lateness_us = delay_us - least_us;
+        track.line = Some(Line { arrival_us: at_us, lateness_us, ..next });
+        step_us
+    }
+
+    /// Takes notice of what a new report says.
+    fn note_anchor(&mut self, which: usize, stamp: &Stamp, base: Instant, at_us: i64) {
+        let track = &mut self.tracks[which];
+        let Some(line) = track.line else { return };
+        if stamp.anchor == track.anchor {
+            return;
+        }
+        track.anchor = stamp.anchor;
+        let Some(anchor) = stamp.anchor else { return };
+        let units = i64::from(stamp.timestamp.wrapping_sub(anchor.timestamp).cast_signed());
+        let captured_us = micros(base, anchor.at) + units_us(units, stamp.clock_rate);
+        if (captured_us - at_us).abs() > ANCHOR_OFF_US_MAX {
+            return;
+        }
+        let offset_us = captured_us - line.media_us();
+        let since_us = track.pending.map_or(at_us, |pending| pending.since_us);
+        if track.is_anchored && (offset_us - track.offset_us).abs() <= SMALL_US {
+            track.residue_us -= offset_us - track.offset_us;
+            (track.offset_us, track.pending) = (offset_us, None);
+        } else {
+            track.pending = Some(Pending { offset_us, since_us });
+        }
+    }
+
+    /// Applies what both tracks agree on, or what one has insisted on.
+    fn choose_offsets(&mut self, at_us: i64) {
+        let is_live = |track: &Track| track.line.is_some_and(|line| at_us - line.arrival_us < LIVE_US);
+        let wanted = self.tracks.clone().map(|track| track.wanted(at_us));
+        let live = self.tracks.clone().map(|track| is_live(&track));
+        let are_known = (0..2).all(|which| !live[which] || self.tracks[which].can_be_anchored());
+        let is_agreed = (0..2).all(|which| !live[which] || self.tracks[which].pending.is_some());
+        let mut changes = [0; 2];
+        for which in 0..2 {
+            let track = &mut self.tracks[which];
+            let offset_us = match track.pending {
+                Some(pending) if are_known && (is_agreed || !track.is_anchored || wanted[which]) => {
+                    (track.is_anchored, track.pending) = (true, None);
+                    pending.offset_us
+                }
+                _ if !track.is_anchored => track.delay.least().unwrap_or(0),
+                _ => continue,
+            };
+            changes[which] = offset_us - track.offset_us;
+            track.offset_us = offset_us;
+        }
+        self.absorb(changes, live[SOUND]);
+    }
+
+    /// Keeps the reference where it is, and leaves the other track to move.
+    fn absorb(&mut self, changes: [i64; 2], has_sound: bool) {
+        let reference = if has_sound { SOUND } else { VIDEO };
+        let step_us = changes[reference];
+        if step_us.abs() > SLEWED_US {
+            self.axis_us -= step_us;
+        } else {
+            self.tracks[reference].residue_us -= step_us;
+        }
+        let axis_step_us = if step_us.abs() > SLEWED_US { step_us } else { 0 };
+        self.tracks[1 - reference].residue_us += axis_step_us - changes[1 - reference];
+    }
+}
+
+impl Track {
+    fn can_be_anchored(&self) -> bool {
+        self.is_anchored || self.pending.is_some()
+    }
+
+    /// Whether a report that changes much has stood long enough without the other track following.
+    fn wanted(&self, at_us: i64) -> bool {
+        self.pending.is_some_and(|pending| at_us - pending.since_us >= INSIST_US)
+    }
+
+    /// Lets time wear off what is left of changes.
+    fn settle(&mut self, kind: MediaKind, passed_us: i64) {
+        let left = self.residue_us.abs();
+        let passed_us = passed_us.clamp(0, PASSED_US_MAX);
+        let most_us = match kind {
+            _ if passed_us >= GAP_US => passed_us / 2,
+            MediaKind::Audio => passed_us / SOUND_SLEW_DIVISOR,
+            MediaKind::Video => {
+                let faster = (left * passed_us / VIDEO_SLEW_US).min(passed_us / 2);
+                faster.max(passed_us / VIDEO_SLEW_DIVISOR)
+            }
+        };
+        self.residue_us -= self.residue_us.clamp(-most_us, most_us);
+    }
+
+    fn stream_time(&mut self, kind: MediaKind, axis_us: i64) -> i64 {
+        let Some(line) = &mut self.line else { return 0 };
+        let time_us = (line.media_us() + self.offset_us + axis_us + self.residue_us).max(0);
+        line.time_us = match kind {
+            MediaKind::Audio => time_us.max(line.time_us),
+            MediaKind::Video => time_us,
+        };
+        line.time_us
+    }
+}
+
+impl Line {
+    fn new(stamp: &Stamp, start_us: i64, arrival_us: i64) -> Self {
+        Self {
+            start_us,
+            units: 0,
+            timestamp: stamp.timestamp,
+            clock_rate: stamp.clock_rate.max(1),
+            arrival_us,
+            lateness_us: 0,
+            time_us: 0,
+        }
+    }
+
+    fn media_us(&self) -> i64 {
+        self.start_us + units_us(self.units, self.clock_rate)
+    }
+}
+
+/// Whether a step of the timestamps can be believed, by how late the piece would be then.
+///
+/// A piece from the future cannot, nor one from long ago. One that is very late was held up by the network, unless the
+/// other track came through meanwhile: then the publisher stopped the track's clock.
+fn is_continuous(step_us: i64, lateness_us: i64, at_us: i64, other: Option<Line>) -> bool {
+    let other_flows =
+        other.is_some_and(|other| at_us - other.arrival_us < FLOWS_US && other.lateness_us < FLOWS_US);
+    let has_stood_still = lateness_us > STOOD_STILL_US && other_flows;
+    step_us >= -BACK_US_MAX && lateness_us >= -FUTURE_US_MAX && !has_stood_still
+}
+
+fn units_us(units: i64, clock_rate: u32) -> i64 {
+    (i128::from(units) * 1_000_000).div_euclid(i128::from(clock_rate.max(1))) as i64
+}
+
+fn index_of(kind: MediaKind) -> usize {
+    match kind {
+        MediaKind::Audio => SOUND,
+        MediaKind::Video => VIDEO,
+    }
+}
+
+const SOUND: usize = 0;
+const VIDEO: usize = 1;
+
+/// Stream time of the first piece: other tracks may begin with something captured before it.
+pub const START_US: i64 = 1_000_000;
+/// Least step over a break.
+const SEAM_US: i64 = 1_000;
+/// Timestamps further back than this are a new beginning. Pictures in another order than shown are 16 frames apart.
+const BACK_US_MAX: i64 = 1_000_000;
+/// Timestamps further ahead of the time that passed than this are a jump.
+const FUTURE_US_MAX: i64 = 1_000_000;
+/// How late a piece must be to have been stamped by a clock that stood still: senders hold back less.
+const STOOD_STILL_US: i64 = 3_000_000;
+/// A track whose newest piece is this old, and came this late, was not held up.
+const FLOWS_US: i64 = 300_000;
+/// A track that has sent nothing for so long is not waited for.
+const LIVE_US: i64 = 6_000_000;
+/// An anchor that makes a packet captured this far from its arrival is that of other timestamps.
+const ANCHOR_OFF_US_MAX: i64 = 30_000_000;
+/// A report that changes less than this needs no agreement of the other track.
+const SMALL_US: i64 = 20_000;
+/// What sound follows by being slewed. More moves the axis, so that sound stays what it is.
+const SLEWED_US: i64 = 5_000;
+/// How long a report that changes much waits for one of the other track: browsers report sound every 5 s.
+const INSIST_US: i64 = 6_000_000;
+/// Silence in which times can be moved unheard.
+const GAP_US: i64 = 100_000;
+/// Most time that is let to wear off changes at once.
+const PASSED_US_MAX: i64 = 3_600_000_000;
+/// 500 ppm: five times the drift of a bad quartz.
+const SOUND_SLEW_DIVISOR: i64 = 2_000;
+/// 5 % for video as a rule.
+const VIDEO_SLEW_DIVISOR: i64 = 20;
+/// Larger differences wear off in about this time.
+const VIDEO_SLEW_US: i64 = 500_000;
