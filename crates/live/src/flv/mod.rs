@@ -5,7 +5,8 @@
 //! or data message carries exactly one tag body.
 //!
 //! `writer.rs` and `reader.rs` frame tags. `tag.rs` reads the header of a body, old and enhanced;
-//! [`inspect()`] turns it into the few facts a relay decides by, and costs a few nanoseconds.
+//! [`inspect()`] turns it into the few facts a relay decides by, and costs a few nanoseconds; [`video_body`] and
+//! [`audio_body`] give the parts of a body to those who do more.
 //! `video_format.rs` and `audio_format.rs` look into codec configurations, once per stream, for people to
 //! read. Nothing here looks at coded pictures.
 
@@ -14,6 +15,7 @@ mod audio_format;
 mod av1;
 mod avc;
 mod bits;
+mod body;
 mod codec;
 mod hevc;
 mod inspect;
@@ -23,6 +25,7 @@ mod video_format;
 mod writer;
 
 pub use audio_format::{AudioFormat, audio_format};
+pub use body::{Body, BodyKind, LegacySound, audio_body, video_body};
 pub use codec::Codec;
 pub use inspect::{BodyInfo, BodyRole, inspect};
 pub use reader::{FlvReader, Tag};

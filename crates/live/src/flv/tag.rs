@@ -28,6 +28,8 @@ pub(super) struct TagHeader<'a> {
     pub(super) frame_type: u8,
     pub(super) composition_ms: i32,
     pub(super) multitrack: bool,
+    /// Of the presentation time (`TimestampOffsetNano`).
+    pub(super) offset_ns: u32,
     /// Legacy audio only: the first byte, which tells rate and channels; else 0.
     pub(super) sound_flags: u8,
     /// Configuration record or coded data of the (first) track.
@@ -59,6 +61,7 @@ impl<'a> TagHeader<'a> {
             frame_type: first >> 4,
             composition_ms: 0,
             multitrack: false,
+            offset_ns: 0,
             sound_flags: 0,
             data: &[],
         };
@@ -78,7 +81,7 @@ impl<'a> TagHeader<'a> {
 
     fn of_enhanced_video(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
         let frame_type = first >> 4 & 7;
-        let packet_type = cursor.skip_modifiers(first & 0x0f)?;
+        let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
         if frame_type == COMMAND_FRAME && packet_type != VIDEO_METADATA {
             cursor.u8()?;
             return Ok(Self::nothing(frame_type, cursor.0));
@@ -96,7 +99,17 @@ impl<'a> TagHeader<'a> {
             _ => (Packet::Other, 0),
         };
         let TrackHeader { codec, multitrack, .. } = track;
-        Ok(Self { codec, packet, frame_type, composition_ms, multitrack, sound_flags: 0, data: data.0 })
+        let sound_flags = 0;
+        Ok(Self {
+            codec,
+            packet,
+            frame_type,
+            composition_ms,
+            multitrack,
+            offset_ns,
+            sound_flags,
+            data: data.0,
+        })
     }
 
     /// Reads the body of an audio tag.
@@ -115,7 +128,7 @@ impl<'a> TagHeader<'a> {
     }
 
     fn of_enhanced_audio(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
-        let packet_type = cursor.skip_modifiers(first & 0x0f)?;
+        let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
         let TrackHeader { codec, packet_type, multitrack, data } =
             cursor.track(packet_type, AUDIO_MULTITRACK)?;
         let packet = match packet_type {
@@ -125,12 +138,21 @@ impl<'a> TagHeader<'a> {
             // 4 is MultichannelConfig: it says where the loudspeakers are, and changes no decoder.
             _ => Packet::Other,
         };
-        Ok(Self { codec, packet, multitrack, ..Self::nothing(0, data) })
+        Ok(Self { codec, packet, multitrack, offset_ns, ..Self::nothing(0, data) })
     }
 
     fn nothing(frame_type: u8, data: &'a [u8]) -> Self {
         let (codec, packet) = (Codec::None, Packet::Other);
-        Self { codec, packet, frame_type, composition_ms: 0, multitrack: false, sound_flags: 0, data }
+        Self {
+            codec,
+            packet,
+            frame_type,
+            composition_ms: 0,
+            multitrack: false,
+            offset_ns: 0,
+            sound_flags: 0,
+            data,
+        }
     }
 }
 
@@ -146,17 +168,23 @@ struct TrackHeader<'a> {
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// Passes over ModEx parts; returns the packet type behind them.
-    fn skip_modifiers(&mut self, mut packet_type: u8) -> Result<u8, FlvError> {
+    /// Reads ModEx parts; returns the packet type behind them and the nanoseconds they add to the time.
+    fn modifiers(&mut self, mut packet_type: u8) -> Result<(u8, u32), FlvError> {
+        let mut offset_ns = 0;
         while packet_type == MODEX {
             let mut bytes = usize::from(self.u8()?) + 1;
             if bytes == 256 {
                 bytes = usize::from(u16::from_be_bytes(self.take()?)) + 1;
             }
-            self.0 = self.0.get(bytes..).ok_or(FlvError::Truncated)?;
-            packet_type = self.u8()? & 0x0f;
+            let (data, rest) = self.0.split_at_checked(bytes).ok_or(FlvError::Truncated)?;
+            self.0 = rest;
+            let kinds = self.u8()?;
+            if let (TIMESTAMP_OFFSET_NANO, [a, b, c, ..]) = (kinds >> 4, data) {
+                offset_ns = u32::from_be_bytes([0, *a, *b, *c]);
+            }
+            packet_type = kinds & 0x0f;
         }
-        Ok(packet_type)
+        Ok((packet_type, offset_ns))
     }
 
     /// Reads FourCC and track fields.
@@ -196,6 +224,7 @@ impl<'a> Cursor<'a> {
 const COMMAND_FRAME: u8 = 5;
 const ENHANCED_AUDIO: u8 = 9;
 const MODEX: u8 = 7;
+const TIMESTAMP_OFFSET_NANO: u8 = 0;
 const VIDEO_METADATA: u8 = 4;
 const VIDEO_MULTITRACK: u8 = 6;
 const AUDIO_MULTITRACK: u8 = 5;
