@@ -96,6 +96,13 @@ impl Sample {
         Ok(Sample { headers, frames, loop_ms })
     }
 
+    /// Its sound: sequence header and frames; `None` if there is no such header.
+    pub fn sound(&self) -> Option<(&[u8], Vec<&[u8]>)> {
+        let (_, header) = self.headers.iter().find(|(kind, _)| *kind == MediaKind::Audio)?;
+        let frames = self.frames.iter().filter(|frame| frame.kind == MediaKind::Audio);
+        Some((header, frames.map(|frame| &frame.body[..]).collect()))
+    }
+
     /// Bytes of audio and video that one second of the loop holds, on average.
     pub fn bytes_per_second(&self) -> f64 {
         let bytes: usize = self.frames.iter().map(|frame| frame.body.len()).sum();

@@ -28,7 +28,8 @@ fn decode(format: &[&str], stream: &[u8]) -> (String, Vec<String>) {
 }
 
 fn marked(media: &Media, frame: Frame) -> Vec<Vec<u8>> {
-    let mark = Mark { publisher: u64::MAX, sent_ns: 1_795_000_000_123_456_789, number: 77 };
+    let mark =
+        Mark { publisher: u64::MAX, sent_ns: 1_795_000_000_123_456_789, number: 77, ..Mark::default() };
     media
         .payloads(frame)
         .iter()

@@ -44,6 +44,8 @@ pub struct RtcPlayArgs {
 
     /// Publish first, from this process: to the played URL with `whip` for `whep`, or to the URL given after `=`.
     ///
+    /// An `rtmp://` URL publishes the same pictures as whole frames, and AAC, for the server to bridge.
+    ///
     /// With `{}` in the URL, one publisher per stream. Latency is measured from the publisher's send call to the arrival
     /// in the viewer's socket; it needs the publisher on this machine, not in this process.
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]

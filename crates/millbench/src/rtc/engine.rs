@@ -19,10 +19,12 @@ use srtp::Profile;
 
 use super::counters::Counters;
 use super::describe::{self, Agreed, Repair, Wanted};
+use super::flv::FlvMedia;
 use super::impair::Faults;
 use super::link::Link;
 use super::media::Media;
 use super::publisher::{Plain, Publisher};
+use super::rtmp::RtmpPublisher;
 use super::session::{Lent, Phase, Role, Session};
 use super::signalling::{Answer, Ask, Job, Signalled, Signalling};
 use super::target::{Scheme, Target};
@@ -76,6 +78,8 @@ pub struct Engine {
     /// What they count together.
     pub counters: Counters,
     media: Media,
+    /// What RTMP publishers send.
+    flv_media: Option<Arc<FlvMedia>>,
     certificate: Arc<Certificate>,
     /// For publishers and for viewers.
     signalling: [Option<Signalling>; 2],
@@ -137,7 +141,7 @@ impl Engine {
             let _ = waker.wake();
         };
         let start = |target: &Option<Target>| match target {
-            Some(target) if target.scheme != Scheme::Rtp => {
+            Some(target) if !matches!(target.scheme, Scheme::Rtp | Scheme::Rtmp) => {
                 let token = config.token.as_deref();
                 let (threads, wake) = (config.signal_threads, wake.clone());
                 Signalling::start(threads, target.address, &target.authority, token, wake).map(Some)
@@ -145,6 +149,8 @@ impl Engine {
             _ => Ok(None),
         };
         let signalling = [start(&config.publish)?, start(&config.play)?];
+        let is_rtmp = config.publish.as_ref().is_some_and(|target| target.scheme == Scheme::Rtmp);
+        let flv_media = is_rtmp.then(FlvMedia::new).transpose()?.map(Arc::new);
         let certificate = Certificate::generate().map_err(|error| format!("certificate: {error}"))?;
         let now = clock::monotonic();
         Ok(Engine {
@@ -154,6 +160,7 @@ impl Engine {
             sessions: Vec::new(),
             counters: Counters::default(),
             media: Media::new(),
+            flv_media,
             certificate: Arc::new(certificate),
             signalling,
             offers: HashMap::new(),
@@ -333,6 +340,12 @@ impl Engine {
             self.agenda.push(Reverse((clock::wall_ns(), index)));
             return self.sessions.push(session);
         }
+        if let Some(media) = &self.flv_media {
+            let (id, url) = (self.run + number as u64, target.rtmp_url(number % self.config.streams + 1));
+            let (media, registry) = (Arc::clone(media), self.poll.registry());
+            let publisher = RtmpPublisher::connect(id, &url, target.address, media, registry, Token(index));
+            return self.sessions.push(Session::rtmp(number, publisher, now));
+        }
         let url = target.http_url(number % self.config.streams + 1);
         self.offer(PUBLISH, index, number, url);
         self.sessions.push(Session::new(number, Role::Publisher(None), now));
@@ -475,9 +488,7 @@ impl Engine {
         let now = clock::monotonic();
         for index in 0..self.sessions.len() {
             let session = &mut self.sessions[index];
-            if let Some(link) = &mut session.link {
-                link.close(now, &mut self.counters);
-            }
+            session.end(now, &mut self.counters);
             let role = if session.is_publisher() { PUBLISH } else { PLAY };
             if let (Some(location), true) = (session.location.take(), session.phase == Phase::Up) {
                 self.ask(role, index, Ask::Delete { location });

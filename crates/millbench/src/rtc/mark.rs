@@ -1,8 +1,11 @@
-//! The mark inside a packet: who sent it, when, and the how manieth it was.
+//! The mark inside a packet or a frame: who sent it, when, and the how manieth it was.
 //!
 //! A packet of the generated media has a place of [`MARK_BYTES`] bytes that a decoder does not mind: samples of a raw
 //! macroblock in H.264, padding in Opus. A viewer that decrypts the packet learns when it was sent, and sees from the
 //! number whether packets are missing that a server numbered away. No byte of a mark is zero, so nothing in H.264 moves.
+//!
+//! Who publishes whole frames (RTMP) does not know how a server will cut them. It marks the end of each frame, which is
+//! the end of the frame's last packet however it was cut, and counts frames.
 //!
 //! ```text
 //! offset  0        4           9          19            24   then, to the end of the payload:
@@ -18,8 +21,20 @@ pub struct Mark {
     pub publisher: u64,
     /// Wall clock just before the packet was handed to the socket, nanoseconds since the Unix epoch.
     pub sent_ns: u64,
-    /// Number of the packet among those of its track, from 0; 35 bits are carried.
+    /// Number of the packet or frame among those of its track, from 0; 35 bits are carried.
     pub number: u64,
+    /// What the number counts.
+    pub counts: Counted,
+}
+
+/// What the numbers of marks count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// Packets; every one may have a mark.
+    #[default]
+    Packets,
+    /// Frames; the mark is at the end of each.
+    Frames,
 }
 
 /// Length of a mark.
@@ -34,7 +49,10 @@ pub fn place(length: usize) -> Option<usize> {
 pub fn write(payload: &mut [u8], mark: &Mark) {
     let Some(at) = place(payload.len()) else { return };
     let field = &mut payload[at..at + MARK_BYTES];
-    field[..MAGIC.len()].copy_from_slice(&MAGIC);
+    field[..MAGIC_BYTES].copy_from_slice(match mark.counts {
+        Counted::Packets => &PACKET_MAGIC,
+        Counted::Frames => &FRAME_MAGIC,
+    });
     put(&mut field[PUBLISHER], mark.publisher);
     put(&mut field[SENT], mark.sent_ns);
     put(&mut field[NUMBER], mark.number);
@@ -44,13 +62,16 @@ pub fn write(payload: &mut [u8], mark: &Mark) {
 pub fn find(payload: &[u8]) -> Option<Mark> {
     let at = place(payload.len())?;
     let field = &payload[at..at + MARK_BYTES];
-    if field[..MAGIC.len()] != MAGIC {
-        return None;
-    }
+    let counts = match *field.first_chunk()? {
+        PACKET_MAGIC => Counted::Packets,
+        FRAME_MAGIC => Counted::Frames,
+        _ => return None,
+    };
     Some(Mark {
         publisher: take(&field[PUBLISHER])?,
         sent_ns: take(&field[SENT])?,
         number: take(&field[NUMBER])?,
+        counts,
     })
 }
 
@@ -67,7 +88,9 @@ fn take(field: &[u8]) -> Option<u64> {
         .try_fold(0u64, |value, &byte| (byte & 0x80 != 0).then_some(value << 7 | u64::from(byte & 0x7f)))
 }
 
-const MAGIC: [u8; 4] = [0xed, 0xb1, 0x9c, 0xf3];
+const MAGIC_BYTES: usize = 4;
+const PACKET_MAGIC: [u8; MAGIC_BYTES] = [0xed, 0xb1, 0x9c, 0xf3];
+const FRAME_MAGIC: [u8; MAGIC_BYTES] = [0xed, 0xb1, 0x9c, 0xf5];
 const PUBLISHER: std::ops::Range<usize> = 4..9;
 const SENT: std::ops::Range<usize> = 9..19;
 const NUMBER: std::ops::Range<usize> = 19..24;
@@ -81,11 +104,12 @@ mod tests {
     fn what_is_written_is_found_and_has_no_zero_byte() {
         for shift in 0..64 {
             let value = 1u64 << shift;
-            let mark = Mark { publisher: value, sent_ns: value, number: value };
+            let counts = if shift % 2 == 0 { Counted::Packets } else { Counted::Frames };
+            let mark = Mark { publisher: value, sent_ns: value, number: value, counts };
             let mut payload = vec![0u8; 100];
             write(&mut payload, &mark);
             let cut = |value: u64| value & ((1 << 35) - 1);
-            let expected = Mark { publisher: cut(value), sent_ns: value, number: cut(value) };
+            let expected = Mark { publisher: cut(value), sent_ns: value, number: cut(value), counts };
             assert_eq!(find(&payload), Some(expected), "shift {shift}");
             assert!(payload[75..99].iter().all(|&byte| byte != 0), "shift {shift}");
             assert!(

@@ -63,11 +63,8 @@ pub struct Media {
 impl Media {
     /// Encodes it.
     pub fn new() -> Media {
-        let mut pictures = vec![key_payloads()];
-        for (index, raw) in picture_sizes().into_iter().enumerate() {
-            let unit = picture::changed_picture(index as u32 + 1, raw);
-            pictures.push(fragments(&unit));
-        }
+        let mut pictures: Vec<_> = pictures().iter().map(fragments).collect();
+        pictures[0].insert(0, parameter_sets());
         Media { pictures, audio: vec![opus_payload()] }
     }
 
@@ -156,6 +153,13 @@ impl Timeline {
     }
 }
 
+/// The pictures of a group, the key picture first.
+pub(super) fn pictures() -> Vec<Unit> {
+    let changed =
+        picture_sizes().into_iter().zip(1..).map(|(raw, number)| picture::changed_picture(number, raw));
+    std::iter::once(picture::key_picture(KEY_RAW)).chain(changed).collect()
+}
+
 /// Raw macroblocks of each picture after the key picture: 59 pictures of one to three packets, 600 kbit/s in all.
 fn picture_sizes() -> Vec<u32> {
     // How often each size occurs. Sizes from 7 on take three packets, 3 to 6 take two.
@@ -174,16 +178,14 @@ fn picture_sizes() -> Vec<u32> {
     sizes
 }
 
-/// Parameter sets in one packet, then the key picture.
-fn key_payloads() -> Vec<Payload> {
+/// In one packet, before each key picture.
+fn parameter_sets() -> Payload {
     let mut bytes = vec![STAP_A | 0x60];
     for set in [picture::sequence_parameters(), picture::picture_parameters()] {
         bytes.extend_from_slice(&(set.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&set);
     }
-    let mut payloads = vec![Payload { bytes, marked: false }];
-    payloads.extend(fragments(&picture::key_picture(KEY_RAW)));
-    payloads
+    Payload { bytes, marked: false }
 }
 
 /// Cuts a NAL unit into payloads: whole if it fits, otherwise into nearly equal parts, larger ones last.
@@ -295,7 +297,8 @@ mod tests {
             let unit = picture::changed_picture(position as u32 + 1, raw);
             let mut payloads = media.pictures[position + 1].clone();
             for payload in payloads.iter_mut().filter(|payload| payload.marked) {
-                mark::write(&mut payload.bytes, &Mark { publisher: 1, sent_ns: 2, number: 3 });
+                let mark = Mark { publisher: 1, sent_ns: 2, number: 3, ..Mark::default() };
+                mark::write(&mut payload.bytes, &mark);
             }
             let marked = reassemble(&payloads);
             for (at, (before, after)) in unit.bytes.iter().zip(&marked).enumerate() {

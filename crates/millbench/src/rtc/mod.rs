@@ -1,8 +1,9 @@
-//! WebRTC sessions: WHIP publishers and WHEP viewers.
+//! WebRTC sessions: WHIP publishers and WHEP viewers; and RTMP publishers that viewers get through a bridge.
 //!
 //! ```text
 //! signalling (threads, HTTP) ─▶ describe ─▶ engine ─▶ session ─▶ link (socket, ICE, DTLS, SRTP)
 //!                                                       ├─▶ publisher ◀─ media ◀─ picture, mark
+//!                                                       ├─▶ rtmp ◀─ flv ◀─ picture, mark
 //!                                                       └─▶ viewer ─▶ track ─▶ counters ─▶ report
 //! ```
 
@@ -10,6 +11,7 @@ pub mod cli;
 pub mod counters;
 pub mod describe;
 pub mod engine;
+pub mod flv;
 pub mod http;
 pub mod impair;
 pub mod link;
@@ -18,6 +20,7 @@ pub mod media;
 pub mod picture;
 pub mod publisher;
 pub mod report;
+pub mod rtmp;
 pub mod run;
 pub mod session;
 pub mod signalling;

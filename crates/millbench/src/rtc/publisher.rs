@@ -14,7 +14,7 @@ use rtp::rtcp::{NtpTime, Rtcp, SenderInfo, SenderReport, SourceDescription};
 use super::counters::Counters;
 use super::describe;
 use super::link::Link;
-use super::mark::{self, Mark};
+use super::mark::{self, Counted, Mark};
 use super::media::{Frame, Media, Timeline, Track};
 use crate::clock;
 
@@ -190,7 +190,12 @@ impl Publisher {
         counters: &mut Counters,
     ) {
         let track = &mut self.pairs[pair].tracks[frame.track.index()];
-        let mark = Mark { publisher: self.id, sent_ns: clock::wall_ns(), number: track.packets };
+        let mark = Mark {
+            publisher: self.id,
+            sent_ns: clock::wall_ns(),
+            number: track.packets,
+            counts: Counted::Packets,
+        };
         // Audio packets are marked only at the begin of talk; silence has none (RFC 3551 section 4.1).
         let marker = last && frame.track == Track::Video;
         let sent = Sent { sequence: track.sequence, frame, index, marker, mark };

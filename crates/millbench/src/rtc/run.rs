@@ -10,6 +10,7 @@ use super::cli::{ProfileName, RtcLoadArgs, RtcPlayArgs, RtcPublishArgs};
 use super::counters::Counters;
 use super::describe::Repair;
 use super::engine::{Engine, EngineConfig};
+use super::flv::FlvMedia;
 use super::link::Link;
 use super::media::{PACKETS_PER_SECOND, Track};
 use super::report::{RtcOutcome, RtcReport, RtcStep};
@@ -29,8 +30,10 @@ use crate::stats::Times;
 /// A text for the user when the run could not be done at all. Failed sessions are no error but a result.
 pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
     let target = Target::resolve(&args.load.url)?;
-    if matches!(target.scheme, Scheme::Janus { .. }) {
-        return Err("publishing to Janus: use rtp://host:port".to_owned());
+    match target.scheme {
+        Scheme::Janus { .. } => return Err("publishing to Janus: use rtp://host:port".to_owned()),
+        Scheme::Rtmp => return Err("publishing by RTMP alone: use millbench rtmp publish".to_owned()),
+        Scheme::Http | Scheme::Rtp => {}
     }
     if args.load.sessions_max() > 1 && !target.has_placeholder() {
         return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
@@ -46,8 +49,8 @@ pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
 /// As for [`publish`].
 pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
     let target = Target::resolve(&args.load.url)?;
-    if target.scheme == Scheme::Rtp {
-        return Err("playing plain RTP is not possible: use http:// or janus://".to_owned());
+    if matches!(target.scheme, Scheme::Rtp | Scheme::Rtmp) {
+        return Err("WebRTC sessions play from http:// or janus://".to_owned());
     }
     let publish = match args.publish.as_deref() {
         None => None,
@@ -106,6 +109,8 @@ struct Conductor {
     publishers: usize,
     /// Whether the sessions counted by steps are publishers.
     steps_publish: bool,
+    /// Whether publishers send whole frames (RTMP).
+    publishes_frames: bool,
     report: RtcReport,
 }
 
@@ -145,6 +150,7 @@ impl Conductor {
             ..RtcReport::default()
         };
         let steps_publish = config.play.is_none();
+        let publishes_frames = config.publish.as_ref().is_some_and(|target| target.scheme == Scheme::Rtmp);
         Ok(Conductor {
             engine: Engine::new(config)?,
             signals,
@@ -153,6 +159,7 @@ impl Conductor {
             baseline_rss_kib: 0,
             publishers,
             steps_publish,
+            publishes_frames,
             report,
         })
     }
@@ -218,6 +225,7 @@ impl Conductor {
         // What was started for this step, before what is measured now.
         let started = (counters.first_key.percentiles(), counters.connected.percentiles());
         counters.latency.clear();
+        counters.sound_latency.clear();
         counters.lateness.clear();
         let before = self.read();
         self.wait(load.duration)?;
@@ -250,7 +258,12 @@ impl Conductor {
         let [audio, video] = [0, 1].map(|track| after.tracks[track].since(&before.tracks[track]));
         let mut tracks = audio;
         tracks.add(&video);
-        let due = client_seconds * f64::from(PACKETS_PER_SECOND);
+        // How a server cuts the pictures of an RTMP publisher is its own affair: whole ones are counted.
+        let (arrived, due_per_second) = match self.publishes_frames {
+            true => (audio.received + video.pictures, FlvMedia::FRAMES_PER_SECOND),
+            false => (tracks.received, PACKETS_PER_SECOND),
+        };
+        let due = client_seconds * f64::from(due_per_second);
         let mut step = RtcStep {
             sessions,
             sessions_up: self.engine.population(self.steps_publish).up,
@@ -258,8 +271,9 @@ impl Conductor {
             seconds,
             packets,
             us_per_packet: cpu_s.map(|cpu_s| cpu_s * 1e6 / packets.max(1) as f64),
-            delivered: (!self.steps_publish && self.publishers > 0).then(|| tracks.received as f64 / due),
+            delivered: (!self.steps_publish && self.publishers > 0).then(|| arrived as f64 / due),
             latency: new.latency.percentiles(),
+            sound_latency: new.sound_latency.percentiles(),
             jitter: self.jitter().percentiles(),
             send_lateness: new.lateness.percentiles(),
             nacks_sent: new.nacks.asked - old.nacks.asked,

@@ -13,6 +13,7 @@ use super::counters::Counters;
 use super::link::{Link, MediaDatagram, News};
 use super::media::Media;
 use super::publisher::{Encrypted, Plain, Publisher};
+use super::rtmp::RtmpPublisher;
 use super::viewer::Viewer;
 
 /// How far a session has come.
@@ -36,6 +37,8 @@ pub enum Role {
     Publisher(Option<Box<Publisher>>),
     /// Sends plain RTP.
     Feed(Box<(Publisher, Plain)>),
+    /// Sends by RTMP; the state is there once there is a socket.
+    Rtmp(Option<Box<RtmpPublisher>>),
     /// Receives; the state is there once there is a connection to receive by.
     Viewer(Option<Box<Viewer>>),
 }
@@ -77,6 +80,17 @@ impl Session {
         Session { number, phase, role, begun: now, location: None, link: None }
     }
 
+    /// An RTMP publisher whose connection has begun, or why it has not.
+    pub fn rtmp(number: usize, publisher: Result<RtmpPublisher, String>, now: Instant) -> Session {
+        let (publisher, failure) = match publisher {
+            Ok(publisher) => (Some(Box::new(publisher)), None),
+            Err(why) => (None, Some(why)),
+        };
+        let mut session = Session::new(number, Role::Rtmp(publisher), now);
+        session.phase = failure.map_or(Phase::Connecting, Phase::Failed);
+        session
+    }
+
     /// Whether it sends.
     pub fn is_publisher(&self) -> bool {
         !matches!(self.role, Role::Viewer(_))
@@ -85,6 +99,9 @@ impl Session {
     /// Ends it with a reason, unless it has one already.
     pub fn fail(&mut self, reason: String) {
         self.link = None;
+        if let Role::Rtmp(publisher) = &mut self.role {
+            *publisher = None;
+        }
         if !matches!(self.phase, Phase::Failed(_)) {
             self.phase = Phase::Failed(reason);
         }
@@ -93,6 +110,10 @@ impl Session {
     /// Receives until the socket is empty. Returns whether a publisher may begin.
     pub fn handle_ready(&mut self, batch: &mut RecvBatch, lent: &mut Lent<'_>) -> bool {
         let Session { link, role, .. } = self;
+        if let Role::Rtmp(Some(publisher)) = role {
+            let began = publisher.handle_ready(lent.wall_ns, lent.counters);
+            return self.after_rtmp(began, lent);
+        }
         let Some(link) = link else { return false };
         let (media, now) = (lent.media, lent.now);
         for _ in 0..BATCHES_PER_EVENT_MAX {
@@ -127,6 +148,19 @@ impl Session {
         self.after(true, lent)
     }
 
+    /// What follows from what an RTMP server said.
+    fn after_rtmp(&mut self, began: Result<bool, String>, lent: &mut Lent<'_>) -> bool {
+        let began = began.unwrap_or_else(|why| {
+            self.fail(why);
+            false
+        });
+        if began {
+            self.phase = Phase::Up;
+            lent.counters.connected.record_ns((lent.now - self.begun).as_nanos() as u64);
+        }
+        began
+    }
+
     /// What follows from what came.
     fn after(&mut self, run: bool, lent: &mut Lent<'_>) -> bool {
         let Some(link) = &mut self.link else { return false };
@@ -158,6 +192,16 @@ impl Session {
         }
     }
 
+    /// Says goodbye.
+    pub fn end(&mut self, now: Instant, counters: &mut Counters) {
+        if let Some(link) = &mut self.link {
+            link.close(now, counters);
+        }
+        if let Role::Rtmp(Some(publisher)) = &mut self.role {
+            publisher.end(counters);
+        }
+    }
+
     /// Sends what a publisher has to send by now; when it has to again, wall clock nanoseconds.
     pub fn send_due(&mut self, lent: &mut Lent<'_>) -> Option<u64> {
         let Lent { now, wall_ns, media, .. } = *lent;
@@ -170,7 +214,11 @@ impl Session {
                 let (publisher, outlet) = &mut **feed;
                 Some(publisher.send_due(media, now, wall_ns, outlet, lent.counters))
             }
-            Role::Publisher(None) | Role::Viewer(_) => None,
+            Role::Rtmp(Some(publisher)) => publisher.send_due(wall_ns, lent.counters).unwrap_or_else(|why| {
+                self.fail(why);
+                None
+            }),
+            Role::Publisher(None) | Role::Rtmp(None) | Role::Viewer(_) => None,
         }
     }
 }

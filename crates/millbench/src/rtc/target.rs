@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use crate::net::{HTTPS_UNSUPPORTED, HttpUrl};
+use crate::net::{self, HTTPS_UNSUPPORTED, HttpUrl};
 
 /// How media is asked for or sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Scheme {
     },
     /// `rtp://host:port`
     Rtp,
+    /// `rtmp://host:port/app/stream`
+    Rtmp,
 }
 
 /// A server and what is wanted of it; `{}` stands for the number of the stream, from 1.
@@ -39,6 +41,9 @@ impl Target {
     /// A text for the user.
     pub fn resolve(url: &str) -> Result<Target, String> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("{url}: {EXPECTED}"))?;
+        if scheme == "rtmp" {
+            return Target::rtmp(url);
+        }
         let http = format!("http://{}", rest.replace("{}", "1"));
         let parsed = HttpUrl::from_str(&http).map_err(|_| format!("{url}: {EXPECTED}"))?;
         let scheme = match scheme {
@@ -61,6 +66,12 @@ impl Target {
         Ok(Target { url: url.to_owned(), scheme, address, authority: parsed.authority })
     }
 
+    fn rtmp(url: &str) -> Result<Target, String> {
+        let target = net::Target::resolve(url, net::Protocols::Rtmp)?;
+        let authority = target.address.to_string();
+        Ok(Target { url: url.to_owned(), scheme: Scheme::Rtmp, address: target.address, authority })
+    }
+
     /// Whether sessions use streams of their own.
     pub fn has_placeholder(&self) -> bool {
         self.url.contains("{}")
@@ -75,6 +86,11 @@ impl Target {
         HttpUrl::from_str(&url).expect("it was checked with another number")
     }
 
+    /// The RTMP URL of one stream.
+    pub fn rtmp_url(&self, stream_number: usize) -> String {
+        self.url.replace("{}", &stream_number.to_string())
+    }
+
     /// The WHIP URL that belongs to this WHEP URL.
     ///
     /// # Errors
@@ -87,8 +103,8 @@ impl Target {
     }
 }
 
-const EXPECTED: &str =
-    "expected http://host:port/whip/app/stream, janus://host:port/MOUNTPOINT or rtp://host:port";
+const EXPECTED: &str = "expected http://host:port/whip/app/stream, janus://host:port/MOUNTPOINT, rtp://host:port or \
+                        rtmp://host:port/app/stream";
 
 #[cfg(test)]
 mod tests {
@@ -100,6 +116,7 @@ mod tests {
             ("http://127.0.0.1:8080/whep/live/a{}", Scheme::Http, "127.0.0.1:8080"),
             ("janus://127.0.0.1:8088/7", Scheme::Janus { mountpoint: 7 }, "127.0.0.1:8088"),
             ("rtp://[::1]:5002", Scheme::Rtp, "[::1]:5002"),
+            ("rtmp://127.0.0.1/live/a{}", Scheme::Rtmp, "127.0.0.1:1935"),
         ];
         for (url, scheme, address) in cases {
             let target = Target::resolve(url).expect(url);

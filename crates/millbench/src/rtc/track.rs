@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::mark::Mark;
+use super::mark::{Counted, Mark};
 
 /// A received packet, as its header tells.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Arrival {
     pub at_ns: u64,
     /// It was sent again (RTX, RFC 4588).
     pub again: bool,
+    /// It is the last one of a picture.
+    pub ends_picture: bool,
 }
 
 /// Counts since the begin.
@@ -36,10 +38,12 @@ pub struct Counts {
     pub repaired: u64,
     /// Numbers further away than the window: a stream that jumps.
     pub jumps: u64,
-    /// Packets of the publisher that are missing although no sequence number is.
+    /// Packets of the publisher that are missing although no sequence number is; frames, where frames are marked.
     pub hidden: u64,
     /// The same where a viewer that was still catching up was moved on to the next key picture.
     pub skipped: u64,
+    /// Pictures whose last packet has come.
+    pub pictures: u64,
 }
 
 impl Counts {
@@ -59,6 +63,7 @@ impl Counts {
             jumps: self.jumps - earlier.jumps,
             hidden: self.hidden - earlier.hidden,
             skipped: self.skipped - earlier.skipped,
+            pictures: self.pictures - earlier.pictures,
         }
     }
 
@@ -72,6 +77,7 @@ impl Counts {
         self.jumps += other.jumps;
         self.hidden += other.hidden;
         self.skipped += other.skipped;
+        self.pictures += other.pictures;
     }
 }
 
@@ -88,8 +94,19 @@ pub struct ReceivedTrack {
     missing: Vec<Missing>,
     jitter: Jitter,
     last_mark: Option<(u64, Mark)>,
+    frame_zero: Option<FrameZero>,
     /// What the last receiver report said: expected, received.
     reported: (u64, u64),
+}
+
+/// What marks of frames are compared with.
+#[derive(Clone, Copy, Debug)]
+struct FrameZero {
+    publisher: u64,
+    /// Number of a frame by its mark.
+    number: u64,
+    /// Pictures counted when it had come.
+    pictures: u64,
 }
 
 /// Interarrival jitter (RFC 3550 section 6.4.1), RTP units.
@@ -112,6 +129,7 @@ impl ReceivedTrack {
     pub fn receive(&mut self, now: Instant, arrival: Arrival, clock_rate: u32) -> bool {
         let Some(highest) = self.highest else {
             self.begin(u64::from(arrival.sequence) + (1 << 16));
+            self.counts.pictures += u64::from(arrival.ends_picture);
             self.jitter.note(&arrival, clock_rate);
             return true;
         };
@@ -127,6 +145,7 @@ impl ReceivedTrack {
         }
         self.counts.received += 1;
         self.counts.repaired += u64::from(arrival.again);
+        self.counts.pictures += u64::from(arrival.ends_picture);
         self.missing.retain(|missing| missing.number != number);
         true
     }
@@ -134,6 +153,9 @@ impl ReceivedTrack {
     /// Takes the mark of a decrypted packet into account, which [`ReceivedTrack::receive`] has just said is new.
     /// `may_skip`: packets missing before this one were left out for a newcomer.
     pub fn note_mark(&mut self, sequence: u16, mark: Mark, may_skip: bool) {
+        if mark.counts == Counted::Frames {
+            return self.note_frame(mark, may_skip);
+        }
         let Some(highest) = self.highest else { return };
         let number = highest.wrapping_add_signed(i64::from(sequence.wrapping_sub(highest as u16) as i16));
         if let Some((last_number, last)) = self.last_mark
@@ -147,6 +169,26 @@ impl ReceivedTrack {
             *count += missing;
         }
         self.last_mark = Some((number, mark));
+    }
+
+    /// Frames are missing if pictures did not end as often as their numbers rose, and missing packets are too few to have
+    /// ended them.
+    fn note_frame(&mut self, mark: Mark, may_skip: bool) {
+        let absent = self.counts.expected.saturating_sub(self.counts.received);
+        let zero = match &mut self.frame_zero {
+            Some(zero) if zero.publisher == mark.publisher => zero,
+            _ if absent > 0 => return,
+            zero => zero.insert(FrameZero {
+                publisher: mark.publisher,
+                number: mark.number,
+                pictures: self.counts.pictures,
+            }),
+        };
+        let sent = mark.number.saturating_sub(zero.number);
+        let missing = sent.saturating_sub(self.counts.pictures - zero.pictures + absent);
+        zero.number += missing;
+        let count = if may_skip { &mut self.counts.skipped } else { &mut self.counts.hidden };
+        *count += missing;
     }
 
     /// Sequence numbers to ask for now, into `out`; each is asked for again every `retry` until it is given up.
@@ -287,7 +329,7 @@ mod tests {
     }
 
     fn arrival(sequence: u16) -> Arrival {
-        Arrival { sequence, timestamp: 0, at_ns: 0, again: false }
+        Arrival { sequence, timestamp: 0, at_ns: 0, again: false, ends_picture: false }
     }
 
     fn receive(track: &mut ReceivedTrack, sequences: impl IntoIterator<Item = u16>) {
@@ -379,7 +421,7 @@ mod tests {
             [(10, 1, 100, 0), (11, 1, 101, 0), (13, 1, 103, 0), (14, 1, 106, 2), (15, 2, 0, 2), (16, 2, 1, 2)]
         {
             receive(&mut track, [sequence]);
-            track.note_mark(sequence, Mark { publisher, sent_ns: 0, number }, false);
+            track.note_mark(sequence, Mark { publisher, number, ..Mark::default() }, false);
             assert_eq!(track.counts.hidden, hidden, "{sequence}");
         }
     }
@@ -391,9 +433,56 @@ mod tests {
             [(10, 100, false), (11, 150, true), (12, 151, true), (13, 153, false)]
         {
             receive(&mut track, [sequence]);
-            track.note_mark(sequence, Mark { publisher: 1, sent_ns: 0, number }, may_skip);
+            track.note_mark(sequence, Mark { publisher: 1, number, ..Mark::default() }, may_skip);
         }
         assert_eq!((track.counts.skipped, track.counts.hidden, track.counts.lost()), (49, 1, 1));
+    }
+
+    /// Packets of pictures by sequence number, and what has come of each: the end of frame `number` is marked.
+    fn receive_frames(track: &mut ReceivedTrack, packets: &[(u16, Option<u64>, bool)]) {
+        let now = now();
+        for &(sequence, ends, again) in packets {
+            let arrival = Arrival { ends_picture: ends.is_some(), again, ..arrival(sequence) };
+            assert!(track.receive(now, arrival, 90_000), "{sequence}");
+            if let Some(number) = ends {
+                let mark = Mark { publisher: 1, number, counts: Counted::Frames, ..Mark::default() };
+                track.note_mark(sequence, mark, false);
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_was_numbered_away_is_found_by_the_marks() {
+        /// Sequence number, frame that the packet ends, whether it was sent again.
+        type Packets = &'static [(u16, Option<u64>, bool)];
+        let cases: [(Packets, u64, &str); 5] = [
+            (
+                &[(1, Some(7), false), (2, None, false), (3, Some(8), false), (4, Some(9), false)],
+                0,
+                "all came",
+            ),
+            (
+                &[(1, Some(7), false), (2, None, false), (3, Some(9), false), (4, Some(10), false)],
+                1,
+                "8 is gone",
+            ),
+            (&[(1, Some(7), false), (3, Some(9), false)], 0, "8 was in the packet that is known to be lost"),
+            (
+                &[(1, Some(7), false), (3, Some(9), false), (2, Some(8), true), (4, Some(10), false)],
+                0,
+                "repaired",
+            ),
+            (
+                &[(1, Some(7), false), (3, Some(8), false), (2, None, true), (4, Some(12), false)],
+                3,
+                "9 to 11",
+            ),
+        ];
+        for (packets, hidden, remark) in cases {
+            let mut track = ReceivedTrack::default();
+            receive_frames(&mut track, packets);
+            assert_eq!(track.counts.hidden, hidden, "{remark}");
+        }
     }
 
     #[test]
@@ -405,6 +494,7 @@ mod tests {
                 timestamp: (index * 3000).wrapping_sub(7),
                 at_ns: u64::from(index) * 100_000_000 / 3,
                 again: false,
+                ends_picture: false,
             };
             even.receive(now, on_time, 90_000);
             let late_ns = u64::from(index % 2) * 10_000_000;

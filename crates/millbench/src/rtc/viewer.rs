@@ -7,13 +7,15 @@
 use std::time::{Duration, Instant};
 
 use rtp::payload::{self, Codec};
-use rtp::rtcp::{Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SourceDescription};
+use rtp::rtcp::{
+    Nack, NtpMiddle, NtpTime, Pli, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SourceDescription,
+};
 use rtp::{Packet, rtx};
 
 use super::counters::Counters;
 use super::describe::Agreed;
 use super::link::{Link, MediaDatagram};
-use super::mark;
+use super::mark::{self, Counted, Mark};
 use super::media::Track;
 use super::track::{Arrival, ReceivedTrack};
 
@@ -46,6 +48,8 @@ pub struct Viewer {
     /// Audio and video.
     pub tracks: [ReceivedTrack; 2],
     sources: [Option<Source>; 2],
+    /// How far the wall clock of the sender's reports is ahead of that of the marks.
+    report_lag_ns: Option<i64>,
     key_picture: KeyPicture,
     /// When the first key picture was complete.
     pub up_at: Option<Instant>,
@@ -62,7 +66,21 @@ pub struct Viewer {
 struct Source {
     ssrc: u32,
     /// The last sender report and when it came.
-    report: Option<(NtpMiddle, Instant)>,
+    report: Option<(SenderInfo, Instant)>,
+}
+
+impl Source {
+    /// The sender's wall clock at an RTP timestamp, nanoseconds, if a report has told it.
+    fn wall_ns(&self, timestamp: u32, clock_rate: u32) -> Option<i64> {
+        let (report, _) = self.report?;
+        let units = i64::from(timestamp.wrapping_sub(report.rtp_timestamp) as i32);
+        Some(nanoseconds(report.ntp) + units * 1_000_000_000 / i64::from(clock_rate))
+    }
+}
+
+/// Nanoseconds since the epoch of NTP.
+fn nanoseconds(NtpTime(time): NtpTime) -> i64 {
+    ((u128::from(time) * 1_000_000_000) >> 32) as i64
 }
 
 impl Viewer {
@@ -75,6 +93,7 @@ impl Viewer {
             nack: agreed.nack().map(|agreed| agreed && config.nack),
             tracks: Default::default(),
             sources: [None; 2],
+            report_lag_ns: None,
             key_picture: KeyPicture::default(),
             up_at: None,
             last_media: None,
@@ -102,10 +121,18 @@ impl Viewer {
         };
         counters.packets_received += 1;
         counters.bytes_received += datagram.bytes.len() as u64;
+        let at_ns = datagram.at_ns;
         if meaning.again || self.is_joining(now) || self.is_decrypted() {
             self.receive_open(link, now, head, meaning, datagram, counters);
         } else {
             self.note(now, head, meaning, head.sequence, datagram.at_ns);
+        }
+        if meaning.track == Track::Audio
+            && !meaning.again
+            && !self.is_joining(now)
+            && let Some(latency_ns) = self.sound_latency_ns(head, at_ns)
+        {
+            counters.sound_latency.record_ns(latency_ns);
         }
     }
 
@@ -157,6 +184,7 @@ impl Viewer {
         .unwrap_or_default();
         if let Some(mark) = mark::find(payload) {
             self.tracks[meaning.track.index()].note_mark(sequence, mark, info.key_frame);
+            self.note_lag(meaning.track, head.timestamp, &mark);
             if !meaning.again {
                 counters.latency.record_ns(at_ns.saturating_sub(mark.sent_ns));
             }
@@ -169,6 +197,23 @@ impl Viewer {
         }
     }
 
+    /// What a mark in a picture tells about the sender's reports.
+    fn note_lag(&mut self, track: Track, timestamp: u32, mark: &Mark) {
+        if track == Track::Video && mark.counts == Counted::Frames {
+            let wall_ns =
+                self.sources[track.index()].and_then(|it| it.wall_ns(timestamp, track.clock_rate()));
+            self.report_lag_ns = wall_ns.map(|wall_ns| wall_ns - mark.sent_ns as i64);
+        }
+    }
+
+    /// Sound that a server coded anew has no marks. When it was published is known all the same: reports tell which
+    /// picture belongs to it, and the mark of that picture when it was sent.
+    fn sound_latency_ns(&self, head: Head, at_ns: u64) -> Option<u64> {
+        let wall_ns =
+            self.sources[Track::Audio.index()]?.wall_ns(head.timestamp, Track::Audio.clock_rate())?;
+        u64::try_from(at_ns as i64 - (wall_ns - self.report_lag_ns?)).ok()
+    }
+
     /// Counts a packet; `false` if it had come before.
     fn note(&mut self, now: Instant, head: Head, meaning: Meaning, sequence: u16, at_ns: u64) -> bool {
         self.last_media = Some(now);
@@ -176,7 +221,9 @@ impl Viewer {
         if !meaning.again && self.sources[index].is_none_or(|source| source.ssrc != head.ssrc) {
             self.sources[index] = Some(Source { ssrc: head.ssrc, report: None });
         }
-        let arrival = Arrival { sequence, timestamp: head.timestamp, at_ns, again: meaning.again };
+        let ends_picture = head.marker && meaning.track == Track::Video;
+        let arrival =
+            Arrival { sequence, timestamp: head.timestamp, at_ns, again: meaning.again, ends_picture };
         self.tracks[index].receive(now, arrival, meaning.track.clock_rate())
     }
 
@@ -193,7 +240,7 @@ impl Viewer {
             counters.sender_reports += 1;
             for source in self.sources.iter_mut().flatten() {
                 if source.ssrc == report.ssrc {
-                    source.report = Some((report.info.ntp.middle(), now));
+                    source.report = Some((report.info, now));
                 }
             }
         }
@@ -243,9 +290,9 @@ impl Viewer {
 
 fn report_block(track: &mut ReceivedTrack, source: &Source, now: Instant) -> Option<ReportBlock> {
     let (fraction_lost, cumulative_lost, highest_sequence_number, jitter_rtp_units) = track.report()?;
-    let (last_report, since) = source
-        .report
-        .map_or((NtpMiddle(0), Duration::ZERO), |(report, at)| (report, now.saturating_duration_since(at)));
+    let (last_report, since) = source.report.map_or((NtpMiddle(0), Duration::ZERO), |(report, at)| {
+        (report.ntp.middle(), now.saturating_duration_since(at))
+    });
     Some(ReportBlock {
         ssrc: source.ssrc,
         fraction_lost,
@@ -296,7 +343,8 @@ impl KeyPicture {
             *self = KeyPicture { timestamp: Some(timestamp), ..KeyPicture::default() };
         }
         self.received += 1;
-        if begins {
+        // Parameter sets can be in several packets.
+        if begins && self.first.is_none_or(|first| (sequence.wrapping_sub(first) as i16) < 0) {
             self.first = Some(sequence);
         }
         if marker {
@@ -323,11 +371,15 @@ mod tests {
     fn a_key_picture_is_complete_when_all_its_packets_have_come() {
         /// Timestamp, sequence number, marker, whether it begins a key picture.
         type Noted = (u32, u16, bool, bool);
-        let cases: [(&[Noted], &str); 5] = [
+        let cases: [(&[Noted], &str); 6] = [
             (&[(9, 1, false, true), (9, 2, false, false), (9, 3, true, false)], "in order"),
             (&[(9, 65_535, false, true), (9, 1, true, false), (9, 0, false, false)], "late, across the wrap"),
             (&[(9, 2, true, false), (9, 1, false, true)], "the last one first"),
             (&[(8, 1, true, false), (9, 2, true, true)], "after another picture"),
+            (
+                &[(9, 1, false, true), (9, 2, false, true), (9, 3, true, false)],
+                "two packets of parameter sets",
+            ),
             (
                 &[(9, 1, false, true), (9, 3, true, false), (12, 4, true, true)],
                 "the first one never was whole",

@@ -1,0 +1,161 @@
+//! A publisher that hands in whole frames by RTMP, for viewers by WebRTC to get through a server's bridge.
+//!
+//! One non-blocking socket in the loop of `engine.rs`: it says when the socket is ready and when something is due, and is
+//! told what went wrong. What is sent, and when, is in `flv.rs`.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use live::rtmp::RtmpUrl;
+use live::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use super::counters::Counters;
+use super::flv::{FlvMedia, Timeline};
+use crate::{clock, net};
+
+/// State of a publisher.
+#[derive(Debug)]
+pub struct RtmpPublisher {
+    id: u64,
+    client: ClientSession,
+    socket: TcpStream,
+    media: Arc<FlvMedia>,
+    /// Once the server has accepted.
+    timeline: Option<Timeline>,
+}
+
+impl RtmpPublisher {
+    /// Begins to connect and registers the socket; `id` is written into the marks.
+    ///
+    /// # Errors
+    /// A text for the user, the same for all that fail alike.
+    pub fn connect(
+        id: u64,
+        url: &str,
+        address: SocketAddr,
+        media: Arc<FlvMedia>,
+        registry: &Registry,
+        token: Token,
+    ) -> Result<RtmpPublisher, String> {
+        let url = RtmpUrl::from_str(url).map_err(|error| error.to_string())?;
+        let client = ClientSession::publish(&url, &ClientConfig::default(), id);
+        let mut socket = net::connect(address, 0).map_err(|error| reason("connect", &error))?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut socket, token, interest).map_err(|error| reason("epoll", &error))?;
+        Ok(RtmpPublisher { id, client, socket, media, timeline: None })
+    }
+
+    /// Reads and writes what can be; `true` once, when the server has accepted and media are due from now on.
+    ///
+    /// # Errors
+    /// Why the session is over.
+    pub fn handle_ready(&mut self, wall_ns: u64, counters: &mut Counters) -> Result<bool, String> {
+        if let Some(error) = self.socket.take_error().map_err(|error| reason("connect", &error))? {
+            return Err(reason("connect", &error));
+        }
+        self.read(counters)?;
+        let mut may_begin = false;
+        while let Some(event) = self.client.poll_event() {
+            match event {
+                ClientEvent::Started => {
+                    for (kind, body) in &self.media.headers {
+                        self.client.send_media(*kind, 0, body);
+                    }
+                    self.timeline = Some(Timeline::new(self.id, wall_ns));
+                    may_begin = true;
+                }
+                ClientEvent::Rejected { code, description } => {
+                    return Err(format!("the server refused: {code}: {description}"));
+                }
+                ClientEvent::Ended { code } => return Err(format!("the server ended the session: {code}")),
+                ClientEvent::Media(_) | ClientEvent::Status { .. } => {}
+            }
+        }
+        self.flush(counters)?;
+        Ok(may_begin)
+    }
+
+    /// Sends what is due by `wall_ns`, frame by frame; when the next one is, wall clock nanoseconds. `None`: not begun.
+    ///
+    /// # Errors
+    /// Why the session is over.
+    pub fn send_due(&mut self, wall_ns: u64, counters: &mut Counters) -> Result<Option<u64>, String> {
+        let media = Arc::clone(&self.media);
+        loop {
+            let Some(timeline) = &mut self.timeline else { return Ok(None) };
+            let due_ns = timeline.next_due_ns(&media);
+            if due_ns > wall_ns {
+                return Ok(Some(due_ns));
+            }
+            counters.lateness.record_ns(wall_ns - due_ns);
+            let due = timeline.take(&media, clock::wall_ns());
+            self.client.send_media(due.kind, due.timestamp, due.body);
+            counters.packets_sent += 1;
+            self.flush(counters)?;
+        }
+    }
+
+    /// Says goodbye as far as the socket takes it.
+    pub fn end(&mut self, counters: &mut Counters) {
+        self.client.end();
+        // It is over either way.
+        let _ = self.flush(counters);
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    fn read(&mut self, counters: &mut Counters) -> Result<(), String> {
+        let mut buffer = [0; 4096];
+        loop {
+            let length = match self.socket.read(&mut buffer) {
+                Ok(0) => return Err("closed by the server".to_owned()),
+                Ok(length) => length,
+                Err(error) if is_for_later(&error) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(reason("read", &error)),
+            };
+            counters.reads += 1;
+            let input = &buffer[..length];
+            self.client.handle_input(input).map_err(|error| format!("protocol: {}", error.reason()))?;
+        }
+    }
+
+    fn flush(&mut self, counters: &mut Counters) -> Result<(), String> {
+        let output = self.client.output();
+        while !output.is_empty() {
+            match self.socket.write(output) {
+                Ok(0) => return Err("closed by the server".to_owned()),
+                Ok(written) => {
+                    counters.writes += 1;
+                    output.drain(..written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_for_later(&error) => break,
+                Err(error) => return Err(reason("write", &error)),
+            }
+        }
+        if output.len() > UNSENT_BYTES_MAX {
+            return Err("the server does not read what is published".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Not now: the socket is empty, full, or not connected yet.
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
+}
+
+/// Without addresses, so that sessions that fail alike read alike.
+fn reason(operation: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => format!("{operation}: {}", nix::errno::Errno::from_raw(code).desc()),
+        None => format!("{operation}: {error}"),
+    }
+}
+
+/// A server that stopped reading is given up at this backlog: 25 s of the stream.
+const UNSENT_BYTES_MAX: usize = 2 << 20;
