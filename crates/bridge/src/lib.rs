@@ -19,5 +19,7 @@ pub mod to_packets;
 
 pub use numbers::{SOUND_SSRC, VIDEO_SSRC, payload_type};
 pub use sound::{CodedSound, SoundCodec, SoundFormat};
-pub use to_frames::{FramesOut, ToFrames, ToFramesSettings};
-pub use to_packets::{BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings};
+pub use to_frames::{FramesOut, ToFrames, ToFramesSettings, ToFramesStats};
+pub use to_packets::{
+    BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings, ToPacketsStats,
+};

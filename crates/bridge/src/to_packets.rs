@@ -1,12 +1,31 @@
 //! Frames of an RTMP publisher to RTP packets, once for all viewers.
+//!
+//! ```text
+//!  frame ─▶ live::flv body ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
+//!                           └▶ sound.rs: G.711, Opus as they are ─────────────────▶ packets
+//!                                        AAC, MP3 ─▶ jobs ─▶ caller's threads ─▶ Opus ─▶ packets
+//! ```
+//! It plays the publisher of a stream of packets: one SSRC for video, one for sound, numbers and timestamps that go on
+//! whatever RTMP publishers come and go, and sender reports that tie both to one clock. What is broken is counted and
+//! left out; what cannot be bridged is refused with a reason, and the other track goes on.
 
-use std::sync::Arc;
-use std::time::Instant;
+mod formats;
+mod out;
+mod sound;
+mod video;
 
-use relay::Frame;
-use rtp::payload::Codec;
+use std::time::{Duration, Instant};
 
-use crate::sound::{CodedSound, SoundFormat};
+use relay::packets::WallClock;
+use relay::{Frame, Track};
+use rtp::rtcp::{SenderInfo, SenderReport};
+
+use crate::sound::CodedSound;
+use sound::Sound;
+use video::Video;
+
+pub use formats::{PublishedFormats, PublishedVideo};
+pub use out::PacketsOut;
 
 /// What becomes of a stream whose pictures are not shown in the order they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,52 +46,179 @@ pub struct ToPacketsSettings {
     pub payload_bytes_max: usize,
 }
 
-/// Video as viewers are told of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedVideo {
-    /// Payload format.
-    pub codec: Codec,
-    /// `a=fmtp` value: profile and level; may be empty.
-    pub fmtp: String,
+/// What has gone through a bridge. Counts only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToPacketsStats {
+    /// Pictures sent.
+    pub video_frames: u64,
+    /// RTP packets written, sound included.
+    pub packets: u64,
+    /// Pictures left out because they are not shown in the order they are sent.
+    pub b_frames_dropped: u64,
+    /// Frames and pieces of sound that made no sense, whole or in part.
+    pub broken: u64,
 }
 
-/// What can be offered of a stream in packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PublishedFormats {
-    /// Video, if there is some that can be bridged.
-    pub video: Option<PublishedVideo>,
-    /// Sound as it is sent in packets, if there is some that can be bridged.
-    pub sound: Option<Codec>,
-    /// Why video or sound is missing although the publisher sends it: for the player's error and the log.
-    pub refused: Option<Arc<str>>,
-}
-
-/// What came out of a call.
-#[derive(Debug, Default)]
-pub struct PacketsOut {
-    /// RTP packets, whole, in order.
-    pub packets: Vec<Vec<u8>>,
-    /// To be transcoded to Opus, in order.
-    pub sound: Vec<CodedSound>,
-}
-
-/// See the module.
+/// The machine of one stream. See the module.
+///
+/// **To be driven like this:** [`ToPackets::publisher_started`] when a publisher begins, [`ToPackets::frame`] for each of
+/// its frames, [`ToPackets::sound`] for what the transcoder makes of [`PacketsOut::sound`], and
+/// [`ToPackets::report`] at [`ToPackets::next_timeout`].
 #[derive(Debug)]
 pub struct ToPackets {
-    #[expect(dead_code, reason = "skeleton")]
     settings: ToPacketsSettings,
-    _format: Option<Arc<SoundFormat>>,
+    video: Video,
+    sound: Sound,
+    clock: Clock,
+    report_at: Option<Instant>,
+    formats: PublishedFormats,
+    formats_changed: bool,
+    stats: ToPacketsStats,
 }
 
 impl ToPackets {
     /// A bridge nothing has gone through.
     pub fn new(settings: ToPacketsSettings, _now: Instant) -> Self {
-        Self { settings, _format: None }
+        Self {
+            settings,
+            video: Video::new(),
+            sound: Sound::new(),
+            clock: Clock::default(),
+            report_at: None,
+            formats: PublishedFormats::default(),
+            formats_changed: false,
+            stats: ToPacketsStats::default(),
+        }
+    }
+
+    /// A publisher begins, or another one comes: what the one before has said holds no more. Times go on.
+    pub fn publisher_started(&mut self, _now: Instant) {
+        self.video.restart();
+        self.sound.restart();
+        self.update_formats();
     }
 
     /// A frame of the stream, headers included; `time_ms` is its decoding time on the stream's timeline.
-    pub fn frame(&mut self, _now: Instant, _time_ms: u64, _frame: &Frame, _out: &mut PacketsOut) {}
+    ///
+    /// What comes of it is appended to `out`.
+    pub fn frame(&mut self, now: Instant, time_ms: u64, frame: &Frame, out: &mut PacketsOut) {
+        let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX).min(TIME_MS_MAX);
+        let before = out.packets.len();
+        let changed = match frame.track {
+            Track::Video => self.video.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
+            Track::Audio => self.sound.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
+            Track::Data => false,
+        };
+        self.sent(now, time_ms * 1_000, before, out);
+        if changed {
+            self.update_formats();
+        }
+    }
 
     /// An Opus packet of the transcoder.
-    pub fn sound(&mut self, _now: Instant, _sound: &CodedSound, _out: &mut PacketsOut) {}
+    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut PacketsOut) {
+        let before = out.packets.len();
+        if !self.sound.transcoded(&self.settings, sound, out) {
+            self.stats.broken += 1;
+        }
+        self.sent(now, sound.pts_us, before, out);
+    }
+
+    /// Sound is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
+    /// reason goes to [`PublishedFormats::refused`].
+    pub fn refuse_sound(&mut self, reason: &str) {
+        self.sound.refuse(reason.into());
+        self.update_formats();
+    }
+
+    /// Writes the sender reports of both tracks to `rtcp`, in place of what it held, if they are due at `now`.
+    pub fn report(&mut self, now: Instant, wall: &WallClock, rtcp: &mut Vec<u8>) -> bool {
+        if self.report_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.report_at = Some(now + REPORT_INTERVAL);
+        rtcp.clear();
+        let time_us = self.clock.at(now);
+        for (sender, rtp_timestamp) in [
+            (&self.video.sender, video::timestamp(time_us)),
+            (&self.sound.sender, sound::timestamp(time_us, self.sound.clock_rate())),
+        ] {
+            if sender.packets > 0 {
+                let (packets, payload_bytes) = (sender.packets, sender.payload_bytes);
+                let info = SenderInfo { ntp: wall.ntp(now), rtp_timestamp, packets, payload_bytes };
+                SenderReport::write(rtcp, sender.ssrc, &info, &[]);
+            }
+        }
+        !rtcp.is_empty()
+    }
+
+    /// When to call [`ToPackets::report`]; `None` before the first packet.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.report_at
+    }
+
+    /// What can be offered to viewers, as far as the publisher has told.
+    pub fn formats(&self) -> &PublishedFormats {
+        &self.formats
+    }
+
+    /// Whether [`ToPackets::formats`] has changed since this was asked.
+    pub fn take_formats_change(&mut self) -> bool {
+        std::mem::take(&mut self.formats_changed)
+    }
+
+    /// What the operator should know of the stream, once.
+    pub fn take_warning(&mut self) -> Option<&'static str> {
+        self.video.take_warning()
+    }
+
+    /// What has gone through.
+    pub fn stats(&self) -> ToPacketsStats {
+        self.stats
+    }
+
+    /// Notes that packets of the stream time `time_us` were written, if some were.
+    fn sent(&mut self, now: Instant, time_us: i64, before: usize, out: &PacketsOut) {
+        let packets = out.packets.len() - before;
+        if packets > 0 {
+            self.stats.packets += packets as u64;
+            self.clock.note(now, time_us);
+            // The first report as soon as there is something to report: viewers cannot play in sync without.
+            self.report_at.get_or_insert(now);
+        }
+    }
+
+    fn update_formats(&mut self) {
+        let formats = formats::join(&self.video, &self.sound);
+        if formats != self.formats {
+            self.formats = formats;
+            self.formats_changed = true;
+        }
+    }
 }
+
+/// Stream time against the caller's clock.
+#[derive(Debug, Default)]
+struct Clock {
+    anchor: Option<(Instant, i64)>,
+}
+
+impl Clock {
+    fn note(&mut self, now: Instant, time_us: i64) {
+        // What is furthest ahead has waited least.
+        if self.anchor.is_none() || time_us > self.at(now) {
+            self.anchor = Some((now, time_us));
+        }
+    }
+
+    fn at(&self, now: Instant) -> i64 {
+        let Some((at, time_us)) = self.anchor else { return 0 };
+        time_us.saturating_add(now.saturating_duration_since(at).as_micros() as i64)
+    }
+}
+
+/// How often reports are written.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Stream times beyond this (thousands of years) are taken for this, so that nothing overflows.
+const TIME_MS_MAX: i64 = i64::MAX / 1_000_000;
