@@ -16,6 +16,7 @@ mod logging;
 mod pattern;
 mod run;
 mod time;
+mod transcoding;
 mod worker;
 
 /// Holding the frames of thousands of streams, glibc's allocator took 40 % of a worker (docs/decisions/0005-allocator.md).

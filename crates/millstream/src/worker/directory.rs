@@ -1,7 +1,7 @@
 //! Which worker is the home of which stream, and which others have players of it.
 //!
 //! A stream is published either as frames (RTMP) or as packets (WebRTC), and players of each kind are listed apart: a
-//! publisher tells those that can use what it sends.
+//! publisher tells those that can use what it sends, and a bridge on its worker serves the others.
 //!
 //! The one thing workers share, behind a lock, and therefore never touched for a frame: only when a publisher
 //! begins or ends and when a worker's first player of a stream comes or its last one goes.
@@ -24,6 +24,32 @@ pub(crate) struct Epoch(pub(crate) u64);
 pub(crate) struct Home {
     pub(crate) worker: usize,
     pub(crate) epoch: Epoch,
+}
+
+/// Where what a worker shows of one lane of a stream comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The session of this worker that publishes it.
+    Session(usize),
+    /// The other lane, by a bridge of this worker, which is the home.
+    Bridge,
+    /// Another worker, which is the home.
+    Worker,
+}
+
+impl Origin {
+    /// The publishing session.
+    pub(crate) fn session(self) -> Option<usize> {
+        match self {
+            Self::Session(index) => Some(index),
+            Self::Bridge | Self::Worker => None,
+        }
+    }
+
+    /// Whether this worker is the home.
+    pub(crate) fn is_local(self) -> bool {
+        self != Self::Worker
+    }
 }
 
 /// Form in which a stream crosses from its home to other workers.
@@ -68,6 +94,8 @@ pub(crate) struct Claim {
     pub(crate) epoch: Epoch,
     /// Other workers with players of the publisher's lane.
     pub(crate) subscribers: Vec<usize>,
+    /// Other workers with players of the other lane.
+    pub(crate) bridged: Vec<usize>,
     /// The publication this one replaces.
     pub(crate) replaced: Option<Home>,
 }
@@ -118,11 +146,16 @@ impl Directory {
         let epoch = Epoch(inner.last_epoch);
         let listing = inner.listing(key);
         let replaced = listing.home.replace(Home { worker, epoch });
-        let lane = if tracks.is_some() { Lane::Packets } else { Lane::Frames };
+        let (lane, other) = match tracks {
+            Some(_) => (Lane::Packets, Lane::Frames),
+            None => (Lane::Frames, Lane::Packets),
+        };
         (listing.tracks, listing.bridged) = (tracks, Bridged::Unknown);
-        let subscribers = &listing.subscribers[lane as usize];
-        let subscribers = subscribers.iter().copied().filter(|&other| other != worker).collect();
-        Ok(Claim { id: listing.id, epoch, subscribers, replaced })
+        let others = |lane: Lane| {
+            listing.subscribers[lane as usize].iter().copied().filter(|&other| other != worker).collect()
+        };
+        let (subscribers, bridged) = (others(lane), others(other));
+        Ok(Claim { id: listing.id, epoch, subscribers, bridged, replaced })
     }
 
     /// The publication has ended. A newer one of the stream stays.
@@ -136,7 +169,7 @@ impl Directory {
         inner.forget_unused(key);
     }
 
-    /// `worker` has a first player of the stream in this lane; says where the stream comes from, if it is published in it.
+    /// `worker` has a first player of the stream in this lane; says where the stream comes from.
     pub(crate) fn subscribe(&self, key: &str, worker: usize, lane: Lane) -> (StreamId, Option<Home>) {
         let mut inner = self.lock();
         let listing = inner.listing(key);
@@ -144,7 +177,7 @@ impl Directory {
         if !subscribers.contains(&worker) {
             subscribers.push(worker);
         }
-        (listing.id, listing.home.filter(|_| listing.lane() == lane))
+        (listing.id, listing.home)
     }
 
     /// Whether a stream is published, and in which form.
@@ -157,6 +190,18 @@ impl Directory {
             Some(tracks) => Published::Packets(Arc::clone(tracks)),
             None => Published::Frames(listing.bridged.clone()),
         }
+    }
+
+    /// A bridge of this publication begins on its home: the number of what comes out of it, and other workers with players
+    /// of that lane. `None` when the publication has been replaced.
+    pub(crate) fn bridge(&self, key: &str, publication: Epoch, lane: Lane) -> Option<(Epoch, Vec<usize>)> {
+        let mut inner = self.lock();
+        let listing = inner.streams.get(key)?;
+        let home = listing.home.filter(|home| home.epoch == publication)?;
+        let others = &listing.subscribers[lane as usize];
+        let others = others.iter().copied().filter(|&other| other != home.worker).collect();
+        inner.last_epoch += 1;
+        Some((Epoch(inner.last_epoch), others))
     }
 
     /// What the frames of this publication would be as packets.
@@ -180,20 +225,13 @@ impl Directory {
         let mut inner = self.lock();
         let listing = inner.streams.get_mut(key)?;
         listing.subscribers[lane as usize].retain(|&other| other != worker);
-        let home = listing.home.filter(|_| listing.lane() == lane);
+        let home = listing.home;
         inner.forget_unused(key);
         home
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Listing {
-    /// Of the present publisher.
-    fn lane(&self) -> Lane {
-        if self.tracks.is_some() { Lane::Packets } else { Lane::Frames }
     }
 }
 
@@ -264,20 +302,33 @@ mod tests {
     }
 
     #[test]
-    fn publishers_and_players_of_different_lanes_do_not_meet() {
+    fn players_of_both_lanes_find_the_publisher_and_are_told_apart() {
         let directory = Directory::default();
         directory.subscribe("live/a", 1, Lane::Frames);
         directory.subscribe("live/a", 2, Lane::Packets);
         let claim = directory.claim("live/a", 0, false, Some(Arc::from([]))).unwrap();
-        assert_eq!(claim.subscribers, vec![2]);
+        assert_eq!((claim.subscribers, claim.bridged), (vec![2], vec![1]));
         assert_eq!(directory.published("live/a"), Published::Packets(Arc::from([])));
-        assert_eq!(directory.subscribe("live/a", 3, Lane::Frames).1, None);
         let home = Some(Home { worker: 0, epoch: claim.epoch });
+        assert_eq!(directory.subscribe("live/a", 3, Lane::Frames).1, home);
         assert_eq!(directory.subscribe("live/a", 3, Lane::Packets).1, home);
-        assert_eq!(directory.unsubscribe("live/a", 3, Lane::Frames), None);
+        assert_eq!(directory.unsubscribe("live/a", 3, Lane::Frames), home);
         directory.release("live/a", claim.epoch);
         assert_eq!(directory.published("live/a"), Published::Nobody);
-        directory.claim("live/a", 0, false, None).unwrap();
+    }
+
+    #[test]
+    fn what_frames_would_be_as_packets_is_forgotten_with_their_publisher() {
+        let directory = Directory::default();
+        let claim = directory.claim("live/a", 0, false, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown));
+        let tracks = Bridged::Tracks(Arc::from([]), None);
+        directory.set_bridged("live/a", claim.epoch, tracks.clone());
+        assert_eq!(directory.published("live/a"), Published::Frames(tracks.clone()));
+        let second = directory.claim("live/a", 1, true, None).unwrap();
+        assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown));
+        directory.set_bridged("live/a", claim.epoch, tracks);
+        assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown), "of the one before");
+        directory.release("live/a", second.epoch);
     }
 }

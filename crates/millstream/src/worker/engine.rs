@@ -22,6 +22,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 use tokio::sync::mpsc::Sender;
 
+use super::bridges::Bridges;
 use super::connection::{Connection, ReadOutcome};
 use super::directory::Directory;
 use super::link::{Command, Handoff};
@@ -76,6 +77,7 @@ pub(crate) struct Worker {
     pub(crate) parts: Parts,
     pub(crate) poll: Poll,
     pub(crate) rtc: Rtc,
+    pub(crate) bridges: Bridges,
     listeners: Listeners,
     accept_again: Vec<usize>,
     accept_paused_until: Option<u64>,
@@ -112,7 +114,13 @@ pub(crate) fn waker(poll: &Poll) -> io::Result<Arc<Waker>> {
 
 impl Worker {
     /// A worker that accepts on `listeners`.
-    pub(crate) fn new(parts: Parts, mut rtc: Rtc, poll: Poll, mut listeners: Listeners) -> io::Result<Self> {
+    pub(crate) fn new(
+        parts: Parts,
+        mut rtc: Rtc,
+        bridges: Bridges,
+        poll: Poll,
+        mut listeners: Listeners,
+    ) -> io::Result<Self> {
         rtc.register(poll.registry())?;
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
@@ -126,6 +134,7 @@ impl Worker {
             parts,
             poll,
             rtc,
+            bridges,
             listeners,
             accept_again: Vec::new(),
             accept_paused_until: None,
@@ -197,6 +206,7 @@ impl Worker {
         self.read_unwatched();
         self.claim_again();
         self.receive_crossings();
+        self.bridge_replies();
         self.handle_commands();
         self.rtc_output();
         self.serve_due_players();

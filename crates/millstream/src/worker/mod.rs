@@ -4,6 +4,7 @@
 //! frames that cross a bounded ring once per worker (`ring.rs`); which worker is home to which stream is looked
 //! up in `directory.rs` when a publisher or a first player comes, never per frame. The loop itself is in `engine.rs`.
 
+mod bridges;
 mod channel;
 mod connection;
 mod directory;
@@ -36,12 +37,15 @@ use tokio::sync::mpsc::Sender;
 
 pub(crate) use directory::{Bridged, Published, PublishedTracks};
 pub use listen::ListenAddresses;
+pub(crate) use streams::settings_for;
 
 use link::{COMMANDS_MAX, Handoff, WorkerHandle};
 use rtc::control::{Notices, RtcEndpoint};
 use settings::WorkerSettings;
 
 use crate::auth::Policy;
+use crate::transcoding::{Pool, Replies};
+use bridges::{Bridges, Transcoding};
 use directory::Directory;
 use engine::Worker;
 
@@ -74,6 +78,7 @@ impl Workers {
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
         let clock = wall_clock();
+        let pool = Pool::new(&settings.transcoding)?;
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
         let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
@@ -100,7 +105,9 @@ impl Workers {
                 neighbours,
             };
             let rtc = rtc::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
-            let worker = Worker::new(parts, rtc, poll, listeners)?;
+            let replies = Replies::new(Arc::clone(&wakers[index]));
+            let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
+            let worker = Worker::new(parts, rtc, bridges, poll, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {
                 // Half a server is worse than none: other workers would go on telling this one about streams, and

@@ -13,7 +13,7 @@ use super::http;
 use super::requests::ANSWER_BYTES_MAX;
 use super::ring::Crossing;
 use super::session::{Media, Play, Session};
-use super::streams::LocalStream;
+use super::streams::{LocalStream, settings_for};
 use crate::auth::Denied;
 
 /// Slices of one write: private bytes and log segments.
@@ -26,7 +26,7 @@ pub(super) enum PlayRefusal {
     Denied(Denied),
     /// The stream has no publisher, and the application does not let players wait for one.
     NotFound,
-    /// The stream is published as packets, and they are not made into frames.
+    /// The stream is published as packets, and bridges are off.
     NotFrames,
     /// The server is shutting down.
     Draining,
@@ -80,6 +80,8 @@ impl Worker {
         let now_ms = self.now_ms;
         let local = &mut self.streams.slab[stream];
         local.players += 1;
+        let id_of_stream = local.id;
+        self.bridge_to_frames(id_of_stream);
         self.watch_or_not(stream);
         let local = &mut self.streams.slab[stream];
         let waiting_since_ms = local.source.is_none().then_some(now_ms);
@@ -131,7 +133,8 @@ impl Worker {
             self.counters.unauthorized += 1;
             return Err(PlayRefusal::Denied(denied));
         }
-        if matches!(self.parts.directory.published(key), Published::Packets(_)) {
+        let bridged = settings_for(&self.parts.settings.applications, app).bridge.enabled;
+        if !bridged && matches!(self.parts.directory.published(key), Published::Packets(_)) {
             return Err(PlayRefusal::NotFrames);
         }
         let worker = self.parts.index;

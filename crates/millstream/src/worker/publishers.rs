@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use live::flv::{self, Codec};
 use live::rtmp::MediaMessage;
-use relay::{Frame, FrameRole, Track};
+use relay::{Frame, FrameRole, Received, Track};
 
 use super::channel::{self, Channel, Format};
-use super::directory::{Claim, Epoch, StreamId};
+use super::directory::{Claim, Epoch, Origin, StreamId};
 use super::engine::Worker;
 use super::ring::Crossing;
 use super::session::{Media, Publish};
@@ -67,10 +67,14 @@ impl Worker {
         }
         let local = &mut self.streams.slab[stream];
         local.remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false }).collect();
-        self.start_source(stream, Source { epoch: claim.epoch, publisher: Some(index) });
+        self.start_source(stream, Source { epoch: claim.epoch, origin: Origin::Session(index) });
         self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.watch_or_not(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
+        let waits_here = self.rtc.streams.find(claim.id).is_some_and(|packets| self.rtc_is_played(packets));
+        if waits_here || !claim.bridged.is_empty() {
+            self.bridge_to_packets(claim.id);
+        }
         Ok(())
     }
 
@@ -100,18 +104,19 @@ impl Worker {
     pub(super) fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
         let source = self.streams.find(id).and_then(|stream| self.streams.slab[stream].source);
         if let Some(publisher) =
-            source.filter(|source| source.epoch < epoch).and_then(|source| source.publisher)
+            source.filter(|source| source.epoch < epoch).and_then(|source| source.origin.session())
         {
             self.end(publisher, "another publisher took over");
         }
     }
 
     /// A source of frames begins, here or on another worker.
-    fn start_source(&mut self, stream: usize, source: Source) {
+    pub(super) fn start_source(&mut self, stream: usize, source: Source) {
         let local = &mut self.streams.slab[stream];
         local.source = Some(source);
         local.live_since_ms = self.now_ms;
         (local.video, local.audio) = (None, None);
+        (local.out_of_order, local.seen) = (0, [false; 2]);
         local.relay.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
             channel.log.forget_entry();
@@ -119,7 +124,7 @@ impl Worker {
         self.set_waiting(stream, None);
     }
 
-    fn end_source(&mut self, stream: usize) {
+    pub(super) fn end_source(&mut self, stream: usize) {
         self.streams.slab[stream].source = None;
         self.set_waiting(stream, Some(self.now_ms));
         self.forget_if_unused(stream);
@@ -140,7 +145,7 @@ impl Worker {
         let Publish { stream, epoch, .. } = publish;
         let Some(local) = self.streams.slab.get_mut(stream) else { return };
         // Only what is its own: the stream may have a newer source already.
-        if local.source != Some(Source { epoch, publisher: Some(index) }) {
+        if local.source != Some(Source { epoch, origin: Origin::Session(index) }) {
             return;
         }
         self.parts.directory.release(&local.key, epoch);
@@ -149,6 +154,7 @@ impl Worker {
             self.tell(remote.worker, Crossing::Gone { stream: id, epoch });
         }
         self.end_source(stream);
+        self.bridge_source_ended(id, epoch);
     }
 
     /// A media message of the publishing session.
@@ -160,22 +166,38 @@ impl Worker {
             self.counters.frames_invalid += 1;
             return;
         };
+        let Some(received) = self.spread(stream, &frame, info.codec) else { return };
         let local = &mut self.streams.slab[stream];
-        note_format(local, &frame, info.codec);
-        let Some(Source { epoch, .. }) = local.source else { return };
+        let bridge = local.bridge;
+        // Headers say what there is; without one, the first frame; and B-frames, what can be done about them.
+        let news = frame.role == FrameRole::Config
+            || local.is_undescribed(frame.track)
+            || local.has_shown_order(frame.track, info.composition_ms);
+        if let Some(bridge) = bridge {
+            self.bridge_frame(bridge, received.time_ms, &frame);
+        } else if news {
+            self.describe_as_packets(stream);
+        }
+    }
+
+    /// Hands a frame that has come in here, from a publisher or a bridge, to other workers and the players of this one.
+    pub(super) fn spread(&mut self, stream: usize, frame: &Arc<Frame>, codec: Codec) -> Option<Received> {
+        let local = &mut self.streams.slab[stream];
+        note_format(local, frame, codec);
+        let Source { epoch, .. } = local.source?;
         let id = local.id;
         for remote in &mut local.remotes {
             let Some(neighbour) = &mut self.parts.neighbours[remote.worker] else { continue };
-            let (frame, after_loss) = (Arc::clone(&frame), remote.lost);
+            let (frame, after_loss) = (Arc::clone(frame), remote.lost);
             remote.lost = neighbour.offer(Crossing::Frame { stream: id, epoch, frame, after_loss }).is_err();
             self.counters.ring_drops += u64::from(remote.lost);
         }
-        self.deliver(stream, &frame);
+        self.deliver(stream, frame)
     }
 
     /// Hands a frame to the players of this worker.
-    fn deliver(&mut self, stream: usize, frame: &Arc<Frame>) {
-        let Some(received) = self.streams.slab[stream].relay.receive(self.now_ms, frame) else { return };
+    fn deliver(&mut self, stream: usize, frame: &Arc<Frame>) -> Option<Received> {
+        let received = self.streams.slab[stream].relay.receive(self.now_ms, frame)?;
         let now_ms = self.now_ms;
         for format in 0..Format::COUNT {
             let local = &self.streams.slab[stream];
@@ -190,6 +212,7 @@ impl Worker {
             channel.append(frame, received, now_ms);
             self.arm(stream, format, messages_max);
         }
+        Some(received)
     }
 
     /// Position in the log from which on bytes are still needed, by players or for new ones.
@@ -229,8 +252,10 @@ impl Worker {
                 self.end_older_publisher(id, epoch);
                 let Some(stream) = self.streams.find(id) else { return };
                 if self.streams.slab[stream].source.is_none_or(|source| source.epoch < epoch) {
-                    self.start_source(stream, Source { epoch, publisher: None });
-                    frames.iter().for_each(|frame| self.deliver(stream, frame));
+                    self.start_source(stream, Source { epoch, origin: Origin::Worker });
+                    for frame in &frames {
+                        self.deliver(stream, frame);
+                    }
                 }
             }
             Crossing::Frame { stream: id, epoch, frame, after_loss } => {
@@ -258,13 +283,16 @@ impl Worker {
     /// The stream, if this publication on another worker is what it shows.
     fn remote_source(&self, id: StreamId, epoch: Epoch) -> Option<usize> {
         let stream = self.streams.find(id)?;
-        (self.streams.slab[stream].source? == Source { epoch, publisher: None }).then_some(stream)
+        (self.streams.slab[stream].source? == Source { epoch, origin: Origin::Worker }).then_some(stream)
     }
 
     fn add_remote(&mut self, worker: usize, id: StreamId) {
+        self.bridge_to_frames(id);
         let Some(stream) = self.streams.find(id) else { return };
         let local = &mut self.streams.slab[stream];
-        let Some(Source { epoch, publisher: Some(_) }) = local.source else { return };
+        let Some(Source { epoch, .. }) = local.source.filter(|source| source.origin.is_local()) else {
+            return;
+        };
         if local.remotes.iter().all(|remote| remote.worker != worker) {
             local.remotes.push(Remote { worker, lost: false });
             self.watch_or_not(stream);

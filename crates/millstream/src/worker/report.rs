@@ -51,6 +51,7 @@ impl Worker {
             }
         }
         self.rtc_count(&mut counters);
+        counters.bridges = self.bridge_counters();
         counters
     }
 
@@ -81,7 +82,7 @@ impl Worker {
             gop_duration_ms: gop.duration_ms() as u32,
             bytes_in: stream.relay.bytes_in(),
             tracks: Vec::new(),
-            bridge: None,
+            bridge: self.bridge_snapshot(stream.bridge),
         }
     }
 

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use live::flv::{AudioFormat, Codec, VideoFormat};
-use relay::{GopLimits, QueueLimits, Stream};
+use relay::{GopLimits, QueueLimits, Stream, Track};
 use slab::Slab;
 
 use super::channel::{Channel, Format};
-use super::directory::{Epoch, StreamId};
+use super::directory::{Epoch, Origin, StreamId};
 use super::settings::{Application, ApplicationSettings};
+
+/// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
+const ORDER_PICTURES: u32 = 24;
 
 /// A stream on this worker.
 #[derive(Debug)]
@@ -27,6 +30,12 @@ pub(crate) struct LocalStream {
     /// Workers that get every frame, when the source is local; each with whether frames to it were lost.
     pub(crate) remotes: Vec<Remote>,
     pub(crate) players: u32,
+    /// The bridge that its frames go to.
+    pub(crate) bridge: Option<usize>,
+    /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are counted.
+    pub(crate) out_of_order: u32,
+    /// Frames of sound, and of video, have come from the publisher.
+    pub(crate) seen: [bool; 2],
     pub(crate) live_since_ms: u64,
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
@@ -36,8 +45,7 @@ pub(crate) struct LocalStream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) epoch: Epoch,
-    /// The publishing session's index when this worker is the home.
-    pub(crate) publisher: Option<usize>,
+    pub(crate) origin: Origin,
 }
 
 /// Another worker that gets the frames.
@@ -60,7 +68,31 @@ impl LocalStream {
 
     /// The publishing session on this worker.
     pub(crate) fn publisher(&self) -> Option<usize> {
-        self.source?.publisher
+        self.source?.origin.session()
+    }
+
+    /// Whether frames come in on this worker, from a publisher or a bridge.
+    pub(crate) fn is_home(&self) -> bool {
+        self.source.is_some_and(|source| source.origin.is_local())
+    }
+
+    /// Notes that something of a track has come; whether it is the first, and there was no header before it.
+    pub(crate) fn is_undescribed(&mut self, track: Track) -> bool {
+        let header = match track {
+            Track::Audio => &self.relay.headers().audio,
+            Track::Video => &self.relay.headers().video,
+            Track::Data => return false,
+        };
+        let seen = &mut self.seen[usize::from(track == Track::Video)];
+        header.is_none() && !std::mem::replace(seen, true)
+    }
+
+    /// Notes when a picture is shown, against when it is decoded; whether enough is known by now of a publisher that does
+    /// not send pictures in the order they are shown.
+    pub(crate) fn has_shown_order(&mut self, track: Track, composition_ms: i32) -> bool {
+        let counts = track == Track::Video && composition_ms != 0 && self.out_of_order < ORDER_PICTURES;
+        self.out_of_order += u32::from(counts);
+        counts && (self.out_of_order == 1 || self.out_of_order == ORDER_PICTURES)
     }
 
     /// The channel of a format, made when its first player comes.
@@ -72,7 +104,7 @@ impl LocalStream {
 
     /// Whether nobody needs this worker to know the stream.
     pub(crate) fn is_unused(&self) -> bool {
-        self.players == 0 && self.publisher().is_none()
+        self.players == 0 && !self.is_home()
     }
 }
 
@@ -122,6 +154,9 @@ impl Streams {
             source: None,
             remotes: Vec::new(),
             players: 0,
+            bridge: None,
+            out_of_order: 0,
+            seen: [false; 2],
             live_since_ms: 0,
             video: None,
             audio: None,

@@ -40,6 +40,7 @@ impl Worker {
             }
         }
         self.rtc_sweep(samples);
+        self.bridge_sweep(samples);
         if samples {
             let now_ms = self.now_ms;
             self.load.sample(now_ms);

@@ -23,7 +23,7 @@ impl Worker {
     pub(super) fn watch_or_not(&mut self, stream: usize) {
         let local = &self.streams.slab[stream];
         let Some(index) = local.publisher() else { return };
-        let unwatched = local.players == 0 && local.remotes.is_empty();
+        let unwatched = local.players == 0 && local.remotes.is_empty() && local.bridge.is_none();
         let session = &self.sessions[index];
         // TLS may hold input of its own that no read would be due for.
         let Media::Publish(publish) = session.media else { return };

@@ -141,6 +141,7 @@ impl Worker {
                         });
                     }
                 }
+                Due::Bridge(index) => self.bridge_due(index as usize, due),
                 Due::Stream(index) => {
                     let Some(stream) = self.rtc.streams.slab.get_mut(index as usize) else { continue };
                     if stream.due == Some(due) {
@@ -250,7 +251,7 @@ impl Rtc {
         }
     }
 
-    pub(super) fn set_stream_timer(&mut self, index: usize, due: Option<Instant>, now: Instant) {
+    pub(in crate::worker) fn set_stream_timer(&mut self, index: usize, due: Option<Instant>, now: Instant) {
         let Some(stream) = self.streams.slab.get_mut(index) else { return };
         let due = due.map(|due| due.max(now + TIMER_MIN));
         if let Some(due) = due.filter(|due| stream.due.is_none_or(|set| *due < set)) {

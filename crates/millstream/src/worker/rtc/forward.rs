@@ -5,6 +5,7 @@
 //! the datagram, and nothing else: no look-up by name, no allocation, no copy.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use relay::packets::{HEADER_LEN_MAX, Resend, Turn};
 use srtp::OutboundContext;
@@ -82,12 +83,18 @@ impl Worker {
             for &worker in &stream.remotes {
                 let Some(neighbour) = &mut self.parts.neighbours[worker] else { continue };
                 for at in 0..packets.len() {
-                    let Some(packet) = packets.packet(at).map(std::sync::Arc::clone) else { continue };
+                    let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
                     let crossing = Crossing::Packet { stream: stream.id, epoch: source.epoch, packet };
                     let lost = neighbour.offer(crossing).is_err();
                     self.rtc.counters.ring_drops += u64::from(lost);
                 }
             }
+        }
+        let bridge = stream.bridge;
+        let mut tapped = Vec::new();
+        if bridge.is_some() {
+            tapped = std::mem::take(&mut self.bridges.tapped);
+            tapped.extend((0..packets.len()).filter_map(|at| packets.packet(at)).map(Arc::clone));
         }
         let mut exits = Exits {
             ports: &mut self.rtc.ports,
@@ -119,6 +126,11 @@ impl Worker {
         }
         let due = stream.packets.next_timeout();
         self.rtc.set_stream_timer(index, due, self.now);
+        if let Some(bridge) = bridge {
+            self.bridge_packets(bridge, &tapped);
+            tapped.clear();
+            self.bridges.tapped = tapped;
+        }
     }
 
     /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
@@ -175,6 +187,10 @@ impl Worker {
         }
         // What panicked is not asked again.
         self.rtc.streams.start_anew(index);
+        self.bridge_end_of_stream(self.rtc.streams.slab[index].id, "defect in the server");
+        if self.rtc.streams.slab.get(index).is_none() {
+            return;
+        }
         let stream = &self.rtc.streams.slab[index];
         tracing::error!(stream = stream.key, "a defect in the server ended this stream's sessions");
         let of_stream =

@@ -12,7 +12,7 @@ const FEEDBACK_SSRC: u32 = 1;
 const CNAME: &str = "millstream";
 
 /// A publisher, as negotiated.
-pub(super) fn publisher(tracks: &[TrackDescription]) -> PublisherInput {
+pub(in crate::worker) fn publisher(tracks: &[TrackDescription]) -> PublisherInput {
     let tracks = tracks.iter().map(track).collect();
     PublisherInput { tracks, feedback_ssrc: FEEDBACK_SSRC, cname: CNAME.to_owned(), reduced_size: true }
 }

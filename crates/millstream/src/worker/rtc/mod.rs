@@ -10,7 +10,7 @@
 pub mod control;
 mod drive;
 mod forward;
-mod inputs;
+pub(in crate::worker) mod inputs;
 mod open;
 mod port;
 mod receive;
@@ -37,6 +37,7 @@ use self::control::Notices;
 use self::port::{SendCounters, UdpPort};
 use self::session::{Outlet, RtcSession};
 use self::sockets::RtcSockets;
+pub(in crate::worker) use self::streams::RtcSource;
 use self::streams::RtcStreams;
 use self::tcp::TcpPeers;
 use crate::worker::settings::{RtcSettings, UdpBackend};
@@ -56,6 +57,7 @@ const PORTS_MAX: usize = 1024;
 enum Due {
     Session(u32),
     Stream(u32),
+    Bridge(u32),
 }
 
 /// All of WebRTC on one worker.
@@ -70,7 +72,7 @@ pub(crate) struct Rtc {
     outlets: Vec<Option<Outlet>>,
     by_ufrag: HashMap<Box<str>, usize>,
     by_id: HashMap<SessionId, usize>,
-    streams: RtcStreams,
+    pub(in crate::worker) streams: RtcStreams,
     /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
     /// Streams with packets to be forwarded.
@@ -82,9 +84,9 @@ pub(crate) struct Rtc {
     /// Connections with bytes left to be read.
     tcp_read_again: Vec<usize>,
     resends: Vec<Resend>,
-    scratch: Vec<u8>,
+    pub(in crate::worker) scratch: Vec<u8>,
     sent: SendCounters,
-    counters: RtcCounters,
+    pub(in crate::worker) counters: RtcCounters,
     notices: Notices,
 }
 
@@ -176,8 +178,13 @@ impl Rtc {
         self.tcp.of_session(index)
     }
 
+    /// A bridge is to be asked at `due`.
+    pub(in crate::worker) fn wake_bridge(&mut self, index: usize, due: Instant) {
+        self.timers.push(Reverse((due, Due::Bridge(index as u32))));
+    }
+
     /// The stream has something to forward.
-    fn touch(&mut self, stream: usize) {
+    pub(in crate::worker) fn touch(&mut self, stream: usize) {
         if let Some(entry) = self.streams.slab.get_mut(stream)
             && !std::mem::replace(&mut entry.touched, true)
         {

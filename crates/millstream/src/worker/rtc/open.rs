@@ -10,7 +10,7 @@ use super::control::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use super::inputs;
 use super::session::RtcSession;
 use super::streams::RtcSource;
-use crate::worker::directory::{Epoch, Lane, PublishedTracks, StreamId, Taken};
+use crate::worker::directory::{Epoch, Lane, Origin, PublishedTracks, StreamId, Taken};
 use crate::worker::engine::Worker;
 use crate::worker::ring::Crossing;
 use crate::worker::settings::SecondPublisher;
@@ -126,8 +126,13 @@ impl Worker {
         entry.remotes = claim.subscribers;
         entry.packets.publisher_started(self.now, claim.epoch.0, input);
         // Nobody ends between here and the insertion.
-        let publisher = Some(self.rtc.sessions.vacant_key());
-        self.rtc_start_source(stream, RtcSource { epoch: claim.epoch, publisher }, Arc::clone(tracks));
+        let origin = Origin::Session(self.rtc.sessions.vacant_key());
+        self.rtc_start_source(stream, RtcSource { epoch: claim.epoch, origin }, Arc::clone(tracks));
+        let waits_here =
+            self.streams.find(claim.id).is_some_and(|frames| self.streams.slab[frames].players > 0);
+        if waits_here || !claim.bridged.is_empty() {
+            self.bridge_to_frames(claim.id);
+        }
         Ok((stream, Some(claim.epoch)))
     }
 
@@ -144,7 +149,7 @@ impl Worker {
 
     fn rtc_end_silent(&mut self, id: StreamId, epoch: Epoch) -> bool {
         let Some(stream) = self.rtc.streams.find(id) else { return false };
-        let Some(RtcSource { publisher: Some(index), .. }) =
+        let Some(RtcSource { origin: Origin::Session(index), .. }) =
             self.rtc.streams.slab[stream].source.filter(|source| source.epoch == epoch)
         else {
             return false;
@@ -158,12 +163,22 @@ impl Worker {
     }
 
     /// A source of packets begins, here or on another worker.
-    fn rtc_start_source(&mut self, stream: usize, source: RtcSource, tracks: PublishedTracks) {
+    pub(in crate::worker) fn rtc_start_source(
+        &mut self,
+        stream: usize,
+        source: RtcSource,
+        tracks: PublishedTracks,
+    ) {
         let entry = &mut self.rtc.streams.slab[stream];
         entry.source = Some(source);
         entry.tracks = Some(tracks);
         entry.live_since_ms = self.now_ms;
         self.rtc_set_waiting(stream, None);
+    }
+
+    /// Whether somebody plays a stream here.
+    pub(in crate::worker) fn rtc_is_played(&self, stream: usize) -> bool {
+        self.rtc.streams.slab[stream].players > 0
     }
 
     fn rtc_set_waiting(&mut self, stream: usize, since_ms: Option<u64>) {
@@ -178,7 +193,7 @@ impl Worker {
     pub(in crate::worker) fn rtc_end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
         let source = self.rtc.streams.find(id).and_then(|stream| self.rtc.streams.slab[stream].source);
         let older = source.filter(|source| source.epoch < epoch);
-        if let Some(publisher) = older.and_then(|source| source.publisher) {
+        if let Some(publisher) = older.and_then(|source| source.origin.session()) {
             self.rtc_end(publisher, "another publisher took over");
         }
     }
@@ -200,6 +215,7 @@ impl Worker {
         if let Some(home) = home.filter(|home| is_first && home.worker != worker) {
             self.tell(home.worker, Crossing::PacketsSubscribe(id));
         }
+        self.bridge_to_packets(id);
         Ok(stream)
     }
 
@@ -299,7 +315,7 @@ impl Worker {
     fn rtc_unpublish(&mut self, index: usize, stream: usize, epoch: Epoch) {
         let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         // Only what is its own: the stream may have a newer source already.
-        if entry.source != Some(RtcSource { epoch, publisher: Some(index) }) {
+        if entry.source != Some(RtcSource { epoch, origin: Origin::Session(index) }) {
             return;
         }
         self.parts.directory.release(&entry.key, epoch);
@@ -308,9 +324,10 @@ impl Worker {
             self.tell(worker, Crossing::PacketsGone { stream: id, epoch });
         }
         self.rtc_end_source(stream);
+        self.bridge_source_ended(id, epoch);
     }
 
-    fn rtc_end_source(&mut self, stream: usize) {
+    pub(in crate::worker) fn rtc_end_source(&mut self, stream: usize) {
         let entry = &mut self.rtc.streams.slab[stream];
         entry.source = None;
         entry.packets.publisher_ended(self.now);
@@ -376,7 +393,7 @@ impl Worker {
                 if self.rtc.streams.slab[stream].source.is_some_and(newer) {
                     return;
                 }
-                self.rtc_start_source(stream, RtcSource { epoch, publisher: None }, tracks);
+                self.rtc_start_source(stream, RtcSource { epoch, origin: Origin::Worker }, tracks);
                 for packet in &packets {
                     // What is refused was known already, or too old by now.
                     let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
@@ -386,7 +403,7 @@ impl Worker {
             Crossing::Packet { stream, epoch, packet } => {
                 let Some(stream) = self.rtc.streams.find(stream) else { return };
                 let entry = &mut self.rtc.streams.slab[stream];
-                if entry.source.is_some_and(|source| source.epoch == epoch && source.publisher.is_none()) {
+                if entry.source.is_some_and(|source| source.epoch == epoch && !source.origin.is_local()) {
                     let _ = entry.packets.receive_mirrored(self.now, &packet);
                     self.rtc.counters.ring_packets_in += 1;
                     self.rtc.touch(stream);
@@ -395,7 +412,7 @@ impl Worker {
             Crossing::PacketsGone { stream, epoch } => {
                 let Some(stream) = self.rtc.streams.find(stream) else { return };
                 let source = self.rtc.streams.slab[stream].source;
-                if source == Some(RtcSource { epoch, publisher: None }) {
+                if source == Some(RtcSource { epoch, origin: Origin::Worker }) {
                     self.rtc_end_source(stream);
                 }
             }
@@ -411,14 +428,12 @@ impl Worker {
         }
     }
 
-    fn rtc_add_remote(&mut self, worker: usize, id: StreamId) {
+    pub(in crate::worker) fn rtc_add_remote(&mut self, worker: usize, id: StreamId) {
+        self.bridge_to_packets(id);
         let Some(stream) = self.rtc.streams.find(id) else { return };
         let entry = &mut self.rtc.streams.slab[stream];
-        let (Some(RtcSource { epoch, publisher: Some(_) }), Some(tracks)) =
-            (entry.source, entry.tracks.clone())
-        else {
-            return;
-        };
+        let source = entry.source.filter(|source| source.origin.is_local());
+        let (Some(RtcSource { epoch, .. }), Some(tracks)) = (source, entry.tracks.clone()) else { return };
         if !entry.remotes.contains(&worker) {
             entry.remotes.push(worker);
         }

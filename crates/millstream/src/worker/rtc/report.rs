@@ -71,7 +71,7 @@ impl Worker {
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
             tracks: rtc_tracks(stream, self.now),
-            bridge: None,
+            bridge: self.bridge_snapshot(stream.bridge),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use relay::packets::{Limits, PacketStream, WallClock};
 use slab::Slab;
 
-use crate::worker::directory::{Epoch, PublishedTracks, StreamId};
+use crate::worker::directory::{Epoch, Origin, PublishedTracks, StreamId};
 use crate::worker::settings::RtcSettings;
 
 /// A stream of packets on this worker.
@@ -24,6 +24,8 @@ pub(crate) struct RtcStream {
     pub(crate) tracks: Option<PublishedTracks>,
     /// Sessions that play it here, connected or not.
     pub(crate) players: u32,
+    /// The bridge that its packets go to.
+    pub(crate) bridge: Option<usize>,
     /// Packets came in since the last fan-out.
     pub(crate) touched: bool,
     /// When its timer is set to, if it is.
@@ -37,8 +39,7 @@ pub(crate) struct RtcStream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RtcSource {
     pub(crate) epoch: Epoch,
-    /// The publishing session when this worker is the home.
-    pub(crate) publisher: Option<usize>,
+    pub(crate) origin: Origin,
 }
 
 impl RtcStream {
@@ -54,12 +55,17 @@ impl RtcStream {
 
     /// The publishing session on this worker.
     pub(crate) fn publisher(&self) -> Option<usize> {
-        self.source?.publisher
+        self.source?.origin.session()
+    }
+
+    /// Whether packets come in on this worker, from a publisher or a bridge.
+    pub(crate) fn is_home(&self) -> bool {
+        self.source.is_some_and(|source| source.origin.is_local())
     }
 
     /// Whether nobody needs this worker to know the stream.
     pub(crate) fn is_unused(&self) -> bool {
-        self.players == 0 && self.publisher().is_none()
+        self.players == 0 && !self.is_home()
     }
 }
 
@@ -75,6 +81,11 @@ impl RtcStreams {
     /// No streams. `clock` is the same on all workers.
     pub(crate) fn new(settings: &RtcSettings, clock: WallClock) -> Self {
         Self { slab: Slab::new(), by_id: HashMap::new(), limits: limits(settings), clock }
+    }
+
+    /// Wall time, the same on all workers.
+    pub(crate) fn clock(&self) -> WallClock {
+        self.clock
     }
 
     /// Index of a stream.
@@ -101,6 +112,7 @@ impl RtcStreams {
             remotes: Vec::new(),
             tracks: None,
             players: 0,
+            bridge: None,
             touched: false,
             due: None,
             live_since_ms: 0,

@@ -1,0 +1,243 @@
+//! Bridges begin, with the first player of the other lane, and end.
+
+use std::sync::Arc;
+
+use ::bridge::{ToFrames, ToFramesSettings, ToPackets, ToPacketsSettings};
+use relay::Frame;
+use relay::packets::Packet;
+
+use super::cost::Cost;
+use super::sound::Sound;
+use super::{Bridge, Machine, describe};
+use crate::worker::directory::{Epoch, Lane, Origin, StreamId};
+use crate::worker::engine::Worker;
+use crate::worker::ring::Crossing;
+use crate::worker::rtc::RtcSource;
+use crate::worker::settings::BridgeSettings;
+use crate::worker::streams::{Remote, Source, settings_for};
+
+/// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes, the least
+/// that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP + 1180.
+const PAYLOAD_BYTES_MAX: usize = 1_180;
+
+impl Worker {
+    /// Somebody wants a stream as packets: begins the bridge, if the stream is published here as frames.
+    pub(in crate::worker) fn bridge_to_packets(&mut self, id: StreamId) {
+        let Some(frames) = self.streams.find(id) else { return };
+        let local = &self.streams.slab[frames];
+        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = local.source else { return };
+        if local.bridge.is_some() || !local.settings.bridge.enabled {
+            return;
+        }
+        let settings = local.settings.bridge;
+        let Some((epoch, others)) = self.parts.directory.bridge(&local.key, publication, Lane::Packets)
+        else {
+            return;
+        };
+        let name = (local.app(), local.name());
+        let packets = self.rtc.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
+        self.rtc.streams.slab[packets].packets.publisher_started(
+            self.now,
+            epoch.0,
+            describe::virtual_publisher(),
+        );
+        let source = RtcSource { epoch, origin: Origin::Bridge };
+        self.rtc_start_source(packets, source, describe::tracks(&Default::default()));
+        let machine = ToPackets::new(to_packets_settings(settings), self.now);
+        let index = self.bridge_insert(
+            id,
+            (frames, packets),
+            publication,
+            epoch,
+            Machine::ToPackets(Box::new(machine)),
+        );
+        self.streams.slab[frames].bridge = Some(index);
+        self.bridges.counters.to_packets_started += 1;
+        self.watch_or_not(frames);
+        self.bridge_feed_cached_frames(index);
+        self.rtc.streams.slab[packets].remotes = Vec::new();
+        for worker in others {
+            self.rtc_add_remote(worker, id);
+        }
+    }
+
+    /// What a player that joined now would begin with.
+    fn bridge_feed_cached_frames(&mut self, index: usize) {
+        let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
+        let cached: Vec<(u64, Arc<Frame>)> =
+            relay.gop().frames().map(|(time_ms, frame)| (*time_ms, Arc::clone(frame))).collect();
+        let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
+        let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
+        let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
+        for (time_ms, frame) in headers.iter().chain(&cached) {
+            self.bridge_frame(index, *time_ms, frame);
+            // One frame at a time: a turn holds no more than a batch of packets.
+            self.rtc_forward();
+        }
+    }
+
+    /// Somebody wants a stream as frames: begins the bridge, if the stream is published here as packets.
+    pub(in crate::worker) fn bridge_to_frames(&mut self, id: StreamId) {
+        let Some(packets) = self.rtc.streams.find(id) else { return };
+        let entry = &self.rtc.streams.slab[packets];
+        let Some(RtcSource { epoch: publication, origin: Origin::Session(_) }) = entry.source else { return };
+        let applications = &self.parts.settings.applications;
+        let settings = settings_for(applications, entry.app()).bridge;
+        if entry.bridge.is_some() || !settings.enabled {
+            return;
+        }
+        let Some((epoch, others)) = self.parts.directory.bridge(&entry.key, publication, Lane::Frames) else {
+            return;
+        };
+        let name = (entry.app(), entry.name());
+        let frames = self.streams.find_or_insert(id, name, applications, self.now_ms);
+        self.start_source(frames, Source { epoch, origin: Origin::Bridge });
+        let sound_to_aac = settings.sound_to_aac && cfg!(feature = "fdk-aac");
+        let machine = ToFrames::new(to_frames_settings(settings, sound_to_aac), self.now);
+        let machine = Machine::ToFrames(Box::new(machine));
+        let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
+        self.rtc.streams.slab[packets].bridge = Some(index);
+        self.bridges.counters.to_frames_started += 1;
+        for &worker in &others {
+            self.tell(worker, Crossing::Start { stream: id, epoch, frames: Vec::new() });
+        }
+        let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
+        self.streams.slab[frames].remotes = remotes.collect();
+        let cached: Vec<Arc<Packet>> =
+            self.rtc.streams.slab[packets].packets.cached(self.now).map(Arc::clone).collect();
+        self.bridge_packets(index, &cached);
+        self.bridge_poll(index);
+    }
+
+    fn bridge_insert(
+        &mut self,
+        stream: StreamId,
+        (frames, packets): (usize, usize),
+        publication: Epoch,
+        epoch: Epoch,
+        machine: Machine,
+    ) -> usize {
+        let direction = machine.direction();
+        tracing::info!(stream = self.streams.slab[frames].key, ?direction, "bridge started");
+        let index = self.bridges.slab.insert(Bridge {
+            stream,
+            frames,
+            packets,
+            publication,
+            epoch,
+            machine,
+            sound: Sound::default(),
+            idle_since_ms: None,
+            started_ms: self.now_ms,
+            due: None,
+            cost: Cost::default(),
+            note: None,
+        });
+        self.bridges.by_stream.insert(stream, index);
+        index
+    }
+
+    /// The publication that goes into a stream's bridge has ended.
+    pub(in crate::worker) fn bridge_source_ended(&mut self, id: StreamId, publication: Epoch) {
+        if let Some(&index) = self.bridges.by_stream.get(&id)
+            && self.bridges.slab[index].publication == publication
+        {
+            self.bridge_end(index, "the publisher has gone");
+        }
+    }
+
+    /// Ends the bridge of a stream, if there is one.
+    pub(in crate::worker) fn bridge_end_of_stream(&mut self, id: StreamId, reason: &str) {
+        if let Some(&index) = self.bridges.by_stream.get(&id) {
+            self.bridge_end(index, reason);
+        }
+    }
+
+    /// Ends a bridge, and the publication that came out of it.
+    pub(super) fn bridge_end(&mut self, index: usize, reason: &str) {
+        let Some(bridge) = self.bridges.slab.try_remove(index) else { return };
+        self.bridges.by_stream.remove(&bridge.stream);
+        let direction = bridge.machine.direction();
+        let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
+        let key = self.streams.slab.get(frames).map(|stream| stream.key.as_str());
+        let key =
+            key.or(self.rtc.streams.slab.get(packets).map(|stream| stream.key.as_str())).unwrap_or_default();
+        let seconds = (self.now_ms - bridge.started_ms) / 1000;
+        tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
+        match bridge.machine {
+            Machine::ToPackets(_) => {
+                if let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.id == id) {
+                    local.bridge = None;
+                    self.watch_or_not(frames);
+                }
+                self.bridge_end_packets(id, packets, epoch);
+            }
+            Machine::ToFrames(_) => {
+                if let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.id == id) {
+                    entry.bridge = None;
+                }
+                self.bridge_end_frames(id, frames, epoch);
+            }
+        }
+    }
+
+    fn bridge_end_packets(&mut self, id: StreamId, packets: usize, epoch: Epoch) {
+        let ours = Some(RtcSource { epoch, origin: Origin::Bridge });
+        // Only what is its own: the stream may have a newer source already.
+        let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.source == ours) else {
+            return;
+        };
+        for worker in std::mem::take(&mut entry.remotes) {
+            self.tell(worker, Crossing::PacketsGone { stream: id, epoch });
+        }
+        self.rtc_end_source(packets);
+    }
+
+    fn bridge_end_frames(&mut self, id: StreamId, frames: usize, epoch: Epoch) {
+        let ours = Some(Source { epoch, origin: Origin::Bridge });
+        let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.source == ours) else {
+            return;
+        };
+        for remote in std::mem::take(&mut local.remotes) {
+            self.tell(remote.worker, Crossing::Gone { stream: id, epoch });
+        }
+        self.end_source(frames);
+    }
+
+    /// Ends bridges nobody has played from for a while; `samples` once a second.
+    pub(in crate::worker) fn bridge_sweep(&mut self, samples: bool) {
+        for index in 0..self.bridges.slab.capacity() {
+            let Some(bridge) = self.bridges.slab.get(index) else { continue };
+            let local = &self.streams.slab[bridge.frames];
+            let entry = &self.rtc.streams.slab[bridge.packets];
+            let linger_ms = local.settings.bridge.linger.as_millis() as u64;
+            let is_idle = match bridge.machine {
+                Machine::ToPackets(_) => entry.players == 0 && entry.remotes.is_empty(),
+                Machine::ToFrames(_) => local.players == 0 && local.remotes.is_empty(),
+            };
+            let bridge = &mut self.bridges.slab[index];
+            if samples {
+                bridge.cost.video.sample();
+                bridge.cost.sound.sample();
+            }
+            let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.now_ms));
+            bridge.idle_since_ms = since_ms;
+            if since_ms.is_some_and(|since_ms| self.now_ms - since_ms >= linger_ms) {
+                self.bridge_end(index, "no player is left");
+            }
+        }
+    }
+}
+
+/// For a bridge of the crate.
+pub(super) fn to_packets_settings(settings: BridgeSettings) -> ToPacketsSettings {
+    ToPacketsSettings { b_frames: settings.b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX }
+}
+
+fn to_frames_settings(settings: BridgeSettings, sound_to_aac: bool) -> ToFramesSettings {
+    ToFramesSettings {
+        delay_max: settings.delay_max,
+        key_frame_interval_max: settings.key_frame_interval_max,
+        sound_to_aac,
+    }
+}
