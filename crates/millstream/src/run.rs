@@ -22,7 +22,7 @@ use crate::control::rtc::{RtcControl, RtcParts};
 use crate::control::{self, WorkersLink};
 use crate::worker::link::HANDOFFS_MAX;
 use crate::worker::settings::WorkerSettings;
-use crate::worker::{ListenAddresses, Workers};
+use crate::worker::{ListenAddresses, Workers, settings_for};
 use crate::{banner, demo, logging};
 
 /// Exit code after a second signal.
@@ -113,11 +113,13 @@ fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcContro
     let certificate =
         certificate.map_err(|error| format!("no certificate for WebRTC can be made: {error}"))?;
     let directory = workers.directory();
+    let applications = settings.applications.clone();
     let parts = RtcParts {
         settings: settings.rtc.clone(),
         endpoints: workers.rtc_endpoints().to_vec(),
         certificate: Arc::new(certificate),
         published: Box::new(move |key| directory.published(key)),
+        bridged: Box::new(move |app| settings_for(&applications, app).bridge.enabled),
         allow_origin: settings.cors_allow_origin.clone(),
     };
     RtcControl::new(parts).ok_or_else(|| "the system gives no random bytes".to_owned())

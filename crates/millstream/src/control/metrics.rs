@@ -23,6 +23,8 @@ use super::api::merge::{Merged, merged};
 use super::{Context, api};
 use crate::worker::snapshot::WorkerSnapshot;
 
+mod bridges;
+
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) fn router() -> Router<Arc<Context>> {
@@ -80,7 +82,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 35] = [
+const WORKER_COUNTERS: [Counter; 40] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -167,6 +169,23 @@ const WORKER_COUNTERS: [Counter; 35] = [
     }),
     ("millstream_rtc_ring_dropped_packets", "Packets another worker could not be given", |w| {
         w.counters.rtc.ring_drops
+    }),
+    ("millstream_bridge_transcoders_started", "Transcoders of sound that were started", |w| {
+        w.counters.bridges.transcoders_started
+    }),
+    ("millstream_bridge_transcoders_refused", "Bridges without sound, for want of a transcoder", |w| {
+        w.counters.bridges.transcoders_refused
+    }),
+    ("millstream_bridge_dropped_b_frames", "B-frames left out on the way to WebRTC", |w| {
+        w.counters.bridges.b_frames_dropped
+    }),
+    (
+        "millstream_bridge_broken",
+        "Frames and packets bridges could not use: broken, late or incomplete",
+        |w| w.counters.bridges.broken,
+    ),
+    ("millstream_bridge_dropped_sound", "Pieces of sound transcoders had no room for", |w| {
+        w.counters.bridges.sound_dropped
     }),
 ];
 
@@ -287,7 +306,7 @@ impl Scrape {
                 family.encode_family(&labels)?.encode_gauge(&value(worker))?;
             }
         }
-        Ok(())
+        bridges::encode_workers(&self.workers, encoder)
     }
 
     fn encode_streams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -315,7 +334,7 @@ impl Scrape {
             let bytes = stream.primary.bytes_in;
             family.encode_family(&labels(stream))?.encode_counter::<NoLabelSet, u64, u64>(&bytes, None)?;
         }
-        Ok(())
+        bridges::encode_streams(&streams, encoder)
     }
 }
 

@@ -1,17 +1,18 @@
 //! One view from the views of several workers.
 //!
-//! A stream is known to its home worker (which has the publisher) and to every worker that has a player of it. What
-//! describes the media is taken from the home worker, or while there is none from the first that knows the stream;
-//! players are summed. Sessions belong to one worker each and are only put in a row.
+//! A stream is known to its home worker (which has the publisher) and to every worker that has a player of it; where both
+//! kinds of players are, a worker has a view of its frames and one of its packets. What describes the media is taken from
+//! the publisher's view, or while there is none from the first of those that get media; players are summed. Sessions belong to one worker each and are only put in a row.
 
 use std::collections::BTreeMap;
 
 use super::types::{
-    Audio, Gop, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream, StreamState,
-    Track, Video, address, codec_name,
+    Audio, Bridge, Gop, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream,
+    StreamState, Track, Video, address, codec_name,
 };
-use super::urls::{Playable, Urls};
-use crate::worker::snapshot::{RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
+use super::urls::Urls;
+use crate::control::rtc::Ways;
+use crate::worker::snapshot::{BridgeSnapshot, RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
 
 /// Most sessions of one page.
 const PAGE_MAX: usize = 1000;
@@ -24,8 +25,10 @@ pub(in super::super) struct Merged<'a> {
     pub(in super::super) primary: &'a StreamSnapshot,
     /// Worker that has the publisher.
     pub(in super::super) home: Option<usize>,
-    /// Players on all workers.
+    /// Players on all workers, of both kinds.
     pub(in super::super) players: u64,
+    /// The bridge between the kinds, while it runs.
+    pub(in super::super) bridge: Option<&'a BridgeSnapshot>,
 }
 
 /// Streams of all workers, by app and name.
@@ -39,8 +42,10 @@ pub(in super::super) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
                 primary: view,
                 home: None,
                 players: 0,
+                bridge: None,
             });
             merged.players += players;
+            merged.bridge = merged.bridge.or(view.bridge.as_ref());
             // The home worker describes a stream best; next to it, one that gets media.
             if home.is_some() || (merged.home.is_none() && view.live && !merged.primary.live) {
                 merged.primary = view;
@@ -51,13 +56,24 @@ pub(in super::super) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
     streams.into_values().collect()
 }
 
-/// Streams as the API shows them.
-pub(super) fn streams(workers: &[WorkerSnapshot], urls: &Urls<'_>) -> Vec<Stream> {
-    merged(workers).iter().map(|merged| stream(merged, urls)).collect()
+/// Streams as the API shows them; `ways` says how one (app and name) can be played.
+pub(super) fn streams(
+    workers: &[WorkerSnapshot],
+    urls: &Urls<'_>,
+    ways: impl Fn(&str, &str) -> Ways,
+) -> Vec<Stream> {
+    let merged = merged(workers);
+    merged
+        .iter()
+        .map(|merged| stream(merged, urls, ways(&merged.primary.app, &merged.primary.name)))
+        .collect()
 }
 
-fn stream(merged: &Merged<'_>, urls: &Urls<'_>) -> Stream {
+fn stream(merged: &Merged<'_>, urls: &Urls<'_>, ways: Ways) -> Stream {
     let view = merged.primary;
+    let urls = urls.stream(&view.app, &view.name, &ways);
+    // A bridge that runs has seen more of the stream.
+    let note = merged.bridge.and_then(|bridge| bridge.note.clone()).or(ways.note);
     Stream {
         app: view.app.clone(),
         name: view.name.clone(),
@@ -79,15 +95,9 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>) -> Stream {
         gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
         bytes_in: view.bytes_in,
         tracks: view.tracks.iter().map(track).collect(),
-        urls: urls.stream(&view.app, &view.name, playable(view)),
-    }
-}
-
-/// How a stream can be played now. While nobody publishes, players of frames may wait.
-fn playable(view: &StreamSnapshot) -> Playable {
-    match (view.live, view.tracks.is_empty()) {
-        (true, false) => Playable::Packets,
-        _ => Playable::Frames,
+        bridge: merged.bridge.map(Bridge::from),
+        not_bridged: note.map(|note| note.to_string()),
+        urls,
     }
 }
 

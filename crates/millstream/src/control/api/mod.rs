@@ -159,7 +159,8 @@ async fn streams(
 ) -> Result<Json<StreamList>, Failure> {
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    Ok(Json(StreamList { streams: merge::streams(&snapshots, &urls) }))
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    Ok(Json(StreamList { streams }))
 }
 
 /// One stream.
@@ -183,8 +184,8 @@ async fn stream(
     let Path((app, name)) = path?;
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let found =
-        merge::streams(&snapshots, &urls).into_iter().find(|stream| stream.app == app && stream.name == name);
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    let found = streams.into_iter().find(|stream| stream.app == app && stream.name == name);
     found.map(Json).ok_or(Failure::NotFound("no such stream"))
 }
 

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::worker::snapshot::{Role, RtcSessionSnapshot, SessionSnapshot, WorkerSnapshot};
+use crate::worker::snapshot::{
+    BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionSnapshot, WorkerSnapshot,
+};
 
 /// Body of every error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -92,7 +94,78 @@ pub(super) struct Stream {
     pub(super) bytes_in: u64,
     /// Tracks of a stream that is published as packets (WHIP); empty otherwise.
     pub(super) tracks: Vec<Track>,
+    /// What serves players of the other kind; null while there is none of them.
+    #[schema(required = true)]
+    pub(super) bridge: Option<Bridge>,
+    /// What of the stream players of the other kind do not get, and why; null when they get all, as far as is known.
+    #[schema(required = true)]
+    pub(super) not_bridged: Option<String>,
     pub(super) urls: StreamUrls,
+}
+
+/// A bridge of a stream, between its publisher and players of the other kind. Totals are since it started.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Bridge {
+    pub(super) direction: DirectionName,
+    pub(super) running_seconds: f64,
+    /// Frames of video that were taken in or made.
+    pub(super) video_frames: u64,
+    /// RTP packets that were made or taken in.
+    pub(super) packets: u64,
+    /// Pieces of sound that were transcoded.
+    pub(super) sound_pieces: u64,
+    /// CPU time on the worker.
+    pub(super) cpu_seconds: f64,
+    /// CPU time on transcoding threads.
+    pub(super) transcoding_cpu_seconds: f64,
+    /// What it adds to the delay of video: median of the last second.
+    pub(super) video_latency_ms: f64,
+    /// The same of sound, transcoding included.
+    pub(super) audio_latency_ms: f64,
+    /// B-frames left out.
+    pub(super) b_frames_dropped: u64,
+    /// Frames or packets that made no sense, came too late, or lacked a part.
+    pub(super) broken: u64,
+    /// Pieces of sound the transcoder had no room for.
+    pub(super) sound_dropped: u64,
+}
+
+impl From<&BridgeSnapshot> for Bridge {
+    fn from(bridge: &BridgeSnapshot) -> Self {
+        Self {
+            direction: bridge.direction.into(),
+            running_seconds: bridge.running_ms as f64 / 1e3,
+            video_frames: bridge.video_frames,
+            packets: bridge.packets,
+            sound_pieces: bridge.sound_pieces,
+            cpu_seconds: bridge.cpu_us as f64 / 1e6,
+            transcoding_cpu_seconds: bridge.transcoding_cpu_us as f64 / 1e6,
+            video_latency_ms: f64::from(bridge.video_latency_us) / 1e3,
+            audio_latency_ms: f64::from(bridge.sound_latency_us) / 1e3,
+            b_frames_dropped: bridge.b_frames_dropped,
+            broken: bridge.broken,
+            sound_dropped: bridge.sound_dropped,
+        }
+    }
+}
+
+/// Which way a bridge goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DirectionName {
+    /// Published by RTMP, played by WHEP.
+    RtmpToWebrtc,
+    /// Published by WHIP, played by RTMP and FLV.
+    WebrtcToRtmp,
+}
+
+impl From<BridgeDirection> for DirectionName {
+    fn from(direction: BridgeDirection) -> Self {
+        match direction {
+            BridgeDirection::ToPackets => Self::RtmpToWebrtc,
+            BridgeDirection::ToFrames => Self::WebrtcToRtmp,
+        }
+    }
 }
 
 /// One track of a stream that is published as packets.
@@ -191,13 +264,13 @@ pub(super) struct Gop {
     pub(super) duration_ms: u32,
 }
 
-/// Where to watch a stream; empty when the protocol is off, or when what is published cannot be played that way.
+/// Where to watch a stream; empty when the protocol is off, or when what is published cannot be played that way
+/// (`not_bridged` says why).
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct StreamUrls {
     pub(super) rtmp: String,
     pub(super) flv: String,
     pub(super) ws_flv: String,
-    /// Set while a publisher sends packets.
     pub(super) whep: String,
 }
 

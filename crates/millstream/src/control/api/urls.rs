@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::super::Peer;
 use super::types::{Endpoints, StreamUrls};
+use crate::control::rtc::Ways;
 use crate::worker::ListenAddresses;
 
 /// What must be encoded in a path segment (RFC 3986 §3.3), and `%` itself.
@@ -27,15 +28,6 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-
-/// What a stream is published as, and so how it can be played.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Playable {
-    /// Whole frames: RTMP and FLV. Also while nobody publishes, because players may wait.
-    Frames,
-    /// Packets: WHEP.
-    Packets,
-}
 
 /// Builds URLs for the sender of one request.
 pub(super) struct Urls<'a> {
@@ -82,30 +74,29 @@ impl<'a> Urls<'a> {
         bases.map(|base| format!("{base}/{protocol}")).collect()
     }
 
-    /// Where to watch `app/name`.
-    pub(super) fn stream(&self, app: &str, name: &str, playable: Playable) -> StreamUrls {
+    /// Where to watch `app/name`, which can be played in these ways.
+    pub(super) fn stream(&self, app: &str, name: &str, ways: &Ways) -> StreamUrls {
         let segments = |text: &str| {
             text.split('/')
                 .map(|part| utf8_percent_encode(part, SEGMENT).to_string())
                 .collect::<Vec<_>>()
                 .join("/")
         };
-        if playable == Playable::Packets {
+        let path = format!("{}/{}", segments(app), segments(name));
+        let mut urls = StreamUrls::default();
+        if ways.packets {
             let whep = self.rtc_bases("whep").into_iter().next();
-            let whep = whep.map(|base| format!("{base}/{}/{}", segments(app), segments(name)));
-            return StreamUrls { whep: whep.unwrap_or_default(), ..StreamUrls::default() };
+            urls.whep = whep.map(|base| format!("{base}/{path}")).unwrap_or_default();
         }
-        // RTMP clients do not decode: the names go as they are, and `?` cannot be in them.
-        let rtmp = self.first(&["rtmp", "rtmps"]).map(|base| format!("{base}/{app}/{name}"));
-        let web = if self.tls { ["https", "http"] } else { ["http", "https"] };
-        let flv = self.first(&web).map(|base| format!("{base}/{}/{}.flv", segments(app), segments(name)));
-        let ws_flv = flv.as_ref().map(|url| url.replacen("http", "ws", 1));
-        StreamUrls {
-            rtmp: rtmp.unwrap_or_default(),
-            flv: flv.unwrap_or_default(),
-            ws_flv: ws_flv.unwrap_or_default(),
-            whep: String::new(),
+        if ways.frames {
+            // RTMP clients do not decode: the names go as they are, and `?` cannot be in them.
+            let rtmp = self.first(&["rtmp", "rtmps"]).map(|base| format!("{base}/{app}/{name}"));
+            let web = if self.tls { ["https", "http"] } else { ["http", "https"] };
+            urls.rtmp = rtmp.unwrap_or_default();
+            urls.flv = self.first(&web).map(|base| format!("{base}/{path}.flv")).unwrap_or_default();
+            urls.ws_flv = urls.flv.replacen("http", "ws", 1);
         }
+        urls
     }
 
     fn first(&self, schemes: &[&str]) -> Option<String> {
@@ -174,14 +165,20 @@ mod tests {
     fn names_are_encoded_in_http_urls() {
         let addresses = addresses();
         let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls: true };
-        let urls = Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", Playable::Frames);
+        let of = |frames, packets| {
+            let ways = Ways { frames, packets, note: None };
+            Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", &ways)
+        };
+        let urls = of(true, false);
         assert_eq!(urls.flv, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.ws_flv, "wss://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.rtmp, "rtmp://h:1935/a/b c/ü%?#");
         assert_eq!(urls.whep, "");
-        let urls = Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", Playable::Packets);
+        let urls = of(false, true);
         assert_eq!(urls.whep, "https://h:8443/whep/a/b%20c/%C3%BC%25%3F%23");
-        assert_eq!((urls.flv, urls.rtmp), (String::new(), String::new()), "packets are not frames");
+        assert_eq!((urls.flv, urls.ws_flv, urls.rtmp), (String::new(), String::new(), String::new()));
+        let urls = of(true, true);
+        assert!([urls.rtmp, urls.flv, urls.ws_flv, urls.whep].iter().all(|url| url.contains("h:")));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! The worker reports ([`RtcNotice`]), and the URL goes with the session.
 
 mod candidates;
+mod formats;
 mod headers;
 mod open;
 mod rate;
@@ -32,9 +33,9 @@ use tokio::sync::mpsc;
 
 use super::{Context, Peer, access};
 use crate::auth::Denied;
-use crate::worker::Published;
 use crate::worker::rtc::control::{RtcEndpoint, RtcNotice, RtcRole};
 use crate::worker::settings::RtcSettings;
+use crate::worker::{Bridged, Published};
 use headers::{ENDPOINT_METHODS, SESSION_METHODS};
 use rate::RateLimit;
 use refusal::Refusal;
@@ -55,6 +56,10 @@ pub(super) const OFFER_BYTES_MAX: u64 = rtc::sdp::SDP_BYTES_MAX as u64;
 /// Where sessions are.
 const SESSION_PATH: &str = "/rtc/session/";
 
+/// Why a stream of WebRTC is not played by RTMP and FLV.
+const NOT_TO_FRAMES: &str =
+    "the stream is published by WebRTC, and bridges to RTMP are off for this application";
+
 /// Looks up what is published as a stream.
 pub(crate) type Lookup = dyn Fn(&str) -> Published + Send + Sync;
 
@@ -68,8 +73,21 @@ pub(crate) struct RtcParts {
     pub(crate) certificate: Arc<Certificate>,
     /// Says what is published as `app/stream`.
     pub(crate) published: Box<Lookup>,
+    /// Whether streams of this app are bridged to players of the other kind.
+    pub(crate) bridged: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Pages of which origin may publish and play.
     pub(crate) allow_origin: Option<String>,
+}
+
+/// How a stream can be played at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ways {
+    /// As frames: RTMP and FLV.
+    pub(super) frames: bool,
+    /// As packets: WHEP.
+    pub(super) packets: bool,
+    /// What of it players of the other kind than its publisher do not get, and why.
+    pub(super) note: Option<Arc<str>>,
 }
 
 /// What the handlers know.
@@ -113,6 +131,18 @@ impl RtcControl {
     /// Requests of WHIP and WHEP that were refused by authorisation (401, 403) since the start.
     pub(super) fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
+    }
+
+    /// How `app/name` can be played. While nobody publishes it players may wait, whatever comes.
+    pub(super) fn ways(&self, app: &str, name: &str) -> Ways {
+        let (frames, packets, note) = match (self.parts.published)(&format!("{app}/{name}")) {
+            Published::Nobody | Published::Frames(Bridged::Unknown) => (true, true, None),
+            Published::Frames(Bridged::Tracks(_, note)) => (true, true, note),
+            Published::Frames(Bridged::Impossible(reason)) => (true, false, Some(reason)),
+            Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
+            Published::Packets(_) => (false, true, Some(NOT_TO_FRAMES.into())),
+        };
+        Ways { frames, packets, note }
     }
 
     /// Whether WebRTC is configured.

@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rtc::dtls::DtlsRole;
 use rtc::sdp::{
-    Answer, IceCredentials, LocalDescription, Offer, OfferedMedia, Policy, Setup, answer_play,
-    answer_publish, parse_offer,
+    Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy, Setup,
+    TrackDescription, answer_play, answer_publish, parse_offer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
 use tokio::sync::oneshot;
@@ -17,7 +17,9 @@ use super::candidates::candidates;
 use super::refusal::Refusal;
 use super::session::Session;
 use super::target::Target;
-use super::{OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, headers, may, not_stopping, random, text};
+use super::{
+    OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, formats, headers, may, not_stopping, random, text,
+};
 use crate::control::{Context, Peer};
 use crate::worker::rtc::control::{RtcOpen, RtcRole};
 use crate::worker::{Bridged, Published, PublishedTracks};
@@ -56,7 +58,12 @@ pub(super) async fn open(
     }
     let offer = parse_offer(&body)?;
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
-    let (token, answer, tag) = wanted.open(context, peer, target).await?;
+    let key = target.key();
+    let (token, answer, tag) = wanted.open(context, peer, target).await.inspect_err(|refusal| {
+        if let Refusal::Undecodable(reason) = refusal {
+            tracing::info!(peer = %peer.address, stream = %key, %reason, "player refused");
+        }
+    })?;
     created(control, &token, &tag, answer.sdp)
 }
 
@@ -82,7 +89,7 @@ impl Wanted {
         let worker = place.worker();
         let local = control.local_description(worker, peer.address.ip(), &target.stream)?;
         let answer = match &self.published {
-            Some(published) => answer_play(&self.offer, &local, &Policy::play(), published)?,
+            Some(published) => self.answer_play(&local, published)?,
             None => self.answer_publish(&local)?,
         };
         let session = Session::new(worker, peer.address.ip(), &local.ice, &answer);
@@ -111,6 +118,20 @@ impl Wanted {
 }
 
 impl Wanted {
+    /// An answer with what of the stream the player can take; not one that would leave it in the dark.
+    fn answer_play(
+        &self,
+        local: &LocalDescription,
+        published: &[TrackDescription],
+    ) -> Result<Answer, Refusal> {
+        let answer = answer_play(&self.offer, local, &Policy::play(), published);
+        let only_codecs = matches!(answer, Ok(_) | Err(NegotiationError::NoCommonCodec));
+        match formats::obstacle(&self.offer, published, answer.as_ref().ok()) {
+            Some(reason) if only_codecs => Err(Refusal::Undecodable(reason)),
+            _ => Ok(answer?),
+        }
+    }
+
     /// An answer that takes all that is offered.
     fn answer_publish(&self, local: &LocalDescription) -> Result<Answer, Refusal> {
         let answer = answer_publish(&self.offer, local, &Policy::publish())?;
@@ -129,8 +150,8 @@ impl RtcControl {
         match (self.parts.published)(&target.key()) {
             Published::Packets(tracks) => Ok(Some(tracks)),
             Published::Frames(Bridged::Tracks(tracks, _)) => Ok(Some(tracks)),
-            Published::Frames(Bridged::Unknown) => Err(Refusal::NotLive),
-            Published::Frames(Bridged::Impossible(_)) => Err(Refusal::NotPlayable),
+            Published::Frames(Bridged::Unknown) => Err(Refusal::NotReady),
+            Published::Frames(Bridged::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
             Published::Nobody => Err(Refusal::NotLive),
         }
     }

@@ -3,6 +3,7 @@
 //! The codes are those of RFC 9725 section 4 and draft-ietf-wish-whep section 4; clients are told by them in general and
 //! by `code` and `message` in particular. What may work later says when (`Retry-After`, RFC 9110 section 10.2.3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -20,6 +21,8 @@ use crate::worker::rtc::control::RtcRefusal;
 const BUSY_SECONDS: u64 = 5;
 /// When to look again for a stream that nobody publishes.
 const NOT_LIVE_SECONDS: u64 = 2;
+/// When a publisher that has begun has said what it sends: its headers come with its first frames.
+const NOT_READY_SECONDS: u64 = 1;
 /// When a server that is being restarted may be back.
 const DRAINING_SECONDS: u64 = 10;
 
@@ -50,8 +53,10 @@ pub(super) enum Refusal {
     Method(&'static str),
     /// 406: the client does not take the media type of the answer.
     NotAccepted(&'static str),
-    /// 406: published, but not as packets.
-    NotPlayable,
+    /// 406: published as frames that make no packets, for this reason.
+    NotPlayable(Arc<str>),
+    /// 406: the player lacks what the stream needs; both in words.
+    Undecodable(String),
     /// 406: nothing that both sides can do.
     Negotiation(NegotiationError),
     /// 422: some of the media a publisher would send cannot be taken (RFC 9725 section 4.4.3: all or nothing).
@@ -60,6 +65,8 @@ pub(super) enum Refusal {
     Taken,
     /// 409: nobody publishes the stream.
     NotLive,
+    /// 409: published, and it is not known yet as what.
+    NotReady,
     /// 412: `If-Match` is of another ICE session.
     OtherIceSession,
     /// 413: the body is too large.
@@ -97,8 +104,8 @@ impl Refusal {
             Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Misplaced | Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NotAccepted(_) | Self::NotPlayable => StatusCode::NOT_ACCEPTABLE,
-            Self::Taken | Self::NotLive => StatusCode::CONFLICT,
+            Self::NotAccepted(_) | Self::NotPlayable(_) | Self::Undecodable(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::Taken | Self::NotLive | Self::NotReady => StatusCode::CONFLICT,
             Self::OtherIceSession => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -121,9 +128,11 @@ impl Refusal {
             Self::Misplaced | Self::NoSession => "not_found",
             Self::Method(_) => "method_not_allowed",
             Self::NotAccepted(_) => "not_acceptable",
-            Self::NotPlayable => "not_playable",
+            Self::NotPlayable(_) => "not_playable",
+            Self::Undecodable(_) => "codec_not_supported",
             Self::Taken => "already_published",
             Self::NotLive => "not_live",
+            Self::NotReady => "not_ready",
             Self::OtherIceSession => "precondition_failed",
             Self::TooLarge => "payload_too_large",
             Self::MediaType(_) => "unsupported_media_type",
@@ -155,13 +164,15 @@ impl Refusal {
             Self::NoSession => "no such session; it may have ended",
             Self::Method(allowed) => return format!("this path takes {allowed} only"),
             Self::NotAccepted(sent) => return format!("the answer is {sent}, which Accept excludes"),
-            Self::NotPlayable => "the stream is not published by WebRTC: play it by RTMP or FLV",
+            Self::NotPlayable(reason) => return format!("{reason}: play the stream by RTMP or FLV"),
+            Self::Undecodable(reason) => return reason.clone(),
             Self::Negotiation(error) => return error.to_string(),
             Self::Partial => {
                 "some of the offered media cannot be taken, and then none is: H.264, H.265, VP8, VP9, AV1, Opus and G.711 can"
             }
             Self::Taken => "the stream has a publisher already",
             Self::NotLive => "nobody publishes the stream at present",
+            Self::NotReady => "the publisher has begun, and what it sends is not known yet",
             Self::OtherIceSession => "If-Match names another ICE session than the present one",
             Self::TooLarge => "the body is too large",
             Self::MediaType(wanted) => return format!("the body must be {wanted}"),
@@ -184,6 +195,7 @@ impl Refusal {
             Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Taken => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),
+            Self::NotReady => Some(NOT_READY_SECONDS),
             _ => None,
         }
     }

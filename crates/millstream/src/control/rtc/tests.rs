@@ -33,7 +33,8 @@ impl RtcControl {
 
 fn parts(settings: RtcSettings, endpoints: Vec<RtcEndpoint>, published: Box<Lookup>) -> RtcParts {
     let certificate = Arc::new(Certificate::generate().expect("a certificate"));
-    RtcParts { settings, endpoints, certificate, published, allow_origin: Some("*".to_owned()) }
+    let bridged = Box::new(|app: &str| app != "unbridged");
+    RtcParts { settings, endpoints, certificate, published, bridged, allow_origin: Some("*".to_owned()) }
 }
 
 /// What the workers were asked, and how they answer.
@@ -118,7 +119,7 @@ fn server_with(setting: Setting) -> Server {
     let tracks = published_tracks();
     let published = move |key: &str| match key {
         "live/packets" => Published::Packets(Arc::clone(&tracks)),
-        "live/frames" => Published::Frames(crate::worker::Bridged::Impossible("no".into())),
+        "live/frames" => Published::Frames(Bridged::Impossible("no".into())),
         _ => Published::Nobody,
     };
     #[expect(clippy::disallowed_methods, reason = "the start of the server under test")]
