@@ -11,6 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::control::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use super::{Rtc, sockets};
+use crate::transcoding::{Pool, Replies};
+use crate::worker::bridges::{Bridges, Transcoding};
 use crate::worker::directory::{Directory, Published};
 use crate::worker::engine::{Parts, Worker};
 use crate::worker::settings::{RtcSettings, WorkerSettings};
@@ -35,7 +37,10 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         neighbours: vec![None],
     };
     let poll = mio::Poll::new().expect("an event queue");
-    (Worker::new(parts, rtc, poll, Vec::new()).expect("a worker"), noted)
+    let pool = Pool::new(&parts.settings.transcoding).expect("threads");
+    let replies = Replies::new(crate::worker::engine::waker(&poll).expect("a waker"));
+    let bridges = Bridges::new(Transcoding::new(pool, replies));
+    (Worker::new(parts, rtc, bridges, poll, Vec::new()).expect("a worker"), noted)
 }
 
 fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
