@@ -14,12 +14,12 @@ mod out;
 mod sound;
 mod video;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use relay::packets::WallClock;
-use relay::{Frame, Track};
-use rtp::rtcp::{SenderInfo, SenderReport};
+use relay::{Frame, FrameRole, Track};
 
+use crate::clock::{Sender, SenderReports, StreamClock};
 use crate::sound::CodedSound;
 use sound::Sound;
 use video::Video;
@@ -69,8 +69,8 @@ pub struct ToPackets {
     settings: ToPacketsSettings,
     video: Video,
     sound: Sound,
-    clock: Clock,
-    report_at: Option<Instant>,
+    clock: StreamClock,
+    reports: SenderReports,
     formats: PublishedFormats,
     formats_changed: bool,
     stats: ToPacketsStats,
@@ -78,13 +78,13 @@ pub struct ToPackets {
 
 impl ToPackets {
     /// A bridge nothing has gone through.
-    pub fn new(settings: ToPacketsSettings, _now: Instant) -> Self {
+    pub fn new(settings: ToPacketsSettings, now: Instant) -> Self {
         Self {
             settings,
             video: Video::new(),
             sound: Sound::new(),
-            clock: Clock::default(),
-            report_at: None,
+            clock: StreamClock::new(now),
+            reports: SenderReports::default(),
             formats: PublishedFormats::default(),
             formats_changed: false,
             stats: ToPacketsStats::default(),
@@ -95,6 +95,7 @@ impl ToPackets {
     pub fn publisher_started(&mut self, _now: Instant) {
         self.video.restart();
         self.sound.restart();
+        self.clock.publisher_started();
         self.update_formats();
     }
 
@@ -103,25 +104,28 @@ impl ToPackets {
     /// What comes of it is appended to `out`.
     pub fn frame(&mut self, now: Instant, time_ms: u64, frame: &Frame, out: &mut PacketsOut) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX).min(TIME_MS_MAX);
+        if frame.track != Track::Data && frame.role != FrameRole::Config {
+            self.clock.arrived(now, time_ms * 1_000);
+        }
         let before = out.packets.len();
         let changed = match frame.track {
             Track::Video => self.video.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
             Track::Audio => self.sound.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
             Track::Data => false,
         };
-        self.sent(now, time_ms * 1_000, before, out);
+        self.stats.packets += (out.packets.len() - before) as u64;
         if changed {
             self.update_formats();
         }
     }
 
     /// An Opus packet of the transcoder.
-    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut PacketsOut) {
+    pub fn sound(&mut self, _now: Instant, sound: &CodedSound, out: &mut PacketsOut) {
         let before = out.packets.len();
         if !self.sound.transcoded(&self.settings, sound, out) {
             self.stats.broken += 1;
         }
-        self.sent(now, sound.pts_us, before, out);
+        self.stats.packets += (out.packets.len() - before) as u64;
     }
 
     /// Sound is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
@@ -131,30 +135,25 @@ impl ToPackets {
         self.update_formats();
     }
 
-    /// Writes the sender reports of both tracks to `rtcp`, in place of what it held, if they are due at `now`.
+    /// Replaces `rtcp` by a compound packet with the sender reports of both tracks, if they are due at `now`. Call it when
+    /// all frames that arrived together have gone in, and at [`ToPackets::next_timeout`].
     pub fn report(&mut self, now: Instant, wall: &WallClock, rtcp: &mut Vec<u8>) -> bool {
-        if self.report_at.is_none_or(|at| at > now) {
-            return false;
-        }
-        self.report_at = Some(now + REPORT_INTERVAL);
-        rtcp.clear();
-        let time_us = self.clock.at(now);
-        for (sender, rtp_timestamp) in [
-            (&self.video.sender, video::timestamp(time_us)),
-            (&self.sound.sender, sound::timestamp(time_us, self.sound.clock_rate())),
-        ] {
-            if sender.packets > 0 {
-                let (packets, payload_bytes) = (sender.packets, sender.payload_bytes);
-                let info = SenderInfo { ntp: wall.ntp(now), rtp_timestamp, packets, payload_bytes };
-                SenderReport::write(rtcp, sender.ssrc, &info, &[]);
-            }
-        }
-        !rtcp.is_empty()
+        let sender = |sender: &rtp::packetize::Sender, clock_rate| Sender {
+            ssrc: sender.ssrc,
+            clock_rate,
+            packets: sender.packets,
+            payload_bytes: sender.payload_bytes,
+        };
+        let senders = [
+            sender(&self.video.sender, VIDEO_CLOCK_RATE),
+            sender(&self.sound.sender, self.sound.clock_rate()),
+        ];
+        self.reports.write(now, wall, &self.clock, &senders, rtcp)
     }
 
-    /// When to call [`ToPackets::report`]; `None` before the first packet.
+    /// When to call [`ToPackets::report`] at the latest; `None` before the first one.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.report_at
+        self.reports.next_timeout()
     }
 
     /// What can be offered to viewers, as far as the publisher has told.
@@ -177,17 +176,6 @@ impl ToPackets {
         self.stats
     }
 
-    /// Notes that packets of the stream time `time_us` were written, if some were.
-    fn sent(&mut self, now: Instant, time_us: i64, before: usize, out: &PacketsOut) {
-        let packets = out.packets.len() - before;
-        if packets > 0 {
-            self.stats.packets += packets as u64;
-            self.clock.note(now, time_us);
-            // The first report as soon as there is something to report: viewers cannot play in sync without.
-            self.report_at.get_or_insert(now);
-        }
-    }
-
     fn update_formats(&mut self) {
         let formats = formats::join(&self.video, &self.sound);
         if formats != self.formats {
@@ -197,28 +185,8 @@ impl ToPackets {
     }
 }
 
-/// Stream time against the caller's clock.
-#[derive(Debug, Default)]
-struct Clock {
-    anchor: Option<(Instant, i64)>,
-}
+/// Clock of video timestamps, in Hz.
+const VIDEO_CLOCK_RATE: u32 = 90_000;
 
-impl Clock {
-    fn note(&mut self, now: Instant, time_us: i64) {
-        // What is furthest ahead has waited least.
-        if self.anchor.is_none() || time_us > self.at(now) {
-            self.anchor = Some((now, time_us));
-        }
-    }
-
-    fn at(&self, now: Instant) -> i64 {
-        let Some((at, time_us)) = self.anchor else { return 0 };
-        time_us.saturating_add(now.saturating_duration_since(at).as_micros() as i64)
-    }
-}
-
-/// How often reports are written.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Stream times beyond this (thousands of years) are taken for this, so that nothing overflows.
+/// Stream times beyond this (hundreds of thousands of years) are taken for this, so that nothing overflows.
 const TIME_MS_MAX: i64 = i64::MAX / 1_000_000;

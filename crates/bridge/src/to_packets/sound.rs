@@ -7,6 +7,7 @@ use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::{PacketsOut, ToPacketsSettings, ToPacketsStats};
+use crate::clock::SoundTimestamps;
 use crate::numbers::{SOUND_SSRC, payload_type};
 use crate::sound::{CodedSound, SoundCodec, SoundFormat};
 
@@ -14,36 +15,47 @@ use crate::sound::{CodedSound, SoundCodec, SoundFormat};
 #[derive(Debug)]
 pub(super) struct Sound {
     pub(super) sender: Sender,
+    clock_rate: u32,
+    timestamps: SoundTimestamps,
     /// What the publisher sends, once it is known.
-    source: Option<FlvCodec>,
+    source: Option<Source>,
     /// Of sound that is transcoded.
     format: Option<Arc<SoundFormat>>,
     /// The transcoder has not been told of `format`.
     format_is_new: bool,
     published: Option<Codec>,
     refused: Option<Arc<str>>,
-    /// Of sound that is passed on: timestamp of the sample behind the last one sent.
-    next_timestamp: Option<u32>,
-    /// Nothing was sent yet, or there was a gap.
+    /// Nothing was sent yet of this publisher.
     begins: bool,
+}
+
+/// What tells one kind of sound from another.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    codec: FlvCodec,
+    channels: u8,
+    config: Vec<u8>,
 }
 
 impl Sound {
     pub(super) fn new() -> Self {
         Self {
             sender: Sender::new(SOUND_SSRC, 0),
+            clock_rate: Codec::Opus.clock_rate(),
+            timestamps: SoundTimestamps::new(Codec::Opus.clock_rate()),
             source: None,
             format: None,
             format_is_new: false,
             published: None,
             refused: None,
-            next_timestamp: None,
             begins: true,
         }
     }
 
+    /// Another publisher begins. Numbers and timestamps go on.
     pub(super) fn restart(&mut self) {
-        *self = Self { sender: self.sender, ..Self::new() };
+        let timestamps = self.timestamps.clone();
+        *self = Self { sender: self.sender, clock_rate: self.clock_rate, timestamps, ..Self::new() };
     }
 
     pub(super) fn published(&self) -> Option<Codec> {
@@ -55,16 +67,15 @@ impl Sound {
     }
 
     pub(super) fn refuse(&mut self, reason: Arc<str>) {
-        self.published = None;
-        self.refused = Some(reason);
+        (self.published, self.format, self.refused) = (None, None, Some(reason));
     }
 
     /// Clock of the timestamps, in Hz.
     pub(super) fn clock_rate(&self) -> u32 {
-        self.published.map_or(48_000, Codec::clock_rate)
+        self.clock_rate
     }
 
-    /// Returns whether what is published may have changed.
+    /// Takes in a tag body. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &ToPacketsSettings,
@@ -77,116 +88,105 @@ impl Sound {
             stats.broken += 1;
             return false;
         };
-        if matches!(body.kind, BodyKind::Other | BodyKind::End) {
+        let is_config = body.kind == BodyKind::Config;
+        if !is_config && body.kind != BodyKind::Frames || body.codec == FlvCodec::None {
             return false;
         }
-        let changed = self.learn(&body);
-        if body.kind == BodyKind::Config || self.published.is_none() {
+        let changed = self.learn(&body, is_config);
+        if is_config || self.published.is_none() {
             return changed;
         }
-        let pts_us = time_ms * 1_000 + i64::from(body.offset_ns / 1_000);
-        match body.codec {
-            FlvCodec::Aac | FlvCodec::Mp3 => self.job(pts_us, body.data, stats, out),
-            FlvCodec::Opus => self.opus(settings, pts_us, body.data, stats, out),
-            _ => self.g711(settings, pts_us, body.data, stats, out),
-        }
+        let pts_us = time_ms * 1_000 + i64::from(body.offset_ns.min(999_999) / 1_000);
+        let is_whole = match body.codec {
+            FlvCodec::Aac | FlvCodec::Mp3 => self.job(pts_us, body.data, out),
+            FlvCodec::Opus => self.opus(settings, pts_us, body.data, out),
+            _ => self.g711(settings, pts_us, body.data, out),
+        };
+        stats.broken += u64::from(!is_whole);
         changed
     }
 
     /// Takes in what a body says of the format. Returns whether it is news.
-    fn learn(&mut self, body: &Body<'_>) -> bool {
-        let is_config = body.kind == BodyKind::Config;
-        let (published, codec) = match body.codec {
-            FlvCodec::Aac if is_config => (Codec::Opus, Some(SoundCodec::Aac)),
-            FlvCodec::Aac => return false,
-            FlvCodec::Mp3 => (Codec::Opus, Some(SoundCodec::Mp3)),
-            FlvCodec::Opus => (Codec::Opus, None),
-            FlvCodec::G711U if body.sound.is_none_or(|sound| sound.channels == 1) => (Codec::Pcmu, None),
-            FlvCodec::G711A if body.sound.is_none_or(|sound| sound.channels == 1) => (Codec::Pcma, None),
-            codec => return self.cannot(codec),
+    fn learn(&mut self, body: &Body<'_>, is_config: bool) -> bool {
+        let source = match (body.codec, &self.source) {
+            // The sequence header alone tells; without one, AAC cannot begin, and Opus is what it nearly always is.
+            (FlvCodec::Aac, _) if !is_config => return false,
+            (FlvCodec::Opus, Some(known)) if !is_config && known.codec == FlvCodec::Opus => return false,
+            (codec, _) => Source {
+                codec,
+                channels: if codec == FlvCodec::Mp3 {
+                    0
+                } else {
+                    body.sound.map_or(0, |sound| sound.channels)
+                },
+                config: if is_config { body.data.to_vec() } else { Vec::new() },
+            },
         };
-        let format = codec.map(|codec| SoundFormat {
-            codec,
-            config: if is_config { body.data.to_vec() } else { Vec::new() },
-            sample_rate: body.sound.map_or(0, |sound| sound.sample_rate),
-            channels: body.sound.map_or(0, |sound| sound.channels),
-        });
-        if self.source == Some(body.codec) && self.format.as_deref() == format.as_ref() {
+        if self.source.as_ref() == Some(&source) {
             return false;
         }
-        self.source = Some(body.codec);
+        self.begins = true;
+        match carried_as(&source) {
+            Ok((codec, transcoded)) => self.publish(codec, transcoded, &source),
+            Err(reason) => self.refuse(reason.into()),
+        }
+        self.source = Some(source);
+        true
+    }
+
+    fn publish(&mut self, codec: Codec, transcoded: Option<SoundCodec>, source: &Source) {
+        let format = transcoded.map(|codec| SoundFormat {
+            codec,
+            config: source.config.clone(),
+            sample_rate: 0,
+            channels: 0,
+        });
         self.format_is_new = format.is_some();
         self.format = format.map(Arc::new);
-        (self.published, self.refused) = (Some(published), None);
-        self.begins = true;
-        true
-    }
-
-    fn cannot(&mut self, codec: FlvCodec) -> bool {
-        if self.source == Some(codec) {
-            return false;
+        (self.published, self.refused) = (Some(codec), None);
+        if self.clock_rate != codec.clock_rate() {
+            self.clock_rate = codec.clock_rate();
+            self.timestamps = SoundTimestamps::new(self.clock_rate);
         }
-        self.source = Some(codec);
-        self.refuse(format!("sound: {codec} is not sent by WebRTC").into());
-        true
     }
 
-    fn job(&mut self, pts_us: i64, data: &[u8], stats: &mut ToPacketsStats, out: &mut PacketsOut) {
+    /// Hands a piece out to be transcoded; `false` if it is empty.
+    fn job(&mut self, pts_us: i64, data: &[u8], out: &mut PacketsOut) -> bool {
         if data.is_empty() {
-            stats.broken += 1;
-            return;
+            return false;
         }
         let format = std::mem::take(&mut self.format_is_new).then(|| self.format.clone()).flatten();
         out.sound.push(CodedSound { pts_us, format, data: data.to_vec() });
+        true
     }
 
-    fn opus(
-        &mut self,
-        settings: &ToPacketsSettings,
-        pts_us: i64,
-        data: &[u8],
-        stats: &mut ToPacketsStats,
-        out: &mut PacketsOut,
-    ) {
-        let samples = Toc::parse(data).map(|toc| toc.samples);
-        if !samples.is_some_and(|samples| self.send(settings, pts_us, u32::from(samples), data, out)) {
-            stats.broken += 1;
-        }
+    /// Sends an Opus packet; `false` if it is none, or too long.
+    fn opus(&mut self, settings: &ToPacketsSettings, pts_us: i64, data: &[u8], out: &mut PacketsOut) -> bool {
+        let Some(toc) = Toc::parse(data) else { return false };
+        self.send(settings, pts_us, u32::from(toc.samples), data, out)
     }
 
-    fn g711(
-        &mut self,
-        settings: &ToPacketsSettings,
-        pts_us: i64,
-        data: &[u8],
-        stats: &mut ToPacketsStats,
-        out: &mut PacketsOut,
-    ) {
-        if data.is_empty() {
-            stats.broken += 1;
-        }
+    /// Sends samples in pieces; `false` if there are none.
+    fn g711(&mut self, settings: &ToPacketsSettings, pts_us: i64, data: &[u8], out: &mut PacketsOut) -> bool {
         let mut ahead = 0;
         for piece in packetize::g711_pieces(data) {
-            self.send(settings, pts_us + ahead * 125, piece.len() as u32, piece, out);
+            self.send(settings, pts_us + ahead * G711_SAMPLE_US, piece.len() as u32, piece, out);
             ahead += piece.len() as i64;
         }
+        ahead > 0
     }
 
-    /// Opus of the transcoder; `false` if it cannot be sent.
+    /// Sends Opus of the transcoder; `false` if it is none. What comes of a format that is no longer the publisher's is
+    /// passed over.
     pub(super) fn transcoded(
         &mut self,
         settings: &ToPacketsSettings,
         sound: &CodedSound,
         out: &mut PacketsOut,
     ) -> bool {
-        if self.format.is_none() || self.published.is_none() {
-            return true;
-        }
-        let Some(toc) = Toc::parse(&sound.data) else { return false };
-        self.send(settings, sound.pts_us, u32::from(toc.samples), &sound.data, out)
+        self.format.is_none() || self.opus(settings, sound.pts_us, &sound.data, out)
     }
 
-    /// Sends a piece. Its timestamp follows the one before unless the times say that there is a gap.
     fn send(
         &mut self,
         settings: &ToPacketsSettings,
@@ -196,28 +196,47 @@ impl Sound {
         out: &mut PacketsOut,
     ) -> bool {
         let Some(codec) = self.published else { return false };
-        let by_time = timestamp(pts_us, codec.clock_rate());
-        let tolerated = codec.clock_rate() / 1_000 * ROUNDING_MS_MAX;
-        let timestamp = match self.next_timestamp {
-            Some(next) if next.wrapping_sub(by_time).cast_signed().unsigned_abs() <= tolerated => next,
-            _ => by_time,
-        };
+        let timestamp = self.timestamps.next(pts_us, samples);
         let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
-        let sent = packetize::opus(data, settings.payload_bytes_max, &mut writer);
+        let is_sent = packetize::whole(data, settings.payload_bytes_max, &mut writer);
+        // The marker says that sound begins (RFC 3551 section 4.1).
         writer.end_frame(self.begins);
-        if sent {
-            self.begins = false;
-            self.next_timestamp = Some(timestamp.wrapping_add(samples));
-        }
-        sent
+        self.begins &= !is_sent;
+        is_sent
     }
 }
 
-/// RTP timestamp of a stream time.
-pub(super) fn timestamp(time_us: i64, clock_rate: u32) -> u32 {
-    (i128::from(time_us) * i128::from(clock_rate)).div_euclid(1_000_000) as u32
+/// As what sound is sent, and as what it is transcoded if it is; or why it cannot be.
+fn carried_as(source: &Source) -> Result<(Codec, Option<SoundCodec>), String> {
+    let codec = source.codec;
+    match codec {
+        FlvCodec::Aac
+            if source.config.len() < AAC_CONFIG_BYTES.0 || source.config.len() > AAC_CONFIG_BYTES.1 =>
+        {
+            Err("sound: the sequence header of AAC is broken".to_owned())
+        }
+        FlvCodec::Aac => Ok((Codec::Opus, Some(SoundCodec::Aac))),
+        FlvCodec::Mp3 => Ok((Codec::Opus, Some(SoundCodec::Mp3))),
+        // Channel mapping family 0 (RFC 7845 section 5.1.1) is what a packet of RFC 7587 can hold.
+        FlvCodec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
+            Err("sound: WebRTC has no Opus of more than two channels".to_owned())
+        }
+        FlvCodec::Opus => Ok((Codec::Opus, None)),
+        FlvCodec::G711A | FlvCodec::G711U if source.channels == 2 => {
+            Err(format!("sound: WebRTC has no stereo {codec}"))
+        }
+        FlvCodec::G711A => Ok((Codec::Pcma, None)),
+        FlvCodec::G711U => Ok((Codec::Pcmu, None)),
+        _ => Err(format!("sound: {codec} is not transcoded")),
+    }
 }
 
-/// Times of FLV are whole milliseconds and jitter by more with some publishers; a piece of sound that is off by less
-/// follows the one before without a gap.
-const ROUNDING_MS_MAX: u32 = 15;
+/// Lengths of an AudioSpecificConfig, bytes: the shortest names rate and channels of LC, a long one has a program config
+/// element with comments.
+const AAC_CONFIG_BYTES: (usize, usize) = (2, 512);
+
+/// Where `OpusHead` has its channel mapping family.
+const OPUS_HEAD_FAMILY: usize = 18;
+
+/// Microseconds of a sample at 8 kHz.
+const G711_SAMPLE_US: i64 = 125;

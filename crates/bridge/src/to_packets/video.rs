@@ -1,43 +1,81 @@
-//! Video on its way to packets.
+//! Video on its way to packets: what is published, when it can begin, and the timestamps. What is particular to a codec
+//! is in the files below this one.
+
+mod av1;
+mod nal;
+mod vp;
 
 use std::sync::Arc;
 
 use live::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
-use rtp::packetize::{Sender, h264};
+use rtp::packetize::Sender;
 use rtp::payload::Codec;
 
 use super::{PacketsOut, PublishedVideo, ToPacketsSettings, ToPacketsStats};
+use crate::clock::VideoTimestamps;
 use crate::numbers::{VIDEO_SSRC, payload_type};
+use av1::Av1;
+use nal::Nal;
+use vp::Vp;
 
 /// The video track of a bridge.
 #[derive(Debug)]
 pub(super) struct Video {
     pub(super) sender: Sender,
-    /// The sequence header the state below was made of.
-    record: Vec<u8>,
-    length_size: usize,
-    /// Parameter sets, repeated ahead of key frames.
-    sets: Vec<Vec<u8>>,
+    timestamps: VideoTimestamps,
+    /// Of pictures whose format numbers them; its low 15 bits are sent.
+    picture_id: u16,
+    /// What the publisher sends, and the record it was told by.
+    source: Option<(FlvCodec, Vec<u8>)>,
+    coding: Option<Coding>,
     published: Option<PublishedVideo>,
     refused: Option<Arc<str>>,
+    warning: Option<&'static str>,
+    is_warned: bool,
     waits_for_key: bool,
+}
+
+/// What a codec needs to know from frame to frame.
+#[derive(Debug)]
+enum Coding {
+    Nal(Box<Nal>),
+    Av1(Av1),
+    Vp(Vp),
+}
+
+/// What becomes of a picture.
+#[derive(Debug)]
+enum Verdict {
+    /// It was written.
+    Sent,
+    /// Left out because of the order.
+    Dropped,
+    /// It makes no sense.
+    Broken,
+    /// The stream cannot be sent, for this reason.
+    Refused(Arc<str>),
 }
 
 impl Video {
     pub(super) fn new() -> Self {
         Self {
             sender: Sender::new(VIDEO_SSRC, 0),
-            record: Vec::new(),
-            length_size: 4,
-            sets: Vec::new(),
+            timestamps: VideoTimestamps::default(),
+            picture_id: 0,
+            source: None,
+            coding: None,
             published: None,
             refused: None,
+            warning: None,
+            is_warned: false,
             waits_for_key: true,
         }
     }
 
+    /// Another publisher begins. Numbers and timestamps go on.
     pub(super) fn restart(&mut self) {
-        *self = Self { sender: self.sender, ..Self::new() };
+        let timestamps = std::mem::take(&mut self.timestamps);
+        *self = Self { sender: self.sender, timestamps, picture_id: self.picture_id, ..Self::new() };
     }
 
     pub(super) fn published(&self) -> Option<&PublishedVideo> {
@@ -49,10 +87,10 @@ impl Video {
     }
 
     pub(super) fn take_warning(&mut self) -> Option<&'static str> {
-        None
+        self.warning.take()
     }
 
-    /// Returns whether what is published may have changed.
+    /// Takes in a tag body. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &ToPacketsSettings,
@@ -65,104 +103,175 @@ impl Video {
             stats.broken += 1;
             return false;
         };
-        match (body.codec, body.kind) {
-            (FlvCodec::H264, BodyKind::Config) => self.config(&body, stats),
-            (FlvCodec::H264, BodyKind::Frames) if self.published.is_some() => {
-                self.picture(settings, time_ms, &body, stats, out);
-                false
+        let Some(codec) = rtp_codec(body.codec) else {
+            return body.codec != FlvCodec::None && self.cannot(body.codec);
+        };
+        match body.kind {
+            BodyKind::Config => self.config(settings, codec, &body, stats),
+            BodyKind::Frames => {
+                let begins = self.begins_without_config(codec, &body);
+                self.picture(settings, codec, time_ms, &body, stats, out) | begins
             }
-            (FlvCodec::H264, _) | (_, BodyKind::Other | BodyKind::End) => false,
-            (codec, _) => {
-                let reason = format!("video: {codec} is not sent by WebRTC");
-                let changed = self.refused.as_deref() != Some(&reason);
-                self.published = None;
-                self.refused = Some(reason.into());
-                changed
-            }
+            BodyKind::End | BodyKind::Other => false,
         }
     }
 
-    fn config(&mut self, body: &Body<'_>, stats: &mut ToPacketsStats) -> bool {
-        if body.data == self.record && self.published.is_some() {
+    /// A codec WebRTC has no format for.
+    fn cannot(&mut self, codec: FlvCodec) -> bool {
+        self.refuse(format!("video: WebRTC has no {codec}").into())
+    }
+
+    fn refuse(&mut self, reason: Arc<str>) -> bool {
+        let is_news = self.refused.as_ref() != Some(&reason) || self.published.is_some();
+        (self.published, self.coding, self.refused) = (None, None, Some(reason));
+        is_news
+    }
+
+    fn config(
+        &mut self,
+        settings: &ToPacketsSettings,
+        codec: Codec,
+        body: &Body<'_>,
+        stats: &mut ToPacketsStats,
+    ) -> bool {
+        // Some encoders repeat it with each key frame.
+        if self
+            .source
+            .as_ref()
+            .is_some_and(|(known, record)| (*known, &record[..]) == (body.codec, body.data))
+        {
             return false;
         }
-        let Some(sets) = parameter_sets(body.data) else {
+        if body.data.len() > RECORD_BYTES_MAX {
             stats.broken += 1;
             return false;
-        };
-        self.record = body.data.to_vec();
-        self.length_size = usize::from(body.data[4] & 3) + 1;
-        self.sets = sets;
+        }
+        self.source = Some((body.codec, body.data.to_vec()));
         self.waits_for_key = true;
-        let [_, profile, constraints, level, ..] = *body.data else { return false };
-        let fmtp = format!(
-            "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={profile:02x}{constraints:02x}{level:02x}"
-        );
-        self.published = Some(PublishedVideo { codec: Codec::H264, fmtp });
+        let read = match codec {
+            Codec::H264 | Codec::H265 => {
+                Nal::new(settings, codec, body.data).map(|(nal, fmtp)| (Coding::Nal(Box::new(nal)), fmtp))
+            }
+            Codec::Av1 => Av1::new(body.data).map(|(av1, fmtp)| (Coding::Av1(av1), fmtp)),
+            // Their frames say all of it.
+            _ => return false,
+        };
+        let Some((coding, fmtp)) = read else {
+            stats.broken += 1;
+            return self.refuse(format!("video: the sequence header of {} is broken", body.codec).into());
+        };
+        self.publish(coding, codec, fmtp)
+    }
+
+    /// VP8 and VP9 need no sequence header: a key frame says all of it.
+    fn begins_without_config(&mut self, codec: Codec, body: &Body<'_>) -> bool {
+        if !matches!(codec, Codec::Vp8 | Codec::Vp9) {
+            return false;
+        }
+        let is_known = self.published.as_ref().is_some_and(|published| published.codec == codec);
+        match Vp::of_key_frame(codec, body.data) {
+            Some((vp, fmtp))
+                if !is_known || self.published.as_ref().is_some_and(|known| known.fmtp != fmtp) =>
+            {
+                self.publish(Coding::Vp(vp), codec, fmtp)
+            }
+            _ => false,
+        }
+    }
+
+    fn publish(&mut self, coding: Coding, codec: Codec, fmtp: String) -> bool {
+        self.coding = Some(coding);
+        self.published = Some(PublishedVideo { codec, fmtp });
         self.refused = None;
         true
     }
 
+    /// Takes in coded data. Returns whether what is published has changed.
     fn picture(
         &mut self,
         settings: &ToPacketsSettings,
+        codec: Codec,
         time_ms: i64,
         body: &Body<'_>,
         stats: &mut ToPacketsStats,
         out: &mut PacketsOut,
-    ) {
-        if self.waits_for_key && !body.is_key {
-            return;
+    ) -> bool {
+        let is_of_codec = self.published.as_ref().is_some_and(|published| published.codec == codec);
+        let is_key = Vp::is_key(codec, body.data).unwrap_or(body.is_key);
+        if !is_of_codec || (self.waits_for_key && !is_key) {
+            return false;
         }
-        let pts_us = (time_ms + i64::from(body.composition_ms)) * 1_000 + i64::from(body.offset_ns / 1_000);
-        let mut writer = self.sender.frame(payload_type(Codec::H264), timestamp(pts_us), &mut out.packets);
-        let sets = self.sets.iter().map(Vec::as_slice).filter(|_| body.is_key);
-        let sent = units(body.data, self.length_size)
-            .filter(|unit| !unit.is_empty() && !matches!(unit[0] & 0x1f, 7..=9 | 12));
-        h264::packetize(sets.chain(sent), settings.payload_bytes_max, &mut writer);
-        if writer.end_frame(true) > 0 {
-            stats.video_frames += 1;
-            self.waits_for_key = false;
-        } else {
-            stats.broken += 1;
+        match self.write(settings, codec, time_ms, is_key, body, out) {
+            Verdict::Sent => {
+                stats.video_frames += 1;
+                self.waits_for_key = false;
+            }
+            Verdict::Dropped => stats.b_frames_dropped += 1,
+            Verdict::Broken => stats.broken += 1,
+            Verdict::Refused(reason) => return self.refuse(reason),
         }
+        false
+    }
+
+    fn write(
+        &mut self,
+        settings: &ToPacketsSettings,
+        codec: Codec,
+        time_ms: i64,
+        is_key: bool,
+        body: &Body<'_>,
+        out: &mut PacketsOut,
+    ) -> Verdict {
+        let limit = settings.payload_bytes_max;
+        let composition_ms = composition_ms(body);
+        let Some(coding) = &mut self.coding else { return Verdict::Broken };
+        if let Coding::Nal(nal) = coding {
+            match nal.take(body.data, is_key, composition_ms) {
+                Verdict::Sent => {}
+                other => return other,
+            }
+            if let Some(warning) = nal.warning().filter(|_| !self.is_warned) {
+                (self.warning, self.is_warned) = (Some(warning), true);
+            }
+        }
+        let pts_us =
+            (time_ms + i64::from(composition_ms)) * 1_000 + i64::from(body.offset_ns.min(999_999) / 1_000);
+        // A copy, because a picture that turns out to be broken takes no timestamp.
+        let mut timestamps = self.timestamps.clone();
+        let timestamp = timestamps.next(pts_us);
+        let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
+        match coding {
+            Coding::Nal(nal) => nal.write(limit, &mut writer),
+            Coding::Av1(av1) => _ = av1.write(body.data, is_key, limit, &mut writer),
+            Coding::Vp(vp) => vp.write(body.data, self.picture_id, is_key, limit, &mut writer),
+        }
+        if writer.end_frame(true) == 0 {
+            return Verdict::Broken;
+        }
+        self.timestamps = timestamps;
+        self.picture_id = self.picture_id.wrapping_add(1);
+        Verdict::Sent
     }
 }
 
-/// RTP timestamp of a stream time.
-pub(super) fn timestamp(time_us: i64) -> u32 {
-    (i128::from(time_us) * 9).div_euclid(100) as u32
-}
-
-fn units(mut data: &[u8], length_size: usize) -> impl Iterator<Item = &[u8]> + Clone {
-    std::iter::from_fn(move || {
-        let (length, rest) = data.split_at_checked(length_size)?;
-        let length = length.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
-        let (unit, rest) = rest.split_at_checked(length)?;
-        data = rest;
-        Some(unit)
-    })
-}
-
-fn parameter_sets(record: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let [1, _, _, _, _, sps_count, ..] = *record else { return None };
-    let mut sets = Vec::new();
-    let mut rest = take_sets(&record[6..], sps_count & 0x1f, &mut sets)?;
-    let pps_count = *rest.first()?;
-    rest = &rest[1..];
-    take_sets(rest, pps_count, &mut sets)?;
-    (!sets.is_empty()).then_some(sets)
-}
-
-fn take_sets<'a>(mut rest: &'a [u8], count: u8, sets: &mut Vec<Vec<u8>>) -> Option<&'a [u8]> {
-    for _ in 0..count {
-        let (bytes, tail) = rest.split_first_chunk()?;
-        let (set, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*bytes)))?;
-        if set.is_empty() {
-            return None;
-        }
-        sets.push(set.to_vec());
-        rest = tail;
+fn rtp_codec(codec: FlvCodec) -> Option<Codec> {
+    match codec {
+        FlvCodec::H264 => Some(Codec::H264),
+        FlvCodec::H265 => Some(Codec::H265),
+        FlvCodec::Av1 => Some(Codec::Av1),
+        FlvCodec::Vp8 => Some(Codec::Vp8),
+        FlvCodec::Vp9 => Some(Codec::Vp9),
+        _ => None,
     }
-    Some(rest)
 }
+
+/// How much later than it is decoded a picture is shown. What no encoder says counts as nothing.
+fn composition_ms(body: &Body<'_>) -> i32 {
+    if body.composition_ms.abs() <= COMPOSITION_MS_MAX { body.composition_ms } else { 0 }
+}
+
+/// Sixteen reference pictures, the most there can be, of 8 a second.
+const COMPOSITION_MS_MAX: i32 = 2_000;
+
+/// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata included.
+const RECORD_BYTES_MAX: usize = 64 << 10;

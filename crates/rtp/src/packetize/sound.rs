@@ -2,8 +2,8 @@
 
 use super::{FrameWriter, limited, piece_len};
 
-/// Writes one Opus packet, which cannot be cut; `false`, and nothing written, if it is empty or longer than the limit.
-pub fn opus(packet: &[u8], payload_bytes_max: usize, writer: &mut FrameWriter<'_>) -> bool {
+/// Writes one packet of sound, which cannot be cut; `false`, and nothing written, if it is empty or longer than the limit.
+pub fn whole(packet: &[u8], payload_bytes_max: usize, writer: &mut FrameWriter<'_>) -> bool {
     let fits = !packet.is_empty() && packet.len() <= limited(payload_bytes_max);
     if fits {
         writer.begin();

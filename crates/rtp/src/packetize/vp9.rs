@@ -25,17 +25,18 @@ pub fn packetize(
 }
 
 /// Whether a decoder can start with the picture: its first frame is a key frame ("VP9 Bitstream & Decoding Process
-/// Specification", 6.2). `None` if it is too short to say or no VP9.
+/// Specification", 6.2). `None` if it is empty or no VP9.
 ///
 /// ```text
 ///  marker 10 | profile low 1, high 1 [profile 3: 0] | show existing 1 | not key 1 | ..
 /// ```
 pub fn is_key_frame(picture: &[u8]) -> Option<bool> {
+    let flags = picture.first()? << if profile(picture)? == 3 { 5 } else { 4 };
+    Some(flags & 0xc0 == 0)
+}
+
+/// Profile of the picture's first frame, 0 to 3; `None` if it is empty or no VP9.
+pub fn profile(picture: &[u8]) -> Option<u8> {
     let first = *picture.first()?;
-    if first >> 6 != 2 {
-        return None;
-    }
-    // Profile 3 has a reserved bit behind it.
-    let behind_profile = if first & 0x30 == 0x30 { first << 5 } else { first << 4 };
-    Some(behind_profile & 0xc0 == 0)
+    (first >> 6 == 2).then_some(first >> 5 & 1 | first >> 3 & 2)
 }
