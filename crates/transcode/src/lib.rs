@@ -1,3 +1,120 @@
 //! Sound between what RTMP and what WebRTC carries: AAC and MP3 to Opus, Opus to AAC.
 //!
-//! Decoding and encoding take a good part of a millisecond a frame: none of this belongs on a thread that serves sockets.
+//! ```text
+//!  coded, pts ─▶ decoder ─▶ down-mix ─▶ aligned (silence, skips, resampler locked to the pts) ─▶ encoder ─▶ coded, pts
+//! ```
+//!
+//! A presentation time (pts) is when the first sample that a decoder makes of a piece is to be heard; delays of
+//! resampler and encoder are taken off, so that an impulse keeps its time. Without threads, clock or sockets; but decoding
+//! and encoding take a good part of a millisecond a frame, so none of this belongs on a thread that serves sockets.
+//! G.711 and Opus need no transcoding towards WebRTC: browsers must have both (RFC 7874 §3).
+
+mod aligned;
+mod audio_specific_config;
+mod decoder;
+#[cfg(feature = "fdk-aac")]
+mod fdk;
+mod lock;
+mod mix;
+mod mp3;
+mod to_aac;
+mod to_opus;
+
+pub use to_aac::{AacSettings, NotBuiltIn, ToAac};
+pub use to_opus::{OpusSettings, ToOpus};
+
+/// Longest coded piece that is looked at, bytes; longer ones are [`TranscodeError::Oversized`].
+///
+/// An AAC access unit has at most 768 bytes a channel (ISO/IEC 14496-3 §4.5.1.1), an MP3 frame 2,881, an Opus packet of
+/// one frame 1,275.
+pub const PIECE_BYTES_MAX: usize = 16 * 768;
+
+/// Whether HE-AAC, more than two channels and AAC encoding are there: feature `fdk-aac`.
+pub const fn aac_is_built_in() -> bool {
+    cfg!(feature = "fdk-aac")
+}
+
+/// One coded piece: an access unit, a frame, a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coded {
+    /// When the first sample decoded of it is to be heard, microseconds.
+    pub pts_us: i64,
+    /// The coded bytes.
+    pub data: Vec<u8>,
+}
+
+/// Codecs that can be decoded to be encoded as Opus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InputCodec {
+    /// AAC, raw access units (ISO/IEC 14496-3).
+    Aac,
+    /// MP3 frames (ISO/IEC 11172-3 and 13818-3, layer III), one or more in a piece.
+    Mp3,
+}
+
+/// What a decoder must know before the first piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFormat {
+    /// The codec.
+    pub codec: InputCodec,
+    /// AudioSpecificConfig of AAC (ISO/IEC 14496-3 §1.6.2.1); else empty.
+    pub config: Vec<u8>,
+}
+
+/// Why a piece gave no sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TranscodeError {
+    /// The decoder configuration makes no sense. Every piece fails until there is another.
+    BadConfig,
+    /// The configuration asks for what this build has no decoder for. Every piece fails until there is another.
+    Unsupported(Unsupported),
+    /// There was no format yet.
+    NoFormat,
+    /// The piece is longer than [`PIECE_BYTES_MAX`].
+    Oversized,
+    /// The piece cannot be decoded; silence stands in for it.
+    Broken,
+    /// A codec library failed in a way that is not the input's fault.
+    Codec,
+}
+
+impl TranscodeError {
+    /// Whether no piece can be transcoded until the format changes.
+    pub fn is_permanent(self) -> bool {
+        matches!(self, Self::BadConfig | Self::Unsupported(_))
+    }
+}
+
+/// What a build may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unsupported {
+    /// An AAC object type other than LC (and, with `fdk-aac`, HE-AAC): Main, SSR, LTP, LD and so on.
+    AacObjectType,
+    /// AAC with more than two channels, or channels described in band; `fdk-aac` decodes up to eight.
+    AacChannels,
+    /// A sampling rate outside 7,350 to 96,000 Hz.
+    SampleRate,
+}
+
+impl std::fmt::Display for TranscodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::BadConfig => "the decoder configuration of the sound is broken",
+            Self::Unsupported(Unsupported::AacObjectType) => {
+                "this kind of AAC cannot be decoded; use AAC-LC in the encoder"
+            }
+            Self::Unsupported(Unsupported::AacChannels) => {
+                "AAC with more than two channels is decoded only by builds with fdk-aac; use mono or stereo in the encoder"
+            }
+            Self::Unsupported(Unsupported::SampleRate) => {
+                "the sampling rate of the sound is not supported; use 48 kHz in the encoder"
+            }
+            Self::NoFormat => "sound came before its decoder configuration",
+            Self::Oversized => "a frame of sound is longer than its codec allows",
+            Self::Broken => "a frame of sound cannot be decoded",
+            Self::Codec => "the codec library failed",
+        })
+    }
+}
+
+impl std::error::Error for TranscodeError {}

@@ -1,75 +1,79 @@
-//! Threads that transcode sound, shared by all streams, never a worker.
+//! Threads that transcode sound, shared by all streams of all workers; never a worker.
+//!
+//! ```text
+//!  worker ─ Transcoder::push ─▶ queue of the stream ─▶ thread: one piece of each stream in turn ─▶ Replies ─ waker ─▶ worker
+//! ```
+//!
+//! Nobody waits: a full queue refuses the piece, and results that a worker does not take are left out and counted. A thread
+//! starts with the first stream it gets and ends with its last, so that a server without bridges has none. What the codecs
+//! do is the business of the crate `transcode`.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
+mod pool;
+mod replies;
+mod thread;
+mod work;
 
 use bridge::CodedSound;
 
-use crate::worker::settings::TranscodingSettings;
+pub(crate) use pool::{Pool, Transcoder};
+pub(crate) use replies::{Replies, Reply};
+
+/// Pieces that wait for a transcoder; when full, [`Transcoder::push`] refuses. As much as ten seconds of AAC, since the
+/// pictures kept for new viewers bring their sound along at once.
+pub(crate) const PIECES_MAX: usize = 512;
 
 /// What is made of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversion {
+    /// AAC and MP3 to Opus.
     ToOpus,
+    /// Opus to AAC; only in builds with `fdk-aac`.
     ToAac,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Pool;
+/// Why there is no transcoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PoolRefused {
+    /// As many streams are transcoded as are configured.
+    TooManyStreams,
+    /// This build has no encoder for it.
+    NotBuiltIn,
+    /// The operating system gives no thread.
+    NoThread,
+}
 
-#[derive(Debug)]
-pub(crate) struct Transcoder;
-
-#[derive(Debug)]
-pub(crate) struct Full;
-
-#[derive(Debug)]
-pub(crate) struct PoolRefused;
+/// Why a piece was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushError {
+    /// [`PIECES_MAX`] pieces wait already.
+    Full,
+    /// Longer than any piece can be ([`transcode::PIECE_BYTES_MAX`]).
+    Oversized,
+    /// The transcoder has failed, and said so in a reply.
+    Ended,
+}
 
 impl std::fmt::Display for PoolRefused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("too many streams are being transcoded")
+        f.write_str(match self {
+            Self::TooManyStreams => {
+                "as many streams as configured are being transcoded ([transcoding] streams_max)"
+            }
+            Self::NotBuiltIn => "this build has no AAC encoder (cargo feature fdk-aac)",
+            Self::NoThread => "there is no thread to transcode on",
+        })
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Replies;
-
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) bridge: u64,
-    pub(crate) sound: Vec<CodedSound>,
-    pub(crate) cpu: Duration,
-    pub(crate) error: Option<String>,
-    pub(crate) ended: bool,
+/// Something that transcodes one stream.
+trait Work: Send {
+    /// Transcodes a piece and appends what it completes.
+    fn transcode(
+        &mut self,
+        piece: &CodedSound,
+        out: &mut Vec<CodedSound>,
+    ) -> Result<(), transcode::TranscodeError>;
 }
 
-impl Pool {
-    pub(crate) fn new(_settings: &TranscodingSettings) -> std::io::Result<Self> {
-        Ok(Self)
-    }
-
-    pub(crate) fn open(
-        &self,
-        _: Conversion,
-        _token: u64,
-        _: &Arc<Replies>,
-    ) -> Result<Transcoder, PoolRefused> {
-        Err(PoolRefused)
-    }
-}
-
-impl Transcoder {
-    pub(crate) fn push(&mut self, _: CodedSound) -> Result<(), Full> {
-        Err(Full)
-    }
-}
-
-impl Replies {
-    pub(crate) fn new(_waker: Arc<mio::Waker>) -> Arc<Self> {
-        Arc::new(Self)
-    }
-
-    pub(crate) fn take(&self, _inbox: &mut VecDeque<Reply>) {}
-}
+#[cfg(test)]
+mod tests;

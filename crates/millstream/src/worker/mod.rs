@@ -78,7 +78,7 @@ impl Workers {
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
         let clock = wall_clock();
-        let pool = Pool::new(&settings.transcoding)?;
+        let pool = Pool::new(settings.transcoding);
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
         let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;

@@ -1,0 +1,1 @@
+//! The pool with codecs that do as they are told.

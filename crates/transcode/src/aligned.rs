@@ -1,0 +1,189 @@
+//! Decoded sound with timestamps to blocks of a fixed number of samples at 48 kHz, each with its exact time.
+//!
+//! Blocks follow one another without a gap as long as the input's timestamps do, whatever these are rounded to: the
+//! resampler's ratio follows them (see `lock.rs`), holes of up to a second are filled with silence and overlaps left out,
+//! and a larger jump begins anew. Knows nothing of codecs.
+
+use rubato::audioadapter_buffers::direct::InterleavedSlice;
+use rubato::{
+    Adjustable as _, Async, FixedAsync, Resampler as _, SincInterpolationParameters, WindowFunction,
+};
+
+use crate::lock::{Correction, Lock};
+
+/// Samples per second of the blocks: the clock rate of Opus (RFC 7587 §4.1).
+pub(crate) const RATE_OUT: u32 = 48_000;
+/// Input samples on which an output sample depends: half of them are delay, 1.5 ms at 44.1 kHz.
+const SINC_LENGTH: usize = 128;
+/// How many samples of input after the one that the next output sample shows the resampler has had.
+const DELAY_SAMPLES: f64 = SINC_LENGTH as f64 / 2.0 + 0.5;
+/// Over how much sound a seam is faded.
+const FADE_SECONDS: f64 = 0.002;
+
+/// See the module.
+pub(crate) struct Aligned {
+    rate: u32,
+    channels: usize,
+    block: usize,
+    resampler: Async<f32>,
+    lock: Lock,
+    /// Samples that wait for the resampler, interleaved.
+    waiting: Vec<f32>,
+    /// Samples (of each channel) still to be left out.
+    skip: usize,
+    /// What comes next does not continue what came before.
+    seam: bool,
+    /// The last sample of each channel.
+    last: [f32; 2],
+    timeline: Option<Timeline>,
+    out: Vec<f32>,
+}
+
+/// Times of the blocks since the last beginning.
+struct Timeline {
+    origin_us: i64,
+    /// Blocks handed out.
+    blocks: i64,
+    /// Timestamp of the piece before.
+    last_pts_us: i64,
+}
+
+impl Aligned {
+    /// For input of `rate` samples per second (7,350 to 96,000) in `channels` (1 or 2), handed out in blocks of `block`
+    /// samples. `None` if there is no resampler for this.
+    pub(crate) fn new(rate: u32, channels: usize, block: usize) -> Option<Self> {
+        let parameters = SincInterpolationParameters::new(SINC_LENGTH, WindowFunction::Blackman2);
+        let ratio = f64::from(RATE_OUT) / f64::from(rate);
+        let resampler =
+            Async::new_sinc(ratio, 1.01, &parameters, block, channels, FixedAsync::Output).ok()?;
+        Some(Self {
+            rate,
+            channels,
+            block,
+            resampler,
+            lock: Lock::default(),
+            waiting: Vec::new(),
+            skip: 0,
+            seam: true,
+            last: [0.0; 2],
+            timeline: None,
+            out: vec![0.0; block * channels],
+        })
+    }
+
+    pub(crate) fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    pub(crate) fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Takes interleaved samples, the first of which is due at `pts_us`, and gives finished blocks with the time of
+    /// their first sample in microseconds.
+    pub(crate) fn push(&mut self, pts_us: i64, samples: &[f32], mut block: impl FnMut(i64, &[f32])) {
+        self.correct(pts_us);
+        let skipped = (self.skip * self.channels).min(samples.len());
+        self.skip -= skipped / self.channels;
+        self.append(&samples[skipped..]);
+        while self.waiting.len() >= self.resampler.input_frames_next() * self.channels {
+            let Some(time_us) = self.next_block() else { return };
+            block(time_us, &self.out);
+        }
+    }
+
+    /// A piece of this many samples is known to be lost: silence stands in for it.
+    pub(crate) fn lost(&mut self, samples: usize) {
+        if self.timeline.is_some() {
+            self.append_silence(samples.min(self.rate as usize));
+        }
+    }
+
+    /// Compares `pts_us` with the time that samples appended now would be due at, and does what the lock says.
+    fn correct(&mut self, pts_us: i64) {
+        let Some(timeline) = &mut self.timeline else { return self.begin(pts_us) };
+        let elapsed = pts_us.saturating_sub(timeline.last_pts_us).clamp(0, 1_000_000) as f64 / 1e6;
+        timeline.last_pts_us = pts_us;
+        let next_us = timeline.time_us(self.block);
+        let ahead = (self.waiting.len() / self.channels) as f64 + DELAY_SAMPLES - self.skip as f64;
+        let error = pts_us.saturating_sub(next_us) as f64 / 1e6 - ahead / f64::from(self.rate);
+        match self.lock.update(error, elapsed) {
+            Correction::Speed(relative) => {
+                // Refused only outside 1 % of the nominal ratio, which the lock never asks for.
+                let _ = self.resampler.set_resample_ratio_relative(relative, true);
+            }
+            Correction::Step(seconds) => {
+                let samples = (seconds.abs() * f64::from(self.rate)) as usize;
+                if seconds > 0.0 {
+                    self.append_silence(samples);
+                } else {
+                    self.skip += samples;
+                    self.seam = true;
+                }
+            }
+            Correction::Restart => self.begin(pts_us),
+        }
+    }
+
+    /// Forgets what is waiting; the next sample is due at `pts_us`.
+    fn begin(&mut self, pts_us: i64) {
+        self.resampler.reset();
+        self.lock = Lock::default();
+        self.waiting.clear();
+        self.skip = 0;
+        let delay_us = (DELAY_SAMPLES * 1e6 / f64::from(self.rate)) as i64;
+        self.timeline =
+            Some(Timeline { origin_us: pts_us.saturating_sub(delay_us), blocks: 0, last_pts_us: pts_us });
+    }
+
+    fn append_silence(&mut self, samples: usize) {
+        self.seam = true;
+        let silence = vec![0.0; samples * self.channels];
+        self.append(&silence);
+        self.seam = true;
+    }
+
+    /// Appends samples. At a seam, the difference between the sides is faded out, so that there is no click.
+    fn append(&mut self, samples: &[f32]) {
+        let start = self.waiting.len();
+        self.waiting.extend_from_slice(samples);
+        if self.seam && !samples.is_empty() {
+            let fade = (f64::from(self.rate) * FADE_SECONDS) as usize;
+            for channel in 0..self.channels {
+                let difference = self.last[channel] - samples[channel];
+                let after = self.waiting[start + channel..].iter_mut().step_by(self.channels);
+                for (index, sample) in after.take(fade).enumerate() {
+                    *sample += difference * (1.0 - index as f32 / fade as f32);
+                }
+            }
+            self.seam = false;
+        }
+        if self.waiting.len() > start {
+            let last = self.waiting.len() - self.channels;
+            self.last[..self.channels].copy_from_slice(&self.waiting[last..]);
+        }
+    }
+
+    /// Resamples into `out` and tells the time of its first sample.
+    fn next_block(&mut self) -> Option<i64> {
+        let timeline = self.timeline.as_mut()?;
+        let time_us = timeline.time_us(self.block);
+        let input =
+            InterleavedSlice::new(&self.waiting, self.channels, self.waiting.len() / self.channels).ok()?;
+        let mut output = InterleavedSlice::new_mut(&mut self.out, self.channels, self.block).ok()?;
+        let (taken, _) = self.resampler.process_into_buffer(&input, &mut output, None).ok()?;
+        self.waiting.drain(..taken * self.channels);
+        timeline.blocks += 1;
+        Some(time_us)
+    }
+}
+
+impl Timeline {
+    /// When the next block is due.
+    fn time_us(&self, block: usize) -> i64 {
+        let samples = self.blocks.saturating_mul(block as i64);
+        // Exact over any length: whole seconds first.
+        let rate = i64::from(RATE_OUT);
+        self.origin_us + samples / rate * 1_000_000 + samples % rate * 1_000_000 / rate
+    }
+}
