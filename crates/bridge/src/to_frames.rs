@@ -30,6 +30,23 @@ pub struct FramesOut {
     pub key_frame_wanted: bool,
 }
 
+/// Totals of a bridge.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ToFramesStats {
+    /// Frames of video made.
+    pub video_frames: u64,
+    /// Packets taken in.
+    pub packets: u64,
+    /// Packets and frames that made no sense.
+    pub broken: u64,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Packets that came too late.
+    pub late: u64,
+    /// From the arrival of the newest frame's last packet to the frame; `None` if the last call made none.
+    pub video_latency: Option<Duration>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct ToFrames {
@@ -51,6 +68,11 @@ impl ToFrames {
 
     /// What time has made due.
     pub fn poll(&mut self, _now: Instant, _out: &mut FramesOut) {}
+
+    /// Totals.
+    pub fn stats(&self) -> ToFramesStats {
+        ToFramesStats::default()
+    }
 
     /// When to call [`ToFrames::poll`] at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {

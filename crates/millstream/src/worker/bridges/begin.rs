@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ::bridge::{ToFrames, ToFramesSettings, ToPackets, ToPacketsSettings};
-use relay::Frame;
 use relay::packets::Packet;
+use relay::{Frame, Track};
 
 use super::cost::Cost;
 use super::sound::Sound;
@@ -19,6 +19,12 @@ use crate::worker::streams::{Remote, Source, settings_for};
 /// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes, the least
 /// that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP + 1180.
 const PAYLOAD_BYTES_MAX: usize = 1_180;
+
+/// Sound that a bridge begins with, milliseconds. Older sound would be played before what comes now, and late for good.
+const SOUND_MS: u64 = 100;
+
+/// Packets after which a turn is taken while a bridge begins: half of what a stream holds for one.
+const TURN_PACKETS: u64 = 4_000;
 
 impl Worker {
     /// Somebody wants a stream as packets: begins the bridge, if the stream is published here as frames.
@@ -69,10 +75,17 @@ impl Worker {
         let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
         let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
         let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
-        for (time_ms, frame) in headers.iter().chain(&cached) {
+        let sound_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(SOUND_MS));
+        let is_wanted =
+            |(time_ms, frame): &&(u64, Arc<Frame>)| frame.track != Track::Audio || *time_ms >= sound_from_ms;
+        for (time_ms, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
             self.bridge_frame(index, *time_ms, frame);
-            // One frame at a time: a turn holds no more than a batch of packets.
-            self.rtc_forward();
+            // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
+            let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
+            if bridge.met().packets > bridge.forwarded + TURN_PACKETS {
+                bridge.forwarded = bridge.met().packets;
+                self.rtc_forward();
+            }
         }
     }
 
@@ -132,6 +145,7 @@ impl Worker {
             due: None,
             cost: Cost::default(),
             note: None,
+            forwarded: 0,
         });
         self.bridges.by_stream.insert(stream, index);
         index

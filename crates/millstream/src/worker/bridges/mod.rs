@@ -63,6 +63,8 @@ pub(super) struct Bridge {
     cost: Cost,
     /// Why something that the publisher sends is not bridged.
     note: Option<Arc<str>>,
+    /// Packets that a turn was taken for while it began.
+    forwarded: u64,
 }
 
 /// All bridges of one worker.

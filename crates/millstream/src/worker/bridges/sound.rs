@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::bridge::CodedSound;
 
-use super::Machine;
+use super::{Bridge, Machine};
 use crate::transcoding::{Conversion, Pool, Replies, Reply, Transcoder};
 use crate::worker::engine::Worker;
 
@@ -84,6 +84,16 @@ impl Sound {
     }
 }
 
+impl Bridge {
+    /// Sound cannot be transcoded.
+    fn refuse_sound(&mut self, reason: &str) {
+        self.note = Some(reason.into());
+        if let Machine::ToPackets(machine) = &mut self.machine {
+            machine.refuse_sound(reason);
+        }
+    }
+}
+
 impl Worker {
     /// Hands sound over to be transcoded.
     pub(super) fn bridge_transcode(&mut self, index: usize, sound: &mut Vec<CodedSound>) {
@@ -126,7 +136,7 @@ impl Worker {
             Err(refused) => {
                 self.bridges.counters.transcoders_refused += 1;
                 tracing::warn!(stream = key, reason = %refused, "no sound through the bridge");
-                bridge.note = Some(refused.to_string().into());
+                bridge.refuse_sound(&refused.to_string());
                 State::Without
             }
         };
@@ -147,9 +157,11 @@ impl Worker {
         if let Some(error) = &reply.error {
             let key = self.streams.slab.get(bridge.frames).map_or("", |stream| stream.key.as_str());
             tracing::warn!(stream = key, error, "sound of a bridge");
-            bridge.note = Some(error.as_str().into());
             if reply.ended {
+                bridge.refuse_sound(error);
                 bridge.sound.state = State::Without;
+            } else {
+                bridge.note = Some(error.as_str().into());
             }
         }
         Some(index)
