@@ -51,8 +51,9 @@ pub(super) fn distance(published: &Format, taker: &Format) -> Option<u8> {
 
 /// RFC 6184 section 8.2.2: profile and packetization mode make the format.
 ///
-/// The same profile is best, a profile whose decoders decode the other next. Any other profile comes last instead of
-/// never: Firefox offers the constrained baseline only and decodes High, which is what encoders on a desktop send.
+/// The same profile is best, a profile whose decoders decode the other next. Any other profile of 8 bits 4:2:0 comes last
+/// instead of never: Firefox offers the constrained baseline only and decodes High, which is what encoders on a desktop
+/// send. High 10, High 4:2:2 and the like (`Other`) are taken by those only that offer them: no browser decodes them else.
 fn h264_distance(published: &str, taker: &str) -> Option<u8> {
     let mode = |fmtp| parameter(fmtp, "packetization-mode").unwrap_or("0") == "1";
     let (mode_needed, mode_taken) = (mode(published), mode(taker));
@@ -65,6 +66,8 @@ fn h264_distance(published: &str, taker: &str) -> Option<u8> {
         0
     } else if needed.is_decoded_by(taken) {
         2
+    } else if matches!(needed, H264Profile::Other(_)) {
+        return None;
     } else {
         4
     };
@@ -175,6 +178,10 @@ mod tests {
             (Codec::H264, cbp, "packetization-mode=1;profile-level-id=42001f", Some(2)),
             (Codec::H264, cbp, high, Some(2)),
             (Codec::H264, high, cbp, Some(4)),
+            (Codec::H264, "packetization-mode=1;profile-level-id=6e0028", high, None), // 10 bits
+            (Codec::H264, "packetization-mode=1;profile-level-id=7a0028", cbp, None),  // 4:2:2
+            (Codec::H264, "profile-level-id=f40028", "packetization-mode=1;profile-level-id=f4001f", Some(1)),
+            (Codec::H264, high, "packetization-mode=1;profile-level-id=f4001f", Some(4)),
             (Codec::H264, "profile-level-id=42e01f", cbp, Some(1)),
             (Codec::H264, cbp, "profile-level-id=42e01f", None),
             (Codec::H264, "", "profile-level-id=42001f", Some(0)),
