@@ -1,0 +1,328 @@
+//! H.264: which pictures are sent, in which form.
+//!
+//! Left out of a frame that is sent: access unit delimiters and filler, which RTP has no use for, ends of sequence, units of
+//! layers and auxiliary pictures, and the SEI that only tells buffer models and the encoder's settings. Other SEI stays
+//! (recovery points, captions, data of applications).
+
+mod order;
+mod pps;
+mod references;
+mod slice;
+mod sps;
+
+use order::PictureOrder;
+use pps::Pps;
+use references::References;
+use slice::{SliceHeader, Structure};
+use sps::Sps;
+
+use super::bits::Malformed;
+use super::nal::{NalUnits, Nals};
+use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, read_avcc};
+use super::{Dropped, Refusal, Verdict};
+use crate::to_packets::BFrames;
+
+/// Key frames of the container that are no IDR pictures, after which viewers that come would wait for ever.
+const OPEN_KEY_FRAMES_MAX: u32 = 2;
+
+/// See [`super::PictureFilter`].
+#[derive(Debug)]
+pub(super) struct Filter {
+    length_bytes: u8,
+    b_frames: BFrames,
+    sets: Sets,
+    /// Sets came that have not been sent.
+    sets_changed: bool,
+    refused: Option<Refusal>,
+    /// An IDR picture was there, and nothing has been broken since.
+    started: bool,
+    open_key_frames: u32,
+    order: PictureOrder,
+    /// As a decoder counts without the pictures left out.
+    sent_order: PictureOrder,
+    /// The latest order of what was sent since the last IDR picture.
+    latest: Option<i64>,
+    references: References,
+    /// As a decoder has them without the pictures left out.
+    sent_references: References,
+    /// Pictures so far, to tell them apart.
+    pictures: u64,
+    picture: Option<Picture>,
+}
+
+/// The picture whose slices are coming.
+#[derive(Debug)]
+struct Picture {
+    header: SliceHeader,
+    order: i64,
+    number: u64,
+    sent: bool,
+}
+
+impl Filter {
+    pub(super) fn new(record: &[u8], b_frames: BFrames) -> Result<Self, RecordError> {
+        let record = read_avcc(record)?;
+        let mut sets = Sets::default();
+        for set in &record.sets {
+            sets.put(set).map_err(|Malformed| RecordError::Set)?;
+        }
+        Ok(Self {
+            length_bytes: record.length_bytes,
+            b_frames,
+            sets,
+            sets_changed: false,
+            refused: None,
+            started: false,
+            open_key_frames: 0,
+            order: PictureOrder::default(),
+            sent_order: PictureOrder::default(),
+            latest: None,
+            references: References::default(),
+            sent_references: References::default(),
+            pictures: 0,
+            picture: None,
+        })
+    }
+
+    pub(super) fn fmtp(&self) -> String {
+        let profile = self.sets.sequence.first().map(|set| set.fields.profile_level_id()).unwrap_or_default();
+        format!("level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={profile}")
+    }
+
+    pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
+        if let Some(refusal) = self.refused {
+            return Verdict::Refuse(refusal);
+        }
+        let verdict = match self.units(frame, out) {
+            Ok(seen) if seen.idr => Verdict::Keep { key: true },
+            Ok(seen) if seen.pictures == 0 => Verdict::Drop(Dropped::Empty),
+            Ok(_) if self.is_open(key) => Verdict::Refuse(Refusal::NoIdr),
+            Ok(_) if !self.started => Verdict::Drop(Dropped::NoKeyFrame),
+            Ok(seen) if seen.sent > 0 => Verdict::Keep { key: false },
+            Ok(_) if self.b_frames == BFrames::Refuse => Verdict::Refuse(Refusal::BFrames),
+            Ok(_) => Verdict::Drop(Dropped::BFrame),
+            Err(Stop::Broken) => {
+                self.started = false;
+                Verdict::Drop(Dropped::Broken)
+            }
+            Err(Stop::Refused(refusal)) => Verdict::Refuse(refusal),
+        };
+        if let Verdict::Refuse(refusal) = verdict {
+            self.refused = Some(refusal);
+        }
+        verdict
+    }
+
+    /// Counts key frames of the container that are no IDR pictures.
+    fn is_open(&mut self, key: bool) -> bool {
+        self.open_key_frames += u32::from(key);
+        self.open_key_frames >= OPEN_KEY_FRAMES_MAX
+    }
+
+    /// Goes through the units of a frame and puts those to be sent into `out`.
+    fn units(&mut self, frame: &[u8], out: &mut Nals) -> Result<Seen, Stop> {
+        let units = NalUnits::of(frame, self.length_bytes).map_err(|_| Stop::Broken)?;
+        for set in units.clone().filter(|unit| matches!(unit[0] & 0x1f, 7 | 8)) {
+            self.sets_changed |= self.sets.put(set)?;
+        }
+        let idr = units.clone().any(|unit| unit[0] & 0x1f == 5);
+        if idr || (self.sets_changed && self.started) {
+            self.sets.write(out)?;
+            self.sets_changed = false;
+        }
+        let mut seen = Seen { idr, ..Seen::default() };
+        self.picture = None;
+        for unit in units {
+            match unit[0] & 0x1f {
+                1 | 5 if self.slice(unit, &mut seen)? => out.push(unit),
+                // Partitions of slices: of the Extended profile, which no browser decodes.
+                2..=4 => return Err(Stop::Broken),
+                6 if sei_is_kept(unit) => out.push(unit),
+                _ => {}
+            }
+        }
+        self.end_picture();
+        Ok(seen)
+    }
+
+    /// Whether the slice is sent.
+    fn slice(&mut self, unit: &[u8], seen: &mut Seen) -> Result<bool, Stop> {
+        let idr = unit[0] & 0x1f == 5;
+        if !idr && !self.started {
+            seen.pictures += 1;
+            return Ok(false);
+        }
+        let (sps, pps) = self.sets.of(SliceHeader::pps_id(unit)?)?;
+        let header = SliceHeader::parse(unit, sps, pps)?;
+        if self.picture.as_ref().is_none_or(|picture| picture.header.is_other_picture(&header)) {
+            self.end_picture();
+            self.begin_picture(header.clone(), seen)?;
+        }
+        let picture = self.picture.as_ref().ok_or(Stop::Broken)?;
+        let (sps, _) = self.sets.of(header.pps)?;
+        if picture.sent && !self.references.agree(&self.sent_references, sps, &header, picture.order) {
+            return Err(Stop::Refused(Refusal::ReferencedBFrames));
+        }
+        Ok(picture.sent)
+    }
+
+    fn begin_picture(&mut self, header: SliceHeader, seen: &mut Seen) -> Result<(), Stop> {
+        let (sps, _) = self.sets.of(header.pps)?;
+        if header.idr && header.structure != Structure::Bottom {
+            self.started = true;
+            self.open_key_frames = 0;
+            self.latest = None;
+        }
+        self.references.fill_gap(sps, &header);
+        let order = self.order.next(sps, &header);
+        let sent = self.latest.is_none_or(|latest| order >= latest) || self.is_second_field(&header, seen);
+        if sent {
+            self.sent_references.fill_gap(sps, &header);
+            // Without the pictures left out, the low bits may be taken for those of another cycle.
+            if self.sent_order.next(sps, &header) != order {
+                return Err(Stop::Refused(Refusal::ReferencedBFrames));
+            }
+            self.latest = Some(if header.resets() { 0 } else { order.max(self.latest.unwrap_or(order)) });
+            seen.sent += 1;
+        }
+        seen.pictures += 1;
+        self.pictures += 1;
+        self.picture = Some(Picture { header, order, number: self.pictures, sent });
+        Ok(())
+    }
+
+    /// A field behind another one that was sent in the same frame.
+    fn is_second_field(&self, header: &SliceHeader, seen: &Seen) -> bool {
+        header.structure != Structure::Frame && seen.sent > 0
+    }
+
+    /// What the picture leaves to those behind it.
+    fn end_picture(&mut self) {
+        let Some(picture) = self.picture.take() else { return };
+        let Ok((sps, _)) = self.sets.of(picture.header.pps) else { return };
+        self.references.mark(sps, &picture.header, picture.number, picture.order);
+        if picture.sent {
+            self.sent_references.mark(sps, &picture.header, picture.number, picture.order);
+        }
+    }
+}
+
+/// What a frame had in it.
+#[derive(Debug, Default)]
+struct Seen {
+    idr: bool,
+    pictures: u32,
+    sent: u32,
+}
+
+/// Why going through a frame ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Broken,
+    Refused(Refusal),
+}
+
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Self {
+        Self::Broken
+    }
+}
+
+impl SliceHeader {
+    /// Whether the slice is of another picture than one with this header ahead of it (section 7.4.1.2.4).
+    fn is_other_picture(&self, next: &Self) -> bool {
+        self.frame_num != next.frame_num
+            || self.structure != next.structure
+            || self.idr != next.idr
+            || self.reference != next.reference
+            || self.order_lsb != next.order_lsb
+            || self.order_bottom_delta != next.order_bottom_delta
+            || self.order_deltas != next.order_deltas
+    }
+}
+
+/// Whether SEI is of use to a viewer: not if all of it is about buffers, filler, or x264's list of its options.
+fn sei_is_kept(unit: &[u8]) -> bool {
+    // Type and size are below 255 and hence one byte each in what is looked for.
+    match unit.get(1..) {
+        Some([BUFFERING_PERIOD | PICTURE_TIMING | FILLER, ..]) => false,
+        Some([UNREGISTERED, rest @ ..]) => {
+            let size = rest.iter().take_while(|&&byte| byte == 255).count() + 1;
+            !rest.get(size..).is_some_and(|data| data.starts_with(&X264_OPTIONS))
+        }
+        Some(_) => true,
+        None => false,
+    }
+}
+
+/// SEI payload types (annex D.1).
+const BUFFERING_PERIOD: u8 = 0;
+const PICTURE_TIMING: u8 = 1;
+const FILLER: u8 = 3;
+const UNREGISTERED: u8 = 5;
+/// The identifier x264 puts ahead of its version and options: some 700 bytes with each IDR picture.
+const X264_OPTIONS: [u8; 16] =
+    [0xdc, 0x45, 0xe9, 0xbd, 0xe6, 0xd9, 0x48, 0xb7, 0x96, 0x2c, 0xd8, 0x20, 0xd9, 0x23, 0xee, 0xef];
+
+/// Parameter sets of a stream.
+#[derive(Debug, Default)]
+struct Sets {
+    sequence: Vec<Set<Sps>>,
+    picture: Vec<Set<Pps>>,
+}
+
+/// One set: what it says, and its NAL unit.
+#[derive(Debug)]
+struct Set<T> {
+    fields: T,
+    unit: Vec<u8>,
+}
+
+impl Sets {
+    /// Takes a set in, in place of one with the same id. Whether it is new.
+    fn put(&mut self, unit: &[u8]) -> Result<bool, Malformed> {
+        let mut known =
+            self.sequence.iter().map(|set| &set.unit).chain(self.picture.iter().map(|set| &set.unit));
+        if known.any(|known| known == unit) {
+            return Ok(false);
+        }
+        if unit.len() > PARAMETER_SET_BYTES_MAX {
+            return Err(Malformed);
+        }
+        if unit.first().is_some_and(|header| header & 0x1f == 7) {
+            let fields = Sps::parse(unit)?;
+            replace(&mut self.sequence, Set { fields, unit: unit.to_vec() }, |set| set.id)?;
+        } else {
+            let fields = Pps::parse(unit)?;
+            replace(&mut self.picture, Set { fields, unit: unit.to_vec() }, |set| set.id)?;
+        }
+        Ok(true)
+    }
+
+    /// The sets a slice with this picture parameter set depends on.
+    fn of(&self, pps: u32) -> Result<(&Sps, &Pps), Malformed> {
+        let pps = &self.picture.iter().find(|set| set.fields.id == pps).ok_or(Malformed)?.fields;
+        let sps = &self.sequence.iter().find(|set| set.fields.id == pps.sps).ok_or(Malformed)?.fields;
+        Ok((sps, pps))
+    }
+
+    /// All sets as they are sent.
+    fn write(&self, out: &mut Nals) -> Result<(), Malformed> {
+        for set in &self.sequence {
+            let mut written = Ok(());
+            out.push_with(|unit| written = set.fields.rewrite(&set.unit, unit));
+            written?;
+        }
+        self.picture.iter().for_each(|set| out.push(&set.unit));
+        Ok(())
+    }
+}
+
+fn replace<T>(sets: &mut Vec<Set<T>>, set: Set<T>, id: impl Fn(&T) -> u32) -> Result<(), Malformed> {
+    match sets.iter().position(|known| id(&known.fields) == id(&set.fields)) {
+        Some(at) => sets[at] = set,
+        None if sets.len() >= PARAMETER_SETS_MAX => return Err(Malformed),
+        None => sets.push(set),
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! Headers of H.264 slices (section 7.3.3), up to what marks reference pictures.
+
+use super::super::bits::{BitReader, Malformed};
+use super::pps::Pps;
+use super::sps::{PictureOrderType, Sps};
+
+/// Changes of a reference list in one slice; the standard has at most one for each of 32 entries, and an end.
+const MODIFICATIONS_MAX: usize = 66;
+/// Marking operations in one slice; no sensible stream has more than two for each of 16 frames.
+const MARKINGS_MAX: usize = 66;
+
+/// Prediction of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SliceKind {
+    /// P and SP.
+    P,
+    B,
+    /// I and SI.
+    I,
+}
+
+/// What of a picture is coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Structure {
+    Frame,
+    Top,
+    Bottom,
+}
+
+/// A step that changes a reference list (section 7.4.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Modification {
+    /// `abs_diff_pic_num`, subtracted.
+    Subtract(u32),
+    /// `abs_diff_pic_num`, added.
+    Add(u32),
+    LongTerm(u32),
+}
+
+/// A memory management control operation (section 7.4.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marking {
+    /// 1: a short-term picture, by `difference_of_pic_nums`, is of no use from now on.
+    UnuseShort(u32),
+    /// 2: a long-term picture likewise.
+    UnuseLong(u32),
+    /// 3: a short-term picture becomes long-term with this index.
+    ShortToLong(u32, u32),
+    /// 4: indexes from this one on are of no use.
+    LongMax(u32),
+    /// 5: all pictures are of no use.
+    UnuseAll,
+    /// 6: the picture itself becomes long-term.
+    ThisToLong(u32),
+}
+
+/// How a reference picture marks others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Markings {
+    /// An IDR picture, which may be a long-term one.
+    Idr {
+        long_term: bool,
+    },
+    /// The oldest goes when there are too many.
+    SlidingWindow,
+    Adaptive(Vec<Marking>),
+}
+
+/// Header of a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SliceHeader {
+    pub(crate) first_macroblock: u32,
+    pub(crate) kind: SliceKind,
+    pub(crate) pps: u32,
+    pub(crate) frame_num: u32,
+    pub(crate) structure: Structure,
+    pub(crate) idr: bool,
+    /// Whether others may refer to the picture: `nal_ref_idc` is not 0.
+    pub(crate) reference: bool,
+    pub(crate) order_lsb: u32,
+    pub(crate) order_bottom_delta: i32,
+    pub(crate) order_deltas: [i32; 2],
+    pub(crate) redundant: bool,
+    /// Entries of both reference lists that blocks may refer to.
+    pub(crate) references: [u32; 2],
+    pub(crate) modifications: [Vec<Modification>; 2],
+    pub(crate) markings: Option<Markings>,
+}
+
+impl SliceHeader {
+    /// The picture parameter set the slice refers to, which must be known to read on.
+    pub(crate) fn pps_id(nal: &[u8]) -> Result<u32, Malformed> {
+        let mut reader = BitReader::new(nal.get(1..).ok_or(Malformed)?);
+        reader.ue()?;
+        reader.ue()?;
+        reader.ue_up_to(255)
+    }
+
+    /// Reads the header of the slice `nal`.
+    ///
+    /// # Errors
+    /// It is cut, or a value is out of its range.
+    pub(crate) fn parse(nal: &[u8], sps: &Sps, pps: &Pps) -> Result<Self, Malformed> {
+        let (&first, payload) = nal.split_first().ok_or(Malformed)?;
+        let reader = &mut BitReader::new(payload);
+        let (idr, reference) = (first & 0x1f == 5, first & 0x60 != 0);
+        let mut header = Self::identify(reader, sps, idr, reference)?;
+        header.read_order(reader, sps, pps)?;
+        if pps.redundant_pictures {
+            header.redundant = reader.ue_up_to(127)? > 0;
+        }
+        header.read_references(reader, pps)?;
+        let weighted = match header.kind {
+            SliceKind::P => pps.weighted_p,
+            SliceKind::B => pps.weighted_b == 1,
+            SliceKind::I => false,
+        };
+        if weighted {
+            weights(reader, sps, &header)?;
+        }
+        if reference {
+            header.markings = Some(markings(reader, idr)?);
+        }
+        Ok(header)
+    }
+
+    /// Fields up to the place of the picture in decoding.
+    fn identify(
+        reader: &mut BitReader<'_>,
+        sps: &Sps,
+        idr: bool,
+        reference: bool,
+    ) -> Result<Self, Malformed> {
+        let first_macroblock = reader.ue()?;
+        let kind = match reader.ue_up_to(9)? % 5 {
+            1 => SliceKind::B,
+            0 | 3 => SliceKind::P,
+            _ => SliceKind::I,
+        };
+        let pps = reader.ue_up_to(255)?;
+        if sps.separate_colour_planes {
+            reader.u(2)?;
+        }
+        let frame_num = reader.u(sps.frame_num_bits)?;
+        let structure = if sps.frames_only || !reader.bit()? {
+            Structure::Frame
+        } else if reader.bit()? {
+            Structure::Bottom
+        } else {
+            Structure::Top
+        };
+        Ok(Self {
+            first_macroblock,
+            kind,
+            pps,
+            frame_num,
+            structure,
+            idr,
+            reference,
+            order_lsb: 0,
+            order_bottom_delta: 0,
+            order_deltas: [0; 2],
+            redundant: false,
+            references: [0; 2],
+            modifications: [const { Vec::new() }; 2],
+            markings: None,
+        })
+    }
+
+    fn read_order(&mut self, reader: &mut BitReader<'_>, sps: &Sps, pps: &Pps) -> Result<(), Malformed> {
+        if self.idr {
+            reader.ue_up_to(65_535)?; // idr_pic_id
+        }
+        let both = pps.bottom_order_present && self.structure == Structure::Frame;
+        match &sps.order {
+            PictureOrderType::Lsb { bits } => {
+                self.order_lsb = reader.u(*bits)?;
+                if both {
+                    self.order_bottom_delta = reader.se()?;
+                }
+            }
+            PictureOrderType::Cycle { always_zero: false, .. } => {
+                self.order_deltas[0] = reader.se()?;
+                if both {
+                    self.order_deltas[1] = reader.se()?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read_references(&mut self, reader: &mut BitReader<'_>, pps: &Pps) -> Result<(), Malformed> {
+        let lists = match self.kind {
+            SliceKind::I => return Ok(()),
+            SliceKind::P => 1,
+            SliceKind::B => 2,
+        };
+        if lists == 2 {
+            reader.bit()?; // direct_spatial_mv_pred_flag
+        }
+        self.references[..lists].copy_from_slice(&pps.references_default[..lists]);
+        if reader.bit()? {
+            for list in 0..lists {
+                self.references[list] = reader.ue_up_to(31)? + 1;
+            }
+        }
+        for list in 0..lists {
+            if reader.bit()? {
+                self.modifications[list] = modifications(reader)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn modifications(reader: &mut BitReader<'_>) -> Result<Vec<Modification>, Malformed> {
+    let mut read = Vec::new();
+    loop {
+        read.push(match reader.ue()? {
+            0 => Modification::Subtract(reader.ue_up_to(1 << 17)? + 1),
+            1 => Modification::Add(reader.ue_up_to(1 << 17)? + 1),
+            2 => Modification::LongTerm(reader.ue()?),
+            3 => return Ok(read),
+            _ => return Err(Malformed),
+        });
+        if read.len() > MODIFICATIONS_MAX {
+            return Err(Malformed);
+        }
+    }
+}
+
+/// `pred_weight_table` (section 7.3.3.2); the values do not matter here.
+fn weights(reader: &mut BitReader<'_>, sps: &Sps, header: &SliceHeader) -> Result<(), Malformed> {
+    reader.ue_up_to(7)?;
+    let chroma = sps.chroma_array_type != 0;
+    if chroma {
+        reader.ue_up_to(7)?;
+    }
+    for _ in 0..header.references[0] + header.references[1] {
+        if reader.bit()? {
+            reader.se()?;
+            reader.se()?;
+        }
+        if chroma && reader.bit()? {
+            for _ in 0..4 {
+                reader.se()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `dec_ref_pic_marking` (section 7.3.3.3).
+fn markings(reader: &mut BitReader<'_>, idr: bool) -> Result<Markings, Malformed> {
+    if idr {
+        reader.bit()?; // no_output_of_prior_pics_flag
+        return Ok(Markings::Idr { long_term: reader.bit()? });
+    }
+    if !reader.bit()? {
+        return Ok(Markings::SlidingWindow);
+    }
+    let mut read = Vec::new();
+    loop {
+        read.push(match reader.ue()? {
+            0 => return Ok(Markings::Adaptive(read)),
+            1 => Marking::UnuseShort(reader.ue_up_to(1 << 17)? + 1),
+            2 => Marking::UnuseLong(reader.ue()?),
+            3 => Marking::ShortToLong(reader.ue_up_to(1 << 17)? + 1, reader.ue()?),
+            4 => Marking::LongMax(reader.ue()?),
+            5 => Marking::UnuseAll,
+            6 => Marking::ThisToLong(reader.ue()?),
+            _ => return Err(Malformed),
+        });
+        if read.len() > MARKINGS_MAX {
+            return Err(Malformed);
+        }
+    }
+}
