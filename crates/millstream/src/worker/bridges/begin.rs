@@ -60,8 +60,12 @@ impl Worker {
         self.streams.slab[frames].bridge = Some(index);
         self.bridges.counters.to_packets_started += 1;
         self.watch_or_not(frames);
-        self.bridge_feed_cached_frames(index);
         self.rtc.streams.slab[packets].remotes = Vec::new();
+        self.bridge_feed_cached_frames(index);
+        // What came may have shown that it cannot be done.
+        if !self.bridges.slab.contains(index) {
+            return;
+        }
         for worker in others {
             self.rtc_add_remote(worker, id);
         }

@@ -34,10 +34,11 @@ pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
     sound.into_iter().chain(video).collect()
 }
 
-/// The same as an answer for players.
-pub(super) fn bridged(formats: &PublishedFormats) -> Bridged {
+/// The same as an answer for players. Of a stream with video (`has_video`) sound alone is not offered: who asks for it
+/// would wait for a picture.
+pub(super) fn bridged(formats: &PublishedFormats, has_video: bool) -> Bridged {
     let tracks = tracks(formats);
-    match (&formats.refused, tracks.is_empty()) {
+    match (&formats.refused, tracks.is_empty() || has_video && formats.video.is_none()) {
         (Some(reason), true) => Bridged::Impossible(Arc::clone(reason)),
         (None, true) => Bridged::Unknown,
         (refused, false) => Bridged::Tracks(tracks, refused.clone()),
@@ -93,7 +94,7 @@ impl Worker {
                 out.clear();
                 probe.frame(self.now, *time_ms, frame, &mut out);
             }
-            bridged(probe.formats())
+            bridged(probe.formats(), local.video.is_some())
         } else {
             Bridged::Impossible(OFF.into())
         };

@@ -12,6 +12,7 @@ use relay::{Frame, Track};
 use super::cost::clock;
 use super::describe;
 use super::{Bridge, Machine};
+use crate::worker::directory::Bridged;
 use crate::worker::engine::Worker;
 
 /// Soonest a bridge is asked again, by a timer of its own.
@@ -117,8 +118,7 @@ impl Worker {
 
     /// Packets that were made go into the stream, as if they had been received.
     fn bridge_take_packets(&mut self, index: usize, out: &mut ::bridge::PacketsOut) {
-        let bridge = &mut self.bridges.slab[index];
-        let packets = bridge.packets;
+        let packets = self.bridges.slab[index].packets;
         if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
             for packet in out.packets() {
                 if let Err(reason) = entry.packets.receive(self.now, packet) {
@@ -149,16 +149,25 @@ impl Worker {
             tracing::warn!(stream = key, reason, "not bridged to WebRTC");
         }
         bridge.note = formats.refused.clone();
+        let has_video = self.streams.slab.get(bridge.frames).is_some_and(|stream| stream.video.is_some());
+        let bridged = describe::bridged(formats, has_video);
         let tracks = describe::tracks(formats);
-        self.parts.directory.set_bridged(key, bridge.publication, describe::bridged(formats));
-        if let Some(entry) = self.rtc.streams.slab.get_mut(bridge.packets) {
+        let is_impossible = matches!(bridged, Bridged::Impossible(_));
+        self.parts.directory.set_bridged(key, bridge.publication, bridged);
+        let packets = bridge.packets;
+        if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
             entry.tracks = Some(tracks);
+        }
+        if is_impossible {
+            // Who comes again is told why.
+            self.bridge_end(index, "the stream cannot be shown by WebRTC");
+            self.rtc_end_players(packets, "the stream cannot be shown by WebRTC");
         }
     }
 
     /// Frames that were made go to players, as if a publisher had sent them.
     fn bridge_take_frames(&mut self, index: usize, out: &mut ::bridge::FramesOut) {
-        let (frames, packets) = (self.bridges.slab[index].frames, self.bridges.slab[index].packets);
+        let Bridge { frames, packets, .. } = self.bridges.slab[index];
         for frame in out.frames.drain(..) {
             let kind = match frame.track {
                 Track::Audio => MediaKind::Audio,

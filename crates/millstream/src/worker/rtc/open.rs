@@ -10,7 +10,7 @@ use super::control::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use super::inputs;
 use super::session::RtcSession;
 use super::streams::RtcSource;
-use crate::worker::directory::{Epoch, Lane, Origin, PublishedTracks, StreamId, Taken};
+use crate::worker::directory::{Bridged, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use crate::worker::engine::Worker;
 use crate::worker::ring::Crossing;
 use crate::worker::settings::SecondPublisher;
@@ -186,6 +186,16 @@ impl Worker {
             if session.stream == stream && session.role == RtcRole::Play {
                 session.waiting_since_ms = since_ms;
             }
+        }
+    }
+
+    /// Ends all players of a stream on this worker, if it is still there.
+    pub(in crate::worker) fn rtc_end_players(&mut self, stream: usize, reason: &'static str) {
+        let plays = |session: &RtcSession| session.stream == stream && session.role == RtcRole::Play;
+        let players: Vec<usize> =
+            self.rtc.sessions.iter().filter_map(|(index, session)| plays(session).then_some(index)).collect();
+        for player in players {
+            self.rtc_end(player, reason);
         }
     }
 
@@ -412,8 +422,13 @@ impl Worker {
             Crossing::PacketsGone { stream, epoch } => {
                 let Some(stream) = self.rtc.streams.find(stream) else { return };
                 let source = self.rtc.streams.slab[stream].source;
-                if source == Some(RtcSource { epoch, origin: Origin::Worker }) {
-                    self.rtc_end_source(stream);
+                if source != Some(RtcSource { epoch, origin: Origin::Worker }) {
+                    return;
+                }
+                let published = self.parts.directory.published(&self.rtc.streams.slab[stream].key);
+                self.rtc_end_source(stream);
+                if matches!(published, Published::Frames(Bridged::Impossible(_))) {
+                    self.rtc_end_players(stream, "the stream cannot be shown by WebRTC");
                 }
             }
             Crossing::Contested { stream, epoch } => {
