@@ -193,8 +193,13 @@ impl<'a, I: Iterator<Item = Obu<'a>> + Clone> Cutter<'a, I> {
                 (plan.last_len, plan.last_is_sized) = (left, true);
                 continue;
             }
+            // With its length it ends where the packet does; without, a byte would be left over.
+            if whole == room && ahead.current.is_some() {
+                return Plan { elements: plan.elements + 1, last_len: left, last_is_sized: true };
+            }
             let last_len = if is_counted { left.min(room) } else { sized_in(room).min(left) };
-            if last_len > 0 {
+            // Never cut within the header: that of a piece says what the piece is.
+            if last_len > 0 && sent + last_len >= obu.header_len {
                 plan = Plan { elements: plan.elements + 1, last_len, last_is_sized: !is_counted };
             }
             break;

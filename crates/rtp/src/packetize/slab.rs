@@ -36,6 +36,11 @@ impl PacketSlab {
         self.starts.is_empty()
     }
 
+    /// Bytes of memory held for packets.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     fn end_of(&self, index: usize) -> usize {
         self.starts.get(index + 1).copied().unwrap_or(self.bytes.len())
     }

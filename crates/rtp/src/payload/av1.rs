@@ -14,8 +14,8 @@ use super::PayloadInfo;
 /// `key_frame`: the packet begins a coded video sequence (N), or brings a sequence header.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let (aggregation, mut rest) = payload.split_first()?;
-    let (continues, count, new_sequence) =
-        (aggregation & 0x80 != 0, usize::from(aggregation >> 4 & 3), aggregation & 0x08 != 0);
+    let (continues, goes_on) = (aggregation & 0x80 != 0, aggregation & 0x40 != 0);
+    let (count, new_sequence) = (usize::from(aggregation >> 4 & 3), aggregation & 0x08 != 0);
     if rest.is_empty() || (continues && new_sequence) {
         return None;
     }
@@ -27,7 +27,7 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
         (element, rest) = if count != 0 && index == count { (rest, &[][..]) } else { sized(rest)? };
         // The first element of a continuation has no header of its own.
         if index > 1 || !continues {
-            obu(element, index == 1, &mut info)?;
+            obu(element, index == 1, goes_on && rest.is_empty(), &mut info)?;
         }
     }
     // Fewer elements than were announced.
@@ -47,14 +47,15 @@ fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// Adds what an OBU's head says; `first`: it is the first of its packet. An empty element says nothing.
-fn obu(element: &[u8], first: bool, info: &mut PayloadInfo) -> Option<()> {
+/// Adds what an OBU's head says; `first`: it is the first of its packet, `is_cut`: more of it is in the next one. An
+/// empty element says nothing.
+fn obu(element: &[u8], first: bool, is_cut: bool, info: &mut PayloadInfo) -> Option<()> {
     let Some(head) = element.first() else { return Some(()) };
     if head & 0x80 != 0 {
         return None;
     }
     let kind = head >> 3 & 0x0f;
-    if head & 0x04 != 0 {
+    if head & 0x04 != 0 && !(is_cut && element.len() == 1) {
         let layers = *element.get(1)?;
         // Those of the first OBU that has them.
         info.temporal_layer.get_or_insert(layers >> 5);
@@ -106,6 +107,7 @@ mod tests {
             (&[0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0], None, "an endless length"),
             (&[0x00, 0x82, 0x00, 0x30, 1], Some((no, yes, no)), "a length with spare bytes"),
             (&[0x10, 0x34], None, "extension cut off"),
+            (&[0x50, 0x34], Some((no, yes, no)), "extension in the next packet"),
             (&[0; 1500], Some((no, no, no)), "1499 empty elements"),
         ] {
             assert_eq!(flags(payload), expected, "{remark}");
