@@ -175,6 +175,9 @@ impl Worker {
     pub(super) fn bridge_end(&mut self, index: usize, reason: &str) {
         let Some(bridge) = self.bridges.slab.try_remove(index) else { return };
         self.bridges.by_stream.remove(&bridge.stream);
+        let met = bridge.met();
+        self.bridges.counters.b_frames_dropped += met.b_frames_dropped;
+        self.bridges.counters.broken += met.broken;
         let direction = bridge.machine.direction();
         let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
         let key = self.streams.slab.get(frames).map(|stream| stream.key.as_str());

@@ -14,6 +14,8 @@ pub(super) struct Cost {
     pub(super) transcoding: Duration,
     pub(super) sound_pieces: u64,
     pub(super) sound_dropped: u64,
+    /// Pieces of sound that could not be decoded.
+    pub(super) broken: u64,
     pub(super) video: Latency,
     pub(super) sound: Latency,
 }

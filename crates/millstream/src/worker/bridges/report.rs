@@ -32,7 +32,7 @@ impl Bridge {
                     video_frames: stats.video_frames,
                     packets: stats.packets,
                     b_frames_dropped: stats.b_frames_dropped,
-                    broken: stats.broken,
+                    broken: stats.broken + self.cost.broken,
                 }
             }
             Machine::ToFrames(machine) => {
@@ -41,7 +41,7 @@ impl Bridge {
                     video_frames: stats.video_frames,
                     packets: stats.packets,
                     b_frames_dropped: 0,
-                    broken: stats.broken + stats.lost + stats.late,
+                    broken: stats.broken + stats.lost + stats.late + self.cost.broken,
                 }
             }
         }

@@ -149,6 +149,9 @@ impl Worker {
         let bridge = self.bridges.slab.get_mut(index).filter(|bridge| bridge.sound.is_token(reply.bridge))?;
         bridge.cost.transcoding += reply.cpu;
         bridge.cost.sound_pieces += reply.sound.len() as u64;
+        bridge.cost.broken += reply.broken;
+        bridge.cost.sound_dropped += reply.dropped;
+        self.bridges.counters.sound_dropped += reply.dropped;
         for piece in &reply.sound {
             if let Some(latency) = bridge.sound.latency(piece.pts_us, self.now) {
                 bridge.cost.sound.note(latency);
@@ -157,11 +160,10 @@ impl Worker {
         if let Some(error) = &reply.error {
             let key = self.streams.slab.get(bridge.frames).map_or("", |stream| stream.key.as_str());
             tracing::warn!(stream = key, error, "sound of a bridge");
+            // Until the publisher changes it; what has ended does not come back.
+            bridge.refuse_sound(error);
             if reply.ended {
-                bridge.refuse_sound(error);
                 bridge.sound.state = State::Without;
-            } else {
-                bridge.note = Some(error.as_str().into());
             }
         }
         Some(index)
