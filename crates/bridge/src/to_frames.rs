@@ -1,12 +1,35 @@
 //! RTP packets of a WebRTC publisher to frames, once for all players.
+//!
+//! ```text
+//!  Packet ─▶ jitter ─▶ depacketize ─▶ picture (units) ─▶ body ─▶ Frame       video.rs
+//!            (order)   (access unit)   key? record?      ▲ time by CaptureClock
+//!  Packet ─▶ jitter ─▶ no holes ─▶ [ transcoder ] ─▶ body ─▶ Frame           sound.rs
+//! ```
+//! Both tracks are placed on one stream time. H.264, AAC and G.711 get the bodies of FLV, the others those of Enhanced
+//! RTMP; configurations and `onMetaData` come ahead of what needs them, and anew when they change.
+
+mod headers;
+mod key_frames;
+mod picture;
+mod piece;
+mod sound;
+mod units;
+mod video;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::Frame;
 use relay::packets::Packet;
+use rtp::payload::MediaKind;
 
+use self::headers::Headers;
+use self::sound::Sound;
+use self::video::{Context, Video};
+use crate::clock::CaptureClock;
 use crate::sound::CodedSound;
+
+pub use self::piece::Piece;
 
 /// How a stream is put together.
 #[derive(Clone, Copy, Debug)]
@@ -50,32 +73,90 @@ pub struct ToFramesStats {
 /// See the module.
 #[derive(Debug)]
 pub struct ToFrames {
-    #[expect(dead_code, reason = "skeleton")]
-    settings: ToFramesSettings,
+    clock: CaptureClock,
+    headers: Headers,
+    video: Video,
+    sound: Sound,
+    epoch: Option<u64>,
+    last_call: Instant,
+    stats: ToFramesStats,
 }
 
 impl ToFrames {
     /// A bridge nothing has gone through.
-    pub fn new(settings: ToFramesSettings, _now: Instant) -> Self {
-        Self { settings }
+    pub fn new(settings: ToFramesSettings, now: Instant) -> Self {
+        Self {
+            clock: CaptureClock::new(),
+            headers: Headers::default(),
+            video: Video::new(&settings),
+            sound: Sound::new(&settings),
+            epoch: None,
+            last_call: now,
+            stats: ToFramesStats::default(),
+        }
     }
 
-    /// A packet of the publisher as the stream keeps it, in the order of arrival.
-    pub fn packet(&mut self, _now: Instant, _packet: &Packet, _out: &mut FramesOut) {}
+    /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind the first
+    /// is taken.
+    pub fn packet(&mut self, now: Instant, packet: &Packet, out: &mut FramesOut) {
+        if let Some(piece) = Piece::of(packet) {
+            self.piece(now, &piece, out);
+        }
+    }
+
+    /// The same, of a packet that was taken apart.
+    pub fn piece(&mut self, now: Instant, piece: &Piece<'_>, out: &mut FramesOut) {
+        self.stats.packets += 1;
+        self.stats.video_latency = None;
+        if self.epoch.is_none_or(|epoch| epoch < piece.epoch) {
+            self.epoch = Some(piece.epoch);
+            self.headers.clear();
+        }
+        let (mut context, video, sound) = self.parts(now, out);
+        match piece.kind() {
+            MediaKind::Video => video.arrive(&mut context, piece),
+            MediaKind::Audio => sound.arrive(&mut context, piece),
+        }
+        let video_is_live = video.is_live(now, VIDEO_LIVE);
+        sound.poll(&mut context, video_is_live);
+    }
 
     /// A piece of sound from the transcoder.
-    pub fn sound(&mut self, _now: Instant, _sound: &CodedSound, _out: &mut FramesOut) {}
+    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut FramesOut) {
+        let (mut context, _, track) = self.parts(now, out);
+        track.transcoded(&mut context, sound);
+    }
 
     /// What time has made due.
-    pub fn poll(&mut self, _now: Instant, _out: &mut FramesOut) {}
+    pub fn poll(&mut self, now: Instant, out: &mut FramesOut) {
+        self.stats.video_latency = None;
+        let (mut context, video, sound) = self.parts(now, out);
+        video.poll(&mut context);
+        let video_is_live = video.is_live(now, VIDEO_LIVE);
+        sound.poll(&mut context, video_is_live);
+    }
 
     /// Totals.
     pub fn stats(&self) -> ToFramesStats {
-        ToFramesStats::default()
+        self.stats
     }
 
     /// When to call [`ToFrames::poll`] at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        None
+        let video_is_live = self.video.is_live(self.last_call, VIDEO_LIVE);
+        self.video.next_timeout().into_iter().chain(self.sound.next_timeout(video_is_live)).min()
+    }
+
+    fn parts<'a>(
+        &'a mut self,
+        now: Instant,
+        out: &'a mut FramesOut,
+    ) -> (Context<'a>, &'a mut Video, &'a mut Sound) {
+        self.last_call = now;
+        let Self { clock, headers, video, sound, stats, .. } = self;
+        (Context { now, clock, headers, stats, out }, video, sound)
     }
 }
+
+/// Video of which nothing came for this long has stopped.
+const VIDEO_LIVE: Duration = Duration::from_secs(1);

@@ -12,8 +12,9 @@ use super::bits::Bits;
 pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     let [0x81, profile_level, depth, _, ..] = *record else { return None };
     let (profile, level) = (profile_level >> 5, profile_level & 0x1f);
-    let sequence = sequence_header(&record[4..]).and_then(read_sequence_header);
-    let (width, height, frame_rate) = sequence.unwrap_or((0, 0, None));
+    let sequence = sequence_header_unit(&record[4..]).and_then(|(_, payload)| SequenceHeader::read(payload));
+    let (width, height, frame_rate) =
+        sequence.map_or((0, 0, None), |header| (header.width, header.height, header.frame_rate));
     Some(VideoFormat {
         profile: profile_name(profile, depth),
         level: level_name(level),
@@ -23,36 +24,74 @@ pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     })
 }
 
-/// Payload of the first sequence header OBU (5.3).
-fn sequence_header(mut obus: &[u8]) -> Option<&[u8]> {
+/// The first sequence header OBU (5.3), whole and without its head.
+pub(super) fn sequence_header_unit(mut obus: &[u8]) -> Option<(&[u8], &[u8])> {
     while let Some((head, rest)) = obus.split_first() {
         let rest = if head & 4 != 0 { rest.get(1..)? } else { rest };
         let (bytes, rest) = if head & 2 != 0 { leb128(rest)? } else { (rest.len(), rest) };
         let (payload, tail) = rest.split_at_checked(bytes)?;
         if head >> 3 & 0x0f == OBU_SEQUENCE_HEADER {
-            return Some(payload);
+            return Some((&obus[..obus.len() - tail.len()], payload));
         }
         obus = tail;
     }
     None
 }
 
-/// Width, height and frames per second (5.5.1 to 5.5.5).
-fn read_sequence_header(payload: &[u8]) -> Option<(u32, u32, Option<f32>)> {
-    let mut bits = Bits::new(payload);
-    bits.skip(4)?; // profile, still picture
-    let mut frame_rate = None;
-    if bits.flag()? {
-        bits.skip(5)?; // reduced still picture header: level only
-    } else {
-        frame_rate = skip_operating_points(&mut bits)?;
-    }
-    let (width_bits, height_bits) = (bits.u(4)? + 1, bits.u(4)? + 1);
-    Some((bits.u(width_bits)? + 1, bits.u(height_bits)? + 1, frame_rate))
+/// What a sequence header says (5.5.1 to 5.5.5), as far as a record repeats it. Level and tier are those of the first
+/// operating point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SequenceHeader {
+    pub(super) profile: u8,
+    /// `seq_level_idx`, `0..=31`.
+    pub(super) level: u8,
+    pub(super) tier: bool,
+    /// Bits of a sample: 8, 10 or 12.
+    pub(super) depth: u8,
+    pub(super) monochrome: bool,
+    /// Horizontally and vertically.
+    pub(super) subsampling: (bool, bool),
+    /// `chroma_sample_position`, `0..=3`.
+    pub(super) chroma_position: u8,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// Frames per second if it is constant.
+    pub(super) frame_rate: Option<f32>,
 }
 
-/// Timing, decoder model and operating points; returns the frame rate if it is constant.
-fn skip_operating_points(bits: &mut Bits<'_>) -> Option<Option<f32>> {
+impl SequenceHeader {
+    /// Reads the payload of a sequence header OBU.
+    pub(super) fn read(payload: &[u8]) -> Option<Self> {
+        let mut bits = Bits::new(payload);
+        let profile = bits.u(3)? as u8;
+        bits.skip(1)?; // still picture
+        let is_reduced = bits.flag()?;
+        let (level, tier, frame_rate) = match is_reduced {
+            true => (bits.u(5)? as u8, false, None),
+            false => operating_points(&mut bits)?,
+        };
+        let (width_bits, height_bits) = (bits.u(4)? + 1, bits.u(4)? + 1);
+        let (width, height) = (bits.u(width_bits)? + 1, bits.u(height_bits)? + 1);
+        skip_tools(&mut bits, is_reduced)?;
+        let colour = Colour::read(&mut bits, profile)?;
+        let Colour { depth, monochrome, subsampling, chroma_position } = colour;
+        Some(Self {
+            profile,
+            level,
+            tier,
+            depth,
+            monochrome,
+            subsampling,
+            chroma_position,
+            width,
+            height,
+            frame_rate,
+        })
+    }
+}
+
+/// Timing, decoder model and operating points: level and tier of the first one, and the frame rate if it is constant.
+fn operating_points(bits: &mut Bits<'_>) -> Option<(u8, bool, Option<f32>)> {
     let mut frame_rate = None;
     let mut delay_bits = None;
     if bits.flag()? {
@@ -63,11 +102,12 @@ fn skip_operating_points(bits: &mut Bits<'_>) -> Option<Option<f32>> {
         }
     }
     let has_display_delay = bits.flag()?;
+    let mut first = None;
     for _ in 0..=bits.u(5)? {
         bits.skip(12)?;
-        if bits.u(5)? > 7 {
-            bits.skip(1)?; // tier
-        }
+        let level = bits.u(5)? as u8;
+        let tier = level > 7 && bits.flag()?;
+        first.get_or_insert((level, tier));
         if let Some(delay_bits) = delay_bits
             && bits.flag()?
         {
@@ -77,7 +117,73 @@ fn skip_operating_points(bits: &mut Bits<'_>) -> Option<Option<f32>> {
             bits.skip(4)?;
         }
     }
-    Some(frame_rate)
+    first.map(|(level, tier)| (level, tier, frame_rate))
+}
+
+/// What stands between the size and the colours: which tools are in use.
+fn skip_tools(bits: &mut Bits<'_>, is_reduced: bool) -> Option<()> {
+    if !is_reduced && bits.flag()? {
+        bits.skip(4 + 3)?; // lengths of frame ids
+    }
+    bits.skip(3)?; // superblocks, intra tools
+    if !is_reduced {
+        bits.skip(4)?; // inter tools
+        let has_order_hint = bits.flag()?;
+        if has_order_hint {
+            bits.skip(2)?;
+        }
+        // Screen content tools: chosen by frame, or always, or never; integer motion vectors only with them.
+        let has_screen_tools = bits.flag()? || bits.flag()?;
+        if has_screen_tools && !bits.flag()? {
+            bits.skip(1)?;
+        }
+        if has_order_hint {
+            bits.skip(3)?;
+        }
+    }
+    bits.skip(3) // super-resolution, CDEF, restoration
+}
+
+/// `color_config()` (5.5.2).
+#[derive(Debug, Clone, Copy)]
+struct Colour {
+    depth: u8,
+    monochrome: bool,
+    subsampling: (bool, bool),
+    chroma_position: u8,
+}
+
+impl Colour {
+    fn read(bits: &mut Bits<'_>, profile: u8) -> Option<Self> {
+        let is_high = bits.flag()?;
+        let depth = match is_high {
+            true if profile == 2 && bits.flag()? => 12,
+            true => 10,
+            false => 8,
+        };
+        let monochrome = profile != 1 && bits.flag()?;
+        let description = if bits.flag()? { (bits.u(8)?, bits.u(8)?, bits.u(8)?) } else { (2, 2, 2) };
+        if monochrome {
+            bits.skip(1)?;
+            return Some(Self { depth, monochrome, subsampling: (true, true), chroma_position: 0 });
+        }
+        let subsampling = if description == SRGB {
+            (false, false)
+        } else {
+            bits.skip(1)?; // range
+            match (profile, depth) {
+                (0, _) => (true, true),
+                (1, _) => (false, false),
+                (_, 12) => {
+                    let x = bits.flag()?;
+                    (x, x && bits.flag()?)
+                }
+                _ => (true, false),
+            }
+        };
+        let chroma_position = if subsampling == (true, true) { bits.u(2)? as u8 } else { 0 };
+        Some(Self { depth, monochrome, subsampling, chroma_position })
+    }
 }
 
 /// `timing_info()` (5.5.3): time scale over ticks of one picture.
@@ -124,3 +230,5 @@ fn level_name(index: u8) -> String {
 }
 
 const OBU_SEQUENCE_HEADER: u8 = 1;
+/// BT.709 primaries, sRGB transfer, identity matrix (6.4.2).
+const SRGB: (u32, u32, u32) = (1, 13, 0);

@@ -11,7 +11,7 @@ use super::bits::Bits;
 pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     let (profile, level) = (record.get(1)? & 0x1f, *record.get(12)?);
     let high_tier = record[1] & 0x20 != 0;
-    let (width, height) = picture_size(&without_emulation_prevention(first_sps(record)?))?;
+    let SpsFacts { width, height, .. } = SpsFacts::read(first_sps(record)?)?;
     Some(VideoFormat {
         profile: profile_name(profile),
         // The level is 30 times its number (ITU-T H.265, A.4.1).
@@ -39,16 +39,53 @@ fn first_sps(record: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Width and height from an SPS (ITU-T H.265, 7.3.2.2.1), cropped by its conformance window.
-fn picture_size(sps: &[u8]) -> Option<(u32, u32)> {
-    let mut bits = Bits::new(sps.get(2..)?);
-    bits.skip(4)?; // video parameter set id
-    let max_sub_layers = bits.u(3)?;
-    bits.skip(1)?; // temporal id nesting
-    skip_profile_tier_level(&mut bits, max_sub_layers)?;
-    bits.exp_golomb()?; // SPS id
-    let chroma = bits.exp_golomb()?;
-    let separate_planes = chroma == 3 && bits.flag()?;
+/// What an SPS says (ITU-T H.265, 7.3.2.2.1), as far as a record repeats it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SpsFacts {
+    /// The general part of `profile_tier_level`, level included.
+    pub(super) profile_tier_level: [u8; 12],
+    pub(super) temporal_layers: u8,
+    pub(super) temporal_id_nesting: bool,
+    /// `chroma_format_idc`, `0..=3`.
+    pub(super) chroma: u8,
+    pub(super) depth_luma_minus8: u8,
+    pub(super) depth_chroma_minus8: u8,
+    /// Cropped by the conformance window.
+    pub(super) width: u32,
+    pub(super) height: u32,
+}
+
+impl SpsFacts {
+    /// Reads an SPS NAL unit.
+    pub(super) fn read(unit: &[u8]) -> Option<Self> {
+        let sps = without_emulation_prevention(unit);
+        let profile_tier_level = *sps.get(3..)?.first_chunk()?;
+        let mut bits = Bits::new(&sps[2..]);
+        bits.skip(4)?; // video parameter set id
+        let max_sub_layers = bits.u(3)?;
+        let temporal_id_nesting = bits.flag()?;
+        skip_profile_tier_level(&mut bits, max_sub_layers)?;
+        bits.exp_golomb()?; // SPS id
+        let chroma = bits.exp_golomb().filter(|chroma| *chroma <= 3)?;
+        let separate_planes = chroma == 3 && bits.flag()?;
+        let (width, height) = picture_size(&mut bits, if separate_planes { 0 } else { chroma })?;
+        let mut depth = || bits.exp_golomb().filter(|depth| *depth <= 8);
+        let (depth_luma, depth_chroma) = (depth()?, depth()?);
+        Some(Self {
+            profile_tier_level,
+            temporal_layers: max_sub_layers as u8 + 1,
+            temporal_id_nesting,
+            chroma: chroma as u8,
+            depth_luma_minus8: depth_luma as u8,
+            depth_chroma_minus8: depth_chroma as u8,
+            width,
+            height,
+        })
+    }
+}
+
+/// Width and height, cropped by the conformance window.
+fn picture_size(bits: &mut Bits<'_>, chroma: u32) -> Option<(u32, u32)> {
     let (width, height) = (bits.exp_golomb()?, bits.exp_golomb()?);
     if !bits.flag()? {
         return Some((width, height));
@@ -57,7 +94,6 @@ fn picture_size(sps: &[u8]) -> Option<(u32, u32)> {
     let (left, right, top, bottom) = (edge()?, edge()?, edge()?, edge()?);
     // The window counts in chroma samples (table 6-1).
     let (unit_x, unit_y) = match chroma {
-        _ if separate_planes => (1, 1),
         1 => (2, 2),
         2 => (2, 1),
         _ => (1, 1),
@@ -104,4 +140,6 @@ fn profile_name(profile: u8) -> String {
     }
 }
 
-const NAL_SPS: u8 = 33;
+pub(super) const NAL_VPS: u8 = 32;
+pub(super) const NAL_SPS: u8 = 33;
+pub(super) const NAL_PPS: u8 = 34;

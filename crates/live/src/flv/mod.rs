@@ -16,19 +16,24 @@ mod av1;
 mod avc;
 mod bits;
 mod body;
+mod body_writer;
 mod codec;
 mod hevc;
 mod inspect;
 mod reader;
+mod record;
 mod tag;
 mod video_format;
+mod vp;
 mod writer;
 
 pub use audio_format::{AudioFormat, audio_format};
 pub use body::{Body, BodyKind, LegacySound, audio_body, video_body};
+pub use body_writer::{Metadata, SoundPart, VideoPart, write_metadata, write_sound_head, write_video_head};
 pub use codec::Codec;
 pub use inspect::{BodyInfo, BodyRole, inspect};
 pub use reader::{FlvReader, Tag};
+pub use record::{Record, av1_record, avc_record, hevc_record, opus_head, vp8_record, vp9_record};
 pub use video_format::{VideoFormat, video_format};
 pub use writer::{write_file_header, write_tag};
 

@@ -174,6 +174,11 @@ impl Depacketizer {
         self.broken.get_or_insert(reason);
     }
 
+    /// Whether the frame under way is lost.
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// Whether a frame is under way.
     pub fn is_under_way(&self) -> bool {
         self.has_payload

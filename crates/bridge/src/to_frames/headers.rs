@@ -1,0 +1,44 @@
+//! `onMetaData`: told anew whenever what it says has changed.
+
+use std::sync::Arc;
+
+use live::flv::{Codec, Metadata, Record, write_metadata};
+use relay::{Frame, FrameRole, Track};
+
+use super::FramesOut;
+
+/// What players have been told of the stream as a whole.
+#[derive(Debug, Default)]
+pub(super) struct Headers {
+    video: Option<(Codec, u32, u32)>,
+    sound: Option<(Codec, u32, u8)>,
+}
+
+impl Headers {
+    /// Video is configured so from here.
+    pub(super) fn video(&mut self, codec: Codec, record: &Record, time_ms: u64, out: &mut FramesOut) {
+        self.video = Some((codec, record.width, record.height));
+        self.tell(time_ms, out);
+    }
+
+    /// Sound is configured so from here: codec, samples per second, channels.
+    pub(super) fn sound(&mut self, sound: (Codec, u32, u8), time_ms: u64, out: &mut FramesOut) {
+        self.sound = Some(sound);
+        self.tell(time_ms, out);
+    }
+
+    /// Another publisher, of whom nothing is known.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn tell(&self, time_ms: u64, out: &mut FramesOut) {
+        let mut payload = Vec::new();
+        let Self { video, sound } = *self;
+        write_metadata(&mut payload, &Metadata { video, sound, encoder: ENCODER });
+        let (track, role, timestamp) = (Track::Data, FrameRole::Metadata, time_ms as u32);
+        out.frames.push(Arc::new(Frame { track, role, timestamp, payload }));
+    }
+}
+
+const ENCODER: &str = concat!("Millstream ", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,110 @@
+//! When to ask the publisher for a key frame.
+
+use std::time::{Duration, Instant};
+
+/// Requests of one bridge. `PacketStream` merges them with those of viewers and repeats them to the publisher.
+#[derive(Debug)]
+pub(super) struct KeyFrames {
+    /// Longest distance between key frames; zero: as the publisher likes.
+    interval_max: Duration,
+    last_key: Option<Instant>,
+    asked: Option<Instant>,
+    /// From asking to the key frame, smoothed.
+    answer: Duration,
+}
+
+impl KeyFrames {
+    pub(super) fn new(interval_max: Duration) -> Self {
+        Self { interval_max, last_key: None, asked: None, answer: ANSWER_FIRST }
+    }
+
+    /// A key frame has come through.
+    pub(super) fn came(&mut self, now: Instant) {
+        if let Some(asked) = self.asked.take() {
+            let took = now.saturating_duration_since(asked).min(ANSWER_MAX);
+            self.answer = (3 * self.answer + took) / 4;
+        }
+        self.last_key = Some(now);
+    }
+
+    /// Whether to ask now; `needed`: nothing can be shown without one.
+    pub(super) fn poll(&mut self, now: Instant, needed: bool) -> bool {
+        let is_due = needed || self.due_at().is_some_and(|due| due <= now);
+        let is_new = self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= AGAIN);
+        if is_due && is_new {
+            self.asked = Some(now);
+        }
+        is_due && is_new
+    }
+
+    /// So much ahead of the interval's end that the answer comes in time.
+    fn due_at(&self) -> Option<Instant> {
+        let ahead = self.answer.min(self.interval_max / 2);
+        self.last_key.filter(|_| !self.interval_max.is_zero()).map(|last| last + self.interval_max - ahead)
+    }
+}
+
+/// An encoder answers with its next frame, after one round trip.
+const ANSWER_FIRST: Duration = Duration::from_millis(100);
+/// Longer than this was no answer.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Asked again after this: what came may have been broken. `PacketStream` itself repeats what is lost.
+const AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn one_is_asked_for_when_needed_and_again_after_a_second() {
+        let now = start();
+        let mut key_frames = KeyFrames::new(Duration::from_secs(2));
+        assert!(!key_frames.poll(now, false), "before the first, only when needed");
+        assert!(key_frames.poll(now, true));
+        assert!(!key_frames.poll(now + AGAIN / 2, true));
+        assert!(key_frames.poll(now + AGAIN, true));
+    }
+
+    #[test]
+    fn the_interval_is_kept_ahead_of_the_answer() {
+        let now = start();
+        let interval = Duration::from_secs(2);
+        let mut key_frames = KeyFrames::new(interval);
+        key_frames.came(now);
+        assert!(!key_frames.poll(now + interval - ANSWER_FIRST - Duration::from_millis(1), false));
+        let asked = now + interval - ANSWER_FIRST;
+        assert!(key_frames.poll(asked, false));
+        // This one takes 300 ms to answer, always.
+        let slow = Duration::from_millis(300);
+        let mut last = asked + slow;
+        key_frames.came(last);
+        for _ in 0..20 {
+            let mut at = last;
+            while !key_frames.poll(at, false) {
+                at += Duration::from_millis(1);
+            }
+            let came = at + slow;
+            key_frames.came(came);
+            last = came;
+        }
+        let mut at = last;
+        while !key_frames.poll(at, false) {
+            at += Duration::from_millis(1);
+        }
+        let distance = at + slow - last;
+        assert!(distance.abs_diff(interval) < Duration::from_millis(3), "{distance:?}");
+    }
+
+    #[test]
+    fn an_interval_of_zero_asks_for_nothing() {
+        let now = start();
+        let mut key_frames = KeyFrames::new(Duration::ZERO);
+        key_frames.came(now);
+        assert!(!key_frames.poll(now + Duration::from_secs(100), false));
+    }
+}
