@@ -23,6 +23,8 @@ pub(crate) struct Pcm {
     pub(crate) channels: usize,
     /// Samples, interleaved, -1 to 1.
     pub(crate) samples: Vec<f32>,
+    /// How many samples of each channel later sound comes out than the timestamps say.
+    pub(crate) delay_samples: u32,
     scratch: Vec<f32>,
 }
 
@@ -78,6 +80,7 @@ impl Decoder {
         match self {
             Self::Aac(decoder, config) => {
                 pcm.samples.clear();
+                pcm.delay_samples = 0;
                 let buffer = decoder.decode_ref(&packet(data)).map_err(|_| TranscodeError::Broken)?;
                 (pcm.rate, pcm.channels) = (config.sample_rate, config.channel_configuration as usize);
                 pcm.append(&buffer);

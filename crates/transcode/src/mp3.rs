@@ -29,6 +29,7 @@ impl Mp3 {
     /// Decodes all frames of a piece into `pcm`. A frame that is cut short or broken ends it.
     pub(crate) fn decode(&mut self, mut data: &[u8], pcm: &mut Pcm) -> Result<(), TranscodeError> {
         pcm.samples.clear();
+        pcm.delay_samples = 0;
         while !data.is_empty() {
             let decoded = self.decode_frame(data, pcm);
             match decoded {

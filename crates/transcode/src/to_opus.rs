@@ -103,9 +103,10 @@ impl ToOpus {
             Some(output) if (output.aligned.rate(), output.aligned.channels()) == (rate, channels) => output,
             other => other.insert(Output::new(rate, channels, self.settings)?),
         };
+        let delay_us = i64::from(self.pcm.delay_samples) * 1_000_000 / i64::from(rate.max(1));
         let mut result = Ok(());
         let lookahead_us = output.lookahead_us;
-        output.aligned.push(pts_us, &self.mixed, |time_us, block| {
+        output.aligned.push(pts_us.saturating_sub(delay_us), &self.mixed, |time_us, block| {
             let pts_us = time_us - lookahead_us;
             let Ok(length) = output.encoder.encode_float(block, &mut self.packet) else {
                 result = Err(TranscodeError::Codec);

@@ -1,0 +1,28 @@
+//! What is heard at a time before transcoding is heard at the same time after it, whatever the codec and its delays.
+
+mod common;
+
+use common::{click_errors_us, decode_opus, sample, to_opus};
+
+/// Two clicks of every sample come out at their times, within what the millisecond of the timestamps and the width of a
+/// click at low sampling rates leave.
+#[test]
+fn clicks_of_every_format_come_out_when_they_went_in() {
+    let names = [
+        "aac-44100-stereo.aac",
+        "aac-48000-stereo.aac",
+        "aac-48000-mono.aac",
+        "aac-96000-stereo.aac",
+        "aac-16000-mono.aac",
+        "aac-7350-mono.aac",
+        "mp3-44100-stereo.mp3",
+        "mp3-22050-mono.mp3",
+    ];
+    for name in names {
+        let errors = click_errors_us(decode_opus(&to_opus(&sample(name))));
+        println!("{name}: {errors:?} us");
+        for error in errors {
+            assert!(error.abs() <= 1_000, "{name}: {error} us off");
+        }
+    }
+}
