@@ -12,7 +12,8 @@ use crate::auth::Tokens;
 use crate::auth::manage::Manage;
 use crate::worker::link::{Command, WorkerUnavailable};
 use crate::worker::snapshot::{
-    Protocol, PublisherSnapshot, Role, SessionId, SessionSnapshot, StreamSnapshot, WorkerSnapshot,
+    BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
+    SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
 };
 
 fn stream(name: &str, players: u32) -> StreamSnapshot {
@@ -195,6 +196,120 @@ async fn streams_of_several_workers_become_one() {
     assert_eq!(live["urls"]["flv"], "http://localhost:8080/live/a%20b.flv");
     let waiting = &streams[1];
     assert_eq!((&waiting["state"], &waiting["home_worker"]), (&json!("waiting"), &Value::Null));
+}
+
+/// Worker 1 is home to `live/both`, published by RTMP; a bridge makes packets of it, which are played on both.
+fn bridged() -> Vec<WorkerSnapshot> {
+    let bridge = BridgeSnapshot {
+        direction: BridgeDirection::ToPackets,
+        running_ms: 2_500,
+        video_frames: 75,
+        packets: 300,
+        sound_pieces: 125,
+        cpu_us: 5_000,
+        transcoding_cpu_us: 25_000,
+        video_latency_us: 150,
+        sound_latency_us: 42_000,
+        b_frames_dropped: 7,
+        broken: 1,
+        sound_dropped: 0,
+        note: Some("the sound is of a kind that is not bridged".into()),
+    };
+    let packets = |players, bridge| StreamSnapshot {
+        live: true,
+        tracks: vec![RtcTrackSnapshot {
+            kind: TrackKind::Video,
+            codec: "H264",
+            clock_rate: 90_000,
+            channels: None,
+            encodings: 1,
+            size: None,
+            bits_per_second: 480_000,
+            frames_per_second: 30.0,
+            key_frame_interval_ms: 0,
+        }],
+        bridge,
+        ..stream("both", players)
+    };
+    let bridges = BridgeCounters {
+        to_packets_started: 3,
+        to_packets_running: 1,
+        cpu_us: 7_000,
+        transcoding_cpu_us: 30_000,
+        b_frames_dropped: 9,
+        ..BridgeCounters::default()
+    };
+    vec![
+        WorkerSnapshot { index: 0, streams: vec![packets(40, None)], ..WorkerSnapshot::default() },
+        WorkerSnapshot {
+            index: 1,
+            counters: WorkerCounters { bridges, ..Default::default() },
+            streams: vec![
+                packets(2, Some(bridge.clone())),
+                StreamSnapshot { bridge: Some(bridge), ..published("both", 5, 1) },
+            ],
+            ..WorkerSnapshot::default()
+        },
+    ]
+}
+
+#[tokio::test]
+async fn a_stream_with_both_kinds_of_players_is_one_stream_and_shows_its_bridge() {
+    let context = context(bridged(), Manage { loopback: true, ..Manage::default() }, true);
+    let (status, body) = ask(&context, "GET", "/api/v1/streams").await;
+    assert_eq!((status.as_u16(), body["streams"].as_array().map(Vec::len)), (200, Some(1)));
+    let stream = &body["streams"][0];
+    assert_eq!((&stream["players"], &stream["home_worker"]), (&json!(47), &json!(1)));
+    assert_eq!(stream["publisher"]["protocol"], "rtmp");
+    assert_eq!(stream["tracks"], json!([]), "they describe what is published");
+    assert_eq!(stream["bitrate_bits_per_second"], 600_000, "what comes in is counted once");
+    assert_eq!(
+        stream["bridge"],
+        json!({
+            "direction": "rtmp_to_webrtc",
+            "running_seconds": 2.5,
+            "video_frames": 75,
+            "packets": 300,
+            "sound_pieces": 125,
+            "cpu_seconds": 0.005,
+            "transcoding_cpu_seconds": 0.025,
+            "video_latency_ms": 0.15,
+            "audio_latency_ms": 42.0,
+            "b_frames_dropped": 7,
+            "broken": 1,
+            "sound_dropped": 0,
+        })
+    );
+    assert_eq!(stream["not_bridged"], "the sound is of a kind that is not bridged");
+    let (_, body) = ask(&local(), "GET", "/api/v1/streams/live/a%20b").await;
+    assert_eq!((&body["bridge"], &body["not_bridged"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn bridges_are_measured_by_worker_and_by_stream() {
+    let context = context(bridged(), Manage { loopback: true, ..Manage::default() }, true);
+    let (status, _, body) = ask_as(&context, "127.0.0.1", "GET", "/metrics", &[]).await;
+    assert_eq!(status, 200);
+    let of_stream = "app=\"live\",stream=\"both\",direction=\"rtmp_to_webrtc\"";
+    let expected = [
+        "millstream_bridge_started_total{worker=\"1\",direction=\"rtmp_to_webrtc\"} 3".to_owned(),
+        "millstream_bridge_running{worker=\"1\",direction=\"rtmp_to_webrtc\"} 1".to_owned(),
+        "millstream_bridge_running{worker=\"0\",direction=\"webrtc_to_rtmp\"} 0".to_owned(),
+        "millstream_bridge_cpu_seconds_total{worker=\"1\",part=\"worker\"} 0.007".to_owned(),
+        "millstream_bridge_cpu_seconds_total{worker=\"1\",part=\"transcoding\"} 0.03".to_owned(),
+        "millstream_bridge_dropped_b_frames_total{worker=\"1\"} 9".to_owned(),
+        format!("millstream_stream_bridge_cpu_seconds_total{{{of_stream},part=\"worker\"}} 0.005"),
+        format!("millstream_stream_bridge_cpu_seconds_total{{{of_stream},part=\"transcoding\"}} 0.025"),
+        format!("millstream_stream_bridge_latency_seconds{{{of_stream},kind=\"video\"}} 0.00015"),
+        format!("millstream_stream_bridge_latency_seconds{{{of_stream},kind=\"audio\"}} 0.042"),
+        format!("millstream_stream_bridge_packets_total{{{of_stream}}} 300"),
+        format!("millstream_stream_bridge_dropped_b_frames_total{{{of_stream}}} 7"),
+    ];
+    for line in expected {
+        assert!(body.lines().any(|found| found == line), "{line}\nin {body}");
+    }
+    let (_, _, body) = ask_as(&local(), "127.0.0.1", "GET", "/metrics", &[]).await;
+    assert!(!body.lines().any(|line| line.starts_with("millstream_stream_bridge_")), "no bridge runs");
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::body::to_bytes;
 use axum::http::HeaderMap;
-use rtc::sdp::parse_offer;
+use rtc::sdp::{TrackDescription, parse_offer};
+use rtp::payload::Codec;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -119,7 +120,16 @@ fn server_with(setting: Setting) -> Server {
     let tracks = published_tracks();
     let published = move |key: &str| match key {
         "live/packets" => Published::Packets(Arc::clone(&tracks)),
-        "live/frames" => Published::Frames(Bridged::Impossible("no".into())),
+        "unbridged/packets" => Published::Packets(Arc::clone(&tracks)),
+        "live/begun" => Published::Frames(Bridged::Unknown),
+        "live/frames" => Published::Frames(Bridged::Impossible(B_FRAMES.into())),
+        "live/bridged" => Published::Frames(Bridged::Tracks(frames_as(Codec::H264, "640028"), None)),
+        "live/422" => Published::Frames(Bridged::Tracks(frames_as(Codec::H264, "7a0028"), None)),
+        "live/h265" => Published::Frames(Bridged::Tracks(frames_as(Codec::H265, ""), None)),
+        "live/sound" => {
+            let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
+            Published::Frames(Bridged::Tracks(sound, Some(B_FRAMES.into())))
+        }
         _ => Published::Nobody,
     };
     #[expect(clippy::disallowed_methods, reason = "the start of the server under test")]
@@ -149,7 +159,36 @@ fn server_with(setting: Setting) -> Server {
     Server { context: Arc::new(context), workers }
 }
 
-fn published_tracks() -> Arc<[rtc::sdp::TrackDescription]> {
+/// Why a stream is not bridged, as a bridge would say it.
+const B_FRAMES: &str = "the stream has B-frames";
+
+/// What a bridge makes of a stream of frames: Opus, and this video.
+fn frames_as(codec: Codec, profile_level_id: &str) -> Arc<[TrackDescription]> {
+    let track = |codec: Codec, channels, fmtp: String| TrackDescription {
+        mid: String::new(),
+        kind: codec.kind(),
+        formats: vec![rtc::sdp::Format {
+            payload_type: 96,
+            codec,
+            clock_rate: codec.clock_rate(),
+            channels,
+            fmtp,
+            rtx_payload_type: None,
+            feedback: rtc::sdp::Feedback::default(),
+        }],
+        extensions: rtp::extension::ExtensionMap::default(),
+        sources: Vec::new(),
+        extmap_allow_mixed: false,
+        rids: Vec::new(),
+    };
+    let fmtp = match codec {
+        Codec::H264 => format!("packetization-mode=1;profile-level-id={profile_level_id}"),
+        _ => String::new(),
+    };
+    Arc::from([track(Codec::Opus, 2, String::new()), track(codec, 1, fmtp)])
+}
+
+fn published_tracks() -> Arc<[TrackDescription]> {
     let local = rtc::sdp::LocalDescription {
         ice: rtc::sdp::IceCredentials::new("abcdefgh", &"p".repeat(32)).expect("credentials"),
         fingerprint: Certificate::generate().expect("a certificate").fingerprint(),
@@ -333,10 +372,21 @@ async fn requests_without_a_session_get_the_status_of_the_rfc() {
         ("POST", "/whip/live/a", no_fingerprint, 422, "unsupported_sdp"),
         ("POST", "/whip/live/a", play_offer(), 422, "unsupported_sdp"), // the wrong way round
         ("POST", "/whep/live/packets", publish_offer(), 422, "unsupported_sdp"),
-        ("POST", "/whep/live/packets", only_video(&offer("recvonly", "VP9/90000")), 406, "unsupported_sdp"),
+        (
+            "POST",
+            "/whep/live/packets",
+            only_video(&offer("recvonly", "VP9/90000")),
+            406,
+            "codec_not_supported",
+        ),
         ("POST", "/whip/live/a", only_video(&offer("sendonly", "X9/90000")), 406, "unsupported_sdp"),
         ("POST", "/whip/live/a", offer("sendonly", "X9/90000"), 422, "unsupported_sdp"), // sound alone is not what is meant
         ("POST", "/whep/live/frames", play_offer(), 406, "not_playable"),
+        ("POST", "/whep/live/packets", offer("recvonly", "VP9/90000"), 406, "codec_not_supported"), // sound alone neither
+        ("POST", "/whep/live/h265", play_offer(), 406, "codec_not_supported"),
+        ("POST", "/whep/live/422", play_offer(), 406, "codec_not_supported"),
+        ("POST", "/whep/live/bridged", publish_offer(), 422, "unsupported_sdp"),
+        ("POST", "/whep/live/begun", play_offer(), 409, "not_ready"),
         ("POST", "/whep/live/nobody", play_offer(), 409, "not_live"),
         ("PUT", "/whip/live/a", publish_offer(), 405, "method_not_allowed"),
         ("PATCH", "/whep/live/packets", play_offer(), 405, "method_not_allowed"),
@@ -364,10 +414,86 @@ async fn requests_without_a_session_get_the_status_of_the_rfc() {
             "{method} {path}: pages can read errors"
         );
         assert_eq!(answer.headers.contains_key("allow"), status == 405, "{method} {path}");
-        assert_eq!(answer.headers.contains_key("retry-after"), code == "not_live", "{method} {path}");
+        let comes_back = ["not_live", "not_ready"].contains(&code);
+        assert_eq!(answer.headers.contains_key("retry-after"), comes_back, "{method} {path}");
     }
     assert!(server.workers.opened.lock().expect("not poisoned").is_empty(), "no worker was bothered");
     assert!(server.context.rtc.registry.is_clear());
+}
+
+#[tokio::test]
+async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
+    let server = server();
+    let answer = server.post("/whep/live/bridged", play_offer()).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    assert!(
+        answer.body.contains("a=rtpmap:96 H264/90000") && answer.body.contains("a=rtpmap:111 opus/48000/2")
+    );
+    {
+        let opened = server.workers.opened.lock().expect("not poisoned");
+        assert_eq!((opened[0].role, opened[0].published.as_slice()), (RtcRole::Play, &[0, 1][..]));
+    }
+    let sound = server.post("/whep/live/sound", play_offer()).await;
+    assert_eq!(sound.status, 201, "{}", sound.body);
+    let (_, video) = sound.body.split_once("m=video").expect("video");
+    assert!(video.contains("a=inactive\r\n"), "what is not bridged does not come: {video}");
+    let without_video =
+        play_offer().split_once("m=video").expect("video").0.replace("BUNDLE 0 1", "BUNDLE 0");
+    let sound = server.post("/whep/live/422", without_video).await;
+    assert_eq!(sound.status, 201, "who wants the sound alone gets it: {}", sound.body);
+}
+
+#[tokio::test]
+async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
+    let server = server();
+    let cases = [
+        ("/whep/live/frames", play_offer(), "the stream has B-frames: play the stream by RTMP or FLV"),
+        (
+            "/whep/live/422",
+            play_offer(),
+            "the stream's video is H.264 High 4:2:2 (profile-level-id 7a0028), and this player takes H.264 Constrained Baseline",
+        ),
+        (
+            "/whep/live/h265",
+            play_offer(),
+            "the stream's video is H.265 Main, and this player takes H.264 Constrained Baseline",
+        ),
+        (
+            "/whep/live/h265",
+            offer("recvonly", "X9/90000"),
+            "the stream's video is H.265 Main, and this player offers no codec that is known here",
+        ),
+        (
+            "/whep/live/sound",
+            play_offer().replace("opus/48000/2", "speex/8000"),
+            "the stream's sound is Opus, and this player offers no codec that is known here",
+        ),
+    ];
+    for (path, body, message) in cases {
+        let answer = server.post(path, body).await;
+        assert_eq!(answer.status, 406, "{path}: {}", answer.body);
+        let said: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert_eq!(said["error"]["message"], message, "{path}");
+    }
+}
+
+#[test]
+fn ways_to_play_are_those_that_the_publisher_and_bridges_allow() {
+    let server = server();
+    let cases = [
+        ("live", "nobody", (true, true), ""),
+        ("live", "begun", (true, true), ""),
+        ("live", "packets", (true, true), ""),
+        ("live", "bridged", (true, true), ""),
+        ("live", "sound", (true, true), B_FRAMES),
+        ("live", "frames", (true, false), B_FRAMES),
+        ("unbridged", "packets", (false, true), NOT_TO_FRAMES),
+    ];
+    for (app, name, ways, note) in cases {
+        let found = server.context.rtc.ways(app, name);
+        assert_eq!((found.frames, found.packets), ways, "{app}/{name}");
+        assert_eq!(found.note.as_deref().unwrap_or_default(), note, "{app}/{name}");
+    }
 }
 
 /// The offer without its first media description.

@@ -37,7 +37,7 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         neighbours: vec![None],
     };
     let poll = mio::Poll::new().expect("an event queue");
-    let pool = Pool::new(&parts.settings.transcoding).expect("threads");
+    let pool = Pool::new(parts.settings.transcoding);
     let replies = Replies::new(crate::worker::engine::waker(&poll).expect("a waker"));
     let bridges = Bridges::new(Transcoding::new(pool, replies));
     (Worker::new(parts, rtc, bridges, poll, Vec::new()).expect("a worker"), noted)
