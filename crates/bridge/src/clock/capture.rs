@@ -6,9 +6,10 @@
 //! ```
 //!
 //! The offset of a track comes from the publisher's sender reports; before both tracks have them, from the pieces that
-//! came with the least delay. When it changes, the result must not step: sound keeps its times (the axis moves
-//! instead), and the picture moves to where it belongs by a few percent of the time that passes, which nobody sees.
-//! Small corrections, as drifting clocks need them, are slewed on both. Nothing is decided here about missing packets.
+//! came with the least delay. When it changes, nothing must step: sound keeps its times, sample by sample (the axis
+//! moves instead), and the picture moves to where it belongs by a few percent of the time that passes, which nobody
+//! sees. So stream time runs as the publisher's sound does, and without sound as its picture. What to do about missing
+//! packets is decided elsewhere.
 
 use std::time::Instant;
 
@@ -60,8 +61,10 @@ struct Track {
     line: Option<Line>,
     /// Media time to time of capture.
     offset_us: i64,
-    /// The offset is by a sender report of some publisher, or continued from one.
+    /// The offset is by a sender report, of this publisher or continued from one before.
     is_anchored: bool,
+    /// It has not begun, or was silent: its times may step.
+    is_free: bool,
     /// What is left of a change, added to the stream time until it is gone.
     residue_us: i64,
     /// The newest anchor, and the offset it means while that is not used yet.
@@ -74,6 +77,8 @@ struct Track {
 #[derive(Debug, Clone, Copy)]
 struct Line {
     start_us: i64,
+    /// When it began, by arrival.
+    began_us: i64,
     units: i64,
     timestamp: u32,
     clock_rate: u32,
@@ -108,133 +113,122 @@ impl CaptureClock {
         let which = index_of(stamp.kind);
         let passed_us = self.advance(which, stamp, at_us);
         self.note_anchor(which, stamp, base, at_us);
-        self.choose_offsets(at_us);
-        self.tracks[which].settle(stamp.kind, passed_us);
+        self.choose_offsets(which, at_us);
+        self.tracks[which].settle(passed_us);
         let axis_us = self.axis_us;
         self.tracks[which].stream_time(stamp.kind, axis_us)
     }
 
     /// Moves the media time of a track to the stamp. Returns by how much.
     fn advance(&mut self, which: usize, stamp: &Stamp, at_us: i64) -> i64 {
+        if self.tracks.iter().all(|track| track.line.is_none()) {
+            self.axis_us = START_US - at_us;
+        }
         let other = self.tracks[1 - which].line;
-        let is_first = self.tracks.iter().all(|track| track.line.is_none());
-        let Some(line) = self.tracks[which].line else {
-            if is_first {
-                self.axis_us = START_US - at_us;
-            }
-            let track = &mut self.tracks[which];
-            track.line = Some(Line::new(stamp, at_us, at_us));
-            track.offset_us = 0;
-            track.delay.note(at_us, 0);
+        let track = &mut self.tracks[which];
+        let Some(line) = track.line else {
+            track.begin(Line::new(stamp, at_us, at_us));
+            track.is_free = true;
             return 0;
         };
-        let track = &mut self.tracks[which];
+        if at_us - line.arrival_us >= LIVE_US {
+            (track.is_free, track.residue_us) = (true, 0);
+        }
         let units = i64::from(stamp.timestamp.wrapping_sub(line.timestamp).cast_signed());
         let next = Line { units: line.units + units, timestamp: stamp.timestamp, ..line };
-        let step_us = next.media_us() - line.media_us();
         let delay_us = at_us - next.media_us();
         let least_us = track.delay.least().unwrap_or(delay_us);
         let lateness_us = delay_us - least_us;
-        if stamp.clock_rate != line.clock_rate || !is_continuous(step_us, lateness_us, at_us, other) {
+        if stamp.clock_rate != line.clock_rate || !is_continuous(&line, &next, lateness_us, at_us, other) {
             // It goes on by the time that passed; its next report tells better.
-            let passed_us = (at_us - line.arrival_us).max(SEAM_US);
-            let media_us = line.media_us() + passed_us;
-            track.line = Some(Line { time_us: line.time_us, ..Line::new(stamp, media_us, at_us) });
-            track.delay = LeastDelay::default();
-            track.delay.note(at_us, at_us - media_us);
-            track.pending = None;
-            return passed_us;
+            let media_us = (at_us - least_us).max(line.media_us() + SEAM_US);
+            track.begin(Line { time_us: line.time_us, ..Line::new(stamp, media_us, at_us) });
+            return media_us - line.media_us();
         }
-        let least_us = track.delay.note(at_us, delay_us);
-        let lateness_us = delay_us - least_us;
-        track.line = Some(Line { arrival_us: at_us, lateness_us, ..next });
-        step_us
+        track.delay.note(at_us, delay_us);
+        track.line = Some(Line { arrival_us: at_us, lateness_us: lateness_us.max(0), ..next });
+        next.media_us() - line.media_us()
     }
 
     /// Takes notice of what a new report says.
     fn note_anchor(&mut self, which: usize, stamp: &Stamp, base: Instant, at_us: i64) {
         let track = &mut self.tracks[which];
-        let Some(line) = track.line else { return };
-        if stamp.anchor == track.anchor {
-            return;
-        }
+        let Some(line) = track.line.filter(|_| stamp.anchor != track.anchor) else { return };
         track.anchor = stamp.anchor;
         let Some(anchor) = stamp.anchor else { return };
         let units = i64::from(stamp.timestamp.wrapping_sub(anchor.timestamp).cast_signed());
-        let captured_us = micros(base, anchor.at) + units_us(units, stamp.clock_rate);
+        let captured_us = micros(base, anchor.at) + units_us(units, line.clock_rate);
         if (captured_us - at_us).abs() > ANCHOR_OFF_US_MAX {
             return;
         }
         let offset_us = captured_us - line.media_us();
         let since_us = track.pending.map_or(at_us, |pending| pending.since_us);
-        if track.is_anchored && (offset_us - track.offset_us).abs() <= SMALL_US {
-            track.residue_us -= offset_us - track.offset_us;
-            (track.offset_us, track.pending) = (offset_us, None);
-        } else {
-            track.pending = Some(Pending { offset_us, since_us });
-        }
+        track.pending = Some(Pending { offset_us, since_us });
     }
 
-    /// Applies what both tracks agree on, or what one has insisted on.
-    fn choose_offsets(&mut self, at_us: i64) {
-        let is_live = |track: &Track| track.line.is_some_and(|line| at_us - line.arrival_us < LIVE_US);
-        let wanted = self.tracks.clone().map(|track| track.wanted(at_us));
-        let live = self.tracks.clone().map(|track| is_live(&track));
-        let are_known = (0..2).all(|which| !live[which] || self.tracks[which].can_be_anchored());
-        let is_agreed = (0..2).all(|which| !live[which] || self.tracks[which].pending.is_some());
+    /// Uses what reports of both tracks agree on, or what those of one insist on; without any, the least delay.
+    fn choose_offsets(&mut self, which: usize, at_us: i64) {
+        let live = || self.tracks.iter().filter(|track| track.is_live(at_us));
+        let are_known = live().all(|track| track.is_anchored || track.pending.is_some());
+        let is_agreed = live().all(|track| track.pending.is_some());
+        let held_up_us = self.tracks.each_ref().map(|track| track.held_up_us(at_us));
         let mut changes = [0; 2];
-        for which in 0..2 {
-            let track = &mut self.tracks[which];
-            let offset_us = match track.pending {
-                Some(pending) if are_known && (is_agreed || !track.is_anchored || wanted[which]) => {
+        for (at, track) in self.tracks.iter_mut().enumerate() {
+            let is_due = |pending: &Pending| are_known && (is_agreed || track.believes(pending, at_us));
+            let offset_us = match track.pending.filter(is_due) {
+                Some(pending) => {
                     (track.is_anchored, track.pending) = (true, None);
                     pending.offset_us
                 }
-                _ if !track.is_anchored => track.delay.least().unwrap_or(0),
-                _ => continue,
+                None if track.is_anchored => continue,
+                None => track.delay.least().unwrap_or(0) - held_up_us[1 - at],
             };
-            changes[which] = offset_us - track.offset_us;
+            if !track.is_free {
+                changes[at] = offset_us - track.offset_us;
+            }
             track.offset_us = offset_us;
         }
-        self.absorb(changes, live[SOUND]);
+        self.absorb(changes, at_us);
+        self.tracks[which].is_free = false;
     }
 
-    /// Keeps the reference where it is, and leaves the other track to move.
-    fn absorb(&mut self, changes: [i64; 2], has_sound: bool) {
+    /// Moves the axis so that the reference stays where it is, and leaves the other track to follow.
+    fn absorb(&mut self, changes: [i64; 2], at_us: i64) {
+        let has_sound = self.tracks[SOUND].is_live(at_us) && !self.tracks[SOUND].is_free;
         let reference = if has_sound { SOUND } else { VIDEO };
-        let step_us = changes[reference];
-        if step_us.abs() > SLEWED_US {
-            self.axis_us -= step_us;
-        } else {
-            self.tracks[reference].residue_us -= step_us;
-        }
-        let axis_step_us = if step_us.abs() > SLEWED_US { step_us } else { 0 };
-        self.tracks[1 - reference].residue_us += axis_step_us - changes[1 - reference];
+        self.axis_us -= changes[reference];
+        self.tracks[1 - reference].residue_us += changes[reference] - changes[1 - reference];
     }
 }
 
 impl Track {
-    fn can_be_anchored(&self) -> bool {
-        self.is_anchored || self.pending.is_some()
+    fn begin(&mut self, line: Line) {
+        self.delay = LeastDelay::default();
+        self.delay.note(line.arrival_us, line.arrival_us - line.media_us());
+        (self.line, self.pending) = (Some(line), None);
     }
 
-    /// Whether a report that changes much has stood long enough without the other track following.
-    fn wanted(&self, at_us: i64) -> bool {
-        self.pending.is_some_and(|pending| at_us - pending.since_us >= INSIST_US)
+    fn is_live(&self, at_us: i64) -> bool {
+        self.line.is_some_and(|line| at_us - line.arrival_us < LIVE_US)
     }
 
-    /// Lets time wear off what is left of changes.
-    fn settle(&mut self, kind: MediaKind, passed_us: i64) {
-        let left = self.residue_us.abs();
+    /// How long after capture the quickest piece arrived, if reports tell.
+    fn held_up_us(&self, at_us: i64) -> i64 {
+        let least_us = self.delay.least().filter(|_| self.is_anchored && self.is_live(at_us));
+        least_us.map_or(0, |least_us| (least_us - self.offset_us).clamp(0, HELD_UP_US_MAX))
+    }
+
+    /// Whether a report is used without one of the other track that says the same.
+    fn believes(&self, pending: &Pending, at_us: i64) -> bool {
+        let is_small = (pending.offset_us - self.offset_us).abs() <= SMALL_US;
+        !self.is_anchored || self.is_free || is_small || at_us - pending.since_us >= INSIST_US
+    }
+
+    /// Lets time wear off what is left of changes, by a share of the time that passed.
+    fn settle(&mut self, passed_us: i64) {
         let passed_us = passed_us.clamp(0, PASSED_US_MAX);
-        let most_us = match kind {
-            _ if passed_us >= GAP_US => passed_us / 2,
-            MediaKind::Audio => passed_us / SOUND_SLEW_DIVISOR,
-            MediaKind::Video => {
-                let faster = (left * passed_us / VIDEO_SLEW_US).min(passed_us / 2);
-                faster.max(passed_us / VIDEO_SLEW_DIVISOR)
-            }
-        };
+        let faster_us = (self.residue_us.abs() * passed_us / FAST_SETTLING_US).min(passed_us / 2);
+        let most_us = faster_us.max(passed_us / SLEW_DIVISOR);
         self.residue_us -= self.residue_us.clamp(-most_us, most_us);
     }
 
@@ -253,6 +247,7 @@ impl Line {
     fn new(stamp: &Stamp, start_us: i64, arrival_us: i64) -> Self {
         Self {
             start_us,
+            began_us: arrival_us,
             units: 0,
             timestamp: stamp.timestamp,
             clock_rate: stamp.clock_rate.max(1),
@@ -271,11 +266,14 @@ impl Line {
 ///
 /// A piece from the future cannot, nor one from long ago. One that is very late was held up by the network, unless the
 /// other track came through meanwhile: then the publisher stopped the track's clock.
-fn is_continuous(step_us: i64, lateness_us: i64, at_us: i64, other: Option<Line>) -> bool {
+fn is_continuous(line: &Line, next: &Line, lateness_us: i64, at_us: i64, other: Option<Line>) -> bool {
     let other_flows =
         other.is_some_and(|other| at_us - other.arrival_us < FLOWS_US && other.lateness_us < FLOWS_US);
     let has_stood_still = lateness_us > STOOD_STILL_US && other_flows;
-    step_us >= -BACK_US_MAX && lateness_us >= -FUTURE_US_MAX && !has_stood_still
+    // What was kept until the connection stood comes at once.
+    let is_beginning = at_us - line.began_us < BEGINNING_US;
+    let future_us_max = if is_beginning { FUTURE_US_MAX_AT_FIRST } else { FUTURE_US_MAX };
+    next.media_us() - line.media_us() >= -BACK_US_MAX && lateness_us >= -future_us_max && !has_stood_still
 }
 
 fn units_us(units: i64, clock_rate: u32) -> i64 {
@@ -300,6 +298,11 @@ const SEAM_US: i64 = 1_000;
 const BACK_US_MAX: i64 = 1_000_000;
 /// Timestamps further ahead of the time that passed than this are a jump.
 const FUTURE_US_MAX: i64 = 1_000_000;
+/// The same for what comes at the beginning, and how long that is.
+const FUTURE_US_MAX_AT_FIRST: i64 = 10_000_000;
+const BEGINNING_US: i64 = 2_000_000;
+/// Longest time from capture to arrival that one track lets guess of the other.
+const HELD_UP_US_MAX: i64 = 1_000_000;
 /// How late a piece must be to have been stamped by a clock that stood still: senders hold back less.
 const STOOD_STILL_US: i64 = 3_000_000;
 /// A track whose newest piece is this old, and came this late, was not held up.
@@ -310,17 +313,11 @@ const LIVE_US: i64 = 6_000_000;
 const ANCHOR_OFF_US_MAX: i64 = 30_000_000;
 /// A report that changes less than this needs no agreement of the other track.
 const SMALL_US: i64 = 20_000;
-/// What sound follows by being slewed. More moves the axis, so that sound stays what it is.
-const SLEWED_US: i64 = 5_000;
 /// How long a report that changes much waits for one of the other track: browsers report sound every 5 s.
 const INSIST_US: i64 = 6_000_000;
-/// Silence in which times can be moved unheard.
-const GAP_US: i64 = 100_000;
 /// Most time that is let to wear off changes at once.
 const PASSED_US_MAX: i64 = 3_600_000_000;
-/// 500 ppm: five times the drift of a bad quartz.
-const SOUND_SLEW_DIVISOR: i64 = 2_000;
-/// 5 % for video as a rule.
-const VIDEO_SLEW_DIVISOR: i64 = 20;
+/// The picture moves by 5 % of the time that passes, as a rule.
+const SLEW_DIVISOR: i64 = 20;
 /// Larger differences wear off in about this time.
-const VIDEO_SLEW_US: i64 = 500_000;
+const FAST_SETTLING_US: i64 = 500_000;

@@ -51,16 +51,25 @@ impl Anchor {
 /// A publisher's clock in terms of ours.
 ///
 /// The first report sets it; later ones move it by very little, so that it follows a clock that runs fast or slow and
-/// what the tracks were told before still agrees.
+/// what the tracks were told before still agrees. A clock that was set is told from a report that was held up by the
+/// timestamps, which nobody sets: they go on by the time that passed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RemoteClock {
     known: Option<(NtpTime, Instant)>,
 }
 
 impl RemoteClock {
-    /// The instant of `ntp` of the publisher's clock, in a report that has arrived at `now`.
-    pub(crate) fn instant_of(&mut self, ntp: NtpTime, now: Instant) -> Instant {
-        let instant = self.translate(ntp).filter(|instant| distance_of(*instant, now) <= STEP);
+    /// The instant of `ntp` of the publisher's clock, in a report that has arrived at `now`. `continued` is the same
+    /// instant by the last report of the same source and its timestamps.
+    pub(crate) fn instant_of(&mut self, ntp: NtpTime, continued: Option<Instant>, now: Instant) -> Instant {
+        let instant = match (self.translate(ntp), continued) {
+            (Some(instant), Some(continued)) if distance_of(instant, continued) <= AGREE => Some(instant),
+            (instant, continued) => {
+                // One of the two has jumped: what is nearer to the arrival has not.
+                let believed = [instant, continued].into_iter().flatten();
+                believed.min_by_key(|at| distance_of(*at, now)).filter(|at| distance_of(*at, now) <= STEP)
+            }
+        };
         let instant = match instant {
             Some(instant) if instant < now => instant + (now - instant).min(SLEW),
             Some(instant) => instant.checked_sub((instant - now).min(SLEW)).unwrap_or(instant),
@@ -98,8 +107,10 @@ fn distance_of(one: Instant, other: Instant) -> Duration {
     one.saturating_duration_since(other).max(other.saturating_duration_since(one))
 }
 
-/// A report whose time is further than this from its arrival comes from a clock that was set anew: networks delay
-/// reports by less.
+/// Between two reports, timestamps and wall clock of a publisher differ by less than this, unless one was set.
+const AGREE: Duration = Duration::from_millis(50);
+
+/// Where they do not agree, a time further than this from the arrival of the report is not believed.
 const STEP: Duration = Duration::from_secs(2);
 
 /// How far one report moves the clock. At one report a second this follows 500 ppm, several times what quartz drifts;
@@ -145,15 +156,42 @@ mod tests {
         let seconds = |seconds: u64| NtpTime(seconds << 32);
         let mut clock = RemoteClock::default();
         assert!(!clock.is_known());
-        assert_eq!(clock.instant_of(seconds(100), at), at);
+        assert_eq!(clock.instant_of(seconds(100), None, at), at);
         let second = Duration::from_secs(1);
-        let late = clock.instant_of(seconds(101), at + second + Duration::from_millis(300));
+        let late = clock.instant_of(seconds(101), None, at + second + Duration::from_millis(300));
         assert_eq!(late, at + second + SLEW);
-        let early = clock.instant_of(seconds(102), at + 2 * second);
+        let early = clock.instant_of(seconds(102), None, at + 2 * second);
         assert_eq!(early, at + 2 * second, "and back");
         let anew = at + 3 * second;
-        assert_eq!(clock.instant_of(seconds(1_000_000), anew), anew, "it was set");
-        assert_eq!(clock.instant_of(seconds(5), anew + second), anew + second, "and set back");
-        assert_eq!(clock.instant_of(seconds(7), anew + 3 * second), anew + 3 * second);
+        assert_eq!(clock.instant_of(seconds(1_000_000), None, anew), anew, "it was set");
+        assert_eq!(clock.instant_of(seconds(5), None, anew + second), anew + second, "and set back");
+        assert_eq!(clock.instant_of(seconds(7), None, anew + 3 * second), anew + 3 * second);
+    }
+
+    #[test]
+    fn timestamps_tell_a_clock_that_was_set_from_a_report_that_was_held_up() {
+        let at = start();
+        let second = Duration::from_secs(1);
+        let ntp = |seconds: f64| NtpTime((seconds * 4_294_967_296.0) as u64);
+        // What the wall clock says, and the timestamps, 5 s after the first report; when the report arrives; what is
+        // believed.
+        let rows = [
+            (5.0, 5, 5, 5, "nothing happened"),
+            (5.0, 5, 15, 5, "the network stalled"),
+            (5.0, 5, 3, 5, "it was the first report that was held up"),
+            (6.5, 5, 5, 5, "set forward"),
+            (3.5, 5, 5, 5, "set back"),
+            (9_000.0, 5, 5, 5, "by much"),
+            (5.0, 9_000, 5, 5, "timestamps that jumped"),
+            (5.0, 0, 5, 5, "timestamps that stood still"),
+            (9_000.0, 0, 7, 7, "both: its arrival is all there is"),
+        ];
+        for (wall, continued, arrival, believed, remark) in rows {
+            let mut clock = RemoteClock::default();
+            clock.instant_of(ntp(100.0), None, at);
+            let now = at + arrival * second;
+            let instant = clock.instant_of(ntp(100.0 + wall), Some(at + continued * second), now);
+            assert!(distance_of(instant, at + believed * second) <= SLEW, "{remark}");
+        }
     }
 }

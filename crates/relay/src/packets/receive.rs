@@ -196,14 +196,15 @@ impl PacketStream {
         else {
             return;
         };
-        let track = self.tracks.get_mut(usize::from(role.track));
-        let Some(source) = track.and_then(|track| track.sources.get_mut(usize::from(role.layer))) else {
-            return;
-        };
+        let Some(track) = self.tracks.get_mut(usize::from(role.track)) else { return };
+        let clock_rate = track.clock_rate;
+        let Some(source) = track.sources.get_mut(usize::from(role.layer)) else { return };
         source.reception.note_sender_report(info.ntp.middle(), now);
         // A sender that does not know the time says 0 (RFC 3550 section 6.4.1).
         if info.ntp.0 != 0 {
-            source.sender_report = Some((publisher.clock.instant_of(info.ntp, now), info.rtp_timestamp));
+            let continued = source.reported_instant(info.rtp_timestamp, clock_rate);
+            let instant = publisher.clock.instant_of(info.ntp, continued, now);
+            source.sender_report = Some((instant, info.rtp_timestamp));
         }
     }
 

@@ -61,6 +61,15 @@ impl Source {
         self.rate.add(now, bytes);
     }
 
+    /// When the newest report says that `timestamp` was captured.
+    pub(crate) fn reported_instant(&self, timestamp: u32, clock_rate: u32) -> Option<Instant> {
+        let (at, reported) = self.sender_report?;
+        let units = timestamp.wrapping_sub(reported).cast_signed();
+        let nanos = u64::from(units.unsigned_abs()) * 1_000_000_000 / u64::from(clock_rate.max(1));
+        let distance = Duration::from_nanos(nanos);
+        if units < 0 { at.checked_sub(distance) } else { at.checked_add(distance) }
+    }
+
     /// Whether something has arrived lately.
     pub(crate) fn is_live(&self, now: Instant) -> bool {
         self.last_arrival.is_some_and(|last| now.saturating_duration_since(last) < SILENT_AFTER)
