@@ -96,7 +96,7 @@ impl Sound {
         if is_config || self.published.is_none() {
             return changed;
         }
-        let pts_us = time_ms * 1_000 + i64::from(body.offset_ns.min(999_999) / 1_000);
+        let pts_us = time_ms * 1_000 + super::video::offset_us(&body);
         let is_whole = match body.codec {
             FlvCodec::Aac | FlvCodec::Mp3 => self.job(pts_us, body.data, out),
             FlvCodec::Opus => self.opus(settings, pts_us, body.data, out),

@@ -25,7 +25,7 @@ pub(super) struct Video {
     timestamps: VideoTimestamps,
     /// Of pictures whose format numbers them; its low 15 bits are sent.
     picture_id: u16,
-    /// What the publisher sends, and the record it was told by.
+    /// What the publisher sends, and the record it has told it by.
     source: Option<(FlvCodec, Vec<u8>)>,
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
@@ -46,10 +46,15 @@ enum Coding {
 /// What becomes of a picture.
 #[derive(Debug)]
 enum Verdict {
-    /// It was written.
-    Sent,
+    /// It is written.
+    Sent {
+        /// A decoder can start with it.
+        is_key: bool,
+    },
     /// Left out because of the order.
     Dropped,
+    /// Nothing to send: no picture, or none a decoder can make use of yet.
+    Nothing,
     /// It makes no sense.
     Broken,
     /// The stream cannot be sent, for this reason.
@@ -147,11 +152,11 @@ impl Video {
             return false;
         }
         self.source = Some((body.codec, body.data.to_vec()));
-        self.waits_for_key = true;
         let read = match codec {
-            Codec::H264 | Codec::H265 => {
-                Nal::new(settings, codec, body.data).map(|(nal, fmtp)| (Coding::Nal(Box::new(nal)), fmtp))
-            }
+            Codec::H264 | Codec::H265 => Nal::new(settings, codec, body.data).map(|nal| {
+                let fmtp = nal.fmtp();
+                (Coding::Nal(Box::new(nal)), fmtp)
+            }),
             Codec::Av1 => Av1::new(body.data).map(|(av1, fmtp)| (Coding::Av1(av1), fmtp)),
             // Their frames say all of it.
             _ => return false,
@@ -165,24 +170,17 @@ impl Video {
 
     /// VP8 and VP9 need no sequence header: a key frame says all of it.
     fn begins_without_config(&mut self, codec: Codec, body: &Body<'_>) -> bool {
-        if !matches!(codec, Codec::Vp8 | Codec::Vp9) {
-            return false;
-        }
-        let is_known = self.published.as_ref().is_some_and(|published| published.codec == codec);
-        match Vp::of_key_frame(codec, body.data) {
-            Some((vp, fmtp))
-                if !is_known || self.published.as_ref().is_some_and(|known| known.fmtp != fmtp) =>
-            {
-                self.publish(Coding::Vp(vp), codec, fmtp)
-            }
-            _ => false,
-        }
+        let Some((vp, fmtp)) = Vp::of_key_frame(codec, body.data) else { return false };
+        let is_known =
+            self.published.as_ref().is_some_and(|known| (known.codec, &known.fmtp) == (codec, &fmtp));
+        !is_known && self.publish(Coding::Vp(vp), codec, fmtp)
     }
 
     fn publish(&mut self, coding: Coding, codec: Codec, fmtp: String) -> bool {
         self.coding = Some(coding);
         self.published = Some(PublishedVideo { codec, fmtp });
         self.refused = None;
+        self.waits_for_key = true;
         true
     }
 
@@ -196,21 +194,43 @@ impl Video {
         stats: &mut ToPacketsStats,
         out: &mut PacketsOut,
     ) -> bool {
-        let is_of_codec = self.published.as_ref().is_some_and(|published| published.codec == codec);
-        let is_key = Vp::is_key(codec, body.data).unwrap_or(body.is_key);
-        if !is_of_codec || (self.waits_for_key && !is_key) {
+        if self.published.as_ref().is_none_or(|published| published.codec != codec) {
             return false;
         }
-        match self.write(settings, codec, time_ms, is_key, body, out) {
-            Verdict::Sent => {
+        let verdict = match self.review(body) {
+            Verdict::Sent { is_key } => self.write(settings, codec, time_ms, is_key, body, out),
+            other => other,
+        };
+        match verdict {
+            Verdict::Sent { is_key } => {
                 stats.video_frames += 1;
-                self.waits_for_key = false;
+                return is_key && self.learn_fmtp();
             }
-            Verdict::Dropped => stats.b_frames_dropped += 1,
+            Verdict::Dropped => {
+                stats.b_frames_dropped += 1;
+                self.warn();
+            }
+            Verdict::Nothing => {}
             Verdict::Broken => stats.broken += 1,
             Verdict::Refused(reason) => return self.refuse(reason),
         }
         false
+    }
+
+    /// Decides about a picture.
+    fn review(&mut self, body: &Body<'_>) -> Verdict {
+        let is_key = match &mut self.coding {
+            None => return Verdict::Nothing,
+            // It waits for a key frame by itself.
+            Some(Coding::Nal(nal)) => return nal.take(body.data, body.is_key),
+            Some(Coding::Av1(_)) => Some(body.is_key),
+            Some(Coding::Vp(vp)) => vp.is_key(body.data),
+        };
+        match is_key {
+            None => Verdict::Broken,
+            Some(false) if self.waits_for_key => Verdict::Nothing,
+            Some(is_key) => Verdict::Sent { is_key },
+        }
     }
 
     fn write(
@@ -223,34 +243,44 @@ impl Video {
         out: &mut PacketsOut,
     ) -> Verdict {
         let limit = settings.payload_bytes_max;
-        let composition_ms = composition_ms(body);
-        let Some(coding) = &mut self.coding else { return Verdict::Broken };
-        if let Coding::Nal(nal) = coding {
-            match nal.take(body.data, is_key, composition_ms) {
-                Verdict::Sent => {}
-                other => return other,
-            }
-            if let Some(warning) = nal.warning().filter(|_| !self.is_warned) {
-                (self.warning, self.is_warned) = (Some(warning), true);
-            }
-        }
-        let pts_us =
-            (time_ms + i64::from(composition_ms)) * 1_000 + i64::from(body.offset_ns.min(999_999) / 1_000);
+        let shown_ms = time_ms + i64::from(composition_ms(body));
         // A copy, because a picture that turns out to be broken takes no timestamp.
         let mut timestamps = self.timestamps.clone();
-        let timestamp = timestamps.next(pts_us);
+        let timestamp = timestamps.next(shown_ms * 1_000 + offset_us(body));
         let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
-        match coding {
-            Coding::Nal(nal) => nal.write(limit, &mut writer),
-            Coding::Av1(av1) => _ = av1.write(body.data, is_key, limit, &mut writer),
-            Coding::Vp(vp) => vp.write(body.data, self.picture_id, is_key, limit, &mut writer),
+        match &self.coding {
+            None => {}
+            Some(Coding::Nal(nal)) => nal.write(limit, &mut writer),
+            Some(Coding::Av1(av1)) => av1.write(body.data, is_key, limit, &mut writer),
+            Some(Coding::Vp(vp)) => vp.write(body.data, self.picture_id, is_key, limit, &mut writer),
         }
         if writer.end_frame(true) == 0 {
             return Verdict::Broken;
         }
         self.timestamps = timestamps;
         self.picture_id = self.picture_id.wrapping_add(1);
-        Verdict::Sent
+        self.waits_for_key = false;
+        Verdict::Sent { is_key }
+    }
+
+    /// Parameter sets may have changed within the stream.
+    fn learn_fmtp(&mut self) -> bool {
+        let (Some(Coding::Nal(nal)), Some(published)) = (&self.coding, &mut self.published) else {
+            return false;
+        };
+        let fmtp = nal.fmtp();
+        let is_news = published.fmtp != fmtp;
+        published.fmtp = fmtp;
+        is_news
+    }
+
+    fn warn(&mut self) {
+        if let Some(Coding::Nal(nal)) = &self.coding
+            && !self.is_warned
+        {
+            self.warning = nal.warning();
+            self.is_warned = self.warning.is_some();
+        }
     }
 }
 
@@ -268,6 +298,11 @@ fn rtp_codec(codec: FlvCodec) -> Option<Codec> {
 /// How much later than it is decoded a picture is shown. What no encoder says counts as nothing.
 fn composition_ms(body: &Body<'_>) -> i32 {
     if body.composition_ms.abs() <= COMPOSITION_MS_MAX { body.composition_ms } else { 0 }
+}
+
+/// What is added to it, in microseconds.
+pub(super) fn offset_us(body: &Body<'_>) -> i64 {
+    i64::from(body.offset_ns.min(999_999) / 1_000)
 }
 
 /// Sixteen reference pictures, the most there can be, of 8 a second.

@@ -27,18 +27,19 @@ impl Av1 {
         })
     }
 
-    /// Writes a temporal unit; `false` if it is broken.
+    /// Writes a temporal unit; nothing if it is broken.
     pub(super) fn write(
         &self,
         unit: &[u8],
         is_key: bool,
         payload_bytes_max: usize,
         writer: &mut FrameWriter<'_>,
-    ) -> bool {
+    ) {
         let has_header = is_key && av1::has_sequence_header(unit);
         let ahead = if is_key && !has_header { &self.obus[..] } else { &[] };
         let begins_sequence = has_header || !ahead.is_empty();
-        av1::packetize(ahead, unit, begins_sequence, payload_bytes_max, writer)
+        // What is broken is not begun, and counts as such.
+        let _ = av1::packetize(ahead, unit, begins_sequence, payload_bytes_max, writer);
     }
 }
 

@@ -12,28 +12,30 @@ pub(super) struct Vp {
 }
 
 impl Vp {
-    /// Whether a frame is a key frame; `None` of other codecs, and of what is no frame.
-    pub(super) fn is_key(codec: Codec, frame: &[u8]) -> Option<bool> {
-        match codec {
-            Codec::Vp8 => vp8::is_key_frame(frame),
-            Codec::Vp9 => vp9::is_key_frame(frame),
-            _ => None,
-        }
-    }
-
-    /// If the frame is a key frame: a writer for what follows, and the `a=fmtp` value (RFC 9628 section 7.1; VP8 has none).
+    /// If the frame is a key frame of `codec`: a writer for it and what follows, and the `a=fmtp` value (RFC 9628 section
+    /// 7.1; VP8 has none).
     pub(super) fn of_key_frame(codec: Codec, frame: &[u8]) -> Option<(Self, String)> {
-        if !Self::is_key(codec, frame)? {
+        let vp = Self { codec };
+        if !vp.is_key(frame)? {
             return None;
         }
         let fmtp = match codec {
             Codec::Vp9 => format!("profile-id={}", vp9::profile(frame)?),
             _ => String::new(),
         };
-        Some((Self { codec }, fmtp))
+        Some((vp, fmtp))
     }
 
-    /// Writes a frame; nothing if it is none.
+    /// Whether a decoder can start with a frame; `None` if it is none.
+    pub(super) fn is_key(&self, frame: &[u8]) -> Option<bool> {
+        match self.codec {
+            Codec::Vp8 => vp8::is_key_frame(frame),
+            Codec::Vp9 => vp9::is_key_frame(frame),
+            _ => None,
+        }
+    }
+
+    /// Writes a frame.
     pub(super) fn write(
         &self,
         frame: &[u8],
@@ -42,9 +44,8 @@ impl Vp {
         payload_bytes_max: usize,
         writer: &mut FrameWriter<'_>,
     ) {
-        match (self.codec, Self::is_key(self.codec, frame)) {
-            (_, None) => {}
-            (Codec::Vp8, _) => vp8::packetize(frame, picture_id, payload_bytes_max, writer),
+        match self.codec {
+            Codec::Vp8 => vp8::packetize(frame, picture_id, payload_bytes_max, writer),
             _ => vp9::packetize(frame, picture_id, is_key, payload_bytes_max, writer),
         }
     }
