@@ -92,9 +92,9 @@ impl<'a> BitReader<'a> {
         self.record.as_mut()
     }
 
-    /// Ends reading and gives what was recorded.
-    pub(crate) fn into_record(self) -> Option<BitWriter> {
-        self.record
+    /// Ends recording and gives what was recorded; nothing if nothing was.
+    pub(crate) fn take_record(&mut self) -> BitWriter {
+        self.record.take().unwrap_or_default()
     }
 
     /// Reads the bits up to the stop bit of the payload (section 7.3.2.11).
@@ -127,11 +127,11 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Bits of the byte being read that are still unread, then the bytes behind it, emulation prevention included.
+    /// Bits of the byte being read that are still unread, then the bytes behind it with their emulation prevention.
     ///
-    /// Only after a whole number of bytes is read is the first zero.
-    pub(crate) fn position(&self) -> (u8, &'a [u8]) {
-        (self.left, self.rest)
+    /// A byte of emulation prevention may come first of these; the reader has not come to it.
+    pub(crate) fn position(&self) -> (u8, Rest<'a>) {
+        (self.left, Rest { bytes: self.rest, zeros: self.zeros })
     }
 
     fn next_bit(&mut self) -> Option<bool> {
@@ -201,11 +201,6 @@ impl BitWriter {
         }
     }
 
-    /// Whether the next bit begins a byte.
-    pub(crate) fn is_aligned(&self) -> bool {
-        self.used == 0
-    }
-
     /// The stop bit and zeros to the end of the byte (section 7.3.2.11).
     pub(crate) fn trailing_bits(&mut self) {
         self.bit(true);
@@ -220,21 +215,49 @@ impl BitWriter {
     }
 }
 
-/// Appends `payload` to `nal` with emulation prevention bytes; `nal` already has the unit's header.
-pub(crate) fn escape(payload: &[u8], nal: &mut Vec<u8>) {
+/// What is behind the place a reader has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rest<'a> {
+    /// Bytes as they are in the NAL unit, emulation prevention included.
+    pub(crate) bytes: &'a [u8],
+    /// Zero bytes in a row ahead of them.
+    pub(crate) zeros: u8,
+}
+
+/// Appends `payload` to `nal` with emulation prevention, then `rest`, which has its own; `nal` already has the header.
+pub(crate) fn escape_on(payload: &[u8], rest: Rest<'_>, nal: &mut Vec<u8>) {
     let mut zeros = 0;
     for &byte in payload {
-        if zeros >= 2 && byte <= 3 {
-            nal.push(3);
-            zeros = 0;
-        }
-        nal.push(byte);
-        zeros = if byte == 0 { zeros + 1 } else { 0 };
+        push_escaped(byte, &mut zeros, nal);
     }
-    // A payload that ends in a zero would run into the next start code.
-    if zeros > 0 {
+    // Whether a byte needs a 3 ahead of it depends on two bytes, so only the first of the rest may have to change.
+    let (mut bytes, mut was) = (rest.bytes, rest.zeros);
+    while was != zeros
+        && let Some((&byte, behind)) = bytes.split_first()
+    {
+        bytes = behind;
+        if was >= 2 && byte == 3 {
+            was = 0;
+            continue;
+        }
+        push_escaped(byte, &mut zeros, nal);
+        was = if byte == 0 { was.saturating_add(1) } else { 0 };
+    }
+    if !bytes.is_empty() {
+        nal.extend_from_slice(bytes);
+    } else if zeros > 0 {
+        // A payload that ends in a zero would run into the next start code.
         nal.push(3);
     }
+}
+
+fn push_escaped(byte: u8, zeros: &mut u8, nal: &mut Vec<u8>) {
+    if *zeros >= 2 && byte <= 3 {
+        nal.push(3);
+        *zeros = 0;
+    }
+    nal.push(byte);
+    *zeros = if byte == 0 { zeros.saturating_add(1) } else { 0 };
 }
 
 #[cfg(test)]
@@ -264,7 +287,7 @@ mod tests {
             writer.ue(value);
             writer.trailing_bits();
             let mut nal = Vec::new();
-            escape(writer.bytes(), &mut nal);
+            escape_on(writer.bytes(), Rest::default(), &mut nal);
             let mut reader = BitReader::new(&nal);
             assert_eq!(reader.u(3), Ok(5));
             assert_eq!(reader.ue(), Ok(value));
@@ -302,7 +325,7 @@ mod tests {
             &[1, 0, 0, 3, 0, 0, 1, 0],
         ] {
             let mut nal = Vec::new();
-            escape(payload, &mut nal);
+            escape_on(payload, Rest::default(), &mut nal);
             assert!(!nal.windows(3).any(|w| w[0] == 0 && w[1] == 0 && w[2] < 3), "{nal:?}");
             let plain = unescape(&nal);
             let mut reader = BitReader::new(&nal);
@@ -326,7 +349,7 @@ mod tests {
         assert_eq!(reader.unrecorded(BitReader::ue), Ok(9));
         reader.record().unwrap().ue(0);
         reader.to_stop_bit().unwrap();
-        let mut record = reader.into_record().unwrap();
+        let mut record = reader.take_record();
         record.trailing_bits();
         let mut expected = BitWriter::default();
         expected.u(0b1011, 4);

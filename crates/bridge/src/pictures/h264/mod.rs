@@ -13,8 +13,8 @@ mod sps;
 use order::PictureOrder;
 use pps::Pps;
 use references::References;
-use slice::{SliceHeader, Structure};
-use sps::Sps;
+use slice::{Changes, SliceHeader, Structure};
+use sps::{PictureOrderType, Sps};
 
 use super::bits::Malformed;
 use super::nal::{NalUnits, Nals};
@@ -36,6 +36,8 @@ pub(super) struct Filter {
     refused: Option<Refusal>,
     /// An IDR picture was there, and nothing has been broken since.
     started: bool,
+    /// A reference picture was left out since.
+    diverged: bool,
     open_key_frames: u32,
     order: PictureOrder,
     /// As a decoder counts without the pictures left out.
@@ -56,7 +58,16 @@ struct Picture {
     header: SliceHeader,
     order: i64,
     number: u64,
-    sent: bool,
+    sent: Sent,
+}
+
+/// In which form a picture is sent.
+#[derive(Debug)]
+enum Sent {
+    No,
+    AsItIs,
+    /// With this header.
+    Changed(SliceHeader),
 }
 
 impl Filter {
@@ -73,6 +84,7 @@ impl Filter {
             sets_changed: false,
             refused: None,
             started: false,
+            diverged: false,
             open_key_frames: 0,
             order: PictureOrder::default(),
             sent_order: PictureOrder::default(),
@@ -134,7 +146,7 @@ impl Filter {
         self.picture = None;
         for unit in units {
             match unit[0] & 0x1f {
-                1 | 5 if self.slice(unit, &mut seen)? => out.push(unit),
+                1 | 5 => self.slice(unit, &mut seen, out)?,
                 // Partitions of slices: of the Extended profile, which no browser decodes.
                 2..=4 => return Err(Stop::Broken),
                 6 if sei_is_kept(unit) => out.push(unit),
@@ -145,41 +157,66 @@ impl Filter {
         Ok(seen)
     }
 
-    /// Whether the slice is sent.
-    fn slice(&mut self, unit: &[u8], seen: &mut Seen) -> Result<bool, Stop> {
-        let idr = unit[0] & 0x1f == 5;
-        if !idr && !self.started {
+    /// Puts the slice into `out` if its picture is sent.
+    fn slice(&mut self, unit: &[u8], seen: &mut Seen, out: &mut Nals) -> Result<(), Stop> {
+        if unit[0] & 0x1f != 5 && !self.started {
             seen.pictures += 1;
-            return Ok(false);
+            return Ok(());
         }
         let (sps, pps) = self.sets.of(SliceHeader::pps_id(unit)?)?;
         let header = SliceHeader::parse(unit, sps, pps)?;
         if self.picture.as_ref().is_none_or(|picture| picture.header.is_other_picture(&header)) {
             self.end_picture();
-            self.begin_picture(header.clone(), seen)?;
+            self.begin_picture(&header, seen)?;
         }
         let picture = self.picture.as_ref().ok_or(Stop::Broken)?;
-        let (sps, _) = self.sets.of(header.pps)?;
-        if picture.sent && !self.references.agree(&self.sent_references, sps, &header, picture.order) {
-            return Err(Stop::Refused(Refusal::ReferencedBFrames));
+        match &picture.sent {
+            Sent::No => {}
+            Sent::AsItIs => out.push(unit),
+            Sent::Changed(changed) => {
+                let (sps, pps) = self.sets.of(header.pps)?;
+                let wanted = self.references.lists(sps, &header, picture.order);
+                let header = SliceHeader { frame_num: changed.frame_num, ..header };
+                let modifications = self.sent_references.reach(&wanted, sps, &header, picture.order);
+                let changes = Changes {
+                    frame_num: changed.frame_num,
+                    modifications: modifications.ok_or(Stop::Refused(Refusal::ReferencedBFrames))?,
+                    markings: changed.markings.clone(),
+                };
+                let mut written = Ok(());
+                out.push_with(|out| written = SliceHeader::rewrite(unit, sps, pps, &changes, out));
+                written?;
+            }
         }
-        Ok(picture.sent)
+        Ok(())
     }
 
-    fn begin_picture(&mut self, header: SliceHeader, seen: &mut Seen) -> Result<(), Stop> {
+    fn begin_picture(&mut self, header: &SliceHeader, seen: &mut Seen) -> Result<(), Stop> {
         let (sps, _) = self.sets.of(header.pps)?;
-        if header.idr && header.structure != Structure::Bottom {
+        if header.idr {
             self.started = true;
+            self.diverged = false;
             self.open_key_frames = 0;
             self.latest = None;
         }
-        self.references.fill_gap(sps, &header);
-        let order = self.order.next(sps, &header);
-        let sent = self.latest.is_none_or(|latest| order >= latest) || self.is_second_field(&header, seen);
-        if sent {
-            self.sent_references.fill_gap(sps, &header);
+        // What is missing may be what this picture is predicted from.
+        if self.references.has_gap(sps, header) {
+            return Err(Stop::Broken);
+        }
+        let order = self.order.next(sps, header);
+        let number = self.pictures;
+        let in_order = self.latest.is_none_or(|latest| order >= latest);
+        let sent = if !in_order && !self.is_second_field(header, seen) {
+            self.diverged |= header.reference;
+            Sent::No
+        } else if self.diverged {
+            Sent::Changed(self.changed(sps, header, number, order)?)
+        } else {
+            Sent::AsItIs
+        };
+        if !matches!(sent, Sent::No) {
             // Without the pictures left out, the low bits may be taken for those of another cycle.
-            if self.sent_order.next(sps, &header) != order {
+            if self.sent_order.next(sps, header) != order {
                 return Err(Stop::Refused(Refusal::ReferencedBFrames));
             }
             self.latest = Some(if header.resets() { 0 } else { order.max(self.latest.unwrap_or(order)) });
@@ -187,8 +224,25 @@ impl Filter {
         }
         seen.pictures += 1;
         self.pictures += 1;
-        self.picture = Some(Picture { header, order, number: self.pictures, sent });
+        self.picture = Some(Picture { header: header.clone(), order, number, sent });
         Ok(())
+    }
+
+    /// The header of a picture as it is sent behind reference pictures that were left out; its lists are up to each slice.
+    fn changed(&self, sps: &Sps, header: &SliceHeader, number: u64, order: i64) -> Result<SliceHeader, Stop> {
+        let refused = Stop::Refused(Refusal::ReferencedBFrames);
+        let counted = matches!(sps.order, PictureOrderType::Cycle { .. });
+        if header.structure != Structure::Frame || counted {
+            return Err(refused);
+        }
+        let mut after = self.references.clone();
+        after.mark(sps, header, number, order);
+        let mut changed =
+            SliceHeader { frame_num: self.sent_references.next_frame_num(sps), ..header.clone() };
+        if header.reference {
+            changed.markings = Some(self.sent_references.mirror(&after, sps, &changed).ok_or(refused)?);
+        }
+        Ok(changed)
     }
 
     /// A field behind another one that was sent in the same frame.
@@ -201,9 +255,12 @@ impl Filter {
         let Some(picture) = self.picture.take() else { return };
         let Ok((sps, _)) = self.sets.of(picture.header.pps) else { return };
         self.references.mark(sps, &picture.header, picture.number, picture.order);
-        if picture.sent {
-            self.sent_references.mark(sps, &picture.header, picture.number, picture.order);
-        }
+        let sent = match &picture.sent {
+            Sent::No => return,
+            Sent::AsItIs => &picture.header,
+            Sent::Changed(header) => header,
+        };
+        self.sent_references.mark(sps, sent, picture.number, picture.order);
     }
 }
 
@@ -310,7 +367,7 @@ impl Sets {
     fn write(&self, out: &mut Nals) -> Result<(), Malformed> {
         for set in &self.sequence {
             let mut written = Ok(());
-            out.push_with(|unit| written = set.fields.rewrite(&set.unit, unit));
+            out.push_with(|unit| written = Sps::rewrite(&set.unit, unit));
             written?;
         }
         self.picture.iter().for_each(|set| out.push(&set.unit));

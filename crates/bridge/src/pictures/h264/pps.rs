@@ -17,6 +17,9 @@ pub(crate) struct Pps {
     pub(crate) weighted_p: bool,
     /// `weighted_bipred_idc`; 1 is explicit.
     pub(crate) weighted_b: u32,
+    /// Macroblocks are not all in one group of slices.
+    pub(crate) slice_groups: bool,
+    pub(crate) deblocking_control: bool,
     pub(crate) redundant_pictures: bool,
 }
 
@@ -38,7 +41,7 @@ impl Pps {
         for _ in 0..3 {
             reader.se()?; // quantisers
         }
-        reader.bit()?; // deblocking_filter_control_present_flag
+        let deblocking_control = reader.bit()?;
         reader.bit()?; // constrained_intra_pred_flag
         let redundant_pictures = reader.bit()?;
         Ok(Self {
@@ -49,6 +52,8 @@ impl Pps {
             references_default,
             weighted_p,
             weighted_b,
+            slice_groups: groups > 1,
+            deblocking_control,
             redundant_pictures,
         })
     }

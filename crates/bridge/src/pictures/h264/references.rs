@@ -1,10 +1,10 @@
 //! Reference pictures of H.264 as a decoder keeps them (sections 8.2.4 and 8.2.5), and the lists slices choose from.
 //!
-//! Kept twice by the filter: as the encoder means it, and as a decoder sees it that does not get the pictures left out.
-//! The blocks of a slice refer to pictures by their index in a list. As long as both give the same pictures for each index
-//! a slice can use, leaving pictures out changes nothing for it, whatever its blocks refer to.
+//! Kept twice by the filter: as the encoder means it, and as a decoder has it that does not get the pictures left out.
+//! The blocks of a slice refer to pictures by their index in a list. If a decoder can be given the same pictures at each
+//! index a slice can use, leaving pictures out changes nothing for it, whatever its blocks refer to.
 //!
-//! Frames only. Lists of fields are not built: there, the sets of pictures have to be the same.
+//! Lists of frames only: nothing is rewritten in streams of fields.
 
 use super::slice::{Marking, Markings, Modification, SliceHeader, SliceKind, Structure};
 use super::sps::Sps;
@@ -12,10 +12,13 @@ use super::sps::Sps;
 /// Entries of a reference list: 32, and one more while it is changed.
 const LIST_MAX: usize = 33;
 
+/// Which pictures the indexes of both lists stand for; `None` for no picture.
+pub(crate) type Lists = [Vec<Option<u64>>; 2];
+
 /// A reference picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reference {
-    /// Which picture it is; `None` for a frame that is inferred from a gap.
+    /// Which picture it is; `None` in a list only, where a picture is missing.
     picture: Option<u64>,
     frame_num: u32,
     order: i64,
@@ -32,21 +35,14 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Before a picture: infers frames that a gap in `frame_num` stands for (section 8.2.5.2).
-    pub(crate) fn fill_gap(&mut self, sps: &Sps, header: &SliceHeader) {
-        if header.idr || header.frame_num == self.last_frame_num {
-            return;
-        }
-        let modulus = 1 << sps.frame_num_bits;
-        let missing = header.frame_num.wrapping_sub(self.last_frame_num + 1) & (modulus - 1);
-        // Older ones would leave through the sliding window again.
-        let inferred = missing.min(sps.reference_frames_max);
-        for back in (1..=inferred).rev() {
-            let frame_num = header.frame_num.wrapping_sub(back) & (modulus - 1);
-            self.slide(sps, frame_num);
-            self.kept.push(Reference { picture: None, frame_num, order: i64::MIN, long_term: None });
-            self.last_frame_num = frame_num;
-        }
+    /// Whether reference frames are missing ahead of a picture with this header (section 7.4.3, `frame_num`).
+    pub(crate) fn has_gap(&self, sps: &Sps, header: &SliceHeader) -> bool {
+        !header.idr && header.frame_num != self.last_frame_num && header.frame_num != self.next_frame_num(sps)
+    }
+
+    /// `frame_num` of the next picture.
+    pub(crate) fn next_frame_num(&self, sps: &Sps) -> u32 {
+        (self.last_frame_num + 1) & ((1 << sps.frame_num_bits) - 1)
     }
 
     /// After a picture: what is marked, and the picture itself if it is a reference (section 8.2.5.1).
@@ -86,20 +82,71 @@ impl References {
         }
     }
 
-    /// Whether the pictures that blocks of the slice can refer to are there, and the same in `self` and `other`.
-    pub(crate) fn agree(&self, other: &Self, sps: &Sps, header: &SliceHeader, order: i64) -> bool {
-        if header.kind == SliceKind::I {
-            return true;
+    /// The steps that give a slice the lists `wanted`, whose `header` has a number of this side.
+    ///
+    /// `None`: some of the pictures are not there.
+    pub(crate) fn reach(
+        &self,
+        wanted: &Lists,
+        sps: &Sps,
+        header: &SliceHeader,
+        order: i64,
+    ) -> Option<[Vec<Modification>; 2]> {
+        let mut plain = header.clone();
+        plain.modifications = [const { Vec::new() }; 2];
+        let unchanged = self.lists(sps, &plain, order);
+        for list in 0..2 {
+            if unchanged[list] != wanted[list] {
+                plain.modifications[list] = self.steps(&wanted[list], sps, header.frame_num)?;
+            }
         }
-        if header.structure != Structure::Frame {
-            return self.pictures() == other.pictures();
-        }
-        let (ours, theirs) = (self.lists(sps, header, order), other.lists(sps, header, order));
-        ours == theirs && ours.iter().flatten().all(Option::is_some)
+        (self.lists(sps, &plain, order) == *wanted).then_some(plain.modifications)
     }
 
-    fn pictures(&self) -> Vec<(Option<u64>, Option<u32>)> {
-        self.kept.iter().map(|reference| (reference.picture, reference.long_term)).collect()
+    fn steps(&self, wanted: &[Option<u64>], sps: &Sps, current: u32) -> Option<Vec<Modification>> {
+        let mut predicted = i64::from(current);
+        wanted
+            .iter()
+            .map(|&picture| {
+                let found = self.kept.iter().find(|kept| picture.is_some() && kept.picture == picture)?;
+                let number = Self::number(sps, found, current);
+                let difference = u32::try_from((number - predicted).abs()).ok()?;
+                let up = number > predicted;
+                predicted = number;
+                Some(match difference {
+                    _ if found.long_term.is_some() => return None,
+                    // The same once more: all the way round.
+                    0 => Modification::Subtract(1 << sps.frame_num_bits),
+                    by if up => Modification::Add(by),
+                    by => Modification::Subtract(by),
+                })
+            })
+            .collect()
+    }
+
+    /// The markings that leave what `after` has, as far as it is here; `header` has a number of this side.
+    ///
+    /// `None`: there are long-term pictures.
+    pub(crate) fn mirror(&self, after: &Self, sps: &Sps, header: &SliceHeader) -> Option<Markings> {
+        if header.resets() {
+            return Some(Markings::Adaptive(vec![Marking::UnuseAll]));
+        }
+        if after.kept.iter().chain(&self.kept).any(|kept| kept.long_term.is_some()) {
+            return None;
+        }
+        let stays = |kept: &Reference| after.kept.iter().any(|other| other.picture == kept.picture);
+        let mut slid = self.clone();
+        slid.slide(sps, header.frame_num);
+        if slid.kept.iter().all(stays)
+            && self.kept.iter().filter(|kept| stays(kept)).count() == slid.kept.len()
+        {
+            return Some(Markings::SlidingWindow);
+        }
+        let leaves = self.kept.iter().filter(|kept| !stays(kept));
+        let differences =
+            leaves.map(|kept| i64::from(header.frame_num) - Self::number(sps, kept, header.frame_num));
+        let markings = differences.map(|by| u32::try_from(by).ok().map(Marking::UnuseShort));
+        Some(Markings::Adaptive(markings.collect::<Option<_>>()?))
     }
 
     fn is_second_field(&self, header: &SliceHeader) -> bool {
@@ -160,7 +207,7 @@ impl References {
     }
 
     /// Both lists as far as blocks can refer to them; `None` where there is no picture (section 8.2.4).
-    fn lists(&self, sps: &Sps, header: &SliceHeader, order: i64) -> [Vec<Option<u64>>; 2] {
+    pub(crate) fn lists(&self, sps: &Sps, header: &SliceHeader, order: i64) -> Lists {
         let mut lists = match header.kind {
             SliceKind::B => self.initial_b(order),
             _ => [self.initial_p(sps, header.frame_num), Vec::new()],

@@ -1,6 +1,10 @@
-//! Headers of H.264 slices (section 7.3.3), up to what marks reference pictures.
+//! Headers of H.264 slices (section 7.3.3): read, and written anew where reference pictures have been left out.
+//!
+//! Reference pictures are counted (`frame_num`), and slices name them by differences of these numbers. Without some of the
+//! pictures the numbers behind would have a gap, which decoders take for loss or do not take at all; so number, lists and
+//! markings are replaced by what says the same of the pictures that are there. The data of the slice stays as it is.
 
-use super::super::bits::{BitReader, Malformed};
+use super::super::bits::{BitReader, BitWriter, Malformed, Rest, escape_on};
 use super::pps::Pps;
 use super::sps::{PictureOrderType, Sps};
 
@@ -12,10 +16,8 @@ const MARKINGS_MAX: usize = 66;
 /// Prediction of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceKind {
-    /// P and SP.
     P,
     B,
-    /// I and SI.
     I,
 }
 
@@ -66,6 +68,14 @@ pub(crate) enum Markings {
     Adaptive(Vec<Marking>),
 }
 
+/// What is replaced in a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) frame_num: u32,
+    pub(crate) modifications: [Vec<Modification>; 2],
+    pub(crate) markings: Option<Markings>,
+}
+
 /// Header of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SliceHeader {
@@ -102,14 +112,56 @@ impl SliceHeader {
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8], sps: &Sps, pps: &Pps) -> Result<Self, Malformed> {
         let (&first, payload) = nal.split_first().ok_or(Malformed)?;
-        let reader = &mut BitReader::new(payload);
+        Self::read(&mut BitReader::new(payload), first, sps, pps, None)
+    }
+
+    /// Appends the slice `nal` to `out` with `changes` in its header.
+    ///
+    /// # Errors
+    /// It cannot be read up to its data, or its picture has slice groups.
+    pub(crate) fn rewrite(
+        nal: &[u8],
+        sps: &Sps,
+        pps: &Pps,
+        changes: &Changes,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let (&first, payload) = nal.split_first().ok_or(Malformed)?;
+        let reader = &mut BitReader::recording(payload, BitWriter::default());
+        let header = Self::read(reader, first, sps, pps, Some(changes))?;
+        header.read_tail(reader, pps)?;
+        out.push(first);
+        if !pps.cabac {
+            // Data begins within a byte: all bits of it move.
+            reader.to_stop_bit()?;
+            let mut written = reader.take_record();
+            written.trailing_bits();
+            escape_on(written.bytes(), Rest::default(), out);
+            return Ok(());
+        }
+        let mut written = reader.take_record();
+        while reader.position().0 != 0 {
+            reader.bit()?; // cabac_alignment_one_bit
+        }
+        written.align_with_ones();
+        escape_on(written.bytes(), reader.position().1, out);
+        Ok(())
+    }
+
+    fn read(
+        reader: &mut BitReader<'_>,
+        first: u8,
+        sps: &Sps,
+        pps: &Pps,
+        changes: Option<&Changes>,
+    ) -> Result<Self, Malformed> {
         let (idr, reference) = (first & 0x1f == 5, first & 0x60 != 0);
-        let mut header = Self::identify(reader, sps, idr, reference)?;
+        let mut header = Self::identify(reader, sps, idr, reference, changes)?;
         header.read_order(reader, sps, pps)?;
         if pps.redundant_pictures {
             header.redundant = reader.ue_up_to(127)? > 0;
         }
-        header.read_references(reader, pps)?;
+        header.read_references(reader, pps, changes)?;
         let weighted = match header.kind {
             SliceKind::P => pps.weighted_p,
             SliceKind::B => pps.weighted_b == 1,
@@ -119,7 +171,10 @@ impl SliceHeader {
             weights(reader, sps, &header)?;
         }
         if reference {
-            header.markings = Some(markings(reader, idr)?);
+            header.markings = Some(reader.unrecorded(|reader| markings(reader, idr))?);
+            if let Some(record) = reader.record() {
+                write_markings(changes.and_then(|changes| changes.markings.as_ref()), record);
+            }
         }
         Ok(header)
     }
@@ -130,18 +185,24 @@ impl SliceHeader {
         sps: &Sps,
         idr: bool,
         reference: bool,
+        changes: Option<&Changes>,
     ) -> Result<Self, Malformed> {
         let first_macroblock = reader.ue()?;
         let kind = match reader.ue_up_to(9)? % 5 {
+            0 => SliceKind::P,
             1 => SliceKind::B,
-            0 | 3 => SliceKind::P,
-            _ => SliceKind::I,
+            2 => SliceKind::I,
+            // SP and SI, of the Extended profile.
+            _ => return Err(Malformed),
         };
         let pps = reader.ue_up_to(255)?;
         if sps.separate_colour_planes {
             reader.u(2)?;
         }
-        let frame_num = reader.u(sps.frame_num_bits)?;
+        let frame_num = reader.unrecorded(|reader| reader.u(sps.frame_num_bits))?;
+        if let (Some(record), Some(changes)) = (reader.record(), changes) {
+            record.u(changes.frame_num, sps.frame_num_bits);
+        }
         let structure = if sps.frames_only || !reader.bit()? {
             Structure::Frame
         } else if reader.bit()? {
@@ -190,7 +251,12 @@ impl SliceHeader {
         Ok(())
     }
 
-    fn read_references(&mut self, reader: &mut BitReader<'_>, pps: &Pps) -> Result<(), Malformed> {
+    fn read_references(
+        &mut self,
+        reader: &mut BitReader<'_>,
+        pps: &Pps,
+        changes: Option<&Changes>,
+    ) -> Result<(), Malformed> {
         let lists = match self.kind {
             SliceKind::I => return Ok(()),
             SliceKind::P => 1,
@@ -206,16 +272,37 @@ impl SliceHeader {
             }
         }
         for list in 0..lists {
-            if reader.bit()? {
-                self.modifications[list] = modifications(reader)?;
+            self.modifications[list] = reader.unrecorded(modifications)?;
+            if let (Some(record), Some(changes)) = (reader.record(), changes) {
+                write_modifications(&changes.modifications[list], record);
             }
+        }
+        Ok(())
+    }
+
+    /// What is between the markings and the data.
+    fn read_tail(&self, reader: &mut BitReader<'_>, pps: &Pps) -> Result<(), Malformed> {
+        if pps.slice_groups {
+            return Err(Malformed);
+        }
+        if pps.cabac && self.kind != SliceKind::I {
+            reader.ue_up_to(2)?; // cabac_init_idc
+        }
+        reader.se()?; // slice_qp_delta
+        if pps.deblocking_control && reader.ue_up_to(6)? != 1 {
+            reader.se()?;
+            reader.se()?;
         }
         Ok(())
     }
 }
 
+/// `ref_pic_list_modification` of one list (section 7.3.3.1).
 fn modifications(reader: &mut BitReader<'_>) -> Result<Vec<Modification>, Malformed> {
     let mut read = Vec::new();
+    if !reader.bit()? {
+        return Ok(read);
+    }
     loop {
         read.push(match reader.ue()? {
             0 => Modification::Subtract(reader.ue_up_to(1 << 17)? + 1),
@@ -274,6 +361,48 @@ fn markings(reader: &mut BitReader<'_>, idr: bool) -> Result<Markings, Malformed
         });
         if read.len() > MARKINGS_MAX {
             return Err(Malformed);
+        }
+    }
+}
+
+fn write_modifications(modifications: &[Modification], out: &mut BitWriter) {
+    out.bit(!modifications.is_empty());
+    for &modification in modifications {
+        let (operation, value) = match modification {
+            Modification::Subtract(by) => (0, by - 1),
+            Modification::Add(by) => (1, by - 1),
+            Modification::LongTerm(number) => (2, number),
+        };
+        out.ue(operation);
+        out.ue(value);
+    }
+    if !modifications.is_empty() {
+        out.ue(3);
+    }
+}
+
+fn write_markings(markings: Option<&Markings>, out: &mut BitWriter) {
+    match markings {
+        None | Some(Markings::SlidingWindow) => out.bit(false),
+        Some(Markings::Idr { long_term }) => {
+            out.bit(false);
+            out.bit(*long_term);
+        }
+        Some(Markings::Adaptive(markings)) => {
+            out.bit(true);
+            for &marking in markings {
+                let (operation, values) = match marking {
+                    Marking::UnuseShort(difference) => (1, [Some(difference - 1), None]),
+                    Marking::UnuseLong(number) => (2, [Some(number), None]),
+                    Marking::ShortToLong(difference, index) => (3, [Some(difference - 1), Some(index)]),
+                    Marking::LongMax(max) => (4, [Some(max), None]),
+                    Marking::UnuseAll => (5, [None, None]),
+                    Marking::ThisToLong(index) => (6, [Some(index), None]),
+                };
+                out.ue(operation);
+                values.into_iter().flatten().for_each(|value| out.ue(value));
+            }
+            out.ue(0);
         }
     }
 }

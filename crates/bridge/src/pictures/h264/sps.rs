@@ -4,7 +4,7 @@
 //! how many may come (`max_num_reorder_frames`), it has to assume the most its memory allows, up to 16 pictures. As the
 //! pictures that leave here are in the order they are shown, the set that leaves says 0.
 
-use super::super::bits::{BitReader, BitWriter, Malformed, escape};
+use super::super::bits::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
 /// Fields of a sequence parameter set that headers of slices depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,42 +39,28 @@ pub(crate) enum PictureOrderType {
     Decoding,
 }
 
-/// What becomes of a set that is written anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rewrite {
-    /// `gaps_in_frame_num_value_allowed_flag`.
-    gaps: bool,
-}
-
 impl Sps {
     /// Reads the set `nal`, header included.
     ///
     /// # Errors
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8]) -> Result<Self, Malformed> {
-        Self::read(&mut BitReader::new(nal.get(1..).ok_or(Malformed)?), None)
+        Self::read(&mut BitReader::new(nal.get(1..).ok_or(Malformed)?), false)
     }
 
-    /// Appends the set to `out` as it is sent: nothing to reorder, no fixed frame rate, and gaps in `frame_num` allowed if
-    /// reference pictures may be left out.
+    /// Appends the set to `out` as it is sent: nothing to reorder, and no fixed frame rate.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(crate) fn rewrite(&self, nal: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    pub(crate) fn rewrite(nal: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let (&header, payload) = nal.split_first().ok_or(Malformed)?;
         let mut reader = BitReader::recording(payload, BitWriter::default());
-        let gaps = self.frame_num_gaps_allowed || self.may_reorder_references();
-        Self::read(&mut reader, Some(Rewrite { gaps }))?;
-        let mut written = reader.into_record().ok_or(Malformed)?;
+        Self::read(&mut reader, true)?;
+        let mut written = reader.take_record();
         written.trailing_bits();
         out.push(header);
-        escape(written.bytes(), out);
+        escape_on(written.bytes(), Rest::default(), out);
         Ok(())
-    }
-
-    /// Whether pictures that others refer to may be shown earlier than pictures decoded before them.
-    pub(crate) fn may_reorder_references(&self) -> bool {
-        self.order != PictureOrderType::Decoding && self.reorder_max != Some(0) && self.profile != BASELINE
     }
 
     /// `profile-level-id` (RFC 6184 section 8.1): profile, constraints and level in hexadecimal.
@@ -82,7 +68,7 @@ impl Sps {
         format!("{:02x}{:02x}{:02x}", self.profile, self.constraints, self.level)
     }
 
-    fn read(reader: &mut BitReader<'_>, rewrite: Option<Rewrite>) -> Result<Self, Malformed> {
+    fn read(reader: &mut BitReader<'_>, rewrite: bool) -> Result<Self, Malformed> {
         let [profile, constraints, level] = [reader.u(8)? as u8, reader.u(8)? as u8, reader.u(8)? as u8];
         let id = reader.ue_up_to(31)?;
         let (chroma_format, separate_colour_planes) =
@@ -90,14 +76,7 @@ impl Sps {
         let frame_num_bits = reader.ue_up_to(12)? + 4;
         let order = picture_order(reader)?;
         let reference_frames_max = reader.ue_up_to(16)?;
-        let frame_num_gaps_allowed = match rewrite {
-            None => reader.bit()?,
-            Some(rewrite) => {
-                let allowed = reader.unrecorded(BitReader::bit)?;
-                reader.record().ok_or(Malformed)?.bit(rewrite.gaps);
-                allowed
-            }
-        };
+        let frame_num_gaps_allowed = reader.bit()?;
         // Macroblocks in a row and in a column: more than 2^16 samples are beyond every level.
         reader.ue_up_to(4095)?;
         reader.ue_up_to(4095)?;
@@ -111,7 +90,7 @@ impl Sps {
                 reader.ue()?; // cropping
             }
         }
-        let reorder_max = usability(reader, rewrite.is_some(), reference_frames_max)?;
+        let reorder_max = usability(reader, rewrite, reference_frames_max)?;
         Ok(Self {
             id,
             profile,
@@ -273,7 +252,5 @@ fn write_restriction(out: &mut BitWriter, references: u32) {
 
 /// Profiles whose sets have the fields of the High profiles (section 7.3.2.1.1).
 const HIGH_PROFILES: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
-/// `profile_idc` of Baseline, which has no B slices.
-const BASELINE: u8 = 66;
 /// `aspect_ratio_idc` with width and height behind it.
 const EXTENDED_SAR: u32 = 255;
