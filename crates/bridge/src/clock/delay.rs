@@ -17,7 +17,7 @@ impl LeastDelay {
     pub(super) fn note(&mut self, at_us: i64, delay_us: i64) -> i64 {
         if self.current.is_none() {
             self.since_us = at_us;
-        } else if at_us.saturating_sub(self.since_us) >= STRETCH_US {
+        } else if at_us - self.since_us >= STRETCH_US {
             (self.since_us, self.before) = (at_us, self.current.take());
         }
         let current = self.current.map_or(delay_us, |least| least.min(delay_us));

@@ -81,3 +81,65 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const NEWS_US: i64 = 5_000;
 /// The same for both tracks. It never leaves this server: viewers are told another one.
 const CNAME: &str = "bridge";
+
+#[cfg(test)]
+mod tests {
+    use rtp::rtcp::{NtpTime, Rtcp, packets};
+
+    use super::*;
+
+    const VIDEO: Sender = Sender { ssrc: 1, clock_rate: 90_000, packets: 5, payload_bytes: 500 };
+    const SOUND: Sender = Sender { ssrc: 2, clock_rate: 48_000, packets: 7, payload_bytes: 70 };
+
+    fn read(rtcp: &[u8]) -> Vec<(u32, SenderInfo)> {
+        let reports = packets(rtcp).map(Result::unwrap).filter_map(|packet| match packet {
+            Rtcp::SenderReport(report) => Some((report.ssrc, report.info)),
+            _ => None,
+        });
+        reports.collect()
+    }
+
+    #[test]
+    fn both_tracks_are_told_the_same_instant() {
+        let now = netsim::Clock::new().now();
+        let wall = WallClock { at: now, ntp: NtpTime(7 << 32) };
+        let (mut clock, mut reports, mut out) =
+            (StreamClock::new(now), SenderReports::default(), vec![1, 2, 3]);
+        assert!(!reports.write(now, &wall, &clock, &[VIDEO, SOUND], &mut out), "no time is known");
+        clock.arrived(now, 10_000_000);
+        let silent = Sender { packets: 0, ..VIDEO };
+        assert!(!reports.write(now, &wall, &clock, &[silent], &mut out), "nothing was sent");
+        let later = now + Duration::from_millis(500);
+        assert!(reports.write(later, &wall, &clock, &[VIDEO, SOUND], &mut out));
+        let ntp = NtpTime(7 << 32 | 1 << 31);
+        let info =
+            |rtp_timestamp, packets, payload_bytes| SenderInfo { ntp, rtp_timestamp, packets, payload_bytes };
+        assert_eq!(read(&out), [(1, info(945_000, 5, 500)), (2, info(504_000, 7, 70))]);
+        assert!(packets(&out).any(|packet| matches!(packet, Ok(Rtcp::SourceDescription(_)))));
+    }
+
+    #[test]
+    fn a_report_is_due_each_second_and_with_news() {
+        let now = netsim::Clock::new().now();
+        let wall = WallClock { at: now, ntp: NtpTime(7 << 32) };
+        let (mut clock, mut reports, mut out) = (StreamClock::new(now), SenderReports::default(), Vec::new());
+        clock.arrived(now, 0);
+        let silent = Sender { packets: 0, ..SOUND };
+        assert_eq!(reports.next_timeout(), None);
+        assert!(reports.write(now, &wall, &clock, &[VIDEO, silent], &mut out));
+        assert!(!reports.write(now, &wall, &clock, &[VIDEO, silent], &mut out));
+        assert!(reports.write(now, &wall, &clock, &[VIDEO, SOUND], &mut out), "sound has begun");
+        assert_eq!(read(&out).len(), 2);
+        assert_eq!(reports.next_timeout(), Some(now + INTERVAL));
+        let almost = now + INTERVAL - Duration::from_millis(1);
+        assert!(!reports.write(almost, &wall, &clock, &[VIDEO, SOUND], &mut out));
+        assert!(reports.write(now + INTERVAL, &wall, &clock, &[VIDEO, SOUND], &mut out));
+        clock.publisher_started();
+        clock.arrived(now + INTERVAL, 99_000_000);
+        clock.arrived(now + INTERVAL, 99_000_000);
+        assert!(
+            reports.write(now + INTERVAL, &wall, &clock, &[VIDEO, SOUND], &mut out),
+            "the clock has stepped"
+        );
+    }
+}

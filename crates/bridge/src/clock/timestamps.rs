@@ -159,4 +159,132 @@ mod tests {
             assert_eq!(rtp_timestamp(time_us, rate), units, "{remark}");
         }
     }
+
+    /// Steps of timestamps of pictures at these times in milliseconds.
+    fn steps(times_ms: impl IntoIterator<Item = i64>) -> Vec<i64> {
+        let mut timestamps = VideoTimestamps::default();
+        let mut before = None;
+        let mut steps = Vec::new();
+        for time_ms in times_ms {
+            let given = timestamps.next(time_ms * 1_000);
+            let off = given.wrapping_sub(rtp_timestamp(time_ms * 1_000, 90_000)).cast_signed();
+            assert!(off.abs() <= TOLERANCE as i32, "{off} units off at {time_ms} ms");
+            steps.extend(before.map(|before: u32| i64::from(given.wrapping_sub(before).cast_signed())));
+            before = Some(given);
+        }
+        steps
+    }
+
+    #[test]
+    fn regular_pictures_lose_the_rounding_of_their_times() {
+        let rows: [(f64, fn(f64) -> f64, &str); 6] = [
+            (60.0, f64::floor, "60 a second, cut"),
+            (60.0, f64::round, "60 a second, rounded"),
+            (59.94, f64::floor, "59.94 a second"),
+            (29.97, f64::round, "29.97 a second"),
+            (144.0, f64::round, "144 a second"),
+            (24.0, f64::floor, "24 a second"),
+        ];
+        for (per_second, rounding, remark) in rows {
+            let time_ms = |at: i64| rounding(at as f64 * 1_000.0 / per_second) as i64;
+            let steps = steps((0..2_000).map(time_ms));
+            let ideal = 90_000.0 / per_second;
+            for (at, step) in steps.iter().enumerate().skip(40) {
+                assert!((*step as f64 - ideal).abs() <= 12.0, "{remark}: {step} instead of {ideal} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_milliseconds_stay_exactly_what_they_are() {
+        for interval_ms in [20, 25, 40, 100, 1_000] {
+            let expected = interval_ms * 90;
+            assert!(steps((0..500).map(|at| at * interval_ms)).iter().all(|step| *step == expected));
+        }
+    }
+
+    #[test]
+    fn pictures_left_out_keep_the_line() {
+        // 60 a second; of each four the second and third are missing.
+        let times = (0..2_000).filter(|at| !matches!(at % 4, 1 | 2)).map(|at| at * 1_000 / 60);
+        let steps = steps(times);
+        for pair in steps[200..].chunks_exact(2) {
+            assert!((4_485..=4_515).contains(&pair[0].max(pair[1])), "{pair:?}");
+            assert!((1_485..=1_515).contains(&pair[0].min(pair[1])), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn irregular_pictures_keep_their_times() {
+        let mut random = netsim::Random::new(3);
+        let mut time_ms = 0;
+        steps((0..10_000).map(|_| {
+            time_ms += 5 + random.below(60) as i64;
+            time_ms
+        }));
+    }
+
+    #[test]
+    fn a_picture_not_later_than_the_last_is_one_unit_later() {
+        let mut timestamps = VideoTimestamps::default();
+        assert_eq!(timestamps.next(1_000_000), 90_000);
+        assert_eq!(timestamps.next(1_000_000), 90_001);
+        assert_eq!(timestamps.next(900_000), 90_002);
+        assert_eq!(timestamps.next(2_000_000), 180_000);
+    }
+
+    #[test]
+    fn pictures_go_through_the_wrap() {
+        let wrap_ms = 47_721_858;
+        let steps = steps((-50..50).map(|at| wrap_ms + at * 40));
+        assert!(steps.iter().all(|step| *step == 3_600));
+    }
+
+    #[test]
+    fn sound_follows_its_samples_while_times_agree() {
+        // 2.5 ms of Opus each, stamped in whole milliseconds; 20 ms whose times jitter by 9 ms.
+        let mut short = SoundTimestamps::new(48_000);
+        let mut jittery = SoundTimestamps::new(48_000);
+        for at in 0..10_000 {
+            assert_eq!(short.next(at * 5 / 2 * 1_000, 120), (at * 120) as u32);
+            let jitter_ms = if at == 0 { 0 } else { [0, 9, -9, 4, -4][(at % 5) as usize] };
+            assert_eq!(jittery.next((at * 20 + jitter_ms) * 1_000, 960), (at * 960) as u32);
+        }
+    }
+
+    #[test]
+    fn sound_follows_its_times_where_samples_are_missing_or_too_many() {
+        let mut timestamps = SoundTimestamps::new(8_000);
+        let rows = [
+            (0, 0, "the beginning"),
+            (20, 160, "follows"),
+            (60, 480, "a piece is missing"),
+            (80, 640, "follows"),
+            (10_000, 80_000, "silence"),
+            (10_020, 80_160, "follows"),
+            (9_000, 80_161, "never back"),
+            (10_060, 80_480, "and on"),
+        ];
+        for (time_ms, expected, remark) in rows {
+            assert_eq!(timestamps.next(time_ms * 1_000, 160), expected, "{remark}");
+        }
+    }
+
+    #[test]
+    fn sound_of_a_drifting_clock_stays_within_milliseconds_of_its_times() {
+        for ppm in [100, -100] {
+            let mut timestamps = SoundTimestamps::new(48_000);
+            let mut corrections = 0;
+            let mut before = 0;
+            for at in 0..1_080_000i64 {
+                let time_us = (at * 20_000 + at * 2 * ppm / 100) / 1_000 * 1_000;
+                let given = timestamps.next(time_us, 960);
+                let off = given.wrapping_sub(rtp_timestamp(time_us, 48_000)).cast_signed();
+                assert!(off.abs() <= 8 * 48, "{off} units off after {at} pieces");
+                corrections += u32::from(at > 0 && given.wrapping_sub(before) != 960);
+                before = given;
+            }
+            assert!((300..=500).contains(&corrections), "{corrections} in 6 h that drift by 2.16 s");
+        }
+    }
 }
