@@ -143,6 +143,7 @@ function streams(host) {
       players: viewers,
       gop: waiting ? { frames: 0, bytes: 0, duration_ms: 0 } : { frames: Math.max(1, Math.round(rate * 1.4)), bytes: Math.round(bitrate / 6), duration_ms: 1400 },
       uptime: waiting ? 0 : uptime() + 4000 * (index + 1),
+      ...BRIDGES[key]?.(rate),
     });
   });
   const clipBits = wobble(605e3, 9);
@@ -155,6 +156,7 @@ function streams(host) {
       players: players.size,
       gop: { frames: gop.length, bytes: gop.reduce((sum, tag) => sum + tag.length, 0), duration_ms: Math.round((gop.length / 73) * 1000) },
       uptime: uptime(),
+      bridge: bridge(30),
     }),
     ...rtcKeys.map((key) => rtcStream(host, key)),
     ...made,
@@ -168,10 +170,28 @@ function rtcStream(host, key) {
     audio: { codec: 'Opus', profile: null, sample_rate: 48000, channels: 2, bitrate_bits_per_second: 0 },
     bitrate: 0, players: 0, gop: { frames: 0, bytes: 0, duration_ms: 0 }, uptime: 1,
   });
-  return { ...made, publisher: { ...made.publisher, protocol: 'whip' }, urls: { rtmp: '', flv: '', ws_flv: '', whep: `http://${host}/whep/${key}` } };
+  return { ...made, publisher: { ...made.publisher, protocol: 'whip' }, bridge: null };
 }
 
-function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds }) {
+/** A bridge that has run since this server began; `dropped`: B-frames for each frame that is left. */
+function bridge(rate, dropped = 0) {
+  const seconds = (Date.now() - startedAt) / 1000;
+  const packets = Math.round(seconds * rate * 4);
+  return {
+    direction: 'rtmp_to_webrtc', running_seconds: seconds, video_frames: Math.round((seconds * rate) / (1 + dropped)), packets, sound_pieces: Math.round(seconds * 50),
+    cpu_seconds: packets * 25e-6, transcoding_cpu_seconds: seconds * wobble(0.009, rate), video_latency_ms: wobble(0.2, rate), audio_latency_ms: wobble(42, rate),
+    b_frames_dropped: Math.round((seconds * rate * dropped) / (1 + dropped)), broken: 0, sound_dropped: 0,
+  };
+}
+
+/** What bridges meet: B-frames, sound that is not bridged, a stream that is not bridged at all. */
+const BRIDGES = {
+  'live/main-stage': (rate) => ({ bridge: bridge(rate, 2) }),
+  'live/backstage': () => ({ not_bridged: 'the stream is published by RTMP, and bridges to WebRTC are off for this application', whep: false }),
+  'sport/court-2': (rate) => ({ bridge: { ...bridge(rate), sound_pieces: 0, transcoding_cpu_seconds: 0 }, not_bridged: 'the sound is AC-3, which is not bridged' }),
+};
+
+function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds, bridge: bridged = null, not_bridged = null, whep = true }) {
   const [app, name] = key.split('/');
   const hostname = host.split(':')[0];
   return {
@@ -179,7 +199,9 @@ function stream(host, key, { state, video, audio, bitrate, players: count, gop: 
     publisher: state === 'live' ? { session_id: `p-${key}`, address: '127.0.0.1:40112', protocol: 'rtmp', connected_seconds: seconds } : null,
     bitrate_bits_per_second: Math.round(bitrate),
     bytes_in: Math.round((seconds * bitrate) / 8),
-    urls: { rtmp: `rtmp://${hostname}:1935/${key}`, flv: `http://${host}/${key}.flv`, ws_flv: `ws://${host}/${key}.flv`, whep: '' },
+    bridge: bridged,
+    not_bridged,
+    urls: { rtmp: `rtmp://${hostname}:1935/${key}`, flv: `http://${host}/${key}.flv`, ws_flv: `ws://${host}/${key}.flv`, whep: rtc !== null && whep ? `http://${host}/whep/${key}` : '' },
   };
 }
 
@@ -278,7 +300,7 @@ const server = createServer((request, response) => {
     response.end(body === undefined ? undefined : JSON.stringify(body));
   } else if (/^\/(whip|whep|rtc)\//.test(url.pathname)) {
     if (rtc === null) response.writeHead(404).end();
-    else if (url.pathname.endsWith('/demo/clock')) response.writeHead(406, { 'content-type': 'application/json' }).end(JSON.stringify(fail(406, 'not_playable', 'this stream is published by RTMP').body));
+    else if (url.pathname.endsWith('/demo/clock')) response.writeHead(406, { 'content-type': 'application/json' }).end(JSON.stringify(fail(406, 'not_playable', 'this stand-in has no bridges: play the stream by RTMP or FLV').body));
     else void rtc.handle(request, response, url.pathname);
   } else if (url.pathname === '/demo/clock.flv' && !options.empty) {
     response.writeHead(200, { 'content-type': 'video/x-flv', 'cache-control': 'no-store' });

@@ -208,25 +208,47 @@ async function leavingThePageEndsTheSession(test) {
   await until('the viewer is gone at once', async () => !(await listed()), 8_000);
 }
 
-/** The demo channel is published by RTMP: the watch page finds out by asking, says why, and plays FLV. */
+/** The demo channel is published by RTMP: the watch page plays it by WebRTC all the same. */
+async function rtmpPlaysByWebRtc(test) {
+  const { page } = await newPage(test);
+  await page.goto(`${test.url}#/watch/${(await test.api('/server')).demo_stream}`);
+  const played = await expectRtcPlayback(page);
+  if ((await page.getByTestId('fallback').count()) !== 0) throw new Error(await page.getByTestId('fallback').innerText());
+  return `${played.width}x${played.height}, ${(await page.locator('[data-stat=codec]').innerText()).replaceAll('\u00a0', ' ')}`;
+}
+
+/** What a bridge costs and adds is on the stream's page while it runs. */
+async function bridgeIsShown(test) {
+  const { page } = await newPage(test);
+  await page.goto(`${test.url}#/stream/${(await test.api('/server')).demo_stream}`);
+  await expectRtcPlayback(page);
+  const words = async (stat) => (await page.locator(`[data-stat=bridge-${stat}]`).innerText()).replaceAll('\u00a0', ' ');
+  const cost = await until('the cost of the bridge is shown', async () => (/\d % of a core/.test(await words('cost')) ? words('cost') : ''));
+  const delay = await until('the added delay is shown', async () => (/ms video · .*ms sound/.test(await words('delay')) ? words('delay') : ''));
+  return `${cost}; ${delay}`;
+}
+
+/** A stream the server does not play by WebRTC: the watch page finds out by asking, says why, and plays FLV. */
 async function fallsBackToFlv(test) {
   const { page } = await newPage(test);
+  const body = JSON.stringify({ error: { code: 'not_playable', message: 'the stream has B-frames' } });
+  await page.route('**/whep/**', (route) => route.fulfill({ status: 406, contentType: 'application/json', body }));
   await page.goto(`${test.url}#/watch/${(await test.api('/server')).demo_stream}`);
   await expectPlayback(page);
   if ((await page.getByTestId('transport-http').getAttribute('aria-pressed')) !== 'true') throw new Error('it does not play by HTTP-FLV');
   const reason = await page.getByTestId('fallback').innerText();
-  if (!reason.startsWith('Played as FLV, because:')) throw new Error(`the reason reads: ${reason}`);
+  if (!reason.startsWith('Played as FLV, because:') || !reason.includes('the stream has B-frames')) throw new Error(`the reason reads: ${reason}`);
   return reason;
 }
 
-/** FLV chosen, but the stream is there by WebRTC only; and the choice outlasts the page. */
+/** FLV chosen, but this browser's FLV player does not know VP8; and the choice outlasts the page. */
 async function choiceIsRemembered(test) {
   const { context, page } = await newPage(test);
   await page.goto(`${test.url}#/watch/${(await test.api('/server')).demo_stream}`);
   await page.getByTestId('transport-ws').click();
   await until('WS is pressed', async () => (await page.getByTestId('transport-ws').getAttribute('aria-pressed')) === 'true');
   await expectPlayback(page);
-  await publish(test, 'only-rtc');
+  await publish(test, 'only-rtc', { codec: 'VP8' });
   const other = await watch(test, 'only-rtc', context);
   await expectRtcPlayback(other);
   if ((await other.locator('.segment.is-preferred').innerText()) !== 'WS') throw new Error('the choice was forgotten');
@@ -279,9 +301,24 @@ async function secondPublisherIsRefused(test) {
   await page.getByText('Somebody else publishes this stream.').waitFor();
 }
 
-/** Chosen or kept from the last visit, FLV is no dead end. */
+/** Published by WebRTC, played as FLV: H.264 and Opus, which is what this browser's FLV player knows. */
+async function whipPlaysAsFlv(test) {
+  await publish(test, 'as-flv', { source: 'test', codec: 'H264' });
+  const viewer = await watch(test, 'as-flv');
+  for (const transport of ['http', 'ws']) {
+    await viewer.getByTestId(`transport-${transport}`).click();
+    await until(`${transport} is pressed`, async () => (await viewer.getByTestId(`transport-${transport}`).getAttribute('aria-pressed')) === 'true');
+    await expectPlayback(viewer);
+    if ((await viewer.getByTestId(`transport-${transport}`).getAttribute('aria-pressed')) !== 'true') throw new Error(`it plays, but not by ${transport}`);
+  }
+  const { bridge } = await test.api('/streams/rtc/as-flv');
+  if (bridge?.direction !== 'webrtc_to_rtmp') throw new Error(`the bridge is ${JSON.stringify(bridge)}`);
+  return `${bridge.video_frames} frames through the bridge, ${bridge.broken} broken or late`;
+}
+
+/** Chosen or kept from the last visit, FLV is no dead end where it cannot carry what this browser would play. */
 async function flvGivesWay(test) {
-  await publish(test, 'no-flv', { source: 'test' });
+  await publish(test, 'no-flv', { source: 'test', codec: 'VP8' });
   const viewer = await watch(test, 'no-flv');
   await expectRtcPlayback(viewer);
   for (const transport of ['http', 'ws']) {
@@ -289,8 +326,7 @@ async function flvGivesWay(test) {
     for (const visit of ['chosen', 'kept']) {
       if (visit === 'kept') await viewer.reload();
       const reason = viewer.getByTestId('fallback');
-      // What a WebSocket was refused for is not told to pages.
-      const words = transport === 'http' ? 'cannot be played as FLV' : 'WebSocket';
+      const words = 'cannot show the stream';
       await until(`${transport} (${visit}) gives way with the reason`, async () => (await reason.count()) === 1 && (await reason.innerText()).includes(words));
       await expectRtcPlayback(viewer);
     }
@@ -323,9 +359,12 @@ export const RTC_CHECKS = [
   ['viewers wait for a publisher who comes back', viewersWaitForThePublisher],
   ['a viewer who was kicked comes back', kickedViewerComesBack],
   ['leaving the page ends the session', leavingThePageEndsTheSession],
-  ['a stream published by RTMP falls back to FLV', fallsBackToFlv],
+  ['a stream published by RTMP plays by WebRTC', rtmpPlaysByWebRtc],
+  ['the page of a stream shows what its bridge costs', bridgeIsShown],
+  ['a stream that WebRTC cannot play falls back to FLV', fallsBackToFlv],
+  ['a stream published by WHIP plays as FLV', whipPlaysAsFlv],
   ['the choice of a transport is remembered, and no obstacle', choiceIsRemembered],
-  ['FLV chosen for a stream published by WHIP gives way to WebRTC', flvGivesWay],
+  ['FLV chosen for VP8 gives way to WebRTC', flvGivesWay],
   ['another stream on the overview is one session', anotherStreamIsOneSession],
   ['a second publisher is refused with a reason', secondPublisherIsRefused],
   ['a denied permission is explained', deniedPermissionIsExplained],

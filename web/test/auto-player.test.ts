@@ -3,12 +3,13 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { always, never, type Trouble } from '../src/lib/trouble';
 import { AutoPlayer, type AutoState } from '../src/player/auto-player';
 import { IDLE, type PlayerState, type Source, type StreamPlayer, type Transport } from '../src/player/player';
-import { orderOf } from '../src/player/transports';
+import { fallbackWords, NO_FLV, orderOf } from '../src/player/transports';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 const absent: Trouble = { ...always('Nobody publishes this stream.'), elsewhere: 'absent' };
+const nobody: Trouble = { ...always('Nobody publishes this stream.'), elsewhere: 'nobody' };
 const cannot: Trouble = { ...always('No media path.'), elsewhere: 'cannot' };
 
 class FakePlayer implements StreamPlayer {
@@ -97,6 +98,28 @@ it('looks for an absent stream by each in turn, with pauses that grow', async ()
   expect(state()).toMatchObject({ phase: 'playing', transport: 'rtc', reconnects: 2, fallback: '' });
 });
 
+it('lets the preferred one wait for a stream that nobody publishes', () => {
+  const { last, transports } = setup();
+  expect(last().trouble(nobody)).toBe(false); // it tries again by itself
+  expect(transports()).toEqual(['rtc']);
+});
+
+it('comes back to the preferred one when another finds that nobody publishes', async () => {
+  const { last, state, transports } = setup(['http', 'rtc']);
+  last().trouble(absent);
+  expect(last().trouble(nobody)).toBe(true);
+  expect(state()).toMatchObject({ phase: 'retrying', message: 'Nobody publishes this stream.' });
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(transports()).toEqual(['http', 'rtc', 'http']);
+});
+
+it('waits by the next one where the preferred one cannot', () => {
+  const { last, transports } = setup();
+  last().trouble(cannot);
+  expect(last().trouble(nobody)).toBe(false);
+  expect(transports()).toEqual(['rtc', 'http']);
+});
+
 it('waits as long as the server asks', async () => {
   const { last, transports } = setup();
   last().trouble(absent);
@@ -156,4 +179,15 @@ describe('order of transports', () => {
     ['http', true, false, ['rtc']],
     ['rtc', false, false, ['rtc', 'http']], // nothing known to work: try
   ] as const)('%s, WebRTC %s, FLV %s', (preferred, rtc, flv, order) => expect(orderOf(preferred, { rtc, flv })).toEqual(order));
+});
+
+describe('why another transport plays', () => {
+  it.each([
+    ['rtc', 'No media path.', { rtc: true, flv: true }, 'No media path.'],
+    ['rtc', '', { rtc: false, flv: true, reason: 'the stream has B-frames' }, 'the stream has B-frames'],
+    ['ws', 'It broke.', { rtc: true, flv: false, reason: '' }, NO_FLV],
+    ['ws', 'It broke.', { rtc: true, flv: false, reason: 'bridges are off' }, 'bridges are off'],
+    ['http', 'No such codec.', { rtc: true, flv: true, reason: 'the sound is not bridged' }, 'No such codec.'], // of the other way
+    ['rtc', 'Refused.', { rtc: null, flv: null }, 'Refused.'],
+  ] as const)('%s, found: %s', (preferred, found, offered, words) => expect(fallbackWords(preferred, found, offered)).toBe(words));
 });

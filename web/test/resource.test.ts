@@ -71,12 +71,13 @@ it('deletes the session once, and with keepalive when the page goes away', async
 });
 
 describe('refusals', () => {
-  const body = (message: string) => JSON.stringify({ error: { code: 'x', message } });
+  const body = (message: string, code = 'x') => JSON.stringify({ error: { code, message } });
   it.each([
     [401, '', {}, { retry: 'never', needsToken: true }],
     [404, 'off', {}, { retry: 'never', elsewhere: 'cannot' }],
-    [406, body('published by RTMP'), {}, { retry: 'always', elsewhere: 'absent', text: 'This stream cannot be played by WebRTC here. The server says: published by RTMP.' }],
-    [409, body('nobody'), { 'retry-after': '3' }, { retry: 'always', elsewhere: 'absent', waitMs: 3_000 }],
+    [406, body('the stream has B-frames'), {}, { retry: 'always', elsewhere: 'absent', text: 'This stream cannot be played by WebRTC here. The server says: the stream has B-frames.' }],
+    [409, body('nobody'), { 'retry-after': '3' }, { retry: 'always', elsewhere: 'nobody', waitMs: 3_000 }],
+    [409, body('soon', 'not_ready'), { 'retry-after': '1' }, { elsewhere: 'nobody', waitMs: 1_000, text: 'The publisher has just begun. The picture comes in a moment.' }],
     [422, '', {}, { retry: 'never', elsewhere: 'cannot' }],
     [503, '', { 'retry-after': '30' }, { retry: 'always', waitMs: 30_000 }],
     [200, 'v=0\r\n', {}, { retry: 'always', text: 'The server answered 200.' }],

@@ -54,6 +54,24 @@ export interface PublisherInfo {
   connected_seconds: number;
 }
 
+/** A bridge between RTMP and WebRTC. Totals are since it started. */
+export interface BridgeInfo {
+  direction: 'rtmp_to_webrtc' | 'webrtc_to_rtmp';
+  running_seconds: number;
+  video_frames: number;
+  packets: number;
+  /** Pieces of sound that were transcoded. */
+  sound_pieces: number;
+  cpu_seconds: number;
+  transcoding_cpu_seconds: number;
+  /** What it adds to the delay, median of the last second. */
+  video_latency_ms: number;
+  audio_latency_ms: number;
+  b_frames_dropped: number;
+  broken: number;
+  sound_dropped: number;
+}
+
 export interface Stream {
   app: string;
   name: string;
@@ -68,8 +86,11 @@ export interface Stream {
   players: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
-  /** Empty where the protocol is off. */
-  /** `whep` is absent on servers without WebRTC. */
+  /** What serves players of the other kind than the publisher; null while there are none. Absent on older servers. */
+  bridge?: BridgeInfo | null;
+  /** What of the stream players of the other kind do not get, and why. */
+  not_bridged?: string | null;
+  /** Empty where the protocol is off, or the stream cannot be played that way. `whep` is absent on servers without WebRTC. */
   urls: { rtmp: string; flv: string; ws_flv: string; whep?: string };
 }
 

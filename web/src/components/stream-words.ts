@@ -41,18 +41,12 @@ export function trackHints(stream: Stream | null): TrackHints {
  * By which transports the server offers the stream. Not known while nobody publishes: it depends on who does.
  */
 export function offered(stream: Stream | null): Offered {
-  if (stream === null || stream.state !== 'live') return { rtc: null, flv: null };
-  return { rtc: Boolean(stream.urls.whep), flv: stream.urls.flv !== '' };
+  if (stream === null || stream.state !== 'live') return { rtc: null, flv: null, reason: '' };
+  return { rtc: Boolean(stream.urls.whep), flv: stream.urls.flv !== '', reason: stream.not_bridged ?? '' };
 }
 
 /** What to say in place of addresses of FLV and RTMP. */
-export const RTC_ONLY = 'This stream comes by WebRTC and is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.';
-
-/** Published by WebRTC, so that only WebRTC plays it. False when that is not known. */
-export function rtcOnly(stream: Stream | null): boolean {
-  const { rtc, flv } = offered(stream);
-  return rtc === true && flv === false && stream?.urls.rtmp === '';
-}
+export const RTC_ONLY = 'This stream is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.';
 
 function join(parts: string[]): string {
   const known = parts.filter((part) => part !== UNKNOWN && part !== '');

@@ -79,6 +79,18 @@ export function percent(value: number | null | undefined): string {
   return `${value < 9.95 && value > 0 ? value.toFixed(1) : value.toFixed(0)}${SPACE}%`;
 }
 
+/** `a third`, `half`, `40 %`: what `part` is of `part` and `rest` together. */
+export function share(part: number, rest: number): string {
+  const value = part / (part + rest);
+  const near = (other: number) => Math.abs(value - other) < 0.02;
+  if (near(1 / 2)) return 'half';
+  if (near(1 / 3)) return 'a third';
+  if (near(2 / 3)) return 'two thirds';
+  if (near(1 / 4)) return 'a quarter';
+  if (near(3 / 4)) return 'three quarters';
+  return percent(100 * value);
+}
+
 /** `1280×720` */
 export function resolution(width: number | null | undefined, height: number | null | undefined): string {
   if (!usable(width) || !usable(height) || width === 0 || height === 0) return UNKNOWN;

@@ -11,9 +11,10 @@ export interface Trouble {
   needsToken: boolean;
   /**
    * Whether another transport may do better. `absent`: the stream is not there by this one; it may be by another, and
-   * may come back. `cannot`: this browser or network cannot use this transport for this stream.
+   * may come back. `cannot`: this browser or network cannot use this transport for this stream. `nobody`: there is no such
+   * stream at present, by whatever transport.
    */
-  elsewhere?: 'absent' | 'cannot';
+  elsewhere?: 'absent' | 'cannot' | 'nobody';
   /** The server asked not to be tried again before this many milliseconds have passed. */
   waitMs?: number;
 }

@@ -3,7 +3,7 @@
  *
  * A round tries the sources in order. A transport that this browser or network cannot use is left out until the person asks
  * again; a stream that is merely absent is looked for by every other transport, because it may be published in a way that
- * only those can play.
+ * only those can play. One that nobody publishes is waited for by the preferred transport.
  */
 import { backoffDelay } from '../lib/backoff';
 import type { Trouble } from '../lib/trouble';
@@ -127,6 +127,7 @@ export class AutoPlayer {
 
   #trouble(trouble: Trouble): boolean {
     if (trouble.elsewhere === undefined) return false;
+    if (trouble.elsewhere === 'nobody') return this.#nobody(trouble);
     if (trouble.elsewhere === 'cannot') this.#ruledOut.set(this.#transport, trouble.text);
     const [preferred] = this.#options.sources();
     if (preferred?.transport === this.#transport) this.#fallback = trouble.text;
@@ -137,6 +138,13 @@ export class AutoPlayer {
     const left = this.#usable();
     // The only one left looks after itself.
     if (left.length === 0 || (left.length === 1 && left[0]?.transport === this.#transport)) return false;
+    this.#wait(trouble);
+    return true;
+  }
+
+  /** The stream is yet to come: the preferred transport waits for it, another one gives the turn back. */
+  #nobody(trouble: Trouble): boolean {
+    if (this.#usable()[0]?.transport === this.#transport) return false;
     this.#wait(trouble);
     return true;
   }

@@ -29,7 +29,7 @@ export interface PlayerViewProps {
 
 const NO_HINTS = (): TrackHints => UNKNOWN_TRACKS;
 const CANNOT_TELL = async () => null;
-const NOT_KNOWN = (): Offered => ({ rtc: null, flv: null });
+const NOT_KNOWN = (): Offered => ({ rtc: null, flv: null, reason: '' });
 
 export function PlayerView(props: PlayerViewProps) {
   const { preferences } = useServices();

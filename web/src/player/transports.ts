@@ -7,6 +7,8 @@ import type { Transport } from './player';
 export interface Offered {
   rtc: boolean | null;
   flv: boolean | null;
+  /** Why the server does not offer one of them, in its words; may be empty. */
+  reason?: string;
 }
 
 /** Why FLV cannot be had of a stream that came by WebRTC. */
@@ -27,5 +29,7 @@ export function orderOf(preferred: Transport, offered: Offered): Transport[] {
  * browser does not tell why a WebSocket was refused.
  */
 export function fallbackWords(preferred: Transport, found: string, offered: Offered): string {
-  return preferred !== 'rtc' && offered.rtc === true && offered.flv === false ? NO_FLV : found;
+  const missing = preferred === 'rtc' ? offered.rtc === false && offered.flv === true : offered.flv === false && offered.rtc === true;
+  if (!missing) return found;
+  return offered.reason || (preferred === 'rtc' ? found : NO_FLV);
 }

@@ -47,7 +47,7 @@ function describeStatus(status: number): Trouble {
     case 403:
       return { text: 'The server does not let you play this stream without a valid token.', retry: 'never', needsToken: true };
     case 404:
-      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'absent' };
+      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'nobody' };
     case 406:
       return { ...always(NO_FLV), elsewhere: 'absent' };
     case 429:

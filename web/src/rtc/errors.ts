@@ -8,6 +8,8 @@ export type Role = 'publish' | 'play';
 /** What the answer to a refused request says besides its status. */
 export interface Refusal {
   status: number;
+  /** `error.code` of the body; empty when there is none. */
+  code: string;
   /** `error.message` of the body; empty when there is none. */
   message: string;
   /** `Retry-After` in milliseconds. */
@@ -19,7 +21,7 @@ export function describeRefusal(role: Role, refusal: Refusal): Trouble {
   return refusal.waitMs === null ? trouble : { ...trouble, waitMs: refusal.waitMs };
 }
 
-function byStatus(role: Role, { status, message }: Refusal): Trouble {
+function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
   const publish = role === 'publish';
   const said = message === '' ? '' : ` The server says: ${sentence(message)}`;
   switch (status) {
@@ -38,7 +40,8 @@ function byStatus(role: Role, { status, message }: Refusal): Trouble {
       return { ...always(`This stream cannot be played by WebRTC here.${said}`), elsewhere: 'absent' };
     case 409:
       if (publish) return always(`Somebody else publishes this stream.${said}`);
-      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'absent' };
+      if (code === 'not_ready') return { ...always('The publisher has just begun. The picture comes in a moment.'), elsewhere: 'nobody' };
+      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'nobody' };
     case 400:
     case 415:
     case 422:

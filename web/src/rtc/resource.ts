@@ -54,7 +54,7 @@ export class Resource {
     if (response.status !== 201) throw new TroubleError(describeRefusal(options.role, await refusalOf(response)));
     const answer = await response.text();
     if (!answer.startsWith('v=0') || answer.length > ANSWER_MAX) {
-      throw new TroubleError(describeRefusal(options.role, { status: response.status, message: 'the answer is not a session description', waitMs: null }));
+      throw new TroubleError(describeRefusal(options.role, { status: response.status, code: '', message: 'the answer is not a session description', waitMs: null }));
     }
     const url = sessionUrl(response.headers.get('location'), response.url || options.url);
     const resource = new Resource(url, response.headers.get('etag'), options.token, fetcher);
@@ -140,12 +140,13 @@ async function request(fetcher: typeof fetch, url: string, init: RequestInit): P
 }
 
 async function refusalOf(response: Response) {
-  let message = '';
+  let [code, message] = ['', ''];
   try {
-    const body = (await response.json()) as { error?: { message?: string }; detail?: string };
+    const body = (await response.json()) as { error?: { code?: string; message?: string }; detail?: string };
+    code = body.error?.code ?? '';
     message = body.error?.message ?? body.detail ?? '';
   } catch {
     // No body of ours: the status has to do.
   }
-  return { status: response.status, message, waitMs: retryAfterMs(response.headers.get('retry-after'), Date.now()) };
+  return { status: response.status, code, message, waitMs: retryAfterMs(response.headers.get('retry-after'), Date.now()) };
 }

@@ -8,6 +8,7 @@ import type { ApiClient } from '../api/client';
 import type { ApiError } from '../api/errors';
 import type { ServerInfo, Stream, Worker } from '../api/types';
 import { streamKey } from '../lib/urls';
+import { BridgeCosts } from './bridge-cost';
 import { SeriesMap } from './history';
 import { PollLoop } from './poll-loop';
 import { Store } from './store';
@@ -51,6 +52,7 @@ export class Model {
   readonly totals = new SeriesMap();
   /** `load:N`, `out:N` (bits per second) and `p99:N` (microseconds) for worker N. */
   readonly workerSeries = new SeriesMap();
+  readonly bridges = new BridgeCosts();
 
   readonly #client: ApiClient;
   readonly #loop: PollLoop;
@@ -111,6 +113,7 @@ export class Model {
       ['out', rateOut],
     ]);
     this.streamRates.round(streams.map((stream) => [streamKey(stream), stream.bitrate_bits_per_second] as const));
+    this.bridges.round(streams);
     this.workerSeries.round(
       workers.flatMap((worker) => [
         [`load:${worker.index}`, worker.load_percent] as const,
@@ -124,6 +127,7 @@ export class Model {
     this.totals.clear();
     this.streamRates.clear();
     this.workerSeries.clear();
+    this.bridges.clear();
   }
 
   #failed(error: ApiError, failures: number, retryInMs: number): void {

@@ -68,7 +68,7 @@ export function PublishPage() {
                 <b>zerolatency</b>. Audio is Opus.
               </li>
               <li>
-                Press <b>Start Streaming</b>. It plays by WebRTC on the <a href="#/">overview</a> and on its <ViewersLink app={app} name={name} />.
+                Press <b>Start Streaming</b>. It plays on the <a href="#/">overview</a> and on its <ViewersLink app={app} name={name} />, and by RTMP and FLV.
               </li>
             </ol>
           </Panel>
@@ -90,10 +90,10 @@ export function PublishPage() {
                 <CopyLine label="Stream key" text={target.key} testId="obs-key" />
               </li>
               <li>
-                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b> and B-frames to <b>0</b>: players start sooner and lag less.
+                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b> and B-frames to <b>0</b> (x264: tune <b>zerolatency</b>): WebRTC has no B-frames, so its players would miss those pictures.
               </li>
               <li>
-                Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be watched on its <ViewersLink app={app} name={name} />.
+                Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be watched on its <ViewersLink app={app} name={name} />, by WebRTC below a second.
               </li>
             </ol>
           </Panel>

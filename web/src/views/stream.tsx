@@ -3,6 +3,7 @@
  */
 import { useRef, useState } from 'preact/hooks';
 import type { Stream } from '../api/types';
+import { BridgePanel } from '../components/bridge-panel';
 import { Command, CopyLine } from '../components/copy';
 import { Pager } from '../components/pager';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
@@ -48,6 +49,7 @@ export function StreamPage(props: { stream: StreamRef }) {
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
+      {stream !== null && <BridgePanel stream={stream} />}
       {stream !== null && <Addresses stream={stream} />}
       <StreamSessions streamKey={key} />
     </>

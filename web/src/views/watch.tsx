@@ -40,7 +40,7 @@ function Addresses(props: { stream: StreamRef; token: string }) {
   const url = playerUrl(location.origin, props.stream, 'http', props.token);
   return (
     <div class="stack pad">
-      <p class="muted">A stream that is published by WebRTC plays by WHEP, one that is published by RTMP by the others.</p>
+      <p class="muted">WHEP has the shortest delay. Whichever way a stream is published, it plays by all of these, as far as the player knows its codecs.</p>
       <CopyLine label="WHEP" text={endpointUrl(`${location.origin}/whep`, props.stream)} testId="watch-whep" />
       <CopyLine label="HTTP-FLV" text={url} testId="watch-flv" />
       <Command label="VLC" text={vlcCommand(url)} />
