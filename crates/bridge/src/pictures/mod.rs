@@ -13,6 +13,7 @@
 
 mod bits;
 mod h264;
+mod h265;
 mod nal;
 mod record;
 
@@ -86,12 +87,21 @@ impl Refusal {
     }
 }
 
+/// Key frames of the container that are no IDR pictures, after which viewers that come would wait for ever.
+const OPEN_KEY_FRAMES_MAX: u32 = 2;
+
 /// Frames of one configuration: keeps what can be shown in the order it is sent.
 ///
 /// **Make a new one when the sequence header changes, and only then.** After one frame was refused, all are.
 #[derive(Debug)]
 pub struct PictureFilter {
-    codec: h264::Filter,
+    codec: ByCodec,
+}
+
+#[derive(Debug)]
+enum ByCodec {
+    H264(Box<h264::Filter>),
+    H265(Box<h265::Filter>),
 }
 
 impl PictureFilter {
@@ -100,10 +110,12 @@ impl PictureFilter {
     /// # Errors
     /// The record cannot be used.
     pub fn new(codec: Codec, record: &[u8], b_frames: BFrames) -> Result<Self, RecordError> {
-        match codec {
-            Codec::H264 => Ok(Self { codec: h264::Filter::new(record, b_frames)? }),
-            _ => Err(RecordError::Version),
-        }
+        let codec = match codec {
+            Codec::H264 => ByCodec::H264(Box::new(h264::Filter::new(record, b_frames)?)),
+            Codec::H265 => ByCodec::H265(Box::new(h265::Filter::new(record, b_frames)?)),
+            _ => return Err(RecordError::Version),
+        };
+        Ok(Self { codec })
     }
 
     /// Decides about one frame; `key`: the container says that it is a key frame.
@@ -111,7 +123,10 @@ impl PictureFilter {
     /// What is to be sent of it is in `out` afterwards, parameter sets in front of key frames; nothing if it is not kept.
     pub fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
         out.clear();
-        let verdict = self.codec.frame(frame, key, out);
+        let verdict = match &mut self.codec {
+            ByCodec::H264(filter) => filter.frame(frame, key, out),
+            ByCodec::H265(filter) => filter.frame(frame, key, out),
+        };
         if !matches!(verdict, Verdict::Keep { .. }) {
             out.clear();
         }
@@ -120,6 +135,31 @@ impl PictureFilter {
 
     /// Value of `a=fmtp`.
     pub fn fmtp(&self) -> String {
-        self.codec.fmtp()
+        match &self.codec {
+            ByCodec::H264(filter) => filter.fmtp(),
+            ByCodec::H265(filter) => filter.fmtp(),
+        }
+    }
+}
+
+/// What a frame had in it.
+#[derive(Debug, Default)]
+struct Seen {
+    /// A picture a decoder can start with.
+    key: bool,
+    pictures: u32,
+    sent: u32,
+}
+
+/// Why going through a frame ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Broken,
+    Refused(Refusal),
+}
+
+impl From<bits::Malformed> for Stop {
+    fn from(_: bits::Malformed) -> Self {
+        Self::Broken
     }
 }

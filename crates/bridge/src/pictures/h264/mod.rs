@@ -19,11 +19,8 @@ use sps::{PictureOrderType, Sps};
 use super::bits::Malformed;
 use super::nal::{NalUnits, Nals};
 use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, read_avcc};
-use super::{Dropped, Refusal, Verdict};
+use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use crate::to_packets::BFrames;
-
-/// Key frames of the container that are no IDR pictures, after which viewers that come would wait for ever.
-const OPEN_KEY_FRAMES_MAX: u32 = 2;
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]
@@ -106,7 +103,7 @@ impl Filter {
             return Verdict::Refuse(refusal);
         }
         let verdict = match self.units(frame, out) {
-            Ok(seen) if seen.idr => Verdict::Keep { key: true },
+            Ok(seen) if seen.key => Verdict::Keep { key: true },
             Ok(seen) if seen.pictures == 0 => Verdict::Drop(Dropped::Empty),
             Ok(_) if self.is_open(key) => Verdict::Refuse(Refusal::NoIdr),
             Ok(_) if !self.started => Verdict::Drop(Dropped::NoKeyFrame),
@@ -142,7 +139,7 @@ impl Filter {
             self.sets.write(out)?;
             self.sets_changed = false;
         }
-        let mut seen = Seen { idr, ..Seen::default() };
+        let mut seen = Seen { key: idr, ..Seen::default() };
         self.picture = None;
         for unit in units {
             match unit[0] & 0x1f {
@@ -261,27 +258,6 @@ impl Filter {
             Sent::Changed(header) => header,
         };
         self.sent_references.mark(sps, sent, picture.number, picture.order);
-    }
-}
-
-/// What a frame had in it.
-#[derive(Debug, Default)]
-struct Seen {
-    idr: bool,
-    pictures: u32,
-    sent: u32,
-}
-
-/// Why going through a frame ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    Broken,
-    Refused(Refusal),
-}
-
-impl From<Malformed> for Stop {
-    fn from(_: Malformed) -> Self {
-        Self::Broken
     }
 }
 
