@@ -12,7 +12,10 @@ import pathlib
 import re
 import shutil
 import subprocess
+import threading
 import time
+import urllib.error
+import urllib.request
 
 from _bench import LOAD_CORE, SERVER_CORE, Bench, decimal, free_port, say
 
@@ -106,9 +109,14 @@ def remove_leftovers():
 class Server:
     """A running server: its process, and the URLs of the load generator."""
 
-    def __init__(self, name, backend, net, process, play, publish):
+    def __init__(self, name, backend, net, process, play, publish, rtmp=None):
         self.name, self.backend, self.net, self.process = name, backend, net, process
-        self.play, self.publish = play, publish
+        self.play, self.publish, self.rtmp = play, publish, rtmp
+
+    @property
+    def base(self):
+        """Where it answers HTTP."""
+        return self.play.removesuffix(f"/whep/{PUBLISHED}")
 
 
 class RtcBench(Bench):
@@ -134,12 +142,12 @@ class RtcBench(Bench):
         why = net.problem()
         if why:
             return why
-        http = free_port()
+        http, rtmp = free_port(), free_port()
         lines = [
             "[server]",
             f"workers = {workers}",
             "[rtmp]",
-            'listen = "127.0.0.1:0"',
+            f'listen = "{net.server_address}:{rtmp}"',
             "[http]",
             f'listen = "{net.server_address}:{http}"',
             "[rtc]",
@@ -170,7 +178,8 @@ class RtcBench(Bench):
         if instead and backend != "auto":
             self.stop(process)
             return instead.group(2).strip()
-        return Server("millstream", used, net, process, f"{base}/whep/{PUBLISHED}", f"{base}/whip/{PUBLISHED}")
+        frames = f"rtmp://{net.server_address}:{rtmp}/{PUBLISHED}?token={TOKEN}"
+        return Server("millstream", used, net, process, f"{base}/whep/{PUBLISHED}", f"{base}/whip/{PUBLISHED}", frames)
 
     def start_in(self, net, command, cores=None):
         """Starts a server in a network, on the server's core unless told otherwise."""
@@ -229,12 +238,23 @@ class RtcBench(Bench):
             say(f"  not everything worked: {outcome_text(report['outcome'])}")
         return report
 
-    def play(self, server, numbers, duration, settle=0.5, ramp=400, more=(), start_timeout=15):
+    def play(self, server, numbers, duration, settle=0.5, ramp=400, more=(), start_timeout=15, publish=None):
         """Viewers of one stream, which the load generator publishes as well."""
         counts = ",".join(map(str, numbers))
-        arguments = ["play", server.play, f"--publish={server.publish}", "-n", counts, "--ramp", str(ramp)]
+        arguments = ["play", server.play, f"--publish={publish or server.publish}", "-n", counts, "--ramp", str(ramp)]
         arguments += ["--duration", str(duration), "--settle", str(settle), "--start-timeout", str(start_timeout), *more]
         return self.load_in(server, arguments)
+
+
+def ask(server, path):
+    """What the management API answers; None if it does not know that."""
+    try:
+        with urllib.request.urlopen(f"{server.base}/api/v1/{path}", timeout=10) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise
 
 
 def prefer(process):
@@ -346,6 +366,25 @@ sample: {
 }
 """,
 }
+
+def profile_while(bench, server, play, players, seconds, name):
+    """Calls `play`, which measures for at least `seconds`, in a thread, and profiles once so many players are there.
+
+    Returns what `profile` and `play` do.
+    """
+    reports = []
+    load = threading.Thread(target=lambda: reports.append(play()))
+    load.start()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and load.is_alive():
+        stream = ask(server, f"streams/{PUBLISHED}")
+        if stream and stream["players"] >= players:
+            break
+        time.sleep(0.1)
+    shares = profile(bench, server, seconds, name)
+    load.join()
+    return shares, reports[0] if reports else None
+
 
 # What is cipher and hash in a profile: this project's crate and the libraries it stands on.
 CRYPTO = re.compile(r"\bsrtp::|aes|gcm|ghash|gmul|sha1|sha256|hmac|aws_lc|CRYPTO_|polyval|vaes|clmul", re.IGNORECASE)
