@@ -71,6 +71,10 @@ pub struct ToPackets {
     sound: Sound,
     clock: StreamClock,
     reports: SenderReports,
+    /// Tracks that had sent something at the last report: video, sound.
+    reported: [bool; 2],
+    /// When a track has sent something of which no report has told yet.
+    unreported_since: Option<Instant>,
     formats: PublishedFormats,
     formats_changed: bool,
     stats: ToPacketsStats,
@@ -85,6 +89,8 @@ impl ToPackets {
             sound: Sound::new(),
             clock: StreamClock::new(now),
             reports: SenderReports::default(),
+            reported: [false; 2],
+            unreported_since: None,
             formats: PublishedFormats::default(),
             formats_changed: false,
             stats: ToPacketsStats::default(),
@@ -113,19 +119,19 @@ impl ToPackets {
             Track::Audio => self.sound.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
             Track::Data => false,
         };
-        self.stats.packets += (out.packets.len() - before) as u64;
+        self.note_packets(now, out.packets.len() - before);
         if changed {
             self.update_formats();
         }
     }
 
     /// An Opus packet of the transcoder.
-    pub fn sound(&mut self, _now: Instant, sound: &CodedSound, out: &mut PacketsOut) {
+    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut PacketsOut) {
         let before = out.packets.len();
         if !self.sound.transcoded(&self.settings, sound, out) {
             self.stats.broken += 1;
         }
-        self.stats.packets += (out.packets.len() - before) as u64;
+        self.note_packets(now, out.packets.len() - before);
     }
 
     /// Sound is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
@@ -148,12 +154,18 @@ impl ToPackets {
             sender(&self.video.sender, VIDEO_CLOCK_RATE),
             sender(&self.sound.sender, self.sound.clock_rate()),
         ];
-        self.reports.write(now, wall, &self.clock, &senders, rtcp)
+        let is_written = self.reports.write(now, wall, &self.clock, &senders, rtcp);
+        self.unreported_since = None;
+        if is_written {
+            self.reported = self.active();
+        }
+        is_written
     }
 
-    /// When to call [`ToPackets::report`] at the latest; `None` before the first one.
+    /// When to call [`ToPackets::report`] at the latest; `None` before the first packet.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.reports.next_timeout()
+        // Without a report that tells of both, viewers cannot play them in sync.
+        self.unreported_since.or(self.reports.next_timeout())
     }
 
     /// What can be offered to viewers, as far as the publisher has told.
@@ -174,6 +186,18 @@ impl ToPackets {
     /// What has gone through.
     pub fn stats(&self) -> ToPacketsStats {
         self.stats
+    }
+
+    /// Tracks that have sent something: video, sound.
+    fn active(&self) -> [bool; 2] {
+        [self.video.sender.packets > 0, self.sound.sender.packets > 0]
+    }
+
+    fn note_packets(&mut self, now: Instant, packets: usize) {
+        self.stats.packets += packets as u64;
+        if packets > 0 && self.active() != self.reported {
+            self.unreported_since.get_or_insert(now);
+        }
     }
 
     fn update_formats(&mut self) {

@@ -27,13 +27,12 @@ pub fn packetize(
     payload_bytes_max: usize,
     writer: &mut FrameWriter<'_>,
 ) -> bool {
-    if !obus(ahead).chain(obus(unit)).take(OBUS_MAX + 1).all(|obu| obu.is_some()) {
+    let all = obus(ahead).chain(obus(unit)).take(OBUS_MAX + 1);
+    if all.clone().count() > OBUS_MAX || !all.clone().all(|obu| obu.is_some()) || sent(unit).next().is_none()
+    {
         return false;
     }
-    let elements = || obus(ahead).chain(obus(unit)).flatten().filter(Obu::is_sent);
-    if !(1..=OBUS_MAX).contains(&elements().take(OBUS_MAX + 1).count()) {
-        return false;
-    }
+    let elements = || sent(ahead).chain(sent(unit));
     let limit = limited(payload_bytes_max);
     let fewest = Cutter::new(elements()).count_packets(limit);
     // The shortest length with which there are still no more packets.
@@ -116,6 +115,11 @@ fn obus(bytes: &[u8]) -> impl Iterator<Item = Option<Obu<'_>>> + Clone {
         rest = read.map_or(&[], |(_, behind)| behind);
         Some(read.map(|(obu, _)| obu))
     })
+}
+
+/// The OBUs of `bytes` that are sent.
+fn sent(bytes: &[u8]) -> impl Iterator<Item = Obu<'_>> + Clone {
+    obus(bytes).flatten().filter(Obu::is_sent)
 }
 
 /// A place in the OBUs, from which packets are cut.
