@@ -29,6 +29,9 @@ pub use to_opus::{OpusSettings, ToOpus};
 /// one frame 1,275.
 pub const PIECE_BYTES_MAX: usize = 16 * 768;
 
+/// Times are held within this, about 285 years either side of zero: arithmetic on them cannot overflow.
+const PTS_US_MAX: i64 = 1 << 53;
+
 /// Whether HE-AAC, more than two channels and AAC encoding are there: feature `fdk-aac`.
 pub const fn aac_is_built_in() -> bool {
     cfg!(feature = "fdk-aac")

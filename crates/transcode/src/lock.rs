@@ -86,3 +86,123 @@ impl Lock {
         Some(step)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream whose sampling clock and timestamps disagree, and what follows from the corrections.
+    struct Plant {
+        lock: Lock,
+        /// Seconds of sound that came in by the sampling clock, and that came out.
+        due: f64,
+        speed: f64,
+        steps: Vec<f64>,
+        last_pts: f64,
+    }
+
+    const PIECE: f64 = 1_024.0 / 44_100.0;
+
+    impl Plant {
+        fn new() -> Self {
+            Self { lock: Lock::default(), due: 0.0, speed: 1.0, steps: Vec::new(), last_pts: 0.0 }
+        }
+
+        /// A piece with this timestamp; the error it has.
+        fn push(&mut self, pts: f64) -> f64 {
+            let error = pts - self.due;
+            match self.lock.update(error, (pts - self.last_pts).clamp(0.0, 1.0)) {
+                Correction::Speed(speed) => self.speed = speed,
+                Correction::Step(step) => {
+                    self.steps.push(step);
+                    self.due += step;
+                }
+                Correction::Restart => self.due = pts,
+            }
+            self.last_pts = pts;
+            self.due += PIECE * self.speed;
+            error
+        }
+    }
+
+    fn milliseconds(seconds: f64) -> f64 {
+        (seconds * 1e3).round() / 1e3
+    }
+
+    #[test]
+    fn a_drift_of_100_ppm_is_followed_for_six_hours_from_timestamps_in_milliseconds() {
+        for drift in [100e-6, -100e-6] {
+            let mut plant = Plant::new();
+            let (mut worst, mut slowest, mut fastest) = (0.0_f64, 2.0_f64, 0.0_f64);
+            for index in 0..(6.0 * 3_600.0 / PIECE) as u64 {
+                let exact = index as f64 * PIECE * (1.0 + drift);
+                plant.push(milliseconds(exact));
+                worst = worst.max((exact - plant.due + PIECE * plant.speed).abs());
+                if index > 10_000 {
+                    (slowest, fastest) = (slowest.min(plant.speed), fastest.max(plant.speed));
+                }
+            }
+            assert!(worst < 1.5e-3, "{worst} s");
+            // The rounding of the timestamps does not reach the speed.
+            assert!((slowest - 1.0 - drift).abs() < 10e-6 && (fastest - 1.0 - drift).abs() < 10e-6);
+            assert_eq!(plant.steps, []);
+        }
+    }
+
+    #[test]
+    fn timestamps_that_jitter_by_20_ms_are_averaged_not_followed() {
+        let mut plant = Plant::new();
+        let mut random = 1_u32;
+        for index in 0..20_000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let jitter = f64::from(random >> 16) / 65_536.0 * 0.04 - 0.02;
+            plant.push(index as f64 * PIECE + jitter);
+            assert!((index as f64 * PIECE - plant.due).abs() < 0.03, "{index}");
+        }
+        assert_eq!(plant.steps, []);
+    }
+
+    #[test]
+    fn holes_are_corrected_once_and_jumps_begin_anew() {
+        // (hole in seconds, pieces until it is corrected at the latest, corrections)
+        let cases = [
+            (0.005, usize::MAX, 0), // slewed
+            (0.023, 24, 1),         // a lost piece: after half a second
+            (-0.023, 24, 1),
+            (0.15, 1, 1), // at once
+            (-0.15, 1, 1),
+            (3.0, 1, 0), // a new beginning, nothing is filled
+            (-3_600.0, 1, 0),
+        ];
+        for (hole, pieces, corrections) in cases {
+            let mut plant = Plant::new();
+            for index in 0..1_000 {
+                plant.push(index as f64 * PIECE);
+            }
+            let mut corrected = usize::MAX;
+            for index in 0..3_000 {
+                let pts = (1_000 + index) as f64 * PIECE + hole;
+                plant.push(pts);
+                if corrected == usize::MAX && (pts + PIECE - plant.due).abs() < 0.002 {
+                    corrected = index + 1;
+                }
+            }
+            assert!(corrected <= pieces, "{hole}: {corrected}");
+            assert_eq!(plant.steps.len(), corrections, "{hole}: {:?}", plant.steps);
+            assert!((3_999.0 * PIECE + hole + PIECE - plant.due).abs() < 0.001, "{hole}");
+        }
+    }
+
+    #[test]
+    fn speed_stays_imperceptible_whatever_the_timestamps_say() {
+        let mut lock = Lock::default();
+        for error in [0.0149, -0.0149, 0.0, f64::MIN_POSITIVE] {
+            for _ in 0..100_000 {
+                let Correction::Speed(speed) = lock.update(error, PIECE) else {
+                    panic!("{error} is no hole")
+                };
+                assert!((speed - 1.0).abs() <= SPEED_MAX);
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ use opus::{Application, Bitrate, Channels, Encoder};
 
 use crate::aligned::{Aligned, RATE_OUT};
 use crate::decoder::{Decoder, Pcm};
-use crate::{Coded, InputFormat, PIECE_BYTES_MAX, TranscodeError, mix};
+use crate::{Coded, InputFormat, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError, mix};
 
 /// Samples of a packet: 20 ms, what WebRTC uses (RFC 7874 §3).
 const FRAME_SAMPLES: usize = 960;
@@ -87,7 +87,7 @@ impl ToOpus {
         self.mixed.clear();
         mix::append(&self.pcm.samples, self.pcm.channels, &mut self.mixed);
         self.piece_samples = self.pcm.samples.len() / self.pcm.channels.max(1);
-        self.encode(pts_us, out)
+        self.encode(pts_us.clamp(-PTS_US_MAX, PTS_US_MAX), out)
     }
 
     fn take_format(&mut self, format: Option<&InputFormat>) {
@@ -106,7 +106,7 @@ impl ToOpus {
         let delay_us = i64::from(self.pcm.delay_samples) * 1_000_000 / i64::from(rate.max(1));
         let mut result = Ok(());
         let lookahead_us = output.lookahead_us;
-        output.aligned.push(pts_us.saturating_sub(delay_us), &self.mixed, |time_us, block| {
+        output.aligned.push(pts_us - delay_us, &self.mixed, |time_us, block| {
             let pts_us = time_us - lookahead_us;
             let Ok(length) = output.encoder.encode_float(block, &mut self.packet) else {
                 result = Err(TranscodeError::Codec);

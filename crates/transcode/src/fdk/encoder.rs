@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fdk_aac::enc;
 
 use crate::aligned::{Aligned, RATE_OUT};
-use crate::{AacSettings, Coded, TranscodeError};
+use crate::{AacSettings, Coded, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError};
 
 /// Channels of what comes out.
 const CHANNELS: usize = 2;
@@ -66,6 +66,10 @@ impl ToAac {
         if opus.is_empty() {
             return Err(TranscodeError::Broken);
         }
+        if opus.len() > PIECE_BYTES_MAX {
+            return Err(TranscodeError::Oversized);
+        }
+        let pts_us = pts_us.clamp(-PTS_US_MAX, PTS_US_MAX);
         self.conceal(pts_us, out)?;
         let decoded = self.decoder.decode_float(opus, &mut self.samples, false);
         let samples = decoded.map_err(|_| TranscodeError::Broken)?;
