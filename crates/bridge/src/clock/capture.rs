@@ -83,7 +83,9 @@ struct Line {
     timestamp: u32,
     clock_rate: u32,
     arrival_us: i64,
-    /// How much later it arrived than the quickest.
+    /// When its pieces last began to arrive after a pause.
+    flows_since_us: i64,
+    /// How much later the newest arrived than the quickest.
     lateness_us: i64,
     /// Stream time of the newest.
     time_us: i64,
@@ -146,7 +148,10 @@ impl CaptureClock {
             return media_us - line.media_us();
         }
         track.delay.note(at_us, delay_us);
-        track.line = Some(Line { arrival_us: at_us, lateness_us: lateness_us.max(0), ..next });
+        let paused = at_us - line.arrival_us >= FLOWS_US;
+        let flows_since_us = if paused { at_us } else { line.flows_since_us };
+        let lateness_us = lateness_us.max(0);
+        track.line = Some(Line { arrival_us: at_us, lateness_us, flows_since_us, ..next });
         next.media_us() - line.media_us()
     }
 
@@ -252,9 +257,17 @@ impl Line {
             timestamp: stamp.timestamp,
             clock_rate: stamp.clock_rate.max(1),
             arrival_us,
+            flows_since_us: arrival_us,
             lateness_us: 0,
             time_us: 0,
         }
+    }
+
+    /// Whether its pieces came undelayed and without a pause from `since_us` until `at_us`.
+    fn has_flown(&self, since_us: i64, at_us: i64) -> bool {
+        self.flows_since_us < since_us + FLOWS_US
+            && (at_us - self.arrival_us).abs() < FLOWS_US
+            && self.lateness_us < FLOWS_US
     }
 
     fn media_us(&self) -> i64 {
@@ -264,12 +277,11 @@ impl Line {
 
 /// Whether a step of the timestamps can be believed, by how late the piece would be then.
 ///
-/// A piece from the future cannot, nor one from long ago. One that is very late was held up by the network, unless the
-/// other track came through meanwhile: then the publisher stopped the track's clock.
+/// A piece from the future cannot, nor one from long ago. One that is much later than the one before was held up by the
+/// network, unless the other track came through all the while: then the publisher stopped the track's clock.
 fn is_continuous(line: &Line, next: &Line, lateness_us: i64, at_us: i64, other: Option<Line>) -> bool {
-    let other_flows =
-        other.is_some_and(|other| at_us - other.arrival_us < FLOWS_US && other.lateness_us < FLOWS_US);
-    let has_stood_still = lateness_us > STOOD_STILL_US && other_flows;
+    let has_stood_still = lateness_us - line.lateness_us > STOOD_STILL_US
+        && other.is_some_and(|other| other.has_flown(line.arrival_us, at_us));
     // What was kept until the connection stood comes at once.
     let is_beginning = at_us - line.began_us < BEGINNING_US;
     let future_us_max = if is_beginning { FUTURE_US_MAX_AT_FIRST } else { FUTURE_US_MAX };
@@ -305,8 +317,8 @@ const BEGINNING_US: i64 = 2_000_000;
 const HELD_UP_US_MAX: i64 = 1_000_000;
 /// How late a piece must be to have been stamped by a clock that stood still: senders hold back less.
 const STOOD_STILL_US: i64 = 3_000_000;
-/// A track whose newest piece is this old, and came this late, was not held up.
-const FLOWS_US: i64 = 300_000;
+/// Pieces that come within this of each other, and no later than this, flow.
+const FLOWS_US: i64 = 1_000_000;
 /// A track that has sent nothing for so long is not waited for.
 const LIVE_US: i64 = 6_000_000;
 /// An anchor that makes a packet captured this far from its arrival is that of other timestamps.

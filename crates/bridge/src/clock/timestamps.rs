@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn regular_pictures_lose_the_rounding_of_their_times() {
-        let rows: [(f64, fn(f64) -> f64, &str); 6] = [
+        type Rounding = fn(f64) -> f64;
+        let rows: [(f64, Rounding, &str); 6] = [
             (60.0, f64::floor, "60 a second, cut"),
             (60.0, f64::round, "60 a second, rounded"),
             (59.94, f64::floor, "59.94 a second"),

@@ -9,4 +9,5 @@ mod first_reports;
 mod jumps;
 mod restarts;
 mod silence;
+mod to_frames;
 mod wraps;

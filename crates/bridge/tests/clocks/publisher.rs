@@ -1,14 +1,17 @@
-//! A WebRTC publisher with clocks of its own, and what the bridge makes of its timestamps.
+//! A WebRTC publisher with clocks of its own, and what the bridge makes of its timestamps: its clock alone, or all of it.
 //!
-//! The simulation knows when each piece was really captured, so what matters can be measured: how far stream time minus
+//! Every piece has its number in it, by which it is found again in what comes out. The simulation knows when each piece was really captured, so what matters can be measured: how far stream time minus
 //! true time differs between sound and picture.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bridge::clock::{CaptureClock, Stamp};
+use bridge::{FramesOut, ToFrames, ToFramesSettings};
+use live::flv::{BodyKind, audio_body, video_body};
 use netsim::Random;
-use relay::packets::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
+use relay::Track;
+use relay::packets::{Limits, Packet, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
 use rtp::HeaderFields;
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
@@ -33,6 +36,8 @@ pub(crate) struct Source {
     /// Capture to arrival of a piece: this and up to so much more.
     pub(crate) delay_us: i64,
     pub(crate) jitter_us: i64,
+    /// Share of pieces that never arrive.
+    pub(crate) loss: f64,
     sequence: u16,
     next_us: i64,
     next_report_us: i64,
@@ -51,6 +56,7 @@ impl Source {
             report_every_us,
             delay_us: 20 * MILLI,
             jitter_us: 0,
+            loss: 0.0,
             sequence: ssrc as u16,
             next_us: 0,
             next_report_us: report_every_us / 2,
@@ -66,7 +72,7 @@ impl Source {
 
 /// Something on its way to the server.
 enum InFlight {
-    Media { source: usize, captured_us: i64, bytes: Vec<u8> },
+    Media(Vec<u8>),
     Report(Vec<u8>),
 }
 
@@ -83,17 +89,82 @@ impl Given {
     }
 }
 
-/// Publisher, network, stream and clock.
+/// What gives stream times.
+pub(crate) enum Bridge {
+    Clock(CaptureClock),
+    Frames(Box<ToFrames>, FramesOut),
+}
+
+impl Bridge {
+    /// The whole of it.
+    pub(crate) fn to_frames(now: Instant) -> Self {
+        let settings = ToFramesSettings {
+            delay_max: Duration::from_millis(250),
+            key_frame_interval_max: Duration::from_secs(2),
+            sound_to_aac: false,
+        };
+        Self::Frames(Box::new(ToFrames::new(settings, now)), FramesOut::default())
+    }
+
+    /// Number of each piece of media and its time.
+    fn packet(&mut self, now: Instant, packet: &Packet) -> Vec<(MediaKind, u64, i64)> {
+        match self {
+            Self::Clock(clock) => {
+                let time_us = clock.time_us(&Stamp::from(packet));
+                vec![(packet.track().kind(), number_of(packet.media()), time_us)]
+            }
+            Self::Frames(bridge, out) => {
+                bridge.packet(now, packet, out);
+                take(out)
+            }
+        }
+    }
+
+    /// Does what was due until `now`.
+    fn poll(&mut self, now: Instant) -> Vec<(MediaKind, u64, i64)> {
+        let Self::Frames(bridge, out) = self else { return Vec::new() };
+        while let Some(due) = bridge.next_timeout().filter(|due| *due <= now) {
+            bridge.poll(due, out);
+        }
+        take(out)
+    }
+}
+
+/// Frames that came out, without headers and what fills silence.
+fn take(out: &mut FramesOut) -> Vec<(MediaKind, u64, i64)> {
+    let mut all = Vec::new();
+    for frame in out.frames.drain(..) {
+        let (kind, body) = match frame.track {
+            Track::Audio => (MediaKind::Audio, audio_body(&frame.payload)),
+            Track::Video => (MediaKind::Video, video_body(&frame.payload)),
+            Track::Data => continue,
+        };
+        let body = body.expect("a body that can be read");
+        let is_media = body.kind == BodyKind::Frames && body.data.len() > NUMBER_BYTES;
+        if is_media && (kind == MediaKind::Video || body.data.starts_with(&SOUND_HEAD)) {
+            all.push((kind, number_of(body.data), i64::from(frame.timestamp) * MILLI));
+        }
+    }
+    all
+}
+
+fn number_of(media: &[u8]) -> u64 {
+    u64::from_be_bytes(*media.last_chunk().expect("a piece ends with its number"))
+}
+
+/// Publisher, network, stream and bridge.
 pub(crate) struct World {
     pub(crate) sources: Vec<Source>,
     /// The publisher's wall clock: how much faster, and what it says at time 0.
     pub(crate) ntp_ppm: f64,
     pub(crate) ntp_shift_us: i64,
-    pub(crate) clock: CaptureClock,
+    pub(crate) bridge: Bridge,
     /// What was given last, by [`MediaKind`].
     pub(crate) last: [Option<Given>; 2],
     /// Furthest sound and picture were apart since this was last asked.
     apart_us: i64,
+    /// Pieces that came out, by kind.
+    pub(crate) counts: [u64; 2],
     /// Smallest and largest step of stream time minus step of true time, by kind.
     steps_us: [(i64, i64); 2],
     stream: PacketStream,
@@ -102,6 +173,8 @@ pub(crate) struct World {
     random: Random,
     flight: BTreeMap<(i64, u64), InFlight>,
     counter: u64,
+    /// When the piece with a number was captured, until it has come out.
+    captured: BTreeMap<u64, i64>,
     epoch: u64,
 }
 
@@ -121,9 +194,11 @@ impl World {
             sources,
             ntp_ppm: 0.0,
             ntp_shift_us: 3_900_000_000 * SECOND,
-            clock: CaptureClock::new(),
+            bridge: Bridge::Clock(CaptureClock::new()),
+            captured: BTreeMap::new(),
             last: [None; 2],
             apart_us: 0,
+            counts: [0; 2],
             steps_us: [(0, 0); 2],
             stream: PacketStream::new(Limits::default(), wall),
             start,
@@ -162,6 +237,11 @@ impl World {
     /// Takes the source's media off the air from now on, for so long; its reports go on.
     pub(crate) fn mute(&mut self, source: usize, duration_us: i64) {
         self.sources[source].next_us = self.now_us + duration_us;
+    }
+
+    /// No reports of the source from now on, for so long.
+    pub(crate) fn report_no_more(&mut self, source: usize, duration_us: i64) {
+        self.sources[source].next_report_us = self.now_us + duration_us;
     }
 
     /// Everything that arrives within the next `duration_us` comes at its end.
@@ -205,6 +285,12 @@ impl World {
         self.steps_us = [(0, 0); 2];
     }
 
+    /// Puts another bridge in the place of the present one.
+    pub(crate) fn begin_bridge(&mut self, bridge: fn(Instant) -> Bridge) {
+        self.bridge = bridge(self.at(self.now_us));
+        self.forget();
+    }
+
     fn at(&self, us: i64) -> Instant {
         self.start + Duration::from_micros(us as u64)
     }
@@ -231,9 +317,11 @@ impl World {
         source.next_us += source.every_us;
         source.sequence = source.sequence.wrapping_add(1);
         source.sent += 1;
-        let (payload_type, payload) = match source.kind {
-            MediaKind::Audio => (OPUS, &[0x78, 1, 2, 3][..]),
-            MediaKind::Video => (H264, &[0x65, 0x88, 1, 2][..]),
+        self.counter += 1;
+        self.captured.insert(self.counter, captured_us);
+        let (payload_type, head) = match source.kind {
+            MediaKind::Audio => (OPUS, SOUND_HEAD.to_vec()),
+            MediaKind::Video => (H264, picture_head()),
         };
         let fields = HeaderFields {
             marker: source.kind == MediaKind::Video,
@@ -244,9 +332,13 @@ impl World {
         };
         let mut bytes = vec![0; 12];
         fields.write(&[], &mut bytes);
-        bytes.extend(payload);
+        bytes.extend(head);
+        bytes.extend(self.counter.to_be_bytes());
         let delay_us = source.delay_us + self.random.below(source.jitter_us as u64 + 1) as i64;
-        self.send(captured_us + delay_us, InFlight::Media { source: index, captured_us, bytes });
+        let is_lost = self.random.chance(source.loss);
+        if !is_lost {
+            self.send(captured_us + delay_us, InFlight::Media(bytes));
+        }
     }
 
     fn report(&mut self, index: usize) {
@@ -273,30 +365,46 @@ impl World {
             let now = self.at(at_us);
             match what {
                 InFlight::Report(rtcp) => _ = self.stream.receive_rtcp(now, &rtcp),
-                InFlight::Media { source, captured_us, bytes } => {
+                InFlight::Media(bytes) => {
+                    let polled = self.bridge.poll(now);
+                    self.note(polled);
                     self.stream.receive(now, &bytes).expect("it is a packet of the publisher");
-                    self.give(source, captured_us);
+                    self.give(now);
                 }
             }
         }
     }
 
-    /// Hands what has arrived to the bridge's clock.
-    fn give(&mut self, source: usize, captured_us: i64) {
+    /// Hands what has arrived to the bridge.
+    fn give(&mut self, now: Instant) {
         let turn = self.stream.turn();
         let packet = turn.packets.packet(0).expect("what was received is forwarded");
-        let time_us = self.clock.time_us(&Stamp::from(&**packet));
+        let given = self.bridge.packet(now, packet);
         self.stream.end_turn();
-        let given = Given { captured_us, time_us };
-        let which = usize::from(self.sources[source].kind == MediaKind::Video);
-        if let Some(before) = self.last[which].replace(given) {
-            let step_us = given.error_us() - before.error_us();
-            let (least, most) = self.steps_us[which];
-            self.steps_us[which] = (least.min(step_us), most.max(step_us));
+        self.note(given);
+    }
+
+    /// Compares times that were given with those of capture.
+    fn note(&mut self, pieces: Vec<(MediaKind, u64, i64)>) {
+        for (kind, number, time_us) in pieces {
+            let captured_us = self.captured.remove(&number).expect("a piece comes out once");
+            let given = Given { captured_us, time_us };
+            let which = usize::from(kind == MediaKind::Video);
+            self.counts[which] += 1;
+            if let Some(before) = self.last[which].replace(given) {
+                let step_us = given.error_us() - before.error_us();
+                let (least, most) = self.steps_us[which];
+                self.steps_us[which] = (least.min(step_us), most.max(step_us));
+            }
+            self.compare();
         }
+    }
+
+    /// Only what was captured at about the same time can be compared: clocks may drift from each other's time.
+    fn compare(&mut self) {
+        let longest_us = self.sources.iter().map(|source| source.every_us).max().unwrap_or(0);
         if let [Some(sound), Some(video)] = self.last
-            && (sound.captured_us - video.captured_us).abs()
-                < 2 * self.sources.iter().map(|source| source.every_us).max().unwrap_or(0)
+            && (sound.captured_us - video.captured_us).abs() < 2 * longest_us
         {
             self.apart_us = self.apart_us.max((sound.error_us() - video.error_us()).abs());
         }
@@ -321,6 +429,26 @@ fn track(source: &Source) -> TrackInput {
         transport_cc: false,
         remb: false,
     }
+}
+
+/// 80 ms of Opus: four frames of one size (RFC 6716 section 3.2.5).
+const SOUND_HEAD: [u8; 2] = [0x7b, 4];
+const NUMBER_BYTES: usize = 8;
+
+/// A STAP-A with parameter sets and the beginning of an IDR slice, as x264 makes them of 32x32 pixels (baseline).
+fn picture_head() -> Vec<u8> {
+    const SPS: &[u8] = &[
+        0x67, 0x42, 0xc0, 0x0a, 0xdc, 0x96, 0xc0, 0x44, 0x00, 0x00, 0x03, 0x00, 0x04, 0x00, 0x00, 0x03, 0x00,
+        0xc8, 0x3c, 0x48, 0x9e,
+    ];
+    const PPS: &[u8] = &[0x68, 0xce, 0x0f, 0xc8];
+    const SLICE: &[u8] = &[0x65, 0x88, 0x84, 0x3a, 0x26, 0x28, 0x0c, 0x9d, 0x75, 0xe0];
+    let mut head = vec![0x78];
+    for (unit, len) in [(SPS, SPS.len()), (PPS, PPS.len()), (SLICE, SLICE.len() + NUMBER_BYTES)] {
+        head.extend((len as u16).to_be_bytes());
+        head.extend(unit);
+    }
+    head
 }
 
 const OPUS: u8 = 111;
