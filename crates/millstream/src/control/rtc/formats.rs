@@ -31,6 +31,11 @@ pub(super) fn obstacle(
     Some(explanation(kind, published, &offered(offer, kind).unwrap_or_default()))
 }
 
+/// Whether the player asks for pictures.
+pub(super) fn wants_video(offer: &Offer) -> bool {
+    offered(offer, MediaKind::Video).is_some()
+}
+
 /// Formats a player offers to receive of a kind; `None`: it does not want this kind.
 fn offered(offer: &Offer, kind: MediaKind) -> Option<Vec<&Format>> {
     let wanted = offer

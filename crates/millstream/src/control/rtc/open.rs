@@ -1,6 +1,7 @@
 //! POST: a session is opened.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -8,9 +9,10 @@ use axum::response::{IntoResponse, Response};
 use rtc::dtls::DtlsRole;
 use rtc::sdp::{
     Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy, Setup,
-    TrackDescription, answer_play, answer_publish, parse_offer,
+    answer_play, answer_publish, parse_offer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
+use rtp::payload::MediaKind;
 use tokio::sync::oneshot;
 
 use super::candidates::candidates;
@@ -60,11 +62,18 @@ pub(super) async fn open(
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
     let key = target.key();
     let (token, answer, tag) = wanted.open(context, peer, target).await.inspect_err(|refusal| {
-        if let Refusal::Undecodable(reason) = refusal {
-            tracing::info!(peer = %peer.address, stream = %key, %reason, "player refused");
+        if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
+            tracing::info!(peer = %peer.address, stream = %key, reason = refusal.message(), "player refused");
         }
     })?;
     created(control, &token, &tag, answer.sdp)
+}
+
+/// What there is to be played.
+struct Playable {
+    tracks: PublishedTracks,
+    /// Why what the publisher sends is not all there.
+    note: Option<Arc<str>>,
 }
 
 /// What a client asks for, read and allowed.
@@ -73,7 +82,7 @@ struct Wanted {
     user_agent: Option<Box<str>>,
     offer: Offer,
     /// Of a stream that is to be played.
-    published: Option<PublishedTracks>,
+    published: Option<Playable>,
 }
 
 impl Wanted {
@@ -119,14 +128,15 @@ impl Wanted {
 
 impl Wanted {
     /// An answer with what of the stream the player can take; not one that would leave it in the dark.
-    fn answer_play(
-        &self,
-        local: &LocalDescription,
-        published: &[TrackDescription],
-    ) -> Result<Answer, Refusal> {
-        let answer = answer_play(&self.offer, local, &Policy::play(), published);
+    fn answer_play(&self, local: &LocalDescription, published: &Playable) -> Result<Answer, Refusal> {
+        let Playable { tracks, note } = published;
+        let answer = answer_play(&self.offer, local, &Policy::play(), tracks);
         let only_codecs = matches!(answer, Ok(_) | Err(NegotiationError::NoCommonCodec));
-        match formats::obstacle(&self.offer, published, answer.as_ref().ok()) {
+        let has_video = tracks.iter().any(|track| track.kind == MediaKind::Video);
+        if let Some(reason) = note.clone().filter(|_| !has_video && formats::wants_video(&self.offer)) {
+            return Err(Refusal::NotPlayable(reason));
+        }
+        match formats::obstacle(&self.offer, tracks, answer.as_ref().ok()) {
             Some(reason) if only_codecs => Err(Refusal::Undecodable(reason)),
             _ => Ok(answer?),
         }
@@ -143,13 +153,13 @@ impl Wanted {
 
 impl RtcControl {
     /// What is published, for a player; `None` for a publisher.
-    fn tracks_for(&self, role: RtcRole, target: &Target) -> Result<Option<PublishedTracks>, Refusal> {
+    fn tracks_for(&self, role: RtcRole, target: &Target) -> Result<Option<Playable>, Refusal> {
         if role == RtcRole::Publish {
             return Ok(None);
         }
         match (self.parts.published)(&target.key()) {
-            Published::Packets(tracks) => Ok(Some(tracks)),
-            Published::Frames(Bridged::Tracks(tracks, _)) => Ok(Some(tracks)),
+            Published::Packets(tracks) => Ok(Some(Playable { tracks, note: None })),
+            Published::Frames(Bridged::Tracks(tracks, note)) => Ok(Some(Playable { tracks, note })),
             Published::Frames(Bridged::Unknown) => Err(Refusal::NotReady),
             Published::Frames(Bridged::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
             Published::Nobody => Err(Refusal::NotLive),

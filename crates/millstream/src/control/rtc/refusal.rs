@@ -145,7 +145,7 @@ impl Refusal {
         }
     }
 
-    fn message(&self) -> String {
+    pub(super) fn message(&self) -> String {
         let text = match self {
             Self::Name => {
                 "the path must be /whip/{app}/{stream} or /whep/{app}/{stream}, with names in percent-encoded UTF-8 and no slash at the end"
@@ -164,7 +164,7 @@ impl Refusal {
             Self::NoSession => "no such session; it may have ended",
             Self::Method(allowed) => return format!("this path takes {allowed} only"),
             Self::NotAccepted(sent) => return format!("the answer is {sent}, which Accept excludes"),
-            Self::NotPlayable(reason) => return format!("{reason}: play the stream by RTMP or FLV"),
+            Self::NotPlayable(reason) => return format!("{reason}; play the stream by RTMP or FLV"),
             Self::Undecodable(reason) => return reason.clone(),
             Self::Negotiation(error) => return error.to_string(),
             Self::Partial => {

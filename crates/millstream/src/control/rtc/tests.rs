@@ -130,6 +130,14 @@ fn server_with(setting: Setting) -> Server {
             let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
             Published::Frames(Bridged::Tracks(sound, Some(B_FRAMES.into())))
         }
+        "live/silent" => {
+            let video = frames_as(Codec::H264, "640028").iter().skip(1).cloned().collect();
+            Published::Frames(Bridged::Tracks(video, Some("the sound is AC-3".into())))
+        }
+        "live/radio" => {
+            let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
+            Published::Frames(Bridged::Tracks(sound, None))
+        }
         _ => Published::Nobody,
     };
     #[expect(clippy::disallowed_methods, reason = "the start of the server under test")]
@@ -433,21 +441,27 @@ async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
         let opened = server.workers.opened.lock().expect("not poisoned");
         assert_eq!((opened[0].role, opened[0].published.as_slice()), (RtcRole::Play, &[0, 1][..]));
     }
-    let sound = server.post("/whep/live/sound", play_offer()).await;
-    assert_eq!(sound.status, 201, "{}", sound.body);
-    let (_, video) = sound.body.split_once("m=video").expect("video");
-    assert!(video.contains("a=inactive\r\n"), "what is not bridged does not come: {video}");
+    for (path, inactive) in [("/whep/live/silent", [true, false]), ("/whep/live/radio", [false, true])] {
+        let answer = server.post(path, play_offer()).await;
+        assert_eq!(answer.status, 201, "{path}: {}", answer.body);
+        let (sound, video) = answer.body.split_once("m=video").expect("video");
+        let found = [sound, video].map(|media| media.contains("a=inactive\r\n"));
+        assert_eq!(found, inactive, "{path}: what is not there does not come");
+    }
     let without_video =
         play_offer().split_once("m=video").expect("video").0.replace("BUNDLE 0 1", "BUNDLE 0");
-    let sound = server.post("/whep/live/422", without_video).await;
-    assert_eq!(sound.status, 201, "who wants the sound alone gets it: {}", sound.body);
+    for path in ["/whep/live/422", "/whep/live/sound"] {
+        let sound = server.post(path, without_video.clone()).await;
+        assert_eq!(sound.status, 201, "who wants the sound alone gets it: {}", sound.body);
+    }
 }
 
 #[tokio::test]
 async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
     let server = server();
     let cases = [
-        ("/whep/live/frames", play_offer(), "the stream has B-frames: play the stream by RTMP or FLV"),
+        ("/whep/live/sound", play_offer(), "the stream has B-frames; play the stream by RTMP or FLV"),
+        ("/whep/live/frames", play_offer(), "the stream has B-frames; play the stream by RTMP or FLV"),
         (
             "/whep/live/422",
             play_offer(),
@@ -464,7 +478,7 @@ async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
             "the stream's video is H.265 Main, and this player offers no codec that is known here",
         ),
         (
-            "/whep/live/sound",
+            "/whep/live/radio",
             play_offer().replace("opus/48000/2", "speex/8000"),
             "the stream's sound is Opus, and this player offers no codec that is known here",
         ),
