@@ -52,22 +52,27 @@ fn a_second_publisher_takes_over_where_that_is_configured() {
 }
 
 #[test]
-fn what_is_not_published_as_packets_is_not_played_as_packets() {
+fn what_nobody_publishes_is_not_played() {
     let server = Server::start("");
     let refused = try_open(&server, "/whep/live/a", Direction::Receive);
     assert_eq!((refused.status, code(&refused).as_str()), (409, "not_live"));
     assert!(refused.header("retry-after").expect("when to come back").parse::<u32>().expect("seconds") > 0);
+}
+
+#[test]
+fn where_bridges_are_off_what_is_not_published_as_packets_is_not_played_as_packets() {
+    let server = Server::start("[stream]\nbridge = false\n");
     let mut rtmp = RtmpClient::publish(server.rtmp, "live/a");
     rtmp.send_tags(&sample_tags()[..60]);
     server.wait_for_publisher("live/a", true);
     let refused = try_open(&server, "/whep/live/a", Direction::Receive);
-    assert_eq!((refused.status, code(&refused).as_str()), (406, "not_playable"));
+    assert_eq!((refused.status, code(&refused).as_str()), (406, "not_playable"), "{}", refused.text());
     assert_eq!(server.api("/api/v1/streams/live/a")["urls"]["whep"], "");
 }
 
 #[test]
-fn what_is_not_published_as_frames_is_not_played_as_frames() {
-    let server = Server::start_workers(2, "");
+fn where_bridges_are_off_what_is_not_published_as_frames_is_not_played_as_frames() {
+    let server = Server::start_workers(2, "[stream]\nbridge = false\n");
     let _publisher = Client::publish(&server, "live/a");
     for _ in 0..4 {
         let refused = http::get(server.http, "/live/a.flv").expect("a response");

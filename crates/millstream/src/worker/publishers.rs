@@ -71,6 +71,8 @@ impl Worker {
         self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.watch_or_not(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
+        // Where bridges are off this is known before anything has come.
+        self.describe_as_packets(stream);
         let waits_here = self.rtc.streams.find(claim.id).is_some_and(|packets| self.rtc_is_played(packets));
         if waits_here || !claim.bridged.is_empty() {
             self.bridge_to_packets(claim.id);

@@ -213,7 +213,11 @@ impl Worker {
     fn bridge_set_timer(&mut self, index: usize) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let due = match &bridge.machine {
-            Machine::ToPackets(machine) => machine.next_timeout(),
+            // The first report is due at once, but after everything else of the turn.
+            Machine::ToPackets(machine) if machine.stats().packets > 0 => {
+                Some(machine.next_timeout().unwrap_or(self.now))
+            }
+            Machine::ToPackets(_) => None,
             Machine::ToFrames(machine) => machine.next_timeout(),
         };
         let due = due.map(|due| due.max(self.now + TIMER_MIN));
