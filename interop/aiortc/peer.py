@@ -1,15 +1,18 @@
 """Publishes by WHIP or plays by WHEP with aiortc.
 
-usage: peer.py publish|play URL [--codec vp8|h264] [--frames N] [--seconds N]
+usage: peer.py publish|play URL [--codec vp8|h264] [--frames N] [--seconds N] [--flash] [--sound-late MS]
 
-Publishing: a picture whose brightness moves, and a tone of 440 Hz, until standard input ends. Playing: until N pictures
-and as many pieces of audio are decoded. What is printed, and why, is said in interop/README.md.
+Publishing: a picture whose brightness moves, and a tone of 440 Hz, until standard input ends; with --flash, flash and beep.
+Playing: until N pictures and as many pieces of audio are decoded; with --flash, how much later the beep is than the flash,
+by the times that the sender reports of both tell (RFC 3550 section 6.4.1), as a browser reckons. What is printed, and why,
+is said in interop/README.md.
 """
 
 import argparse
 import asyncio
 import fractions
 import json
+import pathlib
 import sys
 import time
 import urllib.parse
@@ -19,6 +22,10 @@ import av
 import numpy
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpSender, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import RtcpSrPacket
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import flash_and_beep  # noqa: E402
 
 WIDTH, HEIGHT, RATE = 320, 240, 25
 SAMPLE_RATE, SAMPLES = 48000, 960
@@ -47,12 +54,15 @@ class Clock(MediaStreamTrack):
 class Picture(Clock):
     kind = "video"
 
-    def __init__(self):
+    def __init__(self, flash):
         super().__init__(1 / RATE)
+        self.flash = flash
 
     async def recv(self):
         number = await self.next_number()
         columns = (numpy.arange(WIDTH) + 4 * number) % 256
+        if self.flash:
+            columns = numpy.full(WIDTH, 255) if flash_and_beep.is_on(number / RATE) else columns // 3
         plane = numpy.broadcast_to(columns[None, :, None], (HEIGHT, WIDTH, 3)).astype(numpy.uint8)
         frame = av.VideoFrame.from_ndarray(numpy.ascontiguousarray(plane), format="rgb24")
         frame.pts, frame.time_base = number * 90000 // RATE, fractions.Fraction(1, 90000)
@@ -62,13 +72,22 @@ class Picture(Clock):
 class Tone(Clock):
     kind = "audio"
 
-    def __init__(self):
+    def __init__(self, flash, late):
         super().__init__(SAMPLES / SAMPLE_RATE)
+        self.flash, self.late = flash, late
+
+    def loudness(self, at):
+        if not self.flash:
+            return 8000
+        time = (at - self.late * SAMPLE_RATE) / SAMPLE_RATE
+        return 20000 * numpy.array([flash_and_beep.is_on(one) for one in time])
 
     async def recv(self):
         number = await self.next_number()
         at = numpy.arange(number * SAMPLES, (number + 1) * SAMPLES)
-        samples = (8000 * numpy.sin(2 * numpy.pi * 440 * at / SAMPLE_RATE)).astype(numpy.int16)
+        frequency = flash_and_beep.FREQUENCY if self.flash else 440
+        tone = self.loudness(at) * numpy.sin(2 * numpy.pi * frequency * at / SAMPLE_RATE)
+        samples = tone.astype(numpy.int16)
         frame = av.AudioFrame.from_ndarray(samples[None, :], format="s16", layout="mono")
         frame.pts, frame.sample_rate = number * SAMPLES, SAMPLE_RATE
         frame.time_base = fractions.Fraction(1, SAMPLE_RATE)
@@ -120,9 +139,9 @@ async def connected(peer, seconds):
 
 async def publish(arguments):
     peer = RTCPeerConnection()
-    video = peer.addTransceiver(Picture(), direction="sendonly")
+    video = peer.addTransceiver(Picture(arguments.flash), direction="sendonly")
     prefer(video, arguments.codec)
-    peer.addTransceiver(Tone(), direction="sendonly")
+    peer.addTransceiver(Tone(arguments.flash, arguments.sound_late / 1000), direction="sendonly")
     session = await exchange(peer, arguments.url)
     await connected(peer, arguments.seconds)
     await asyncio.to_thread(sys.stdin.read)
@@ -132,10 +151,70 @@ async def publish(arguments):
     await end(peer, session)
 
 
+class Clocks:
+    """RTP time to the sender's time, by its reports."""
+
+    def __init__(self, receiver):
+        self.reports, self.newest = [], None
+        handle = receiver._handle_rtcp_packet
+
+        async def handle_and_note(packet):
+            if isinstance(packet, RtcpSrPacket):
+                ntp = packet.sender_info.ntp_timestamp / 2**32
+                self.reports.append((self.map(packet.sender_info.rtp_timestamp), ntp))
+            await handle(packet)
+
+        receiver._handle_rtcp_packet = handle_and_note
+        # Which would begin at 0 with the first frame, and reports with another time.
+        receiver._RTCRtpReceiver__timestamp_mapper = self
+
+    def map(self, time):
+        """RTP time of any packet without wrapping around, for frames and reports alike."""
+        if self.newest is None:
+            self.newest = time
+        distance = (time - self.newest + 2**31) % 2**32 - 2**31
+        self.newest += distance
+        return self.newest
+
+    def seconds(self, time, rate):
+        known, ntp = min(self.reports, key=lambda report: abs(report[0] - time))
+        return ntp + (time - known) / rate
+
+
+class Watch:
+    """Flashes and beeps with their RTP times, until it is known what time that is."""
+
+    def __init__(self, video, audio):
+        self.clocks = {"video": Clocks(video), "audio": Clocks(audio)}
+        self.flashes, self.beeps = flash_and_beep.Flashes(), flash_and_beep.Beeps()
+        self.last, self.backwards = {}, 0
+
+    def add(self, frame, kind):
+        time = frame.pts
+        self.backwards += time < self.last.get(kind, time)
+        self.last[kind] = time
+        if kind == "video":
+            plane = frame.to_ndarray(format="gray")
+            self.flashes.add(time, float(plane[plane.shape[0] // 4 : plane.shape[0] * 3 // 4].mean()))
+        else:
+            # In units of RTP, which are samples: made seconds as soon as there are reports.
+            one = frame.to_ndarray().reshape(-1, len(frame.layout.channels))[:, 0]
+            self.beeps.add(time / SAMPLE_RATE, one / 32768, frame.sample_rate)
+
+    def facts(self):
+        reports = {f"{kind}_reports": len(clock.reports) for kind, clock in self.clocks.items()}
+        if not all(reports.values()):
+            return reports
+        flashes = [self.clocks["video"].seconds(time, 90000) for time in self.flashes.times]
+        beeps = [self.clocks["audio"].seconds(time * SAMPLE_RATE, SAMPLE_RATE) for time in self.beeps.times()]
+        return {**reports, "backwards": self.backwards, **flash_and_beep.compare(flashes, beeps)}
+
+
 async def play(arguments):
     peer = RTCPeerConnection()
-    prefer(peer.addTransceiver("video", direction="recvonly"), arguments.codec)
-    peer.addTransceiver("audio", direction="recvonly")
+    video, audio = peer.addTransceiver("video", direction="recvonly"), peer.addTransceiver("audio", direction="recvonly")
+    prefer(video, arguments.codec)
+    watch = Watch(video.receiver, audio.receiver) if arguments.flash else None
     counts, facts, tasks = {"video": 0, "audio": 0}, {}, []
     enough = asyncio.Event()
 
@@ -143,6 +222,8 @@ async def play(arguments):
         while True:
             frame = await track.recv()
             counts[track.kind] += 1
+            if watch:
+                watch.add(frame, track.kind)
             if track.kind == "video":
                 facts["size"] = f"{frame.width}x{frame.height}"
                 picture = frame.to_ndarray(format="gray")
@@ -164,7 +245,8 @@ async def play(arguments):
         await asyncio.wait_for(enough.wait(), arguments.seconds)
     except asyncio.TimeoutError:
         pass
-    say("done", frames=counts["video"], audio=counts["audio"], took=round(time.monotonic() - began, 2), **facts)
+    took = round(time.monotonic() - began, 2)
+    say("done", frames=counts["video"], audio=counts["audio"], took=took, **facts, **(watch.facts() if watch else {}))
     for task in tasks:
         task.cancel()
     await end(peer, session)
@@ -179,6 +261,8 @@ def main():
     parser.add_argument("--codec", default="vp8")
     parser.add_argument("--frames", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--flash", action="store_true")
+    parser.add_argument("--sound-late", type=float, default=0)
     arguments = parser.parse_args()
     asyncio.run(publish(arguments) if arguments.action == "publish" else play(arguments))
 

@@ -2,8 +2,9 @@
 //
 // usage: pion publish|play [flags] URL
 //
-// Publishing: an H.264 (Annex B) or IVF file and an Ogg/Opus file, again and again, until standard input ends. Playing: until
-// -frames pictures (markers of RTP) and as many packets of audio have come; what came is written to -out.* for a decoder.
+// Publishing: a file of H.264 or H.265 (Annex B, with access unit delimiters) or IVF (VP8, VP9, AV1) and an Ogg/Opus file, again
+// and again, until standard input ends. Playing: until -frames pictures (markers of RTP) and as many packets of audio have
+// come; what came is written to -out.* for a decoder. Only the codec -codec is offered, if it is given.
 // What is printed, and why, is said in interop/README.md.
 package main
 
@@ -25,6 +26,8 @@ import (
 	"github.com/pion/webrtc/v4/pkg/media"
 	"github.com/pion/webrtc/v4/pkg/media/h264reader"
 	"github.com/pion/webrtc/v4/pkg/media/h264writer"
+	"github.com/pion/webrtc/v4/pkg/media/h265reader"
+	"github.com/pion/webrtc/v4/pkg/media/h265writer"
 	"github.com/pion/webrtc/v4/pkg/media/ivfreader"
 	"github.com/pion/webrtc/v4/pkg/media/ivfwriter"
 	"github.com/pion/webrtc/v4/pkg/media/oggreader"
@@ -32,10 +35,11 @@ import (
 )
 
 var (
-	video   = flag.String("video", "", "publish: file of H.264 (.h264) or VP8 (.ivf)")
+	video   = flag.String("video", "", "publish: file of H.264 (.h264), H.265 (.h265) or VP8, VP9, AV1 (.ivf)")
 	audio   = flag.String("audio", "", "publish: file of Opus (.ogg)")
 	rate    = flag.Float64("rate", 25, "publish: pictures a second of the file")
-	out     = flag.String("out", "", "play: files to write, without .h264, .ivf, .ogg")
+	out     = flag.String("out", "", "play: files to write, without .h264, .h265, .ivf, .ogg")
+	codec   = flag.String("codec", "", "play: the one codec of video to offer: h264, h265, vp8, vp9 or av1")
 	frames  = flag.Int("frames", 50, "play: pictures and packets of audio to wait for")
 	seconds = flag.Float64("seconds", 30, "longest time to wait")
 	network = flag.String("network", "udp4", "udp4, udp6 or tcp4")
@@ -136,21 +140,45 @@ func end(peer *webrtc.PeerConnection, session string) {
 	check(peer.Close())
 }
 
+var audioCodec = webrtc.RTPCodecParameters{PayloadType: 111, RTPCodecCapability: webrtc.RTPCodecCapability{
+	MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1",
+}}
+
+func videoCodec(kind string) webrtc.RTPCodecParameters {
+	fmtp := map[string]string{
+		webrtc.MimeTypeH264: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f",
+		webrtc.MimeTypeH265: "level-id=93;profile-id=1;tier-flag=0;tx-mode=SRST",
+		webrtc.MimeTypeVP9:  "profile-id=0",
+		webrtc.MimeTypeAV1:  "level-idx=5;profile=0;tier=0",
+	}
+	return webrtc.RTPCodecParameters{PayloadType: 96, RTPCodecCapability: webrtc.RTPCodecCapability{
+		MimeType: kind, ClockRate: 90000, SDPFmtpLine: fmtp[kind],
+		RTCPFeedback: []webrtc.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}},
+	}}
+}
+
+// mimeTypeOf tells by the name of a file what is in it, and of IVF by its header.
+func mimeTypeOf(path string) string {
+	switch {
+	case strings.HasSuffix(path, ".h264"):
+		return webrtc.MimeTypeH264
+	case strings.HasSuffix(path, ".h265"):
+		return webrtc.MimeTypeH265
+	}
+	file, err := os.Open(path)
+	check(err)
+	defer file.Close()
+	_, header, err := ivfreader.NewWith(file)
+	check(err)
+	kinds := map[string]string{"VP80": webrtc.MimeTypeVP8, "VP90": webrtc.MimeTypeVP9, "AV01": webrtc.MimeTypeAV1}
+	return kinds[header.FourCC]
+}
+
 // publish sends both files until standard input ends.
 func publish(target string) {
 	// Only what will be sent is offered: a server takes the first codec of an offer that it knows.
-	feedback := []webrtc.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}}
-	videoCodec := webrtc.RTPCodecParameters{PayloadType: 96, RTPCodecCapability: webrtc.RTPCodecCapability{
-		MimeType: webrtc.MimeTypeH264, ClockRate: 90000, RTCPFeedback: feedback,
-		SDPFmtpLine: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f",
-	}}
-	if strings.HasSuffix(*video, ".ivf") {
-		videoCodec.MimeType, videoCodec.SDPFmtpLine = webrtc.MimeTypeVP8, ""
-	}
+	videoCodec := videoCodec(mimeTypeOf(*video))
 	kind := videoCodec.MimeType
-	audioCodec := webrtc.RTPCodecParameters{PayloadType: 111, RTPCodecCapability: webrtc.RTPCodecCapability{
-		MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1",
-	}}
 	peer := newPeer(videoCodec, audioCodec)
 	pictures, err := webrtc.NewTrackLocalStaticSample(videoCodec.RTPCodecCapability, "video", "pion")
 	check(err)
@@ -170,22 +198,39 @@ func publish(target string) {
 	end(peer, session)
 }
 
-// sendVideo sends access units at the file's rate; those of H.264 begin with a delimiter.
+// sendVideo sends access units at the file's rate.
 func sendVideo(track *webrtc.TrackLocalStaticSample, kind string) {
 	interval := time.Duration(float64(time.Second) / *rate)
 	ticker := time.NewTicker(interval)
 	for {
 		file, err := os.ReadFile(*video)
 		check(err)
-		next := func() ([]byte, error) { return nil, io.EOF }
-		if kind == webrtc.MimeTypeVP8 {
+		var next func() ([]byte, error)
+		switch kind {
+		case webrtc.MimeTypeH264:
+			reader, err := h264reader.NewReader(bytes.NewReader(file))
+			check(err)
+			next = accessUnits(func() ([]byte, bool, error) {
+				nal, err := reader.NextNAL()
+				if err != nil {
+					return nil, false, err
+				}
+				return nal.Data, nal.UnitType == h264reader.NalUnitTypeAUD, nil
+			})
+		case webrtc.MimeTypeH265:
+			reader, err := h265reader.NewReader(bytes.NewReader(file))
+			check(err)
+			next = accessUnits(func() ([]byte, bool, error) {
+				nal, err := reader.NextNAL()
+				if err != nil {
+					return nil, false, err
+				}
+				return nal.Data, nal.NalUnitType == h265reader.NalUnitTypeAud, nil
+			})
+		default:
 			reader, _, err := ivfreader.NewWith(bytes.NewReader(file))
 			check(err)
 			next = func() ([]byte, error) { unit, _, err := reader.ParseNextFrame(); return unit, err }
-		} else {
-			reader, err := h264reader.NewReader(bytes.NewReader(file))
-			check(err)
-			next = accessUnits(reader)
 		}
 		for {
 			unit, err := next()
@@ -200,7 +245,7 @@ func sendVideo(track *webrtc.TrackLocalStaticSample, kind string) {
 }
 
 // accessUnits joins the NAL units between two delimiters.
-func accessUnits(reader *h264reader.H264Reader) func() ([]byte, error) {
+func accessUnits(nextNAL func() (nal []byte, isDelimiter bool, err error)) func() ([]byte, error) {
 	ended := false
 	return func() ([]byte, error) {
 		if ended {
@@ -208,20 +253,20 @@ func accessUnits(reader *h264reader.H264Reader) func() ([]byte, error) {
 		}
 		var unit []byte
 		for {
-			nal, err := reader.NextNAL()
+			nal, isDelimiter, err := nextNAL()
 			if errors.Is(err, io.EOF) {
 				ended = true
 				return unit, nil
 			} else if err != nil {
 				return nil, err
 			}
-			if nal.UnitType == h264reader.NalUnitTypeAUD {
+			if isDelimiter {
 				if len(unit) > 0 {
 					return unit, nil
 				}
 				continue
 			}
-			unit = append(append(unit, 0, 0, 0, 1), nal.Data...)
+			unit = append(append(unit, 0, 0, 0, 1), nal...)
 		}
 	}
 }
@@ -253,11 +298,22 @@ type counts struct {
 	sync.Mutex
 	pictures, sound, packets, missing int
 	codec                             string
+	// Steps of the video's RTP time between pictures: how often it went back, and the longest.
+	backwards   int
+	longestStep uint32
 }
 
 // play receives until there is enough.
 func play(target string) {
-	peer := newPeer()
+	var offered []webrtc.RTPCodecParameters
+	if *codec != "" {
+		kinds := map[string]string{
+			"h264": webrtc.MimeTypeH264, "h265": webrtc.MimeTypeH265,
+			"vp8": webrtc.MimeTypeVP8, "vp9": webrtc.MimeTypeVP9, "av1": webrtc.MimeTypeAV1,
+		}
+		offered = []webrtc.RTPCodecParameters{videoCodec(kinds[*codec]), audioCodec}
+	}
+	peer := newPeer(offered...)
 	for _, kind := range []webrtc.RTPCodecType{webrtc.RTPCodecTypeVideo, webrtc.RTPCodecTypeAudio} {
 		_, err := peer.AddTransceiverFromKind(kind, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionRecvonly})
 		check(err)
@@ -280,7 +336,8 @@ func play(target string) {
 	}
 	seen.Lock()
 	say("done", facts{"frames": seen.pictures, "audio": seen.sound, "packets": seen.packets, "missing": seen.missing,
-		"codec": seen.codec, "took": time.Since(began).Seconds()})
+		"codec": seen.codec, "backwards": seen.backwards, "longest_step_ms": seen.longestStep / 90,
+		"took": time.Since(began).Seconds()})
 	seen.Unlock()
 	end(peer, session)
 	if failed {
@@ -292,8 +349,10 @@ func writer(track *webrtc.TrackRemote) (media.Writer, error) {
 	switch track.Codec().MimeType {
 	case webrtc.MimeTypeH264:
 		return h264writer.New(*out + ".h264")
-	case webrtc.MimeTypeVP8:
-		return ivfwriter.New(*out + ".ivf")
+	case webrtc.MimeTypeH265:
+		return h265writer.New(*out + ".h265")
+	case webrtc.MimeTypeVP8, webrtc.MimeTypeVP9, webrtc.MimeTypeAV1:
+		return ivfwriter.New(*out+".ivf", ivfwriter.WithCodec(track.Codec().MimeType))
 	case webrtc.MimeTypeOpus:
 		return oggwriter.New(*out+".ogg", 48000, 2)
 	}
@@ -304,7 +363,7 @@ func receive(track *webrtc.TrackRemote, seen *counts, enough func()) {
 	file, err := writer(track)
 	check(err)
 	defer file.Close()
-	last := -1
+	last, lastTime := -1, uint32(0)
 	for {
 		packet, _, err := track.ReadRTP()
 		if err != nil {
@@ -315,7 +374,14 @@ func receive(track *webrtc.TrackRemote, seen *counts, enough func()) {
 		if last >= 0 && packet.SequenceNumber != uint16(last)+1 {
 			seen.missing += int(packet.SequenceNumber - uint16(last) - 1)
 		}
-		last = int(packet.SequenceNumber)
+		if last >= 0 && track.Kind() == webrtc.RTPCodecTypeVideo {
+			if step := packet.Timestamp - lastTime; step >= 1<<31 {
+				seen.backwards++
+			} else if step > seen.longestStep {
+				seen.longestStep = step
+			}
+		}
+		last, lastTime = int(packet.SequenceNumber), packet.Timestamp
 		if track.Kind() == webrtc.RTPCodecTypeAudio {
 			seen.sound++
 		} else {

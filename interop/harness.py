@@ -1,0 +1,291 @@
+"""What the checks with other people's programs share: running peers, servers, the peers' environments, and reporting.
+
+A peer is a program that prints JSON objects, one a line, as interop/README.md says. Servers live as long as the run and are
+shared by the checks that need the same shape; peers end with their check.
+"""
+
+import json
+import os
+import pathlib
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+INTEROP = pathlib.Path(__file__).resolve().parent
+ROOT = INTEROP.parent
+# Longer than anything takes on a busy machine.
+PATIENCE = 60
+FRAMES = 50
+
+
+class Failed(Exception):
+    """What was asked for did not happen."""
+
+
+class Skipped(Exception):
+    """What it takes is not installed."""
+
+
+def run(*command, cwd=None, what="stdout"):
+    """What a program has printed, or has complained of; fails if it does."""
+    result = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    if result.returncode:
+        raise Failed(f"{command[0]}: {(result.stderr or result.stdout).strip()[-2000:]}")
+    return getattr(result, what)
+
+
+class Program:
+    """A running peer. What it prints is read as it comes."""
+
+    def __init__(self, log, *command):
+        self.log = open(log, "a", encoding="utf-8")
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+        self.name, self.events = " ".join(str(part) for part in command), queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            try:
+                self.events.put(json.loads(line))
+            except ValueError:
+                self.log.write(line)
+        self.events.put(None)
+
+    def wait_for(self, event, patience=PATIENCE):
+        end = time.monotonic() + patience
+        while True:
+            try:
+                found = self.events.get(timeout=max(0, end - time.monotonic()))
+            except queue.Empty:
+                raise Failed(f"no '{event}' within {patience} s of {self.name}") from None
+            if found is None:
+                raise Failed(f"ended without '{event}', status {self.process.wait()}: {self.name}")
+            if found["event"] == "failed":
+                raise Failed(f"{found['reason']}: {self.name}")
+            if found["event"] == event:
+                return found
+
+    def wait(self, patience=PATIENCE):
+        try:
+            status = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"does not end: {self.name}") from None
+        if status:
+            raise Failed(f"status {status}: {self.name}")
+
+    def finish(self):
+        """Ends a publisher as it should end."""
+        self.process.stdin.close()
+        self.wait()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class Server:
+    """A server with ports of its own. `more` are further arguments."""
+
+    def __init__(self, binary, folder, workers, address="127.0.0.1", more=()):
+        host = f"[{address}]" if ":" in address else address
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder, prefix="server-"))
+        self.log = open(self.folder / "server.log", "w", encoding="utf-8")
+        ports = self.folder / "ports.json"
+        self.process = subprocess.Popen(
+            [binary, "--workers", str(workers), "--ports-file", ports, "--rtmp-listen", "127.0.0.1:0"]
+            + ["--http-listen", f"{host}:0", "--rtc-udp-listen", f"{host}:0", "--rtc-tcp-listen", f"{host}:0", *more],
+            stdout=self.log,
+            stderr=self.log,
+        )
+        end = time.monotonic() + PATIENCE
+        while not (ports.exists() and ports.read_text()):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise Failed(f"the server did not start: {(self.folder / 'server.log').read_text()[-2000:]}")
+            time.sleep(0.05)
+        known = json.loads(ports.read_text())
+        self.base, self.rtmp = f"http://{known['http'][0]}", f"rtmp://{known['rtmp'][0]}"
+
+    def url(self, action, stream):
+        return f"{self.base}/{'whip' if action == 'publish' else 'whep'}/interop/{stream}"
+
+    def frames_url(self, protocol, stream):
+        """Where the stream is to be had, or published, as frames."""
+        return f"{self.rtmp}/interop/{stream}" if protocol == "rtmp" else f"{self.base}/interop/{stream}.flv"
+
+    def api(self, path):
+        with urllib.request.urlopen(f"{self.base}/api/v1{path}", timeout=PATIENCE) as response:
+            return json.load(response)
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class Bench:
+    """What the checks use: programs that are built, media files, and servers by their shape."""
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+        self.servers, self.programs, self.ready, self.streams = {}, [], {}, 0
+        self.log = folder / "peers.log"
+        self.log.write_text("")
+
+    def once(self, name, make):
+        """The result of `make`, or why there is none, the same for all who ask."""
+        if name not in self.ready:
+            try:
+                self.ready[name] = make()
+            except (Failed, Skipped, OSError) as error:
+                self.ready[name] = error
+        if isinstance(self.ready[name], Exception):
+            raise self.ready[name]
+        return self.ready[name]
+
+    def server(self, workers=1, address="127.0.0.1", more=()):
+        shape = (workers, address, more)
+        server = self.once(("server", shape), lambda: Server(self.binary, self.folder, *shape))
+        self.servers[shape] = server
+        if server.process.poll() is not None:
+            raise Failed(f"the server has ended with {server.process.returncode}: {server.folder}/server.log")
+        return server
+
+    def stream(self):
+        self.streams += 1
+        return f"stream{self.streams}"
+
+    def start(self, *command):
+        program = Program(self.log, *command)
+        self.programs.append(program)
+        return program
+
+    def stop_programs(self):
+        for program in self.programs:
+            program.kill()
+        self.programs.clear()
+
+    def stop(self):
+        self.stop_programs()
+        for server in self.servers.values():
+            server.stop()
+
+    # Peers: each gives a running program for an action at a URL.
+
+    def aiortc(self, action, url, codec="vp8"):
+        python = self.once("aiortc", self.aiortc_environment)
+        return self.start(python, INTEROP / "aiortc/peer.py", action, url, "--codec", codec, "--frames", FRAMES)
+
+    def aiortc_environment(self):
+        environment = self.folder / "venv"
+        requirements = INTEROP / "aiortc/requirements.txt"
+        stamp = environment / "requirements.txt"
+        if not stamp.exists() or stamp.read_text() != requirements.read_text():
+            run(sys.executable, "-m", "venv", environment)
+            run(environment / "bin/pip", "install", "--quiet", "-r", requirements)
+            shutil.copy(requirements, stamp)
+        return environment / "bin/python"
+
+    def pion(self, action, url, codec="h264", network="udp4"):
+        program = self.once("pion", self.pion_program)
+        out = self.folder / f"pion-{self.stream()}"
+        video, audio = self.once(codec, lambda: self.media(codec))
+        files = ["-video", video, "-audio", audio] if action == "publish" else ["-out", out, "-frames", FRAMES]
+        peer = self.start(program, action, "-network", network, *files, url)
+        peer.out = out
+        return peer
+
+    def pion_program(self):
+        if not shutil.which("go"):
+            raise Skipped("Go 1.24 or newer is not installed (https://go.dev/dl/)")
+        run("go", "build", "-o", self.folder / "pion", ".", cwd=INTEROP / "pion")
+        return self.folder / "pion"
+
+    def media(self, codec):
+        audio, video = self.folder / "tone.ogg", self.folder / ("picture.h264" if codec == "h264" else "picture.ivf")
+        source = ["-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-t", "8"]
+        how = {
+            "h264": ["-c:v", "libx264", "-profile:v", "baseline", "-preset", "ultrafast", "-pix_fmt", "yuv420p"]
+            + ["-g", "25", "-bf", "0", "-x264-params", "aud=1:keyint=25:scenecut=0", "-f", "h264"],
+            "vp8": ["-c:v", "libvpx", "-deadline", "realtime", "-g", "25", "-f", "ivf"],
+        }[codec]
+        run("ffmpeg", "-v", "error", "-y", *source, *how, video)
+        tone = ["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", "8", "-c:a", "libopus"]
+        # A packet a page: the sender sends pages.
+        run("ffmpeg", "-v", "error", "-y", *tone, "-page_duration", "20000", "-frame_duration", "20", audio)
+        return video, audio
+
+    def gstreamer(self, action, url, codec="vp8"):
+        python = self.once("gstreamer", self.gstreamer_python)
+        return self.start(python, INTEROP / "gstreamer/peer.py", action, url, "--codec", codec, "--frames", FRAMES)
+
+    def gstreamer_python(self):
+        # Of the distribution, not of an environment: the bindings belong to its GStreamer.
+        python = "/usr/bin/python3"
+        test = "import gi; gi.require_version('GstWebRTC', '1.0'); from gi.repository import Gst, GstWebRTC; Gst.init(None);"
+        test += "assert all(Gst.ElementFactory.find(n) for n in ('webrtcbin', 'nicesrc', 'vp8enc', 'openh264enc', 'openh264dec', 'opusenc'))"
+        if subprocess.run([python, "-c", test], capture_output=True, check=False).returncode:
+            raise Skipped("GStreamer's webrtcbin or its Python bindings are not installed (scripts/setup)")
+        return python
+
+
+def probe(path):
+    """How many pictures a decoder makes of a file."""
+    text = run("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "json", path)
+    stream = json.loads(text)["streams"][0]
+    return int(stream["nb_read_frames"])
+
+
+def describe(facts):
+    facts = facts if isinstance(facts, list) else [facts]
+    parts = [", ".join(f"{key} {value}" for key, value in one.items() if value is not None) for one in facts]
+    return parts[0] if len(parts) == 1 else f"{len(parts)} players; first: {parts[0]}"
+
+
+def run_checks(bench, checks, only):
+    """A line for each; how many failed."""
+    failed = 0
+    try:
+        for name, check in checks.items():
+            if only not in name:
+                continue
+            try:
+                print(f"ok {name}: {describe(check(bench))}", flush=True)
+            except Skipped as why:
+                print(f"SKIPPED {name}: {why}", flush=True)
+            except Failed as why:
+                failed += 1
+                print(f"FAILED {name}: {why}", flush=True)
+            finally:
+                bench.stop_programs()
+    finally:
+        bench.stop()
+    if failed:
+        print(f"{failed} failed; what the programs said is in {bench.folder}", file=sys.stderr)
+    return failed
+
+
+def arguments_of(parser):
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("binary", nargs="?")
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    arguments.folder = arguments.folder.absolute()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    return arguments

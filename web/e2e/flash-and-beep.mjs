@@ -1,0 +1,232 @@
+/**
+ * Flash and beep in a page (the source is told in interop/flash_and_beep.py): publishing them, and measuring them.
+ *
+ * Both functions run inside the page, so each stands alone.
+ */
+
+/**
+ * Publishes by WHIP: a picture of moving stripes that turns white, a tone that begins in the same moment. Leaves
+ * `window.finish`, which ends the session and says what was sent.
+ */
+export async function publish({ url, codec }) {
+  const PERIOD = 3;
+  const STARTS = [0, 1.2];
+  const LENGTH = 0.08;
+  const TICK_MS = 40;
+
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [320, 240];
+  const pen = canvas.getContext('2d');
+  const picture = canvas.captureStream(0).getVideoTracks()[0];
+  const context = new AudioContext({ sampleRate: 48000, latencyHint: 'interactive' });
+  await context.resume();
+  const tone = new OscillatorNode(context, { frequency: 1000 });
+  const gate = new GainNode(context, { gain: 0 });
+  const speaker = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
+  tone.connect(gate).connect(speaker);
+  tone.start();
+
+  let ticks = 0;
+  const draw = () => {
+    const at = (ticks * TICK_MS) / 1000;
+    const within = STARTS.some((start) => (at + 1e-6) % PERIOD >= start && (at + 1e-6) % PERIOD < start + LENGTH - 1e-5);
+    const starts = STARTS.some((start) => Math.abs((at % PERIOD) - start) < 1e-6 || Math.abs((at % PERIOD) - PERIOD - start) < 1e-6);
+    if (starts) {
+      gate.gain.setValueAtTime(0.7, context.currentTime);
+      gate.gain.setValueAtTime(0, context.currentTime + LENGTH);
+    }
+    if (within) {
+      pen.fillStyle = '#fff';
+      pen.fillRect(0, 0, canvas.width, canvas.height);
+    } else {
+      for (let column = 0; column < 16; column += 1) {
+        pen.fillStyle = `hsl(${(column * 24 + ticks * 3) % 360} 80% 25%)`;
+        pen.fillRect(column * 20, 0, 20, canvas.height);
+      }
+    }
+    picture.requestFrame();
+    ticks += 1;
+  };
+  const began = performance.now();
+  const timer = setInterval(() => {
+    // Ticks that were late are left out, so that times stay those of the clock.
+    const due = Math.floor((performance.now() - began) / TICK_MS);
+    if (due > ticks) ticks = due;
+    draw();
+  }, TICK_MS);
+
+  const peer = new RTCPeerConnection();
+  const video = peer.addTransceiver(picture, { direction: 'sendonly' });
+  peer.addTransceiver(speaker.stream.getAudioTracks()[0], { direction: 'sendonly' });
+  if (codec) {
+    const known = RTCRtpSender.getCapabilities('video').codecs;
+    const wanted = known.filter(({ mimeType }) => mimeType.toLowerCase() === `video/${codec}`);
+    if (wanted.length === 0) throw new Error(`this browser does not send ${codec}`);
+    video.setCodecPreferences([...wanted, ...known.filter(({ mimeType }) => mimeType === 'video/rtx')]);
+  }
+  await peer.setLocalDescription();
+  while (peer.iceGatheringState !== 'complete') await new Promise((resolve) => peer.addEventListener('icegatheringstatechange', resolve, { once: true }));
+  const response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/sdp' }, body: peer.localDescription.sdp });
+  if (response.status !== 201) throw new Error(`${response.status}: ${await response.text()}`);
+  const session = new URL(response.headers.get('location'), url);
+  await peer.setRemoteDescription({ type: 'answer', sdp: await response.text() });
+  while (peer.connectionState !== 'connected') {
+    if (peer.connectionState === 'failed') throw new Error('the connection failed');
+    await new Promise((resolve) => peer.addEventListener('connectionstatechange', resolve, { once: true }));
+  }
+  const outbound = async () => {
+    const reports = [...(await peer.getStats()).values()];
+    return reports.find(({ type, kind }) => type === 'outbound-rtp' && kind === 'video');
+  };
+  window.finish = async () => {
+    clearInterval(timer);
+    const sent = await outbound();
+    await fetch(session, { method: 'DELETE' });
+    peer.close();
+    return { frames: sent.framesEncoded, key_frames: sent.keyFramesEncoded, encoder: sent.encoderImplementation, pli: sent.pliCount };
+  };
+  return { codec: codec || 'default' };
+}
+
+/**
+ * Plays by WHEP for so many seconds, and tells how much later each beep was heard than its flash was seen.
+ *
+ * Seen: the time at which the compositor expected the frame on the screen. Heard: the time at which the sample leaves the
+ * audio context. Also what the statistics tell: frames, concealed sound, and how far apart the times of capture are that are
+ * played in the same moment.
+ */
+export async function measure({ url, seconds, codec }) {
+  const WHITE = 180;
+  const peer = new RTCPeerConnection();
+  const stream = new MediaStream();
+  const both = new Promise((resolve) => {
+    peer.ontrack = ({ track }) => {
+      stream.addTrack(track);
+      if (stream.getTracks().length === 2) resolve();
+    };
+  });
+  const transceiver = peer.addTransceiver('video', { direction: 'recvonly' });
+  const sound = peer.addTransceiver('audio', { direction: 'recvonly' });
+  // Else each buffer is as long as its own jitter asks for, and Chromium leaves up to 30 ms between them.
+  for (const { receiver } of [transceiver, sound]) receiver.jitterBufferTarget = 250;
+  if (codec) {
+    const known = RTCRtpReceiver.getCapabilities('video').codecs;
+    transceiver.setCodecPreferences(known.filter(({ mimeType }) => [`video/${codec}`, 'video/rtx'].includes(mimeType.toLowerCase())));
+  }
+  await peer.setLocalDescription();
+  while (peer.iceGatheringState !== 'complete') await new Promise((resolve) => peer.addEventListener('icegatheringstatechange', resolve, { once: true }));
+  const response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/sdp' }, body: peer.localDescription.sdp });
+  if (response.status !== 201) throw new Error(`${response.status}: ${await response.text()}`);
+  const session = new URL(response.headers.get('location'), url);
+  await peer.setRemoteDescription({ type: 'answer', sdp: await response.text() });
+  await both;
+
+  const video = document.createElement('video');
+  video.srcObject = stream;
+  video.autoplay = true;
+  document.body.append(video);
+
+  const small = new OffscreenCanvas(16, 12).getContext('2d', { willReadFrequently: true });
+  const flashes = [];
+  const steps = { backwards: 0, longest: 0 };
+  let bright = null;
+  let lastTime = null;
+  let frames = 0;
+  let colours = 0;
+  const look = (_, { expectedDisplayTime, rtpTimestamp }) => {
+    frames += 1;
+    small.drawImage(video, 0, 0, 16, 12);
+    const { data } = small.getImageData(0, 0, 16, 12);
+    let sum = 0;
+    const seen = new Set();
+    for (let at = 0; at < data.length; at += 4) {
+      sum += data[at] + data[at + 1] + data[at + 2];
+      seen.add((data[at] >> 5) * 64 + (data[at + 1] >> 5) * 8 + (data[at + 2] >> 5));
+    }
+    colours = Math.max(colours, seen.size);
+    const isBright = sum / (data.length / 4) / 3 > WHITE;
+    // Whoever comes while it is white has missed the beginning.
+    if (isBright && bright === false) flashes.push(expectedDisplayTime);
+    bright = isBright;
+    if (lastTime !== null) {
+      const step = (rtpTimestamp - lastTime) | 0;
+      if (step < 0) steps.backwards += 1;
+      steps.longest = Math.max(steps.longest, step / 90);
+    }
+    lastTime = rtpTimestamp;
+    video.requestVideoFrameCallback(look);
+  };
+  video.requestVideoFrameCallback(look);
+
+  const context = new AudioContext({ sampleRate: 48000, latencyHint: 'interactive' });
+  await context.resume();
+  const worklet = `
+    registerProcessor('beeps', class extends AudioWorkletProcessor {
+      constructor() { super(); this.sum = 0; this.count = 0; this.quiet = 0; }
+      process([input]) {
+        const samples = input[0];
+        if (!samples) return true;
+        for (let index = 0; index < samples.length; index += 1) {
+          this.sum += samples[index] ** 2;
+          this.count += 1;
+          if (this.count < 48) continue;
+          const level = Math.sqrt(this.sum / 48);
+          this.sum = this.count = 0;
+          // A third of the loudness; half of the source's amplitude is its level.
+          if (level < 0.17) { this.quiet += 1; continue; }
+          // 80 ms: between two beeps, not between two waves.
+          if (this.quiet > 80) this.port.postMessage((currentFrame + index - 47) / sampleRate);
+          this.quiet = 0;
+        }
+        return true;
+      }
+    });`;
+  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([worklet], { type: 'text/javascript' })));
+  const ear = new AudioWorkletNode(context, 'beeps');
+  new MediaStreamAudioSourceNode(context, { mediaStream: new MediaStream(stream.getAudioTracks()) }).connect(ear);
+  // Nodes run that lead to the speaker.
+  ear.connect(new GainNode(context, { gain: 0 })).connect(context.destination);
+  const beeps = [];
+  ear.port.onmessage = ({ data }) => {
+    const { contextTime, performanceTime } = context.getOutputTimestamp();
+    beeps.push(performanceTime + (data - contextTime) * 1000);
+  };
+
+  const inbound = async (kind) => [...(await peer.getStats()).values()].find((report) => report.type === 'inbound-rtp' && report.kind === kind);
+  const deadline = performance.now() + 30_000;
+  while (!((await inbound('video'))?.framesDecoded > 0 && (await inbound('audio'))?.totalAudioEnergy > 0.0001)) {
+    if (performance.now() > deadline) throw new Error(`no picture or no sound: ${JSON.stringify([await inbound('video'), await inbound('audio')])}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  window.isConnected = true;
+  const playouts = [];
+  const end = performance.now() + seconds * 1000;
+  while (performance.now() < end) {
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    const [seen, heard] = [await inbound('video'), await inbound('audio')];
+    if (seen.estimatedPlayoutTimestamp && heard.estimatedPlayoutTimestamp) {
+      playouts.push(seen.estimatedPlayoutTimestamp - seen.timestamp - (heard.estimatedPlayoutTimestamp - heard.timestamp));
+    }
+  }
+  const [seen, heard] = [await inbound('video'), await inbound('audio')];
+  await fetch(session, { method: 'DELETE' });
+  peer.close();
+  const median = (values) => (values.length === 0 ? null : Math.round([...values].sort((a, b) => a - b)[values.length >> 1] * 10) / 10);
+  return {
+    frames,
+    colours,
+    size: `${seen.frameWidth}x${seen.frameHeight}`,
+    decoded: seen.framesDecoded,
+    dropped: seen.framesDropped,
+    freezes: seen.freezeCount ?? 0,
+    lost: seen.packetsLost + heard.packetsLost,
+    concealed: heard.concealedSamples - (heard.silentConcealedSamples ?? 0),
+    video_delay_ms: Math.round((1000 * seen.jitterBufferDelay) / Math.max(1, seen.jitterBufferEmittedCount)),
+    audio_delay_ms: Math.round((1000 * heard.jitterBufferDelay) / Math.max(1, heard.jitterBufferEmittedCount)),
+    backwards: steps.backwards,
+    longest_step_ms: Math.round(steps.longest),
+    playout_sound_late_ms: median(playouts),
+    flash_times: flashes,
+    beep_times: beeps,
+  };
+}
