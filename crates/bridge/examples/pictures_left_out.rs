@@ -1,10 +1,10 @@
 //! Which pictures of an FLV file would WebRTC viewers get, and what would be told about it?
 //!
 //! ```text
-//! cargo run -p bridge --example pictures_left_out -- stream.flv [sent.h264]
+//! cargo run -p bridge --example pictures_left_out -- stream.flv [sent.h264 [FROM]]
 //! ```
-//! Prints counts and the reason of a refusal. With a second name the pictures that would be sent are written there, in
-//! Annex B form, to be decoded and compared with the whole.
+//! Prints the reason of a refusal, then counts and a digest (FNV-1a) of the units that would be sent. With a second name the pictures that would be sent are written there, in
+//! Annex B form, to be decoded and compared with the whole. FROM pictures are skipped, as for a viewer who comes later.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,14 +21,16 @@ const TAG_BYTES_MAX: u32 = 16 << 20;
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let Some(name) = arguments.next() else {
-        eprintln!("usage: pictures_left_out FILE.flv [SENT]");
+        eprintln!("usage: pictures_left_out FILE.flv [SENT [FROM]]");
         return Ok(ExitCode::FAILURE);
     };
     let mut sent = arguments.next().map(std::fs::File::create).transpose()?;
+    let from: usize = arguments.next().map_or(Ok(0), |from| from.parse())?;
     let mut reader = FlvReader::new(TAG_BYTES_MAX);
     reader.push(&std::fs::read(name)?);
     let (mut filter, mut nals) = (None, Nals::default());
     let (mut record, mut kept, mut keys, mut dropped, mut at) = (Vec::new(), 0, 0, 0, 0);
+    let mut digest = FNV_OFFSET;
     while let Some(tag) = reader.next_tag()? {
         let Some((codec, key, body)) = (tag.kind == MediaKind::Video).then(|| video(&tag.body)).flatten()
         else {
@@ -47,30 +49,38 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
                 }
             }
             Body::Frame(data) => {
-                let Some(filter) = &mut filter else { continue };
+                at += 1;
+                let Some(filter) = filter.as_mut().filter(|_| at > from) else { continue };
                 match filter.frame(data, key, &mut nals) {
                     Verdict::Keep { key } => {
                         kept += 1;
                         keys += u32::from(key);
-                        if let Some(file) = &mut sent {
-                            for nal in nals.iter() {
-                                file.write_all(&[&[0, 0, 0, 1], nal].concat())?;
+                        for nal in nals.iter() {
+                            let unit = [&[0, 0, 0, 1], nal].concat();
+                            digest = unit.iter().fold(digest, |digest, &byte| {
+                                (digest ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
+                            });
+                            if let Some(file) = &mut sent {
+                                file.write_all(&unit)?;
                             }
                         }
                     }
                     Verdict::Drop(_) => dropped += 1,
                     Verdict::Refuse(refusal) => {
-                        println!("refused at picture {at}: {}", refusal.text());
+                        println!("refused at picture {}: {}", at - 1, refusal.text());
                         break;
                     }
                 }
-                at += 1;
             }
         }
     }
-    println!("kept={kept} key={keys} dropped={dropped}");
+    println!("kept={kept} key={keys} dropped={dropped} digest={digest:016x}");
     Ok(ExitCode::SUCCESS)
 }
+
+/// Constants of the FNV-1a hash of 64 bits.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// What a video tag carries.
 enum Body<'a> {

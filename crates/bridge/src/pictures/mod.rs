@@ -71,7 +71,7 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Self::BFrames => {
-                "the stream has B-frames, which WebRTC cannot show, and b_frames is \"refuse\": set B-frames to 0 in the \
+                "the stream has B-frames, which WebRTC cannot show, and bridge_b_frames is \"refuse\": set B-frames to 0 in the \
                  encoder (OBS: \"Max B-frames\" 0 or x264 option bframes=0; ffmpeg: -bf 0)"
             }
             Self::ReferencedBFrames => {

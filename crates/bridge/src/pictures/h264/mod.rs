@@ -3,6 +3,10 @@
 //! Left out of a frame that is sent: access unit delimiters and filler, which RTP has no use for, ends of sequence, units of
 //! layers and auxiliary pictures, and the SEI that only tells buffer models and the encoder's settings. Other SEI stays
 //! (recovery points, captions, data of applications).
+//!
+//! Key frames of open GOPs are I pictures with a recovery point and no IDR pictures, which browsers wait for. They are sent
+//! as IDR pictures: pictures behind a recovery point do not depend on what is ahead of it, and those shown ahead of it, which
+//! may, are left out anyway. Numbers and orders behind it then begin anew.
 
 mod order;
 mod pps;
@@ -13,10 +17,10 @@ mod sps;
 use order::PictureOrder;
 use pps::Pps;
 use references::References;
-use slice::{Changes, SliceHeader, Structure};
+use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 use sps::{PictureOrderType, Sps};
 
-use super::bits::Malformed;
+use super::bits::{BitReader, Malformed};
 use super::nal::{NalUnits, Nals};
 use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, read_avcc};
 use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
@@ -33,8 +37,10 @@ pub(super) struct Filter {
     refused: Option<Refusal>,
     /// An IDR picture was there, and nothing has been broken since.
     started: bool,
-    /// A reference picture was left out since.
+    /// A reference picture was left out since, or the IDR picture was made here: headers are written anew.
     diverged: bool,
+    /// Of an IDR picture made here: which picture, and its order; those behind it count from there.
+    made: Option<(u64, i64)>,
     open_key_frames: u32,
     order: PictureOrder,
     /// As a decoder counts without the pictures left out.
@@ -82,6 +88,7 @@ impl Filter {
             refused: None,
             started: false,
             diverged: false,
+            made: None,
             open_key_frames: 0,
             order: PictureOrder::default(),
             sent_order: PictureOrder::default(),
@@ -135,11 +142,12 @@ impl Filter {
             self.sets_changed |= self.sets.put(set)?;
         }
         let idr = units.clone().any(|unit| unit[0] & 0x1f == 5);
-        if idr || (self.sets_changed && self.started) {
+        let recovers = !idr && units.clone().any(is_recovery_point) && self.can_begin(units.clone());
+        if idr || recovers || (self.sets_changed && self.started) {
             self.sets.write(out)?;
             self.sets_changed = false;
         }
-        let mut seen = Seen { key: idr, ..Seen::default() };
+        let mut seen = Seen { key: idr || recovers, ..Seen::default() };
         self.picture = None;
         for unit in units {
             match unit[0] & 0x1f {
@@ -156,7 +164,7 @@ impl Filter {
 
     /// Puts the slice into `out` if its picture is sent.
     fn slice(&mut self, unit: &[u8], seen: &mut Seen, out: &mut Nals) -> Result<(), Stop> {
-        if unit[0] & 0x1f != 5 && !self.started {
+        if !seen.key && !self.started {
             seen.pictures += 1;
             return Ok(());
         }
@@ -164,7 +172,7 @@ impl Filter {
         let header = SliceHeader::parse(unit, sps, pps)?;
         if self.picture.as_ref().is_none_or(|picture| picture.header.is_other_picture(&header)) {
             self.end_picture();
-            self.begin_picture(&header, seen)?;
+            self.begin_picture(&header, !header.idr && seen.key && seen.pictures == 0, seen)?;
         }
         let picture = self.picture.as_ref().ok_or(Stop::Broken)?;
         match &picture.sent {
@@ -172,10 +180,19 @@ impl Filter {
             Sent::AsItIs => out.push(unit),
             Sent::Changed(changed) => {
                 let (sps, pps) = self.sets.of(header.pps)?;
-                let wanted = self.references.lists(sps, &header, picture.order);
+                let mut wanted = self.references.lists(sps, &header, picture.order);
+                if let Some((first, _)) = self.made {
+                    // What is ahead of a recovery point may be in a list, but no block refers to it.
+                    wanted
+                        .iter_mut()
+                        .flatten()
+                        .for_each(|entry| *entry = Some(entry.unwrap_or(first).max(first)));
+                }
                 let header = SliceHeader { frame_num: changed.frame_num, ..header };
                 let modifications = self.sent_references.reach(&wanted, sps, &header, picture.order);
                 let changes = Changes {
+                    idr: changed.idr.then_some((picture.number % 2) as u32),
+                    order_lsb: changed.order_lsb,
                     frame_num: changed.frame_num,
                     modifications: modifications.ok_or(Stop::Refused(Refusal::ReferencedBFrames))?,
                     markings: changed.markings.clone(),
@@ -188,13 +205,12 @@ impl Filter {
         Ok(())
     }
 
-    fn begin_picture(&mut self, header: &SliceHeader, seen: &mut Seen) -> Result<(), Stop> {
+    /// `recovers`: the picture is to become an IDR picture.
+    fn begin_picture(&mut self, header: &SliceHeader, recovers: bool, seen: &mut Seen) -> Result<(), Stop> {
         let (sps, _) = self.sets.of(header.pps)?;
-        if header.idr {
-            self.started = true;
-            self.diverged = false;
-            self.open_key_frames = 0;
-            self.latest = None;
+        if recovers && !self.started {
+            self.references = References::behind_unknown(sps, header);
+            self.order = PictureOrder::behind_unknown(header);
         }
         // What is missing may be what this picture is predicted from.
         if self.references.has_gap(sps, header) {
@@ -202,6 +218,11 @@ impl Filter {
         }
         let order = self.order.next(sps, header);
         let number = self.pictures;
+        if header.idr || recovers {
+            (self.started, self.open_key_frames, self.latest) = (true, 0, None);
+            self.diverged = recovers;
+            self.made = recovers.then_some((number, order));
+        }
         let in_order = self.latest.is_none_or(|latest| order >= latest);
         let sent = if !in_order && !self.is_second_field(header, seen) {
             self.diverged |= header.reference;
@@ -211,9 +232,14 @@ impl Filter {
         } else {
             Sent::AsItIs
         };
-        if !matches!(sent, Sent::No) {
+        let sent_header = match &sent {
+            Sent::No => None,
+            Sent::AsItIs => Some(header),
+            Sent::Changed(changed) => Some(changed),
+        };
+        if let Some(sent_header) = sent_header {
             // Without the pictures left out, the low bits may be taken for those of another cycle.
-            if self.sent_order.next(sps, header) != order {
+            if self.sent_order.next(sps, sent_header) != order - self.made.map_or(0, |(_, first)| first) {
                 return Err(Stop::Refused(Refusal::ReferencedBFrames));
             }
             self.latest = Some(if header.resets() { 0 } else { order.max(self.latest.unwrap_or(order)) });
@@ -225,21 +251,44 @@ impl Filter {
         Ok(())
     }
 
-    /// The header of a picture as it is sent behind reference pictures that were left out; its lists are up to each slice.
+    /// The header of a picture as it is sent behind what was left out; its lists are up to each slice.
     fn changed(&self, sps: &Sps, header: &SliceHeader, number: u64, order: i64) -> Result<SliceHeader, Stop> {
         let refused = Stop::Refused(Refusal::ReferencedBFrames);
-        let counted = matches!(sps.order, PictureOrderType::Cycle { .. });
-        if header.structure != Structure::Frame || counted {
+        if header.structure != Structure::Frame || matches!(sps.order, PictureOrderType::Cycle { .. }) {
             return Err(refused);
         }
-        let mut after = self.references.clone();
-        after.mark(sps, header, number, order);
-        let mut changed =
-            SliceHeader { frame_num: self.sent_references.next_frame_num(sps), ..header.clone() };
+        let mut changed = header.clone();
+        if let (PictureOrderType::Lsb { bits }, Some((_, first))) = (&sps.order, self.made) {
+            changed.order_lsb = (i64::from(header.order_lsb) - first).rem_euclid(1 << bits) as u32;
+        }
+        if self.made.is_some_and(|(made, _)| made == number) {
+            changed.idr = true;
+            changed.frame_num = 0;
+            changed.markings = Some(Markings::Idr { long_term: false });
+            return Ok(changed);
+        }
+        changed.frame_num = self.sent_references.next_frame_num(sps);
         if header.reference {
+            let mut after = self.references.clone();
+            after.mark(sps, header, number, order);
             changed.markings = Some(self.sent_references.mirror(&after, sps, &changed).ok_or(refused)?);
         }
         Ok(changed)
+    }
+
+    /// Whether the slices of a frame are those of one I picture that others refer to.
+    fn can_begin<'a>(&self, units: impl Iterator<Item = &'a [u8]>) -> bool {
+        let mut slices = units.filter(|unit| unit[0] & 0x1f == 1).peekable();
+        slices.peek().is_some()
+            && slices.all(|unit| {
+                let header = SliceHeader::pps_id(unit).and_then(|id| {
+                    let (sps, pps) = self.sets.of(id)?;
+                    SliceHeader::parse(unit, sps, pps)
+                });
+                header.is_ok_and(|header| {
+                    header.kind == SliceKind::I && header.reference && header.structure == Structure::Frame
+                })
+            })
     }
 
     /// A field behind another one that was sent in the same frame.
@@ -288,11 +337,42 @@ fn sei_is_kept(unit: &[u8]) -> bool {
     }
 }
 
+/// Whether the unit is SEI that says that decoding can begin here and all is right at once (annex D.1.8).
+fn is_recovery_point(unit: &[u8]) -> bool {
+    let find = || -> Result<bool, Malformed> {
+        let mut reader = BitReader::new(&unit[1..]);
+        loop {
+            let kind = sei_number(&mut reader)?;
+            let size = sei_number(&mut reader)?;
+            if kind == RECOVERY_POINT {
+                return Ok(reader.ue()? == 0);
+            }
+            for _ in 0..size {
+                reader.u(8)?;
+            }
+        }
+    };
+    unit[0] & 0x1f == 6 && find().unwrap_or(false)
+}
+
+/// Type or size of an SEI message: bytes of 255 add up with the one behind them (section 7.3.2.3.1).
+fn sei_number(reader: &mut BitReader<'_>) -> Result<u32, Malformed> {
+    let mut number = 0u32;
+    loop {
+        let byte = reader.u(8)?;
+        number = number.saturating_add(byte);
+        if byte != 255 {
+            return Ok(number);
+        }
+    }
+}
+
 /// SEI payload types (annex D.1).
 const BUFFERING_PERIOD: u8 = 0;
 const PICTURE_TIMING: u8 = 1;
 const FILLER: u8 = 3;
 const UNREGISTERED: u8 = 5;
+const RECOVERY_POINT: u32 = 6;
 /// The identifier x264 puts ahead of its version and options: some 700 bytes with each IDR picture.
 const X264_OPTIONS: [u8; 16] =
     [0xdc, 0x45, 0xe9, 0xbd, 0xe6, 0xd9, 0x48, 0xb7, 0x96, 0x2c, 0xd8, 0x20, 0xd9, 0x23, 0xee, 0xef];

@@ -15,6 +15,11 @@ pub(crate) struct PictureOrder {
 }
 
 impl PictureOrder {
+    /// Before the first picture, when it is no IDR picture.
+    pub(crate) fn behind_unknown(header: &SliceHeader) -> Self {
+        Self { lsb: i64::from(header.order_lsb), ..Self::default() }
+    }
+
     /// The order count of the picture `header` is of: the smaller of its fields. Call it once for each picture.
     pub(crate) fn next(&mut self, sps: &Sps, header: &SliceHeader) -> i64 {
         if header.idr {

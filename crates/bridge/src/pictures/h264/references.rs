@@ -35,6 +35,12 @@ pub(crate) struct References {
 }
 
 impl References {
+    /// Before the first picture, which has this `frame_num` and is no IDR picture: nothing of what was before is known.
+    pub(crate) fn behind_unknown(sps: &Sps, header: &SliceHeader) -> Self {
+        let last_frame_num = header.frame_num.wrapping_sub(1) & ((1 << sps.frame_num_bits) - 1);
+        Self { last_frame_num, ..Self::default() }
+    }
+
     /// Whether reference frames are missing ahead of a picture with this header (section 7.4.3, `frame_num`).
     pub(crate) fn has_gap(&self, sps: &Sps, header: &SliceHeader) -> bool {
         !header.idr && header.frame_num != self.last_frame_num && header.frame_num != self.next_frame_num(sps)

@@ -71,7 +71,11 @@ pub(crate) enum Markings {
 /// What is replaced in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
+    /// The picture becomes an IDR picture, with this `idr_pic_id`.
+    pub(crate) idr: Option<u32>,
     pub(crate) frame_num: u32,
+    /// `pic_order_cnt_lsb`, where there is one.
+    pub(crate) order_lsb: u32,
     pub(crate) modifications: [Vec<Modification>; 2],
     pub(crate) markings: Option<Markings>,
 }
@@ -130,7 +134,7 @@ impl SliceHeader {
         let reader = &mut BitReader::recording(payload, BitWriter::default());
         let header = Self::read(reader, first, sps, pps, Some(changes))?;
         header.read_tail(reader, pps)?;
-        out.push(first);
+        out.push(if changes.idr.is_some() { first & 0xe0 | 5 } else { first });
         if !pps.cabac {
             // Data begins within a byte: all bits of it move.
             reader.to_stop_bit()?;
@@ -157,7 +161,7 @@ impl SliceHeader {
     ) -> Result<Self, Malformed> {
         let (idr, reference) = (first & 0x1f == 5, first & 0x60 != 0);
         let mut header = Self::identify(reader, sps, idr, reference, changes)?;
-        header.read_order(reader, sps, pps)?;
+        header.read_order(reader, sps, pps, changes)?;
         if pps.redundant_pictures {
             header.redundant = reader.ue_up_to(127)? > 0;
         }
@@ -228,14 +232,25 @@ impl SliceHeader {
         })
     }
 
-    fn read_order(&mut self, reader: &mut BitReader<'_>, sps: &Sps, pps: &Pps) -> Result<(), Malformed> {
+    fn read_order(
+        &mut self,
+        reader: &mut BitReader<'_>,
+        sps: &Sps,
+        pps: &Pps,
+        changes: Option<&Changes>,
+    ) -> Result<(), Malformed> {
         if self.idr {
             reader.ue_up_to(65_535)?; // idr_pic_id
+        } else if let (Some(record), Some(id)) = (reader.record(), changes.and_then(|changes| changes.idr)) {
+            record.ue(id);
         }
         let both = pps.bottom_order_present && self.structure == Structure::Frame;
         match &sps.order {
             PictureOrderType::Lsb { bits } => {
-                self.order_lsb = reader.u(*bits)?;
+                self.order_lsb = reader.unrecorded(|reader| reader.u(*bits))?;
+                if let (Some(record), Some(changes)) = (reader.record(), changes) {
+                    record.u(changes.order_lsb, *bits);
+                }
                 if both {
                     self.order_bottom_delta = reader.se()?;
                 }
