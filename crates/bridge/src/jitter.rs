@@ -1,9 +1,9 @@
 //! Puts packets into order and decides how long to wait for missing ones.
 //!
 //! Packets carry numbers without gaps, so what is missing is known at once; nothing is held while nothing is missing.
-//! A gap is waited for up to a limit, from the arrival of the first packet behind it. The wait adapts: where gaps have
-//! been filled, in time, by retransmissions, it is twice what that took at most; when something comes after it was
-//! given up, the whole limit is waited again.
+//! A gap is waited for up to a limit, from the arrival of the first packet behind it. Where nothing is ever sent again
+//! (sound, as a rule) waiting is of no use: each gap that nobody filled halves the wait, down to a floor, and a packet
+//! that comes out of its turn restores it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -43,22 +43,24 @@ pub struct Due<T> {
 }
 
 impl<T> Jitter<T> {
-    /// Nothing is missing yet; gaps are waited for up to `delay_max`.
-    pub fn new(delay_max: Duration) -> Self {
-        Self { next: None, waiting: BTreeMap::new(), patience: Patience::new(delay_max) }
+    /// Nothing is missing yet; gaps are waited for up to `delay_max`, and always for `delay_min`.
+    pub fn new(delay_max: Duration, delay_min: Duration) -> Self {
+        let delay_min = delay_min.min(delay_max);
+        let patience = Patience { limit: delay_max, floor: delay_min, wait: delay_max };
+        Self { next: None, waiting: BTreeMap::new(), patience }
     }
 
     /// A packet with this number has arrived; `keep` makes what is put aside. The first ever is the next.
     pub fn arrive(&mut self, now: Instant, number: u64, keep: impl FnOnce() -> T) -> Arrival {
         let next = *self.next.get_or_insert(number);
         if number < next {
-            self.patience.was_short();
+            self.patience.is_worthwhile();
             return Arrival::Late;
         }
         if number == next {
             self.next = Some(number + 1);
-            if let Some(held) = self.waiting.values().next() {
-                self.patience.was_rewarded(now.saturating_duration_since(held.since));
+            if !self.waiting.is_empty() {
+                self.patience.is_worthwhile();
             }
             return Arrival::Next;
         }
@@ -75,10 +77,13 @@ impl<T> Jitter<T> {
         let first = self.waiting.first_entry()?;
         let lost = first.key() - next;
         let is_due = lost == 0
-            || now >= first.get().since + self.patience.wait()
+            || now >= first.get().since + self.patience.wait
             || self.waiting.len() > WAITING_PACKETS_MAX;
         if !is_due {
             return None;
+        }
+        if lost > 0 {
+            self.patience.was_in_vain();
         }
         let (number, held) = self.waiting.pop_first()?;
         self.next = Some(number + 1);
@@ -88,52 +93,32 @@ impl<T> Jitter<T> {
     /// When the oldest gap is given up.
     pub fn next_timeout(&self) -> Option<Instant> {
         let held = self.waiting.values().next()?;
-        Some(held.since + self.patience.wait())
+        Some(held.since + self.patience.wait)
     }
 }
 
-/// How long a gap is waited for.
+/// How long a gap is waited for: `floor <= wait <= limit`.
 #[derive(Debug)]
 struct Patience {
     limit: Duration,
-    /// Longest that filling a gap took; forgets slowly.
-    longest: Duration,
-    filled: u32,
+    floor: Duration,
+    wait: Duration,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> Self {
-        Self { limit, longest: Duration::ZERO, filled: 0 }
+    /// Something has come out of its turn, in time or not.
+    fn is_worthwhile(&mut self) {
+        self.wait = self.limit;
     }
 
-    /// A gap was filled.
-    fn was_rewarded(&mut self, took: Duration) {
-        self.longest = took.max(self.longest - self.longest / 16);
-        self.filled += u32::from(self.filled < FILLED_MIN);
-    }
-
-    /// Something has come that was given up.
-    fn was_short(&mut self) {
-        (self.longest, self.filled) = (Duration::ZERO, 0);
-    }
-
-    fn wait(&self) -> Duration {
-        if self.filled < FILLED_MIN {
-            return self.limit;
-        }
-        (2 * self.longest + WAIT_MIN).min(self.limit)
+    /// A gap was given up.
+    fn was_in_vain(&mut self) {
+        self.wait = (self.wait / 2).max(self.floor);
     }
 }
 
 /// Packets that wait behind gaps; with one more the oldest gap is given up. A key frame of 1.2 MB has as many.
 const WAITING_PACKETS_MAX: usize = 1_024;
-
-/// Gaps that must have been filled before what that took is believed.
-const FILLED_MIN: u32 = 8;
-
-/// Shortest wait for what was so far filled at once: retransmissions are asked for a few milliseconds after the gap
-/// shows.
-const WAIT_MIN: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -158,7 +143,7 @@ mod tests {
     #[test]
     fn nothing_is_held_while_nothing_is_missing() {
         let now = start();
-        let mut jitter = Jitter::new(LIMIT);
+        let mut jitter = Jitter::new(LIMIT, LIMIT);
         for number in 1_000..2_000 {
             assert_eq!(jitter.arrive(now, number, || unreachable!("held")), Arrival::Next);
             assert_eq!(jitter.next_timeout(), None);
@@ -169,7 +154,7 @@ mod tests {
     #[test]
     fn packets_that_overtook_others_wait_for_them() {
         let now = start();
-        let mut jitter = Jitter::new(LIMIT);
+        let mut jitter = Jitter::new(LIMIT, LIMIT);
         assert_eq!(jitter.arrive(now, 7, || 7), Arrival::Next);
         for number in [10, 9, 12] {
             assert_eq!(jitter.arrive(now, number, || number), Arrival::Held);
@@ -187,7 +172,7 @@ mod tests {
     #[test]
     fn each_gap_is_waited_for_from_the_first_packet_behind_it() {
         let now = start();
-        let mut jitter = Jitter::new(LIMIT);
+        let mut jitter = Jitter::new(LIMIT, LIMIT);
         jitter.arrive(now, 1, || 1);
         jitter.arrive(now, 3, || 3);
         jitter.arrive(now + ms(100), 6, || 6);
@@ -200,7 +185,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded() {
         let now = start();
-        let mut jitter = Jitter::new(LIMIT);
+        let mut jitter = Jitter::new(LIMIT, LIMIT);
         jitter.arrive(now, 0, || 0);
         for number in 0..WAITING_PACKETS_MAX as u64 {
             jitter.arrive(now, 10 + 2 * number, || number);
@@ -212,23 +197,36 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_learns_from_gaps_that_were_filled_and_from_those_given_up_too_soon() {
+    fn a_wait_that_was_in_vain_is_shorter_the_next_time_until_something_comes_out_of_its_turn() {
         let mut now = start();
-        let mut jitter = Jitter::new(LIMIT);
+        let mut jitter = Jitter::new(LIMIT, ms(20));
+        jitter.arrive(now, 0, || 0);
         let mut number = 0;
-        jitter.arrive(now, number, || 0);
-        for _ in 0..FILLED_MIN {
-            jitter.arrive(now, number + 2, || 0);
-            now += ms(30);
-            assert_eq!(jitter.arrive(now, number + 1, || 0), Arrival::Next);
-            assert_eq!(due(&mut jitter, now).len(), 1);
+        for wait_us in [250_000, 125_000, 62_500, 31_250, 20_000, 20_000] {
             number += 2;
+            jitter.arrive(now, number, || number);
+            let due_at = now + Duration::from_micros(wait_us);
+            assert_eq!(jitter.next_timeout(), Some(due_at));
+            assert_eq!(due(&mut jitter, due_at), [(number, 1)]);
+            now = due_at;
         }
+        assert_eq!(jitter.arrive(now, number - 1, || 0), Arrival::Late);
         jitter.arrive(now, number + 2, || 0);
-        assert_eq!(jitter.next_timeout(), Some(now + ms(2 * 30 + 20)));
-        assert_eq!(due(&mut jitter, now + ms(80)), [(0, 1)]);
-        assert_eq!(jitter.arrive(now + ms(90), number + 1, || 0), Arrival::Late, "given up too soon");
-        jitter.arrive(now + ms(90), number + 4, || 0);
-        assert_eq!(jitter.next_timeout(), Some(now + ms(90) + LIMIT));
+        assert_eq!(jitter.next_timeout(), Some(now + LIMIT));
+    }
+
+    #[test]
+    fn a_gap_that_was_filled_restores_the_wait() {
+        let now = start();
+        let mut jitter = Jitter::new(LIMIT, ms(20));
+        jitter.arrive(now, 0, || 0);
+        jitter.arrive(now, 2, || 2);
+        assert_eq!(due(&mut jitter, now + LIMIT), [(2, 1)]);
+        let now = now + LIMIT;
+        jitter.arrive(now, 4, || 4);
+        assert_eq!(jitter.arrive(now, 3, || 3), Arrival::Next);
+        assert_eq!(due(&mut jitter, now), [(4, 0)]);
+        jitter.arrive(now, 6, || 6);
+        assert_eq!(jitter.next_timeout(), Some(now + LIMIT));
     }
 }

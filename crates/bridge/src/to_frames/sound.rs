@@ -48,7 +48,7 @@ struct Newest {
 impl Sound {
     pub(super) fn new(settings: &ToFramesSettings) -> Self {
         Self {
-            jitter: Jitter::new(settings.delay_max),
+            jitter: Jitter::new(settings.delay_max, WAIT_MIN),
             to_aac: settings.sound_to_aac,
             source: None,
             end_us: None,
@@ -262,6 +262,9 @@ fn push(
 
 /// Longest head of a body.
 const HEAD_BYTES_MAX: usize = 5;
+
+/// Shortest wait for a missing packet: sound is seldom sent again, but packets overtake each other.
+const WAIT_MIN: Duration = Duration::from_millis(20);
 
 /// Times that are off by less belong together: half a packet.
 const TOLERANCE_US: i64 = 10_000;

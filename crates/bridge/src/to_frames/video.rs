@@ -54,7 +54,7 @@ struct UnderWay {
 impl Video {
     pub(super) fn new(settings: &ToFramesSettings) -> Self {
         Self {
-            jitter: Jitter::new(settings.delay_max),
+            jitter: Jitter::new(settings.delay_max, settings.delay_max),
             depacketizer: Depacketizer::new(Codec::H264),
             epoch: None,
             frame: None,
@@ -146,7 +146,8 @@ impl Video {
             self.frame = None;
         }
         let starts = inspect(piece.codec, &piece.media, piece.marker).is_some_and(|info| info.starts_frame);
-        if self.frame.is_some() || !starts {
+        if (self.frame.is_some() || !starts) && !self.depacketizer.is_broken() {
+            context.stats.broken += 1;
             self.depacketizer.break_frame(Broken::MissingStart);
         }
     }
