@@ -80,8 +80,8 @@ fn units(is_h265: bool, frame: &[u8], limit: usize) {
         rest = behind;
     }
     let is_unit = |unit: &&&[u8]| match **unit {
-        [first, second, ..] if is_h265 => first >> 1 & 0x3f < 48 && second & 7 != 0,
-        [first, ..] if !is_h265 => (1..=23).contains(&(first & 0x1f)),
+        [first, second, ..] if is_h265 => first >> 1 < 48 && second & 7 != 0,
+        [first, ..] if !is_h265 => first & 0x80 == 0 && (1..=23).contains(&(first & 0x1f)),
         _ => false,
     };
     let expected: Vec<u8> = units

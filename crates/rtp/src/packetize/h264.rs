@@ -14,7 +14,7 @@ use super::units::Format;
 /// Writes the NAL units of one access unit, without start codes or lengths ahead of them, in decoding order.
 ///
 /// Units that are empty or of a type that is not a NAL unit's own (0, 24 to 31) are left out: a receiver would take them
-/// for packets of this format.
+/// for packets of this format. So are those with the forbidden bit: they say that they are damaged.
 pub fn packetize<'a>(
     units: impl Iterator<Item = &'a [u8]> + Clone,
     payload_bytes_max: usize,
@@ -27,22 +27,18 @@ const FORMAT: Format = Format { header_len: 1, aggregation, fragment, is_unit };
 
 fn is_unit(unit: &[u8]) -> bool {
     // A unit has a body, of whose bytes the last is not 0; end of sequence and of stream have none.
-    unit.first().is_some_and(|header| (1..=23).contains(&(header & 0x1f)))
+    unit.first().is_some_and(|header| header & 0x80 == 0 && (1..=23).contains(&(header & 0x1f)))
 }
 
-/// F is set if it is in any unit, NRI is the highest of all (section 5.7).
+/// NRI is the highest of all units (section 5.7).
 fn aggregation(units: &mut dyn Iterator<Item = &[u8]>, writer: &mut FrameWriter<'_>) {
-    let (mut forbidden, mut reference) = (0, 0);
-    for unit in units {
-        forbidden |= unit[0] & 0x80;
-        reference = reference.max(unit[0] & 0x60);
-    }
-    writer.put(&[forbidden | reference | STAP_A]);
+    let reference = units.map(|unit| unit[0] & 0x60).max().unwrap_or(0);
+    writer.put(&[reference | STAP_A]);
 }
 
 fn fragment(unit: &[u8], is_first: bool, is_last: bool, writer: &mut FrameWriter<'_>) {
     let fu = u8::from(is_first) << 7 | u8::from(is_last) << 6 | unit[0] & 0x1f;
-    writer.put(&[unit[0] & 0xe0 | FU_A, fu]);
+    writer.put(&[unit[0] & 0x60 | FU_A, fu]);
 }
 
 const STAP_A: u8 = 24;
@@ -94,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_no_unit_is_left_out() {
-        for broken in [&[][..], &[0x60, 1], &[0x78, 0, 1, 0x67], &[0x7c, 0x85, 1], &[0x1f]] {
+        for broken in [&[][..], &[0x60, 1], &[0x78, 0, 1, 0x67], &[0x7c, 0x85, 1], &[0x1f], &[0xe5, 0x88]] {
             assert_eq!(payloads(&[broken], 100), [] as [Vec<u8>; 0], "{broken:x?}");
             assert_eq!(payloads(&[broken, &[0x65, 0x88], broken], 100), [[0x65, 0x88]], "{broken:x?}");
         }
@@ -102,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_aggregate_is_as_important_as_its_most_important_unit() {
-        assert_eq!(payloads(&[&[0x06, 1], &[0x68, 2], &[0xa7, 3]], 100)[0][0], 0xf8);
+        assert_eq!(payloads(&[&[0x06, 1], &[0x68, 2], &[0x27, 3]], 100)[0][0], 0x78);
         assert_eq!(payloads(&[&[0x06, 1], &[0x01, 2]], 100)[0][0], 0x18);
     }
 }

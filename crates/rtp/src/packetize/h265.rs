@@ -13,7 +13,7 @@ use super::units::Format;
 /// Writes the NAL units of one access unit, without start codes or lengths ahead of them, in decoding order.
 ///
 /// Units without a whole head, with a temporal id of 0 on the wire or of a type that is not a NAL unit's own (48 to 63)
-/// are left out.
+/// are left out, and so are those with the forbidden bit.
 pub fn packetize<'a>(
     units: impl Iterator<Item = &'a [u8]> + Clone,
     payload_bytes_max: usize,
@@ -25,23 +25,22 @@ pub fn packetize<'a>(
 const FORMAT: Format = Format { header_len: 2, aggregation, fragment, is_unit };
 
 fn is_unit(unit: &[u8]) -> bool {
-    unit.len() >= 2 && unit[0] >> 1 & 0x3f < AGGREGATION && unit[1] & 7 != 0
+    unit.len() >= 2 && unit[0] >> 1 < AGGREGATION && unit[1] & 7 != 0
 }
 
-/// F is set if it is in any unit; layer and temporal id are the lowest of all (section 4.4.2).
+/// Layer and temporal id are the lowest of all units (section 4.4.2).
 fn aggregation(units: &mut dyn Iterator<Item = &[u8]>, writer: &mut FrameWriter<'_>) {
-    let (mut forbidden, mut layer, mut temporal) = (0, 0x3f, 7);
+    let (mut layer, mut temporal) = (0x3f, 7);
     for unit in units {
-        forbidden |= unit[0] & 0x80;
         layer = layer.min((unit[0] & 1) << 5 | unit[1] >> 3);
         temporal = temporal.min(unit[1] & 7);
     }
-    writer.put(&[forbidden | AGGREGATION << 1 | layer >> 5, layer << 3 | temporal]);
+    writer.put(&[AGGREGATION << 1 | layer >> 5, layer << 3 | temporal]);
 }
 
 fn fragment(unit: &[u8], is_first: bool, is_last: bool, writer: &mut FrameWriter<'_>) {
-    let fu = u8::from(is_first) << 7 | u8::from(is_last) << 6 | unit[0] >> 1 & 0x3f;
-    writer.put(&[unit[0] & 0x81 | FRAGMENTATION << 1, unit[1], fu]);
+    let fu = u8::from(is_first) << 7 | u8::from(is_last) << 6 | unit[0] >> 1;
+    writer.put(&[unit[0] & 1 | FRAGMENTATION << 1, unit[1], fu]);
 }
 
 const AGGREGATION: u8 = 48;
@@ -80,13 +79,21 @@ mod tests {
         // Layer 33 and temporal id 2 beside layer 2 and temporal id 0.
         let sent = payloads(&[&[0x03, 0x0b, 1], &[0x02, 0x11, 1]], 100);
         assert_eq!(sent[0][..2], [0x60, 0x11]);
-        let sent = payloads(&[&[0x03, 0x0b, 1], &[0x83, 0x0b, 1]], 100);
-        assert_eq!(sent[0][..2], [0xe1, 0x0b]);
+        let sent = payloads(&[&[0x03, 0x0b, 1], &[0x03, 0x0b, 1]], 100);
+        assert_eq!(sent[0][..2], [0x61, 0x0b]);
     }
 
     #[test]
     fn what_is_no_unit_is_left_out() {
-        for broken in [&[][..], &[0x26], &[0x26, 0x00, 1], &[0x60, 1, 0, 1], &[0x62, 1, 0x93], &[0x7e, 1]] {
+        for broken in [
+            &[][..],
+            &[0x26],
+            &[0x26, 0x00, 1],
+            &[0x60, 1, 0, 1],
+            &[0x62, 1, 0x93],
+            &[0x7e, 1],
+            &[0xa6, 1, 0xaf],
+        ] {
             assert_eq!(payloads(&[broken, &[0x26, 1, 0xaf], broken], 100), [[0x26, 1, 0xaf]], "{broken:x?}");
         }
     }
