@@ -253,7 +253,7 @@ section! {
         bridge: bool = true,
         cost "CPU per bridge: `millstream_stream_bridge_cpu_seconds` says how much. Sound of RTMP is transcoded, see `[transcoding]`.";
 
-        /// To WebRTC, which has no B-frames: `drop` leaves them out and warns once per stream, `refuse` leaves the stream to players of RTMP and FLV. Publishers without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are played as they are.
+        /// To WebRTC, which has no B-frames: `drop` leaves those out that no other picture needs and warns once per stream, `refuse` leaves the video to players of RTMP and FLV. So does `drop` where other pictures need them (x264 from preset `medium` on, unless `b-pyramid=none`). Publishers without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are played as they are.
         bridge_b_frames: BFramesChoice = BFramesChoice::Drop,
         cost "`drop` lowers the frame rate: by half with one B-frame between two others, to a third with two.";
 
@@ -397,7 +397,7 @@ section! {
     Metrics = "metrics" {
         /// Streams that get samples of their own: those with most players first. `millstream_streams_omitted` says how many are left out.
         streams_max: i64 = 1_000, unit "streams", range 0..=100_000,
-        cost "Nine time series per stream in whatever stores the metrics.";
+        cost "Nine time series per stream in whatever stores the metrics, and ten more while it has a bridge.";
     }
 }
 

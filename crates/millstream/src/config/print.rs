@@ -270,7 +270,7 @@ Every stream is played in both ways, however it is published: a bridge is starte
 all of them, and ends `bridge_linger_ms` after the last.
 
 To WebRTC go H.264, H.265, AV1 and VP9, as far as the player's browser decodes them; AAC and MP3 become Opus, Opus and G.711
-are passed on. B-frames are left out (`bridge_b_frames`), so publishers had better not send any. From WebRTC every codec
+are passed on. B-frames are left out where that can be done (`bridge_b_frames`), so publishers had better not send any. From WebRTC every codec
 is passed on, by Enhanced RTMP where plain FLV has no name for it; Opus becomes AAC in builds that have the encoder.
 
 ```toml
