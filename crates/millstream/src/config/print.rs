@@ -269,9 +269,10 @@ Offers that no media follows are freed after `pending_timeout_ms`. How many ther
 Every stream is played in both ways, however it is published: a bridge is started by the first player of the other kind, serves
 all of them, and ends `bridge_linger_ms` after the last.
 
-To WebRTC go H.264, H.265, AV1 and VP9, as far as the player's browser decodes them; AAC and MP3 become Opus, Opus and G.711
-are passed on. B-frames are left out where that can be done (`bridge_b_frames`), so publishers had better not send any. From WebRTC every codec
-is passed on, by Enhanced RTMP where plain FLV has no name for it; Opus becomes AAC in builds that have the encoder.
+To WebRTC go H.264, H.265, AV1, VP9 and VP8, as far as the player's browser decodes them; AAC and MP3 become Opus, Opus and
+G.711 are passed on. B-frames are left out where that can be done (`bridge_b_frames`), so publishers had better not send any.
+From WebRTC every codec is passed on, by Enhanced RTMP where plain FLV has no name for it; Opus becomes AAC in builds that
+have the encoder.
 
 ```toml
 [[application]]
