@@ -9,6 +9,7 @@
 // These are programs at the edge: they may read the clock.
 #![allow(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
 
+pub(crate) mod bridge;
 pub(crate) mod flv;
 pub(crate) mod http;
 pub(crate) mod openapi;

@@ -34,6 +34,9 @@ pub(crate) const AUDIO_SSRC: u32 = 0x0a00_0001;
 pub(crate) const VIDEO_SSRC: u32 = 0x0a00_0002;
 pub(crate) const VIDEO_RTX_SSRC: u32 = 0x0a00_0003;
 
+/// Any profile that browsers decode, in packets of RFC 6184's mode 1.
+const H264_FMTP: &str = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=64001f";
+
 /// Room for a packet and what SRTP appends.
 const DATAGRAM_MAX: usize = 2048;
 
@@ -44,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) fingerprint: Option<Fingerprint>,
     /// Headers of the POST, as `("authorization", "Bearer x")`.
     pub(crate) headers: Vec<(&'static str, String)>,
+    /// Offer H.264 in place of VP8, under the same payload types.
+    pub(crate) h264: bool,
 }
 
 /// A WHIP or WHEP client with its session.
@@ -87,6 +92,21 @@ impl Client {
         client
     }
 
+    /// As [`Client::play`], with H.264, and again as long as the stream is not ready: what it has is known some time after
+    /// its publisher.
+    pub(crate) fn play_h264(server: &Server, stream: &str) -> Self {
+        let (path, options) = (format!("/whep/{stream}"), Options { h264: true, ..Options::default() });
+        let mut client = eventually(&format!("{stream} can be played"), || {
+            match Self::try_open(server, &path, Direction::Receive, &options) {
+                Ok(client) => Some(client),
+                Err(response) if response.status == 409 => None,
+                Err(response) => panic!("POST {path}: {} {}", response.status, response.text()),
+            }
+        });
+        client.connect();
+        client
+    }
+
     /// Signals, without sending a datagram yet.
     pub(crate) fn open(server: &Server, path: &str, direction: Direction, options: &Options) -> Self {
         Self::try_open(server, path, direction, options)
@@ -103,7 +123,12 @@ impl Client {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP socket");
         let local = socket.local_addr().expect("its address");
         let certificate = certificate();
-        let offer = offer(direction, local, options.fingerprint.unwrap_or_else(|| certificate.fingerprint()));
+        let fingerprint = options.fingerprint.unwrap_or_else(|| certificate.fingerprint());
+        let mut offer = offer(direction, local, fingerprint);
+        if options.h264 {
+            let format = &mut offer.media[1].formats[0];
+            (format.codec, format.fmtp) = (Codec::H264, H264_FMTP.to_owned());
+        }
         let headers: Vec<(&str, &str)> =
             options.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let response = post(server.http, path, &make_offer(&offer), &headers).expect("a response");
@@ -373,6 +398,11 @@ pub(crate) fn vp8_frame(number: u32, key: bool, len: usize) -> Vec<u8> {
     payload.extend(number.to_be_bytes());
     payload.resize(len.max(payload.len()), 0x5a);
     payload
+}
+
+/// Waits until the server has no viewer left.
+pub(crate) fn eventually_no_viewers(server: &Server) {
+    eventually("the server has no viewer left", || server.sessions("role=player").is_empty().then_some(()));
 }
 
 /// Waits until the server has no WebRTC session left.

@@ -107,6 +107,31 @@ impl RtmpClient {
         }
     }
 
+    /// A media message if one has come, within the socket's read timeout.
+    pub(crate) fn poll_media(&mut self) -> Option<MediaMessage> {
+        loop {
+            while let Some(event) = self.session.poll_event() {
+                self.events.push_back(event);
+            }
+            match self.events.pop_front() {
+                Some(ClientEvent::Media(message)) => return Some(message),
+                Some(_) => continue,
+                None => {}
+            }
+            self.flush().expect("send to the server");
+            let mut buffer = [0; 64 << 10];
+            match self.socket.read(&mut buffer) {
+                Ok(got) if got > 0 => {
+                    self.session.handle_input(&buffer[..got]).expect("the server speaks RTMP")
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return None;
+                }
+                other => panic!("the server closed the connection: {other:?}"),
+            }
+        }
+    }
+
     /// The next `count` audio and video messages.
     pub(crate) fn take_frames(&mut self, count: usize) -> Vec<MediaMessage> {
         let frames =
