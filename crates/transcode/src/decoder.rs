@@ -81,6 +81,10 @@ impl Decoder {
             Self::Aac(decoder, config) => {
                 pcm.samples.clear();
                 pcm.delay_samples = 0;
+                // Symphonia gives the samples of the frame before when there is nothing in a frame.
+                if data.first().is_none_or(|byte| byte >> 5 == END_OF_FRAME) {
+                    return Err(TranscodeError::Broken);
+                }
                 let buffer = decoder.decode_ref(&packet(data)).map_err(|_| TranscodeError::Broken)?;
                 (pcm.rate, pcm.channels) = (config.sample_rate, config.channel_configuration as usize);
                 pcm.append(&buffer);
@@ -102,6 +106,9 @@ fn needs_fdk(config: &AudioSpecificConfig) -> bool {
         || config.short_frames
         || !matches!(config.channel_configuration, 1 | 2)
 }
+
+/// The first three bits of a frame without any element: `ID_END` (ISO/IEC 14496-3 table 4.85).
+const END_OF_FRAME: u8 = 7;
 
 /// A packet as Symphonia takes it; its times are not used.
 pub(crate) fn packet(data: &[u8]) -> PacketRef<'_> {
