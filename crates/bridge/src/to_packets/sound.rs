@@ -17,6 +17,8 @@ pub(super) struct Sound {
     pub(super) sender: Sender,
     clock_rate: u32,
     timestamps: SoundTimestamps,
+    /// The one that is sent of several: the first that came.
+    track_id: Option<u8>,
     /// What the publisher sends, once it is known.
     source: Option<Source>,
     /// Of sound that is transcoded.
@@ -43,6 +45,7 @@ impl Sound {
             sender: Sender::new(SOUND_SSRC, 0),
             clock_rate: Codec::Opus.clock_rate(),
             timestamps: SoundTimestamps::new(Codec::Opus.clock_rate()),
+            track_id: None,
             source: None,
             format: None,
             format_is_new: false,
@@ -90,6 +93,9 @@ impl Sound {
         };
         let is_config = body.kind == BodyKind::Config;
         if !is_config && body.kind != BodyKind::Frames || body.codec == FlvCodec::None {
+            return false;
+        }
+        if *self.track_id.get_or_insert(body.track_id) != body.track_id {
             return false;
         }
         let changed = self.learn(&body, is_config);

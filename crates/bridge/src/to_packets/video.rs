@@ -25,6 +25,8 @@ pub(super) struct Video {
     timestamps: VideoTimestamps,
     /// Of pictures whose format numbers them; its low 15 bits are sent.
     picture_id: u16,
+    /// The one that is sent of several: the first that came.
+    track_id: Option<u8>,
     /// What the publisher sends, and the record it has told it by.
     source: Option<(FlvCodec, Vec<u8>)>,
     coding: Option<Coding>,
@@ -67,6 +69,7 @@ impl Video {
             sender: Sender::new(VIDEO_SSRC, 0),
             timestamps: VideoTimestamps::default(),
             picture_id: 0,
+            track_id: None,
             source: None,
             coding: None,
             published: None,
@@ -108,11 +111,17 @@ impl Video {
             stats.broken += 1;
             return false;
         };
-        let Some(codec) = rtp_codec(body.codec) else {
-            return body.codec != FlvCodec::None && self.cannot(body.codec);
-        };
+        if body.codec == FlvCodec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
+            return false;
+        }
+        let Some(codec) = rtp_codec(body.codec) else { return self.cannot(body.codec) };
         match body.kind {
             BodyKind::Config => self.config(settings, codec, &body, stats),
+            BodyKind::Frames if body.data.is_empty() => {
+                // Nothing that a later picture could need.
+                stats.broken += 1;
+                false
+            }
             BodyKind::Frames => {
                 let begins = self.begins_without_config(codec, &body);
                 self.picture(settings, codec, time_ms, &body, stats, out) | begins
@@ -211,7 +220,11 @@ impl Video {
                 self.warn();
             }
             Verdict::Nothing => {}
-            Verdict::Broken => stats.broken += 1,
+            Verdict::Broken => {
+                // What comes behind it may need it, up to the next key frame.
+                self.waits_for_key = true;
+                stats.broken += 1;
+            }
             Verdict::Refused(reason) => return self.refuse(reason),
         }
         false

@@ -75,6 +75,12 @@ fn of_several_tracks_the_first_is_sent() {
     assert_eq!(rig.video(0, &many)[0].data, key);
     let modified = [&b"\x97\x02\0\0\x00\x01vp08"[..], &key].concat();
     assert_eq!(rig.video(40, &modified)[0].data, key, "behind a ModEx");
+    let other = [&b"\x96\x01vp08\x01"[..], &key].concat();
+    assert_eq!(rig.video(80, &other), [], "a body of the second track alone");
+    for (track, sent) in [(3u8, 1), (0, 0), (4, 0), (3, 1)] {
+        let body = [&b"\x95\x01Opus"[..], &[track, 0xfc, 1, 2]].concat();
+        assert_eq!(rig.audio(80, &body).len(), sent, "sound of track {track}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! that make no sense.
 
 mod av1;
+mod b_frames;
 mod broken_input;
 mod demo_file;
 mod formats;
@@ -189,7 +190,11 @@ fn publisher() -> PublisherInput {
 /// Audio and video tags of `media/demo.flv`: x264 without B-frames, and AAC.
 pub(crate) fn demo_tags() -> Vec<(u64, Track, Vec<u8>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../media/demo.flv");
-    let file = std::fs::read(path).unwrap();
+    flv_tags(&std::fs::read(path).unwrap())
+}
+
+/// Audio and video tags of an FLV file, with their times in milliseconds.
+pub(crate) fn flv_tags(file: &[u8]) -> Vec<(u64, Track, Vec<u8>)> {
     let mut rest = &file[13..];
     let mut tags = Vec::new();
     while let Some((head, behind)) = rest.split_first_chunk::<11>() {

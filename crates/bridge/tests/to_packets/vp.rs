@@ -85,3 +85,23 @@ fn nothing_is_sent_before_the_first_key_frame() {
         assert_eq!(sent[0].data, pictures[5], "{name}");
     }
 }
+
+#[test]
+fn behind_a_broken_picture_the_next_key_frame_is_waited_for() {
+    let pictures = pictures(Codec::Vp8, "vp8");
+    let mut rig = Rig::new();
+    let mut sent = 0;
+    for (index, picture) in pictures.iter().enumerate() {
+        // The third has no bytes, which nobody misses; the fourth claims to be a key frame and is none.
+        let damaged = [&[0][..], &picture[1..]].concat();
+        let data = match index {
+            2 => &[][..],
+            3 => &damaged,
+            _ => picture,
+        };
+        let packets = rig.video(100 * index as u64, &body(b"vp08", false, data));
+        assert_eq!(packets.len(), usize::from(!(2..5).contains(&index)), "picture {index}");
+        sent += packets.len();
+    }
+    assert_eq!((sent, rig.broken()), (pictures.len() - 3, 2));
+}

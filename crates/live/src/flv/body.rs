@@ -11,6 +11,8 @@ use super::{Codec, FlvError};
 pub struct Body<'a> {
     /// Its codec.
     pub codec: Codec,
+    /// Which track of its kind: 0 in a body that names none (Enhanced RTMP v2, "Multitrack").
+    pub track_id: u8,
     /// What [`Body::data`] is.
     pub kind: BodyKind,
     /// Video only: the publisher says that a decoder can start here.
@@ -70,6 +72,7 @@ impl<'a> Body<'a> {
     fn of(header: &TagHeader<'a>, sound: Option<LegacySound>) -> Self {
         Self {
             codec: header.codec,
+            track_id: header.track_id,
             kind: match header.packet {
                 Packet::Config => BodyKind::Config,
                 Packet::Frames => BodyKind::Frames,
@@ -96,6 +99,7 @@ mod tests {
     fn legacy_and_enhanced_bodies_have_the_same_parts() {
         let plain = Body {
             codec: Codec::H264,
+            track_id: 0,
             kind: BodyKind::Frames,
             is_key: true,
             composition_ms: -2,
@@ -118,6 +122,7 @@ mod tests {
             ),
             // One track, and the first of many.
             (b"\x96\x01avc1\x00\xff\xff\xfenal", plain),
+            (b"\x96\x01avc1\x07\xff\xff\xfenal", Body { track_id: 7, ..plain }),
             (b"\x96\x11avc1\x00\x00\x00\x06\xff\xff\xfenal\x01\x00\x00\x04\x00\x00\x00x", plain),
             (b"\x96\x21avc1\x00\x00\x00\x06\xff\xff\xfenalhvc1\x01\x00\x00\x04\x00\x00\x00x", plain),
         ] {

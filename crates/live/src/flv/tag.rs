@@ -28,6 +28,8 @@ pub(super) struct TagHeader<'a> {
     pub(super) frame_type: u8,
     pub(super) composition_ms: i32,
     pub(super) multitrack: bool,
+    /// Of the (first) track; 0 if the body is not multitrack.
+    pub(super) track_id: u8,
     /// Of the presentation time (`TimestampOffsetNano`).
     pub(super) offset_ns: u32,
     /// Legacy audio only: the first byte, which tells rate and channels; else 0.
@@ -61,6 +63,7 @@ impl<'a> TagHeader<'a> {
             frame_type: first >> 4,
             composition_ms: 0,
             multitrack: false,
+            track_id: 0,
             offset_ns: 0,
             sound_flags: 0,
             data: &[],
@@ -98,7 +101,7 @@ impl<'a> TagHeader<'a> {
             VIDEO_METADATA => (Packet::Metadata, 0),
             _ => (Packet::Other, 0),
         };
-        let TrackHeader { codec, multitrack, .. } = track;
+        let TrackHeader { codec, multitrack, track_id, .. } = track;
         let sound_flags = 0;
         Ok(Self {
             codec,
@@ -106,6 +109,7 @@ impl<'a> TagHeader<'a> {
             frame_type,
             composition_ms,
             multitrack,
+            track_id,
             offset_ns,
             sound_flags,
             data: data.0,
@@ -129,7 +133,7 @@ impl<'a> TagHeader<'a> {
 
     fn of_enhanced_audio(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
         let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
-        let TrackHeader { codec, packet_type, multitrack, data } =
+        let TrackHeader { codec, packet_type, multitrack, track_id, data } =
             cursor.track(packet_type, AUDIO_MULTITRACK)?;
         let packet = match packet_type {
             0 => Packet::Config,
@@ -138,7 +142,7 @@ impl<'a> TagHeader<'a> {
             // 4 is MultichannelConfig: it says where the loudspeakers are, and changes no decoder.
             _ => Packet::Other,
         };
-        Ok(Self { codec, packet, multitrack, offset_ns, ..Self::nothing(0, data) })
+        Ok(Self { codec, packet, multitrack, track_id, offset_ns, ..Self::nothing(0, data) })
     }
 
     fn nothing(frame_type: u8, data: &'a [u8]) -> Self {
@@ -149,6 +153,7 @@ impl<'a> TagHeader<'a> {
             frame_type,
             composition_ms: 0,
             multitrack: false,
+            track_id: 0,
             offset_ns: 0,
             sound_flags: 0,
             data,
@@ -161,6 +166,7 @@ struct TrackHeader<'a> {
     codec: Codec,
     packet_type: u8,
     multitrack: bool,
+    track_id: u8,
     data: &'a [u8],
 }
 
@@ -191,11 +197,11 @@ impl<'a> Cursor<'a> {
     fn track(&mut self, packet_type: u8, multitrack_type: u8) -> Result<TrackHeader<'a>, FlvError> {
         if packet_type != multitrack_type {
             let codec = Codec::from_fourcc(self.take()?);
-            return Ok(TrackHeader { codec, packet_type, multitrack: false, data: self.0 });
+            return Ok(TrackHeader { codec, packet_type, multitrack: false, track_id: 0, data: self.0 });
         }
         let kinds = self.u8()?;
         let codec = Codec::from_fourcc(self.take()?);
-        self.u8()?; // track id
+        let track_id = self.u8()?;
         let data = match kinds >> 4 {
             ONE_TRACK => self.0,
             _ => {
@@ -203,7 +209,7 @@ impl<'a> Cursor<'a> {
                 self.0.get(..u32::from_be_bytes([0, a, b, c]) as usize).ok_or(FlvError::Truncated)?
             }
         };
-        Ok(TrackHeader { codec, packet_type: kinds & 0x0f, multitrack: true, data })
+        Ok(TrackHeader { codec, packet_type: kinds & 0x0f, multitrack: true, track_id, data })
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], FlvError> {
