@@ -132,6 +132,7 @@ impl Video {
 
     /// A codec WebRTC has no format for.
     fn cannot(&mut self, codec: FlvCodec) -> bool {
+        self.source = Some((codec, Vec::new()));
         self.refuse(format!("video: WebRTC has no {codec}").into())
     }
 
@@ -182,7 +183,11 @@ impl Video {
         let Some((vp, fmtp)) = Vp::of_key_frame(codec, body.data) else { return false };
         let is_known =
             self.published.as_ref().is_some_and(|known| (known.codec, &known.fmtp) == (codec, &fmtp));
-        !is_known && self.publish(Coding::Vp(vp), codec, fmtp)
+        if is_known {
+            return false;
+        }
+        self.source = Some((body.codec, Vec::new()));
+        self.publish(Coding::Vp(vp), codec, fmtp)
     }
 
     fn publish(&mut self, coding: Coding, codec: Codec, fmtp: String) -> bool {

@@ -64,6 +64,15 @@ fn another_codec_within_a_stream_takes_the_place_of_the_first() {
     assert_eq!(rig.video(240, &key).len(), 1);
     assert_eq!(rig.bridge.formats().video.as_ref().map(|video| video.codec), Some(Codec::Vp8));
     assert_eq!(rig.bridge.formats().refused, None);
+    let h264: Vec<_> = tags.iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(2).collect();
+    for refused in [false, true] {
+        if refused {
+            rig.video(260, b"\x12\0\0");
+        }
+        rig.video(280, &h264[0].2);
+        assert_eq!(rig.video(280, &h264[1].2).len(), 1, "and back, with the sequence header it had");
+        assert_eq!(rig.bridge.formats().video.as_ref().map(|video| video.codec), Some(Codec::H264));
+    }
 }
 
 #[test]
