@@ -10,6 +10,7 @@
 
 mod headers;
 mod key_frames;
+mod opening;
 mod picture;
 mod piece;
 mod sound;
@@ -24,6 +25,7 @@ use relay::packets::Packet;
 use rtp::payload::MediaKind;
 
 use self::headers::Headers;
+use self::opening::Opening;
 use self::sound::Sound;
 use self::video::{Context, Video};
 use crate::clock::CaptureClock;
@@ -75,6 +77,8 @@ pub struct ToFramesStats {
 pub struct ToFrames {
     clock: CaptureClock,
     headers: Headers,
+    opening: Opening,
+    begins_at_once: bool,
     video: Video,
     sound: Sound,
     epoch: Option<u64>,
@@ -88,12 +92,20 @@ impl ToFrames {
         Self {
             clock: CaptureClock::new(),
             headers: Headers::default(),
+            opening: Opening::default(),
+            begins_at_once: false,
             video: Video::new(&settings),
             sound: Sound::new(&settings),
             epoch: None,
             last_call: now,
             stats: ToFramesStats::default(),
         }
+    }
+
+    /// Nothing is held back until both tracks have begun: for receivers that mind no metadata in the middle of a stream.
+    #[must_use]
+    pub fn beginning_at_once(self) -> Self {
+        Self { begins_at_once: true, opening: Opening::over(), ..self }
     }
 
     /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind the first
@@ -111,7 +123,10 @@ impl ToFrames {
         if self.epoch.is_none_or(|epoch| epoch < piece.epoch) {
             self.epoch = Some(piece.epoch);
             self.headers.clear();
+            self.opening = if self.begins_at_once { Opening::over() } else { Opening::default() };
         }
+        self.opening.note(now, piece);
+        let first = out.frames.len();
         let (mut context, video, sound) = self.parts(now, out);
         match piece.kind() {
             MediaKind::Video => video.arrive(&mut context, piece),
@@ -119,21 +134,26 @@ impl ToFrames {
         }
         let video_is_live = video.is_live(now, VIDEO_LIVE);
         sound.poll(&mut context, video_is_live);
+        self.opening.pass(now, first, out);
     }
 
     /// A piece of sound from the transcoder.
     pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut FramesOut) {
+        let first = out.frames.len();
         let (mut context, _, track) = self.parts(now, out);
         track.transcoded(&mut context, sound);
+        self.opening.pass(now, first, out);
     }
 
     /// What time has made due.
     pub fn poll(&mut self, now: Instant, out: &mut FramesOut) {
         self.stats.video_latency = None;
+        let first = out.frames.len();
         let (mut context, video, sound) = self.parts(now, out);
         video.poll(&mut context);
         let video_is_live = video.is_live(now, VIDEO_LIVE);
         sound.poll(&mut context, video_is_live);
+        self.opening.pass(now, first, out);
     }
 
     /// Totals.
@@ -144,7 +164,9 @@ impl ToFrames {
     /// When to call [`ToFrames::poll`] at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
         let video_is_live = self.video.is_live(self.last_call, VIDEO_LIVE);
-        self.video.next_timeout().into_iter().chain(self.sound.next_timeout(video_is_live)).min()
+        let timeouts =
+            [self.opening.next_timeout(), self.video.next_timeout(), self.sound.next_timeout(video_is_live)];
+        timeouts.into_iter().flatten().min()
     }
 
     fn parts<'a>(

@@ -17,14 +17,17 @@ pub(super) struct Headers {
 impl Headers {
     /// Video is configured so from here.
     pub(super) fn video(&mut self, codec: Codec, record: &Record, time_ms: u64, out: &mut FramesOut) {
-        self.video = Some((codec, record.width, record.height));
-        self.tell(time_ms, out);
+        let video = Some((codec, record.width, record.height));
+        if std::mem::replace(&mut self.video, video) != video {
+            self.tell(time_ms, out);
+        }
     }
 
     /// Sound is configured so from here: codec, samples per second, channels.
     pub(super) fn sound(&mut self, sound: (Codec, u32, u8), time_ms: u64, out: &mut FramesOut) {
-        self.sound = Some(sound);
-        self.tell(time_ms, out);
+        if self.sound.replace(sound) != Some(sound) {
+            self.tell(time_ms, out);
+        }
     }
 
     /// Another publisher, of whom nothing is known.

@@ -7,6 +7,7 @@ mod disorder;
 mod key_frames;
 mod loss;
 mod new_headers;
+mod opening;
 mod real_encoders;
 mod reordered_pictures;
 mod silence;
@@ -62,6 +63,13 @@ impl Rig {
     }
 
     pub(crate) fn with(video: Codec, settings: ToFramesSettings) -> Self {
+        let mut rig = Self::that_opens(video, settings);
+        rig.bridge = rig.bridge.beginning_at_once();
+        rig
+    }
+
+    /// Holds the beginning back as players need it.
+    pub(crate) fn that_opens(video: Codec, settings: ToFramesSettings) -> Self {
         let start = netsim::Clock::new().now();
         Self {
             bridge: ToFrames::new(settings, start),

@@ -10,14 +10,14 @@ use rtp::payload::Codec;
 use crate::{OPUS, Rig, settings};
 
 /// AudioSpecificConfig of AAC LC, 48 kHz, two channels; and of one channel.
-const STEREO: [u8; 2] = [0x11, 0x90];
+pub(crate) const STEREO: [u8; 2] = [0x11, 0x90];
 const MONO: [u8; 2] = [0x11, 0x88];
 
 fn rig() -> Rig {
     Rig::with(Codec::Vp8, ToFramesSettings { sound_to_aac: true, ..settings() })
 }
 
-fn aac(pts_us: i64, config: Option<&[u8]>, channels: u8) -> CodedSound {
+pub(crate) fn aac(pts_us: i64, config: Option<&[u8]>, channels: u8) -> CodedSound {
     let format = config.map(|config| {
         Arc::new(SoundFormat {
             codec: SoundCodec::Aac,
