@@ -16,7 +16,7 @@
 //!   extensions and renames their ids.
 //! - [`rtcp`] walks through compound packets and appends packets to a buffer, one file per type.
 //! - [`payload`] looks into payloads as far as forwarding needs it: key frame, frame borders, layers.
-//! - [`packetize`] cuts coded frames into packets.
+//! - [`packetize`] cuts coded frames into packets, [`depacketize`] puts them together again.
 //! - [`rtx`] is RFC 4588, [`sequence`] makes numbers that do not wrap of numbers that do.
 //!
 //! Readers borrow, never allocate and never panic, whatever bytes they are given. Knows no keys, sessions or time.
