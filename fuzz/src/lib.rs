@@ -3,13 +3,17 @@
 //! The targets hand their input to these functions under a nightly compiler. `tests/fuzz_corpus.rs` of the crate
 //! concerned includes its file and replays the kept corpus with the stable one, so that `cargo test` covers it.
 
+pub mod bridge_pictures;
+pub mod bridge_to_frames;
 pub mod bridge_to_packets;
 pub mod group_send;
 pub mod live;
+pub mod live_records;
 pub mod rtc;
 pub mod rtc_dtls;
 pub mod rtc_sdp;
 pub mod rtp;
+pub mod rtp_depacketize;
 pub mod rtp_packetize;
 pub mod srtp;
 pub mod ssrc_map;

@@ -1,0 +1,4 @@
+//! See `millstream_fuzz::rtp_depacketize::depacketize_h265`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtp_depacketize::depacketize_h265(data));
