@@ -73,7 +73,7 @@ impl Viewer {
                 self.bridge.sound(now, &sound, &mut out);
             }
             3 => self.bridge.publisher_started(now),
-            4 => self.bridge.refuse_sound("sound: no transcoder is free"),
+            4 => self.bridge.refuse_sound("no transcoder is free"),
             _ => return,
         }
         let stats = self.bridge.stats();

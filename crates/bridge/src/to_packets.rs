@@ -137,7 +137,7 @@ impl ToPackets {
     /// Sound is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
     /// reason goes to [`PublishedFormats::refused`].
     pub fn refuse_sound(&mut self, reason: &str) {
-        self.sound.refuse(reason.into());
+        self.sound.refuse(format!("sound: {reason}").into());
         self.update_formats();
     }
 

@@ -122,7 +122,7 @@ fn sound_that_cannot_be_transcoded_is_refused_until_it_changes() {
     let mut rig = Rig::new();
     rig.audio(0, &[0xaf, 0, 0x12, 0x10]);
     assert!(rig.bridge.take_formats_change());
-    rig.bridge.refuse_sound("sound: no transcoder is free");
+    rig.bridge.refuse_sound("no transcoder is free");
     assert!(rig.bridge.take_formats_change());
     assert_eq!(rig.bridge.formats().refused.as_deref(), Some("sound: no transcoder is free"));
     rig.audio(23, &[0xaf, 1, 0x21, 0x10]);
