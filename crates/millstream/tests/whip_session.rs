@@ -39,7 +39,7 @@ fn a_session_is_listed_changed_and_ended() {
         stream["tracks"].as_array().expect("tracks").iter().map(|track| &track["codec"]).collect();
     assert_eq!(kinds, [&json!("Opus"), &json!("VP8")]);
     assert_eq!(stream["urls"]["whep"], format!("http://{}/whep/live/sub/cam", server.http));
-    assert_eq!(stream["urls"]["flv"], "", "packets are not played as frames");
+    assert_eq!(stream["urls"]["flv"], format!("http://{}/live/sub/cam.flv", server.http), "over a bridge");
 
     assert_eq!(publisher.patch(&candidates(&publisher), &[]).status, 428);
     assert_eq!(publisher.patch(&candidates(&publisher), &[("If-Match", "\"other\"")]).status, 412);

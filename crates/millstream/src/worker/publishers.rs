@@ -73,8 +73,9 @@ impl Worker {
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         // Where bridges are off this is known before anything has come.
         self.describe_as_packets(stream);
-        let waits_here = self.rtc.streams.find(claim.id).is_some_and(|packets| self.rtc_is_played(packets));
-        if waits_here || !claim.bridged.is_empty() {
+        if claim.bridged.is_empty() {
+            self.bridge_to_packets_if_wanted(claim.id);
+        } else {
             self.bridge_to_packets(claim.id);
         }
         Ok(())
@@ -118,7 +119,7 @@ impl Worker {
         local.source = Some(source);
         local.live_since_ms = self.now_ms;
         (local.video, local.audio) = (None, None);
-        (local.out_of_order, local.seen) = (0, [false; 2]);
+        (local.out_of_order, local.seen, local.describe_again) = (0, [false; 2], false);
         local.relay.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
             channel.log.forget_entry();

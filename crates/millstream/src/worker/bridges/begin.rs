@@ -71,6 +71,13 @@ impl Worker {
         }
     }
 
+    /// The same, if somebody has been playing it as packets.
+    pub(in crate::worker) fn bridge_to_packets_if_wanted(&mut self, id: StreamId) {
+        if self.rtc.streams.find(id).is_some_and(|packets| self.rtc_is_played(packets)) {
+            self.bridge_to_packets(id);
+        }
+    }
+
     /// What a player that joined now would begin with.
     fn bridge_feed_cached_frames(&mut self, index: usize) {
         let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
@@ -227,6 +234,7 @@ impl Worker {
 
     /// Ends bridges nobody has played from for a while; `samples` once a second.
     pub(in crate::worker) fn bridge_sweep(&mut self, samples: bool) {
+        self.describe_late();
         for index in 0..self.bridges.slab.capacity() {
             let Some(bridge) = self.bridges.slab.get(index) else { continue };
             let local = &self.streams.slab[bridge.frames];

@@ -8,10 +8,15 @@ use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
 
+use super::Machine;
 use super::begin::to_packets_settings;
 use crate::worker::directory::{Bridged, Origin, PublishedTracks};
 use crate::worker::engine::Worker;
 use crate::worker::rtc::inputs;
+use crate::worker::streams::LocalStream;
+
+/// How long a publisher that has sent only sound, or only video, may still come with the other, milliseconds.
+const KINDS_MS: u64 = 500;
 
 /// Why a player of the other kind gets nothing where bridges are off.
 const OFF: &str = "the stream is published by RTMP, and bridges to WebRTC are off for this application";
@@ -34,15 +39,19 @@ pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
     sound.into_iter().chain(video).collect()
 }
 
-/// The same as an answer for players. Of a stream with video (`has_video`) sound alone is not offered: who asks for it
-/// would wait for a picture.
-pub(super) fn bridged(formats: &PublishedFormats, has_video: bool) -> Bridged {
+/// The same as an answer for players.
+fn bridged(formats: &PublishedFormats) -> Bridged {
     let tracks = tracks(formats);
-    match (&formats.refused, tracks.is_empty() || has_video && formats.video.is_none()) {
+    match (&formats.refused, tracks.is_empty()) {
         (Some(reason), true) => Bridged::Impossible(Arc::clone(reason)),
         (None, true) => Bridged::Unknown,
         (refused, false) => Bridged::Tracks(tracks, refused.clone()),
     }
+}
+
+/// Whether only sound, or only video, is known of so far.
+fn is_one_kind(formats: &PublishedFormats) -> bool {
+    formats.refused.is_none() && formats.video.is_some() != formats.sound.is_some()
 }
 
 fn track(kind: MediaKind, formats: Vec<Format>) -> TrackDescription {
@@ -75,29 +84,54 @@ fn format(codec: Codec, fmtp: String) -> Format {
 }
 
 impl Worker {
-    /// Tells the directory what the frames of a publisher here would be as packets; call it when its headers are new.
+    /// Tells the directory what the frames of a publisher here would be as packets; call it when what is known of it is
+    /// new.
     pub(in crate::worker) fn describe_as_packets(&mut self, stream: usize) {
         let local = &self.streams.slab[stream];
         let Some(source) = local.source.filter(|source| matches!(source.origin, Origin::Session(_))) else {
             return;
         };
-        // A bridge that runs knows better, and says so itself.
-        if local.bridge.is_some() {
-            return;
-        }
-        let bridged = if local.settings.bridge.enabled {
-            // What a bridge would say that had seen what new players begin with.
-            let mut probe = ToPackets::new(to_packets_settings(local.settings.bridge), self.now);
-            let mut out = PacketsOut::default();
-            local.relay.headers().iter().for_each(|header| probe.frame(self.now, 0, header, &mut out));
-            for (time_ms, frame) in local.relay.gop().frames() {
-                out.clear();
-                probe.frame(self.now, *time_ms, frame, &mut out);
+        let running = local.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
+        let probed;
+        let formats = match running.map(|bridge| &bridge.machine) {
+            Some(Machine::ToPackets(machine)) => machine.formats(),
+            _ => {
+                probed = self.probe(stream);
+                &probed
             }
-            bridged(probe.formats(), local.video.is_some())
-        } else {
-            Bridged::Impossible(OFF.into())
+        };
+        // The headers of sound and video come one after the other: who came in between would be answered without a picture.
+        let may_be_early = is_one_kind(formats) && self.now_ms - local.live_since_ms < KINDS_MS;
+        let bridged = match local.settings.bridge.enabled {
+            false => Bridged::Impossible(OFF.into()),
+            true if may_be_early => Bridged::Unknown,
+            true => bridged(formats),
         };
         self.parts.directory.set_bridged(&local.key, source.epoch, bridged);
+        self.streams.slab[stream].describe_again = may_be_early;
+    }
+
+    /// What a bridge would say that had seen what new players begin with.
+    fn probe(&self, stream: usize) -> PublishedFormats {
+        let local = &self.streams.slab[stream];
+        let mut probe = ToPackets::new(to_packets_settings(local.settings.bridge), self.now);
+        let mut out = PacketsOut::default();
+        local.relay.headers().iter().for_each(|header| probe.frame(self.now, 0, header, &mut out));
+        for (time_ms, frame) in local.relay.gop().frames() {
+            out.clear();
+            probe.frame(self.now, *time_ms, frame, &mut out);
+        }
+        probe.formats().clone()
+    }
+
+    /// Describes again what was described before its time.
+    pub(super) fn describe_late(&mut self) {
+        for stream in 0..self.streams.slab.capacity() {
+            let waits =
+                |local: &&LocalStream| local.describe_again && self.now_ms - local.live_since_ms >= KINDS_MS;
+            if self.streams.slab.get(stream).filter(waits).is_some() {
+                self.describe_as_packets(stream);
+            }
+        }
     }
 }

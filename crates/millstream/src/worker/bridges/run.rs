@@ -12,8 +12,9 @@ use relay::{Frame, Track};
 use super::cost::clock;
 use super::describe;
 use super::{Bridge, Machine};
-use crate::worker::directory::Bridged;
 use crate::worker::engine::Worker;
+
+const VIDEO: rtp::payload::MediaKind = rtp::payload::MediaKind::Video;
 
 /// Soonest a bridge is asked again, by a timer of its own.
 const TIMER_MIN: Duration = Duration::from_millis(1);
@@ -149,19 +150,18 @@ impl Worker {
             tracing::warn!(stream = key, reason, "not bridged to WebRTC");
         }
         bridge.note = formats.refused.clone();
-        let has_video = self.streams.slab.get(bridge.frames).is_some_and(|stream| stream.video.is_some());
-        let bridged = describe::bridged(formats, has_video);
+        let (id, frames, packets) = (bridge.stream, bridge.frames, bridge.packets);
+        let without_video = formats.video.is_none() && formats.refused.is_some();
         let tracks = describe::tracks(formats);
-        let is_impossible = matches!(bridged, Bridged::Impossible(_));
-        self.parts.directory.set_bridged(key, bridge.publication, bridged);
-        let packets = bridge.packets;
-        if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
-            entry.tracks = Some(tracks);
-        }
-        if is_impossible {
-            // Who comes again is told why.
-            self.bridge_end(index, "the stream cannot be shown by WebRTC");
-            self.rtc_end_players(packets, "the stream cannot be shown by WebRTC");
+        self.describe_as_packets(frames);
+        let Some(entry) = self.rtc.streams.slab.get_mut(packets) else { return };
+        let before = entry.tracks.replace(tracks);
+        let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
+        if without_video && had_video {
+            // Who waits for a picture is sent away, and told why when it comes again; who came for sound stays.
+            self.bridge_end(index, "the video cannot be shown by WebRTC");
+            self.rtc_end_video_players(packets);
+            self.bridge_to_packets_if_wanted(id);
         }
     }
 
@@ -178,7 +178,7 @@ impl Worker {
             self.spread(frames, &frame, codec);
         }
         if std::mem::take(&mut out.key_frame_wanted)
-            && let Some(track) = TrackIndex::new(rtp::payload::MediaKind::Video, 0)
+            && let Some(track) = TrackIndex::new(VIDEO, 0)
             && let Some(entry) = self.rtc.streams.slab.get_mut(packets)
         {
             entry.packets.request_key_frame(self.now, track);

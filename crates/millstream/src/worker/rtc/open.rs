@@ -189,13 +189,17 @@ impl Worker {
         }
     }
 
-    /// Ends all players of a stream on this worker, if it is still there.
-    pub(in crate::worker) fn rtc_end_players(&mut self, stream: usize, reason: &'static str) {
-        let plays = |session: &RtcSession| session.stream == stream && session.role == RtcRole::Play;
+    /// Ends the players on this worker that wait for a picture of a stream which turned out to have none for them.
+    pub(in crate::worker) fn rtc_end_video_players(&mut self, stream: usize) {
+        let waits = |session: &RtcSession| {
+            session.stream == stream
+                && session.role == RtcRole::Play
+                && session.tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
+        };
         let players: Vec<usize> =
-            self.rtc.sessions.iter().filter_map(|(index, session)| plays(session).then_some(index)).collect();
+            self.rtc.sessions.iter().filter_map(|(index, session)| waits(session).then_some(index)).collect();
         for player in players {
-            self.rtc_end(player, reason);
+            self.rtc_end(player, "the video cannot be shown by WebRTC");
         }
     }
 
@@ -427,8 +431,15 @@ impl Worker {
                 }
                 let published = self.parts.directory.published(&self.rtc.streams.slab[stream].key);
                 self.rtc_end_source(stream);
-                if matches!(published, Published::Frames(Bridged::Impossible(_))) {
-                    self.rtc_end_players(stream, "the stream cannot be shown by WebRTC");
+                let has_video = |tracks: &PublishedTracks| {
+                    tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
+                };
+                match published {
+                    Published::Frames(Bridged::Impossible(_)) => self.rtc_end_video_players(stream),
+                    Published::Frames(Bridged::Tracks(tracks, Some(_))) if !has_video(&tracks) => {
+                        self.rtc_end_video_players(stream);
+                    }
+                    _ => {}
                 }
             }
             Crossing::Contested { stream, epoch } => {
