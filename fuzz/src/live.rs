@@ -3,7 +3,8 @@
 //! `crates/live/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use live::flv::{
-    FlvError, FlvReader, Tag, audio_format, inspect, video_format, write_file_header, write_tag,
+    BodyKind, BodyRole, FlvError, FlvReader, Tag, audio_body, audio_format, inspect, video_body, video_format,
+    write_file_header, write_tag,
 };
 use live::rtmp::amf0::{Decoder, Limits, Value, encode};
 use live::rtmp::chunk::{ChunkReader, ReaderLimits};
@@ -110,6 +111,17 @@ pub fn flv_tag_body(data: &[u8]) {
             let _ = video_format(info.codec, data);
             let _ = audio_format(info.codec, data);
         }
+    }
+    // Taken apart, a body is what it was looked at for, and what it carries is its end or, of many tracks, a part of it.
+    for (kind, body) in [(MediaKind::Video, video_body(data)), (MediaKind::Audio, audio_body(data))] {
+        let info = inspect(kind, data);
+        assert_eq!(info.is_ok(), body.is_ok());
+        let (Ok(info), Ok(body)) = (info, body) else { continue };
+        assert_eq!((body.codec, body.composition_ms), (info.codec, info.composition_ms));
+        assert_eq!(body.kind == BodyKind::Config, info.role == BodyRole::Config);
+        assert_eq!(body.is_key && body.kind == BodyKind::Frames, info.role == BodyRole::Key);
+        assert!(data.ends_with(body.data) || info.multitrack);
+        assert!(info.multitrack || body.track_id == 0);
     }
 }
 
