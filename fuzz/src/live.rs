@@ -3,8 +3,8 @@
 //! `crates/live/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use live::flv::{
-    BodyKind, BodyRole, FlvError, FlvReader, Tag, audio_body, audio_format, inspect, video_body, video_format,
-    write_file_header, write_tag,
+    BodyKind, BodyRole, FlvError, FlvReader, Tag, audio_body, audio_format, inspect, video_body,
+    video_format, write_file_header, write_tag,
 };
 use live::rtmp::amf0::{Decoder, Limits, Value, encode};
 use live::rtmp::chunk::{ChunkReader, ReaderLimits};
