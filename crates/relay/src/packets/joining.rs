@@ -53,6 +53,8 @@ impl PacketStream {
             backlog_at: now,
             joined_at: now,
             awaits_first_report: true,
+            told_tracks: 0,
+            told_at: None,
         };
         let mut viewer = Viewer::new(input.token, rest);
         for track in &input.tracks {

@@ -6,7 +6,7 @@
 //! packets of padding are taken out, and the numbers close up.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::clock::rtp_units;
 
@@ -135,6 +135,18 @@ impl Numbering {
         self.current.as_ref().map(|current| current.timestamp_shift)
     }
 
+    /// Output timestamp of the first packet of another source, if its timestamps go on where those of the current one
+    /// end: a bridge stamps by one clock, whichever publisher it begins with. What was told of the tracks' times
+    /// stays true then.
+    pub(crate) fn continued(&self, arrival: &Arrival) -> Option<u32> {
+        let timestamp = arrival.timestamp.wrapping_add(self.timestamp_shift()?);
+        let expected = self.expected_timestamp(arrival.now, arrival.clock_rate)?;
+        let ahead = timestamp.wrapping_sub(expected).cast_signed();
+        let ahead_max = rtp_units(AHEAD_MAX, arrival.clock_rate).cast_signed();
+        let is_later = rtp::sequence::is_newer_timestamp(timestamp, self.newest?.timestamp);
+        (is_later && ahead <= ahead_max).then_some(timestamp)
+    }
+
     /// What the timestamp of a packet that arrives `now` should be, from the newest and the time since.
     pub(crate) fn expected_timestamp(&self, now: Instant, clock_rate: u32) -> Option<u32> {
         let newest = self.newest?;
@@ -191,13 +203,14 @@ impl Segment {
 /// A publisher that skips more numbers than this has begun anew (RFC 3550 appendix A.1, MAX_DROPOUT): no gap is left.
 pub(crate) const JUMP_MAX: u64 = 3_000;
 
+/// Timestamps that are further ahead of the time that passed than this do not go on, they jump.
+const AHEAD_MAX: Duration = Duration::from_millis(500);
+
 /// Places of padding remembered, for late packets before them. Probing sends some dozens in a row.
 const REMOVED_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
@@ -252,6 +265,27 @@ mod tests {
         numbering.switch(&other, Some(77_777));
         assert_eq!(numbering.place(&other), at(2, 77_777));
         assert_eq!(numbering.timestamp_shift(), Some(76_777));
+    }
+
+    #[test]
+    fn timestamps_that_go_on_are_told_from_new_ones() {
+        let (mut numbering, now) = (Numbering::default(), start());
+        let first = arrival(1, 1_000_000, 1, now);
+        assert_eq!(numbering.continued(&first), None, "there is nothing to go on from");
+        numbering.switch(&first, Some(77));
+        numbering.place(&first);
+        let rows = [
+            (1_900_000, Some(900_077), "ten seconds later"),
+            (1_000_001, Some(78), "a group of pictures from the cache begins earlier"),
+            (1_000_000, None, "not later"),
+            (1_945_000, Some(945_077), "half a second ahead"),
+            (1_945_001, None, "more"),
+            (4_000_000_000, None, "unrelated"),
+        ];
+        for (timestamp, continued, remark) in rows {
+            let next = arrival(7, timestamp, 2, now + Duration::from_secs(10));
+            assert_eq!(numbering.continued(&next), continued, "{remark}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use rtp::rtcp::{Rtcp, packets};
 
 use super::directory::{NoRole, Role};
 use super::inputs::{TrackIndex, TrackPayload};
+use super::numbering::SourceId;
 use super::packet::Packet;
 use super::publisher::Publisher;
 use super::reception::Sequence;
@@ -142,6 +143,7 @@ impl PacketStream {
     pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
         // A publisher that came back: what is there is wanted again.
         self.expires_at = None;
+        self.note_epoch(now, packet.epoch());
         let index = packet.track();
         let track = self.tracks.get_or_new(index);
         let taken = track.receive_mirrored(packet, &self.limits, &mut self.pool);
@@ -205,6 +207,8 @@ impl PacketStream {
             let continued = source.reported_instant(info.rtp_timestamp, clock_rate);
             let instant = publisher.clock.instant_of(info.ntp, continued, now);
             source.sender_report = Some((instant, info.rtp_timestamp));
+            let id = SourceId { epoch: publisher.epoch, layer: role.layer, generation: source.generation };
+            track.reported(id);
         }
     }
 

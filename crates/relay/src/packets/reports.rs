@@ -95,7 +95,8 @@ impl PacketStream {
 
     /// Sends viewers the reports that are due: calls `send` with the viewer's token and a compound packet in plaintext.
     ///
-    /// Each viewer gets one a second, and the first as soon as there is something to report. Call it at
+    /// Each viewer gets one a second, and the first as soon as there is something to report: of each of its tracks, and anew
+    /// when another publisher begins. Call it at
     /// [`PacketStream::next_timeout`] and after [`PacketStream::send_backlog`]; a call costs little when nothing is due.
     pub fn send_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
         if self.first_reports_at.is_none_or(|at| at <= now) && !self.first_reports.is_empty() {
@@ -106,15 +107,25 @@ impl PacketStream {
     }
 
     fn send_first_reports(&mut self, now: Instant, send: &mut impl FnMut(u64, &[u8])) {
+        let mut left = FIRST_REPORTS_MAX;
         let mut at = 0;
-        while let Some(id) = self.first_reports.get(at).copied() {
+        while let Some(id) = self.first_reports.get(at).copied().filter(|_| left > 0) {
             let Some(viewer) = self.viewers.get_mut(id) else {
                 self.first_reports.swap_remove(at);
                 continue;
             };
-            if write_reports(now, &self.clock, viewer, &self.tracks, true, &mut self.scratch) {
+            if let Some(tracks) = news_for(viewer, &self.tracks)
+                && write_reports(now, &self.clock, viewer, &self.tracks, &mut self.scratch)
+            {
+                left -= 1;
                 viewer.rest.awaits_first_report = false;
+                viewer.rest.told_tracks = tracks;
+                viewer.rest.told_at.get_or_insert(now);
                 send(viewer.token(), &self.scratch);
+            }
+            let is_all = usize::from(viewer.rest.told_tracks) >= viewer.rest.tracks.len();
+            let is_over = viewer.rest.told_at.is_some_and(|told_at| now >= told_at + FIRST_REPORTS_FOR);
+            if is_all || is_over {
                 self.first_reports.swap_remove(at);
             } else {
                 at += 1;
@@ -139,7 +150,7 @@ impl PacketStream {
             self.reports_slot = if self.reports_slot + 1 < slots { self.reports_slot + 1 } else { 0 };
             let Some(viewer) = self.viewers.at_slot(self.reports_slot) else { continue };
             if !viewer.rest.awaits_first_report
-                && write_reports(now, &self.clock, viewer, &self.tracks, false, &mut self.scratch)
+                && write_reports(now, &self.clock, viewer, &self.tracks, &mut self.scratch)
             {
                 send(viewer.token(), &self.scratch);
             }
@@ -169,14 +180,26 @@ impl PacketStream {
     }
 }
 
-/// Writes a sender report for each track of which something was sent, and a description. `false` if there is none; with
-/// `all`, also if one of the tracks that are sent cannot be reported on yet.
+/// How many tracks a first report can tell of, if that is more than before. All that are sent, or their times could not be
+/// compared.
+fn news_for(viewer: &Viewer, tracks: &Tracks) -> Option<u8> {
+    let mut count = 0;
+    for rest in &viewer.rest.tracks {
+        let position = rest.track.position();
+        if viewer.tracks[position].packets > 0 {
+            tracks.get(position)?.anchor?;
+            count += 1;
+        }
+    }
+    (count > viewer.rest.told_tracks).then_some(count)
+}
+
+/// Writes a sender report for each track of which something was sent, and a description. `false` if there is none.
 fn write_reports(
     now: Instant,
     clock: &WallClock,
     viewer: &Viewer,
     tracks: &Tracks,
-    all: bool,
     out: &mut Vec<u8>,
 ) -> bool {
     out.clear();
@@ -185,12 +208,7 @@ fn write_reports(
         let position = rest.track.position();
         let hot = &viewer.tracks[position];
         let Some(track) = tracks.get(position).filter(|_| hot.packets > 0) else { continue };
-        let Some(anchor) = track.anchor else {
-            if all {
-                return false;
-            }
-            continue;
-        };
+        let Some(anchor) = track.anchor else { continue };
         let info = SenderInfo {
             ntp,
             rtp_timestamp: anchor.timestamp_at(now, track.clock_rate),
@@ -245,6 +263,11 @@ impl Viewer {
 
 /// How often viewers that have just begun are looked at. Those of a stream whose publisher has not reported wait.
 const FIRST_REPORT_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a viewer that was told of some of its tracks is looked at for the others: sound that is transcoded begins
+/// later than the picture.
+const FIRST_REPORTS_FOR: Duration = Duration::from_secs(3);
+/// First reports sent at a time: when a publisher comes back, all of its viewers are told.
+const FIRST_REPORTS_MAX: usize = 256;
 /// Time between two reports to a viewer.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Into how many parts a second of reports is divided at most.

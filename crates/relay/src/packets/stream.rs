@@ -39,6 +39,9 @@ pub struct PacketStream {
     pub(crate) has_new_entry: bool,
     /// When what an ended publisher has left is dropped.
     pub(crate) expires_at: Option<Instant>,
+    /// The newest publisher that was heard of.
+    pub(crate) epoch: u64,
+    /// Viewers that have not been told of the times of all of their tracks.
     pub(crate) first_reports: Vec<ViewerId>,
     pub(crate) first_reports_at: Option<Instant>,
     pub(crate) reported_at: Option<Instant>,
@@ -110,6 +113,7 @@ impl PacketStream {
             parked: Vec::new(),
             has_new_entry: false,
             expires_at: None,
+            epoch: 0,
             first_reports: Vec::new(),
             first_reports_at: None,
             reported_at: None,
@@ -125,6 +129,7 @@ impl PacketStream {
     pub fn publisher_started(&mut self, now: Instant, epoch: u64, mut input: PublisherInput) {
         self.publisher_ended(now);
         (self.has_new_entry, self.expires_at) = (true, None);
+        self.note_epoch(now, epoch);
         let tracks = std::mem::take(&mut input.tracks);
         let mut publisher = Publisher::new(now, input, epoch, self.limits.history_duration);
         let with_feedback = tracks.iter().find(|track| track.transport_cc);
@@ -140,6 +145,21 @@ impl PacketStream {
             publisher.directory.signalled(track);
         }
         self.publisher = Some(Box::new(publisher));
+    }
+
+    /// Another publisher's packets come: what viewers were told of times may not hold for them, so they are told anew as
+    /// soon as there is something to tell.
+    pub(crate) fn note_epoch(&mut self, now: Instant, epoch: u64) {
+        if epoch <= self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        self.first_reports.clear();
+        for (id, viewer) in self.viewers.iter_mut_with_ids() {
+            (viewer.rest.told_tracks, viewer.rest.told_at) = (0, None);
+            self.first_reports.push(id);
+        }
+        self.first_reports_at = (!self.first_reports.is_empty()).then_some(now);
     }
 
     /// The publisher has gone. Its viewers stay; what it sent can still be sent again, but nobody begins with it.

@@ -204,6 +204,14 @@ impl Track {
         self.keep(number, timestamp, packet, limits, pool)
     }
 
+    /// A source has reported on its clock. What it said of both tracks counts from now on, not from the next packet of
+    /// each.
+    pub(crate) fn reported(&mut self, source: SourceId) {
+        if self.numbering.source() == Some(source) {
+            self.anchor = self.source_anchor(source.layer);
+        }
+    }
+
     /// Puts a packet of the home worker where it belongs here.
     pub(crate) fn receive_mirrored(
         &mut self,
@@ -223,7 +231,8 @@ impl Track {
         let current = self.numbering.source().map(|source| source.epoch);
         if current.is_none_or(|epoch| epoch < facts.epoch) {
             self.history.end_gop();
-            self.numbering.switch(&arrival, None);
+            self.numbering.switch(&arrival, self.continued_timestamp(&arrival));
+            self.anchor = None;
         }
         let Place::At { number, timestamp } = self.numbering.place(&arrival) else { return Taken::TooOld };
         if let Some(mut anchor) = facts.anchor {
@@ -267,7 +276,10 @@ impl Track {
                 || self.sources.get(usize::from(held)).is_none_or(|source| !source.is_live(arrival.now))
         });
         if is_entry && (best == packet.layer || held_is_dead) {
-            let timestamp = held.and_then(|held| self.aligned_timestamp(arrival, held));
+            let timestamp = match held {
+                Some(held) => self.aligned_timestamp(arrival, held),
+                None => self.continued_timestamp(arrival),
+            };
             if held.is_none_or(|held| held == packet.layer) {
                 self.history.end_gop();
             }
@@ -277,6 +289,11 @@ impl Track {
         {
             source.key_frames.want(arrival.now);
         }
+    }
+
+    /// Output timestamp of the first packet of another publisher, if its timestamps go on.
+    fn continued_timestamp(&self, arrival: &Arrival) -> Option<u32> {
+        self.numbering.continued(arrival).filter(|_| arrival.clock_rate == self.clock_rate)
     }
 
     /// Output timestamp of a packet of another layer, from what the sender reports of both say about time. Only one

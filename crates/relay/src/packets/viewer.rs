@@ -59,6 +59,9 @@ pub(crate) struct Rest {
     pub(crate) joined_at: Instant,
     /// Wants the report that lets it play sound and picture together.
     pub(crate) awaits_first_report: bool,
+    /// How many of its tracks the first reports have told of, and since when they have told of some.
+    pub(crate) told_tracks: u8,
+    pub(crate) told_at: Option<Instant>,
 }
 
 /// What is needed now and then of one track.

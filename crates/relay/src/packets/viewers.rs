@@ -25,6 +25,13 @@ impl Viewers {
         self.slots.iter_mut().map(|(_, viewer)| viewer)
     }
 
+    /// Each viewer with its name.
+    pub(crate) fn iter_mut_with_ids(&mut self) -> impl Iterator<Item = (ViewerId, &mut Viewer)> {
+        self.slots.iter_mut().map(|(slot, viewer)| {
+            (ViewerId { slot: slot as u32, generation: viewer.rest.generation }, viewer)
+        })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.len()

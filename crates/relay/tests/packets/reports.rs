@@ -134,6 +134,104 @@ fn the_first_report_comes_with_the_first_picture_and_then_one_a_second() {
 }
 
 #[test]
+fn a_track_that_begins_later_is_told_of_at_once() {
+    let mut world = World::published();
+    world.join(1);
+    let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 0, audio: 0 };
+    let picture = clocks.info(world.now, 90_000, 0).rtp_timestamp;
+    world.receive(&frame(0, picture, true)).unwrap();
+    clocks.report(&mut world, Duration::ZERO);
+    world.wait(Duration::from_millis(100));
+    assert_eq!(world.reports[&1].len(), 1, "of the picture");
+    for at in 1..10 {
+        clocks.send(&mut world, at, false);
+        world.wait(Duration::from_millis(20));
+        if at == 1 {
+            clocks.report(&mut world, Duration::ZERO);
+        }
+    }
+    assert_eq!(world.reports[&1].len(), 2, "of both");
+    assert_in_sync(&world, 1);
+}
+
+#[test]
+fn all_viewers_are_told_anew_when_a_publisher_comes_back() {
+    let mut world = World::published();
+    let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 0, audio: 0 };
+    (1..=600).for_each(|token| _ = world.join(token));
+    for at in 0..50 {
+        clocks.send(&mut world, at, at == 0);
+        world.wait(Duration::from_millis(20));
+        if at == 0 {
+            clocks.report(&mut world, Duration::ZERO);
+        }
+    }
+    world.publish(vec![audio_input(), video_input()]);
+    let back = world.now;
+    let clocks = Clocks { began: back, ntp: 5 << 32, video: 4_000_000_000, audio: 7 };
+    for at in 0..6 {
+        clocks.send(&mut world, at, at == 0);
+        if at == 0 {
+            clocks.report(&mut world, Duration::ZERO);
+        }
+        world.wait(Duration::from_millis(20));
+    }
+    for token in 1..=600 {
+        let told = world.reports[&token].iter().filter(|(at, _)| *at > back).count();
+        assert!(told >= 1, "viewer {token} plays by the clock of a publisher that has gone");
+        assert_in_sync(&world, token);
+    }
+}
+
+#[test]
+fn a_publisher_whose_timestamps_go_on_keeps_what_viewers_were_told() {
+    let mut world = World::published();
+    world.join(1);
+    let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 5_000, audio: 60_000 };
+    let mut differences = Vec::new();
+    for round in 0..3u16 {
+        for at in 0..100 {
+            clocks.send(&mut world, round * 1_000 + at, at == 0);
+            world.wait(Duration::from_millis(20));
+            if at == 0 {
+                clocks.report(&mut world, Duration::ZERO);
+            }
+        }
+        let ([_, picture], _) = newest(&world, 1).unwrap();
+        let units = ((u128::from(picture.ntp.0) * 90_000) >> 32) as u32;
+        differences.push(units.wrapping_sub(picture.rtp_timestamp));
+        world.wait(Duration::from_secs(2));
+        world.publish(vec![audio_input(), video_input()]);
+    }
+    let off = differences.iter().map(|difference| difference.abs_diff(differences[0])).max();
+    assert!(off.is_some_and(|off| off <= 2), "wall time minus timestamps changed: {differences:?}");
+}
+
+#[test]
+fn a_stalled_connection_does_not_take_sound_and_picture_apart() {
+    let mut world = World::published();
+    world.join(1);
+    let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 5_000, audio: 60_000 };
+    for at in 0..100 {
+        clocks.send(&mut world, at, at == 0);
+        world.wait(Duration::from_millis(20));
+        if at % 40 == 0 {
+            clocks.report(&mut world, Duration::ZERO);
+        }
+    }
+    // A report of the picture alone comes eight seconds late; that of sound is lost.
+    let mut rtcp = Vec::new();
+    SenderReport::write(&mut rtcp, VIDEO_SSRC, &clocks.info(world.now, 90_000, clocks.video), &[]);
+    world.wait(Duration::from_secs(8));
+    world.stream.receive_rtcp(world.now, &rtcp);
+    for at in 100..200 {
+        clocks.send(&mut world, at, false);
+        world.wait(Duration::from_millis(20));
+    }
+    assert_in_sync(&world, 1);
+}
+
+#[test]
 fn many_viewers_get_their_reports_spread_over_the_second() {
     let mut world = World::published();
     let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 0, audio: 0 };
