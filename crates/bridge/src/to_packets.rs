@@ -10,6 +10,7 @@
 //! left out; what cannot be bridged is refused with a reason, and the other track goes on.
 
 mod formats;
+mod g711;
 mod out;
 mod sound;
 mod video;

@@ -6,6 +6,7 @@ use live::flv::{Body, BodyKind, Codec as FlvCodec, audio_body};
 use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
+use super::g711::{self, Law};
 use super::{PacketsOut, ToPacketsSettings, ToPacketsStats};
 use crate::clock::SoundTimestamps;
 use crate::numbers::{SOUND_SSRC, payload_type};
@@ -27,6 +28,8 @@ pub(super) struct Sound {
     format_is_new: bool,
     published: Option<Codec>,
     refused: Option<Arc<str>>,
+    /// Memory for samples of G.711.
+    samples: Vec<u8>,
     /// Nothing was sent yet of this publisher.
     begins: bool,
 }
@@ -51,6 +54,7 @@ impl Sound {
             format_is_new: false,
             published: None,
             refused: None,
+            samples: Vec::new(),
             begins: true,
         }
     }
@@ -106,7 +110,7 @@ impl Sound {
         let is_whole = match body.codec {
             FlvCodec::Aac | FlvCodec::Mp3 => self.job(pts_us, body.data, out),
             FlvCodec::Opus => self.opus(settings, pts_us, body.data, out),
-            _ => self.g711(settings, pts_us, body.data, out),
+            _ => self.g711(settings, pts_us, &body, out),
         };
         stats.broken += u64::from(!is_whole);
         changed
@@ -172,13 +176,29 @@ impl Sound {
         self.send(settings, pts_us, u32::from(toc.samples), data, out)
     }
 
-    /// Sends samples in pieces; `false` if there are none.
-    fn g711(&mut self, settings: &ToPacketsSettings, pts_us: i64, data: &[u8], out: &mut PacketsOut) -> bool {
+    /// Sends samples in pieces, of two channels their mean; `false` if there are none.
+    fn g711(
+        &mut self,
+        settings: &ToPacketsSettings,
+        pts_us: i64,
+        body: &Body<'_>,
+        out: &mut PacketsOut,
+    ) -> bool {
+        let mut samples = std::mem::take(&mut self.samples);
+        samples.clear();
+        match (body.codec, body.sound.map(|sound| sound.channels)) {
+            (FlvCodec::G711U, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
+            (_, Some(2)) => g711::mix(Law::A, body.data, &mut samples),
+            _ => samples.extend_from_slice(body.data),
+        }
         let mut ahead = 0;
-        for piece in packetize::g711_pieces(data) {
+        for piece in packetize::g711_pieces(&samples) {
             self.send(settings, pts_us + ahead * G711_SAMPLE_US, piece.len() as u32, piece, out);
             ahead += piece.len() as i64;
         }
+        // One tag of megabytes is no reason to hold that much.
+        samples.shrink_to(SAMPLES_KEPT_MAX);
+        self.samples = samples;
         ahead > 0
     }
 
@@ -228,9 +248,6 @@ fn carried_as(source: &Source) -> Result<(Codec, Option<SoundCodec>), String> {
             Err("sound: WebRTC has no Opus of more than two channels".to_owned())
         }
         FlvCodec::Opus => Ok((Codec::Opus, None)),
-        FlvCodec::G711A | FlvCodec::G711U if source.channels == 2 => {
-            Err(format!("sound: WebRTC has no stereo {codec}"))
-        }
         FlvCodec::G711A => Ok((Codec::Pcma, None)),
         FlvCodec::G711U => Ok((Codec::Pcmu, None)),
         _ => Err(format!("sound: {codec} is not transcoded")),
@@ -246,3 +263,6 @@ const OPUS_HEAD_FAMILY: usize = 18;
 
 /// Microseconds of a sample at 8 kHz.
 const G711_SAMPLE_US: i64 = 125;
+
+/// Memory for samples that is kept, in bytes: a second of two channels.
+const SAMPLES_KEPT_MAX: usize = 16_000;

@@ -72,10 +72,16 @@ fn g711_is_cut_into_packets_of_20_ms_whatever_the_tags_hold() {
 }
 
 #[test]
-fn stereo_g711_is_refused_with_the_reason() {
+fn of_stereo_g711_the_mean_is_sent() {
     let mut rig = Rig::new();
-    assert_eq!(rig.audio(0, &[0x83, 1, 2]), []);
-    assert_eq!(rig.bridge.formats().refused.as_deref(), Some("sound: WebRTC has no stereo G.711 mu-law"));
+    // Loudest and its opposite, silence, and the same on both sides.
+    let sent = rig.audio(0, &[0x83, 0x80, 0x00, 0xff, 0xff, 0x8f, 0x8f, 0x80]);
+    assert_eq!((sent.len(), &sent[0].data[..]), (1, &[0xff, 0xff, 0x8f][..]));
+    assert_eq!(rig.bridge.formats().sound, Some(Codec::Pcmu));
+    let next = rig.audio(1, &[0x83, 0x8f, 0x8f]);
+    assert_eq!(next[0].timestamp - sent[0].timestamp, 3, "three samples later");
+    assert_eq!(rig.audio(2, &[0x83, 0x8f]), [], "half a pair");
+    assert_eq!(rig.broken(), 1);
 }
 
 #[test]
