@@ -42,10 +42,12 @@ setup:
 test-console:
 	cd web && npm test
 
-# group-send again with the back ends that are chosen at build time; its trials between hosts need root, and say so.
+# group-send again with the back ends that are chosen at build time; its trials between hosts need root, and say so. transcode
+# again with libfdk-aac.
 test-rust:
 	cargo test --workspace --locked
 	cargo test --package group-send --all-features --locked
+	cargo test --package transcode --all-features --locked
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then other WebRTC stacks.
 test-interop:
@@ -77,7 +79,7 @@ lint: console
 	for package in $(OTHER_PACKAGES); do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy --package group-send --all-targets --all-features --locked -- -D warnings
+	cargo clippy --package group-send --package transcode --all-targets --all-features --locked -- -D warnings
 	for package in crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --all-features --locked -- -D warnings; done
 
