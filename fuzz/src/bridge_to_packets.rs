@@ -29,7 +29,7 @@ pub const CHECKS: &[(&str, Check)] = &[("to_packets", to_packets)];
 pub fn to_packets(data: &[u8]) {
     #[expect(clippy::disallowed_methods, reason = "where virtual time begins")]
     let start = Instant::now() + Duration::from_secs(1_000);
-    let b_frames = if data.len() % 2 == 0 { BFrames::Drop } else { BFrames::Refuse };
+    let b_frames = if data.len().is_multiple_of(2) { BFrames::Drop } else { BFrames::Refuse };
     let settings = ToPacketsSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX };
     let mut viewer = Viewer { bridge: ToPackets::new(settings, start), next: [None; 2], last_picture: None };
     let wall = WallClock { at: start, ntp: NtpTime(1 << 63) };
