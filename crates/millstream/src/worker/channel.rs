@@ -6,7 +6,7 @@ use std::sync::Arc;
 use live::flv;
 use live::rtmp::MediaKind;
 use live::rtmp::chunk;
-use relay::{DeliveryLog, Frame, Headers, Mark, Received, Schedule, Stream, Track};
+use relay::{DeliveryLog, Frame, FrameRole, Headers, Mark, Received, Schedule, Stream, Track};
 
 use super::websocket;
 
@@ -49,7 +49,7 @@ impl Channel {
         let schedule = Schedule::new(merge_ms);
         let mut channel = Self { format, log: DeliveryLog::default(), schedule, armed_ms: None };
         for (time_ms, frame) in stream.gop().frames() {
-            let entry = frame.role == relay::FrameRole::Key;
+            let entry = frame.role == FrameRole::Key;
             channel.append(frame, Received { time_ms: *time_ms, entry }, now_ms);
         }
         channel
@@ -122,8 +122,9 @@ fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl Fn
 
 fn write(format: Format, out: &mut Vec<u8>, frame: &Frame, time_ms: u64) {
     let kind = media_kind(frame.track);
-    // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it.
-    let timestamp = time_ms as u32;
+    // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it. Metadata is of no time: ffmpeg takes any other
+    // time for that of a subtitle.
+    let timestamp = if frame.role == FrameRole::Metadata { 0 } else { time_ms as u32 };
     if format == Format::Rtmp {
         return chunk::write_play_message(out, kind, timestamp, &frame.payload);
     }
@@ -155,14 +156,14 @@ pub(crate) fn frame_of(message: live::rtmp::MediaMessage) -> Option<(Arc<Frame>,
         MediaKind::Data => Track::Data,
     };
     let role = match info.role {
-        flv::BodyRole::Config => relay::FrameRole::Config,
-        flv::BodyRole::Key => relay::FrameRole::Key,
-        flv::BodyRole::Inter | flv::BodyRole::Disposable => relay::FrameRole::Inter,
-        flv::BodyRole::Audio => relay::FrameRole::Audio,
-        flv::BodyRole::Metadata if track == Track::Data => relay::FrameRole::Metadata,
-        flv::BodyRole::Metadata | flv::BodyRole::End | flv::BodyRole::Other => relay::FrameRole::Other,
+        flv::BodyRole::Config => FrameRole::Config,
+        flv::BodyRole::Key => FrameRole::Key,
+        flv::BodyRole::Inter | flv::BodyRole::Disposable => FrameRole::Inter,
+        flv::BodyRole::Audio => FrameRole::Audio,
+        flv::BodyRole::Metadata if track == Track::Data => FrameRole::Metadata,
+        flv::BodyRole::Metadata | flv::BodyRole::End | flv::BodyRole::Other => FrameRole::Other,
     };
-    let is_header = matches!(role, relay::FrameRole::Config | relay::FrameRole::Metadata);
+    let is_header = matches!(role, FrameRole::Config | FrameRole::Metadata);
     if is_header && message.payload.len() > HEADER_BYTES_MAX {
         return None;
     }
@@ -177,17 +178,23 @@ mod tests {
     #[test]
     fn the_hint_covers_every_format_and_size() {
         for bytes in [0, 1, 125, 126, 65_535, 65_536, 200_000] {
-            let frame = Frame {
-                track: Track::Video,
-                role: relay::FrameRole::Key,
-                timestamp: 0,
-                payload: vec![0; bytes],
-            };
+            let frame =
+                Frame { track: Track::Video, role: FrameRole::Key, timestamp: 0, payload: vec![0; bytes] };
             for format in [Format::Rtmp, Format::FlvChunked, Format::Flv, Format::WsFlv] {
                 let mut out = Vec::new();
                 write(format, &mut out, &frame, 0xffff_ffff);
                 assert!(out.len() <= Channel::bytes_hint(&frame), "{format:?} {bytes}: {}", out.len());
             }
+        }
+    }
+
+    #[test]
+    fn metadata_is_of_no_time() {
+        for (role, expected) in [(FrameRole::Metadata, 0), (FrameRole::Config, 0x0102_0304)] {
+            let frame = Frame { track: Track::Data, role, timestamp: 7, payload: vec![2; 20] };
+            let mut out = Vec::new();
+            write(Format::Flv, &mut out, &frame, 0x0102_0304);
+            assert_eq!(u32::from_be_bytes([out[7], out[4], out[5], out[6]]), expected, "{role:?}");
         }
     }
 
@@ -202,7 +209,7 @@ mod tests {
     #[test]
     fn websocket_messages_hold_exactly_one_tag() {
         let frame =
-            Frame { track: Track::Audio, role: relay::FrameRole::Audio, timestamp: 0, payload: vec![7; 300] };
+            Frame { track: Track::Audio, role: FrameRole::Audio, timestamp: 0, payload: vec![7; 300] };
         let mut out = Vec::new();
         write(Format::WsFlv, &mut out, &frame, 5);
         assert_eq!(out[..2], [0x82, 126]);

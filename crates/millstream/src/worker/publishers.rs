@@ -119,7 +119,8 @@ impl Worker {
         local.source = Some(source);
         local.live_since_ms = self.now_ms;
         (local.video, local.audio) = (None, None);
-        (local.out_of_order, local.seen, local.describe_again) = (0, [false; 2], false);
+        (local.out_of_order, local.seen) = (0, [false; 2]);
+        (local.describe_again, local.warned) = (false, false);
         local.relay.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
             channel.log.forget_entry();

@@ -34,6 +34,8 @@ pub(crate) struct LocalStream {
     pub(crate) bridge: Option<usize>,
     /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are counted.
     pub(crate) out_of_order: u32,
+    /// The operator has been told what of the publisher's pictures WebRTC cannot show.
+    pub(crate) warned: bool,
     /// It was described as packets before all of it can have been seen.
     pub(crate) describe_again: bool,
     /// Frames of sound, and of video, have come from the publisher.
@@ -158,6 +160,7 @@ impl Streams {
             players: 0,
             bridge: None,
             out_of_order: 0,
+            warned: false,
             describe_again: false,
             seen: [false; 2],
             live_since_ms: 0,

@@ -138,8 +138,12 @@ impl Worker {
     fn bridge_note_formats(&mut self, index: usize) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let Machine::ToPackets(machine) = &mut bridge.machine else { return };
-        let key = self.streams.slab.get(bridge.frames).map_or("", |stream| stream.key.as_str());
-        if let Some(warning) = machine.take_warning() {
+        let Some(local) = self.streams.slab.get_mut(bridge.frames) else { return };
+        let key = local.key.as_str();
+        // Once a publication, however many bridges it has had.
+        if let Some(warning) = machine.take_warning()
+            && !std::mem::replace(&mut local.warned, true)
+        {
             tracing::warn!(stream = key, warning, "bridge to WebRTC");
         }
         if !machine.take_formats_change() {
