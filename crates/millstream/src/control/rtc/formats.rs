@@ -8,7 +8,7 @@ use std::fmt::Write;
 use rtc::sdp::{Answer, Format, Offer, TrackDescription};
 use rtp::payload::{Codec, MediaKind};
 
-/// Most formats of a player that are listed; browsers offer about eight of video, some of them twice.
+/// Most codecs of a player, and profiles of each, that are listed; browsers offer about six of one codec, some of them twice.
 const LISTED_MAX: usize = 12;
 
 /// Why this player cannot play the stream, if it cannot: it gets none of its video although it asked for video, or nothing
@@ -52,9 +52,8 @@ fn explanation(kind: MediaKind, published: &[TrackDescription], offered: &[&Form
         MediaKind::Video => "video",
     };
     let there = published.iter().filter(|track| track.kind == kind).flat_map(|track| &track.formats);
-    let there = distinct(there.map(described));
-    let mut text = format!("the stream's {name} is {}, and ", list(&there, "or"));
-    match distinct(offered.iter().map(|format| words(format))).as_slice() {
+    let mut text = format!("the stream's {name} is {}, and ", list(&distinct(there.map(described)), "or"));
+    match by_codec(offered).as_slice() {
         [] => text.push_str("this player offers no codec that is known here"),
         taken => {
             let _ = write!(text, "this player takes {}", list(taken, "and"));
@@ -77,27 +76,55 @@ fn described(format: &Format) -> String {
 
 /// `H.264 High`, `H.265 Main 10`, `VP8`.
 fn words(format: &Format) -> String {
-    let number = |name| parameter(&format.fmtp, name).and_then(|value| value.parse::<u8>().ok());
-    match format.codec {
-        Codec::H264 => format!("H.264 {}", h264_profile(&format.fmtp)),
-        Codec::H265 => match number("profile-id").unwrap_or(1) {
-            1 => "H.265 Main".to_owned(),
-            2 => "H.265 Main 10".to_owned(),
-            3 => "H.265 Main Still Picture".to_owned(),
-            4 => "H.265 with range extensions".to_owned(),
-            other => format!("H.265 profile {other}"),
-        },
-        Codec::Vp9 => format!("VP9 profile {}", number("profile-id").unwrap_or(0)),
-        Codec::Av1 => match number("profile").unwrap_or(0) {
-            0 => "AV1 Main".to_owned(),
-            1 => "AV1 High".to_owned(),
-            2 => "AV1 Professional".to_owned(),
-            other => format!("AV1 profile {other}"),
-        },
-        Codec::Vp8 => "VP8".to_owned(),
-        Codec::Opus => "Opus".to_owned(),
-        Codec::Pcmu | Codec::Pcma => format!("G.711 {}", format.codec.encoding_name()),
+    let (codec, profile) = (codec_name(format.codec), profile(format));
+    if profile.is_empty() { codec.to_owned() } else { format!("{codec} {profile}") }
+}
+
+fn codec_name(codec: Codec) -> &'static str {
+    match codec {
+        Codec::H264 => "H.264",
+        Codec::H265 => "H.265",
+        Codec::Vp8 => "VP8",
+        Codec::Vp9 => "VP9",
+        Codec::Av1 => "AV1",
+        Codec::Opus => "Opus",
+        Codec::Pcmu => "G.711 PCMU",
+        Codec::Pcma => "G.711 PCMA",
     }
+}
+
+/// Name of a format's profile; empty where there are none.
+fn profile(format: &Format) -> String {
+    let number = |name| parameter(&format.fmtp, name).and_then(|value| value.parse::<u8>().ok());
+    let name = match (format.codec, number("profile-id"), number("profile")) {
+        (Codec::H264, ..) => h264_profile(&format.fmtp),
+        (Codec::H265, None | Some(1), _) => "Main",
+        (Codec::H265, Some(2), _) => "Main 10",
+        (Codec::H265, Some(3), _) => "Main Still Picture",
+        (Codec::H265, Some(4), _) => "with range extensions",
+        (Codec::Av1, _, None | Some(0)) => "Main",
+        (Codec::Av1, _, Some(1)) => "High",
+        (Codec::Av1, _, Some(2)) => "Professional",
+        (Codec::Vp9, number, _) | (Codec::H265, number, _) | (Codec::Av1, _, number) => {
+            return format!("profile {}", number.unwrap_or(0));
+        }
+        (Codec::Vp8 | Codec::Opus | Codec::Pcmu | Codec::Pcma, ..) => "",
+    };
+    name.to_owned()
+}
+
+/// Each codec once with its profiles: `H.264 (Main, High)`.
+fn by_codec(formats: &[&Format]) -> Vec<String> {
+    let codecs = distinct(formats.iter().map(|format| codec_name(format.codec).to_owned()));
+    let text = |codec: &String| {
+        let of_codec = formats.iter().filter(|format| codec_name(format.codec) == codec);
+        match distinct(of_codec.map(|format| profile(format))).as_slice() {
+            [one] if one.is_empty() => codec.clone(),
+            [one] => format!("{codec} {one}"),
+            several => format!("{codec} ({})", several.join(", ")),
+        }
+    };
+    codecs.iter().map(text).collect()
 }
 
 /// Name of the profile in `profile-level-id` (RFC 6184 section 8.1; ITU-T H.264 annex A.2).
@@ -205,6 +232,19 @@ mod tests {
             described(&format(Codec::H264, "profile-level-id=7A0028")),
             "H.264 High 4:2:2 (profile-level-id 7a0028)"
         );
+    }
+
+    #[test]
+    fn profiles_of_a_codec_stand_together() {
+        let offered = [
+            format(Codec::H264, "profile-level-id=42e01f"),
+            format(Codec::Vp8, ""),
+            format(Codec::H264, "packetization-mode=1;profile-level-id=42e01f"),
+            format(Codec::H264, "profile-level-id=4d001f"),
+            format(Codec::Vp9, "profile-id=2"),
+        ];
+        let offered: Vec<&Format> = offered.iter().collect();
+        assert_eq!(by_codec(&offered), ["H.264 (Constrained Baseline, Main)", "VP8", "VP9 profile 2"]);
     }
 
     #[test]
