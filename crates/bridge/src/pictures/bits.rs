@@ -101,7 +101,7 @@ impl<'a> BitReader<'a> {
     ///
     /// # Errors
     /// There is no stop bit.
-    pub(crate) fn to_stop_bit(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn read_to_stop_bit(&mut self) -> Result<(), Malformed> {
         // A one bit is the stop bit if none follows it; until then it is held back.
         let mut zeros = 0u32;
         let mut held = false;
@@ -291,7 +291,7 @@ mod tests {
             let mut reader = BitReader::new(&nal);
             assert_eq!(reader.u(3), Ok(5));
             assert_eq!(reader.ue(), Ok(value));
-            assert_eq!(reader.to_stop_bit(), Ok(()), "{value}");
+            assert_eq!(reader.read_to_stop_bit(), Ok(()), "{value}");
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
         reader.u(4).unwrap();
         assert_eq!(reader.unrecorded(BitReader::ue), Ok(9));
         reader.record().unwrap().ue(0);
-        reader.to_stop_bit().unwrap();
+        reader.read_to_stop_bit().unwrap();
         let mut record = reader.take_record();
         record.trailing_bits();
         let mut expected = BitWriter::default();

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_frame_is_an_error() {
-        for frame in [&[0u8, 0, 0, 4, 1, 2, 3][..], &[0, 0, 0, 1, 0x65, 0, 0, 1], &[0xff; 9], &[0, 0, 1]] {
+        for frame in [&[0u8, 0, 0, 4, 1, 2, 3][..], &[0, 0, 0, 2, 0x65, 0, 0, 1], &[0xff; 9], &[0, 0, 2]] {
             assert_eq!(units(frame, 4).unwrap_err(), NalError::Length, "{frame:?}");
         }
         assert_eq!(units(&[0, 0, 0, 0], 4), Err(NalError::Empty));

@@ -27,8 +27,8 @@ impl PictureOrder {
         }
         let offset = self.offset(sps, header);
         let (top, bottom) = match &sps.order {
-            PictureOrderType::Lsb { bits } => self.from_lsb(*bits, header),
-            PictureOrderType::Cycle { .. } => from_cycle(&sps.order, offset, header),
+            PictureOrderType::Lsb { bits } => self.lsb_order(*bits, header),
+            PictureOrderType::Cycle { .. } => cycle_order(&sps.order, offset, header),
             PictureOrderType::Decoding => {
                 let order = 2 * (offset + i64::from(header.frame_num));
                 let order = order - i64::from(!header.reference);
@@ -61,7 +61,7 @@ impl PictureOrder {
     }
 
     /// Section 8.2.1.1.
-    fn from_lsb(&mut self, bits: u32, header: &SliceHeader) -> (i64, i64) {
+    fn lsb_order(&mut self, bits: u32, header: &SliceHeader) -> (i64, i64) {
         let (max, lsb) = (1i64 << bits, i64::from(header.order_lsb));
         let msb = if lsb < self.lsb && self.lsb - lsb >= max / 2 {
             self.msb + max
@@ -78,7 +78,7 @@ impl PictureOrder {
 }
 
 /// Section 8.2.1.2.
-fn from_cycle(order: &PictureOrderType, offset: i64, header: &SliceHeader) -> (i64, i64) {
+fn cycle_order(order: &PictureOrderType, offset: i64, header: &SliceHeader) -> (i64, i64) {
     let PictureOrderType::Cycle { non_reference, top_to_bottom, cycle, .. } = order else { return (0, 0) };
     let len = cycle.len() as i64;
     let mut number = if len > 0 { offset + i64::from(header.frame_num) } else { 0 };
@@ -89,8 +89,9 @@ fn from_cycle(order: &PictureOrderType, offset: i64, header: &SliceHeader) -> (i
     if number > 0 {
         let cycle_sum: i64 = cycle.iter().map(|&delta| i64::from(delta)).sum();
         let (cycles, within) = ((number - 1) / len, (number - 1) % len);
-        expected = cycles.saturating_mul(cycle_sum);
-        expected += cycle.iter().take(within as usize + 1).map(|&delta| i64::from(delta)).sum::<i64>();
+        let rest: i64 = cycle.iter().take(within as usize + 1).map(|&delta| i64::from(delta)).sum();
+        // No stream gets there; a bound keeps what is added below from overflowing.
+        expected = cycles.saturating_mul(cycle_sum).clamp(-ORDER_MAX, ORDER_MAX) + rest;
     }
     if !header.reference {
         expected += i64::from(*non_reference);
@@ -103,6 +104,9 @@ fn from_cycle(order: &PictureOrderType, offset: i64, header: &SliceHeader) -> (i
     };
     (top, bottom)
 }
+
+/// Farthest order from the first picture, some 500,000 years at 60 pictures per second.
+const ORDER_MAX: i64 = 1 << 50;
 
 impl SliceHeader {
     /// Whether the picture makes all others of no use, with operation 5.

@@ -151,7 +151,8 @@ impl References {
         let leaves = self.kept.iter().filter(|kept| !stays(kept));
         let differences =
             leaves.map(|kept| i64::from(header.frame_num) - Self::number(sps, kept, header.frame_num));
-        let markings = differences.map(|by| u32::try_from(by).ok().map(Marking::UnuseShort));
+        let markings =
+            differences.map(|by| u32::try_from(by).ok().filter(|&by| by > 0).map(Marking::UnuseShort));
         Some(Markings::Adaptive(markings.collect::<Option<_>>()?))
     }
 

@@ -137,7 +137,7 @@ impl SliceHeader {
         out.push(if changes.idr.is_some() { first & 0xe0 | 5 } else { first });
         if !pps.cabac {
             // Data begins within a byte: all bits of it move.
-            reader.to_stop_bit()?;
+            reader.read_to_stop_bit()?;
             let mut written = reader.take_record();
             written.trailing_bits();
             escape_on(written.bytes(), Rest::default(), out);

@@ -153,8 +153,7 @@ impl Filter {
             order_near(self.order, header.order_lsb, bits)
         };
         self.forget(&header, order, bits);
-        // Sublayer non-reference and leading pictures do not count (section 8.3.1).
-        if temporal_id(unit) == 0 && !(kind <= RSV_VCL_R15 && kind % 2 == 0) && !(6..=9).contains(&kind) {
+        if temporal_id(unit) == 0 && !is_counted_out(kind) {
             self.order = order;
         }
         (self.started, self.open_key_frames) = (true, if starts { 0 } else { self.open_key_frames });
@@ -198,6 +197,12 @@ fn order_near(before: i64, lsb: u32, bits: u32) -> i64 {
     } else {
         msb + lsb
     }
+}
+
+/// Whether the order of those behind is not counted from pictures of this kind (section 8.3.1).
+fn is_counted_out(kind: u8) -> bool {
+    let is_sublayer_non_reference = kind <= RSV_VCL_R15 && kind.is_multiple_of(2);
+    is_sublayer_non_reference || (RADL_N..=RASL_R).contains(&kind)
 }
 
 /// Whether `lsb` are the low bits of `order`.

@@ -72,7 +72,7 @@ impl Sps {
         let (header, payload) = nal.split_at_checked(2).ok_or(Malformed)?;
         let mut reader = BitReader::recording(payload, BitWriter::default());
         Self::read(&mut reader)?;
-        reader.to_stop_bit()?;
+        reader.read_to_stop_bit()?;
         let mut written = reader.take_record();
         written.trailing_bits();
         out.extend_from_slice(header);
