@@ -5,8 +5,8 @@
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map for 64-bit ARM, in an emulator       make miri   ssrc-map's unsafe code in an interpreter
-#   make test-interop  WebRTC and SRTP with other implementations
-#   make test-full-size  attacks on WebRTC at the sizes of the specification, which take long
+#   make test-interop  WebRTC, SRTP and bridges to and from RTMP with other implementations
+#   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #
@@ -49,15 +49,21 @@ test-rust:
 	cargo test --package group-send --all-features --locked
 	cargo test --package transcode --all-features --locked
 
-# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then other WebRTC stacks.
+# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then other WebRTC stacks, and ffmpeg on
+# the other side of a bridge.
 test-interop:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	cargo build --locked --package millstream
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
-# Thousands of sessions, a million forged packets: more than every day's run has time for.
+# Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console
-	TEST_AT_FULL_SIZE=1 cargo test --locked --package millstream --test rtc_security_churn --test rtc_security_injection
+	TEST_AT_FULL_SIZE=1 cargo test --locked --package millstream \
+	    --test rtc_security_churn --test rtc_security_injection --test bridge_once
+	cargo build --locked --package millstream
+	scripts/test-interop-rtc --prepare $(TARGET_DIR)/interop
+	scripts/test-interop-bridge --full-size --only 'ten minutes' $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 test-browser:
 	cargo build --locked --package millstream

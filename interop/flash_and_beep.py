@@ -93,8 +93,9 @@ class Beeps:
         return found
 
 
-def compare(flashes, beeps):
-    """How much later than the flash the beep comes, for every pair, and what was found."""
+def compare(flashes, beeps, unit=1.0):
+    """How much later than the flash the beep comes, for every pair, and what was found. Times are in `unit` seconds."""
+    flashes, beeps = [[time * unit for time in times] for times in (flashes, beeps)]
     pairs, alone = [], []
     for flash in flashes:
         nearest = min(beeps, key=lambda beep: abs(beep - flash), default=None)
@@ -107,6 +108,7 @@ def compare(flashes, beeps):
     facts = {"flashes": len(flashes), "beeps": len(beeps), "pairs": len(pairs), "alone": len(alone)}
     if offsets:
         facts["sound_late_ms"] = round(statistics.median(offsets), 1)
+        facts["last_ms"] = round(offsets[-1], 1)
         facts["least_ms"], facts["most_ms"] = round(min(offsets), 1), round(max(offsets), 1)
         third = max(1, len(offsets) // 3)
         drift = statistics.median(offsets[-third:]) - statistics.median(offsets[:third])
@@ -120,12 +122,12 @@ def analyse(path, skip=0.0):
 
     flashes, beeps = Flashes(), Beeps()
     facts = {"video": 0, "audio": 0, "backwards": 0, "longest_gap_ms": 0.0}
-    first, last = {}, {}
+    first, last, sound = {}, {}, 0.0
     with av.open(path) as container:
         # What the file says is taken as it is: a decoder that makes up for damage would hide it.
         for stream in container.streams:
             facts[f"{stream.type}_codec"] = stream.codec_context.name
-        for frame in container.decode():
+        for frame in container.decode(video=0, audio=0):
             kind = "video" if isinstance(frame, av.VideoFrame) else "audio"
             facts[kind] += 1
             time = float(frame.pts * frame.time_base)
@@ -135,6 +137,8 @@ def analyse(path, skip=0.0):
                 if kind in last:
                     facts["longest_gap_ms"] = max(facts["longest_gap_ms"], round(1000 * (time - last[kind]), 1))
                 facts["size"] = f"{frame.width}x{frame.height}"
+            else:
+                sound += frame.samples / frame.sample_rate
             first.setdefault(kind, time)
             last[kind] = time
             if time < skip:
@@ -148,6 +152,7 @@ def analyse(path, skip=0.0):
                 packed = samples if frame.format.is_planar else samples.reshape(-1, len(frame.layout.channels)).T
                 scale = 32768 if packed.dtype.kind == "i" else 1
                 beeps.add(time, packed[0] / scale, frame.sample_rate)
+    facts["sound_seconds"] = round(sound, 3)
     for kind in first:
         facts[f"{kind}_first"], facts[f"{kind}_last"] = round(first[kind], 3), round(last[kind], 3)
     return {**facts, **compare(flashes.times, beeps.times())}

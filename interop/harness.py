@@ -205,8 +205,10 @@ class Bench:
     def pion(self, action, url, codec="h264", network="udp4"):
         program = self.once("pion", self.pion_program)
         out = self.folder / f"pion-{self.stream()}"
-        video, audio = self.once(codec, lambda: self.media(codec))
-        files = ["-video", video, "-audio", audio] if action == "publish" else ["-out", out, "-frames", FRAMES]
+        files = ["-out", out, "-frames", FRAMES, "-codec", codec]
+        if action == "publish":
+            video, audio = self.once(codec, lambda: self.media(codec))
+            files = ["-video", video, "-audio", audio]
         peer = self.start(program, action, "-network", network, *files, url)
         peer.out = out
         return peer
@@ -218,12 +220,18 @@ class Bench:
         return self.folder / "pion"
 
     def media(self, codec):
-        audio, video = self.folder / "tone.ogg", self.folder / ("picture.h264" if codec == "h264" else "picture.ivf")
-        source = ["-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-t", "8"]
+        ending = {"h264": "h264", "h265": "h265"}.get(codec, "ivf")
+        audio, video = self.folder / "tone.ogg", self.folder / f"{codec}.{ending}"
+        source = ["-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-t", "8", "-pix_fmt", "yuv420p"]
         how = {
-            "h264": ["-c:v", "libx264", "-profile:v", "baseline", "-preset", "ultrafast", "-pix_fmt", "yuv420p"]
+            "h264": ["-c:v", "libx264", "-profile:v", "baseline", "-preset", "ultrafast"]
             + ["-g", "25", "-bf", "0", "-x264-params", "aud=1:keyint=25:scenecut=0", "-f", "h264"],
+            "h265": ["-c:v", "libx265", "-preset", "ultrafast", "-f", "hevc"]
+            + ["-x265-params", "aud=1:keyint=25:scenecut=0:bframes=0:log-level=error"],
             "vp8": ["-c:v", "libvpx", "-deadline", "realtime", "-g", "25", "-f", "ivf"],
+            "vp9": ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-g", "25", "-f", "ivf"],
+            "av1": ["-c:v", "libaom-av1", "-cpu-used", "8", "-usage", "realtime", "-lag-in-frames", "0"]
+            + ["-g", "25", "-f", "ivf"],
         }[codec]
         run("ffmpeg", "-v", "error", "-y", *source, *how, video)
         tone = ["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", "8", "-c:a", "libopus"]

@@ -1,34 +1,43 @@
 /**
- * Chromium as a WebRTC peer of the tests with other programs: `node e2e/peer.mjs publish|play URL [--codec C] [--seconds N]`.
+ * Chromium as a WebRTC peer of the tests with other programs: `node e2e/peer.mjs publish|play URL... [--codec C] [--seconds N]`.
  *
  * Takes what all peers take and prints what all print (interop/README.md): flash and beep are published, or found in what is
- * played. Playing ends after N seconds of picture and sound; publishing with standard input. The page is the server's own
- * (nothing of the console): what is measured is Chromium and the server.
+ * played. Playing ends after N seconds of picture and sound; publishing with standard input. Several streams are played at the
+ * same time, each in a page of its own; there is a `done` for each, in their order. The pages are the server's own (nothing
+ * of the console): what is measured is Chromium and the server.
  */
 import { launch, openPage } from './browser.mjs';
 import { measure, publish } from './flash-and-beep.mjs';
 
-const [action, url, ...options] = process.argv.slice(2);
-const option = (name, otherwise) => (options.includes(`--${name}`) ? options[options.indexOf(`--${name}`) + 1] : otherwise);
+const [action, ...rest] = process.argv.slice(2);
+const urls = rest.filter((word) => word.startsWith('http'));
+const option = (name, otherwise) => (rest.includes(`--${name}`) ? rest[rest.indexOf(`--${name}`) + 1] : otherwise);
 const say = (event, facts = {}) => process.stdout.write(`${JSON.stringify({ event, ...facts })}\n`);
 
 const browser = await launch();
-try {
+
+async function blankPage(url) {
   const { page } = await openPage(browser, url, { bypassCSP: true });
   // Any page of the server's: addresses of loopback may use everything, as those of HTTPS.
   await page.goto(new URL('/healthz', url).href);
-  const asked = { url, codec: option('codec', ''), seconds: Number(option('seconds', '10')) };
+  return page;
+}
+
+try {
+  const how = { codec: option('codec', ''), seconds: Number(option('seconds', '10')) };
+  const pages = await Promise.all(urls.map(blankPage));
   if (action === 'publish') {
-    say('connected', await page.evaluate(publish, asked));
+    const [page] = pages;
+    say('connected', await page.evaluate(publish, { ...how, url: urls[0] }));
     await new Promise((resolve) => process.stdin.on('end', resolve).resume());
     say('done', await page.evaluate(() => window.finish()));
   } else if (action === 'play') {
-    const meter = page.evaluate(measure, asked);
-    await page.waitForFunction(() => window.isConnected === true);
+    const meters = pages.map((page, index) => page.evaluate(measure, { ...how, url: urls[index] }));
+    await Promise.race([Promise.all(pages.map((page) => page.waitForFunction(() => window.isConnected === true))), Promise.all(meters)]);
     say('connected');
-    say('done', await meter);
+    for (const facts of await Promise.all(meters)) say('done', facts);
   } else {
-    throw new Error('usage: peer.mjs publish|play URL [--codec C] [--seconds N]');
+    throw new Error('usage: peer.mjs publish|play URL... [--codec C] [--seconds N]');
   }
 } catch (error) {
   say('failed', { reason: error.message });
