@@ -131,6 +131,8 @@ impl Aligned {
         self.lock = Lock::default();
         self.waiting.clear();
         self.skip = 0;
+        // What follows rises from the silence in the resampler.
+        (self.last, self.seam) = ([0.0; 2], true);
         let delay_us = (DELAY_SAMPLES * 1e6 / f64::from(self.rate)) as i64;
         self.timeline =
             Some(Timeline { origin_us: pts_us.saturating_sub(delay_us), blocks: 0, last_pts_us: pts_us });
@@ -149,8 +151,8 @@ impl Aligned {
         self.waiting.extend_from_slice(samples);
         if self.seam && !samples.is_empty() {
             let fade = (f64::from(self.rate) * FADE_SECONDS) as usize;
-            for channel in 0..self.channels {
-                let difference = self.last[channel] - samples[channel];
+            for (channel, first) in samples[..self.channels].iter().enumerate() {
+                let difference = self.last[channel] - first;
                 let after = self.waiting[start + channel..].iter_mut().step_by(self.channels);
                 for (index, sample) in after.take(fade).enumerate() {
                     *sample += difference * (1.0 - index as f32 / fade as f32);

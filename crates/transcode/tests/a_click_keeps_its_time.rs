@@ -26,3 +26,15 @@ fn clicks_of_every_format_come_out_when_they_went_in() {
         }
     }
 }
+
+/// A frame of HE-AAC is one of AAC-LC with something after it, which decoders of AAC-LC leave out.
+#[test]
+#[cfg(not(feature = "fdk-aac"))]
+fn high_efficiency_aac_is_heard_as_its_core() {
+    let mut sound = sample("aac-16000-mono.aac");
+    // Object type 5, 16 kHz, mono, replicated to 32 kHz, core of object type 2.
+    sound.format.config = vec![0b0010_1100, 0b0000_1010, 0b1000_1000, 0];
+    for error in click_errors_us(decode_opus(&to_opus(&sound))) {
+        assert!(error.abs() <= 1_000, "{error} us off");
+    }
+}
