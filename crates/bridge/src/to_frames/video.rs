@@ -157,50 +157,73 @@ impl Video {
         self.awaits_key = true;
     }
 
+    /// The frame under way has all its packets.
     fn finish(&mut self, context: &mut Context<'_>) {
         let Some(under_way) = self.frame.take() else { return };
         let codec = self.depacketizer.codec();
-        let was_broken = self.depacketizer.is_broken();
-        let frame = match self.depacketizer.finish() {
-            Ok(frame) => frame,
-            Err(Broken::Empty) => return,
-            Err(_) => {
-                // What breaks while it is put together was counted then.
-                context.stats.broken += u64::from(!was_broken);
-                self.awaits_key = true;
-                return;
-            }
+        // What breaks while it is put together was counted then.
+        let was_counted = self.depacketizer.is_broken();
+        let read = match self.depacketizer.finish() {
+            Ok(frame) => Picture::read(codec, &frame, &mut self.sets).map(|picture| (picture, frame)),
+            Err(Broken::Empty) => Err(NoPicture::Nothing),
+            Err(_) => Err(NoPicture::Broken),
         };
-        let picture = match Picture::read(codec, &frame, &mut self.sets) {
-            Ok(picture) => picture,
-            Err(NoPicture::Nothing) => return,
+        match read {
+            Ok((picture, _)) if self.awaits_key && !picture.is_key() => {}
+            Ok((picture, frame)) => {
+                let times = Times::of(under_way.time_us, &mut self.last_ms);
+                if let Some(record) = &picture.record {
+                    self.key_frames.came(context.now);
+                    self.awaits_key = false;
+                    configure(context, codec, record, &mut self.record, times.decode_ms);
+                }
+                let role = if picture.is_key() { FrameRole::Key } else { FrameRole::Inter };
+                push(context.out, role, times.decode_ms, picture.body(&frame, times.composition_ms));
+                context.stats.video_frames += 1;
+                let latency = context.now.saturating_duration_since(under_way.last_arrival);
+                context.stats.video_latency = Some(latency);
+            }
+            Err(NoPicture::Nothing) => {}
             Err(NoPicture::Broken) => {
-                context.stats.broken += 1;
+                context.stats.broken += u64::from(!was_counted);
                 self.awaits_key = true;
-                return;
-            }
-        };
-        if self.awaits_key && !picture.is_key() {
-            return;
-        }
-        let time_ms = (under_way.time_us / 1_000).max(0) as u64;
-        // Decoding times never go back; where pictures are not sent in the order they are shown, showing times do.
-        let decode_ms = time_ms.max(self.last_ms);
-        let composition_ms = i32::try_from(time_ms as i64 - decode_ms as i64).unwrap_or(i32::MIN);
-        self.last_ms = decode_ms;
-        if let Some(record) = &picture.record {
-            self.key_frames.came(context.now);
-            self.awaits_key = false;
-            if self.record.as_ref() != Some(record) {
-                context.headers.video(flv_codec(codec), record, decode_ms, context.out);
-                push(context.out, FrameRole::Config, decode_ms, config_body(codec, record));
-                self.record = Some(record.clone());
             }
         }
-        let role = if picture.is_key() { FrameRole::Key } else { FrameRole::Inter };
-        push(context.out, role, decode_ms, picture.body(&frame, composition_ms));
-        context.stats.video_frames += 1;
-        context.stats.video_latency = Some(context.now.saturating_duration_since(under_way.last_arrival));
+    }
+}
+
+/// When a frame is decoded and shown.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    decode_ms: u64,
+    composition_ms: i32,
+}
+
+impl Times {
+    /// Decoding times never go back; where pictures are not sent in the order they are shown, showing times do.
+    fn of(time_us: i64, last_ms: &mut u64) -> Self {
+        let time_ms = (time_us / 1_000).max(0) as u64;
+        let decode_ms = time_ms.max(*last_ms);
+        *last_ms = decode_ms;
+        Self {
+            decode_ms,
+            composition_ms: i32::try_from(time_ms as i64 - decode_ms as i64).unwrap_or(i32::MIN),
+        }
+    }
+}
+
+/// Tells a configuration if it is another than the one in effect.
+fn configure(
+    context: &mut Context<'_>,
+    codec: Codec,
+    record: &Record,
+    known: &mut Option<Record>,
+    time_ms: u64,
+) {
+    if known.as_ref() != Some(record) {
+        context.headers.video(flv_codec(codec), record, time_ms, context.out);
+        push(context.out, FrameRole::Config, time_ms, config_body(codec, record));
+        *known = Some(record.clone());
     }
 }
 

@@ -8,7 +8,8 @@
 //! [`inspect()`] turns it into the few facts a relay decides by, and costs a few nanoseconds; [`video_body`] and
 //! [`audio_body`] give the parts of a body to those who do more.
 //! `video_format.rs` and `audio_format.rs` look into codec configurations, once per stream, for people to
-//! read. Nothing here looks at coded pictures.
+//! read. `body_writer.rs` and `record.rs` make bodies and configuration records, for streams that come without. Of coded
+//! pictures only the first bytes of VP8 and VP9 key frames are looked at, which have their configuration nowhere else.
 
 mod aac;
 mod audio_format;

@@ -249,6 +249,17 @@ mod tests {
         let index = [0xc9, small.len() as u8, 0, large.len() as u8, 0, 0xc9];
         let superframe = [&small[..], &large, &index].concat();
         assert_eq!(vp9_record(&superframe).unwrap().width, 320);
+        // An upper layer refers to the lower one, and does not say its size.
+        let upper = bytes("8602 00");
+        let index = [0xc9, small.len() as u8, 0, upper.len() as u8, 0, 0xc9];
+        let layers = [&small[..], &upper, &index].concat();
+        assert_eq!(vp9_record(&layers).unwrap().width, vp9_record(&small).unwrap().width);
+        let index = [0xc9, upper.len() as u8, 0, small.len() as u8, 0, 0xc9];
+        assert_eq!(
+            vp9_record(&[&upper[..], &small, &index].concat()),
+            None,
+            "begins with a picture that refers"
+        );
         let wrong = [0xc9, 0xff, 0xff, 0xff, 0xff, 0xc9];
         let _ = vp9_record(&[&small[..], &wrong].concat());
     }

@@ -31,9 +31,15 @@ impl Picture {
         Some(Self { profile: tag >> 1 & 7, depth: 8, chroma: 1, full_range: false, width, height })
     }
 
-    /// The uncompressed header, or that of the last frame of a superframe, which is the one that is shown.
+    /// The uncompressed header. Of a superframe the first frame says whether it is a key frame (spatial layers refer to
+    /// those below them), and the last one, which is the one that is shown, how large it is, if it says so itself.
     pub(super) fn of_vp9(frame: &[u8]) -> Option<Self> {
-        let mut bits = Bits::new(last_of_superframe(frame));
+        let first = Self::of_vp9_frame(frame)?;
+        Some(last_frame(frame).and_then(Self::of_vp9_frame).unwrap_or(first))
+    }
+
+    fn of_vp9_frame(frame: &[u8]) -> Option<Self> {
+        let mut bits = Bits::new(frame);
         if bits.u(2)? != FRAME_MARKER {
             return None;
         }
@@ -86,11 +92,7 @@ impl Picture {
     }
 }
 
-/// The last frame of a superframe (annex B), or the frame itself.
-fn last_of_superframe(frame: &[u8]) -> &[u8] {
-    last_frame(frame).unwrap_or(frame)
-}
-
+/// The last frame of a superframe (annex B); `None` if it is none.
 fn last_frame(frame: &[u8]) -> Option<&[u8]> {
     let head = *frame.last()?;
     if head & 0xe0 != 0xc0 {
