@@ -75,7 +75,7 @@ fn frames_cut_or_with_wrong_bits_neither_panic_nor_end_the_stream_for_good() {
                 }
                 broken += usize::from(verdict == Verdict::Drop(Dropped::Broken));
             }
-            for bit in 0..(picture.data.len() * 8).min(300) {
+            for bit in 0..(picture.data.len() * 8).min(160) {
                 let mut filter = sample.filter(BFrames::Drop);
                 filter.frame(&sample.pictures[0].data, true, &mut nals);
                 let mut data = picture.data.clone();

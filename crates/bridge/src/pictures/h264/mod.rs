@@ -207,7 +207,7 @@ impl Filter {
 
     /// `recovers`: the picture is to become an IDR picture.
     fn begin_picture(&mut self, header: &SliceHeader, recovers: bool, seen: &mut Seen) -> Result<(), Stop> {
-        let (sps, _) = self.sets.of(header.pps)?;
+        let (sps, pps) = self.sets.of(header.pps)?;
         if recovers && !self.started {
             self.references = References::behind_unknown(sps, header);
             self.order = PictureOrder::behind_unknown(header);
@@ -228,6 +228,9 @@ impl Filter {
             self.diverged |= header.reference;
             Sent::No
         } else if self.diverged {
+            if pps.slice_groups {
+                return Err(Stop::Refused(Refusal::ReferencedBFrames));
+            }
             Sent::Changed(self.changed(sps, header, number, order)?)
         } else {
             Sent::AsItIs

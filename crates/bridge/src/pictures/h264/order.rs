@@ -114,3 +114,124 @@ impl SliceHeader {
         matches!(&self.markings, Some(Markings::Adaptive(markings)) if markings.contains(&Marking::UnuseAll))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::slice::SliceKind;
+    use super::*;
+
+    fn sps(order: PictureOrderType) -> Sps {
+        Sps {
+            id: 0,
+            profile: 100,
+            constraints: 0,
+            level: 31,
+            separate_colour_planes: false,
+            chroma_array_type: 1,
+            frame_num_bits: 4,
+            order,
+            reference_frames_max: 4,
+            frame_num_gaps_allowed: false,
+            frames_only: false,
+            reorder_max: None,
+        }
+    }
+
+    fn header(frame_num: u32, reference: bool) -> SliceHeader {
+        SliceHeader {
+            first_macroblock: 0,
+            kind: SliceKind::P,
+            pps: 0,
+            frame_num,
+            structure: Structure::Frame,
+            idr: false,
+            reference,
+            order_lsb: 0,
+            order_bottom_delta: 0,
+            order_deltas: [0; 2],
+            redundant: false,
+            references: [1, 0],
+            modifications: [const { Vec::new() }; 2],
+            markings: reference.then_some(Markings::SlidingWindow),
+        }
+    }
+
+    #[test]
+    fn low_bits_wrap_forwards_and_backwards() {
+        let sps = sps(PictureOrderType::Lsb { bits: 4 });
+        let mut order = PictureOrder::default();
+        for (lsb, reference, expected, remark) in [
+            (0, true, 0, "first"),
+            (6, true, 6, "later"),
+            (2, false, 2, "earlier, no reference: counts for none behind"),
+            (13, true, 13, "later by 7"),
+            (3, true, 19, "wraps"),
+            (14, false, 14, "earlier across the wrap"),
+            (8, true, 24, "later than the last reference"),
+        ] {
+            let header = SliceHeader { order_lsb: lsb, ..header(0, reference) };
+            assert_eq!(order.next(&sps, &header), expected, "{remark}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_a_frame_is_that_of_its_earlier_field() {
+        let sps = sps(PictureOrderType::Lsb { bits: 8 });
+        let bottom_first = SliceHeader { order_lsb: 9, order_bottom_delta: -1, ..header(0, true) };
+        assert_eq!(PictureOrder::default().next(&sps, &bottom_first), 8);
+        let bottom = SliceHeader { structure: Structure::Bottom, order_lsb: 9, ..header(0, true) };
+        assert_eq!(PictureOrder::default().next(&sps, &bottom), 9);
+    }
+
+    #[test]
+    fn in_order_of_decoding_numbers_wrap_and_pictures_no_other_needs_come_between() {
+        let sps = sps(PictureOrderType::Decoding);
+        let mut order = PictureOrder::default();
+        for (frame_num, reference, expected) in [
+            (0, true, 0),
+            (1, true, 2),
+            (2, false, 3),
+            (2, true, 4),
+            (15, true, 30),
+            (0, true, 32),
+            (1, false, 33),
+        ] {
+            assert_eq!(order.next(&sps, &header(frame_num, reference)), expected, "{frame_num}");
+        }
+    }
+
+    #[test]
+    fn a_cycle_adds_its_steps_and_the_rest_of_the_picture() {
+        // References 2 and 6 apart by turns; a picture that is none is 3 before the reference behind it.
+        let sps = sps(PictureOrderType::Cycle {
+            always_zero: false,
+            non_reference: -3,
+            top_to_bottom: 1,
+            cycle: vec![2, 6],
+        });
+        let mut order = PictureOrder::default();
+        for (frame_num, reference, delta, expected) in [
+            (0, true, 0, 0),
+            (1, true, 0, 2),
+            (2, true, 0, 8),
+            (3, false, 0, 5),
+            (3, true, 1, 11),
+            (15, true, 0, 58),
+            (0, true, 0, 64),
+        ] {
+            let header = SliceHeader { order_deltas: [delta, 0], ..header(frame_num, reference) };
+            assert_eq!(order.next(&sps, &header), expected, "{frame_num}");
+        }
+    }
+
+    #[test]
+    fn operation_five_begins_anew() {
+        let sps = sps(PictureOrderType::Lsb { bits: 4 });
+        let mut order = PictureOrder::default();
+        let reset = Some(Markings::Adaptive(vec![Marking::UnuseAll]));
+        let picture = SliceHeader { order_lsb: 12, markings: reset, ..header(3, true) };
+        // Counted from 0 backwards: 12 is nearer as -4.
+        assert_eq!(order.next(&sps, &picture), -4);
+        assert_eq!(order.next(&sps, &SliceHeader { order_lsb: 2, ..header(1, true) }), 2);
+    }
+}
