@@ -91,7 +91,7 @@ impl Given {
 
 /// What gives stream times.
 pub(crate) enum Bridge {
-    Clock(CaptureClock),
+    Clock(Box<CaptureClock>),
     Frames(Box<ToFrames>, FramesOut),
 }
 
@@ -194,7 +194,7 @@ impl World {
             sources,
             ntp_ppm: 0.0,
             ntp_shift_us: 3_900_000_000 * SECOND,
-            bridge: Bridge::Clock(CaptureClock::new()),
+            bridge: Bridge::Clock(Box::default()),
             captured: BTreeMap::new(),
             last: [None; 2],
             apart_us: 0,
