@@ -147,6 +147,8 @@ impl PictureFilter {
 struct Seen {
     /// A picture a decoder can start with.
     key: bool,
+    /// The picture is none as it came and becomes one.
+    recovers: bool,
     pictures: u32,
     sent: u32,
 }

@@ -152,3 +152,17 @@ fn records_with_impossible_sets_are_refused_with_the_reason() {
         assert_eq!(made.err(), expected, "{remark}");
     }
 }
+
+#[test]
+fn a_key_frame_without_its_first_slice_is_broken() {
+    let sample = sample("h265-slices");
+    let key = &sample.pictures[0];
+    let units: Vec<_> = NalUnits::of(&key.data, 4).unwrap().collect();
+    let is_first_slice = |unit: &[u8]| unit[0] >> 1 & 0x3f < 32 && unit[2] & 0x80 != 0;
+    let rest = units.iter().filter(|unit| !is_first_slice(unit));
+    let cut: Vec<u8> = rest.flat_map(|unit| [&(unit.len() as u32).to_be_bytes(), *unit].concat()).collect();
+    assert!(cut.len() < key.data.len());
+    let (mut filter, mut nals) = (sample.filter(BFrames::Drop), Nals::default());
+    assert_eq!(filter.frame(&cut, true, &mut nals), Verdict::Drop(Dropped::Broken));
+    assert_eq!(filter.frame(&key.data, true, &mut nals), Verdict::Keep { key: true });
+}

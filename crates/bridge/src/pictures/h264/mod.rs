@@ -147,7 +147,7 @@ impl Filter {
             self.sets.write(out)?;
             self.sets_changed = false;
         }
-        let mut seen = Seen { key: idr || recovers, ..Seen::default() };
+        let mut seen = Seen { key: idr || recovers, recovers, ..Seen::default() };
         self.picture = None;
         for unit in units {
             match unit[0] & 0x1f {
@@ -172,7 +172,7 @@ impl Filter {
         let header = SliceHeader::parse(unit, sps, pps)?;
         if self.picture.as_ref().is_none_or(|picture| picture.header.is_other_picture(&header)) {
             self.end_picture();
-            self.begin_picture(&header, !header.idr && seen.key && seen.pictures == 0, seen)?;
+            self.begin_picture(&header, seen.recovers && seen.pictures == 0, seen)?;
         }
         let picture = self.picture.as_ref().ok_or(Stop::Broken)?;
         match &picture.sent {

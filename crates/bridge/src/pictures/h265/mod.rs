@@ -129,7 +129,8 @@ impl Filter {
                 _ => {}
             }
         }
-        Ok(seen)
+        // A key frame without its first slice.
+        if key && seen.sent == 0 { Err(Stop::Broken) } else { Ok(seen) }
     }
 
     /// Whether the picture with this first slice is sent.
