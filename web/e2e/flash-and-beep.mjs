@@ -93,7 +93,7 @@ export async function publish({ url, codec }) {
  *
  * Seen: the time at which the compositor expected the frame on the screen. Heard: the time at which the sample leaves the
  * audio context. Also what the statistics tell: frames, concealed sound, and how far apart the times of capture are that are
- * played in the same moment.
+ * played in the same moment (`playouts`: when, and by how much picture is ahead): Chromium brings them together in a minute.
  */
 export async function measure({ url, seconds, codec }) {
   const WHITE = 180;
@@ -205,13 +205,13 @@ export async function measure({ url, seconds, codec }) {
     await new Promise((resolve) => setTimeout(resolve, 200));
     const [seen, heard] = [await inbound('video'), await inbound('audio')];
     if (seen.estimatedPlayoutTimestamp && heard.estimatedPlayoutTimestamp) {
-      playouts.push(seen.estimatedPlayoutTimestamp - seen.timestamp - (heard.estimatedPlayoutTimestamp - heard.timestamp));
+      const apart = seen.estimatedPlayoutTimestamp - seen.timestamp - (heard.estimatedPlayoutTimestamp - heard.timestamp);
+      playouts.push([performance.now(), apart]);
     }
   }
   const [seen, heard] = [await inbound('video'), await inbound('audio')];
   await fetch(session, { method: 'DELETE' });
   peer.close();
-  const median = (values) => (values.length === 0 ? null : Math.round([...values].sort((a, b) => a - b)[values.length >> 1] * 10) / 10);
   return {
     frames,
     colours,
@@ -225,7 +225,7 @@ export async function measure({ url, seconds, codec }) {
     audio_delay_ms: Math.round((1000 * heard.jitterBufferDelay) / Math.max(1, heard.jitterBufferEmittedCount)),
     backwards: steps.backwards,
     longest_step_ms: Math.round(steps.longest),
-    playout_sound_late_ms: median(playouts),
+    playouts,
     flash_times: flashes,
     beep_times: beeps,
   };
