@@ -13,8 +13,11 @@ use crate::lock::{Correction, Lock};
 
 /// Samples per second of the blocks: the clock rate of Opus (RFC 7587 §4.1).
 pub(crate) const RATE_OUT: u32 = 48_000;
-/// Input samples on which an output sample depends: half of them are delay, 1.5 ms at 44.1 kHz.
-const SINC_LENGTH: usize = 128;
+/// Input samples on which an output sample depends: half of them are delay, 0.7 ms at 44.1 kHz. With this window
+/// the edge is at 0.92 of half the rate, 20 kHz at 44.1 kHz; twice the length made the whole transcoding a quarter dearer.
+const SINC_LENGTH: usize = 64;
+/// Phases of the filter that are computed beforehand, between which is interpolated: 16 kB, which stay in the first cache.
+const SINC_PHASES: usize = 64;
 /// How many samples of input after the one that the next output sample shows the resampler has had.
 const DELAY_SAMPLES: f64 = SINC_LENGTH as f64 / 2.0 + 0.5;
 /// Over how much sound a seam is faded.
@@ -52,7 +55,8 @@ impl Aligned {
     /// For input of `rate` samples per second (7,350 to 96,000) in `channels` (1 or 2), handed out in blocks of `block`
     /// samples. `None` if there is no resampler for this.
     pub(crate) fn new(rate: u32, channels: usize, block: usize) -> Option<Self> {
-        let parameters = SincInterpolationParameters::new(SINC_LENGTH, WindowFunction::Blackman2);
+        let parameters = SincInterpolationParameters::new(SINC_LENGTH, WindowFunction::Hann2)
+            .oversampling_factor(SINC_PHASES);
         let ratio = f64::from(RATE_OUT) / f64::from(rate);
         let resampler =
             Async::new_sinc(ratio, 1.01, &parameters, block, channels, FixedAsync::Output).ok()?;
