@@ -120,7 +120,7 @@ impl Worker {
         local.live_since_ms = self.now_ms;
         (local.video, local.audio) = (None, None);
         (local.out_of_order, local.seen) = (0, [false; 2]);
-        (local.describe_again, local.warned) = (false, false);
+        (local.describe_at_ms, local.warned) = (None, false);
         local.relay.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
             channel.log.forget_entry();

@@ -36,8 +36,8 @@ pub(crate) struct LocalStream {
     pub(crate) out_of_order: u32,
     /// The operator has been told what of the publisher's pictures WebRTC cannot show.
     pub(crate) warned: bool,
-    /// It was described as packets before all of it can have been seen.
-    pub(crate) describe_again: bool,
+    /// When it is to be described as packets again, because too little of it had been seen.
+    pub(crate) describe_at_ms: Option<u64>,
     /// Frames of sound, and of video, have come from the publisher.
     pub(crate) seen: [bool; 2],
     pub(crate) live_since_ms: u64,
@@ -161,7 +161,7 @@ impl Streams {
             bridge: None,
             out_of_order: 0,
             warned: false,
-            describe_again: false,
+            describe_at_ms: None,
             seen: [false; 2],
             live_since_ms: 0,
             video: None,

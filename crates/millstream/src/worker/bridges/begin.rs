@@ -61,9 +61,9 @@ impl Worker {
         self.bridges.counters.to_packets_started += 1;
         self.watch_or_not(frames);
         self.rtc.streams.slab[packets].remotes = Vec::new();
-        self.bridge_feed_cached_frames(index);
-        // What came may have shown that it cannot be done.
-        if !self.bridges.slab.contains(index) {
+        self.bridge_feed_cached_frames(index, epoch);
+        // A defect may have ended it.
+        if !self.bridge_is(index, epoch) {
             return;
         }
         for worker in others {
@@ -78,8 +78,13 @@ impl Worker {
         }
     }
 
+    /// Whether this bridge is still there: another one may have its index.
+    fn bridge_is(&self, index: usize, epoch: Epoch) -> bool {
+        self.bridges.slab.get(index).is_some_and(|bridge| bridge.epoch == epoch)
+    }
+
     /// What a player that joined now would begin with.
-    fn bridge_feed_cached_frames(&mut self, index: usize) {
+    fn bridge_feed_cached_frames(&mut self, index: usize, epoch: Epoch) {
         let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
         let cached: Vec<(u64, Arc<Frame>)> =
             relay.gop().frames().map(|(time_ms, frame)| (*time_ms, Arc::clone(frame))).collect();
@@ -92,7 +97,10 @@ impl Worker {
         for (time_ms, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
             self.bridge_frame(index, *time_ms, frame);
             // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
-            let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
+            if !self.bridge_is(index, epoch) {
+                return;
+            }
+            let bridge = &mut self.bridges.slab[index];
             if bridge.met().packets > bridge.forwarded + TURN_PACKETS {
                 bridge.forwarded = bridge.met().packets;
                 self.rtc_forward();

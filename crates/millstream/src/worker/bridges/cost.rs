@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
+
 /// Latencies kept of a second; of more frames the first are representative enough.
 const SAMPLES_MAX: usize = 256;
 
@@ -51,10 +53,16 @@ impl Latency {
     }
 }
 
-/// The time within a turn: what a bridge costs is a part of it. Twice a frame of a bridged stream, never per packet.
+/// The time within a turn. Once a frame of a bridged stream, never per packet.
 #[expect(clippy::disallowed_methods, reason = "measures a bridge, decides nothing")]
 pub(super) fn clock() -> Instant {
     Instant::now()
+}
+
+/// CPU time of this thread, of which what a bridge costs is a part. Twice a frame of a bridged stream, never per packet.
+pub(super) fn cpu_time() -> Duration {
+    // Fails only where the clock does not exist; then nothing is counted.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

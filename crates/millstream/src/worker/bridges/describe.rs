@@ -107,8 +107,10 @@ impl Worker {
             true if may_be_early => Bridged::Unknown,
             true => bridged(formats),
         };
+        // Some codecs say what they are only with their first key frame.
+        let again_ms = (bridged == Bridged::Unknown).then_some(self.now_ms + KINDS_MS);
         self.parts.directory.set_bridged(&local.key, source.epoch, bridged);
-        self.streams.slab[stream].describe_again = may_be_early;
+        self.streams.slab[stream].describe_at_ms = again_ms;
     }
 
     /// What a bridge would say that had seen what new players begin with.
@@ -124,11 +126,10 @@ impl Worker {
         probe.formats().clone()
     }
 
-    /// Describes again what was described before its time.
+    /// Describes again what could not be described yet.
     pub(super) fn describe_late(&mut self) {
         for stream in 0..self.streams.slab.capacity() {
-            let waits =
-                |local: &&LocalStream| local.describe_again && self.now_ms - local.live_since_ms >= KINDS_MS;
+            let waits = |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
             if self.streams.slab.get(stream).filter(waits).is_some() {
                 self.describe_as_packets(stream);
             }

@@ -9,10 +9,11 @@ use live::rtmp::MediaKind;
 use relay::packets::{Packet, TrackIndex};
 use relay::{Frame, Track};
 
-use super::cost::clock;
+use super::cost::{clock, cpu_time};
 use super::describe;
 use super::{Bridge, Machine};
 use crate::worker::engine::Worker;
+use crate::worker::ring::Crossing;
 
 const VIDEO: rtp::payload::MediaKind = rtp::payload::MediaKind::Video;
 
@@ -25,7 +26,7 @@ impl Worker {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.packets_out);
             let now = worker.now;
-            let begun = clock();
+            let begun = cpu_time();
             if let Some(Bridge { machine: Machine::ToPackets(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
             {
@@ -42,7 +43,7 @@ impl Worker {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.frames_out);
             let now = worker.now;
-            let begun = clock();
+            let begun = cpu_time();
             if let Some(Bridge { machine: Machine::ToFrames(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
             {
@@ -62,7 +63,7 @@ impl Worker {
     }
 
     fn bridge_poll_machine(&mut self, index: usize) {
-        let begun = clock();
+        let begun = cpu_time();
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
@@ -97,7 +98,7 @@ impl Worker {
     }
 
     fn bridge_sound(&mut self, index: usize, sound: &[::bridge::CodedSound]) {
-        let begun = clock();
+        let begun = cpu_time();
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
@@ -154,18 +155,20 @@ impl Worker {
             tracing::warn!(stream = key, reason, "not bridged to WebRTC");
         }
         bridge.note = formats.refused.clone();
-        let (id, frames, packets) = (bridge.stream, bridge.frames, bridge.packets);
+        let Bridge { stream: id, frames, packets, epoch, .. } = *bridge;
         let without_video = formats.video.is_none() && formats.refused.is_some();
         let tracks = describe::tracks(formats);
         self.describe_as_packets(frames);
         let Some(entry) = self.rtc.streams.slab.get_mut(packets) else { return };
-        let before = entry.tracks.replace(tracks);
+        let before = entry.tracks.replace(Arc::clone(&tracks));
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
             // Who waits for a picture is sent away, and told why when it comes again; who came for sound stays.
-            self.bridge_end(index, "the video cannot be shown by WebRTC");
+            for worker in entry.remotes.clone() {
+                let (tracks, packets) = (Arc::clone(&tracks), Vec::new());
+                self.tell(worker, Crossing::PacketsStart { stream: id, epoch, tracks, packets });
+            }
             self.rtc_end_video_players(packets);
-            self.bridge_to_packets_if_wanted(id);
         }
     }
 
@@ -193,20 +196,20 @@ impl Worker {
     }
 
     /// Adds up what a call has cost.
-    fn bridge_took(&mut self, index: usize, begun: std::time::Instant, is_video: bool) {
-        let ended = clock();
-        let took = ended.saturating_duration_since(begun);
+    fn bridge_took(&mut self, index: usize, begun: Duration, is_video: bool) {
+        let took = cpu_time().saturating_sub(begun);
         self.bridges.counters.cpu_us += took.as_micros() as u64;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         bridge.cost.cpu += took;
         match &bridge.machine {
             // The frame came in within this turn.
             Machine::ToPackets(_) if is_video => {
-                bridge.cost.video.note(ended.saturating_duration_since(self.now));
+                bridge.cost.video.note(clock().saturating_duration_since(self.now));
             }
             Machine::ToFrames(machine) => {
                 if let Some(latency) = machine.stats().video_latency {
-                    bridge.cost.video.note(latency);
+                    // As of the beginning of this turn, when the packet came in that was waited for.
+                    bridge.cost.video.note(latency + clock().saturating_duration_since(self.now));
                 }
             }
             Machine::ToPackets(_) => {}

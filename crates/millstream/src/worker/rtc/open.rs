@@ -189,6 +189,20 @@ impl Worker {
         }
     }
 
+    /// The home has said anew what a stream is: it may have turned out to have no video for WebRTC.
+    fn rtc_review_video(&mut self, stream: usize) {
+        let has_video = |tracks: &PublishedTracks| {
+            tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
+        };
+        match self.parts.directory.published(&self.rtc.streams.slab[stream].key) {
+            Published::Frames(Bridged::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
+            Published::Frames(Bridged::Impossible(_) | Bridged::Tracks(_, Some(_))) => {
+                self.rtc_end_video_players(stream);
+            }
+            _ => {}
+        }
+    }
+
     /// Ends the players on this worker that wait for a picture of a stream which turned out to have none for them.
     pub(in crate::worker) fn rtc_end_video_players(&mut self, stream: usize) {
         let waits = |session: &RtcSession| {
@@ -413,6 +427,7 @@ impl Worker {
                     let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
                 }
                 self.rtc.touch(stream);
+                self.rtc_review_video(stream);
             }
             Crossing::Packet { stream, epoch, packet } => {
                 let Some(stream) = self.rtc.streams.find(stream) else { return };
@@ -429,18 +444,7 @@ impl Worker {
                 if source != Some(RtcSource { epoch, origin: Origin::Worker }) {
                     return;
                 }
-                let published = self.parts.directory.published(&self.rtc.streams.slab[stream].key);
                 self.rtc_end_source(stream);
-                let has_video = |tracks: &PublishedTracks| {
-                    tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
-                };
-                match published {
-                    Published::Frames(Bridged::Impossible(_)) => self.rtc_end_video_players(stream),
-                    Published::Frames(Bridged::Tracks(tracks, Some(_))) if !has_video(&tracks) => {
-                        self.rtc_end_video_players(stream);
-                    }
-                    _ => {}
-                }
             }
             Crossing::Contested { stream, epoch } => {
                 self.rtc_end_silent(stream, epoch);
