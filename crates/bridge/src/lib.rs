@@ -23,3 +23,8 @@ pub use to_frames::{FramesOut, ToFrames, ToFramesSettings, ToFramesStats};
 pub use to_packets::{
     BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings, ToPacketsStats,
 };
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

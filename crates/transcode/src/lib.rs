@@ -121,3 +121,8 @@ impl std::fmt::Display for TranscodeError {
 }
 
 impl std::error::Error for TranscodeError {}
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
