@@ -229,6 +229,11 @@ impl Stream {
         &self.entry_headers
     }
 
+    /// Stream time of the newest frame, milliseconds; 0 before the first.
+    pub fn timeline_head_ms(&self) -> u64 {
+        self.timeline.head().unwrap_or(0)
+    }
+
     /// The frames a new player begins with.
     pub fn gop(&self) -> &GopCache {
         &self.gop
@@ -352,6 +357,7 @@ mod tests {
         let metadata = frame(Track::Data, FrameRole::Metadata, 0, b"m");
         assert_eq!(stream.receive(5, &metadata).map(|received| received.time_ms), Some(50_000));
         assert_eq!(stream.receive(40, &video(FrameRole::Inter, 50_040)).map(|r| r.time_ms), Some(50_040));
+        assert_eq!(stream.timeline_head_ms(), 50_040);
     }
 
     #[test]

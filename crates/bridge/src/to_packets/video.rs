@@ -159,7 +159,8 @@ impl Video {
         }
         if body.data.len() > RECORD_BYTES_MAX {
             stats.broken += 1;
-            return false;
+            self.source = Some((body.codec, Vec::new()));
+            return self.refuse(format!("video: the sequence header of {} is too long", body.codec).into());
         }
         self.source = Some((body.codec, body.data.to_vec()));
         let read = match codec {

@@ -120,7 +120,7 @@ impl Worker {
         local.live_since_ms = self.now_ms;
         (local.video, local.audio) = (None, None);
         (local.out_of_order, local.seen) = (0, [false; 2]);
-        (local.describe_at_ms, local.warned) = (None, false);
+        (local.describes, local.describe_at_ms, local.warned) = (0, None, false);
         local.relay.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
             channel.log.forget_entry();
@@ -170,15 +170,18 @@ impl Worker {
             self.counters.frames_invalid += 1;
             return;
         };
-        let Some(received) = self.spread(stream, &frame, info.codec) else { return };
+        let received = self.spread(stream, &frame, info.codec);
         let local = &mut self.streams.slab[stream];
+        // What players have already, a bridge may need anew.
+        let repeated = (frame.role == FrameRole::Config).then_some(local.relay.timeline_head_ms());
+        let Some(time_ms) = received.map(|received| received.time_ms).or(repeated) else { return };
         let bridge = local.bridge;
         // Headers say what there is; without one, the first frame; and B-frames, what can be done about them.
-        let news = frame.role == FrameRole::Config
+        let news = frame.role == FrameRole::Config && received.is_some()
             || local.is_undescribed(frame.track)
             || local.has_shown_order(frame.track, info.composition_ms);
         if let Some(bridge) = bridge {
-            self.bridge_frame(bridge, received.time_ms, &frame);
+            self.bridge_frame(bridge, time_ms, &frame);
         } else if news {
             self.describe_as_packets(stream);
         }

@@ -36,6 +36,8 @@ pub(crate) struct LocalStream {
     pub(crate) out_of_order: u32,
     /// The operator has been told what of the publisher's pictures WebRTC cannot show.
     pub(crate) warned: bool,
+    /// How often it has been described as packets without a pause.
+    pub(crate) describes: u8,
     /// When it is to be described as packets again, because too little of it had been seen.
     pub(crate) describe_at_ms: Option<u64>,
     /// Frames of sound, and of video, have come from the publisher.
@@ -161,6 +163,7 @@ impl Streams {
             bridge: None,
             out_of_order: 0,
             warned: false,
+            describes: 0,
             describe_at_ms: None,
             seen: [false; 2],
             live_since_ms: 0,

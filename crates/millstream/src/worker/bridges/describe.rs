@@ -1,5 +1,6 @@
 //! What a stream of frames is as packets, in the words of session descriptions.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ::bridge::{PacketsOut, PublishedFormats, ToPackets};
@@ -17,6 +18,13 @@ use crate::worker::streams::LocalStream;
 
 /// How long a publisher that has sent only sound, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;
+
+/// How often a publisher is looked at as soon as it says something new; from then on every [`KINDS_MS`] at most, so that
+/// headers without end cost no more than others.
+const DESCRIBES_AT_ONCE: u8 = 8;
+
+/// Why a player gets nothing of a stream that met a defect of ours.
+const DEFECT: &str = "a defect in the server, which is logged";
 
 /// Why a player of the other kind gets nothing where bridges are off.
 const OFF: &str = "the stream is published by RTMP, and bridges to WebRTC are off for this application";
@@ -91,12 +99,24 @@ impl Worker {
         let Some(source) = local.source.filter(|source| matches!(source.origin, Origin::Session(_))) else {
             return;
         };
+        if local.describes == DESCRIBES_AT_ONCE {
+            let local = &mut self.streams.slab[stream];
+            local.describe_at_ms = local.describe_at_ms.or(Some(self.now_ms + KINDS_MS));
+            return;
+        }
+        self.streams.slab[stream].describes += 1;
+        let local = &self.streams.slab[stream];
         let running = local.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
         let formats = match running.map(|bridge| &bridge.machine) {
             Some(Machine::ToPackets(machine)) => machine.formats(),
             _ => {
-                probed = self.probe(stream);
+                probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).unwrap_or_else(|_| {
+                    self.rtc.counters.panics += 1;
+                    tracing::error!("a defect in the server: a stream is not bridged");
+                    let refused = Some(DEFECT.into());
+                    PublishedFormats { refused, ..PublishedFormats::default() }
+                });
                 &probed
             }
         };
@@ -131,6 +151,8 @@ impl Worker {
         for stream in 0..self.streams.slab.capacity() {
             let waits = |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
             if self.streams.slab.get(stream).filter(waits).is_some() {
+                let local = &mut self.streams.slab[stream];
+                (local.describe_at_ms, local.describes) = (None, DESCRIBES_AT_ONCE - 1);
                 self.describe_as_packets(stream);
             }
         }
