@@ -8,6 +8,7 @@ use common::rtc::{Client, Options};
 use common::rtmp::RtmpClient;
 use common::server::Server;
 use rtc::sdp::Direction;
+use rtp::payload::Codec;
 
 #[test]
 fn pictures_that_no_other_needs_are_left_out_and_counted() {
@@ -31,7 +32,7 @@ fn pictures_that_no_other_needs_are_left_out_and_counted() {
 fn where_they_are_refused_the_player_is_told_and_rtmp_goes_on() {
     let server = Server::start("[stream]\nbridge_b_frames = \"refuse\"\n");
     let _publisher = LivePublisher::start(server.rtmp, "live/b", pictures_sample("h264-b2.flv"));
-    let options = Options { h264: true, ..Options::default() };
+    let options = Options { video: Some(Codec::H264), ..Options::default() };
     // Until its headers have come, a stream is not refused but not ready.
     let refused = eventually("the server knows of the B-frames", || {
         Client::try_open(&server, "/whep/live/b", Direction::Receive, &options)

@@ -57,8 +57,47 @@ impl Drop for LivePublisher {
 }
 
 /// Whether a tag is a sequence header or metadata.
-fn is_header(tag: &Tag) -> bool {
+pub(crate) fn is_header(tag: &Tag) -> bool {
     tag.kind == MediaKind::Data || tag.timestamp == 0 && tag.body.get(1) == Some(&0)
+}
+
+/// A publisher whose sound goes on at the speed of its timestamps as long as it is asked to, and whose pictures come when
+/// the test says so.
+pub(crate) struct SteppedPublisher {
+    pub(crate) client: RtmpClient,
+    /// Behind its sequence header.
+    sound: Vec<Tag>,
+    sent: usize,
+    began: Instant,
+}
+
+impl SteppedPublisher {
+    /// Publishes the sound of the sample.
+    pub(crate) fn start(server: SocketAddr, stream: &str) -> Self {
+        let mut client = RtmpClient::publish(server, stream);
+        let (headers, sound): (Vec<Tag>, Vec<Tag>) = sample_sound().into_iter().partition(is_header);
+        client.send_tags(&headers);
+        Self { client, sound, sent: 0, began: Instant::now() }
+    }
+
+    /// Sends the sound that is due.
+    pub(crate) fn turn(&mut self) {
+        let round_ms = self.sound.last().expect("sound").timestamp + 23;
+        loop {
+            let tag = &self.sound[self.sent % self.sound.len()];
+            let timestamp = (self.sent / self.sound.len()) as u32 * round_ms + tag.timestamp;
+            if self.began.elapsed() < Duration::from_millis(u64::from(timestamp)) {
+                return;
+            }
+            self.client.send(tag.kind, timestamp, &tag.body);
+            self.sent += 1;
+        }
+    }
+}
+
+/// The sound of the sample, AAC.
+pub(crate) fn sample_sound() -> Vec<Tag> {
+    super::flv::sample_tags().into_iter().filter(|tag| tag.kind == MediaKind::Audio).collect()
 }
 
 /// A sample of the bridge's own tests, pictures alone: `h264-b2.flv` has two B-frames between others.

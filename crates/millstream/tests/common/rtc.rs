@@ -47,8 +47,12 @@ pub(crate) struct Options {
     pub(crate) fingerprint: Option<Fingerprint>,
     /// Headers of the POST, as `("authorization", "Bearer x")`.
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// Offer H.264 in place of VP8, under the same payload types.
-    pub(crate) h264: bool,
+    /// Offer this in place of VP8, under the same payload types.
+    pub(crate) video: Option<Codec>,
+    /// Offer this in place of Opus, under the same payload type.
+    pub(crate) sound: Option<Codec>,
+    /// Offer no video.
+    pub(crate) sound_only: bool,
 }
 
 /// A WHIP or WHEP client with its session.
@@ -92,12 +96,17 @@ impl Client {
         client
     }
 
-    /// As [`Client::play`], with H.264, and again as long as the stream is not ready: what it has is known some time after
-    /// its publisher.
+    /// As [`Client::play`], with H.264, and again as long as the stream is not ready.
     pub(crate) fn play_h264(server: &Server, stream: &str) -> Self {
-        let (path, options) = (format!("/whep/{stream}"), Options { h264: true, ..Options::default() });
+        Self::play_when_ready(server, stream, &Options { video: Some(Codec::H264), ..Options::default() })
+    }
+
+    /// As [`Client::play`], and again as long as the stream is not ready: what it has is known some time after its
+    /// publisher.
+    pub(crate) fn play_when_ready(server: &Server, stream: &str, options: &Options) -> Self {
+        let path = format!("/whep/{stream}");
         let mut client = eventually(&format!("{stream} can be played"), || {
-            match Self::try_open(server, &path, Direction::Receive, &options) {
+            match Self::try_open(server, &path, Direction::Receive, options) {
                 Ok(client) => Some(client),
                 Err(response) if response.status == 409 => None,
                 Err(response) => panic!("POST {path}: {} {}", response.status, response.text()),
@@ -125,10 +134,12 @@ impl Client {
         let certificate = certificate();
         let fingerprint = options.fingerprint.unwrap_or_else(|| certificate.fingerprint());
         let mut offer = offer(direction, local, fingerprint);
-        if options.h264 {
-            let format = &mut offer.media[1].formats[0];
-            (format.codec, format.fmtp) = (Codec::H264, H264_FMTP.to_owned());
+        for (media, codec) in offer.media.iter_mut().zip([options.sound, options.video]) {
+            if let Some(codec) = codec {
+                instead(&mut media.formats[0], codec);
+            }
         }
+        offer.media.truncate(if options.sound_only { 1 } else { 2 });
         let headers: Vec<(&str, &str)> =
             options.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let response = post(server.http, path, &make_offer(&offer), &headers).expect("a response");
@@ -476,6 +487,13 @@ pub(crate) fn offer(direction: Direction, local: SocketAddr, fingerprint: Finger
             media("1", MediaKind::Video, format(Codec::Vp8, VP8, Some(VP8_RTX), feedback), video),
         ],
     }
+}
+
+/// Makes a format one of another codec.
+fn instead(format: &mut Format, codec: Codec) {
+    (format.codec, format.clock_rate) = (codec, codec.clock_rate());
+    format.channels = if codec == Codec::Opus { 2 } else { 1 };
+    format.fmtp = if codec == Codec::H264 { H264_FMTP.to_owned() } else { String::new() };
 }
 
 /// Credentials nobody else has.
