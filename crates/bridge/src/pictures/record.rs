@@ -15,6 +15,8 @@ use super::nal::NalUnits;
 pub const PARAMETER_SET_BYTES_MAX: usize = 4096;
 /// Parameter sets of a record; encoders send one of each kind.
 pub const PARAMETER_SETS_MAX: usize = 64;
+/// Bytes of all parameter sets of a stream: they go ahead of every key frame, to every viewer.
+pub(super) const SETS_BYTES_MAX: usize = 16 << 10;
 
 /// Why a configuration record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use sps::{PictureOrderType, Sps};
 
 use super::bits::{BitReader, Malformed};
 use super::nal::{NalUnits, Nals};
-use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, read_avcc};
+use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
 use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use crate::to_packets::BFrames;
 
@@ -402,7 +402,9 @@ impl Sets {
         if known.any(|known| known == unit) {
             return Ok(false);
         }
-        if unit.len() > PARAMETER_SET_BYTES_MAX {
+        let kept = self.sequence.iter().map(|set| set.unit.len()).sum::<usize>()
+            + self.picture.iter().map(|set| set.unit.len()).sum::<usize>();
+        if unit.len() > PARAMETER_SET_BYTES_MAX || kept + unit.len() > SETS_BYTES_MAX {
             return Err(Malformed);
         }
         if unit.first().is_some_and(|header| header & 0x1f == 7) {

@@ -15,7 +15,7 @@ use slice::SliceHeader;
 
 use super::bits::Malformed;
 use super::nal::{NalUnits, Nals};
-use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, read_hvcc};
+use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use crate::to_packets::BFrames;
 
@@ -160,6 +160,10 @@ impl Filter {
         (self.started, self.open_key_frames) = (true, if starts { 0 } else { self.open_key_frames });
         let leading = (RADL_N..=RASL_R).contains(&kind);
         if leading || self.latest.is_some_and(|latest| order < latest) {
+            // No decoder has so many: headers that name them all have been made up.
+            if self.left_out.len() == LEFT_OUT_MAX {
+                return Err(Stop::Refused(Refusal::ReferencedBFrames));
+            }
             self.left_out.push(order);
             return Ok(false);
         }
@@ -186,6 +190,9 @@ impl Filter {
         })
     }
 }
+
+/// Pictures left out that are remembered: twice what a decoder holds (section A.4.2: 16).
+const LEFT_OUT_MAX: usize = 32;
 
 /// The order with the low bits `lsb` that is nearest to the one `before` (section 8.3.1).
 fn order_near(before: i64, lsb: u32, bits: u32) -> i64 {
@@ -277,7 +284,9 @@ struct Set<T> {
 impl Sets {
     /// Takes a set in, in place of one with the same id. Whether it is new.
     fn put(&mut self, unit: &[u8]) -> Result<bool, Malformed> {
-        if !(3..=PARAMETER_SET_BYTES_MAX).contains(&unit.len()) {
+        let kept = bytes_of(&self.video) + bytes_of(&self.sequence) + bytes_of(&self.picture);
+        let is_room = kept + unit.len() <= SETS_BYTES_MAX;
+        if !is_room || !(3..=PARAMETER_SET_BYTES_MAX).contains(&unit.len()) {
             return Err(Malformed);
         }
         match kind(unit) {
@@ -305,6 +314,10 @@ impl Sets {
         self.picture.iter().for_each(|set| out.push(&set.unit));
         Ok(())
     }
+}
+
+fn bytes_of<T>(sets: &[Set<T>]) -> usize {
+    sets.iter().map(|set| set.unit.len()).sum()
 }
 
 fn put<T>(sets: &mut Vec<Set<T>>, fields: T, unit: &[u8], id: fn(&T) -> u32) -> Result<bool, Malformed> {
