@@ -119,7 +119,7 @@ impl Worker {
         local.source = Some(source);
         local.live_since_ms = self.now_ms;
         (local.video, local.audio) = (None, None);
-        (local.out_of_order, local.seen) = (0, [false; 2]);
+        (local.out_of_order, local.first) = (0, [None, None]);
         (local.describes, local.describe_at_ms, local.warned) = (0, None, false);
         local.relay.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
@@ -178,7 +178,7 @@ impl Worker {
         let bridge = local.bridge;
         // Headers say what there is; without one, the first frame; and B-frames, what can be done about them.
         let news = frame.role == FrameRole::Config && received.is_some()
-            || local.is_undescribed(frame.track)
+            || local.is_undescribed(&frame)
             || local.has_shown_order(frame.track, info.composition_ms);
         if let Some(bridge) = bridge {
             self.bridge_frame(bridge, time_ms, &frame);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use live::flv::{AudioFormat, Codec, VideoFormat};
-use relay::{GopLimits, QueueLimits, Stream, Track};
+use relay::{Frame, GopLimits, QueueLimits, Stream, Track};
 use slab::Slab;
 
 use super::channel::{Channel, Format};
@@ -40,8 +40,8 @@ pub(crate) struct LocalStream {
     pub(crate) describes: u8,
     /// When it is to be described as packets again, because too little of it had been seen.
     pub(crate) describe_at_ms: Option<u64>,
-    /// Frames of sound, and of video, have come from the publisher.
-    pub(crate) seen: [bool; 2],
+    /// The publisher's first frame of sound, and of video, if no header came before it.
+    pub(crate) first: [Option<Arc<Frame>>; 2],
     pub(crate) live_since_ms: u64,
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
@@ -82,15 +82,19 @@ impl LocalStream {
         self.source.is_some_and(|source| source.origin.is_local())
     }
 
-    /// Notes that something of a track has come; whether it is the first, and there was no header before it.
-    pub(crate) fn is_undescribed(&mut self, track: Track) -> bool {
-        let header = match track {
+    /// Whether the frame is the first of its track, and there was no header before it: then it is all that tells of it.
+    pub(crate) fn is_undescribed(&mut self, frame: &Arc<Frame>) -> bool {
+        let header = match frame.track {
             Track::Audio => &self.relay.headers().audio,
             Track::Video => &self.relay.headers().video,
             Track::Data => return false,
         };
-        let seen = &mut self.seen[usize::from(track == Track::Video)];
-        header.is_none() && !std::mem::replace(seen, true)
+        let first = &mut self.first[usize::from(frame.track == Track::Video)];
+        let is_first = header.is_none() && first.is_none();
+        if is_first {
+            *first = Some(Arc::clone(frame));
+        }
+        is_first
     }
 
     /// Notes when a picture is shown, against when it is decoded; whether enough is known by now of a publisher that does
@@ -165,7 +169,7 @@ impl Streams {
             warned: false,
             describes: 0,
             describe_at_ms: None,
-            seen: [false; 2],
+            first: [None, None],
             live_since_ms: 0,
             video: None,
             audio: None,

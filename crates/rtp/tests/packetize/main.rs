@@ -59,7 +59,7 @@ pub(crate) fn nal_units(lengths: &[usize], kinds: &[u8], is_h265: bool) -> Vec<V
         .map(|(index, (len, kind))| {
             let mut unit = noise((*len).max(3), index);
             if is_h265 {
-                unit[..2].copy_from_slice(&[kind % 48 << 1, 1 + kind % 7]);
+                unit[..2].copy_from_slice(&[(kind % 48) << 1, 1 + kind % 7]);
             } else {
                 unit[0] = (kind & 0x60) | (1 + kind % 23);
             }

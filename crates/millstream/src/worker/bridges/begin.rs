@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::bridge::{ToFrames, ToFramesSettings, ToPackets, ToPacketsSettings};
 use relay::packets::Packet;
-use relay::{Frame, Track};
+use relay::{Frame, FrameRole};
 
 use super::cost::Cost;
 use super::sound::Sound;
@@ -92,8 +92,9 @@ impl Worker {
         let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
         let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
         let sound_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(SOUND_MS));
-        let is_wanted =
-            |(time_ms, frame): &&(u64, Arc<Frame>)| frame.track != Track::Audio || *time_ms >= sound_from_ms;
+        let is_wanted = |(time_ms, frame): &&(u64, Arc<Frame>)| {
+            frame.role != FrameRole::Audio || *time_ms >= sound_from_ms
+        };
         for (time_ms, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
             self.bridge_frame(index, *time_ms, frame);
             // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.

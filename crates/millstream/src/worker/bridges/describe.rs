@@ -99,12 +99,13 @@ impl Worker {
         let Some(source) = local.source.filter(|source| matches!(source.origin, Origin::Session(_))) else {
             return;
         };
-        if local.describes == DESCRIBES_AT_ONCE {
+        // What a bridge has found out costs nothing to tell, and may have to end players.
+        if local.describes == DESCRIBES_AT_ONCE && local.bridge.is_none() {
             let local = &mut self.streams.slab[stream];
             local.describe_at_ms = local.describe_at_ms.or(Some(self.now_ms + KINDS_MS));
             return;
         }
-        self.streams.slab[stream].describes += 1;
+        self.streams.slab[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
         let local = &self.streams.slab[stream];
         let running = local.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
@@ -139,6 +140,7 @@ impl Worker {
         let mut probe = ToPackets::new(to_packets_settings(local.settings.bridge), self.now);
         let mut out = PacketsOut::default();
         local.relay.headers().iter().for_each(|header| probe.frame(self.now, 0, header, &mut out));
+        local.first.iter().flatten().for_each(|frame| probe.frame(self.now, 0, frame, &mut out));
         for (time_ms, frame) in local.relay.gop().frames() {
             out.clear();
             probe.frame(self.now, *time_ms, frame, &mut out);
