@@ -74,7 +74,13 @@ pub(crate) struct SteppedPublisher {
 impl SteppedPublisher {
     /// Publishes the sound of the sample.
     pub(crate) fn start(server: SocketAddr, stream: &str) -> Self {
+        Self::start_behind(server, stream, &[])
+    }
+
+    /// The same, behind these tags.
+    pub(crate) fn start_behind(server: SocketAddr, stream: &str, tags: &[Tag]) -> Self {
         let mut client = RtmpClient::publish(server, stream);
+        client.send_tags(tags);
         let (headers, sound): (Vec<Tag>, Vec<Tag>) = sample_sound().into_iter().partition(is_header);
         client.send_tags(&headers);
         Self { client, sound, sent: 0, began: Instant::now() }
