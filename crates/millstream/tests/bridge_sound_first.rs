@@ -1,5 +1,7 @@
 //! A publisher whose sound is known some time before its video: nobody who asks for video is let in to sound alone.
 
+#![expect(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
+
 mod common;
 
 use std::time::{Duration, Instant};

@@ -50,7 +50,7 @@ fn vp9() -> Vec<Tag> {
         depacketizer.push(&payload).expect("a payload of the sample");
         if is_last {
             let picture = depacketizer.finish().expect("a picture of the sample");
-            let head = if tags.len() % 5 == 0 { KEY_FRAME } else { INTER_FRAME };
+            let head = if tags.len().is_multiple_of(5) { KEY_FRAME } else { INTER_FRAME };
             let body = [&[head], &b"vp09"[..], &picture].concat();
             tags.push(Tag { kind: MediaKind::Video, timestamp: 100 * tags.len() as u32, body });
         }
