@@ -60,16 +60,16 @@ pub fn read_avcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
     version(bytes.u8()?)?;
     bytes.take(3)?;
     let mut read = Record { length_bytes: (bytes.u8()? & 3) + 1, sets: Vec::new() };
-    let sequence_sets = bytes.u8()? & 0x1f;
-    for _ in 0..sequence_sets {
+    for _ in 0..bytes.u8()? & 0x1f {
         read.push(bytes.set()?, 7)?;
     }
-    let picture_sets = bytes.u8()?;
-    for _ in 0..picture_sets {
+    for _ in 0..bytes.u8()? {
         read.push(bytes.set()?, 8)?;
     }
-    // What follows repeats fields of the SPS, and SPS extensions of auxiliary pictures.
-    if sequence_sets == 0 || picture_sets == 0 { Err(RecordError::Missing) } else { Ok(read) }
+    // What follows repeats fields of the SPS, and SPS extensions of auxiliary pictures. What counts is what was kept: units of
+    // another kind may be announced as sets.
+    let has = |kind| read.sets.iter().any(|unit| unit[0] & 0x1f == kind);
+    if has(7) && has(8) { Ok(read) } else { Err(RecordError::Missing) }
 }
 
 /// Reads an `HEVCDecoderConfigurationRecord`, or parameter sets behind start codes in its place.

@@ -144,6 +144,8 @@ fn records_with_impossible_sets_are_refused_with_the_reason() {
         ("more sets than are kept", avcc(&[sps], &many), Some(RecordError::TooMany)),
         ("no sequence set", avcc(&[], &[pps]), Some(RecordError::Missing)),
         ("no picture set", avcc(&[sps], &[]), Some(RecordError::Missing)),
+        ("a picture set announced as sequence set", avcc(&[pps], &[pps]), Some(RecordError::Missing)),
+        ("a sequence set announced as picture set", avcc(&[sps], &[sps]), Some(RecordError::Missing)),
         ("a set of zeros", avcc(&[&zeros], &[pps]), Some(RecordError::Set)),
         ("another version", [&[2], &avcc(&[sps], &[pps])[1..]].concat(), Some(RecordError::Version)),
         ("nothing", vec![], Some(RecordError::Truncated)),
