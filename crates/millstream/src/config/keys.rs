@@ -253,7 +253,7 @@ section! {
         bridge: bool = true,
         cost "CPU per bridge: `millstream_stream_bridge_cpu_seconds` says how much. Sound of RTMP is transcoded, see `[transcoding]`.";
 
-        /// To WebRTC, which has no B-frames: `drop` leaves those out that no other picture needs and warns once per stream, `refuse` leaves the video to players of RTMP and FLV. So does `drop` where other pictures need them (x264 from preset `medium` on, unless `b-pyramid=none`). Publishers without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are played as they are.
+        /// To WebRTC, which has no B-frames: `drop` leaves those out that no other picture needs and warns once per stream, `refuse` leaves the video to players of RTMP and FLV. So does `drop` where other pictures need them (x264 from preset `faster` on, unless `b-pyramid=none`). Publishers without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are played as they are.
         bridge_b_frames: BFramesChoice = BFramesChoice::Drop,
         cost "`drop` lowers the frame rate: by half with one B-frame between two others, to a third with two.";
 

@@ -130,9 +130,12 @@ mod tests {
         depacketizer.finish().map(|frame| frame.to_vec())
     }
 
+    /// Payloads, what comes of them, and what is tested.
+    type Row<'a> = (&'a [&'a [u8]], &'a [u8], &'a str);
+
     #[test]
     fn obus_get_their_sizes_back() {
-        let rows: [(&[&[u8]], &[u8], &str); 9] = [
+        let rows: [Row<'_>; 9] = [
             (&[&[0x10, 0x30, 7]], &[0x32, 1, 7], "one OBU"),
             (&[&[0x28, 2, 0x08, 5, 0x30, 7]], &[0x0a, 1, 5, 0x32, 1, 7], "two, counted"),
             (&[&[0x08, 2, 0x08, 5, 2, 0x30, 7]], &[0x0a, 1, 5, 0x32, 1, 7], "two, not counted"),

@@ -82,10 +82,13 @@ mod tests {
         depacketizer.finish().map(|frame| frame.to_vec())
     }
 
+    /// Payloads, what comes of them, and what is tested.
+    type Row<'a> = (&'a [&'a [u8]], &'a [u8], &'a str);
+
     #[test]
     fn each_packetization_gives_its_units() {
         let single: &[u8] = &[0x65, 0x88, 1, 2];
-        let rows: [(&[&[u8]], &[u8], &str); 5] = [
+        let rows: [Row<'_>; 5] = [
             (&[single], &[0, 0, 0, 4, 0x65, 0x88, 1, 2], "one unit"),
             (
                 &[&[0x67, 1], &[0x68, 2], &[0x65, 3]],

@@ -83,9 +83,12 @@ mod tests {
         depacketizer.finish().map(|frame| frame.to_vec())
     }
 
+    /// Payloads, what comes of them, and what is tested.
+    type Row<'a> = (&'a [&'a [u8]], &'a [u8], &'a str);
+
     #[test]
     fn each_packetization_gives_its_units() {
-        let rows: [(&[&[u8]], &[u8], &str); 4] = [
+        let rows: [Row<'_>; 4] = [
             (&[&[0x26, 1, 0xaf, 7]], &[0, 0, 0, 4, 0x26, 1, 0xaf, 7], "one unit"),
             (
                 &[&[0x60, 1, 0, 3, 0x40, 1, 9, 0, 2, 0x42, 1]],

@@ -28,9 +28,12 @@ mod tests {
     use crate::depacketize::{Broken, Depacketizer};
     use crate::payload::Codec;
 
+    /// Payloads, what comes of them, and what is tested.
+    type Row<'a> = (&'a [&'a [u8]], Result<&'a [u8], Broken>, &'a str);
+
     #[test]
     fn descriptors_are_taken_off() {
-        let rows: [(&[&[u8]], Result<&[u8], Broken>, &str); 6] = [
+        let rows: [Row<'_>; 6] = [
             (&[&[0x10, 1, 2]], Ok(&[1, 2]), "one packet"),
             (
                 &[&[0x90, 0x80, 0x92, 0x34, 1], &[0x80, 0x80, 0x92, 0x34, 2], &[0x11, 3]],

@@ -61,9 +61,12 @@ mod tests {
     use crate::depacketize::{Broken, Depacketizer};
     use crate::payload::Codec;
 
+    /// Payloads, what comes of them, and what is tested.
+    type Row<'a> = (&'a [&'a [u8]], Result<&'a [u8], Broken>, &'a str);
+
     #[test]
     fn layer_frames_become_a_superframe() {
-        let rows: [(&[&[u8]], Result<&[u8], Broken>, &str); 7] = [
+        let rows: [Row<'_>; 7] = [
             (&[&[0x0c, 1, 2]], Ok(&[1, 2]), "one packet"),
             (&[&[0x88, 0x80, 7, 1], &[0x80, 0x80, 7, 2], &[0x84, 0x80, 7, 3]], Ok(&[1, 2, 3]), "three"),
             (
