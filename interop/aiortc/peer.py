@@ -181,12 +181,17 @@ class Clocks:
         return ntp + (time - known) / rate
 
 
+# The longest that the pictures a player begins with can take, seconds.
+BACKLOG = 1
+
+
 class Watch:
     """Flashes and beeps with their RTP times, until it is known what time that is."""
 
     def __init__(self, video, audio):
         self.clocks = {"video": Clocks(video), "audio": Clocks(audio)}
         self.flashes, self.beeps = flash_and_beep.Flashes(), flash_and_beep.Beeps()
+        self.begun = None
         self.last, self.backwards = {}, 0
 
     def add(self, frame, kind):
@@ -195,6 +200,7 @@ class Watch:
         self.last[kind] = time
         if kind == "video":
             plane = frame.to_ndarray(format="gray")
+            self.begun = time if self.begun is None else self.begun
             self.flashes.add(time, float(plane[plane.shape[0] // 4 : plane.shape[0] * 3 // 4].mean()))
         else:
             # In units of RTP, which are samples: made seconds as soon as there are reports.
@@ -206,6 +212,9 @@ class Watch:
         if not all(reports.values()):
             return reports
         flashes = [self.clocks["video"].seconds(time, 90000) for time in self.flashes.times]
+        # A player begins with pictures from before its time, shown in fast succession: no sound belongs to them.
+        begun = self.clocks["video"].seconds(self.begun, 90000) + BACKLOG
+        flashes = [flash for flash in flashes if flash >= begun]
         beeps = [self.clocks["audio"].seconds(time * SAMPLE_RATE, SAMPLE_RATE) for time in self.beeps.times()]
         return {**reports, "backwards": self.backwards, **flash_and_beep.compare(flashes, beeps)}
 
