@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -92,8 +93,19 @@ func exchange(peer *webrtc.PeerConnection, target string) string {
 	gathered := webrtc.GatheringCompletePromise(peer)
 	check(peer.SetLocalDescription(offer))
 	<-gathered
-	response, err := http.Post(target, "application/sdp", strings.NewReader(peer.LocalDescription().SDP))
-	check(err)
+	var response *http.Response
+	for asked := 0; ; asked++ {
+		var err error
+		response, err = http.Post(target, "application/sdp", strings.NewReader(peer.LocalDescription().SDP))
+		check(err)
+		// A publisher that has just begun: the server says when to ask again.
+		after, err := strconv.Atoi(response.Header.Get("Retry-After"))
+		if response.StatusCode != http.StatusConflict || err != nil || asked == 5 {
+			break
+		}
+		response.Body.Close()
+		time.Sleep(time.Duration(after) * time.Second)
+	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	check(err)

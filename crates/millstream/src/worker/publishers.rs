@@ -176,9 +176,11 @@ impl Worker {
         let repeated = (frame.role == FrameRole::Config).then_some(local.relay.timeline_head_ms());
         let Some(time_ms) = received.map(|received| received.time_ms).or(repeated) else { return };
         let bridge = local.bridge;
-        // Headers say what there is; without one, the first frame; and B-frames, what can be done about them.
+        // Headers say what there is; without one, the first frame, or the first key frame where the header says nothing; and
+        // B-frames, what can be done about them.
         let news = frame.role == FrameRole::Config && received.is_some()
             || local.is_undescribed(&frame)
+            || frame.role == FrameRole::Key && local.describe_at_ms.is_some()
             || local.has_shown_order(frame.track, info.composition_ms);
         if let Some(bridge) = bridge {
             self.bridge_frame(bridge, time_ms, &frame);
