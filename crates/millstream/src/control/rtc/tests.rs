@@ -1,5 +1,7 @@
 //! Every status of WHIP and WHEP, over workers that are played by the test.
 
+mod bridged;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -427,87 +429,6 @@ async fn requests_without_a_session_get_the_status_of_the_rfc() {
     }
     assert!(server.workers.opened.lock().expect("not poisoned").is_empty(), "no worker was bothered");
     assert!(server.context.rtc.registry.is_clear());
-}
-
-#[tokio::test]
-async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
-    let server = server();
-    let answer = server.post("/whep/live/bridged", play_offer()).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
-    assert!(
-        answer.body.contains("a=rtpmap:96 H264/90000") && answer.body.contains("a=rtpmap:111 opus/48000/2")
-    );
-    {
-        let opened = server.workers.opened.lock().expect("not poisoned");
-        assert_eq!((opened[0].role, opened[0].published.as_slice()), (RtcRole::Play, &[0, 1][..]));
-    }
-    for (path, inactive) in [("/whep/live/silent", [true, false]), ("/whep/live/radio", [false, true])] {
-        let answer = server.post(path, play_offer()).await;
-        assert_eq!(answer.status, 201, "{path}: {}", answer.body);
-        let (sound, video) = answer.body.split_once("m=video").expect("video");
-        let found = [sound, video].map(|media| media.contains("a=inactive\r\n"));
-        assert_eq!(found, inactive, "{path}: what is not there does not come");
-    }
-    let without_video =
-        play_offer().split_once("m=video").expect("video").0.replace("BUNDLE 0 1", "BUNDLE 0");
-    for path in ["/whep/live/422", "/whep/live/sound"] {
-        let sound = server.post(path, without_video.clone()).await;
-        assert_eq!(sound.status, 201, "who wants the sound alone gets it: {}", sound.body);
-    }
-}
-
-#[tokio::test]
-async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
-    let server = server();
-    let cases = [
-        ("/whep/live/sound", play_offer(), "the stream has B-frames; play the stream by RTMP or FLV"),
-        ("/whep/live/frames", play_offer(), "the stream has B-frames; play the stream by RTMP or FLV"),
-        (
-            "/whep/live/422",
-            play_offer(),
-            "the stream's video is H.264 High 4:2:2 (profile-level-id 7a0028), and this player takes H.264 Constrained Baseline",
-        ),
-        (
-            "/whep/live/h265",
-            play_offer(),
-            "the stream's video is H.265 Main, and this player takes H.264 Constrained Baseline",
-        ),
-        (
-            "/whep/live/h265",
-            offer("recvonly", "X9/90000"),
-            "the stream's video is H.265 Main, and this player offers no codec that is known here",
-        ),
-        (
-            "/whep/live/radio",
-            play_offer().replace("opus/48000/2", "speex/8000"),
-            "the stream's sound is Opus, and this player offers no codec that is known here",
-        ),
-    ];
-    for (path, body, message) in cases {
-        let answer = server.post(path, body).await;
-        assert_eq!(answer.status, 406, "{path}: {}", answer.body);
-        let said: Value = serde_json::from_str(&answer.body).expect("JSON");
-        assert_eq!(said["error"]["message"], message, "{path}");
-    }
-}
-
-#[test]
-fn ways_to_play_are_those_that_the_publisher_and_bridges_allow() {
-    let server = server();
-    let cases = [
-        ("live", "nobody", (true, true), ""),
-        ("live", "begun", (true, true), ""),
-        ("live", "packets", (true, true), ""),
-        ("live", "bridged", (true, true), ""),
-        ("live", "sound", (true, true), B_FRAMES),
-        ("live", "frames", (true, false), B_FRAMES),
-        ("unbridged", "packets", (false, true), NOT_TO_FRAMES),
-    ];
-    for (app, name, ways, note) in cases {
-        let found = server.context.rtc.ways(app, name);
-        assert_eq!((found.frames, found.packets), ways, "{app}/{name}");
-        assert_eq!(found.note.as_deref().unwrap_or_default(), note, "{app}/{name}");
-    }
 }
 
 /// The offer without its first media description.
