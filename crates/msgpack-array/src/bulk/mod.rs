@@ -1,0 +1,96 @@
+//! Elements in bulk: which instruction set runs, and the way to the two algorithms.
+//!
+//! `encode/` and `decode/` each have one algorithm (`mod.rs`) above one file per instruction set with the same few
+//! functions. Headers of arrays, vectors and pieces of streams are left to the callers.
+#![expect(unsafe_code, reason = "vector loads, stores and calls into code for one instruction set")]
+
+pub(crate) mod decode;
+pub(crate) mod encode;
+mod scalar;
+
+use core::mem::MaybeUninit;
+
+use crate::element::Element;
+use crate::error::ElementError;
+
+/// Room behind the longest possible output that lets the kernels write whole vectors to the end; never required.
+pub(crate) const SLACK: usize = 64;
+
+/// An instruction set that there is code for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isa {
+    /// No vectors. Always there.
+    Scalar,
+    /// x86-64: SSSE3 and SSE4.1.
+    Sse,
+    /// x86-64: AVX2 (with BMI2).
+    Avx2,
+    /// x86-64: AVX-512 F, BW, VL, VBMI, VBMI2 (with BMI2).
+    Avx512,
+    /// 64-bit ARM.
+    Neon,
+}
+
+impl Isa {
+    /// The best one of this machine.
+    pub fn detect() -> Self {
+        Self::Scalar
+    }
+
+    /// Whether this machine has it.
+    pub fn is_available(self) -> bool {
+        self == Self::Scalar
+    }
+}
+
+/// What the algorithms know of an element type.
+pub trait BulkElement: Copy + 'static {
+    /// Writes the shortest form of one element and returns its length, at most 9.
+    #[doc(hidden)]
+    fn encode_one(self, out: &mut [u8; 9]) -> usize;
+
+    /// Reads one element of any legal width from the beginning of `input`; returns it and its length.
+    #[doc(hidden)]
+    fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop>;
+}
+
+/// Why decoding ended before the last element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The input ends.
+    Truncated,
+    /// The next element is not acceptable.
+    Element(ElementError),
+}
+
+/// How far decoding came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// Elements written.
+    pub(crate) elements: usize,
+    /// Bytes they took.
+    pub(crate) bytes: usize,
+    /// Why not all were, if so.
+    pub(crate) stop: Option<Stop>,
+}
+
+/// Writes the elements of `values` to the beginning of `out`, which is at least `T::ENCODED_MAX` times as long; returns the
+/// bytes initialised.
+pub(crate) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
+    assert!(out.len() / T::ENCODED_MAX >= values.len());
+    encode::encode(isa, values, out)
+}
+
+/// The same into initialised bytes, some of which behind the result may change.
+pub(crate) fn encode_initialized<T: Element>(isa: Isa, values: &[T], out: &mut [u8]) -> usize {
+    let length = out.len();
+    // SAFETY: the same bytes; `encode` writes initialised ones only.
+    let out = unsafe { core::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), length) };
+    encode(isa, values, out)
+}
+
+/// Reads elements from `input` until `out` is full, the input ends or an element is not acceptable.
+pub(crate) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
+    decode::decode(isa, input, out)
+}

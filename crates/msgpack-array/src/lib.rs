@@ -1,0 +1,21 @@
+//! MessagePack arrays of numbers at memory speed.
+//!
+//! Encodes and decodes arrays of `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool` as the MessagePack specification's `array`
+//! family, every integer in its shortest form: the bytes are those of a conforming encoder that goes element by element.
+//! The instruction set is chosen once per call ([`Isa::detect`]); the scalar code is always there and is the oracle.
+#![no_std]
+
+extern crate alloc;
+
+mod bulk;
+mod decode;
+mod element;
+mod encode;
+mod error;
+mod header;
+
+pub use bulk::Isa;
+pub use decode::{decode_into, decode_into_with};
+pub use element::Element;
+pub use encode::{encode, encode_into, encode_with, max_encoded_len};
+pub use error::{DecodeError, ElementError};
