@@ -6,6 +6,8 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
 
 mod bulk;
 mod decode;

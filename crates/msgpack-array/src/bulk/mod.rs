@@ -1,48 +1,24 @@
 //! Elements in bulk: which instruction set runs, and the way to the two algorithms.
 //!
 //! `encode/` and `decode/` each have one algorithm (`mod.rs`) above one file per instruction set with the same few
-//! functions. Headers of arrays, vectors and pieces of streams are left to the callers.
+//! functions. Whoever comes here has asked whether the machine has `isa` ([`Isa::is_available`]): the algorithms do not ask
+//! again before they call code for it. Headers of arrays, vectors and pieces of streams are left to the callers.
 #![expect(unsafe_code, reason = "vector loads, stores and calls into code for one instruction set")]
 
 pub(crate) mod decode;
 pub(crate) mod encode;
+mod isa;
 mod scalar;
 
 use core::mem::MaybeUninit;
+
+pub use isa::Isa;
 
 use crate::element::Element;
 use crate::error::ElementError;
 
 /// Room behind the longest possible output that lets the kernels write whole vectors to the end; never required.
 pub(crate) const SLACK: usize = 64;
-
-/// An instruction set that there is code for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Isa {
-    /// No vectors. Always there.
-    Scalar,
-    /// x86-64: SSSE3 and SSE4.1.
-    Sse,
-    /// x86-64: AVX2 (with BMI2).
-    Avx2,
-    /// x86-64: AVX-512 F, BW, VL, VBMI, VBMI2 (with BMI2).
-    Avx512,
-    /// 64-bit ARM.
-    Neon,
-}
-
-impl Isa {
-    /// The best one of this machine.
-    pub fn detect() -> Self {
-        Self::Scalar
-    }
-
-    /// Whether this machine has it.
-    pub fn is_available(self) -> bool {
-        self == Self::Scalar
-    }
-}
 
 /// What the algorithms know of an element type.
 pub trait BulkElement: Copy + 'static {
@@ -78,6 +54,7 @@ pub(crate) struct Decoded {
 /// Writes the elements of `values` to the beginning of `out`, which is at least `T::ENCODED_MAX` times as long; returns the
 /// bytes initialised.
 pub(crate) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
+    debug_assert!(isa.is_available());
     assert!(out.len() / T::ENCODED_MAX >= values.len());
     encode::encode(isa, values, out)
 }
@@ -92,5 +69,6 @@ pub(crate) fn encode_initialized<T: Element>(isa: Isa, values: &[T], out: &mut [
 
 /// Reads elements from `input` until `out` is full, the input ends or an element is not acceptable.
 pub(crate) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
+    debug_assert!(isa.is_available());
     decode::decode(isa, input, out)
 }

@@ -9,7 +9,6 @@ enum Number {
     Signed(i64),
     Single(u32),
     Double(u64),
-    Bool(bool),
 }
 
 /// Writes a marker and a big-endian payload.
@@ -40,18 +39,19 @@ fn encode_signed(value: i64, out: &mut [u8; 9]) -> usize {
     }
 }
 
-/// The number at the beginning of `input` and its length.
-fn number(input: &[u8]) -> Result<(Number, usize), Stop> {
+/// The number at the beginning of `input` and its length. Its first byte decides whether the type is right, before there are more.
+fn number(input: &[u8], is_right: fn(u8) -> bool) -> Result<(Number, usize), Stop> {
     let (&marker, rest) = input.split_first().ok_or(Stop::Truncated)?;
+    if !is_right(marker) {
+        return Err(wrong_type(marker));
+    }
     let length = match marker {
         0x00..=0x7f => return Ok((Number::Unsigned(marker.into()), 1)),
         0xe0..=0xff => return Ok((Number::Signed((marker as i8).into()), 1)),
-        0xc2 | 0xc3 => return Ok((Number::Bool(marker == 0xc3), 1)),
         0xcc | 0xd0 => 1,
         0xcd | 0xd1 => 2,
         0xce | 0xd2 | 0xca => 4,
-        0xcf | 0xd3 | 0xcb => 8,
-        _ => return Err(Stop::Element(ElementError::WrongType { marker })),
+        _ => 8,
     };
     let payload = rest.get(..length).ok_or(Stop::Truncated)?;
     let bits = payload.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
@@ -65,7 +65,15 @@ fn number(input: &[u8]) -> Result<(Number, usize), Stop> {
     Ok((number, 1 + length))
 }
 
-fn wrong(marker: u8) -> Stop {
+fn is_integer(marker: u8) -> bool {
+    matches!(marker, 0x00..=0x7f | 0xcc..=0xd3 | 0xe0..=0xff)
+}
+
+fn is_number(marker: u8) -> bool {
+    matches!(marker, 0xca | 0xcb) || is_integer(marker)
+}
+
+fn wrong_type(marker: u8) -> Stop {
     Stop::Element(ElementError::WrongType { marker })
 }
 
@@ -79,13 +87,13 @@ macro_rules! integer {
             }
 
             fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
-                let (number, length) = number(input)?;
+                let (number, length) = number(input, is_integer)?;
                 let value = match number {
-                    Number::Unsigned(value) => value.try_into().map_err(|_| OUT_OF_RANGE)?,
-                    Number::Signed(value) => value.try_into().map_err(|_| OUT_OF_RANGE)?,
-                    _ => return Err(wrong(input[0])),
+                    Number::Unsigned(value) => value.try_into().ok(),
+                    Number::Signed(value) => value.try_into().ok(),
+                    Number::Single(_) | Number::Double(_) => None,
                 };
-                Ok((value, length))
+                Ok((value.ok_or(OUT_OF_RANGE)?, length))
             }
         }
     )* };
@@ -100,9 +108,10 @@ impl BulkElement for bool {
     }
 
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
-        match number(input)? {
-            (Number::Bool(value), length) => Ok((value, length)),
-            _ => Err(wrong(input[0])),
+        match *input {
+            [] => Err(Stop::Truncated),
+            [marker @ (0xc2 | 0xc3), ..] => Ok((marker == 0xc3, 1)),
+            [marker, ..] => Err(wrong_type(marker)),
         }
     }
 }
@@ -121,11 +130,19 @@ fn widen(bits: u32) -> u64 {
 fn narrow(bits: u64) -> Option<u32> {
     let value = f64::from_bits(bits);
     let single = if value.is_nan() {
-        (bits >> 63) as u32 * 0x8000_0000 | 0x7f80_0000 | (bits >> 29) as u32 & 0x7f_ffff
+        ((bits >> 63) as u32) << 31 | 0x7f80_0000 | (bits >> 29) as u32 & 0x7f_ffff
     } else {
         (value as f32).to_bits()
     };
     (f32::from_bits(single).is_nan() == value.is_nan() && widen(single) == bits).then_some(single)
+}
+
+/// Bits from the highest one to the lowest one that is set: a float with a mantissa that long holds the number exactly.
+fn significant_bits(value: u64) -> u32 {
+    match value {
+        0 => 0,
+        _ => 64 - value.leading_zeros() - value.trailing_zeros(),
+    }
 }
 
 impl BulkElement for f32 {
@@ -134,14 +151,15 @@ impl BulkElement for f32 {
     }
 
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
-        let (number, length) = number(input)?;
+        let (number, length) = number(input, is_number)?;
         let value = match number {
             Number::Single(bits) => f32::from_bits(bits),
             Number::Double(bits) => f32::from_bits(narrow(bits).ok_or(OUT_OF_RANGE)?),
-            Number::Unsigned(value) if value <= 1 << 24 => value as f32,
-            Number::Signed(value) if value >= -(1 << 24) && value <= 1 << 24 => value as f32,
+            Number::Unsigned(value) if significant_bits(value) <= f32::MANTISSA_DIGITS => value as f32,
+            Number::Signed(value) if significant_bits(value.unsigned_abs()) <= f32::MANTISSA_DIGITS => {
+                value as f32
+            }
             Number::Unsigned(_) | Number::Signed(_) => return Err(OUT_OF_RANGE),
-            Number::Bool(_) => return Err(wrong(input[0])),
         };
         Ok((value, length))
     }
@@ -153,14 +171,15 @@ impl BulkElement for f64 {
     }
 
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
-        let (number, length) = number(input)?;
+        let (number, length) = number(input, is_number)?;
         let value = match number {
             Number::Double(bits) => f64::from_bits(bits),
             Number::Single(bits) => f64::from_bits(widen(bits)),
-            Number::Unsigned(value) if value <= 1 << 53 => value as f64,
-            Number::Signed(value) if value >= -(1 << 53) && value <= 1 << 53 => value as f64,
+            Number::Unsigned(value) if significant_bits(value) <= f64::MANTISSA_DIGITS => value as f64,
+            Number::Signed(value) if significant_bits(value.unsigned_abs()) <= f64::MANTISSA_DIGITS => {
+                value as f64
+            }
             Number::Unsigned(_) | Number::Signed(_) => return Err(OUT_OF_RANGE),
-            Number::Bool(_) => return Err(wrong(input[0])),
         };
         Ok((value, length))
     }
