@@ -15,6 +15,7 @@ mod demo;
 mod logging;
 mod pattern;
 mod run;
+mod stats;
 mod time;
 mod transcoding;
 mod worker;
