@@ -1,17 +1,22 @@
-//! Decoding whole arrays from a slice.
+//! Decoding whole arrays from a slice, and their two parts for those who have a place for the elements.
 
 use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
-use crate::bulk::{self, Isa, Stop};
+use crate::bulk::{self, Decoded, Isa, Stop};
 use crate::element::Element;
 use crate::error::DecodeError;
+use crate::header::decode_array_header;
 
 /// Reads one array from the beginning of `input`, appends its elements to `out`, and returns the bytes it took.
 ///
+/// Reserves room for no more elements than `input` has bytes, whatever the header says.
+///
 /// # Errors
-/// See [`DecodeError`]; `out` is then as before.
+/// See [`DecodeError`]; `out` then has the elements it had before.
+#[inline]
 pub fn decode_into<T: Element>(input: &[u8], out: &mut Vec<T>) -> Result<usize, DecodeError> {
-    decode_into_with(Isa::detect(), input, out)
+    append(Isa::detect(), input, out)
 }
 
 /// The same with an instruction set of the caller's choice.
@@ -21,30 +26,66 @@ pub fn decode_into<T: Element>(input: &[u8], out: &mut Vec<T>) -> Result<usize, 
 ///
 /// # Panics
 /// When the machine does not have `isa`.
-#[expect(unsafe_code, reason = "the vector's spare room is filled by the kernels")]
 pub fn decode_into_with<T: Element>(isa: Isa, input: &[u8], out: &mut Vec<T>) -> Result<usize, DecodeError> {
     assert!(isa.is_available(), "{isa:?} is not available on this machine");
-    let (count, header) = match *input {
-        [] | [0xdc] | [0xdc, _] => return Err(DecodeError::Truncated),
-        [marker @ 0x90..=0x9f, ..] => (usize::from(marker & 15), 1),
-        [0xdc, a, b, ..] => (usize::from(u16::from_be_bytes([a, b])), 3),
-        [0xdd, a, b, c, d, ..] => (u32::from_be_bytes([a, b, c, d]) as usize, 5),
-        [0xdd, ..] => return Err(DecodeError::Truncated),
-        [marker, ..] => return Err(DecodeError::NotAnArray { marker }),
-    };
-    let body = &input[header..];
+    append(isa, input, out)
+}
+
+/// Fills `out` with elements from the beginning of `input`, which is behind the header, and returns the bytes they took.
+///
+/// # Errors
+/// [`DecodeError::Truncated`] and [`DecodeError::Element`]; some of `out` may have changed then.
+pub fn decode_elements<T: Element>(input: &[u8], out: &mut [T]) -> Result<usize, DecodeError> {
+    result(bulk::decode(Isa::detect(), input, bulk::as_uninit(out)))
+}
+
+/// The same into memory that need not be initialised, without an error all of it is afterwards, and with an instruction set of
+/// the caller's choice.
+///
+/// # Errors
+/// As [`decode_elements`].
+///
+/// # Panics
+/// When the machine does not have `isa`.
+pub fn decode_elements_uninit<T: Element>(
+    isa: Isa,
+    input: &[u8],
+    out: &mut [MaybeUninit<T>],
+) -> Result<usize, DecodeError> {
+    assert!(isa.is_available(), "{isa:?} is not available on this machine");
+    result(bulk::decode(isa, input, out))
+}
+
+#[inline]
+fn append<T: Element>(isa: Isa, input: &[u8], out: &mut Vec<T>) -> Result<usize, DecodeError> {
+    let (count, header) = decode_array_header(input)?;
+    Ok(header + append_elements(isa, count as usize, &input[header..], out)?)
+}
+
+/// Appends `count` elements from the beginning of `input`, and returns the bytes they took; with an error, nothing.
+#[inline]
+#[expect(unsafe_code, reason = "the vector's spare room is filled by the kernels")]
+pub(crate) fn append_elements<T: Element>(
+    isa: Isa,
+    count: usize,
+    input: &[u8],
+    out: &mut Vec<T>,
+) -> Result<usize, DecodeError> {
     // Each element takes a byte at least, so no more is allocated than has been seen.
-    if count > body.len() {
+    if count > input.len() {
         return Err(DecodeError::Truncated);
     }
     out.reserve(count);
-    let decoded = bulk::decode(isa, body, &mut out.spare_capacity_mut()[..count]);
+    let bytes = result(bulk::decode(isa, input, &mut out.spare_capacity_mut()[..count]))?;
+    // SAFETY: without a reason to stop all `count` elements were initialised.
+    unsafe { out.set_len(out.len() + count) };
+    Ok(bytes)
+}
+
+#[inline]
+fn result(decoded: Decoded) -> Result<usize, DecodeError> {
     match decoded.stop {
-        None => {
-            // SAFETY: without a reason to stop all `count` elements were initialised.
-            unsafe { out.set_len(out.len() + count) };
-            Ok(header + decoded.bytes)
-        }
+        None => Ok(decoded.bytes),
         Some(Stop::Truncated) => Err(DecodeError::Truncated),
         Some(Stop::Element(error)) => Err(DecodeError::Element { index: decoded.elements, error }),
     }

@@ -10,6 +10,11 @@ pub enum DecodeError {
         /// That byte.
         marker: u8,
     },
+    /// The first byte begins something else than a `bin`.
+    NotBin {
+        /// That byte.
+        marker: u8,
+    },
     /// An element is not what was asked for.
     Element {
         /// Its index in the array, from 0.
@@ -36,6 +41,7 @@ impl core::fmt::Display for DecodeError {
         match self {
             Self::Truncated => f.write_str("the bytes end before the array does"),
             Self::NotAnArray { marker } => write!(f, "byte {marker:#04x} does not begin an array"),
+            Self::NotBin { marker } => write!(f, "byte {marker:#04x} does not begin a bin"),
             Self::Element { index, error } => write!(f, "element {index}: {error}"),
         }
     }

@@ -9,15 +9,24 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod bin;
 mod bulk;
 mod decode;
 mod element;
 mod encode;
 mod error;
 mod header;
+mod stream;
+mod typed;
 
+pub use bin::{decode_bin, encode_bin};
 pub use bulk::Isa;
-pub use decode::{decode_into, decode_into_with};
+pub use decode::{decode_elements, decode_elements_uninit, decode_into, decode_into_with};
 pub use element::Element;
-pub use encode::{encode, encode_into, encode_with, max_encoded_len};
+pub use encode::{
+    encode, encode_array_header, encode_elements, encode_elements_uninit, encode_into, encode_into_uninit, encode_with, max_encoded_len,
+};
 pub use error::{DecodeError, ElementError};
+pub use header::{array_header, bin_header, decode_array_header, decode_bin_header};
+pub use stream::ArrayDecoder;
+pub use typed::*;

@@ -16,7 +16,7 @@ pub enum Isa {
     Sse,
     /// x86-64: AVX2 with BMI1, BMI2, LZCNT and POPCNT, which every CPU with AVX2 has had so far.
     Avx2,
-    /// x86-64: AVX-512 F, BW, DQ, VL, VBMI and VBMI2 on top of [`Avx2`](Self::Avx2): Ice Lake, Zen 4 and later ones.
+    /// x86-64: AVX-512 F, BW, CD, DQ, VL, VBMI and VBMI2 on top of [`Avx2`](Self::Avx2): Ice Lake, Zen 4 and later ones.
     Avx512,
     /// 64-bit ARM, little-endian.
     Neon,
@@ -40,8 +40,24 @@ impl Isa {
     }
 
     /// Those of this machine, the best one last. [`Scalar`](Self::Scalar) is always among them.
-    pub fn available() -> impl Iterator<Item = Self> {
+    pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         Self::ALL.into_iter().filter(|isa| isa.is_available())
+    }
+
+    /// Its name in lower case: `scalar`, `sse`, `avx2`, `avx512`, `neon`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Sse => "sse",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Neon => "neon",
+        }
+    }
+
+    /// The one with this [`name`](Self::name), whether this machine has it or not.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|isa| isa.name() == name)
     }
 
     const fn bit(self) -> u8 {
@@ -110,6 +126,7 @@ mod x86 {
             avx2: has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt"),
             avx512: has!("avx512f")
                 && has!("avx512bw")
+                && has!("avx512cd")
                 && has!("avx512dq")
                 && has!("avx512vl")
                 && has!("avx512vbmi")
@@ -138,7 +155,7 @@ mod x86 {
                 && all(leaf7_ebx, AVX2 | BMI1 | BMI2)
                 && all(extended1, LZCNT),
             avx512: all(saved, ZMM)
-                && all(leaf7_ebx, AVX512F | AVX512DQ | AVX512BW | AVX512VL)
+                && all(leaf7_ebx, AVX512F | AVX512DQ | AVX512CD | AVX512BW | AVX512VL)
                 && all(leaf7_ecx, AVX512_VBMI | AVX512_VBMI2),
         }
     }
@@ -168,6 +185,7 @@ mod x86 {
         pub(super) const BMI2: u32 = 1 << 8;
         pub(super) const AVX512F: u32 = 1 << 16;
         pub(super) const AVX512DQ: u32 = 1 << 17;
+        pub(super) const AVX512CD: u32 = 1 << 28;
         pub(super) const AVX512BW: u32 = 1 << 30;
         pub(super) const AVX512VL: u32 = 1 << 31;
         /// Leaf 7, ECX.
@@ -199,6 +217,14 @@ mod tests {
         assert_eq!(Isa::available().next(), Some(Isa::Scalar));
         assert_eq!(Isa::available().last(), Some(Isa::detect()));
         assert!(Isa::ALL.is_sorted());
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for isa in Isa::ALL {
+            assert_eq!(Isa::from_name(isa.name()), Some(isa));
+        }
+        assert_eq!(Isa::from_name("AVX2"), None);
     }
 
     #[test]

@@ -20,8 +20,21 @@ use crate::error::ElementError;
 /// Room behind the longest possible output that lets the kernels write whole vectors to the end; never required.
 pub(crate) const SLACK: usize = 64;
 
+/// What an element type is, apart from its size.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bool,
+    Unsigned,
+    Signed,
+    Float,
+}
+
 /// What the algorithms know of an element type.
 pub trait BulkElement: Copy + 'static {
+    #[doc(hidden)]
+    const KIND: Kind;
+
     /// Writes the shortest form of one element and returns its length, at most 9.
     #[doc(hidden)]
     fn encode_one(self, out: &mut [u8; 9]) -> usize;
@@ -52,19 +65,18 @@ pub(crate) struct Decoded {
 }
 
 /// Writes the elements of `values` to the beginning of `out`, which is at least `T::ENCODED_MAX` times as long; returns the
-/// bytes initialised.
+/// bytes initialised. Bytes behind those may change, but never become uninitialised.
 pub(crate) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
     debug_assert!(isa.is_available());
     assert!(out.len() / T::ENCODED_MAX >= values.len());
     encode::encode(isa, values, out)
 }
 
-/// The same into initialised bytes, some of which behind the result may change.
-pub(crate) fn encode_initialized<T: Element>(isa: Isa, values: &[T], out: &mut [u8]) -> usize {
-    let length = out.len();
-    // SAFETY: the same bytes; `encode` writes initialised ones only.
-    let out = unsafe { core::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), length) };
-    encode(isa, values, out)
+/// Initialised memory, for functions that write to it only what is initialised: [`encode`] and [`decode`].
+pub(crate) fn as_uninit<T>(slice: &mut [T]) -> &mut [MaybeUninit<T>] {
+    let length = slice.len();
+    // SAFETY: the same memory; the layouts are the same, and it stays initialised as said above.
+    unsafe { core::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), length) }
 }
 
 /// Reads elements from `input` until `out` is full, the input ends or an element is not acceptable.
