@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 /// What the algorithms know of an element type.
-pub trait BulkElement: Copy + 'static {
+pub trait BulkElement: encode::EncodeElement + Copy + 'static {
     #[doc(hidden)]
     const KIND: Kind;
 
