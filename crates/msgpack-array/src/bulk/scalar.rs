@@ -1,6 +1,6 @@
 //! One element at a time: the oracle of every kernel, and what runs where there is none.
 
-use super::{BulkElement, Stop};
+use super::{BulkElement, Kind, Stop};
 use crate::error::ElementError;
 
 /// A number as it stands in the bytes.
@@ -80,8 +80,10 @@ fn wrong_type(marker: u8) -> Stop {
 const OUT_OF_RANGE: Stop = Stop::Element(ElementError::OutOfRange);
 
 macro_rules! integer {
-    ($encode:ident as $wide:ty: $($type:ty)*) => { $(
+    ($kind:ident, $encode:ident as $wide:ty: $($type:ty)*) => { $(
         impl BulkElement for $type {
+            const KIND: Kind = Kind::$kind;
+
             fn encode_one(self, out: &mut [u8; 9]) -> usize {
                 $encode(<$wide>::from(self), out)
             }
@@ -99,10 +101,12 @@ macro_rules! integer {
     )* };
 }
 
-integer!(encode_signed as i64: i8 i16 i32 i64);
-integer!(encode_unsigned as u64: u8 u16 u32 u64);
+integer!(Signed, encode_signed as i64: i8 i16 i32 i64);
+integer!(Unsigned, encode_unsigned as u64: u8 u16 u32 u64);
 
 impl BulkElement for bool {
+    const KIND: Kind = Kind::Bool;
+
     fn encode_one(self, out: &mut [u8; 9]) -> usize {
         write(out, 0xc2 + u8::from(self), [])
     }
@@ -146,6 +150,8 @@ fn significant_bits(value: u64) -> u32 {
 }
 
 impl BulkElement for f32 {
+    const KIND: Kind = Kind::Float;
+
     fn encode_one(self, out: &mut [u8; 9]) -> usize {
         write(out, 0xca, self.to_bits().to_be_bytes())
     }
@@ -166,6 +172,8 @@ impl BulkElement for f32 {
 }
 
 impl BulkElement for f64 {
+    const KIND: Kind = Kind::Float;
+
     fn encode_one(self, out: &mut [u8; 9]) -> usize {
         write(out, 0xcb, self.to_bits().to_be_bytes())
     }
