@@ -13,6 +13,7 @@ mod scalar;
 use core::mem::MaybeUninit;
 
 pub use isa::Isa;
+pub(crate) use scalar::Number;
 
 use crate::element::Element;
 use crate::error::ElementError;
@@ -42,6 +43,10 @@ pub trait BulkElement: encode::EncodeElement + Copy + 'static {
     /// Reads one element of any legal width from the beginning of `input`; returns it and its length.
     #[doc(hidden)]
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop>;
+
+    /// The number as this type, if it is of a type that goes into it and keeps its value exactly.
+    #[doc(hidden)]
+    fn from_number(number: Number) -> Option<Self>;
 }
 
 /// Why decoding ended before the last element.

@@ -3,12 +3,14 @@
 use super::{BulkElement, Kind, Stop};
 use crate::error::ElementError;
 
-/// A number as it stands in the bytes.
-enum Number {
+/// A number as it stands in the bytes, floats by their bits.
+#[derive(Debug, Clone, Copy)]
+pub enum Number {
     Unsigned(u64),
     Signed(i64),
     Single(u32),
     Double(u64),
+    Bool(bool),
 }
 
 /// Writes a marker and a big-endian payload.
@@ -90,12 +92,15 @@ macro_rules! integer {
 
             fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
                 let (number, length) = number(input, is_integer)?;
-                let value = match number {
+                Ok((Self::from_number(number).ok_or(OUT_OF_RANGE)?, length))
+            }
+
+            fn from_number(number: Number) -> Option<Self> {
+                match number {
                     Number::Unsigned(value) => value.try_into().ok(),
                     Number::Signed(value) => value.try_into().ok(),
-                    Number::Single(_) | Number::Double(_) => None,
-                };
-                Ok((value.ok_or(OUT_OF_RANGE)?, length))
+                    Number::Single(_) | Number::Double(_) | Number::Bool(_) => None,
+                }
             }
         }
     )* };
@@ -116,6 +121,13 @@ impl BulkElement for bool {
             [] => Err(Stop::Truncated),
             [marker @ (0xc2 | 0xc3), ..] => Ok((marker == 0xc3, 1)),
             [marker, ..] => Err(wrong_type(marker)),
+        }
+    }
+
+    fn from_number(number: Number) -> Option<Self> {
+        match number {
+            Number::Bool(value) => Some(value),
+            _ => None,
         }
     }
 }
@@ -158,16 +170,21 @@ impl BulkElement for f32 {
 
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
         let (number, length) = number(input, is_number)?;
-        let value = match number {
-            Number::Single(bits) => f32::from_bits(bits),
-            Number::Double(bits) => f32::from_bits(narrow(bits).ok_or(OUT_OF_RANGE)?),
-            Number::Unsigned(value) if significant_bits(value) <= f32::MANTISSA_DIGITS => value as f32,
-            Number::Signed(value) if significant_bits(value.unsigned_abs()) <= f32::MANTISSA_DIGITS => {
-                value as f32
+        Ok((Self::from_number(number).ok_or(OUT_OF_RANGE)?, length))
+    }
+
+    fn from_number(number: Number) -> Option<Self> {
+        match number {
+            Number::Single(bits) => Some(f32::from_bits(bits)),
+            Number::Double(bits) => narrow(bits).map(f32::from_bits),
+            Number::Unsigned(value) => {
+                (significant_bits(value) <= Self::MANTISSA_DIGITS).then_some(value as Self)
             }
-            Number::Unsigned(_) | Number::Signed(_) => return Err(OUT_OF_RANGE),
-        };
-        Ok((value, length))
+            Number::Signed(value) => {
+                (significant_bits(value.unsigned_abs()) <= Self::MANTISSA_DIGITS).then_some(value as Self)
+            }
+            Number::Bool(_) => None,
+        }
     }
 }
 
@@ -180,15 +197,20 @@ impl BulkElement for f64 {
 
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop> {
         let (number, length) = number(input, is_number)?;
-        let value = match number {
-            Number::Double(bits) => f64::from_bits(bits),
-            Number::Single(bits) => f64::from_bits(widen(bits)),
-            Number::Unsigned(value) if significant_bits(value) <= f64::MANTISSA_DIGITS => value as f64,
-            Number::Signed(value) if significant_bits(value.unsigned_abs()) <= f64::MANTISSA_DIGITS => {
-                value as f64
+        Ok((Self::from_number(number).ok_or(OUT_OF_RANGE)?, length))
+    }
+
+    fn from_number(number: Number) -> Option<Self> {
+        match number {
+            Number::Double(bits) => Some(f64::from_bits(bits)),
+            Number::Single(bits) => Some(f64::from_bits(widen(bits))),
+            Number::Unsigned(value) => {
+                (significant_bits(value) <= Self::MANTISSA_DIGITS).then_some(value as Self)
             }
-            Number::Unsigned(_) | Number::Signed(_) => return Err(OUT_OF_RANGE),
-        };
-        Ok((value, length))
+            Number::Signed(value) => {
+                (significant_bits(value.unsigned_abs()) <= Self::MANTISSA_DIGITS).then_some(value as Self)
+            }
+            Number::Bool(_) => None,
+        }
     }
 }
