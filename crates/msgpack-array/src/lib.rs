@@ -16,6 +16,8 @@ mod element;
 mod encode;
 mod error;
 mod header;
+#[cfg(feature = "serde")]
+pub mod serde;
 mod stream;
 mod typed;
 
