@@ -1,21 +1,152 @@
-//! Decoding elements in bulk.
+//! Decoding elements in bulk: the algorithm, above one file per instruction set.
+//!
+//! Elements come in runs of one length, which a vector takes apart with a fixed shuffle, or mixed, where it first has to find
+//! out where each one begins. The kernels do that for whole vectors and stop where something is odd, or near the end of input or
+//! output. What they leave goes through them once more from a buffer with room to spare ([`Stage`]), and in the end to the scalar
+//! code, which alone judges what is wrong with an element.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod pairs;
+mod scalar;
+mod tables;
+#[cfg(test)]
+mod tests;
 
 use core::mem::MaybeUninit;
 
-use super::{Decoded, Isa};
+use super::{Decoded, Isa, Kind};
 use crate::element::Element;
 
+/// What every instruction set has to offer. The functions stop early, by choice or not, but never beyond the end of `input` or
+/// `out`; all elements before the stop are written, and behind them in `out` may be others that do not count.
+trait Kernel {
+    /// Reads elements that are all `STRIDE` bytes long. Returns how many.
+    ///
+    /// # Safety
+    /// The machine has the instruction set.
+    unsafe fn run<T: Element, const STRIDE: usize>(input: &[u8], out: &mut [MaybeUninit<T>]) -> usize;
+
+    /// Reads integers of any length that `T` needs.
+    ///
+    /// # Safety
+    /// The machine has the instruction set.
+    unsafe fn mixed<T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress;
+}
+
+/// How far a kernel came.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Progress {
+    elements: usize,
+    bytes: usize,
+}
+
 pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
-    let _ = isa;
-    let mut bytes = 0;
-    for (elements, out) in out.iter_mut().enumerate() {
-        match T::decode_one(&input[bytes..]) {
-            Ok((value, length)) => {
-                out.write(value);
-                bytes += length;
-            }
-            Err(stop) => return Decoded { elements, bytes, stop: Some(stop) },
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: whoever asks for an instruction set has made sure that the machine has it.
+        Isa::Avx512 => unsafe { decode_by::<avx512::Avx512, T>(input, out) },
+        _ => scalar::decode(input, out),
+    }
+}
+
+/// # Safety
+/// The machine has the instruction set of `K`.
+unsafe fn decode_by<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
+    let mut done = Progress::default();
+    loop {
+        // SAFETY: as the caller promises.
+        done += unsafe { bulk::<K, T>(&input[done.bytes..], &mut out[done.elements..]) };
+        let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
+        let near_the_end = rest.len() < NEAR_BYTES || room.len() < NEAR_ELEMENTS;
+        if near_the_end && room.len() > FEW {
+            // SAFETY: as the caller promises.
+            done += unsafe { stage::<K, T>(rest, room) };
+        }
+        let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
+        let next = if near_the_end { room.len() } else { FEW.min(room.len()) };
+        let mut decoded = scalar::decode(rest, &mut room[..next]);
+        decoded.elements += done.elements;
+        decoded.bytes += done.bytes;
+        if near_the_end || decoded.stop.is_some() {
+            return decoded;
+        }
+        done = Progress { elements: decoded.elements, bytes: decoded.bytes };
+    }
+}
+
+/// So close to the end the kernels do not have to begin a vector. None reads further at once, nor writes more elements.
+const NEAR_BYTES: usize = 80;
+const NEAR_ELEMENTS: usize = 64;
+/// So few elements are read one after the other, as the kernels do not pay.
+const FEW: usize = 4;
+
+/// Reads on while the kernels find something to do.
+///
+/// # Safety
+/// The machine has the instruction set of `K`.
+unsafe fn bulk<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
+    let mut done = Progress::default();
+    loop {
+        let before = done;
+        // SAFETY: as the caller promises.
+        done += unsafe { run::<K, T>(&input[done.bytes..], &mut out[done.elements..]) };
+        if matches!(T::KIND, Kind::Signed | Kind::Unsigned) {
+            // SAFETY: as the caller promises.
+            done += unsafe { K::mixed(&input[done.bytes..], &mut out[done.elements..]) };
+        }
+        if done == before {
+            return done;
         }
     }
-    Decoded { elements: out.len(), bytes, stop: None }
+}
+
+/// Reads elements that are all as long as the first one.
+///
+/// # Safety
+/// The machine has the instruction set of `K`.
+unsafe fn run<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
+    let Some(&marker) = input.first() else { return Progress::default() };
+    let stride = const { tables::lengths(T::KIND, size_of::<T>()) }[usize::from(marker)];
+    // SAFETY: as the caller promises.
+    let elements = unsafe {
+        match (stride, size_of::<T>()) {
+            (1, _) => K::run::<T, 1>(input, out),
+            (2, _) => K::run::<T, 2>(input, out),
+            (3, 2..) => K::run::<T, 3>(input, out),
+            (5, 4..) => K::run::<T, 5>(input, out),
+            (9, 8..) => K::run::<T, 9>(input, out),
+            _ => 0,
+        }
+    };
+    Progress { elements, bytes: elements * usize::from(stride) }
+}
+
+/// Reads the last elements of `input` or `out` from a copy with so many bytes of no element behind that the kernels come to the
+/// end of it.
+///
+/// # Safety
+/// The machine has the instruction set of `K`.
+unsafe fn stage<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
+    const BYTES: usize = NEAR_ELEMENTS * 9;
+    const NO_ELEMENT: u8 = 0xc1;
+    let mut bytes = [NO_ELEMENT; BYTES + NEAR_BYTES];
+    let mut elements = [MaybeUninit::<T>::uninit(); 3 * NEAR_ELEMENTS];
+    let there = input.len().min(BYTES);
+    bytes[..there].copy_from_slice(&input[..there]);
+    let staged = &bytes[..there + NEAR_BYTES];
+    // SAFETY: as the caller promises.
+    let done = unsafe { bulk::<K, T>(staged, &mut elements) };
+    if done.bytes > there || done.elements > out.len() {
+        return Progress::default();
+    }
+    out[..done.elements].copy_from_slice(&elements[..done.elements]);
+    done
+}
+
+impl core::ops::AddAssign for Progress {
+    fn add_assign(&mut self, more: Self) {
+        self.elements += more.elements;
+        self.bytes += more.bytes;
+    }
 }

@@ -1,0 +1,157 @@
+//! Tables of the decoding kernels, all made by `const fn` from the format's definition (MessagePack specification, int
+//! and float format families).
+//!
+//! A kernel sees a window of bytes and moves those of the payloads with one shuffle: an index per byte of the result.
+//! Payloads are big-endian and end where the element ends, results are little-endian, so byte `b` of a result comes from
+//! `b + 1` bytes before the end of its element. `LEN` is the bytes of a register.
+
+use crate::bulk::Kind;
+
+/// Bytes of the element that begins with `marker`, or 0 where an array of `kind` and `width` does not take it from a kernel:
+/// other types, integers wider than the type (which may still fit, but hardly ever stand there), other floats.
+pub(super) const fn length(kind: Kind, width: usize, marker: u8) -> usize {
+    let length = match (kind, marker) {
+        (Kind::Bool, 0xc2 | 0xc3) => 1,
+        (Kind::Signed | Kind::Unsigned, 0x00..=0x7f) => 1,
+        // Never in range of an unsigned type.
+        (Kind::Signed, 0xe0..=0xff) => 1,
+        (Kind::Signed | Kind::Unsigned, 0xcc | 0xd0) => 2,
+        (Kind::Signed | Kind::Unsigned, 0xcd | 0xd1) => 3,
+        (Kind::Signed | Kind::Unsigned, 0xce | 0xd2) | (Kind::Float, 0xca) => 5,
+        (Kind::Signed | Kind::Unsigned, 0xcf | 0xd3) | (Kind::Float, 0xcb) => 9,
+        _ => return 0,
+    };
+    match kind {
+        Kind::Float if length != width + 1 => 0,
+        _ if length > width + 1 => 0,
+        _ => length,
+    }
+}
+
+/// [`length`] of every marker.
+pub(super) const fn lengths(kind: Kind, width: usize) -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut marker = 0;
+    while marker < 256 {
+        table[marker] = length(kind, width, marker as u8) as u8;
+        marker += 1;
+    }
+    table
+}
+
+/// Lengths of the markers from `FIRST` on.
+pub(super) const fn lengths_from<const FIRST: usize, const LEN: usize>(
+    kind: Kind,
+    width: usize,
+) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN && FIRST + at < 256 {
+        table[at] = length(kind, width, (FIRST + at) as u8) as u8;
+        at += 1;
+    }
+    table
+}
+
+/// The marker of integers without and with sign, or of floats, whose elements are `stride` bytes long.
+pub(super) const fn marker(kind: Kind, stride: usize) -> u8 {
+    match (kind, stride) {
+        (Kind::Bool, _) => 0xc2,
+        (Kind::Float, 5) => 0xca,
+        (Kind::Float, _) => 0xcb,
+        (_, 2) => 0xcc,
+        (_, 3) => 0xcd,
+        (_, 5) => 0xce,
+        _ => 0xcf,
+    }
+}
+
+/// A bit per byte of a window where `elements` elements of `stride` bytes begin.
+pub(super) const fn headers(stride: usize, elements: usize) -> u64 {
+    let mut mask = 0;
+    let mut element = 0;
+    while element < elements {
+        mask |= 1 << (element * stride);
+        element += 1;
+    }
+    mask
+}
+
+/// Shuffle of a window of elements all `stride` bytes long to little-endian lanes of `width` bytes. Bytes of a lane beyond the
+/// payload take the header. Lanes from `elements` on are left empty (index `empty`).
+pub(super) const fn strided<const LEN: usize>(
+    width: usize,
+    stride: usize,
+    elements: usize,
+    empty: u8,
+) -> [u8; LEN] {
+    let mut table = [empty; LEN];
+    let mut at = 0;
+    while at < LEN && at / width < elements {
+        let header = at / width * stride;
+        let back = at % width;
+        table[at] = if back + 1 < stride { header + stride - 1 - back } else { header } as u8;
+        at += 1;
+    }
+    table
+}
+
+/// A bit per byte of a register that belongs to the payload of its lane, elements all being `stride` bytes long.
+pub(super) const fn payload(width: usize, stride: usize) -> u64 {
+    let mut mask = 0;
+    let mut at = 0;
+    while at < 64 {
+        if at % width + 1 < stride {
+            mask |= 1 << at;
+        }
+        at += 1;
+    }
+    mask
+}
+
+/// 0, 1, 2 ..: every byte's own position.
+pub(super) const fn positions<const LEN: usize>() -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN {
+        table[at] = at as u8;
+        at += 1;
+    }
+    table
+}
+
+/// The element every byte of the `group`-th register of lanes of `width` bytes belongs to.
+pub(super) const fn spread<const LEN: usize>(width: usize, group: usize) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN {
+        table[at] = (at / width + group * (LEN / width)) as u8;
+        at += 1;
+    }
+    table
+}
+
+/// Bytes from an element's end back to every byte of its little-endian lane, at least 1.
+pub(super) const fn backwards<const LEN: usize>(width: usize) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN {
+        table[at] = (at % width) as u8 + 1;
+        at += 1;
+    }
+    table
+}
+
+/// By length of an element (repeated every 16 bytes): bits of a lane of `width` bytes that its payload leaves unused. An element of
+/// one byte is its own payload.
+pub(super) const fn unused_bits<const LEN: usize>(width: usize) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN {
+        let length = at % 16;
+        let payload = if length > 1 { length - 1 } else { 1 };
+        table[at] = if payload < width { 8 * (width - payload) } else { 0 } as u8;
+        at += 1;
+    }
+    table
+}
