@@ -1,0 +1,225 @@
+//! Memory that Python owns, to be read: the elements of arrays, and bytes.
+//!
+//! What is read stays alive and in its place, since a reference (for arrays, an array of NumPy's cannot be resized while
+//! others refer to it; for bytes, the buffer protocol) is held meanwhile. That nobody writes to it meanwhile is up to the
+//! caller while the interpreter is released, as in NumPy's own functions; so only arrays, and `bytes`, which nobody can
+//! change, are read then.
+
+use core::slice;
+use std::borrow::Cow;
+
+use numpy::npyffi::PY_ARRAY_API;
+use numpy::npyffi::flags::{NPY_ARRAY_CARRAY_RO, NPY_ARRAY_NOTSWAPPED};
+use numpy::{PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes};
+
+use crate::dtype::Dtype;
+
+/// An element type of both crates.
+pub(crate) trait Number: msgpack_array::Element + numpy::Element {
+    /// Whether every element takes [`ENCODED_MAX`](msgpack_array::Element::ENCODED_MAX) bytes.
+    const CONSTANT_LENGTH: bool;
+
+    /// Bytes that elements take.
+    fn encoded_len(elements: &[Self]) -> usize;
+
+    /// The elements of `array`.
+    ///
+    /// # Safety
+    /// `array` is an [`Array`] of this type, and nobody writes to it as long as the elements are in use.
+    unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
+        // SAFETY: as the caller says.
+        Cow::Borrowed(unsafe { array.elements_of() })
+    }
+}
+
+macro_rules! constant_length {
+    () => {
+        const CONSTANT_LENGTH: bool = true;
+
+        fn encoded_len(elements: &[Self]) -> usize {
+            elements.len() * <Self as msgpack_array::Element>::ENCODED_MAX
+        }
+    };
+}
+
+/// Integers take a byte, and one, two, four or eight more where the value does not fit into less (MessagePack
+/// specification, int format family). Sums of comparisons, which the compiler makes vectors of; in blocks, so short that the
+/// sum has room in the width of an element.
+macro_rules! integer {
+    (from $fixint:expr, $eight:expr, $sixteen:expr, $thirty_two:expr; $($type:ty, $unsigned:ty;)*) => { $(
+        impl Number for $type {
+            const CONSTANT_LENGTH: bool = false;
+
+            fn encoded_len(elements: &[Self]) -> usize {
+                const BLOCK: usize = if size_of::<$type>() == 1 { 255 } else { 4096 };
+                let wider = |value: $type, lowest: i64, highest: u64, more: $unsigned| {
+                    let lowest = <$type>::try_from(lowest).unwrap_or(<$type>::MIN);
+                    let highest = <$type>::try_from(highest).unwrap_or(<$type>::MAX);
+                    if value < lowest || value > highest { more } else { 0 }
+                };
+                let more = |value| {
+                    wider(value, $fixint, 0x7f, 1)
+                        + wider(value, $eight, 0xff, 1)
+                        + wider(value, $sixteen, 0xffff, 2)
+                        + wider(value, $thirty_two, 0xffff_ffff, 4)
+                };
+                let of_block = |block: &[$type]| block.iter().fold(0, |sum, value| sum + more(*value)) as usize;
+                elements.len() + elements.chunks(BLOCK).map(of_block).sum::<usize>()
+            }
+        }
+    )* };
+}
+
+integer!(from -0x20, -0x80, -0x8000, -0x8000_0000; i8, u8; i16, u16; i32, u32; i64, u64;);
+integer!(from 0, 0, 0, 0; u8, u8; u16, u16; u32, u32; u64, u64;);
+
+impl Number for f32 {
+    constant_length!();
+}
+
+impl Number for f64 {
+    constant_length!();
+}
+
+impl Number for bool {
+    constant_length!();
+
+    /// NumPy's booleans may have any value in memory, of which all but 0 are true; Rust's only 0 and 1.
+    unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
+        // SAFETY: as the caller says; a byte may have any value.
+        let bytes: &[u8] = unsafe { array.elements_of() };
+        if bytes.iter().fold(0, |all, byte| all | byte) > 1 {
+            return Cow::Owned(bytes.iter().map(|byte| *byte != 0).collect());
+        }
+        // SAFETY: the same memory; every byte is 0 or 1.
+        Cow::Borrowed(unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) })
+    }
+}
+
+/// An array whose elements lie one after the other, in C order, aligned, in the machine's byte order.
+pub(crate) struct Array<'py> {
+    array: Bound<'py, PyUntypedArray>,
+    pub(crate) dtype: Dtype,
+}
+
+impl<'py> Array<'py> {
+    /// `object` itself when it is such an array, else a copy of it that is. `TypeError` for what is neither an array nor has
+    /// its numbers in memory.
+    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(array) = object.cast_exact::<PyUntypedArray>()
+            && array.is_c_contiguous()
+            && array.is_aligned()
+            && array.dtype().is_native_byteorder() != Some(false)
+        {
+            return Ok(Self { array: array.clone(), dtype: Dtype::of(&array.dtype())? });
+        }
+        refuse_what_is_no_array(object)?;
+        let (any_dtype, any_depth) = (core::ptr::null_mut(), 0);
+        let flags = NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED;
+        // SAFETY: `object` is an object, and the rest as NumPy's manual says; the result is a new reference or NULL, with the
+        // exception set.
+        let array = unsafe {
+            let array = PY_ARRAY_API.PyArray_CheckFromAny(
+                object.py(),
+                object.as_ptr(),
+                any_dtype,
+                any_depth,
+                any_depth,
+                flags,
+                core::ptr::null_mut(),
+            );
+            Bound::from_owned_ptr_or_err(object.py(), array)?
+        };
+        let array = array.cast_into::<PyUntypedArray>()?;
+        let dtype = Dtype::of(&array.dtype())?;
+        Ok(Self { array, dtype })
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.array.shape()
+    }
+
+    pub(crate) fn py(&self) -> Python<'py> {
+        self.array.py()
+    }
+
+    /// # Safety
+    /// `T` is the type of the elements, or one of the same size for whose values they can be taken; nobody writes to the
+    /// array as long as the result is in use.
+    unsafe fn elements_of<T: numpy::Element>(&self) -> &[T] {
+        // SAFETY: `data` does not depend on the type of the elements.
+        let data = unsafe { self.array.cast_unchecked::<PyArrayDyn<T>>() }.data();
+        let length = self.array.len();
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: the array is contiguous and aligned, its memory lives as long as the reference to it, and the caller vouches
+        // for the rest.
+        unsafe { slice::from_raw_parts(data, length) }
+    }
+}
+
+fn refuse_what_is_no_array(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
+        let what =
+            "bytes are no array; give memoryview(..) for an array of uint8, or that with bin=True for bin";
+        return Err(PyTypeError::new_err(what));
+    }
+    if object.is_instance_of::<PyUntypedArray>() {
+        let masked = object.py().import("numpy.ma")?.getattr("MaskedArray")?;
+        if object.is_instance(&masked)? {
+            return Err(PyTypeError::new_err("a masked array has values that no array has; use .filled(..)"));
+        }
+        return Ok(());
+    }
+    // SAFETY: it is an object.
+    if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
+        let name = object.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "{name} is no array; numpy.asarray(..) may make one of it"
+        )));
+    }
+    Ok(())
+}
+
+/// Something with bytes in it, contiguous.
+pub(crate) enum Bytes<'a, 'py> {
+    Bytes(&'a Bound<'py, PyBytes>),
+    Buffer(PyUntypedBuffer),
+}
+
+impl<'a, 'py> Bytes<'a, 'py> {
+    /// Anything with the buffer protocol, whatever the items are.
+    pub(crate) fn of(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self::Bytes(bytes));
+        }
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+        }
+        Ok(Self::Buffer(buffer))
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.as_bytes(),
+            Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: contiguous, and it stays where it is until the buffer is released, with `self`. No Python code runs
+            // meanwhile that could write to it.
+            Self::Buffer(buffer) => unsafe {
+                slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes())
+            },
+        }
+    }
+
+    /// Whether nobody can change it, even while other threads run.
+    pub(crate) fn may_be_read_detached(&self) -> bool {
+        matches!(self, Self::Bytes(_))
+    }
+}
