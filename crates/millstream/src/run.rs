@@ -19,7 +19,8 @@ use crate::auth::{InternalPublisher, Tokens};
 use crate::config::Config;
 use crate::config::resolve::Resolved;
 use crate::control::rtc::{RtcControl, RtcParts};
-use crate::control::{self, WorkersLink};
+use crate::control::{self, WorkersLink, stats};
+use crate::worker::columns::SNAPSHOTS_MAX;
 use crate::worker::link::HANDOFFS_MAX;
 use crate::worker::settings::WorkerSettings;
 use crate::worker::{ListenAddresses, Workers, settings_for};
@@ -53,10 +54,13 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
 
     let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
     let (notices, noticed) = mpsc::unbounded_channel();
-    let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender, notices)
+    let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
+    let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender, notices, stats)
         .map_err(|error| explain_start(&settings, &error))?;
     let addresses = workers.addresses().clone();
     let rtc = rtc_control(&settings, &workers)?;
+    let (collector, stats) = stats::collect(workers.used_stats());
+    tokio::spawn(collector.run(snapshots));
     #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
     let (started, started_at) = (Instant::now(), SystemTime::now());
     let context = Arc::new(control::Context {
@@ -70,6 +74,7 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
         metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
         log_lines_dropped: Some(logging.dropped.clone()),
         rtc,
+        stats,
     });
     let of_notices = Arc::clone(&context);
     tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::{Context, Peer, api};
+use super::{Context, Peer, api, stats};
 use crate::auth::Denied;
 use crate::auth::manage::WebRequest;
 
@@ -21,7 +21,12 @@ pub async fn manage(
     request: Request,
     next: Next,
 ) -> Response {
-    let allowed = context.policy.manage.may_manage(&web_request(&request, peer));
+    // A browser cannot add `Authorization` to a WebSocket handshake.
+    let is_stream = request.uri().path() == stats::STREAM_PATH;
+    let shown = is_stream.then(|| stats::token_of_protocols(request.headers())).flatten();
+    let mut asked = web_request(&request, peer);
+    asked.token = asked.token.or(shown.as_deref());
+    let allowed = context.policy.manage.may_manage(&asked);
     decide(allowed, request, next).await
 }
 

@@ -14,6 +14,7 @@ mod link;
 mod metrics;
 mod peers;
 pub mod rtc;
+pub mod stats;
 
 pub use link::WorkersLink;
 
@@ -74,6 +75,8 @@ pub struct Context {
     pub log_lines_dropped: Option<ErrorCounter>,
     /// WHIP and WHEP.
     pub rtc: rtc::RtcControl,
+    /// Live statistics.
+    pub stats: stats::StatsControl,
 }
 
 /// Who sent a request, added to each by the connection.
@@ -101,7 +104,10 @@ pub async fn serve(context: Arc<Context>, mut handoffs: mpsc::Receiver<Handoff>)
         });
     }
     // Requests under way are answered before the process ends.
-    let all = slots.acquire_many(CONNECTIONS_MAX as u32);
+    let all = async {
+        let _ = slots.acquire_many(CONNECTIONS_MAX as u32).await;
+        context.stats.all_closed().await;
+    };
     let _ = tokio::time::timeout(LAST_ANSWERS, all).await;
 }
 
@@ -123,7 +129,9 @@ async fn serve_connection(router: Router, handoff: Handoff) {
         .header_read_timeout(CONNECTION_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(connection), service);
+        .serve_connection(TokioIo::new(connection), service)
+        // What is upgraded goes on by itself, under limits of its own.
+        .with_upgrades();
     match tokio::time::timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "HTTP connection ended early"),

@@ -3,8 +3,5 @@
 //! Shared by the side that sends (`control::stats`) and the side that reads (the terminal console). What is counted is counted by
 //! the workers, in columns from the start (`worker::columns`).
 
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the sending side comes next, the reading side with the terminal console")
-)]
+#[expect(dead_code, reason = "the sending side comes next, the reading side with the terminal console")]
 pub mod message;

@@ -23,6 +23,7 @@ use slab::Slab;
 use tokio::sync::mpsc::Sender;
 
 use super::bridges::Bridges;
+use super::columns::{Columns, Outbox};
 use super::connection::{Connection, ReadOutcome};
 use super::directory::Directory;
 use super::link::{Command, Handoff};
@@ -69,6 +70,7 @@ pub(crate) struct Parts {
     pub(crate) handoffs: Sender<Handoff>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) neighbours: Vec<Option<Neighbour>>,
+    pub(crate) outbox: Outbox,
 }
 
 /// A worker. Lives on its thread.
@@ -82,6 +84,8 @@ pub(crate) struct Worker {
     accept_again: Vec<usize>,
     accept_paused_until: Option<u64>,
     pub(crate) sessions: Slab<Session>,
+    /// What `sessions` have counted, by the same index.
+    pub(crate) columns: Columns,
     pub(crate) last_serial: u64,
     pub(crate) streams: Streams,
     /// When which channel is to be looked at: time, stream index, format.
@@ -139,6 +143,7 @@ impl Worker {
             accept_again: Vec::new(),
             accept_paused_until: None,
             sessions: Slab::new(),
+            columns: Columns::default(),
             last_serial: 0,
             streams: Streams::default(),
             timers: BinaryHeap::new(),
@@ -260,8 +265,8 @@ impl Worker {
             let outcome = session.connection.read(&mut plain[..most], &mut self.cipher);
             let again = match outcome {
                 Ok(ReadOutcome::Data { bytes, more }) => {
-                    session.bytes_in += bytes as u64;
                     session.received_ms = self.now_ms;
+                    self.columns.received(index, bytes as u64);
                     self.counters.bytes_in += bytes as u64;
                     self.load.bytes_in += bytes as u64;
                     self.handle_input(index, &plain[..bytes]);
@@ -350,7 +355,6 @@ impl Worker {
             connection: Connection { socket, tls },
             id,
             address: unmapped(address),
-            protocol,
             state,
             media: Media::None,
             pending: Pending::default(),
@@ -358,20 +362,17 @@ impl Worker {
             reads_again: false,
             peer_closed: false,
             closing_at_ms: None,
-            accepted_ms: self.now_ms,
             unused_since_ms: self.now_ms,
             received_ms: self.now_ms,
             written_ms: self.now_ms,
-            bytes_in: 0,
-            bytes_out: 0,
-            sampled_bytes: 0,
-            bits_per_second: 0,
             user_agent: None,
         };
         let index = self.sessions.insert(session);
+        self.columns.open(index, id, protocol, self.now_ms);
         if let Err(error) = self.register(index) {
             tracing::warn!(session = %id, %error, "connection not registered");
             self.sessions.remove(index);
+            self.columns.close(index);
         }
     }
 
@@ -427,6 +428,7 @@ impl Worker {
     /// Takes a session's socket out of the loop, for good.
     pub(crate) fn take(&mut self, index: usize) -> Session {
         let mut session = self.sessions.remove(index);
+        self.columns.close(index);
         // Fails only when it was never registered.
         let _ = self.poll.registry().deregister(&mut session.connection.socket);
         session

@@ -69,10 +69,10 @@ impl LoadMeter {
         now_ms >= self.sampled_ms + 1000
     }
 
-    /// Ends the second.
-    pub(crate) fn sample(&mut self, now_ms: u64) {
+    /// Ends the second; says how long it was, in milliseconds.
+    pub(crate) fn sample(&mut self, now_ms: u64) -> u64 {
         let elapsed_ms = (now_ms - self.sampled_ms).max(1);
-        let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(self.cpu, Duration::from);
+        let cpu = cpu_time().unwrap_or(self.cpu);
         self.last = LastSecond {
             loop_time_us_p50: self.turns.value_at_quantile(0.5) as u32,
             loop_time_us_p99: self.turns.value_at_quantile(0.99) as u32,
@@ -83,7 +83,13 @@ impl LoadMeter {
         self.turns.reset();
         self.cpu = cpu;
         self.sampled_ms = now_ms;
+        elapsed_ms
     }
+}
+
+/// CPU time of the calling thread so far.
+pub(crate) fn cpu_time() -> Option<Duration> {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok().map(Duration::from)
 }
 
 #[cfg(test)]
@@ -98,7 +104,7 @@ mod tests {
         }
         meter.bytes_in = 3000;
         assert!(!meter.is_due(999));
-        meter.sample(1500);
+        assert_eq!(meter.sample(1500), 1500);
         assert_eq!(meter.last.bytes_in, 2000);
         assert!((49_000..=51_000).contains(&meter.last.loop_time_us_p50), "{:?}", meter.last);
         assert!((98_000..=100_000).contains(&meter.last.loop_time_us_p99), "{:?}", meter.last);

@@ -6,6 +6,7 @@
 
 mod bridges;
 mod channel;
+pub mod columns;
 mod connection;
 mod directory;
 mod engine;
@@ -30,7 +31,7 @@ mod websocket;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::Sender;
@@ -46,6 +47,7 @@ use settings::WorkerSettings;
 use crate::auth::Policy;
 use crate::transcoding::{Pool, Replies};
 use bridges::{Bridges, Transcoding};
+use columns::{Outbox, SNAPSHOTS_MAX, StatsSnapshot};
 use directory::Directory;
 use engine::Worker;
 
@@ -59,6 +61,7 @@ pub struct Workers {
     rtc_endpoints: Vec<RtcEndpoint>,
     directory: Arc<Directory>,
     handles: Vec<WorkerHandle>,
+    used_stats: Vec<SyncSender<Box<StatsSnapshot>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -71,6 +74,7 @@ impl Workers {
         policy: Arc<Policy>,
         handoffs: Sender<Handoff>,
         notices: Notices,
+        stats: Sender<Box<StatsSnapshot>>,
     ) -> io::Result<Self> {
         let (mut addresses, listeners) = listen::bind(&settings)?;
         let (rtc_endpoints, rtc_sockets) =
@@ -89,12 +93,15 @@ impl Workers {
             rtc_endpoints,
             directory: Arc::clone(&directory),
             handles: Vec::new(),
+            used_stats: Vec::new(),
             threads: Vec::new(),
         };
         let own = polls.into_iter().zip(listeners).zip(neighbours).zip(rtc_sockets);
         for (index, (((poll, listeners), neighbours), sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
+            let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
             workers.handles.push(WorkerHandle { commands, waker: Arc::clone(&wakers[index]) });
+            workers.used_stats.push(give_back);
             let parts = engine::Parts {
                 index,
                 settings: Arc::clone(&settings),
@@ -103,6 +110,7 @@ impl Workers {
                 handoffs: handoffs.clone(),
                 commands: received,
                 neighbours,
+                outbox: Outbox::new(stats.clone(), used),
             };
             let rtc = rtc::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
@@ -134,6 +142,11 @@ impl Workers {
     /// What is published where.
     pub(crate) fn directory(&self) -> Arc<Directory> {
         Arc::clone(&self.directory)
+    }
+
+    /// Where statistics go back that have been read, so that their buffers are used again; one per worker, in order.
+    pub fn used_stats(&self) -> Vec<SyncSender<Box<StatsSnapshot>>> {
+        self.used_stats.clone()
     }
 
     /// One handle per worker, in order.

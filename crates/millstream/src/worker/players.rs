@@ -7,12 +7,14 @@ use std::time::Duration;
 use relay::{Cursor, Verdict};
 
 use super::channel::{self, Format};
+use super::columns::frames_reference;
 use super::directory::{Lane, Published};
 use super::engine::Worker;
 use super::http;
 use super::requests::ANSWER_BYTES_MAX;
 use super::ring::Crossing;
 use super::session::{Media, Play, Session};
+use super::snapshot::Role;
 use super::streams::{LocalStream, settings_for};
 use crate::auth::Denied;
 
@@ -95,6 +97,7 @@ impl Worker {
         let slot = channel.schedule.add(index as u32, now_ms, log_end);
         self.sessions[index].media =
             Media::Play(Play { stream, format, cursor, slot, begun: false, paused: false, waiting_since_ms });
+        self.columns.takes_role(index, Role::Player, frames_reference(stream));
         tracing::info!(session = %id, %address, stream = key, ?format, "player joined");
         Ok(())
     }
@@ -288,6 +291,7 @@ impl Worker {
         match result {
             Err(_) => self.remove(index, "connection failed"),
             Ok(bytes) => {
+                self.columns.sent(index, bytes as u64);
                 self.count_written(bytes as u64, 0);
                 self.close_if_finished(index);
             }
@@ -314,6 +318,10 @@ impl Worker {
         let cors = self.parts.settings.cors_allow_origin.as_deref();
         let mut tally = Tally::default();
         let result = serve_player(session, stream, self.now_ms, cors, &mut tally);
+        tally.dropped = session.play().map_or(0, |play| play.cursor.dropped());
+        self.columns.sent(index, tally.bytes);
+        self.columns.passed(index, tally.messages);
+        self.columns.told.dropped_frames[index] = tally.dropped;
         self.counters.writes += tally.writes;
         self.count_written(tally.bytes, tally.messages);
         match result {
@@ -345,6 +353,8 @@ struct Tally {
     writes: u64,
     bytes: u64,
     messages: u64,
+    /// Left out so far, since the player joined.
+    dropped: u64,
 }
 
 fn serve_player(
@@ -410,7 +420,6 @@ fn serve_player(
             Err(error) => return Err(error),
         };
         tally.bytes += written as u64;
-        session.bytes_out += written as u64;
         session.written_ms = now_ms;
         let shared = if first == 1 { session.pending.advance(written) } else { written };
         tally.messages += play.cursor.advance(log, shared as u64, now_ms);
@@ -440,7 +449,6 @@ fn write_pending(session: &mut Session, now_ms: u64) -> io::Result<usize> {
         match session.connection.write(&[session.pending.rest()]) {
             Ok(written) => {
                 session.pending.advance(written);
-                session.bytes_out += written as u64;
                 session.written_ms = now_ms;
                 total += written;
             }

@@ -7,11 +7,13 @@ use live::rtmp::MediaMessage;
 use relay::{Frame, FrameRole, Received, Track};
 
 use super::channel::{self, Channel, Format};
+use super::columns::frames_reference;
 use super::directory::{Claim, Epoch, Origin, StreamId};
 use super::engine::Worker;
 use super::ring::Crossing;
 use super::session::{Media, Publish};
 use super::settings::SecondPublisher;
+use super::snapshot::Role;
 use super::streams::{LocalStream, Remote, Source};
 use crate::auth::Denied;
 
@@ -69,6 +71,7 @@ impl Worker {
         local.remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false }).collect();
         self.start_source(stream, Source { epoch: claim.epoch, origin: Origin::Session(index) });
         self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
+        self.columns.takes_role(index, Role::Publisher, frames_reference(stream));
         self.watch_or_not(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         // Where bridges are off this is known before anything has come.
@@ -165,6 +168,7 @@ impl Worker {
     pub(super) fn receive_message(&mut self, index: usize, message: MediaMessage) {
         let Media::Publish(Publish { stream, .. }) = self.sessions[index].media else { return };
         self.counters.frames_in += 1;
+        self.columns.passed(index, 1);
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
         let Some((frame, info)) = channel::frame_of(message) else {
             self.counters.frames_invalid += 1;

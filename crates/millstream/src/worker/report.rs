@@ -1,10 +1,8 @@
-//! Snapshots: a worker's state copied out as plain values.
+//! Snapshots: a worker's state copied out as plain values, when it is asked for. What leaves unasked is in `columns`.
 
 use super::engine::Worker;
 use super::session::{Media, Session};
-use super::snapshot::{
-    PublisherSnapshot, Role, SessionSnapshot, StreamSnapshot, WorkerCounters, WorkerSnapshot,
-};
+use super::snapshot::{PublisherSnapshot, SessionSnapshot, StreamSnapshot, WorkerCounters, WorkerSnapshot};
 use super::streams::LocalStream;
 
 impl Worker {
@@ -31,7 +29,7 @@ impl Worker {
                 .chain(self.rtc_stream_snapshots())
                 .collect(),
             sessions: sessions
-                .map(|(_, session)| self.session_snapshot(session))
+                .map(|(index, session)| self.session_snapshot(index, session))
                 .chain(self.rtc_session_snapshots().filter(|_| with_sessions))
                 .collect(),
         }
@@ -40,34 +38,28 @@ impl Worker {
     fn counters_now(&self) -> WorkerCounters {
         let mut counters = self.counters;
         counters.sessions = self.sessions.len() as u64;
-        for (_, session) in &self.sessions {
-            match &session.media {
-                Media::None => {}
-                Media::Publish(_) => counters.publishers += 1,
-                Media::Play(play) => {
-                    counters.players += 1;
-                    counters.queue_drops += play.cursor.dropped();
-                }
-            }
-        }
+        (counters.publishers, counters.players) = self.columns.publishers_and_players();
+        counters.queue_drops += self.columns.told.dropped_frames.iter().sum::<u64>();
+        counters.stats = self.parts.outbox.counters;
         self.rtc_count(&mut counters);
         counters.bridges = self.bridge_counters();
         counters
     }
 
     fn stream_snapshot(&self, stream: &LocalStream) -> StreamSnapshot {
-        let publisher = stream.publisher().and_then(|index| self.sessions.get(index));
+        let publisher = stream.publisher().and_then(|index| Some((index, self.sessions.get(index)?)));
+        let told = &self.columns.told;
         let rates = stream.relay.rates();
         let gop = stream.relay.gop();
         StreamSnapshot {
             app: stream.app().to_owned(),
             name: stream.name().to_owned(),
             live: stream.source.is_some(),
-            publisher: publisher.map(|session| PublisherSnapshot {
+            publisher: publisher.map(|(index, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
-                protocol: session.protocol,
-                connected_ms: self.now_ms - session.accepted_ms,
+                protocol: told.protocol[index],
+                connected_ms: self.now_ms - told.opened_ms[index],
             }),
             uptime_ms: stream.source.map_or(0, |_| self.now_ms - stream.live_since_ms),
             players: stream.players,
@@ -86,32 +78,17 @@ impl Worker {
         }
     }
 
-    fn session_snapshot(&self, session: &Session) -> SessionSnapshot {
-        let (stream, play) = match &session.media {
-            Media::None => (None, None),
-            Media::Publish(publish) => (self.streams.slab.get(publish.stream), None),
-            Media::Play(play) => (self.streams.slab.get(play.stream), Some(play)),
+    fn session_snapshot(&self, index: usize, session: &Session) -> SessionSnapshot {
+        let stream = match &session.media {
+            Media::None => None,
+            Media::Publish(publish) => self.streams.slab.get(publish.stream),
+            Media::Play(play) => self.streams.slab.get(play.stream),
         };
-        let queue = play.zip(stream).and_then(|(play, stream)| {
-            let log = &stream.channels[play.format as usize].as_ref()?.log;
-            Some((play.cursor.lag_bytes(log), play.cursor.lag_ms(log)))
-        });
-        let (queue_bytes, queue_ms) = queue.unwrap_or_default();
+        let of_columns = self.columns.session_snapshot(index, session.id, session.address, self.now_ms);
         SessionSnapshot {
-            id: session.id,
-            role: session.role(),
-            protocol: session.protocol,
-            stream: stream.map(|stream| stream.key.clone()),
-            address: session.address,
-            connected_ms: self.now_ms - session.accepted_ms,
-            bytes_in: session.bytes_in,
-            bytes_out: session.bytes_out,
-            bits_per_second: if session.role() == Role::Pending { 0 } else { session.bits_per_second },
-            queue_bytes,
-            queue_ms: queue_ms as u32,
-            dropped_frames: play.map_or(0, |play| play.cursor.dropped()),
+            stream: stream.map(|stream| stream.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
-            rtc: None,
+            ..of_columns
         }
     }
 }

@@ -4,13 +4,14 @@ use live::rtmp::name::query_value;
 use live::rtmp::server::{PlayReject, PublishReject, ServerEvent};
 
 use super::channel::{self, Format};
+use super::columns::NO_STREAM;
 use super::engine::{LINGER_MS, Worker};
 use super::http::{self, MediaRequest, Method, Request};
 use super::link::Handoff;
 use super::players::PlayRefusal;
 use super::publishers::PublishRefusal;
 use super::session::{Media, Session, State};
-use super::snapshot::{Protocol, SessionId};
+use super::snapshot::{Protocol, Role, SessionId};
 use super::websocket::{self, ClientFrames, ClientInput};
 
 /// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that reconnects
@@ -226,7 +227,7 @@ impl Worker {
         session.state = match request.method {
             Method::WebSocket { accept } => {
                 let tls = session.connection.tls.is_some();
-                session.protocol = if tls { Protocol::WssFlv } else { Protocol::WsFlv };
+                self.columns.told.protocol[index] = if tls { Protocol::WssFlv } else { Protocol::WsFlv };
                 http::write_upgrade(&mut session.pending.bytes, &accept);
                 State::WebSocket(ClientFrames::default())
             }
@@ -294,6 +295,7 @@ impl Worker {
             channel::write_end(format, &mut session.pending.bytes);
         }
         session.closing_at_ms = Some(self.now_ms + LINGER_MS);
+        self.columns.retire(index);
         match &mut session.state {
             State::Rtmp(rtmp) => {
                 rtmp.machine.close(reason);
@@ -321,8 +323,8 @@ impl Worker {
     fn detach(&mut self, index: usize, reason: &'static str) {
         let session = &mut self.sessions[index];
         let id = session.id;
-        let (bytes_in, bytes_out) = (session.bytes_in, session.bytes_out);
-        let seconds = (self.now_ms - session.accepted_ms) / 1000;
+        let (bytes_in, bytes_out) = (self.columns.bytes_in(index), self.columns.bytes_out(index));
+        let seconds = (self.now_ms - self.columns.opened_ms(index)) / 1000;
         session.unused_since_ms = self.now_ms;
         match std::mem::replace(&mut session.media, Media::None) {
             Media::None => {}
@@ -342,6 +344,7 @@ impl Worker {
                 self.leave(index, &play);
             }
         }
+        self.columns.takes_role(index, Role::Pending, NO_STREAM);
     }
 
     fn stream_key(&self, stream: usize) -> &str {

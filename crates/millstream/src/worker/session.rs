@@ -1,4 +1,6 @@
 //! One connection: its socket, what it has become, and what still has to be written to it.
+//!
+//! What it has counted stands in columns beside the table of sessions (`columns`).
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -9,7 +11,7 @@ use relay::{Cursor, SlotIndex};
 use super::channel::Format;
 use super::connection::Connection;
 use super::directory::Epoch;
-use super::snapshot::{Protocol, Role, SessionId};
+use super::snapshot::SessionId;
 use super::websocket::ClientFrames;
 
 /// See the module.
@@ -18,7 +20,6 @@ pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) id: SessionId,
     pub(crate) address: SocketAddr,
-    pub(crate) protocol: Protocol,
     pub(crate) state: State,
     pub(crate) media: Media,
     /// Private bytes to write before anything else; they begin and end at message boundaries.
@@ -31,17 +32,11 @@ pub(crate) struct Session {
     pub(crate) peer_closed: bool,
     /// Set once the session is over but its last bytes may still leave: close at this time at the latest.
     pub(crate) closing_at_ms: Option<u64>,
-    pub(crate) accepted_ms: u64,
     /// Since when it neither publishes nor plays.
     pub(crate) unused_since_ms: u64,
     pub(crate) received_ms: u64,
     /// When the socket last took bytes, or was first found full; what a blocked peer is judged by.
     pub(crate) written_ms: u64,
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
-    /// `bytes_in` or `bytes_out`, whichever the role counts, at the last sample.
-    pub(crate) sampled_bytes: u64,
-    pub(crate) bits_per_second: u64,
     pub(crate) user_agent: Option<Box<str>>,
 }
 
@@ -106,15 +101,6 @@ pub(crate) struct Play {
 }
 
 impl Session {
-    /// What it does, as told to the outside.
-    pub(crate) fn role(&self) -> Role {
-        match self.media {
-            Media::None => Role::Pending,
-            Media::Publish(_) => Role::Publisher,
-            Media::Play(_) => Role::Player,
-        }
-    }
-
     /// The playing side, if it plays.
     pub(crate) fn play(&self) -> Option<&Play> {
         match &self.media {

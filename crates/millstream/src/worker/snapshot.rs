@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use live::flv::{AudioFormat, Codec, VideoFormat};
 
+use super::columns::OutboxCounters;
+
 /// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
@@ -16,6 +18,11 @@ impl SessionId {
         Self((worker as u64) << 48 | (serial & 0xffff_ffff_ffff))
     }
 
+    /// Its number on the worker.
+    pub fn serial(self) -> u64 {
+        self.0 & 0xffff_ffff_ffff
+    }
+
     /// The worker that owns the session.
     pub fn worker(self) -> usize {
         (self.0 >> 48) as usize
@@ -24,7 +31,7 @@ impl SessionId {
 
 impl std::fmt::Display for SessionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.worker(), self.0 & 0xffff_ffff_ffff)
+        write!(f, "{}-{}", self.worker(), self.serial())
     }
 }
 
@@ -109,6 +116,8 @@ pub struct WorkerCounters {
     pub rtc: RtcCounters,
     /// Bridges alone.
     pub bridges: BridgeCounters,
+    /// Statistics that left for the control side.
+    pub stats: OutboxCounters,
 }
 
 /// Counters of bridges of one worker since start (gauges are named so). What single bridges count is added up here when
@@ -312,19 +321,21 @@ pub struct PublisherSnapshot {
     pub connected_ms: u64,
 }
 
-/// What a session does.
+/// What a session does. The numbers are those of the statistics message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Role {
     /// Handshake or request head not finished.
-    Pending,
+    Pending = 0,
     /// Sends media.
-    Publisher,
+    Publisher = 1,
     /// Receives media, or waits for it.
-    Player,
+    Player = 2,
 }
 
 /// How a session came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Protocol {
     /// RTMP over TCP.
     Rtmp,
@@ -345,6 +356,18 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All of them, each at the index it is as a number.
+    pub const ALL: [Self; 8] = [
+        Self::Rtmp,
+        Self::Rtmps,
+        Self::HttpFlv,
+        Self::HttpsFlv,
+        Self::WsFlv,
+        Self::WssFlv,
+        Self::Whip,
+        Self::Whep,
+    ];
+
     /// Name used in the API, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

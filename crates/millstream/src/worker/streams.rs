@@ -19,7 +19,7 @@ const ORDER_PICTURES: u32 = 24;
 pub(crate) struct LocalStream {
     pub(crate) id: StreamId,
     /// `app/name`, what the directory calls it.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     /// Length of the app in `key`.
     app_bytes: usize,
     pub(crate) settings: Arc<ApplicationSettings>,
@@ -155,7 +155,7 @@ impl Streams {
         };
         let index = self.slab.insert(LocalStream {
             id,
-            key: format!("{app}/{name}"),
+            key: format!("{app}/{name}").into(),
             app_bytes: app.len(),
             settings,
             queue_limits,

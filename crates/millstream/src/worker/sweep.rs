@@ -27,9 +27,8 @@ impl Worker {
         let samples = self.load.is_due(self.now_ms);
         let draining = self.draining_until;
         for index in 0..self.sessions.capacity() {
-            let Some(session) = self.sessions.get_mut(index) else { continue };
-            if samples {
-                sample_rate(session);
+            if !self.sessions.contains(index) {
+                continue;
             }
             match self.examine(index, draining) {
                 Finding::Fine => {}
@@ -39,12 +38,13 @@ impl Worker {
                 Finding::Overdue => self.overdue(index),
             }
         }
-        self.rtc_sweep(samples);
+        self.rtc_sweep();
         self.bridge_sweep(samples);
         if samples {
             let now_ms = self.now_ms;
-            self.load.sample(now_ms);
+            let elapsed_ms = self.load.sample(now_ms);
             self.streams.slab.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
+            self.send_stats(elapsed_ms);
         }
     }
 
@@ -132,13 +132,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// Ends the sample of a session's rate.
-fn sample_rate(session: &mut Session) {
-    let bytes = match session.media {
-        Media::Play(_) => session.bytes_out,
-        _ => session.bytes_in,
-    };
-    session.bits_per_second = bytes.saturating_sub(std::mem::replace(&mut session.sampled_bytes, bytes)) * 8;
 }

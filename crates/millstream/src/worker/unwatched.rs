@@ -52,10 +52,10 @@ impl Worker {
             if self.read_at(index) != Some(due_ms) {
                 continue;
             }
-            let before = self.sessions[index].bytes_in;
+            let before = self.columns.bytes_in(index);
             self.read(index);
             if self.read_at(index) == Some(due_ms) {
-                let large = self.sessions[index].bytes_in.saturating_sub(before) >= LARGE_READ_BYTES;
+                let large = self.columns.bytes_in(index).saturating_sub(before) >= LARGE_READ_BYTES;
                 self.read_later(index, if large { GATHER_MS } else { READ_EVERY_MS });
             }
         }

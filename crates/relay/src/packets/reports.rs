@@ -249,6 +249,7 @@ impl Viewer {
             }
         }
         if is_any {
+            self.rest.stats.reports += 1;
             self.rest.stats.fraction_lost = f32::from(worst) / 256.0;
             self.rest.stats.lost = lost;
             self.rest.stats.jitter = jitter;

@@ -117,6 +117,8 @@ pub struct ViewerStats {
     pub nacks: u64,
     /// Key-frame requests.
     pub key_frame_requests: u64,
+    /// Receiver reports on its tracks; what follows is of the last one.
+    pub reports: u64,
     /// Share of packets lost in the last report, `0.0..=1.0`; the worst of its tracks.
     pub fraction_lost: f32,
     /// Packets lost so far as it reports, over all tracks.

@@ -19,11 +19,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::link::NoAnswer;
+use super::stats::{__path_stats, __path_stats_stream, stats, stats_stream};
 use super::{Context, Peer, access};
 use crate::time;
+pub(super) use types::ErrorBody;
 use types::{
-    ApiError, ErrorBody, PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker,
-    WorkerList,
+    ApiError, PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList,
 };
 use urls::Urls;
 
@@ -63,6 +64,8 @@ pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi
         .routes(routes!(sessions))
         .routes(routes!(kick))
         .routes(routes!(workers))
+        .routes(routes!(stats))
+        .routes(routes!(stats_stream))
         .routes(routes!(openapi))
         .split_for_parts();
     let served = Arc::new(document.clone());

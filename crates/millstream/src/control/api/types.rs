@@ -9,18 +9,18 @@ use crate::worker::snapshot::{
 
 /// Body of every error.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ErrorBody {
-    pub(super) error: ApiError,
+pub(in crate::control) struct ErrorBody {
+    pub(in crate::control) error: ApiError,
 }
 
 /// What went wrong.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ApiError {
+pub(in crate::control) struct ApiError {
     /// For programs; does not change.
     #[schema(example = "not_found")]
-    pub(super) code: String,
+    pub(in crate::control) code: String,
     /// For people.
-    pub(super) message: String,
+    pub(in crate::control) message: String,
 }
 
 /// What kind of server this is and how it can be reached.

@@ -165,6 +165,7 @@ fn server_with(setting: Setting) -> Server {
         log_lines_dropped: None,
         rtc: RtcControl::new(parts(setting.settings, vec![endpoint; setting.workers], Box::new(published)))
             .expect("randomness"),
+        stats: crate::control::stats::collect(Vec::new()).1,
     };
     Server { context: Arc::new(context), workers }
 }

@@ -151,7 +151,7 @@ impl Worker {
         machine: Machine,
     ) -> usize {
         let direction = machine.direction();
-        tracing::info!(stream = self.streams.slab[frames].key, ?direction, "bridge started");
+        tracing::info!(stream = &*self.streams.slab[frames].key, ?direction, "bridge started");
         let index = self.bridges.slab.insert(Bridge {
             stream,
             frames,
@@ -196,9 +196,8 @@ impl Worker {
         self.bridges.counters.broken += met.broken;
         let direction = bridge.machine.direction();
         let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
-        let key = self.streams.slab.get(frames).map(|stream| stream.key.as_str());
-        let key =
-            key.or(self.rtc.streams.slab.get(packets).map(|stream| stream.key.as_str())).unwrap_or_default();
+        let key = self.streams.slab.get(frames).map(|stream| &*stream.key);
+        let key = key.or(self.rtc.streams.slab.get(packets).map(|stream| &*stream.key)).unwrap_or_default();
         let seconds = (self.now_ms - bridge.started_ms) / 1000;
         tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
         match bridge.machine {

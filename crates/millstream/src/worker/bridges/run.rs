@@ -140,7 +140,7 @@ impl Worker {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let Machine::ToPackets(machine) = &mut bridge.machine else { return };
         let Some(local) = self.streams.slab.get_mut(bridge.frames) else { return };
-        let key = local.key.as_str();
+        let key = &*local.key;
         // Once a publication, however many bridges it has had.
         if let Some(warning) = machine.take_warning()
             && !std::mem::replace(&mut local.warned, true)

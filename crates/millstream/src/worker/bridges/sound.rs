@@ -127,7 +127,7 @@ impl Worker {
         // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
         transcoding.last_token += 1;
         let token = transcoding.last_token << INDEX_BITS | index as u64;
-        let key = self.streams.slab.get(bridge.frames).map_or("", |stream| stream.key.as_str());
+        let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.key);
         bridge.sound.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
             Ok(transcoder) => {
                 self.bridges.counters.transcoders_started += 1;
@@ -158,7 +158,7 @@ impl Worker {
             }
         }
         if let Some(error) = &reply.error {
-            let key = self.streams.slab.get(bridge.frames).map_or("", |stream| stream.key.as_str());
+            let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.key);
             tracing::warn!(stream = key, error, "sound of a bridge");
             // Until the publisher changes it; what has ended does not come back.
             bridge.refuse_sound(error);

@@ -10,7 +10,7 @@ use rtc::PeerConfig;
 use rtc::sdp::{IceCredentials, TrackDescription};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::worker::snapshot::SessionId;
+use crate::worker::snapshot::{Role, SessionId};
 
 /// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +19,16 @@ pub enum RtcRole {
     Publish,
     /// WHEP: the peer receives.
     Play,
+}
+
+impl RtcRole {
+    /// As told to the outside, once the session is connected.
+    pub(super) fn told(self) -> Role {
+        match self {
+            Self::Publish => Role::Publisher,
+            Self::Play => Role::Player,
+        }
+    }
 }
 
 /// A session to be opened.

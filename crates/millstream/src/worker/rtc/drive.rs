@@ -10,6 +10,7 @@ use srtp::{InboundContext, OutboundContext};
 use super::control::{RtcNotice, RtcRole};
 use super::session::{Outlet, RtcSession, Way};
 use super::{Due, Rtc, inputs};
+use crate::worker::columns::packets_reference;
 use crate::worker::engine::Worker;
 
 /// How long after its last datagram a session keeps its address against another that proves to be there,
@@ -81,13 +82,14 @@ impl Worker {
             }
         };
         session.inbound = Some(Box::new(inbound));
+        let (role, stream) = (session.role.told(), packets_reference(session.stream));
         session.received_ms = self.now_ms;
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.peer.path();
         let way = path.and_then(|path| self.rtc.way(index, &path));
-        let outlet =
-            Outlet { outbound, paused: way.is_none(), way: way.unwrap_or(Way::NOWHERE), bytes_out: 0 };
+        let outlet = Outlet { outbound, paused: way.is_none(), way: way.unwrap_or(Way::NOWHERE) };
         self.rtc.set_outlet(index, Some(outlet));
+        self.rtc.columns.takes_role(index, role, stream);
         let (remote, transport) = path.map(|path| (path.remote, path.transport)).unzip();
         tracing::info!(session = %id, ?remote, ?transport, profile = ?keys.profile, "connected");
         self.rtc.counters.connected += 1;

@@ -13,6 +13,7 @@ use srtp::OutboundContext;
 use super::port::{SendCounters, UdpPort};
 use super::session::{Outlet, Way};
 use super::{Rtc, tcp::TcpPeers};
+use crate::worker::columns::Columns;
 use crate::worker::engine::Worker;
 use crate::worker::ring::Crossing;
 
@@ -26,24 +27,29 @@ struct Exits<'a> {
     ports: &'a mut [UdpPort],
     tcp: &'a mut TcpPeers,
     counters: &'a mut SendCounters,
+    columns: &'a mut Columns,
     now_ms: u64,
 }
 
 impl Exits<'_> {
-    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet, where it will be sent from.
+    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet of session `index`, where it will be sent from.
+    /// Says whether there is one now.
     fn datagram(
         &mut self,
+        index: usize,
         outlet: &mut Outlet,
         len_max: usize,
         write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
-    ) {
+    ) -> bool {
         if outlet.paused {
-            return;
+            return false;
         }
         let sent = match outlet.way {
             Way::Udp { port, remote } => {
                 let port = &mut self.ports[port];
-                let Some(id) = port.reserve(remote, len_max, self.now_ms, self.counters) else { return };
+                let Some(id) = port.reserve(remote, len_max, self.now_ms, self.counters) else {
+                    return false;
+                };
                 let batch = port.batch();
                 let len = write(&mut outlet.outbound, batch.buffer(id));
                 match len {
@@ -57,10 +63,11 @@ impl Exits<'_> {
             }
         };
         if let Some(len) = sent {
-            outlet.bytes_out += len as u64;
+            self.columns.sent(index, len as u64);
             self.counters.packets += 1;
             self.counters.bytes += len as u64;
         }
+        sent.is_some()
     }
 }
 
@@ -100,28 +107,36 @@ impl Worker {
             ports: &mut self.rtc.ports,
             tcp: &mut self.rtc.tcp,
             counters: &mut self.rtc.sent,
+            columns: &mut self.rtc.columns,
             now_ms: self.now_ms,
         };
         let mut header = [0; HEADER_LEN_MAX];
         for viewer in viewers.iter_mut() {
-            let outlet = self.rtc.outlets.get_mut(viewer.token() as usize).and_then(Option::as_mut);
+            let session = viewer.token() as usize;
+            let outlet = self.rtc.outlets.get_mut(session).and_then(Option::as_mut);
             let Some(outlet) = outlet.filter(|outlet| !outlet.paused) else { continue };
+            let mut sent = 0;
             for at in 0..packets.len() {
                 let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
                 let payload = packets.payload(at);
-                exits.datagram(outlet, len + payload.len() + TAG_BYTES_MAX, |outbound, out| {
+                let len_max = len + payload.len() + TAG_BYTES_MAX;
+                sent += u64::from(exits.datagram(session, outlet, len_max, |outbound, out| {
                     outbound.protect_rtp_from(&header[..len], payload, out).ok()
-                });
+                }));
             }
+            exits.columns.passed(session, sent);
         }
         stream.packets.end_turn();
         if stream.packets.has_backlog() {
             let outlets = &mut self.rtc.outlets;
             stream.packets.send_backlog(self.now, |token, header, payload| {
-                let Some(Some(outlet)) = outlets.get_mut(token as usize) else { return };
-                exits.datagram(outlet, header.len() + payload.len() + TAG_BYTES_MAX, |outbound, out| {
+                let session = token as usize;
+                let Some(Some(outlet)) = outlets.get_mut(session) else { return };
+                let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
+                let sent = exits.datagram(session, outlet, len_max, |outbound, out| {
                     outbound.protect_rtp_from(header, payload, out).ok()
                 });
+                exits.columns.passed(session, u64::from(sent));
             });
         }
         let due = stream.packets.next_timeout();
@@ -147,6 +162,7 @@ impl Worker {
             ports: &mut self.rtc.ports,
             tcp: &mut self.rtc.tcp,
             counters: &mut self.rtc.sent,
+            columns: &mut self.rtc.columns,
             now_ms: self.now_ms,
         };
         let scratch = &mut self.rtc.scratch;
@@ -156,15 +172,16 @@ impl Worker {
             if !stream.packets.poll_feedback(self.now, scratch) {
                 break;
             }
-            let outlet = publisher.and_then(|session| self.rtc.outlets.get_mut(session)?.as_mut());
-            if let Some(outlet) = outlet {
-                send_rtcp(&mut exits, outlet, scratch);
+            let outlet =
+                publisher.and_then(|session| Some((session, self.rtc.outlets.get_mut(session)?.as_mut()?)));
+            if let Some((session, outlet)) = outlet {
+                send_rtcp(&mut exits, session, outlet, scratch);
             }
         }
         let outlets = &mut self.rtc.outlets;
         stream.packets.send_reports(self.now, |token, report| {
             if let Some(Some(outlet)) = outlets.get_mut(token as usize) {
-                send_rtcp(&mut exits, outlet, report);
+                send_rtcp(&mut exits, token as usize, outlet, report);
             }
         });
         while let Some(track) = self
@@ -192,7 +209,7 @@ impl Worker {
             return;
         }
         let stream = &self.rtc.streams.slab[index];
-        tracing::error!(stream = stream.key, "a defect in the server ended this stream's sessions");
+        tracing::error!(stream = &*stream.key, "a defect in the server ended this stream's sessions");
         let of_stream =
             |(at, session): (usize, &super::session::RtcSession)| (session.stream == index).then_some(at);
         let sessions: Vec<usize> = self.rtc.sessions.iter().filter_map(of_stream).collect();
@@ -206,10 +223,15 @@ impl Rtc {
     /// Sends a packet again that a viewer has missed.
     pub(super) fn send_again(&mut self, index: usize, resend: &Resend, now_ms: u64) {
         let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
-        let mut exits =
-            Exits { ports: &mut self.ports, tcp: &mut self.tcp, counters: &mut self.sent, now_ms };
+        let mut exits = Exits {
+            ports: &mut self.ports,
+            tcp: &mut self.tcp,
+            counters: &mut self.sent,
+            columns: &mut self.columns,
+            now_ms,
+        };
         let packets_resent = &mut self.counters.packets_resent;
-        exits.datagram(outlet, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
+        exits.datagram(index, outlet, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
             let len = resend.write(out)?;
             let len = outbound.protect_rtp(out, len).ok()?;
             *packets_resent += 1;
@@ -220,14 +242,19 @@ impl Rtc {
     /// Sends a compound RTCP packet to a session.
     pub(super) fn send_report(&mut self, index: usize, plain: &[u8], now_ms: u64) {
         let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
-        let mut exits =
-            Exits { ports: &mut self.ports, tcp: &mut self.tcp, counters: &mut self.sent, now_ms };
-        send_rtcp(&mut exits, outlet, plain);
+        let mut exits = Exits {
+            ports: &mut self.ports,
+            tcp: &mut self.tcp,
+            counters: &mut self.sent,
+            columns: &mut self.columns,
+            now_ms,
+        };
+        send_rtcp(&mut exits, index, outlet, plain);
     }
 }
 
-fn send_rtcp(exits: &mut Exits<'_>, outlet: &mut Outlet, plain: &[u8]) {
-    exits.datagram(outlet, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
+fn send_rtcp(exits: &mut Exits<'_>, index: usize, outlet: &mut Outlet, plain: &[u8]) {
+    exits.datagram(index, outlet, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
         outbound.protect_rtcp_from(plain, out).ok()
     });
 }

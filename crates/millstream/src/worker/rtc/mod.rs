@@ -40,8 +40,9 @@ use self::sockets::RtcSockets;
 pub(in crate::worker) use self::streams::RtcSource;
 use self::streams::RtcStreams;
 use self::tcp::TcpPeers;
+use crate::worker::columns::{Columns, packets_reference};
 use crate::worker::settings::{RtcSettings, UdpBackend};
-use crate::worker::snapshot::{RtcCounters, SessionId};
+use crate::worker::snapshot::{Role, RtcCounters, SessionId};
 
 /// Tokens of connections begin here, far above those of other sessions.
 const FIRST_CONNECTION: usize = 1 << 40;
@@ -70,6 +71,8 @@ pub(crate) struct Rtc {
     sessions: Slab<RtcSession>,
     /// By index of the session; a packet to many touches only these.
     outlets: Vec<Option<Outlet>>,
+    /// What sessions have counted, by index of the session.
+    pub(in crate::worker) columns: Columns,
     by_ufrag: HashMap<Box<str>, usize>,
     by_id: HashMap<SessionId, usize>,
     pub(in crate::worker) streams: RtcStreams,
@@ -113,6 +116,7 @@ impl Rtc {
             received: Some(RecvBatch::new(RecvConfig::default())),
             sessions: Slab::new(),
             outlets: Vec::new(),
+            columns: Columns::default(),
             by_ufrag: HashMap::new(),
             by_id: HashMap::new(),
             streams: RtcStreams::new(settings, clock),
@@ -146,8 +150,10 @@ impl Rtc {
     }
 
     /// Inserts a session; its index.
-    fn insert(&mut self, session: RtcSession) -> usize {
+    fn insert(&mut self, session: RtcSession, now_ms: u64) -> usize {
         let index = self.sessions.vacant_key();
+        self.columns.open(index, session.id, session.protocol(), now_ms);
+        self.columns.takes_role(index, Role::Pending, packets_reference(session.stream));
         self.by_id.insert(session.id, index);
         for ufrag in &session.ufrags {
             self.by_ufrag.insert(ufrag.clone(), index);
@@ -175,6 +181,7 @@ impl Rtc {
         }
         self.by_id.remove(&session.id);
         self.outlets[index] = None;
+        self.columns.close(index);
         self.tcp.of_session(index)
     }
 

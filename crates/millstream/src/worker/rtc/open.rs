@@ -51,7 +51,7 @@ impl Worker {
         };
         let (stream_index, epoch) = attached?;
         let live = self.rtc.streams.slab[stream_index].source.is_some();
-        let index = self.rtc.insert(RtcSession {
+        let session = RtcSession {
             id,
             role,
             address,
@@ -65,16 +65,12 @@ impl Worker {
             inbound: None,
             places: Default::default(),
             ufrags: std::iter::once(ufrag).collect(),
-            opened_ms: self.now_ms,
             received_ms: self.now_ms,
             lost_ms: None,
             waiting_since_ms: (!live).then_some(self.now_ms),
             due: None,
-            bytes_in: 0,
-            packets_in: 0,
-            sampled_bytes: 0,
-            bits_per_second: 0,
-        });
+        };
+        let index = self.rtc.insert(session, self.now_ms);
         tracing::info!(session = %id, %address, stream = format!("{app}/{stream}"), ?role, "session opened");
         self.rtc.counters.opened += 1;
         self.rtc_drive(index);
@@ -293,10 +289,9 @@ impl Worker {
     /// Ends a session: the peer is told, its stream is left, and nothing of it stays.
     pub(super) fn rtc_end(&mut self, index: usize, reason: &'static str) {
         let Some(session) = self.rtc.sessions.get(index) else { return };
-        let (id, role, bytes_in) = (session.id, session.role, session.bytes_in);
-        let outlet = self.rtc.outlets.get(index).and_then(Option::as_ref);
-        let bytes_out = outlet.map_or(0, |outlet| outlet.bytes_out);
-        let seconds = (self.now_ms - session.opened_ms) / 1000;
+        let (id, role, columns) = (session.id, session.role, &self.rtc.columns);
+        let (bytes_in, bytes_out) = (columns.bytes_in(index), columns.bytes_out(index));
+        let seconds = (self.now_ms - columns.opened_ms(index)) / 1000;
         let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &stream.key);
         tracing::info!(session = %id, ?role, stream, reason, seconds, bytes_in, bytes_out, "session ended");
         self.rtc_say_bye(index, reason);

@@ -13,6 +13,7 @@ use super::control::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use super::{Rtc, sockets};
 use crate::transcoding::{Pool, Replies};
 use crate::worker::bridges::{Bridges, Transcoding};
+use crate::worker::columns::Outbox;
 use crate::worker::directory::{Directory, Published};
 use crate::worker::engine::{Parts, Worker};
 use crate::worker::settings::{RtcSettings, WorkerSettings};
@@ -35,6 +36,7 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         handoffs: mpsc::channel(1).0,
         commands: sync_channel(1).1,
         neighbours: vec![None],
+        outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
     };
     let poll = mio::Poll::new().expect("an event queue");
     let pool = Pool::new(parts.settings.transcoding);

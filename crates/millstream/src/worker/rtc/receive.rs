@@ -4,13 +4,16 @@
 //! table only once an authentic check came from there. Packets whose tag is wrong go no further than the counter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use relay::packets::ViewerStats;
 use rtc::demux::{self, Kind};
 use rtc::{Path, Refusal, Signal};
 use srtp::UnprotectError;
 
 use super::control::RtcRole;
 use super::session::Way;
+use crate::worker::columns::Reception;
 use crate::worker::engine::Worker;
 use crate::worker::snapshot::RtcCounters;
 
@@ -99,15 +102,15 @@ impl Worker {
             Ok(len) => len,
             Err(error) => return count_refused(&mut self.rtc.counters, error),
         };
-        session.bytes_in += bytes;
-        session.packets_in += 1;
         session.received_ms = self.now_ms;
+        self.rtc.columns.received(index, bytes);
         self.rtc.counters.packets_in += 1;
         let stream = session.stream;
         // A viewer has nothing to say by RTP.
         if session.role == RtcRole::Play {
             return;
         }
+        self.rtc.columns.passed(index, 1);
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         if stream_entry.publisher() != Some(index) {
             return;
@@ -132,8 +135,8 @@ impl Worker {
             Ok(len) => len,
             Err(error) => return count_refused(&mut self.rtc.counters, error),
         };
-        session.bytes_in += bytes;
         session.received_ms = self.now_ms;
+        self.rtc.columns.received(index, bytes);
         self.rtc.counters.packets_in += 1;
         let stream = session.stream;
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
@@ -151,6 +154,9 @@ impl Worker {
                 counters.nacks_in += after.nacks - before.nacks;
                 counters.resends_refused += after.not_resent - before.not_resent;
                 counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
+                if after.reports > before.reports {
+                    self.rtc.columns.reported(index, viewer_reception(&after));
+                }
                 for resend in resends.drain(..) {
                     self.rtc.send_again(index, &resend, self.now_ms);
                 }
@@ -208,6 +214,17 @@ impl Worker {
     /// A reader of a TCP connection gives its datagrams here.
     pub(super) fn rtc_datagram_by_tcp(&mut self, connection: usize, path: Path, datagram: &mut [u8]) {
         self.rtc_datagram(Way::Tcp { connection, path }, path, datagram);
+    }
+}
+
+/// What a viewer's last report says.
+fn viewer_reception(stats: &ViewerStats) -> Reception {
+    let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
+    Reception {
+        lost_packets: stats.lost.max(0) as u64,
+        loss_percent: stats.fraction_lost * 100.0,
+        rtt_ms: stats.round_trip.map_or(f32::NAN, milliseconds),
+        jitter_ms: milliseconds(stats.jitter),
     }
 }
 

@@ -9,10 +9,11 @@ use rtp::payload::MediaKind;
 use super::control::RtcRole;
 use super::session::{RtcSession, Way};
 use super::streams::RtcStream;
+use crate::worker::columns::{Reception, rows};
 use crate::worker::engine::Worker;
 use crate::worker::snapshot::{
-    Protocol, PublisherSnapshot, Role, RtcCounters, RtcSessionSnapshot, RtcState, RtcTrackSnapshot,
-    SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters,
+    PublisherSnapshot, RtcCounters, RtcSessionSnapshot, RtcState, RtcTrackSnapshot, SessionSnapshot,
+    StreamSnapshot, TrackKind, WorkerCounters,
 };
 
 impl Worker {
@@ -35,6 +36,23 @@ impl Worker {
         }
     }
 
+    /// Looks at how packets of publishers arrive; what viewers report is noted when it comes.
+    pub(in crate::worker) fn rtc_note_reception(&mut self) {
+        for (_, stream) in &self.rtc.streams.slab {
+            let connected =
+                |index: &usize| self.rtc.sessions.get(*index).is_some_and(RtcSession::is_connected);
+            if let Some(index) = stream.publisher().filter(connected) {
+                self.rtc.columns.reported(index, publisher_reception(stream, self.now));
+            }
+        }
+    }
+
+    /// Ends the sample of all sessions' rates.
+    pub(in crate::worker) fn rtc_sample(&mut self, elapsed_ms: u64) {
+        let rows = rows(&self.rtc.sessions);
+        self.rtc.columns.sample(elapsed_ms, rows);
+    }
+
     /// Keeps what a stream that is forgotten has counted.
     pub(super) fn rtc_keep_counts(&mut self, stream: &RtcStream) {
         add_stream(&mut self.rtc.counters, stream);
@@ -46,17 +64,17 @@ impl Worker {
     }
 
     fn rtc_stream_snapshot(&self, stream: &RtcStream) -> StreamSnapshot {
-        let publisher = stream.publisher().and_then(|index| self.rtc.sessions.get(index));
+        let publisher = stream.publisher().and_then(|index| Some((index, self.rtc.sessions.get(index)?)));
         let stats = stream.packets.stats();
         StreamSnapshot {
             app: stream.app().to_owned(),
             name: stream.name().to_owned(),
             live: stream.source.is_some(),
-            publisher: publisher.map(|session| PublisherSnapshot {
+            publisher: publisher.map(|(index, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
-                protocol: Protocol::Whip,
-                connected_ms: self.now_ms - session.opened_ms,
+                protocol: session.protocol(),
+                connected_ms: self.now_ms - self.rtc.columns.opened_ms(index),
             }),
             uptime_ms: stream.source.map_or(0, |_| self.now_ms - stream.live_since_ms),
             players: stream.players,
@@ -81,28 +99,13 @@ impl Worker {
     }
 
     fn rtc_session_snapshot(&self, index: usize, session: &RtcSession) -> SessionSnapshot {
-        let outlet = self.rtc.outlets.get(index).and_then(Option::as_ref);
         let stream = self.rtc.streams.slab.get(session.stream);
-        let connected = session.is_connected();
-        let (role, protocol) = match session.role {
-            RtcRole::Publish => (Role::Publisher, Protocol::Whip),
-            RtcRole::Play => (Role::Player, Protocol::Whep),
-        };
+        let of_columns = self.rtc.columns.session_snapshot(index, session.id, session.address, self.now_ms);
         SessionSnapshot {
-            id: session.id,
-            role: if connected { role } else { Role::Pending },
-            protocol,
-            stream: stream.map(|stream| stream.key.clone()),
-            address: session.address,
-            connected_ms: self.now_ms - session.opened_ms,
-            bytes_in: session.bytes_in,
-            bytes_out: outlet.map_or(0, |outlet| outlet.bytes_out),
-            bits_per_second: session.bits_per_second,
-            queue_bytes: 0,
-            queue_ms: 0,
-            dropped_frames: 0,
+            stream: stream.map(|stream| stream.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
             rtc: Some(self.rtc_connection(index, session)),
+            ..of_columns
         }
     }
 
@@ -114,8 +117,8 @@ impl Worker {
         let published = stream.filter(|_| session.role == RtcRole::Publish);
         // Since the stream was made, which its players can keep over several publishers.
         let told = published.map(|stream| stream.packets.stats());
-        let received = published.map(|stream| received(stream, self.now));
-        let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
+        let columns = &self.rtc.columns.told;
+        let known = |value: f32| Some(value).filter(|value| !value.is_nan());
         let state = match (session.is_connected(), session.peer.path().is_some()) {
             (true, _) => RtcState::Connected,
             (false, true) => RtcState::Handshake,
@@ -128,29 +131,11 @@ impl Worker {
                 Way::Tcp { .. } => "tcp",
             }),
             codecs: session.tracks.iter().map(|track| track.codec().encoding_name()).collect(),
-            packets: match session.role {
-                RtcRole::Publish => session.packets_in,
-                RtcRole::Play => viewer.map_or(0, |viewer| viewer.packets),
-            },
-            lost_packets: match received {
-                Some((expected, arrived, _)) => expected.saturating_sub(arrived),
-                None => viewer.map_or(0, |viewer| viewer.lost.max(0) as u64),
-            },
-            loss_percent: match received {
-                Some((expected, arrived, _)) => {
-                    expected.saturating_sub(arrived) as f32 * 100.0 / expected.max(1) as f32
-                }
-                None => viewer.map_or(0.0, |viewer| viewer.fraction_lost * 100.0),
-            },
-            rtt_ms: match session.role {
-                RtcRole::Publish => stream.and_then(|stream| stream.packets.publisher_round_trip()),
-                RtcRole::Play => viewer.and_then(|viewer| viewer.round_trip),
-            }
-            .map(milliseconds),
-            jitter_ms: match session.role {
-                RtcRole::Publish => received.map(|(_, _, jitter)| milliseconds(jitter)),
-                RtcRole::Play => viewer.map(|viewer| milliseconds(viewer.jitter)),
-            },
+            packets: columns.packets[index],
+            lost_packets: columns.lost_packets[index],
+            loss_percent: known(columns.loss_percent[index]).unwrap_or(0.0),
+            rtt_ms: known(columns.rtt_ms[index]),
+            jitter_ms: known(columns.jitter_ms[index]),
             nacks: told.map_or(viewer.map_or(0, |viewer| viewer.nacks), |stats| stats.nacked_packets),
             resent_packets: told
                 .map_or(viewer.map_or(0, |viewer| viewer.resent_packets), |stats| stats.repaired_packets),
@@ -161,12 +146,21 @@ impl Worker {
     }
 }
 
-/// Packets expected and arrived over all tracks of a publisher, and the largest jitter.
-fn received(stream: &RtcStream, now: Instant) -> (u64, u64, Duration) {
+/// How a publisher's packets arrive, over all tracks.
+fn publisher_reception(stream: &RtcStream, now: Instant) -> Reception {
     let tracks = TrackIndex::all().filter_map(|track| stream.packets.reception(now, track));
-    tracks.fold((0, 0, Duration::ZERO), |(expected, arrived, jitter), track| {
-        (expected + track.expected_packets, arrived + track.received_packets, jitter.max(track.jitter))
-    })
+    let (expected, arrived, jitter) =
+        tracks.fold((0, 0, Duration::ZERO), |(expected, arrived, jitter), track| {
+            (expected + track.expected_packets, arrived + track.received_packets, jitter.max(track.jitter))
+        });
+    let lost_packets = u64::saturating_sub(expected, arrived);
+    let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
+    Reception {
+        lost_packets,
+        loss_percent: lost_packets as f32 * 100.0 / expected.max(1) as f32,
+        rtt_ms: stream.packets.publisher_round_trip().map_or(f32::NAN, milliseconds),
+        jitter_ms: milliseconds(jitter),
+    }
 }
 
 /// How the next track is received that a description lists; `counts` are those before it, by kind.

@@ -14,7 +14,7 @@ use srtp::{InboundContext, OutboundContext};
 use super::control::RtcRole;
 use super::port::PEERS_PER_SESSION;
 use crate::worker::directory::{Epoch, PublishedTracks};
-use crate::worker::snapshot::SessionId;
+use crate::worker::snapshot::{Protocol, SessionId};
 
 /// See the module.
 pub(crate) struct RtcSession {
@@ -40,7 +40,6 @@ pub(crate) struct RtcSession {
     pub(crate) places: ArrayVec<(u16, SocketAddr), PEERS_PER_SESSION>,
     /// Username fragments that lead to it: the present one, and the one before a restart.
     pub(crate) ufrags: ArrayVec<Box<str>, 2>,
-    pub(crate) opened_ms: u64,
     /// Since when the peer has not consented to media.
     pub(crate) lost_ms: Option<u64>,
     /// When the peer last sent something authentic.
@@ -49,11 +48,6 @@ pub(crate) struct RtcSession {
     pub(crate) waiting_since_ms: Option<u64>,
     /// When the timer of the peer is set to, if it is.
     pub(crate) due: Option<Instant>,
-    pub(crate) bytes_in: u64,
-    pub(crate) packets_in: u64,
-    /// Bytes in its direction at the last sample.
-    pub(crate) sampled_bytes: u64,
-    pub(crate) bits_per_second: u64,
 }
 
 /// Where media to a session goes, and under which keys.
@@ -62,7 +56,6 @@ pub(crate) struct Outlet {
     pub(crate) way: Way,
     /// No consent: nothing may be sent.
     pub(crate) paused: bool,
-    pub(crate) bytes_out: u64,
 }
 
 /// A path in this worker's terms.
@@ -93,6 +86,14 @@ impl Way {
 }
 
 impl RtcSession {
+    /// How it came in.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.role {
+            RtcRole::Publish => Protocol::Whip,
+            RtcRole::Play => Protocol::Whep,
+        }
+    }
+
     /// Whether ICE and DTLS are done.
     pub(crate) fn is_connected(&self) -> bool {
         self.inbound.is_some()

@@ -1,6 +1,7 @@
 //! The streams of packets a worker knows: published here, or played here, or both.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::packets::{Limits, PacketStream, WallClock};
@@ -13,7 +14,7 @@ use crate::worker::settings::RtcSettings;
 pub(crate) struct RtcStream {
     pub(crate) id: StreamId,
     /// `app/name`, what the directory calls it.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     /// Length of the app in `key`.
     app_bytes: usize,
     pub(crate) packets: PacketStream,
@@ -105,7 +106,7 @@ impl RtcStreams {
         }
         let index = self.slab.insert(RtcStream {
             id,
-            key: format!("{app}/{name}"),
+            key: format!("{app}/{name}").into(),
             app_bytes: app.len(),
             packets: PacketStream::new(self.limits.clone(), self.clock),
             source: None,

@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use super::control::RtcRole;
-use super::session::RtcSession;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, FIRST_PORT, PORTS_MAX, Rtc};
 use crate::worker::engine::Worker;
 
@@ -98,7 +97,7 @@ impl Worker {
     }
 
     /// Ends what is over by the clock.
-    pub(in crate::worker) fn rtc_sweep(&mut self, samples: bool) {
+    pub(in crate::worker) fn rtc_sweep(&mut self) {
         self.rtc.accept_again.append(&mut self.rtc.accept_later);
         let sessions = &self.rtc.sessions;
         let is_valid = |session: usize, path: &rtc::Path| {
@@ -109,10 +108,8 @@ impl Worker {
             self.rtc_close_tcp(connection);
         }
         for index in 0..self.rtc.sessions.capacity() {
-            let Some(session) = self.rtc.sessions.get_mut(index) else { continue };
-            if samples {
-                let bytes_out = self.rtc.outlets[index].as_ref().map_or(0, |outlet| outlet.bytes_out);
-                sample(session, bytes_out);
+            if !self.rtc.sessions.contains(index) {
+                continue;
             }
             if let Some(reason) = self.rtc_overdue(index) {
                 self.rtc_guarded(index, |worker| worker.rtc_end(index, reason));
@@ -126,7 +123,9 @@ impl Worker {
         if self.draining_until.is_some() {
             return Some("the server is shutting down");
         }
-        if !session.is_connected() && passed(session.opened_ms, self.parts.settings.rtc.pending_timeout) {
+        if !session.is_connected()
+            && passed(self.rtc.columns.opened_ms(index), self.parts.settings.rtc.pending_timeout)
+        {
             self.rtc.counters.expired += 1;
             return Some("no connection in time");
         }
@@ -142,9 +141,4 @@ impl Worker {
         }
         None
     }
-}
-
-fn sample(session: &mut RtcSession, bytes_out: u64) {
-    let bytes = if session.role == RtcRole::Play { bytes_out } else { session.bytes_in };
-    session.bits_per_second = bytes.saturating_sub(std::mem::replace(&mut session.sampled_bytes, bytes)) * 8;
 }

@@ -1,0 +1,139 @@
+//! One reader of the stream.
+//!
+//! The newest message is written whenever the last one has left, so that what a slow reader costs is one message of memory and never a
+//! queue. It is asked for a sign of life by pings. It has nothing to say itself: whatever it sends but control frames ends it.
+
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{HeaderMap, header};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::time::{Instant, MissedTickBehavior, timeout};
+
+use super::collect::{Newest, Place};
+use crate::stats::message::{SUBPROTOCOL, TOKEN_SUBPROTOCOL_PREFIX};
+
+/// Time a reader has to take one message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(15);
+/// Distance of pings.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// Silence after which a reader is given up: two pings without an answer.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// Bytes of a message from the reader; control frames have 125 at most (RFC 6455 section 5.5).
+const INPUT_BYTES_MAX: usize = 1024;
+
+/// Why a stream ends.
+enum End {
+    /// It is broken, or the reader closed it: nothing more can be said.
+    Gone,
+    /// The reader is told why.
+    Close(u16, &'static str),
+}
+
+/// Limits of what is taken from readers.
+pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
+    upgrade.max_message_size(INPUT_BYTES_MAX).max_frame_size(INPUT_BYTES_MAX)
+}
+
+/// Serves one reader until it goes, is too slow, or the server stops. `place` is held as long.
+pub(super) async fn run(mut socket: WebSocket, place: Place, newest: Newest) {
+    if let End::Close(code, reason) = serve(&mut socket, newest).await {
+        let frame = CloseFrame { code, reason: reason.into() };
+        let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+        // The reader answers with its own close frame; the connection is closed after that.
+        let _ = timeout(SEND_TIMEOUT, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
+    }
+    drop(place);
+}
+
+async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
+    newest.mark_changed();
+    let mut pings = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    loop {
+        let message = tokio::select! {
+            changed = newest.changed() => {
+                if changed.is_err() {
+                    return End::Close(close_code::AWAY, "the server is shutting down");
+                }
+                let report = newest.borrow_and_update().clone();
+                let Some(report) = report else { continue };
+                Message::Binary(report.messagepack())
+            }
+            input = socket.recv() => match input {
+                None | Some(Err(_) | Ok(Message::Close(_))) => return End::Gone,
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
+                    heard = Instant::now();
+                    continue;
+                }
+                Some(Ok(Message::Text(_) | Message::Binary(_))) => {
+                    return End::Close(close_code::UNSUPPORTED, "this stream takes no messages");
+                }
+            },
+            _ = pings.tick() => {
+                if heard.elapsed() > SILENCE_MAX {
+                    return End::Gone;
+                }
+                Message::Ping(Default::default())
+            }
+        };
+        match timeout(SEND_TIMEOUT, socket.send(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return End::Gone,
+        }
+    }
+}
+
+/// Whether a reader that offers subprotocols offers the one there is. One that offers none (but a token) takes what comes.
+pub(super) fn takes_version(headers: &HeaderMap) -> bool {
+    let mut versions =
+        protocols(headers).filter(|name| !name.starts_with(TOKEN_SUBPROTOCOL_PREFIX)).peekable();
+    versions.peek().is_none() || versions.any(|name| name == SUBPROTOCOL)
+}
+
+/// The token among the subprotocols of a request, if there is one.
+pub(in crate::control) fn token_of_protocols(headers: &HeaderMap) -> Option<String> {
+    let encoded = protocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL_PREFIX))?;
+    // What cannot be read is present all the same, and matches nothing.
+    let token = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    Some(token.unwrap_or_else(|| "\u{fffd}".to_owned()))
+}
+
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let fields = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    fields.filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(',')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(header::SEC_WEBSOCKET_PROTOCOL, field.parse().expect("a value"));
+        }
+        headers
+    }
+
+    #[test]
+    fn tokens_and_versions_are_found_among_subprotocols() {
+        let cases: [(&[&str], bool, Option<&str>); 8] = [
+            (&[], true, None),
+            (&["millstream.stats.v1"], true, None),
+            (&["millstream.stats.v1, bearer.c2VjcmV0"], true, Some("secret")),
+            (&["bearer.w7zDvz8_", "millstream.stats.v1"], true, Some("üÿ??")),
+            (&["bearer.c2VjcmV0"], true, Some("secret")),
+            (&["millstream.stats.v2"], false, None),
+            (&["millstream.stats.v2,millstream.stats.v1"], true, None),
+            (&["bearer.***"], true, Some("\u{fffd}")),
+        ];
+        for (fields, version, token) in cases {
+            let headers = headers(fields);
+            assert_eq!(takes_version(&headers), version, "{fields:?}");
+            assert_eq!(token_of_protocols(&headers).as_deref(), token, "{fields:?}");
+        }
+    }
+}
