@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::worker::link::{Command, WorkerHandle, WorkerUnavailable};
+use crate::worker::link::{Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::worker::rtc::control::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::worker::snapshot::{SessionId, WorkerSnapshot};
 
@@ -53,7 +53,7 @@ impl WorkersLink {
 
     /// The present state of all workers, without sessions.
     pub async fn snapshots(&self) -> Snapshots {
-        self.ask_all(false).await
+        self.ask_all(&Listed::Nothing).await
     }
 
     /// Whether all workers answered, now or a moment ago.
@@ -64,14 +64,14 @@ impl WorkersLink {
         {
             return answer;
         }
-        let answer = self.ask_all(false).await.is_ok();
+        let answer = self.ask_all(&Listed::Nothing).await.is_ok();
         *shared = Some((Instant::now(), answer));
         answer
     }
 
-    /// The present state of all workers, with all sessions.
-    pub async fn snapshots_with_sessions(&self) -> Snapshots {
-        self.ask_all(true).await
+    /// The present state of all workers, with sessions.
+    pub async fn snapshots_with_sessions(&self, listed: &Listed) -> Snapshots {
+        self.ask_all(listed).await
     }
 
     /// Ends a session. Answers whether it existed.
@@ -115,12 +115,12 @@ impl WorkersLink {
         }
     }
 
-    async fn ask_all(&self, sessions: bool) -> Snapshots {
+    async fn ask_all(&self, listed: &Listed) -> Snapshots {
         // All are asked before any answer is awaited, so the states belong together as closely as may be.
         let asked: Vec<_> = (0..self.count)
             .map(|worker| {
                 let (reply, answer) = oneshot::channel();
-                let sent = (self.send)(worker, Command::Snapshot { sessions, reply });
+                let sent = (self.send)(worker, Command::Snapshot { sessions: listed.clone(), reply });
                 (worker, sent, answer)
             })
             .collect();

@@ -47,6 +47,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .duration_since(UNIX_EPOCH)
             .map_or(0.0, |since| since.as_secs_f64()),
         rtc_requests_refused: context.rtc.denied(),
+        stats_subscribers: context.stats.subscribers(),
         log_lines_dropped: context
             .log_lines_dropped
             .as_ref()
@@ -73,6 +74,7 @@ struct Scrape {
     streams_max: usize,
     started_seconds: f64,
     rtc_requests_refused: u64,
+    stats_subscribers: usize,
     log_lines_dropped: u64,
     process: Process,
 }
@@ -82,7 +84,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 40] = [
+const WORKER_COUNTERS: [Counter; 42] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -187,10 +189,22 @@ const WORKER_COUNTERS: [Counter; 40] = [
     ("millstream_bridge_dropped_sound", "Pieces of sound transcoders had no room for", |w| {
         w.counters.bridges.sound_dropped
     }),
+    ("millstream_stats_snapshots", "Snapshots made for the live statistics", |w| w.counters.stats.made),
+    ("millstream_stats_snapshots_dropped", "Snapshots dropped because they were not read in time", |w| {
+        w.counters.stats.dropped
+    }),
+];
+
+/// Times per worker, of which the table has microseconds; `_total` is added.
+const WORKER_SECONDS: [Counter; 2] = [
+    ("millstream_loop_busy_seconds", "Time the event loop was busy", |w| w.counters.loop_busy_us),
+    ("millstream_stats_snapshot_seconds", "CPU time of snapshots for the live statistics", |w| {
+        w.counters.stats.took_us
+    }),
 ];
 
 /// Gauges per worker.
-const WORKER_GAUGES: [WorkerGauge; 7] = [
+const WORKER_GAUGES: [WorkerGauge; 8] = [
     ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
     ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
     ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
@@ -207,6 +221,11 @@ const WORKER_GAUGES: [WorkerGauge; 7] = [
         "millstream_loop_time_p99_seconds",
         "Busy time of a loop turn in the last second, 99th percentile",
         |w| f64::from(w.loop_time_us_p99) / 1e6,
+    ),
+    (
+        "millstream_stats_last_snapshot_seconds",
+        "CPU time of the last snapshot for the live statistics",
+        |w| f64::from(w.counters.stats.last_us) / 1e6,
     ),
 ];
 
@@ -259,6 +278,12 @@ impl Scrape {
         )?;
         gauge(
             encoder,
+            "millstream_stats_subscribers",
+            "Readers of the stream of live statistics",
+            self.stats_subscribers as f64,
+        )?;
+        gauge(
+            encoder,
             "process_start_time_seconds",
             "Start of the process, Unix time",
             self.started_seconds,
@@ -291,13 +316,13 @@ impl Scrape {
                     .encode_counter::<NoLabelSet, u64, u64>(&value(worker), None)?;
             }
         }
-        let busy = |worker: &WorkerSnapshot| worker.counters.loop_busy_us as f64 / 1e6;
-        let help = "Time the event loop was busy";
-        let mut family =
-            encoder.encode_descriptor("millstream_loop_busy_seconds", help, None, MetricType::Counter)?;
-        for worker in &self.workers {
-            let labels = [("worker", worker.index.to_string())];
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&busy(worker), None)?;
+        for (name, help, microseconds) in WORKER_SECONDS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for worker in &self.workers {
+                let labels = [("worker", worker.index.to_string())];
+                let seconds = microseconds(worker) as f64 / 1e6;
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
+            }
         }
         for (name, help, value) in WORKER_GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

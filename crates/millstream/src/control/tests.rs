@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::auth::Tokens;
 use crate::auth::manage::Manage;
-use crate::worker::link::{Command, WorkerUnavailable};
+use crate::worker::link::{Command, Listed, WorkerUnavailable};
 use crate::worker::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
     SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
@@ -114,9 +114,11 @@ fn context(workers: Vec<WorkerSnapshot>, manage: Manage, answers: bool) -> Arc<C
             _ if !answers => return Err(WorkerUnavailable),
             Command::Snapshot { sessions, reply } => {
                 let mut snapshot = workers[worker].clone();
-                if !sessions {
-                    snapshot.sessions.clear();
-                }
+                snapshot.sessions.retain(|session| match &sessions {
+                    Listed::Nothing => false,
+                    Listed::All => true,
+                    Listed::Only(ids) => ids.contains(&session.id),
+                });
                 let _ = reply.send(snapshot);
             }
             Command::Kick { session, reply } => {

@@ -61,16 +61,22 @@ pub struct StatsMessage {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Workers {
     /// Index of the worker.
+    #[serde(with = "msgpack_array::serde")]
     pub index: Vec<u16>,
     /// CPU time in the last second, percent of one core.
+    #[serde(with = "msgpack_array::serde")]
     pub load_percent: Vec<f32>,
     /// Open sessions.
+    #[serde(with = "msgpack_array::serde")]
     pub sessions: Vec<u32>,
     /// CPU time the worker took for its part of this message, microseconds.
+    #[serde(with = "msgpack_array::serde")]
     pub snapshot_us: Vec<u32>,
     /// Bits received in the last second, on all sockets.
+    #[serde(with = "msgpack_array::serde")]
     pub bits_in_per_second: Vec<u64>,
     /// Bits sent in the last second, on all sockets.
+    #[serde(with = "msgpack_array::serde")]
     pub bits_out_per_second: Vec<u64>,
 }
 
@@ -80,14 +86,19 @@ pub struct Streams {
     /// `app/name`.
     pub name: Vec<String>,
     /// Whether it has a publisher.
+    #[serde(with = "msgpack_array::serde")]
     pub live: Vec<bool>,
     /// Worker of its publisher; -1 without one.
+    #[serde(with = "msgpack_array::serde")]
     pub publisher_worker: Vec<i32>,
     /// Players on all workers, waiting ones included.
+    #[serde(with = "msgpack_array::serde")]
     pub players: Vec<u32>,
     /// Bits received from its publisher in the last second.
+    #[serde(with = "msgpack_array::serde")]
     pub bits_in_per_second: Vec<u64>,
     /// Bits sent to its players in the last second.
+    #[serde(with = "msgpack_array::serde")]
     pub bits_out_per_second: Vec<u64>,
 }
 
@@ -95,36 +106,53 @@ pub struct Streams {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Sessions {
     /// Index of the worker that has it. With `serial` this is its id: `worker-serial` as text, everywhere else in the API.
+    #[serde(with = "msgpack_array::serde")]
     pub worker: Vec<u16>,
     /// Its number on the worker, below 2^48; never used again.
+    #[serde(with = "msgpack_array::serde")]
     pub serial: Vec<u64>,
     /// Its stream: an index into the arrays of `streams` of the same message; 4294967295 for none.
+    #[serde(with = "msgpack_array::serde")]
     pub stream: Vec<u32>,
     /// 0: neither publishes nor plays yet, 1: publisher, 2: player.
+    #[serde(with = "msgpack_array::serde")]
     pub role: Vec<u8>,
     /// How it came in: an index into `protocols`.
+    #[serde(with = "msgpack_array::serde")]
     pub protocol: Vec<u8>,
     /// Time since it was accepted, milliseconds.
+    #[serde(with = "msgpack_array::serde")]
     pub connected_ms: Vec<u64>,
     /// Bits of the last second, in the direction of its role: received from publishers, sent to players.
+    #[serde(with = "msgpack_array::serde")]
     pub bits_per_second: Vec<u64>,
     /// RTP packets, or messages of RTMP and FLV, in that direction, so far.
+    #[serde(with = "msgpack_array::serde")]
     pub packets: Vec<u64>,
     /// The same in the last second.
+    #[serde(with = "msgpack_array::serde")]
     pub packets_per_second: Vec<u32>,
     /// WebRTC: packets lost so far.
+    #[serde(with = "msgpack_array::serde")]
     pub lost_packets: Vec<u64>,
-    /// WebRTC: share lost, percent: of a publisher's packets so far, or of a viewer's in its last report.
+    /// WebRTC: share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report. Not a
+    /// number (JSON: `null`) when unknown.
+    #[serde(with = "msgpack_array::serde")]
     pub loss_percent: Vec<f32>,
-    /// WebRTC: round trip by reports, milliseconds; not a number (JSON: `null`) when unknown.
+    /// WebRTC: round trip by reports, milliseconds; not a number when unknown.
+    #[serde(with = "msgpack_array::serde")]
     pub rtt_ms: Vec<f32>,
     /// WebRTC: interarrival jitter of the last report, milliseconds (RFC 3550 section 6.4.1); not a number when unknown.
+    #[serde(with = "msgpack_array::serde")]
     pub jitter_ms: Vec<f32>,
     /// Player: bytes waiting for it.
+    #[serde(with = "msgpack_array::serde")]
     pub queue_bytes: Vec<u64>,
     /// Player: time between the arrival of what it gets next and of the newest message, milliseconds.
+    #[serde(with = "msgpack_array::serde")]
     pub queue_ms: Vec<u32>,
     /// Player: frames it did not get because it was too slow.
+    #[serde(with = "msgpack_array::serde")]
     pub dropped_frames: Vec<u64>,
 }
 
@@ -185,7 +213,7 @@ impl StatsMessage {
         if version != VERSION {
             return Err(BadMessage::Version(version));
         }
-        let message: Self = rmp_serde::from_slice(bytes).map_err(|_| BadMessage::NotAMessage)?;
+        let message: Self = msgpack_array::serde::from_slice(bytes).map_err(|_| BadMessage::NotAMessage)?;
         message.check().map(|()| message)
     }
 
@@ -307,7 +335,7 @@ mod tests {
                 packets: vec![4000, 300, 0],
                 packets_per_second: vec![70, 290, 0],
                 lost_packets: vec![0, 3, 0],
-                loss_percent: vec![0.0, 1.5, 0.0],
+                loss_percent: vec![f32::NAN, 1.5, f32::NAN],
                 rtt_ms: vec![f32::NAN, 21.25, f32::NAN],
                 jitter_ms: vec![f32::NAN, 4.0, f32::NAN],
                 queue_bytes: vec![0, 70_000, 0],
@@ -336,9 +364,8 @@ mod tests {
         assert_eq!(json["sessions"]["rtt_ms"], serde_json::json!([null, 21.25, null]));
         assert_eq!(json["streams"]["live"], serde_json::json!([true, false]));
         let mut message = message;
-        message.sessions.rtt_ms[0] = 1.0;
-        message.sessions.rtt_ms[2] = 1.0;
-        message.sessions.jitter_ms.fill(1.0);
+        let Sessions { loss_percent, rtt_ms, jitter_ms, .. } = &mut message.sessions;
+        [loss_percent, rtt_ms, jitter_ms].into_iter().for_each(|column| column.fill(1.5));
         let from_json: serde_json::Value = serde_json::from_slice(&message.to_json()).expect("JSON");
         let from_messagepack: serde_json::Value =
             rmp_serde::from_slice(&message.to_messagepack()).expect("MessagePack");
@@ -353,7 +380,7 @@ mod tests {
         let sessions = value["sessions"].as_object_mut().expect("a map");
         sessions.insert("mood".to_owned(), serde_json::json!(["fine", "fine", "fine"]));
         // Not a number has no form in JSON.
-        for column in ["rtt_ms", "jitter_ms"] {
+        for column in ["loss_percent", "rtt_ms", "jitter_ms"] {
             sessions.insert(column.to_owned(), serde_json::json!([0.5, 0.5, 0.5]));
         }
         let longer = rmp_serde::to_vec_named(&value).expect("MessagePack");

@@ -18,13 +18,24 @@ pub const COMMANDS_MAX: usize = 256;
 /// Connections waiting for the control side; further ones are answered 503 by the worker.
 pub const HANDOFFS_MAX: usize = 256;
 
+/// Which sessions a snapshot lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listed {
+    /// None.
+    Nothing,
+    /// All of them.
+    All,
+    /// These, in ascending order; what is not there is left out.
+    Only(Arc<[SessionId]>),
+}
+
 /// What control asks of a worker.
 #[derive(Debug)]
 pub enum Command {
-    /// Say how things are. `sessions`: list the sessions too.
+    /// Say how things are.
     Snapshot {
-        /// Whether to list sessions.
-        sessions: bool,
+        /// Which sessions to list.
+        sessions: Listed,
         /// Where the answer goes.
         reply: oneshot::Sender<WorkerSnapshot>,
     },

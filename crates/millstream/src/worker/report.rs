@@ -1,17 +1,17 @@
 //! Snapshots: a worker's state copied out as plain values, when it is asked for. What leaves unasked is in `columns`.
 
 use super::engine::Worker;
+use super::link::Listed;
 use super::session::{Media, Session};
 use super::snapshot::{PublisherSnapshot, SessionSnapshot, StreamSnapshot, WorkerCounters, WorkerSnapshot};
 use super::streams::LocalStream;
 
 impl Worker {
     /// Copies the state out.
-    pub(super) fn snapshot(&self, with_sessions: bool) -> WorkerSnapshot {
+    pub(super) fn snapshot(&self, listed: &Listed) -> WorkerSnapshot {
         let last = self.load.last;
-        // A session that is only being told why it ended is over for everybody else.
-        let sessions =
-            self.sessions.iter().filter(|(_, session)| with_sessions && session.closing_at_ms.is_none());
+        let rows = self.columns.told.listed(self.parts.index, listed);
+        let sessions = rows.filter_map(|row| Some((row, self.sessions.get(row)?)));
         WorkerSnapshot {
             index: self.parts.index,
             core: self.load.core,
@@ -30,7 +30,7 @@ impl Worker {
                 .collect(),
             sessions: sessions
                 .map(|(index, session)| self.session_snapshot(index, session))
-                .chain(self.rtc_session_snapshots().filter(|_| with_sessions))
+                .chain(self.rtc_session_snapshots(listed))
                 .collect(),
         }
     }

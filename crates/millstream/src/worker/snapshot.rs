@@ -429,7 +429,7 @@ pub struct RtcSessionSnapshot {
     pub packets: u64,
     /// Packets lost in all: what we miss of a publisher's, or what a viewer reports.
     pub lost_packets: u64,
-    /// Share lost, percent: of a publisher's packets so far, or of a viewer's in its last report.
+    /// Share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report; 0 when unknown.
     pub loss_percent: f32,
     /// Round trip by sender and receiver reports, milliseconds.
     pub rtt_ms: Option<f32>,

@@ -106,7 +106,7 @@ impl Worker {
             match command {
                 Command::Snapshot { sessions, reply } => {
                     // The asker may have given up waiting.
-                    let _ = reply.send(self.snapshot(sessions));
+                    let _ = reply.send(self.snapshot(&sessions));
                 }
                 Command::Kick { session, reply } => {
                     let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();

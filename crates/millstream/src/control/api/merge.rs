@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::types::{
-    Audio, Bridge, Gop, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream,
+    Audio, Bridge, Gop, IDS_MAX, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream,
     StreamState, Track, Video, address, codec_name,
 };
 use super::urls::Urls;
@@ -174,7 +174,8 @@ pub(super) fn sessions(workers: &[WorkerSnapshot], query: &SessionQuery) -> Sess
     };
     let mut found: Vec<_> = workers.iter().flat_map(|worker| &worker.sessions).filter(matches).collect();
     found.sort_unstable_by_key(|session| session.id);
-    let limit = query.limit.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
+    let default = if query.ids.is_some() { IDS_MAX } else { PAGE_DEFAULT };
+    let limit = query.limit.unwrap_or(default).min(PAGE_MAX);
     let page = found.iter().skip(query.offset).take(limit).map(|session| Session::from(*session)).collect();
     SessionList { sessions: page, total: found.len() }
 }

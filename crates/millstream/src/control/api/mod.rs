@@ -205,7 +205,8 @@ async fn sessions(
     query: Result<Query<SessionQuery>, QueryRejection>,
 ) -> Result<Json<SessionList>, Failure> {
     let Query(query) = query?;
-    let snapshots = context.workers.snapshots_with_sessions().await?;
+    let listed = query.listed().map_err(Failure::BadRequest)?;
+    let snapshots = context.workers.snapshots_with_sessions(&listed).await?;
     Ok(Json(merge::sessions(&snapshots, &query)))
 }
 

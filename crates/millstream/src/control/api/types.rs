@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::worker::link::Listed;
 use crate::worker::snapshot::{
-    BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionSnapshot, WorkerSnapshot,
+    BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionId, SessionSnapshot, WorkerSnapshot,
 };
 
 /// Body of every error.
@@ -289,6 +290,26 @@ pub(super) struct SessionQuery {
     /// Sessions to list, at most 1000; 100 when left out.
     #[param(default = 100, maximum = 1000)]
     pub(super) limit: Option<usize>,
+    /// Only these: ids with commas between them, at most 200. Those that are gone are left out, and `limit` is 200 then.
+    pub(super) ids: Option<String>,
+}
+
+/// Sessions that can be asked for by their ids in one request.
+pub(super) const IDS_MAX: usize = 200;
+
+impl SessionQuery {
+    /// The sessions that workers have to look at; an error says what is wrong with `ids`.
+    pub(super) fn listed(&self) -> Result<Listed, String> {
+        let Some(text) = &self.ids else { return Ok(Listed::All) };
+        let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty()).take(IDS_MAX + 1);
+        let ids = ids.map(|id| id.parse().map_err(|_| format!("`{id}` in `ids` is no id of a session")));
+        let mut ids = ids.collect::<Result<Vec<SessionId>, String>>()?;
+        if ids.len() > IDS_MAX {
+            return Err(format!("more than {IDS_MAX} sessions in `ids`"));
+        }
+        ids.sort_unstable();
+        Ok(Listed::Only(ids.into()))
+    }
 }
 
 /// A page of sessions.
@@ -364,7 +385,7 @@ pub(super) struct RtcSession {
     /// RTP packets of the media, without those sent again.
     pub(super) packets: u64,
     pub(super) lost_packets: u64,
-    /// Of the last report.
+    /// Of a publisher's packets in the last second, or of a viewer's in its last report; 0 when that is unknown.
     pub(super) loss_percent: f32,
     #[schema(required = true)]
     pub(super) rtt_ms: Option<f32>,
@@ -463,6 +484,10 @@ pub(super) struct Worker {
     pub(super) rtc_packets_out: u64,
     /// Datagrams that were not authentic, or from nobody.
     pub(super) rtc_refused: u64,
+    /// CPU time of the last snapshot for `/api/v1/stats`, microseconds.
+    pub(super) stats_snapshot_us: u32,
+    /// Snapshots that were dropped because they were not read in time.
+    pub(super) stats_snapshots_dropped: u64,
 }
 
 impl From<&WorkerSnapshot> for Worker {
@@ -489,6 +514,8 @@ impl From<&WorkerSnapshot> for Worker {
             rtc_refused: counters.rtc.unknown_source
                 + counters.rtc.signals_refused
                 + counters.rtc.unauthentic,
+            stats_snapshot_us: counters.stats.last_us,
+            stats_snapshots_dropped: counters.stats.dropped,
         }
     }
 }

@@ -31,9 +31,27 @@ pub(crate) struct Columns {
     sampled_bytes: Vec<u64>,
     /// `told.packets` at the last sample.
     sampled_packets: Vec<u64>,
+    /// Packets that should have come from a publisher at the last sample, or [`NOT_YET`].
+    sampled_expected: Vec<u64>,
 }
 
-/// What reports say about how media arrives.
+/// `sampled_expected` before the first sample.
+const NOT_YET: u64 = u64::MAX;
+
+/// How packets of a publisher have arrived here so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Arrival {
+    /// Packets sent, by their sequence numbers.
+    pub(crate) expected_packets: u64,
+    /// Those of them that came.
+    pub(crate) arrived_packets: u64,
+    /// Round trip, milliseconds; not a number when unknown.
+    pub(crate) rtt_ms: f32,
+    /// Interarrival jitter, milliseconds.
+    pub(crate) jitter_ms: f32,
+}
+
+/// What a viewer's report says about how packets arrive there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Reception {
     /// Packets lost in all.
@@ -66,6 +84,7 @@ impl Columns {
         {
             column[row] = 0;
         }
+        self.sampled_expected[row] = NOT_YET;
     }
 
     /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes still count.
@@ -82,6 +101,7 @@ impl Columns {
         self.told.role[row] = role;
         self.told.stream[row] = stream;
         self.sampled_packets[row] = 0;
+        self.sampled_expected[row] = NOT_YET;
         self.sampled_bytes[row] = if role == Role::Player { self.bytes_out[row] } else { self.bytes_in[row] };
     }
 
@@ -106,6 +126,22 @@ impl Columns {
         self.told.loss_percent[row] = reception.loss_percent;
         self.told.rtt_ms[row] = reception.rtt_ms;
         self.told.jitter_ms[row] = reception.jitter_ms;
+    }
+
+    /// A publisher's packets have been looked at. Its loss is that of the time since the last look.
+    pub(crate) fn arrived(&mut self, row: usize, arrival: Arrival) {
+        let Arrival { expected_packets, arrived_packets, rtt_ms, jitter_ms } = arrival;
+        let lost_packets = expected_packets.saturating_sub(arrived_packets);
+        let before = std::mem::replace(&mut self.sampled_expected[row], expected_packets);
+        let loss_percent = match expected_packets.checked_sub(before) {
+            // The first look, a stream that began anew, or silence: there is no share of nothing.
+            None | Some(0) => f32::NAN,
+            Some(expected) => {
+                let lost = lost_packets.saturating_sub(self.told.lost_packets[row]).min(expected);
+                lost as f32 * 100.0 / expected as f32
+            }
+        };
+        self.reported(row, Reception { lost_packets, loss_percent, rtt_ms, jitter_ms });
     }
 
     /// Bytes received so far.
@@ -163,6 +199,7 @@ impl Columns {
         {
             column.resize(rows, 0);
         }
+        self.sampled_expected.resize(rows, NOT_YET);
     }
 }
 
@@ -208,6 +245,32 @@ mod tests {
             (8, 0, Role::Pending)
         );
         assert_eq!(columns.told.stream[2], NO_STREAM);
+    }
+
+    #[test]
+    fn a_publishers_loss_is_that_of_the_last_second() {
+        let mut columns = one(Role::Publisher);
+        let rows = [
+            (1000, 900, 100, None), // what was before it is not its doing
+            (1100, 995, 105, Some(5.0)),
+            (1100, 995, 105, None), // nothing came, nothing is known
+            (1110, 1005, 105, Some(0.0)),
+            (1120, 1020, 100, Some(0.0)), // what was late came
+            (1121, 1020, 101, Some(100.0)),
+            (50, 50, 0, None), // its sequence numbers began anew
+        ];
+        for (expected_packets, arrived_packets, lost, percent) in rows {
+            let arrival = Arrival { expected_packets, arrived_packets, rtt_ms: 20.0, jitter_ms: 1.5 };
+            columns.arrived(2, arrival);
+            let told = &columns.told;
+            let found = Some(told.loss_percent[2]).filter(|percent| !percent.is_nan());
+            assert_eq!(
+                (told.lost_packets[2], found),
+                (lost, percent),
+                "{expected_packets} {arrived_packets}"
+            );
+            assert_eq!((told.rtt_ms[2], told.jitter_ms[2]), (20.0, 1.5));
+        }
     }
 
     #[test]

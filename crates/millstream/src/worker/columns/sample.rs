@@ -8,7 +8,7 @@ impl Columns {
     pub(crate) fn sample(&mut self, elapsed_ms: u64, rows: usize) {
         self.resize(rows);
         let per_second = 1000.0 / elapsed_ms.max(1) as f64;
-        let Self { told, bytes_in, bytes_out, sampled_bytes, sampled_packets } = self;
+        let Self { told, bytes_in, bytes_out, sampled_bytes, sampled_packets, .. } = self;
         for row in 0..told.serial.len() {
             let role = told.role[row];
             let bytes = if role == Role::Player { bytes_out[row] } else { bytes_in[row] };

@@ -2,7 +2,8 @@
 //!
 //! Every column has as many elements as the table of sessions has had rows; a row whose serial number is 0 is vacant.
 
-use crate::worker::snapshot::{Protocol, Role};
+use crate::worker::link::Listed;
+use crate::worker::snapshot::{Protocol, Role, SessionId};
 
 /// `stream` of a session that has none.
 pub const NO_STREAM: u32 = u32::MAX;
@@ -59,7 +60,7 @@ columns! {
     packets_per_second: u32 = 0;
     /// WebRTC: packets lost in all.
     lost_packets: u64 = 0;
-    /// WebRTC: share lost, percent; not a number before the first report.
+    /// WebRTC: share lost, percent, in the last second or report; not a number when unknown.
     loss_percent: f32 = f32::NAN;
     /// WebRTC: round trip, milliseconds; not a number when unknown.
     rtt_ms: f32 = f32::NAN;
@@ -79,7 +80,19 @@ impl Told {
         self.serial.len()
     }
 
+    /// Rows of the sessions that are listed, of those that are not over.
+    pub(in crate::worker) fn listed(&self, worker: usize, listed: &Listed) -> impl Iterator<Item = usize> {
+        let is_listed = move |serial: u64| match listed {
+            Listed::Nothing => false,
+            Listed::All => true,
+            Listed::Only(ids) => ids.binary_search(&SessionId::new(worker, serial)).is_ok(),
+        };
+        let rows = self.serial.iter().enumerate();
+        rows.filter_map(move |(row, serial)| (*serial != 0 && is_listed(*serial)).then_some(row))
+    }
+
     /// Sessions.
+    #[cfg(test)]
     pub fn sessions(&self) -> usize {
         self.serial.iter().filter(|serial| **serial != 0).count()
     }

@@ -9,8 +9,9 @@ use rtp::payload::MediaKind;
 use super::control::RtcRole;
 use super::session::{RtcSession, Way};
 use super::streams::RtcStream;
-use crate::worker::columns::{Reception, rows};
+use crate::worker::columns::{Arrival, rows};
 use crate::worker::engine::Worker;
+use crate::worker::link::Listed;
 use crate::worker::snapshot::{
     PublisherSnapshot, RtcCounters, RtcSessionSnapshot, RtcState, RtcTrackSnapshot, SessionSnapshot,
     StreamSnapshot, TrackKind, WorkerCounters,
@@ -42,7 +43,7 @@ impl Worker {
             let connected =
                 |index: &usize| self.rtc.sessions.get(*index).is_some_and(RtcSession::is_connected);
             if let Some(index) = stream.publisher().filter(connected) {
-                self.rtc.columns.reported(index, publisher_reception(stream, self.now));
+                self.rtc.columns.arrived(index, arrival(stream, self.now));
             }
         }
     }
@@ -51,6 +52,11 @@ impl Worker {
     pub(in crate::worker) fn rtc_sample(&mut self, elapsed_ms: u64) {
         let rows = rows(&self.rtc.sessions);
         self.rtc.columns.sample(elapsed_ms, rows);
+        // Datagrams wait for nobody; what waits is in connections of those without UDP.
+        self.rtc.columns.told.queue_bytes.fill(0);
+        for (session, bytes) in self.rtc.tcp.waiting() {
+            self.rtc.columns.told.queue_bytes[session] += bytes as u64;
+        }
     }
 
     /// Keeps what a stream that is forgotten has counted.
@@ -94,8 +100,12 @@ impl Worker {
     }
 
     /// Sessions of WebRTC.
-    pub(in crate::worker) fn rtc_session_snapshots(&self) -> impl Iterator<Item = SessionSnapshot> + '_ {
-        self.rtc.sessions.iter().map(|(index, session)| self.rtc_session_snapshot(index, session))
+    pub(in crate::worker) fn rtc_session_snapshots(
+        &self,
+        listed: &Listed,
+    ) -> impl Iterator<Item = SessionSnapshot> {
+        let rows = self.rtc.columns.told.listed(self.parts.index, listed);
+        rows.filter_map(|row| Some(self.rtc_session_snapshot(row, self.rtc.sessions.get(row)?)))
     }
 
     fn rtc_session_snapshot(&self, index: usize, session: &RtcSession) -> SessionSnapshot {
@@ -147,17 +157,16 @@ impl Worker {
 }
 
 /// How a publisher's packets arrive, over all tracks.
-fn publisher_reception(stream: &RtcStream, now: Instant) -> Reception {
+fn arrival(stream: &RtcStream, now: Instant) -> Arrival {
     let tracks = TrackIndex::all().filter_map(|track| stream.packets.reception(now, track));
-    let (expected, arrived, jitter) =
+    let (expected_packets, arrived_packets, jitter) =
         tracks.fold((0, 0, Duration::ZERO), |(expected, arrived, jitter), track| {
             (expected + track.expected_packets, arrived + track.received_packets, jitter.max(track.jitter))
         });
-    let lost_packets = u64::saturating_sub(expected, arrived);
     let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
-    Reception {
-        lost_packets,
-        loss_percent: lost_packets as f32 * 100.0 / expected.max(1) as f32,
+    Arrival {
+        expected_packets,
+        arrived_packets,
         rtt_ms: stream.packets.publisher_round_trip().map_or(f32::NAN, milliseconds),
         jitter_ms: milliseconds(jitter),
     }

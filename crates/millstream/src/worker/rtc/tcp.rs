@@ -110,6 +110,11 @@ impl TcpPeers {
         Some(peer)
     }
 
+    /// Bytes that wait in connections of sessions: index of the session, bytes.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.slab.iter().filter_map(|(_, peer)| Some((peer.session?, peer.waiting.len() - peer.written)))
+    }
+
     /// Connections of a session.
     pub(crate) fn of_session(&self, session: usize) -> Vec<usize> {
         let own = self.slab.iter().filter(|(_, peer)| peer.session == Some(session));
