@@ -1,0 +1,73 @@
+//! C and C++ programs use the header and both libraries.
+//!
+//! The libraries are those that cargo has built with this test: they lie beside its executable. `CC` and `CXX` name the
+//! compilers, `cc` and `c++` by default.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn c_program_works_with_the_static_library() {
+    run(&mut Command::new(compile("c-static", &C, &with_static_library())));
+}
+
+#[test]
+fn c_program_works_with_the_shared_library() {
+    run(&mut Command::new(compile("c-shared", &C, &with_shared_library())));
+}
+
+#[test]
+fn cpp_program_works_with_the_static_library() {
+    run(&mut Command::new(compile("cpp-static", &CPP, &with_static_library())));
+}
+
+#[test]
+fn cpp_program_works_with_the_shared_library() {
+    run(&mut Command::new(compile("cpp-shared", &CPP, &with_shared_library())));
+}
+
+struct Language {
+    variable: &'static str,
+    compiler: &'static str,
+    standard: &'static str,
+    source: &'static str,
+}
+
+const C: Language = Language { variable: "CC", compiler: "cc", standard: "-std=c99", source: "array.c" };
+const CPP: Language =
+    Language { variable: "CXX", compiler: "c++", standard: "-std=c++11", source: "array.cpp" };
+
+fn with_static_library() -> Vec<String> {
+    vec![library("libmsgpack_array_c.a").display().to_string()]
+}
+
+fn with_shared_library() -> Vec<String> {
+    let folder = library("libmsgpack_array_c.so").parent().unwrap().display().to_string();
+    vec![format!("-L{folder}"), "-lmsgpack_array_c".into(), format!("-Wl,-rpath,{folder}")]
+}
+
+/// Compiles the language's program and returns where it is.
+fn compile(name: &str, language: &Language, libraries: &[String]) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("msgpack-array-{name}"));
+    let mut compiler = Command::new(std::env::var(language.variable).unwrap_or(language.compiler.into()));
+    compiler.args([language.standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
+    compiler.arg(package.join("include")).arg("-o").arg(&program);
+    compiler.arg(package.join("tests/c").join(language.source));
+    run(compiler.args(libraries).args(["-lpthread", "-ldl", "-lm"]));
+    program
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+}
+
+/// A library of this build.
+fn library(name: &str) -> PathBuf {
+    let executable = std::env::current_exe().unwrap();
+    let path = executable.parent().unwrap().join(name);
+    assert!(path.exists(), "{} was not built", path.display());
+    path
+}
