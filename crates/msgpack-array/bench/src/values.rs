@@ -4,9 +4,10 @@
 //! byte of a fixint. `one_width`: only what needs the type's longest form. `mixed`: each of the type's forms equally likely,
 //! then every value of that form. Floats and `bool` have one form, so for them there is `random` only.
 //!
-//! All arrays of a pool are different and together 65536 elements long, if one is not longer: a branch predictor learns
-//! the 1024 elements of one repeated array by heart, and shows a scalar encoder up to several times faster than it is on
-//! numbers it has not seen (the decision page has the figures). They stay within a second-level cache of a megabyte.
+//! All arrays of a pool are different and together 65536 elements long, if one is not longer. A branch predictor learns a
+//! repeated array by heart and shows a scalar encoder faster than it is on numbers it has not seen. `rmp`, mixed `i32`,
+//! arrays of 1024: 3.6 ns per element of one array, 5.7 of four in rotation, 9.5 of 16, 9.7 of 64, 9.8 of 1024 (Xeon of
+//! model 167; `--pool` tries it). With 64 of them all still fit a second-level cache, where a program has its numbers.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
