@@ -3,6 +3,7 @@
 //! Nothing here may run before the CPU is known to have it; `mod.rs` sees to that.
 
 use core::arch::x86_64::*;
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
 use super::pairs::{Carry, Looks, restricted_marker};
@@ -12,6 +13,10 @@ use crate::element::Element;
 
 /// Bytes of a register.
 const REGISTER: usize = 64;
+
+/// Bytes ahead of a run that are fetched, which the hardware does not do well enough when input comes out of the second level cache:
+/// a tenth of the time of 64-bit floats.
+const AHEAD: usize = 512;
 
 pub(super) struct Avx512;
 
@@ -71,13 +76,13 @@ impl Kernel for Avx512 {
 struct Strided<T, const STRIDE: usize> {
     shuffle: __m512i,
     marker: __m512i,
-    _element: core::marker::PhantomData<T>,
+    _element: PhantomData<T>,
 }
 
 impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
     const WIDTH: usize = size_of::<T>();
     /// Whether eight 9-byte elements are read from two windows: one has the payloads of seven, but the headers of all eight.
-    const TWO_WINDOWS: bool = STRIDE == 9;
+    const TWO_WINDOWS: bool = false;
     /// Elements of a vector: as many as a window and a register have.
     const ELEMENTS: usize = {
         let read = REGISTER / STRIDE + Self::TWO_WINDOWS as usize;
@@ -95,7 +100,7 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         Self {
             shuffle: table(&const { Self::SHUFFLE }),
             marker: _mm512_set1_epi8(tables::marker(T::KIND, STRIDE) as i8),
-            _element: core::marker::PhantomData,
+            _element: PhantomData,
         }
     }
 
@@ -118,6 +123,7 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
             // SAFETY: the caller's promise.
             _ => (self.extend(unsafe { self.payloads(window, input) }), self.odd(window, next)),
         };
+        _mm_prefetch::<_MM_HINT_T0>(input.wrapping_add(AHEAD).cast());
         // SAFETY: the caller's promise; the store needs no alignment.
         unsafe { _mm512_storeu_si512(out.cast(), values) };
         odd
@@ -158,8 +164,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
             return values;
         }
         // SAFETY: the caller's promise; the load needs no alignment.
-        let last = unsafe { _mm512_loadu_si512(input.add(8).cast()) };
-        let reversed = _mm512_set1_epi64(0x38393a3b3c3d3e3f);
+        let last = _mm512_set1_epi64(unsafe { input.add(64).cast::<i64>().read_unaligned() });
+        let reversed = _mm512_set1_epi64(0x0001020304050607);
         _mm512_mask_permutexvar_epi8(values, LAST, reversed, last)
     }
 
@@ -271,68 +277,70 @@ fn mixed<T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
     let walker = Walker::<T>::new();
     // In every byte: where in the window the first element begins.
     let mut entry = _mm512_setzero_si512();
-    while let (Some(block), Some(room)) =
-        (input[done.bytes..].first_chunk::<REGISTER>(), out[done.elements..].first_chunk_mut::<REGISTER>())
-    {
+    while let (Some(block), Some(room)) = (
+        input[done.bytes..].first_chunk::<REGISTER>(),
+        out[done.elements..].first_chunk_mut::<REGISTER>(),
+    ) {
         // SAFETY: a block is 64 readable bytes, and the load needs no alignment.
         let window = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
         let walk = walker.walk(window, entry);
-        let bad = walk.store(window, room);
-        if bad != 0 {
-            let good = bad.trailing_zeros() as usize;
-            return Progress {
-                elements: done.elements + good,
-                bytes: done.bytes + usize::from(bytes_of(walk.starts)[good]),
-            };
+        let count = walk.elements.count_ones() as usize;
+        if !walk.store(window, count, room) {
+            break;
         }
-        done.elements += walk.count();
-        if !walk.reaches_the_end {
-            done.bytes += usize::from(bytes_of(walk.exit)[0]);
+        done.elements += count;
+        let (first, exit) = (lowest_byte(entry), lowest_byte(walk.exit));
+        if exit < Walker::<T>::BLOCK {
+            // A byte that begins no element for the kernels.
+            done.bytes += exit;
             return done;
         }
         entry = _mm512_sub_epi8(walk.exit, _mm512_set1_epi8(Walker::<T>::BLOCK as i8));
         done.bytes += Walker::<T>::BLOCK;
-        if walk.is_uniform() {
+        if walk.seems_uniform(first, exit, count) {
             break;
         }
     }
-    done.bytes += usize::from(bytes_of(entry)[0]);
+    done.bytes += lowest_byte(entry);
     done
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn bytes_of(register: __m512i) -> [u8; REGISTER] {
-    // SAFETY: both are 64 bytes without padding, all values of which are valid.
-    unsafe { core::mem::transmute(register) }
+fn lowest_byte(register: __m512i) -> usize {
+    _mm_cvtsi128_si32(_mm512_castsi512_si128(register)) as usize & 0xff
 }
 
 /// Finds the elements of a window by jumps from header to header that double: first one element on, then two, four, and so on.
+///
+/// A position needs 6 bits. The highest bit of a byte of `next` tells that the element is *restricted*: that its payload's
+/// highest bit has to be 0 if it is as wide as the type.
 struct Walker<T> {
     lengths: __m512i,
     positions: __m512i,
-    _element: core::marker::PhantomData<T>,
+    _element: PhantomData<T>,
 }
 
 /// The elements that begin in a window before [`Walker::BLOCK`], one per byte; behind them `exit` is repeated.
 struct Walk<T> {
     starts: __m512i,
-    /// First bytes behind the elements.
+    /// First bytes behind the elements, and [`RESTRICTED`].
     ends: __m512i,
     /// In every byte: first byte behind the last element.
     exit: __m512i,
     /// A bit per element.
     elements: u64,
-    /// Whether no byte stood in the way that begins no element.
-    reaches_the_end: bool,
-    _element: core::marker::PhantomData<T>,
+    _element: PhantomData<T>,
 }
+
+/// Set where the markers 0xcc to 0xcf of a signed type, or 0xd0 to 0xd3 of an unsigned one begin an element.
+const RESTRICTED: u8 = 0x80;
 
 impl<T: Element> Walker<T> {
     const WIDTH: usize = size_of::<T>();
-    /// Elements that begin before this end in the window, and at most at its last byte, so that positions need 6 bits.
+    /// Elements that begin before this end in the window, and not with its last byte, so that positions need 6 bits.
     const BLOCK: usize = REGISTER - (1 + Self::WIDTH);
-    const LENGTHS: [u8; REGISTER] = tables::lengths_from::<0xc0, REGISTER>(T::KIND, Self::WIDTH);
+    const LENGTHS: [u8; REGISTER] = tables::lengths_from_c0(T::KIND, Self::WIDTH, RESTRICTED);
 
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -340,39 +348,49 @@ impl<T: Element> Walker<T> {
         Self {
             lengths: table(&const { Self::LENGTHS }),
             positions: table(&const { tables::positions() }),
-            _element: core::marker::PhantomData,
+            _element: PhantomData,
         }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn walk(&self, window: __m512i, entry: __m512i) -> Walk<T> {
-        let block = (1 << Self::BLOCK) - 1;
         // Lengths of the elements that would begin at every byte; 0 for no element, which is a jump to itself.
+        let one = _mm512_set1_epi8(1);
+        let fixint = _mm512_andnot_si512(_mm512_srli_epi16::<7>(window), one);
         let marked = _mm512_cmpge_epu8_mask(window, _mm512_set1_epi8(0xc0_u8 as i8));
-        let fixint = _mm512_maskz_mov_epi8(!_mm512_movepi8_mask(window) & block, _mm512_set1_epi8(1));
-        let length = _mm512_mask_permutexvar_epi8(fixint, marked & block, window, self.lengths);
-        let next = _mm512_add_epi8(self.positions, length);
+        let length = _mm512_mask_permutexvar_epi8(fixint, marked, window, self.lengths);
+        let block = table(&const { tables::ones_below::<REGISTER>(Self::BLOCK) });
+        let next = _mm512_add_epi8(self.positions, _mm512_and_si512(length, block));
         // Element `n` is reached by the jumps of the bits of `n`.
-        let mut starts = entry;
-        let mut jump = next;
-        let bits = [0xaaaa_aaaa_aaaa_aaaa, 0xcccc_cccc_cccc_cccc, 0xf0f0_f0f0_f0f0_f0f0];
-        for bit in
-            bits.into_iter().chain([0xff00_ff00_ff00_ff00, 0xffff_0000_ffff_0000, 0xffff_ffff_0000_0000])
-        {
-            starts = _mm512_mask_permutexvar_epi8(starts, bit, starts, jump);
-            jump = _mm512_permutexvar_epi8(jump, jump);
-        }
+        let jump = _mm512_andnot_si512(_mm512_set1_epi8(RESTRICTED as i8), next);
+        let (starts, jump) = jumped::<0>(entry, jump);
+        let (starts, jump) = jumped::<1>(starts, jump);
+        let (starts, jump) = jumped::<2>(starts, jump);
+        let (starts, jump) = jumped::<3>(starts, jump);
+        let (starts, jump) = jumped::<4>(starts, jump);
+        let (starts, jump) = jumped::<5>(starts, jump);
         let exit = _mm512_permutexvar_epi8(entry, jump);
         Walk {
             starts,
             ends: _mm512_permutexvar_epi8(starts, next),
             exit,
             elements: _mm512_cmpneq_epu8_mask(starts, exit),
-            reaches_the_end: _mm512_cmplt_epu8_mask(exit, _mm512_set1_epi8(Self::BLOCK as i8)) == 0,
-            _element: core::marker::PhantomData,
+            _element: PhantomData,
         }
     }
+}
+
+/// Moves the elements whose number has `BIT` on by a jump, and makes it one of twice as many elements.
+///
+/// Chosen with a mask in a vector: moving masks to mask registers would take the port that shuffles need.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi")]
+fn jumped<const BIT: u32>(starts: __m512i, jump: __m512i) -> (__m512i, __m512i) {
+    const CHOOSE: i32 = 0xca;
+    let moved = table(&const { tables::numbers_with_bit(BIT) });
+    let landed = _mm512_permutexvar_epi8(starts, jump);
+    (_mm512_ternarylogic_epi64::<CHOOSE>(moved, landed, starts), _mm512_permutexvar_epi8(jump, jump))
 }
 
 impl<T: Element> Walk<T> {
@@ -382,92 +400,113 @@ impl<T: Element> Walk<T> {
     /// Registers that are filled without asking whether there are so many elements: that would be hard to predict.
     const GROUPS: usize = if Self::WIDTH == 8 { 3 } else { 2 };
 
+    /// Whether all elements may be as long as the first one.
     #[inline]
-    #[target_feature(enable = "popcnt")]
-    fn count(&self) -> usize {
-        self.elements.count_ones() as usize
+    #[target_feature(enable = "avx512f")]
+    fn seems_uniform(&self, entry: usize, exit: usize, count: usize) -> bool {
+        let first = (lowest_byte(self.ends) & 0x3f) - entry;
+        first * count == exit - entry
     }
 
-    /// Whether all elements are of one length.
+    /// Writes the `count` elements, and others behind them. Returns whether all are in range.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn is_uniform(&self) -> bool {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+    fn store(&self, window: __m512i, count: usize, out: &mut [MaybeUninit<T>; REGISTER]) -> bool {
+        const OR_OF_AND: i32 = 0xf8;
+        let restricted = _mm512_set1_epi8(RESTRICTED as i8);
         let lengths = _mm512_sub_epi8(self.ends, self.starts);
-        let first = _mm512_broadcastb_epi8(_mm512_castsi512_si128(lengths));
-        _mm512_mask_cmpneq_epu8_mask(self.elements, lengths, first) == 0
-    }
-
-    /// Writes the elements, and others behind them. Returns a bit for each that is out of range.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,popcnt")]
-    fn store(&self, window: __m512i, out: &mut [MaybeUninit<T>; REGISTER]) -> u64 {
-        let headers = _mm512_permutexvar_epi8(self.starts, window);
-        let class = _mm512_and_si512(headers, _mm512_set1_epi8(0xfc_u8 as i8));
-        let unsigned = _mm512_cmpeq_epi8_mask(class, _mm512_set1_epi8(0xcc_u8 as i8));
-        let lengths = _mm512_sub_epi8(self.ends, self.starts);
-        let unused = _mm512_shuffle_epi8(table(&const { tables::unused_bits(size_of::<T>()) }), lengths);
-        let restricted = match T::KIND {
-            Kind::Signed => unsigned,
-            _ => !unsigned,
-        };
-        let mut bad = 0;
-        let count = self.count();
+        let unused = table(&const { tables::unused_bits(size_of::<T>()) });
+        let unused = _mm512_shuffle_epi8(unused, _mm512_andnot_si512(restricted, lengths));
+        let shifts = _mm512_ternarylogic_epi64::<OR_OF_AND>(unused, restricted, lengths);
+        let mut bad = _mm512_setzero_si512();
         for group in 0..Self::WIDTH {
             if group >= Self::GROUPS && group * Self::LANES >= count {
                 break;
             }
-            let unsigned = unsigned >> (group * Self::LANES);
-            let (values, high) = self.group(window, unused, unsigned, group);
+            let (values, high) = self.group(window, shifts, group);
             // SAFETY: `out` is 64 elements, which is as many registers as an element has bytes; the store needs no alignment.
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().add(group * Self::LANES).cast(), values) };
-            bad |= high << (group * Self::LANES);
+            bad = _mm512_or_si512(bad, high);
         }
-        bad & restricted & self.elements
+        highest_bits::<T>(bad) == 0
     }
 
-    /// A register of elements, and a bit for each whose highest bit would be out of range if it was restricted.
+    /// A register of elements, and another one with the highest bits of those set that are out of range.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-    fn group(&self, window: __m512i, unused: __m512i, unsigned: u64, group: usize) -> (__m512i, u64) {
+    fn group(&self, window: __m512i, shifts: __m512i, group: usize) -> (__m512i, __m512i) {
         let spread = table(&SPREAD[Self::WIDTH.ilog2() as usize][group]);
-        let lowest = (1 << Self::WIDTH.ilog2()) - 1;
         let back = table(&const { tables::backwards(size_of::<T>()) });
         let payload = _mm512_sub_epi8(_mm512_permutexvar_epi8(spread, self.ends), back);
         let left = _mm512_permutexvar_epi8(payload, window);
-        let _ = lowest;
-        let signed = T::KIND == Kind::Signed;
-        match Self::WIDTH {
-            2 => {
-                let unused = _mm512_maskz_permutexvar_epi8(0x5555_5555_5555_5555, spread, unused);
-                let left = _mm512_sllv_epi16(left, unused);
-                if signed {
-                    let values = _mm512_srav_epi16(left, unused);
-                    let values = _mm512_mask_srlv_epi16(values, unsigned as u32, left, unused);
-                    return (values, _mm512_movepi16_mask(values).into());
-                }
-                (_mm512_srlv_epi16(left, unused), _mm512_movepi16_mask(left).into())
-            }
-            4 => {
-                let unused = _mm512_maskz_permutexvar_epi8(0x1111_1111_1111_1111, spread, unused);
-                let left = _mm512_sllv_epi32(left, unused);
-                if signed {
-                    let values = _mm512_srav_epi32(left, unused);
-                    let values = _mm512_mask_srlv_epi32(values, unsigned as u16, left, unused);
-                    return (values, _mm512_movepi32_mask(values).into());
-                }
-                (_mm512_srlv_epi32(left, unused), _mm512_movepi32_mask(left).into())
-            }
-            _ => {
-                let unused = _mm512_maskz_permutexvar_epi8(0x0101_0101_0101_0101, spread, unused);
-                let left = _mm512_sllv_epi64(left, unused);
-                if signed {
-                    let values = _mm512_srav_epi64(left, unused);
-                    let values = _mm512_mask_srlv_epi64(values, unsigned as u8, left, unused);
-                    return (values, _mm512_movepi64_mask(values).into());
-                }
-                (_mm512_srlv_epi64(left, unused), _mm512_movepi64_mask(left).into())
-            }
+        let shifts = _mm512_permutexvar_epi8(spread, shifts);
+        let (left, values) = match Self::WIDTH {
+            2 => shift_16(left, shifts, T::KIND),
+            4 => shift_32(left, shifts, T::KIND),
+            _ => shift_64(left, shifts, T::KIND),
+        };
+        // A restricted element of a signed type is filled with zeros, so its highest bit says the same before and after.
+        let highest = if T::KIND == Kind::Signed { values } else { left };
+        (values, _mm512_and_si512(highest, shifts))
+    }
+}
+
+/// A bit for each lane whose highest bit is set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn highest_bits<T: Element>(lanes: __m512i) -> u32 {
+    match size_of::<T>() {
+        2 => _mm512_movepi16_mask(lanes),
+        4 => _mm512_movepi32_mask(lanes).into(),
+        _ => _mm512_movepi64_mask(lanes).into(),
+    }
+}
+
+/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are not restricted with their sign.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn shift_16(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
+    let unused = _mm512_and_si512(shifts, _mm512_set1_epi16(0x7f));
+    let left = _mm512_sllv_epi16(lanes, unused);
+    let filled = _mm512_srlv_epi16(left, unused);
+    match kind {
+        Kind::Signed => {
+            let restricted = _mm512_movepi16_mask(shifts);
+            (left, _mm512_mask_srav_epi16(filled, !restricted, left, unused))
         }
+        _ => (left, filled),
+    }
+}
+
+/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are not restricted with their sign.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn shift_32(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
+    let unused = _mm512_and_si512(shifts, _mm512_set1_epi32(0x7f));
+    let left = _mm512_sllv_epi32(lanes, unused);
+    let filled = _mm512_srlv_epi32(left, unused);
+    match kind {
+        Kind::Signed => {
+            let restricted = _mm512_movepi32_mask(shifts);
+            (left, _mm512_mask_srav_epi32(filled, !restricted, left, unused))
+        }
+        _ => (left, filled),
+    }
+}
+
+/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are not restricted with their sign.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn shift_64(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
+    let unused = _mm512_and_si512(shifts, _mm512_set1_epi64(0x7f));
+    let left = _mm512_sllv_epi64(lanes, unused);
+    let filled = _mm512_srlv_epi64(left, unused);
+    match kind {
+        Kind::Signed => {
+            let restricted = _mm512_movepi64_mask(shifts);
+            (left, _mm512_mask_srav_epi64(filled, !restricted, left, unused))
+        }
+        _ => (left, filled),
     }
 }
 

@@ -39,15 +39,17 @@ pub(super) const fn lengths(kind: Kind, width: usize) -> [u8; 256] {
     table
 }
 
-/// Lengths of the markers from `FIRST` on.
-pub(super) const fn lengths_from<const FIRST: usize, const LEN: usize>(
-    kind: Kind,
-    width: usize,
-) -> [u8; LEN] {
-    let mut table = [0; LEN];
+/// [`length`] of the markers from 0xc0 on, with `restricted` added where an integer of the type cannot have the highest bit of the
+/// payload: without sign in a signed type, with sign in an unsigned one.
+pub(super) const fn lengths_from_c0(kind: Kind, width: usize, restricted: u8) -> [u8; 64] {
+    let mut table = [0; 64];
     let mut at = 0;
-    while at < LEN && FIRST + at < 256 {
-        table[at] = length(kind, width, (FIRST + at) as u8) as u8;
+    while at < 64 {
+        let marker = 0xc0 + at as u8;
+        table[at] = length(kind, width, marker) as u8;
+        if table[at] > 1 && matches!(marker, 0xcc..=0xcf) == matches!(kind, Kind::Signed) {
+            table[at] |= restricted;
+        }
         at += 1;
     }
     table
@@ -115,6 +117,28 @@ pub(super) const fn positions<const LEN: usize>() -> [u8; LEN] {
     let mut at = 0;
     while at < LEN {
         table[at] = at as u8;
+        at += 1;
+    }
+    table
+}
+
+/// All bits below byte `end`.
+pub(super) const fn ones_below<const LEN: usize>(end: usize) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < end {
+        table[at] = 0xff;
+        at += 1;
+    }
+    table
+}
+
+/// All bits of the bytes whose number has `bit` set.
+pub(super) const fn numbers_with_bit<const LEN: usize>(bit: u32) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN {
+        table[at] = if at >> bit & 1 == 1 { 0xff } else { 0 };
         at += 1;
     }
     table
