@@ -9,10 +9,8 @@ use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
 use super::Run;
+use super::large::Line;
 use super::tables::{FIXINT, marker, marker_mask, markers, slots};
-
-/// A register's worth of output.
-type Line = [MaybeUninit<u8>; 64];
 
 /// 64 bytes to load into a register.
 #[repr(C, align(64))]
@@ -61,6 +59,18 @@ fn store<const N: usize>(out: &mut [MaybeUninit<u8>; N], at: usize, bytes: __m51
     let out: &mut Line = out[at..].first_chunk_mut().expect("constant places within the room of a block");
     // SAFETY: 64 writable bytes, and the store needs no alignment.
     unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), bytes) }
+}
+
+/// Copies lines past the caches; see [`super::large`].
+#[target_feature(enable = "avx512f")]
+pub(super) fn stream(lines: &[Line], places: &mut [Line]) {
+    for (line, place) in lines.iter().zip(places) {
+        debug_assert!(line.as_ptr().addr().is_multiple_of(64) && place.as_ptr().addr().is_multiple_of(64));
+        // SAFETY: 64 readable bytes, aligned to 64 as `large::encode` promises.
+        let bytes = unsafe { _mm512_load_si512(line.as_ptr().cast()) };
+        // SAFETY: 64 writable bytes, aligned to 64 in the same way.
+        unsafe { _mm512_stream_si512(place.as_mut_ptr().cast(), bytes) };
+    }
 }
 
 // --- Floats: constant stride.

@@ -6,6 +6,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod large;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod tables;
@@ -33,8 +35,18 @@ macro_rules! elements {
             #[inline]
             fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize {
                 match isa {
+                    // SAFETY, here and below: the callers of `bulk::encode` have asked whether this machine has it.
                     #[cfg(target_arch = "x86_64")]
-                    // SAFETY: the callers of `bulk::encode` have asked whether this machine has it.
+                    Isa::Avx512 if large::is_large(values) => large::encode(
+                        values,
+                        out,
+                        // SAFETY: as above.
+                        |values, out| unsafe { avx512::$function(values, out) },
+                        // SAFETY: as above.
+                        |lines, places| unsafe { avx512::stream(lines, places) },
+                    ),
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: as above.
                     Isa::Avx512 => unsafe { avx512::$function(values, out) },
                     _ => scalar::$function(values, out),
                 }
