@@ -9,6 +9,7 @@ pub mod bridge_to_packets;
 pub mod group_send;
 pub mod live;
 pub mod live_records;
+pub mod msgpack_array;
 pub mod rtc;
 pub mod rtc_dtls;
 pub mod rtc_sdp;

@@ -72,11 +72,12 @@ pub(crate) fn append_elements<T: Element>(
     out: &mut Vec<T>,
 ) -> Result<usize, DecodeError> {
     // Each element takes a byte at least, so no more is allocated than has been seen.
-    if count > input.len() {
+    let room = count.min(input.len());
+    out.reserve(room);
+    let bytes = result(bulk::decode(isa, input, &mut out.spare_capacity_mut()[..room]))?;
+    if room < count {
         return Err(DecodeError::Truncated);
     }
-    out.reserve(count);
-    let bytes = result(bulk::decode(isa, input, &mut out.spare_capacity_mut()[..count]))?;
     // SAFETY: without a reason to stop all `count` elements were initialised.
     unsafe { out.set_len(out.len() + count) };
     Ok(bytes)

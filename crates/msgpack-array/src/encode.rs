@@ -54,8 +54,9 @@ pub fn encode_into<T: Element>(values: &[T], out: &mut [u8]) -> Option<usize> {
 pub fn encode_into_uninit<T: Element>(values: &[T], out: &mut [MaybeUninit<u8>]) -> Option<usize> {
     let (header, length) = array_header(u32::try_from(values.len()).ok()?);
     let (head, elements) = out.split_at_mut_checked(length)?;
+    let written = encode_elements_uninit(Isa::detect(), values, elements)?;
     head.write_copy_of_slice(&header[..length]);
-    Some(length + encode_elements_uninit(Isa::detect(), values, elements)?)
+    Some(length + written)
 }
 
 /// Writes elements without a header to the beginning of `out`, and returns the bytes initialised; `None` when `out` is shorter

@@ -1,0 +1,4 @@
+//! See `millstream_fuzz::msgpack_array::msgpack_round_trip`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::msgpack_array::msgpack_round_trip(data));
