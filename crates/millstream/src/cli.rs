@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{CONFIG_VARIABLE, section_keys};
@@ -34,6 +36,8 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// Show the streams and sessions of a running server, live.
+    Top(crate::top::Args),
 }
 
 /// What to do with the configuration.
@@ -80,11 +84,14 @@ pub type Parsed = (Cli, Vec<(String, String, String)>);
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
     let cli = Cli::from_arg_matches(&matches)?;
+    if matches!(cli.command, Some(Command::Top(_))) {
+        return refuse_settings(&matches).map(|()| (cli, Vec::new()));
+    }
     let mut flags = Vec::new();
     for text in &cli.sources.set {
         let Some((path, value)) = text.split_once('=') else {
             let message = format!("--set {text}: expected SECTION.KEY=VALUE\n");
-            return Err(command().error(clap::error::ErrorKind::ValueValidation, message));
+            return Err(command().error(ErrorKind::ValueValidation, message));
         };
         flags.push((path.trim().to_owned(), value.to_owned(), format!("--set {}", path.trim())));
     }
@@ -97,9 +104,33 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap
     Ok((cli, flags))
 }
 
+/// Refuses what configures a server on a command line that starts none. In the environment it may be.
+fn refuse_settings(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let matches = deepest(matches);
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let sources = ["config", "set"].map(str::to_owned);
+    let keys = section_keys().into_iter().map(|key| key.flag());
+    match sources.into_iter().chain(keys).find(|id| given(id)) {
+        None => Ok(()),
+        Some(flag) => {
+            let message = format!("--{flag} configures a server, and `top` only looks at one\n");
+            Err(command().error(ErrorKind::ArgumentConflict, message))
+        }
+    }
+}
+
 /// The clap command: the derived one and a flag per key.
 pub fn command() -> clap::Command {
-    let flags = section_keys().into_iter().map(|key| {
+    let command = Cli::command();
+    let sources: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    let flags: Vec<Arg> = key_flags().collect();
+    // `top` has them as well, so that they are refused with a reason, but does not list them in its help.
+    let hidden: Vec<Arg> = sources.into_iter().chain(flags.clone()).map(|arg| arg.hide(true)).collect();
+    command.mut_subcommand("top", |top| top.args(hidden)).args(flags)
+}
+
+fn key_flags() -> impl Iterator<Item = Arg> {
+    section_keys().into_iter().map(|key| {
         let help = match key.unit {
             "" => format!("{} [default: {}]", key.doc, key.default),
             unit => format!("{} [{unit}, default: {}]", key.doc, key.default),
@@ -112,8 +143,7 @@ pub fn command() -> clap::Command {
             .hide_short_help(!FREQUENT.contains(&key.flag().as_str()))
             .allow_hyphen_values(true)
             .global(true)
-    });
-    Cli::command().args(flags)
+    })
 }
 
 /// Flags shown by `-h`.
@@ -181,6 +211,27 @@ mod tests {
             assert!(help.contains(&format!("--{flag} ")), "{flag}: {help}");
         }
         assert!(help.contains("WHIP") && !help.contains("--limits-"), "{help}");
+    }
+
+    #[test]
+    fn top_takes_its_own_options_and_no_settings() {
+        let words = |line: &str| parse(line.split(' ').map(str::to_owned));
+        let (cli, flags) = words("millstream top --url example.org --sort -LOSS%").expect("valid");
+        assert!(flags.is_empty());
+        let Some(Command::Top(args)) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!((args.url.as_str(), args.sort.as_str()), ("example.org", "-LOSS%"));
+        let refused = ["top --workers 3", "--workers 3 top", "top --config a.toml", "top --set a.b=c"];
+        for line in refused {
+            let error = words(&format!("millstream {line}")).map(|_| ()).expect_err(line);
+            assert!(error.to_string().contains("configures a server"), "{line}: {error}");
+        }
+        let mut command = command();
+        let top = command.find_subcommand_mut("top").expect("a command");
+        let help = top.render_long_help().to_string();
+        assert!(
+            help.contains("--url") && !help.contains("--workers") && !help.contains("--config"),
+            "{help}"
+        );
     }
 
     #[test]

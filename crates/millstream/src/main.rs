@@ -2,7 +2,8 @@
 //!
 //! The binary has the threads, the sockets and the clock: `worker` moves media on one event loop per core, `control`
 //! answers everything else on a small async runtime, and both meet in bounded queues only. `config` says what to
-//! start, `auth` who may use it, `demo` publishes a sample, `run` ties them together and stops them.
+//! start, `auth` who may use it, `demo` publishes a sample, `run` ties them together and stops them. `top` is the other
+//! side: it shows a running server's statistics in a terminal.
 
 #![expect(unreachable_pub, reason = "a binary exports nothing; `pub` says that other modules use an item")]
 
@@ -17,6 +18,7 @@ mod pattern;
 mod run;
 mod stats;
 mod time;
+mod top;
 mod transcoding;
 mod worker;
 
@@ -55,6 +57,9 @@ fn main() -> ExitCode {
         });
         return ExitCode::SUCCESS;
     }
+    if let Command::Top(arguments) = &command {
+        return top::run(arguments);
+    }
     let mut config = match load(&cli, flags) {
         Ok(config) => config,
         Err(errors) => return report(&errors),
@@ -73,7 +78,7 @@ fn main() -> ExitCode {
             print_out("OK\n");
             ExitCode::SUCCESS
         }
-        (Command::Serve | Command::Demo, Ok(resolved)) => match run::run(&config, resolved) {
+        (Command::Serve | Command::Demo | Command::Top(_), Ok(resolved)) => match run::run(&config, resolved) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("millstream: {error}");

@@ -249,6 +249,8 @@ impl Config {
             || name
                 .strip_prefix("MILLSTREAM_PORT_")
                 .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        // Options of another command; whoever watches a server may start one from the same shell.
+        let foreign = foreign || name.starts_with(crate::top::VARIABLES);
         if !name.starts_with("MILLSTREAM_") || name == CONFIG_VARIABLE || foreign {
             return;
         }

@@ -202,7 +202,7 @@ A key that does not exist is an error that names the nearest one that does, and 
 of range. `millstream config check` reports all errors at once and ends with exit code 2 if there is one;
 `millstream config print` shows what applies; `--origins` adds where it was set, `--documented` this page as comments.
 Variables that Kubernetes sets for a service called `millstream` (`MILLSTREAM_SERVICE_...`, `MILLSTREAM_PORT...`) are
-ignored.
+ignored, and those of `millstream top` (`MILLSTREAM_TOP_...`).
 ";
 
 const EXAMPLES: &str = "

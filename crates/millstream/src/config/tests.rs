@@ -256,6 +256,7 @@ fn variables_of_others_are_left_alone() {
         ("MILLSTREAM_SERVICE_HOST", "10.0.0.1"),
         ("MILLSTREAM_PORT", "tcp://10.0.0.1:1935"),
         ("MILLSTREAM_PORT_1935_TCP_ADDR", "10.0.0.1"),
+        ("MILLSTREAM_TOP_TOKEN", "secret"),
     ];
     assert_eq!(errors_of(&sources("", &environment, &[])), Vec::<String>::new());
 }

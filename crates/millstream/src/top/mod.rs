@@ -1,0 +1,177 @@
+//! `millstream top`: the live statistics of a server in a terminal.
+//!
+//! A program of its own inside the binary: it reads no configuration and starts no server, but connects to one as the console in
+//! the browser does (`GET /api/v1/stats/stream`). `client` brings messages, `app` holds what is known and what keys do,
+//! `draw` makes the screen of it, `terminal` is the loop; `once` writes one message as text instead. It only looks: to end
+//! sessions, use the API or the console.
+
+mod app;
+mod client;
+mod columns;
+mod draw;
+mod filter;
+mod format;
+mod history;
+mod once;
+#[cfg(test)]
+mod sample;
+mod table;
+mod target;
+mod terminal;
+mod theme;
+mod tls;
+mod wire;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use app::App;
+use client::{Connector, Failure};
+use target::Target;
+use theme::Theme;
+use tls::Trust;
+
+/// What the names of this command's environment variables begin with.
+pub const VARIABLES: &str = "MILLSTREAM_TOP_";
+/// Environment variable for `--url`.
+const URL_VARIABLE: &str = "MILLSTREAM_TOP_URL";
+/// Environment variable for `--token`, which others on the machine can read in the list of processes.
+const TOKEN_VARIABLE: &str = "MILLSTREAM_TOP_TOKEN";
+/// Exit code when there are no statistics to show.
+const EXIT_FAILED: u8 = 1;
+/// Exit code when the arguments make no sense, as clap's.
+const EXIT_USAGE: u8 = 2;
+
+/// Options of `millstream top`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The server: http://HOST:PORT, https://HOST:PORT, or HOST alone for port 8080.
+    #[arg(long, value_name = "URL", default_value = "http://localhost:8080", env = URL_VARIABLE)]
+    pub url: String,
+    /// Token for the management API; not needed on the server's own machine unless it is configured so. Better given by
+    /// the environment, which others on this machine cannot read.
+    #[arg(long, value_name = "TOKEN", env = TOKEN_VARIABLE, hide_env_values = true)]
+    pub token: Option<String>,
+    /// PEM file of the certificate authorities to trust in place of the system's; the server's own certificate will do.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Do not check the server's certificate: whoever answers can read the token, and tell what he likes.
+    #[arg(long, conflicts_with = "ca")]
+    pub insecure: bool,
+    /// Print one message as text, a line for each worker, stream and session, and end.
+    #[arg(long)]
+    pub once: bool,
+    /// Only what fits these words: part of a stream, protocol or role, beginning of an id; worker:0 role:player ...
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Option<String>,
+    /// Column to sort sessions by, as in its header; with - before it, the other way round.
+    #[arg(long, value_name = "COLUMN", default_value = "BIT/S", allow_hyphen_values = true)]
+    pub sort: String,
+    /// No colours; the same as NO_COLOR=1 in the environment.
+    #[arg(long, visible_alias = "no-colour")]
+    pub no_color: bool,
+}
+
+/// Runs it. Errors go to standard error.
+pub fn run(args: &Args) -> ExitCode {
+    let (connector, mut app) = match prepare(args) {
+        Ok(prepared) => prepared,
+        Err(error) => return fail(&error, EXIT_USAGE),
+    };
+    if args.once {
+        return print_once(&connector, &mut app);
+    }
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return fail("a terminal is needed; without one, use --once", EXIT_USAGE);
+    }
+    let mut theme = Theme::of_environment(|name| std::env::var(name).ok());
+    theme.colour &= !args.no_color;
+    match terminal::run(&connector, app, theme) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, EXIT_FAILED),
+    }
+}
+
+fn prepare(args: &Args) -> Result<(Connector, App), String> {
+    let target = Target::parse(&args.url)?;
+    let trust = match &args.ca {
+        Some(path) => Trust::File(path.clone()),
+        None if args.insecure => Trust::Anybody,
+        None => Trust::System,
+    };
+    let unchecked = target.tls && trust == Trust::Anybody;
+    let mut app =
+        App::new(if unchecked { format!("{target} (certificate not checked)") } else { target.to_string() });
+    let (title, reversed) =
+        args.sort.strip_prefix('-').map_or((args.sort.as_str(), false), |rest| (rest, true));
+    if !app.sessions.sort_by(title) {
+        let titles: Vec<_> = app.sessions.columns.iter().map(|column| column.title).collect();
+        return Err(format!("--sort {title}: there is no such column; there are {}", titles.join(", ")));
+    }
+    app.sessions.reversed = reversed;
+    app.filter = args.filter.as_deref().unwrap_or_default().chars().take(filter::TEXT_MAX).collect();
+    let tls = target.tls.then(|| tls::client_config(&trust)).transpose()?;
+    // An empty variable is what scripts have instead of none.
+    let token = args.token.as_deref().filter(|token| !token.is_empty());
+    Ok((Connector::new(target, token, tls)?, app))
+}
+
+fn print_once(connector: &Connector, app: &mut App) -> ExitCode {
+    match connector.connect().and_then(|mut feed| feed.next()) {
+        Ok(message) => {
+            app.receive(message);
+            // A reader that went away (`| head`) is no error.
+            let _ = io::stdout().write_all(once::text(app).as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Lost(reason) | Failure::Refused(reason)) => {
+            fail(&format!("{}: {reason}", app.server), EXIT_FAILED)
+        }
+    }
+}
+
+fn fail(error: &str, code: u8) -> ExitCode {
+    eprintln!("millstream top: {error}");
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn prepared(words: &str) -> Result<(Connector, App), String> {
+        prepare(&Alone::try_parse_from(words.split(' ')).expect("well-formed").args)
+    }
+
+    #[test]
+    fn options_are_carried_out() {
+        let (_, app) = prepared("top --sort -loss% --filter whep --url example.org").expect("valid");
+        assert_eq!(app.sessions.columns[app.sessions.sort].title, "LOSS%");
+        assert!(app.sessions.reversed && app.filter == "whep");
+        assert_eq!(app.server, "http://example.org:8080");
+        let (_, app) = prepared("top --insecure --url https://example.org").expect("valid");
+        assert_eq!(app.server, "https://example.org (certificate not checked)");
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_explained() {
+        let cases = [
+            ("top --sort mood", "BIT/S"),
+            ("top --url ftp://x", "http://"),
+            ("top --url https://x --ca /nowhere", "/nowhere"),
+            ("top --token \u{7f}", "token"),
+        ];
+        for (words, expected) in cases {
+            let error = prepared(words).map(|_| ()).expect_err(words);
+            assert!(error.contains(expected), "{words}: {error}");
+        }
+    }
+}
