@@ -277,10 +277,9 @@ fn mixed<T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
     let walker = Walker::<T>::new();
     // In every byte: where in the window the first element begins.
     let mut entry = _mm512_setzero_si512();
-    while let (Some(block), Some(room)) = (
-        input[done.bytes..].first_chunk::<REGISTER>(),
-        out[done.elements..].first_chunk_mut::<REGISTER>(),
-    ) {
+    while let (Some(block), Some(room)) =
+        (input[done.bytes..].first_chunk::<REGISTER>(), out[done.elements..].first_chunk_mut::<REGISTER>())
+    {
         // SAFETY: a block is 64 readable bytes, and the load needs no alignment.
         let window = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
         let walk = walker.walk(window, entry);

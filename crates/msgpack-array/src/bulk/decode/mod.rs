@@ -58,7 +58,7 @@ unsafe fn decode_by<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<
         // SAFETY: as the caller promises.
         done += unsafe { bulk::<K, T>(&input[done.bytes..], &mut out[done.elements..]) };
         let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
-        let near_the_end = rest.len() < NEAR_BYTES || room.len() < NEAR_ELEMENTS;
+        let near_the_end = is_near_the_end(rest, room);
         if near_the_end && room.len() > FEW {
             // SAFETY: as the caller promises.
             done += unsafe { stage::<K, T>(rest, room) };
@@ -75,7 +75,7 @@ unsafe fn decode_by<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<
     }
 }
 
-/// So close to the end the kernels do not have to begin a vector. None reads further at once, nor writes more elements.
+/// See [`is_near_the_end`].
 const NEAR_BYTES: usize = 80;
 const NEAR_ELEMENTS: usize = 64;
 /// So few elements are read one after the other, as the kernels do not pay.
@@ -83,33 +83,55 @@ const FEW: usize = 4;
 
 /// Reads on while the kernels find something to do.
 ///
+/// Whether a run is tried and where a call ends is decided so that mixed elements take the same way every time: a wrong guess of
+/// the processor costs as much as the elements of a vector.
+///
 /// # Safety
 /// The machine has the instruction set of `K`.
 unsafe fn bulk<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
     let mut done = Progress::default();
     loop {
         let before = done;
-        // SAFETY: as the caller promises.
-        done += unsafe { run::<K, T>(&input[done.bytes..], &mut out[done.elements..]) };
+        let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
+        let (stride, is_run) = look_ahead::<T>(rest);
+        if stride == 0 {
+            return done;
+        }
+        if is_run {
+            // SAFETY: as the caller promises.
+            let elements = unsafe { run::<K, T>(stride, rest, room) };
+            done += Progress { elements, bytes: elements * stride };
+        }
         if matches!(T::KIND, Kind::Signed | Kind::Unsigned) {
             // SAFETY: as the caller promises.
             done += unsafe { K::mixed(&input[done.bytes..], &mut out[done.elements..]) };
         }
-        if done == before {
+        let near_the_end = is_near_the_end(&input[done.bytes..], &out[done.elements..]);
+        if done == before || near_the_end {
             return done;
         }
     }
 }
 
-/// Reads elements that are all as long as the first one.
+/// The length of the first element, and whether the two after it are as long. 0 if it is none for the kernels.
+fn look_ahead<T: Element>(input: &[u8]) -> (usize, bool) {
+    let length = |at: usize| match input.get(at) {
+        Some(&marker) => {
+            usize::from((const { &tables::lengths(T::KIND, size_of::<T>()) })[usize::from(marker)])
+        }
+        None => 0,
+    };
+    let stride = length(0);
+    (stride, length(stride) == stride && length(2 * stride) == stride)
+}
+
+/// Reads elements that are all `stride` bytes long, and returns how many.
 ///
 /// # Safety
 /// The machine has the instruction set of `K`.
-unsafe fn run<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
-    let Some(&marker) = input.first() else { return Progress::default() };
-    let stride = const { tables::lengths(T::KIND, size_of::<T>()) }[usize::from(marker)];
+unsafe fn run<K: Kernel, T: Element>(stride: usize, input: &[u8], out: &mut [MaybeUninit<T>]) -> usize {
     // SAFETY: as the caller promises.
-    let elements = unsafe {
+    unsafe {
         match (stride, size_of::<T>()) {
             (1, _) => K::run::<T, 1>(input, out),
             (2, _) => K::run::<T, 2>(input, out),
@@ -118,8 +140,12 @@ unsafe fn run<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -
             (9, 8..) => K::run::<T, 9>(input, out),
             _ => 0,
         }
-    };
-    Progress { elements, bytes: elements * usize::from(stride) }
+    }
+}
+
+/// Whether the kernels may have to stop because of an end. None reads further or writes more elements at once.
+fn is_near_the_end<T>(input: &[u8], out: &[MaybeUninit<T>]) -> bool {
+    input.len() < NEAR_BYTES || out.len() < NEAR_ELEMENTS
 }
 
 /// Reads the last elements of `input` or `out` from a copy with so many bytes of no element behind that the kernels come to the
