@@ -14,7 +14,7 @@ mod values;
 
 use std::process::ExitCode;
 
-use crate::contender::{CXX, MEMCPY, NON_TEMPORAL, Named, Op, Output, RMP};
+use crate::contender::{CXX, MEMCPY, NON_TEMPORAL, Named, Op, Output, RMP, RMP_SERDE, WITH};
 use crate::measure::{Figures, Samples, cpu_ns, pin_to_core};
 use crate::number::Number;
 use crate::options::{HUGE, Options, USAGE};
@@ -158,6 +158,12 @@ impl<T: Number> Case<'_, T> {
                 ratio(of(RMP)),
                 ratio(of(CXX)),
                 ratio(copy),
+            );
+        }
+        if let (Some(with), Some(without)) = (of(WITH), of(RMP_SERDE)) {
+            println!(
+                "RESULT msgpack-array-serde {case} ns_per_element={with:.4} vs_rmp_serde={:.2}",
+                without / with
             );
         }
     }

@@ -4,16 +4,12 @@ use std::fmt::Debug;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::contender::cxx;
 use crate::values::{Values, draw_signed, draw_unsigned};
 
 /// An element type under measurement.
-pub(crate) trait Number:
-    msgpack_array::Element + Serialize + DeserializeOwned + Debug + Default + PartialEq
-{
+pub(crate) trait Number: msgpack_array::serde::SerdeElement + Debug + Default + PartialEq {
     /// Name in the tables.
     const NAME: &'static str;
 

@@ -2,7 +2,9 @@
 //!
 //! All but two write into a buffer that stays from array to array and is as large as it has to be: `rmp` goes element by
 //! element into a vector with room for all, and out of a slice; msgpack-cxx does as `cxx.cpp` says. `rmp-serde` writes into
-//! such a vector too, but reads into a new one, as it offers nothing else. `memcpy` copies the encoded bytes: what it
+//! such a vector too, but reads into a new one, as it offers nothing else. `with` is the same with fields that are ours
+//! (`#[serde(with = "msgpack_array::serde")]`), by the functions in which that is quick; `with-plain` by those of rmp-serde
+//! in which it cannot be, into new vectors both ways. `memcpy` copies the encoded bytes: what it
 //! would cost if the array were there already. Long arrays it copies with libc's function and past the caches, and the
 //! quicker of the two counts.
 
@@ -10,6 +12,7 @@ pub(crate) mod copy;
 pub(crate) mod cxx;
 
 use msgpack_array::Isa;
+use msgpack_array::serde::Array;
 
 use crate::number::Number;
 use crate::values::Pool;
@@ -84,7 +87,11 @@ impl<T: Number> Named<T> {
         let ours = isas.iter().map(|&isa| Self { isa: Some(isa), ..named(isa.name(), Ours { isa }) });
         let mut all: Vec<Self> = ours.collect();
         all.push(named(RMP, Rmp));
-        all.push(named("rmp-serde", RmpSerde { numbers: Vec::new() }));
+        all.push(named(RMP_SERDE, RmpSerde { numbers: Vec::new() }));
+        if n < copy::LONG {
+            all.push(named(WITH, With { numbers: Array(Vec::new()) }));
+            all.push(named("with-plain", WithPlain { bytes: Vec::new(), numbers: Array(Vec::new()) }));
+        }
         #[cfg(msgpack_cxx)]
         all.push(named(CXX, Cxx { buffer: cxx::Buffer::new(), length: 0 }));
         let copy = |name, copy| Self { name, isa: None, table: Box::new(copy::Copy { copy }) };
@@ -122,6 +129,8 @@ impl<T: Number> Named<T> {
 }
 
 pub(crate) const RMP: &str = "rmp";
+pub(crate) const RMP_SERDE: &str = "rmp-serde";
+pub(crate) const WITH: &str = "with";
 pub(crate) const CXX: &str = "cxx";
 pub(crate) const MEMCPY: &str = "memcpy";
 pub(crate) const NON_TEMPORAL: &str = "nt-copy";
@@ -222,6 +231,48 @@ impl<T: Number> Contender<T> for RmpSerde<T> {
 
     fn decoded(&self) -> Option<&[T]> {
         Some(&self.numbers)
+    }
+}
+
+struct With<T> {
+    numbers: Array<Vec<T>>,
+}
+
+impl<T: Number> Contender<T> for With<T> {
+    fn encode(&mut self, values: &[T], out: &mut Vec<u8>) {
+        out.clear();
+        rmp_serde::encode::write(out, &Array(values)).expect("a vector takes all");
+    }
+
+    fn decode(&mut self, encoded: &[u8], _out: &mut Vec<T>) {
+        self.numbers = msgpack_array::serde::from_slice(encoded).expect("it was encoded by rmp");
+    }
+
+    fn decoded(&self) -> Option<&[T]> {
+        Some(&self.numbers.0)
+    }
+}
+
+struct WithPlain<T> {
+    bytes: Vec<u8>,
+    numbers: Array<Vec<T>>,
+}
+
+impl<T: Number> Contender<T> for WithPlain<T> {
+    fn encode(&mut self, values: &[T], _out: &mut Vec<u8>) {
+        self.bytes = rmp_serde::to_vec(&Array(values)).expect("a vector takes all");
+    }
+
+    fn decode(&mut self, encoded: &[u8], _out: &mut Vec<T>) {
+        self.numbers = rmp_serde::from_slice(encoded).expect("it was encoded by rmp");
+    }
+
+    fn encoded(&self) -> Option<&[u8]> {
+        Some(&self.bytes)
+    }
+
+    fn decoded(&self) -> Option<&[T]> {
+        Some(&self.numbers.0)
     }
 }
 
