@@ -2,20 +2,21 @@
  * Stand-in for a Millstream server, for work on the console without one.
  *
  *   node dev/mock-server.mjs CLIP.flv [--port 8080] [--sessions 2500] [--streams 6] [--empty]
- *                            [--deny 401|403] [--token-required] [--rtc] [--dist dist]
+ *                            [--deny 401|403] [--token-required] [--rtc] [--dist dist] [--no-websocket]
  *
  * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over HTTP-FLV and
  * WebSocket-FLV. Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are
- * real sessions and can be kicked. With --deny 401 the token is `secret`. With --rtc it takes WHIP and answers WHEP, by a
+ * real sessions and can be kicked. With --deny 401 the token is `secret`. Live statistics come over a WebSocket, with --no-websocket
+ * only on request. With --rtc it takes WHIP and answers WHEP, by a
  * Chromium in the background; with --token-required as well, their token is `secret`.
  */
-import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { startRtc } from './mock-rtc.mjs';
+import { makeStats, switchingProtocols, webSocketFrame } from './mock-stats.mjs';
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
@@ -27,6 +28,7 @@ const { values: options, positionals } = parseArgs({
     deny: { type: 'string' },
     'token-required': { type: 'boolean', default: false },
     rtc: { type: 'boolean', default: false },
+    'no-websocket': { type: 'boolean', default: false },
     dist: { type: 'string', default: fileURLToPath(new URL('../dist', import.meta.url)) },
   },
 });
@@ -110,9 +112,10 @@ setInterval(() => {
   }
 }, 100);
 
-let nextId = 1;
+/** Made-up sessions count from 1. */
+let nextId = 1_000_000;
 function addPlayer(protocol, request, send, end) {
-  const player = { id: `w0-${nextId++}`, protocol, send, end, bytes: 0, since: Date.now() };
+  const player = { id: `0-${nextId++}`, protocol, send, end, bytes: 0, since: Date.now() };
   player.address = `${request.socket.remoteAddress}:${request.socket.remotePort}`;
   player.agent = request.headers['user-agent'] ?? null;
   players.set(player.id, player);
@@ -205,30 +208,21 @@ function stream(host, key, { state, video, audio, bitrate, players: count, gop: 
   };
 }
 
-const AGENTS = ['VLC/3.0.20 LibVLC/3.0.20', 'Lavf/61.7.100', 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156', null];
-const gone = new Set();
-
-function sessions() {
-  const real = [...players.values()].map((player) => ({
+function realSessions() {
+  return [...players.values()].map((player) => ({
     id: player.id, worker: 0, role: 'player', protocol: player.protocol, stream: 'demo/clock', address: player.address,
     connected_seconds: Math.floor((Date.now() - player.since) / 1000), bytes_in: 410, bytes_out: player.bytes,
     bitrate_bits_per_second: Math.round(wobble(605e3, 9)), queue_bytes: 0, queue_ms: 0, dropped_frames: 0, user_agent: player.agent,
   }));
-  const made = Array.from({ length: Number(options.sessions) }, (_, index) => {
-    const key = KINDS[index % 4][0];
-    const role = index < 4 ? 'publisher' : index === 4 ? 'pending' : 'player';
-    const rate = wobble(key === 'radio/night' ? 128e3 : KINDS[index % 4][6], index);
-    const seconds = uptime() + ((index * 37) % 5000);
-    return {
-      id: `w${index % 2}-x${index}`, worker: index % 2, role, protocol: role === 'player' ? ['rtmp', 'http-flv', 'ws-flv', 'rtmp'][index % 4] : 'rtmp',
-      stream: role === 'pending' ? null : key, address: `192.0.2.${(index * 7) % 250}:${40000 + index}`, connected_seconds: role === 'pending' ? 1 : seconds,
-      bytes_in: role === 'publisher' ? Math.round((rate * seconds) / 8) : 3400, bytes_out: role === 'player' ? Math.round((rate * seconds) / 8) : 3200,
-      bitrate_bits_per_second: role === 'pending' ? 0 : Math.round(rate), queue_bytes: index % 5 === 0 ? 48211 : 0, queue_ms: index % 5 === 0 ? 110 : 0,
-      dropped_frames: index % 11 === 10 ? 240 : 0, user_agent: role === 'publisher' ? 'FMLE/3.0 (compatible; FMSc/1.0)' : AGENTS[index % 4],
-    };
-  });
-  return [...real, ...made].filter((session) => !gone.has(session.id));
 }
+
+const stats = makeStats({
+  sessions: options.empty ? 0 : Number(options.sessions),
+  workers: 2,
+  kinds: KINDS.slice(0, 4).map(([key, , , , , , bits]) => [key, bits || 128e3]),
+  real: () => (options.empty ? [] : realSessions()),
+});
+const sessions = () => [...realSessions(), ...stats.sessions()];
 
 function workers() {
   return [0, 1].map((index) => ({
@@ -243,9 +237,18 @@ function workers() {
 
 const fail = (status, code, message) => ({ status, body: { error: { code, message } } });
 
-function api(method, path, query, request) {
+/** What the management API answers to those it does not serve. A browser's WebSocket has its token in a subprotocol. */
+function refusal(request) {
   if (options.deny === '403') return fail(403, 'loopback_only', 'The management API is open to this machine only.');
-  if (options.deny === '401' && request.headers.authorization !== `Bearer ${TOKEN}`) return fail(401, 'token_required', 'A management token is required.');
+  const given = [request.headers.authorization, ...(request.headers['sec-websocket-protocol'] ?? '').split(/, */)];
+  const wanted = [`Bearer ${TOKEN}`, `bearer.${Buffer.from(TOKEN).toString('base64url')}`];
+  if (options.deny === '401' && !given.some((token) => wanted.includes(token))) return fail(401, 'token_required', 'A management token is required.');
+  return null;
+}
+
+function api(method, path, query, request) {
+  const refused = refusal(request);
+  if (refused !== null) return refused;
   const host = request.headers.host;
   if (path === '/server') {
     return { body: {
@@ -260,6 +263,8 @@ function api(method, path, query, request) {
   if (path === '/workers') return { body: { workers: workers() } };
   if (path === '/sessions') {
     let list = options.empty ? [] : sessions();
+    const ids = query.get('ids')?.split(',');
+    if (ids) list = list.filter((session) => ids.includes(session.id));
     if (query.get('stream')) list = list.filter((session) => session.stream === query.get('stream'));
     if (query.get('role')) list = list.filter((session) => session.role === query.get('role'));
     const offset = Number(query.get('offset') ?? 0);
@@ -268,9 +273,9 @@ function api(method, path, query, request) {
   const kick = /^\/sessions\/(.+)$/.exec(path);
   if (kick && method === 'DELETE') {
     const id = decodeURIComponent(kick[1]);
-    if (!sessions().some((session) => session.id === id)) return fail(404, 'no_such_session', `There is no session ${id}.`);
-    gone.add(id);
-    players.get(id)?.end();
+    const player = players.get(id);
+    if (player === undefined && !stats.kick(id)) return fail(404, 'not_found', `There is no session ${id}.`);
+    player?.end();
     players.delete(id);
     return { status: 204 };
   }
@@ -295,6 +300,7 @@ async function serveFile(path, response) {
 const server = createServer((request, response) => {
   const url = new URL(request.url, 'http://mock');
   if (url.pathname.startsWith('/api/v1/')) {
+    if (url.pathname === '/api/v1/stats' && refusal(request) === null) return stats.answer(response);
     const { status = 200, body } = api(request.method, url.pathname.slice(7), url.searchParams, request);
     response.writeHead(status, { 'content-type': 'application/json' });
     response.end(body === undefined ? undefined : JSON.stringify(body));
@@ -313,21 +319,14 @@ const server = createServer((request, response) => {
   }
 });
 
-/** Binary WebSocket frame from server to client (RFC 6455 §5.2). */
-function webSocketFrame(bytes) {
-  const long = bytes.length > 65535;
-  const head = Buffer.alloc(bytes.length < 126 ? 2 : long ? 10 : 4);
-  head[0] = 0x82;
-  head[1] = bytes.length < 126 ? bytes.length : long ? 127 : 126;
-  if (long) head.writeBigUInt64BE(BigInt(bytes.length), 2);
-  else if (bytes.length >= 126) head.writeUInt16BE(bytes.length, 2);
-  return Buffer.concat([head, bytes]);
-}
-
 server.on('upgrade', (request, socket) => {
-  if (request.url.split('?')[0] !== '/demo/clock.flv' || options.empty) return socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
-  const accept = createHash('sha1').update(`${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
-  socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`);
+  const path = request.url.split('?')[0];
+  if (path === '/api/v1/stats/stream') {
+    const status = options['no-websocket'] ? '400 Bad Request' : refusal(request)?.status;
+    return status === undefined ? stats.subscribe(request, socket) : socket.end(`HTTP/1.1 ${status}\r\nContent-Length: 0\r\n\r\n`);
+  }
+  if (path !== '/demo/clock.flv' || options.empty) return socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+  socket.write(`${switchingProtocols(request)}\r\n`);
   const player = addPlayer('ws-flv', request, (bytes) => socket.write(webSocketFrame(bytes)), () => socket.end(Buffer.from([0x88, 0])));
   socket.on('close', () => players.delete(player.id));
   socket.on('error', () => players.delete(player.id));

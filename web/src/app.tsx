@@ -64,9 +64,9 @@ function Page({ route }: { route: Route }) {
     case 'overview':
       return <Overview />;
     case 'stream':
-      return <StreamPage key={streamKey(route.stream)} stream={route.stream} />;
+      return <StreamPage key={streamKey(route.stream)} stream={route.stream} session={route.session} />;
     case 'sessions':
-      return <SessionsPage stream={route.stream} role={route.role} />;
+      return <SessionsPage stream={route.stream} role={route.role} session={route.session} />;
     case 'workers':
       return <WorkersPage />;
     case 'publish':
@@ -144,16 +144,20 @@ function ServerLine() {
 
 /** Polls while the page can be seen; a hidden tab costs the server nothing. */
 function usePolling(): void {
-  const { model } = useServices();
+  const { live, model } = useServices();
   useEffect(() => {
-    const follow = () => (document.hidden ? model.stop() : model.start());
+    const follow = () => {
+      live.setSeen(!document.hidden);
+      if (document.hidden) model.stop();
+      else model.start();
+    };
     follow();
     document.addEventListener('visibilitychange', follow);
     return () => {
       document.removeEventListener('visibilitychange', follow);
       model.stop();
     };
-  }, [model]);
+  }, [live, model]);
 }
 
 /** The fragment is the route, so the skip link must not change it. */

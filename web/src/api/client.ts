@@ -6,7 +6,7 @@
  */
 import type { StreamRef } from '../lib/urls';
 import { ApiError, kindOfStatus } from './errors';
-import type { ServerInfo, SessionPage, SessionQuery, Stream, Worker } from './types';
+import type { ServerInfo, Session, SessionPage, SessionQuery, Stream, Worker } from './types';
 
 export interface ClientOptions {
   /** Prefix of every path; empty for same origin. */
@@ -59,6 +59,12 @@ export class ApiClient {
     const answer = await this.#json<SessionPage>('GET', `/sessions${sessionQueryString(query)}`, signal);
     const sessions = list(answer.sessions, 'sessions');
     return { sessions, total: typeof answer.total === 'number' ? answer.total : sessions.length };
+  }
+
+  /** The named sessions, as far as they are there. */
+  async sessionsByIds(ids: readonly string[], signal?: AbortSignal): Promise<Session[]> {
+    const answer = await this.#json<SessionPage>('GET', `/sessions?ids=${ids.map(encodeURIComponent).join(',')}`, signal);
+    return list(answer.sessions, 'sessions');
   }
 
   /** Ends one session. A session that is already gone fails with kind `not_found`. */

@@ -7,9 +7,10 @@ import { encodePath, parseStreamKey, streamKey, type StreamRef } from './urls';
 
 export type Route =
   | { view: 'overview' }
-  | { view: 'stream'; stream: StreamRef }
+  /** `session`: id of the session whose details are shown; empty for none. */
+  | { view: 'stream'; stream: StreamRef; session: string }
   | { view: 'watch'; stream: StreamRef; token: string }
-  | { view: 'sessions'; stream: string; role: string }
+  | { view: 'sessions'; stream: string; role: string; session: string }
   | { view: 'workers' }
   | { view: 'publish' }
   | { view: 'unknown'; path: string };
@@ -26,11 +27,11 @@ export function parseRoute(hash: string): Route {
     case 'watch': {
       const stream = parseStreamKey(decode(rest));
       if (stream === null) return { view: 'unknown', path: text };
-      if (head === 'stream') return { view: 'stream', stream };
+      if (head === 'stream') return { view: 'stream', stream, session: parameters.get('session') ?? '' };
       return { view: 'watch', stream, token: parameters.get('token') ?? '' };
     }
     case 'sessions':
-      return { view: 'sessions', stream: parameters.get('stream') ?? '', role: parameters.get('role') ?? '' };
+      return { view: 'sessions', stream: parameters.get('stream') ?? '', role: parameters.get('role') ?? '', session: parameters.get('session') ?? '' };
     case 'workers':
       return { view: 'workers' };
     case 'publish':
@@ -40,18 +41,19 @@ export function parseRoute(hash: string): Route {
   }
 }
 
-export function streamHref(stream: StreamRef): string {
-  return `#/stream/${encodePath(streamKey(stream))}`;
+export function streamHref(stream: StreamRef, session = ''): string {
+  return `#/stream/${encodePath(streamKey(stream))}${session ? `?session=${encodeURIComponent(session)}` : ''}`;
 }
 
 export function watchHref(stream: StreamRef, token = ''): string {
   return `#/watch/${encodePath(streamKey(stream))}${token ? `?token=${encodeURIComponent(token)}` : ''}`;
 }
 
-export function sessionsHref(filter: { stream?: string; role?: string } = {}): string {
+export function sessionsHref(filter: { stream?: string; role?: string; session?: string } = {}): string {
   const query = new URLSearchParams();
   if (filter.stream) query.set('stream', filter.stream);
   if (filter.role) query.set('role', filter.role);
+  if (filter.session) query.set('session', filter.session);
   const text = query.toString();
   return `#/sessions${text ? `?${text}` : ''}`;
 }

@@ -6,16 +6,20 @@ import { useContext, useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiClient } from '../api/client';
 import { parseRoute, type Route } from '../lib/routes';
 import type { Broadcast } from '../rtc/broadcast';
+import type { LiveStats, LiveView } from './live-stats';
 import type { Model, Snapshot } from './model';
 import type { Preferences } from './preferences';
+import type { SessionBook } from './session-book';
 import type { Store } from './store';
 import type { Toasts } from './toasts';
 
 export interface Services {
   client: ApiClient;
   broadcast: Broadcast;
+  live: LiveStats;
   model: Model;
   preferences: Preferences;
+  sessions: SessionBook;
   toasts: Toasts;
 }
 
@@ -40,6 +44,13 @@ export function useStore<T>(store: Store<T>): T {
 
 export function useSnapshot(): Snapshot {
   return useStore(useServices().model.store);
+}
+
+/** Live statistics; they come while the component is shown. */
+export function useLive(): LiveView {
+  const { live } = useServices();
+  useEffect(() => live.use(), [live]);
+  return useStore(live.store);
 }
 
 export function useRoute(): Route {

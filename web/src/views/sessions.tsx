@@ -1,68 +1,122 @@
 /**
- * Every connection to the server, filtered and in pages.
+ * Every connection to the server, live: charts over all of them, a table of each, and one in full.
  */
 import { useState } from 'preact/hooks';
 import type { SessionRole } from '../api/types';
-import { Pager } from '../components/pager';
+import { LiveChart } from '../components/live-chart';
+import { LiveLamp, LiveNote } from '../components/live-status';
 import { Empty, PageHead, Panel } from '../components/pieces';
-import { SessionsTable } from '../components/sessions-table';
-import { count } from '../lib/format';
+import { COLUMNS, SessionList } from '../components/session-list';
+import { SessionPanel } from '../components/session-panel';
+import { bitrate, count, milliseconds, plural } from '../lib/format';
 import { sessionsHref } from '../lib/routes';
 import { streamKey } from '../lib/urls';
-import { useServices, useSnapshot, useTitle } from '../state/hooks';
-import { SEARCH_SESSIONS_MAX, useSessions } from '../state/sessions';
+import { useSnapshot, useTitle } from '../state/hooks';
+import { useSessionTable, type SessionTable } from '../state/session-table';
+import { SEARCH_SESSIONS_MAX } from '../state/sessions';
+import type { Tracks } from '../stats/protocol';
+import { BEHIND_MS, LOSSY_PERCENT, TOTAL_FIGURES, type TotalFigure } from '../stats/summary';
 
-const PAGE = 100;
-
-export function SessionsPage(props: { stream: string; role: string }) {
+export function SessionsPage(props: { stream: string; role: string; session: string }) {
   useTitle('Sessions');
-  const { client } = useServices();
   const [text, setText] = useState('');
-  const [offset, setOffset] = useState(0);
-  const role = isRole(props.role) ? props.role : undefined;
-  const query = { stream: props.stream || undefined, role, offset, limit: PAGE };
-  const { view, error, refresh } = useSessions(client, query, text);
-  // The list may have become shorter than the page we are on.
-  if (view !== null && offset > 0 && offset >= view.total) setOffset(Math.max(0, Math.floor((view.total - 1) / PAGE) * PAGE));
-
+  const role = isRole(props.role) ? props.role : '';
+  const table = useSessionTable({ role, stream: props.stream, text });
+  const { view } = table;
+  const here = { stream: props.stream, role };
   const filter = (change: { stream?: string; role?: string }) => {
-    setOffset(0);
-    location.hash = sessionsHref({ stream: props.stream, role: props.role, ...change });
+    location.hash = sessionsHref({ ...here, ...change, session: props.session });
   };
-  const search = (value: string) => {
-    setOffset(0);
-    setText(value);
+  const filtered = text !== '' || props.stream !== '' || role !== '';
+  const showAll = () => {
+    setText('');
+    filter({ stream: '', role: '' });
   };
-  const filtered = text !== '' || props.stream !== '' || role !== undefined;
 
   return (
     <>
       <PageHead title="Sessions">
-        <span class="muted" data-testid="session-total">{view === null ? '' : `${count(view.total)}${filtered ? ' match' : ' connected'}`}</span>
+        <Totals table={table} filtered={filtered} />
+        <LiveLamp view={view} />
       </PageHead>
-      <Panel title="Sessions" class="panel-bare-head">
-        <Filters stream={props.stream} role={role ?? ''} text={text} onFilter={filter} onText={search} />
-        {view === null && <p class="muted pad">{error === null ? 'Asking the server…' : error.message}</p>}
-        {view?.truncated === true && (
-          <p class="note">The search looked at the first {count(SEARCH_SESSIONS_MAX)} sessions only. Choose a stream or a role to narrow it down.</p>
-        )}
-        {view !== null && view.sessions.length === 0 && (
-          <Empty title={filtered ? 'No session matches' : 'Nobody is connected'}>
-            {filtered ? (
-              <button type="button" class="button" onClick={() => { search(''); filter({ stream: '', role: '' }); }}>
-                Show all sessions
-              </button>
-            ) : (
-              <p>
-                See <a href="#/publish">how to publish</a> a first stream.
-              </p>
-            )}
-          </Empty>
-        )}
-        {view !== null && view.sessions.length > 0 && <SessionsTable sessions={view.sessions} onKicked={refresh} />}
-        {view !== null && view.total > 0 && <Pager offset={offset} limit={PAGE} total={view.total} onOffset={setOffset} />}
-      </Panel>
+      <LiveNote view={view} />
+      {view.tracks !== null && <Overall tracks={view.tracks} />}
+      <div class={`with-panel${props.session === '' ? '' : ' is-open'}`}>
+        <Panel title="Sessions" class="panel-bare-head">
+          <Filters stream={props.stream} role={role} text={text} table={table} onFilter={filter} onText={setText} />
+          {table.truncated && <p class="note">The search for addresses and programs looked at the first {count(SEARCH_SESSIONS_MAX)} sessions only. Choose a stream or a role to narrow it down.</p>}
+          {view.frame === null && view.link.state === 'connecting' && <p class="muted pad">Asking the server…</p>}
+          {view.frame !== null && view.order.length === 0 && <NoSessions filtered={filtered} onAll={showAll} />}
+          {view.order.length > 0 && <SessionList {...table} selected={props.session || null} hrefOf={(id) => sessionsHref({ ...here, session: id })} />}
+        </Panel>
+        {props.session !== '' && <SessionPanel key={props.session} view={view} id={props.session} onClose={() => (location.hash = sessionsHref(here))} />}
+      </div>
     </>
+  );
+}
+
+function Totals({ table: { view }, filtered }: { table: SessionTable; filtered: boolean }) {
+  if (view.frame === null) return null;
+  const { sessions } = view.frame.summary;
+  return (
+    <span class="muted" data-testid="session-total">
+      {filtered ? `${count(view.order.length)} of ${count(sessions)}` : plural(sessions, 'session', 'sessions')}
+    </span>
+  );
+}
+
+/** Charts over all sessions. */
+function Overall({ tracks: { all } }: { tracks: Tracks }) {
+  const values = (figure: TotalFigure) => all.values[TOTAL_FIGURES.indexOf(figure)]!;
+  return (
+    <section class="panel chart-row" aria-label="All sessions">
+      <LiveChart
+        title="Traffic"
+        timeMs={all.timeMs}
+        format={bitrate}
+        ceiling={1000}
+        lines={[
+          { label: 'Out', tone: 'out', values: values('bitsOut') },
+          { label: 'In', tone: 'in', values: values('bitsIn') },
+        ]}
+      />
+      <LiveChart
+        title="Round trip"
+        timeMs={all.timeMs}
+        format={milliseconds}
+        ceiling={20}
+        lines={[
+          { label: '95 % below', tone: 'plain', values: values('rttP95Ms') },
+          { label: '50 % below', tone: 'load', values: values('rttMedianMs') },
+        ]}
+      />
+      <LiveChart
+        title="In trouble"
+        timeMs={all.timeMs}
+        format={count}
+        ceiling={5}
+        lines={[
+          { label: `Lose ≥ ${LOSSY_PERCENT} %`, tone: 'bad', values: values('lossy') },
+          { label: `Behind ≥ ${BEHIND_MS / 1000} s`, tone: 'load', values: values('behind') },
+        ]}
+      />
+    </section>
+  );
+}
+
+function NoSessions({ filtered, onAll }: { filtered: boolean; onAll: () => void }) {
+  return (
+    <Empty title={filtered ? 'No session matches' : 'Nobody is connected'}>
+      {filtered ? (
+        <button type="button" class="button" onClick={onAll}>
+          Show all sessions
+        </button>
+      ) : (
+        <p>
+          See <a href="#/publish">how to publish</a> a first stream.
+        </p>
+      )}
+    </Empty>
   );
 }
 
@@ -70,6 +124,7 @@ interface FiltersProps {
   stream: string;
   role: string;
   text: string;
+  table: SessionTable;
   onFilter: (change: { stream?: string; role?: string }) => void;
   onText: (text: string) => void;
 }
@@ -101,16 +156,29 @@ function Filters(props: FiltersProps) {
           ))}
         </select>
       </label>
+      <SortField table={props.table} />
       <label class="grow">
         <span>Search</span>
-        <input
-          type="search"
-          placeholder="Address, program, protocol, id"
-          value={props.text}
-          onInput={(event) => props.onText(event.currentTarget.value)}
-        />
+        <input type="search" placeholder="Address, program, stream, protocol, id" value={props.text} onInput={(event) => props.onText(event.currentTarget.value)} />
       </label>
     </form>
+  );
+}
+
+/** Where the list shows cards there are no heads of columns to sort by. */
+function SortField({ table }: { table: SessionTable }) {
+  return (
+    <div class="narrow-only sort-field">
+      <label>
+        <span>Order</span>
+        <select value={table.sort} onChange={(event) => table.onSort(event.currentTarget.value as SessionTable['sort'])}>
+          {COLUMNS.map(({ sort, title }) => sort !== undefined && <option key={sort} value={sort}>{`By ${title.toLowerCase()}`}</option>)}
+        </select>
+      </label>
+      <button type="button" class="button" onClick={() => table.onSort(table.sort)} aria-label={table.descending ? 'Highest first. Change to lowest first.' : 'Lowest first. Change to highest first.'}>
+        {table.descending ? '▾' : '▴'}
+      </button>
+    </div>
   );
 }
 

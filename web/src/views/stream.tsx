@@ -1,24 +1,22 @@
 /**
  * One stream: picture with figures, tracks, GOP, publisher, addresses to copy, and its sessions.
  */
-import { useRef, useState } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
 import type { Stream } from '../api/types';
 import { BridgePanel } from '../components/bridge-panel';
 import { Command, CopyLine } from '../components/copy';
-import { Pager } from '../components/pager';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
-import { SessionsTable } from '../components/sessions-table';
 import { Sparkline } from '../components/sparkline';
+import { StreamCharts, StreamSessions } from '../components/stream-live';
 import { audioWords, gopWords, offered, RTC_ONLY, trackHints, videoWords } from '../components/stream-words';
-import { bitrate, bytes, count, duration, milliseconds, plural, UNKNOWN } from '../lib/format';
-import { sessionsHref, watchHref } from '../lib/routes';
+import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
+import { watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
 import { Icon } from '../components/icons';
 import { PlayerView } from '../player/player-view';
 import { useServices, useSnapshot, useStore, useTitle } from '../state/hooks';
-import { useSessions } from '../state/sessions';
 
-export function StreamPage(props: { stream: StreamRef }) {
+export function StreamPage(props: { stream: StreamRef; session: string }) {
   const key = streamKey(props.stream);
   useTitle(key);
   const { streams } = useSnapshot();
@@ -49,9 +47,10 @@ export function StreamPage(props: { stream: StreamRef }) {
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
+      <StreamCharts stream={props.stream} />
       {stream !== null && <BridgePanel stream={stream} />}
       {stream !== null && <Addresses stream={stream} />}
-      <StreamSessions streamKey={key} />
+      <StreamSessions stream={props.stream} session={props.session} />
     </>
   );
 }
@@ -131,28 +130,6 @@ function Addresses({ stream }: { stream: Stream }) {
           )}
         </div>
       </div>
-    </Panel>
-  );
-}
-
-const PAGE = 25;
-
-function StreamSessions(props: { streamKey: string }) {
-  const { client } = useServices();
-  const [offset, setOffset] = useState(0);
-  const { view, error, refresh } = useSessions(client, { stream: props.streamKey, offset, limit: PAGE }, '');
-  if (view !== null && offset > 0 && offset >= view.total) setOffset(0);
-  return (
-    <Panel
-      title="Sessions of this stream"
-      aside={
-        <a href={view?.total === 0 ? sessionsHref() : sessionsHref({ stream: props.streamKey })}>{view === null || view.total === 0 ? 'All sessions' : `All ${plural(view.total, 'session', 'sessions')}`}</a>
-      }
-    >
-      {view === null && <p class="muted pad">{error === null ? 'Asking the server…' : error.message}</p>}
-      {view !== null && view.sessions.length === 0 && <Empty title="Nobody is connected to this stream" />}
-      {view !== null && view.sessions.length > 0 && <SessionsTable sessions={view.sessions} hideStream onKicked={refresh} />}
-      {view !== null && view.total > PAGE && <Pager offset={offset} limit={PAGE} total={view.total} onOffset={setOffset} />}
     </Panel>
   );
 }
