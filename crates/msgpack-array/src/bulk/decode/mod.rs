@@ -15,7 +15,7 @@ mod tests;
 
 use core::mem::MaybeUninit;
 
-use super::{Decoded, Isa, Kind};
+use super::{Decoded, Isa, Kind, Stop};
 use crate::element::Element;
 
 /// What every instruction set has to offer. The functions stop early, by choice or not, but never beyond the end of `input` or
@@ -168,6 +168,12 @@ unsafe fn stage<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>])
     }
     out[..done.elements].copy_from_slice(&elements[..done.elements]);
     done
+}
+
+impl Progress {
+    fn stopped(self, stop: Option<Stop>) -> Decoded {
+        Decoded { elements: self.elements, bytes: self.bytes, stop }
+    }
 }
 
 impl core::ops::AddAssign for Progress {
