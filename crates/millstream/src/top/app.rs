@@ -116,9 +116,9 @@ impl App {
 
     /// Filters and sorts again.
     pub fn refresh(&mut self) {
-        let filter = Filter::new(&self.filter);
-        self.streams.show(&self.message, filter.streams(&self.message));
-        self.sessions.show(&self.message, filter.sessions(&self.message, self.only_stream.as_deref()));
+        let fitting = Filter::new(&self.filter).apply(&self.message, self.only_stream.as_deref());
+        self.streams.show(&self.message, fitting.streams);
+        self.sessions.show(&self.message, fitting.sessions);
     }
 
     /// The table keys go to.

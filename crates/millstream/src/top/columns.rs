@@ -284,7 +284,11 @@ pub const SESSIONS: [Column; 14] = [
     },
     Column {
         meaning: "packets lost so far (WebRTC)",
-        value: |m, row| Value::Count(m.sessions.lost_packets[row]),
+        // Where nobody reports losses, none were counted.
+        value: |m, row| match m.sessions.lost_packets[row] {
+            0 if m.sessions.loss_percent[row].is_nan() => Value::Unknown,
+            lost => Value::Count(lost),
+        },
         ..figure("LOST", "lost_packets", 5, 12)
     },
     Column {
@@ -324,16 +328,18 @@ pub const SESSIONS: [Column; 14] = [
     },
 ];
 
-/// Which columns fit into `width` characters with one between them, by their places in `columns`.
-pub fn fitting(columns: &[Column], width: u16) -> Vec<usize> {
-    let least = |column: &Column| if column.width == FLEXIBLE { FLEXIBLE_MIN } else { column.width };
+/// Which columns fit into `width` characters with one between them, by their places in `columns`. The one at `sorted`
+/// stays as long as the flexible one.
+pub fn fitting(columns: &[Column], width: u16, sorted: usize) -> Vec<usize> {
+    let least = |at: usize| {
+        usize::from(columns[at].width.max(FLEXIBLE_MIN * u16::from(columns[at].width == FLEXIBLE)))
+    };
+    let leaving = |at: usize| if at == sorted { 0 } else { columns[at].order_of_leaving };
     let mut chosen: Vec<usize> = (0..columns.len()).collect();
-    let needed =
-        |chosen: &[usize]| chosen.iter().map(|at| usize::from(least(&columns[*at])) + 1).sum::<usize>() - 1;
-    while chosen.len() > 1 && needed(&chosen) > usize::from(width) {
-        let leaves = chosen.iter().enumerate().max_by_key(|(_, at)| columns[**at].order_of_leaving);
-        let leaves = leaves.map_or(0, |(place, _)| place);
-        chosen.remove(leaves);
+    while chosen.len() > 1 && chosen.iter().map(|at| least(*at) + 1).sum::<usize>() > usize::from(width) + 1 {
+        let first =
+            (0..chosen.len()).max_by_key(|place| (leaving(chosen[*place]), columns[chosen[*place]].width));
+        chosen.remove(first.unwrap_or(0));
     }
     chosen
 }
@@ -343,24 +349,28 @@ mod tests {
     use super::*;
     use crate::top::sample;
 
-    fn titles(columns: &[Column], width: u16) -> Vec<&'static str> {
-        fitting(columns, width).into_iter().map(|at| columns[at].title).collect()
+    fn titles(columns: &[Column], width: u16, sorted: usize) -> Vec<&'static str> {
+        fitting(columns, width, sorted).into_iter().map(|at| columns[at].title).collect()
     }
 
     #[test]
-    fn columns_leave_one_by_one_and_the_stream_stays() {
+    fn columns_leave_one_by_one_and_the_sorted_one_last() {
         for columns in [STREAMS.as_slice(), SESSIONS.as_slice()] {
-            let mut last = columns.len();
-            for width in (0..=200).rev() {
-                let now = titles(columns, width);
-                assert!(now.len() == last || now.len() + 1 == last, "{width}: {now:?}");
-                assert!(now.contains(&"STREAM"), "{width}: {now:?}");
-                last = now.len();
+            for sorted in 0..columns.len() {
+                let mut last = columns.len();
+                for width in (0..=200).rev() {
+                    let now = titles(columns, width, sorted);
+                    assert!(now.len() == last || now.len() + 1 == last, "{width}: {now:?}");
+                    let two = now.contains(&"STREAM") && now.contains(&columns[sorted].title);
+                    assert!(two || now.len() == 1, "{width}: {now:?}");
+                    last = now.len();
+                }
+                assert_eq!(last, 1);
             }
-            assert_eq!(last, 1);
         }
-        assert_eq!(titles(&SESSIONS, 40), ["ID", "STREAM", "BIT/S", "LOSS%"]);
-        assert_eq!(titles(&SESSIONS, 130).len(), SESSIONS.len());
+        assert_eq!(titles(&SESSIONS, 40, 0), ["ID", "STREAM", "BIT/S", "LOSS%"]);
+        assert_eq!(titles(&SESSIONS, 40, 13), ["ID", "STREAM", "BIT/S", "DROPS"]);
+        assert_eq!(titles(&SESSIONS, 130, 0).len(), SESSIONS.len());
     }
 
     #[test]
@@ -385,7 +395,7 @@ mod tests {
             let cell = |column: &Column| (column.text)((column.value)(&message, row)).into_owned();
             SESSIONS.iter().map(cell).collect::<Vec<_>>()
         };
-        let publisher = ["0-0", "live/cam000", "publisher", "rtmp", "1s", "2.00M", "200", "0"];
+        let publisher = ["0-0", "live/cam000", "publisher", "rtmp", "1s", "2.00M", "200", "-"];
         assert_eq!(row(0)[..8], publisher);
         assert_eq!(row(0)[8..], ["-", "-", "-", "0", "0", "0"]);
         let player = ["1-7", "live/cam001", "player", "whep", "5s", "2.00M", "207", "7"];

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::columns::role_of;
-use crate::stats::message::{NO_STREAM, StatsMessage};
+use crate::stats::message::StatsMessage;
 
 /// Longest text that is taken; more is not typed.
 pub const TEXT_MAX: usize = 100;
@@ -48,31 +48,39 @@ impl Filter {
         Self { words: text.split_whitespace().map(Word::new).collect() }
     }
 
-    /// Rows of streams that fit, in the order of the message. Words that only sessions have an answer to let all pass.
-    pub fn streams(&self, message: &StatsMessage) -> Vec<u32> {
-        let names: Vec<String> = message.streams.name.iter().map(|name| name.to_lowercase()).collect();
-        let fits = |word: &Word, row: usize| match word.of {
-            Field::Any | Field::Stream => names[row].contains(&word.text),
-            Field::Worker | Field::Role | Field::Protocol => true,
-        };
-        rows(names.len(), |row| self.words.iter().all(|word| fits(word, row)))
-    }
-
-    /// Rows of sessions that fit, in the order of the message; only those of `stream` (`app/name`) when one is given.
-    pub fn sessions(&self, message: &StatsMessage, stream: Option<&str>) -> Vec<u32> {
-        let only = stream.map(|stream| {
-            let found = message.streams.name.iter().position(|name| name == stream);
-            found.and_then(|row| u32::try_from(row).ok())
-        });
+    /// Rows of `message` that fit, in its order.
+    ///
+    /// A stream fits by its name, or because a session of it fits. Of sessions, only those of `stream` (`app/name`) are
+    /// listed when one is given.
+    pub fn apply(&self, message: &StatsMessage, stream: Option<&str>) -> Fitting {
         let prepared: Vec<_> = self.words.iter().map(|word| Prepared::new(word, message)).collect();
+        let of = &message.sessions.stream;
         let mut id = String::new();
-        rows(message.sessions.serial.len(), |row| {
-            let stream = message.sessions.stream[row];
+        let mut sessions = rows(of.len(), |row| prepared.iter().all(|word| word.fits(message, row, &mut id)));
+        let mut fits: Vec<bool> = (0..message.streams.name.len())
+            .map(|row| prepared.iter().all(|word| word.streams[row]))
+            .collect();
+        for row in &sessions {
+            if let Some(fits) = fits.get_mut(of[*row as usize] as usize) {
+                *fits = true;
+            }
+        }
+        if let Some(stream) = stream {
+            let only = message.streams.name.iter().position(|name| name == stream);
             // A stream that is gone has no sessions.
-            only.is_none_or(|only| only == Some(stream) && stream != NO_STREAM)
-                && prepared.iter().all(|word| word.fits(message, row, &mut id))
-        })
+            sessions.retain(|row| only == Some(of[*row as usize] as usize));
+        }
+        Fitting { streams: rows(fits.len(), |row| fits[row]), sessions }
     }
+}
+
+/// Rows that fit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fitting {
+    /// Rows of `streams`.
+    pub streams: Vec<u32>,
+    /// Rows of `sessions`.
+    pub sessions: Vec<u32>,
 }
 
 impl Word {
@@ -137,7 +145,12 @@ fn rows(count: usize, mut fit: impl FnMut(usize) -> bool) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::message::NO_STREAM;
     use crate::top::sample;
+
+    fn sessions(text: &str, message: &StatsMessage, stream: Option<&str>) -> Vec<u32> {
+        Filter::new(text).apply(message, stream).sessions
+    }
 
     #[test]
     fn all_words_must_fit() {
@@ -159,28 +172,36 @@ mod tests {
             ("worker:", &[]),
         ];
         for (text, expected) in cases {
-            assert_eq!(Filter::new(text).sessions(&message, None), expected, "{text}");
+            assert_eq!(sessions(text, &message, None), expected, "{text}");
         }
     }
 
     #[test]
     fn sessions_of_one_stream_are_those_of_its_exact_name() {
         let mut message = sample::message(1, 3, 9);
-        message.streams.name[1] = "live/cam0001".to_owned();
-        message.streams.name[2] = "live/cam000".to_owned();
-        message.streams.name[0] = "live/cam".to_owned();
-        let filter = Filter::default();
-        assert_eq!(filter.sessions(&message, Some("live/cam000")), [2, 5, 8]);
-        assert_eq!(Filter::new("player").sessions(&message, Some("live/cam")), [3, 6]);
+        message.streams.name = ["live/cam", "live/cam0001", "live/cam000"].map(str::to_owned).to_vec();
+        assert_eq!(sessions("", &message, Some("live/cam000")), [2, 5, 8]);
+        assert_eq!(sessions("player", &message, Some("live/cam")), [3, 6]);
+        assert_eq!(Filter::default().apply(&message, Some("live/cam")).streams, [0, 1, 2]);
         message.sessions.stream.fill(NO_STREAM);
-        assert!(filter.sessions(&message, Some("gone")).is_empty());
+        assert!(sessions("", &message, Some("gone")).is_empty());
     }
 
     #[test]
-    fn streams_are_filtered_by_their_names() {
-        let message = sample::message(1, 12, 12);
-        assert_eq!(Filter::new("CAM01 live").streams(&message), [10, 11]);
-        assert_eq!(Filter::new("stream:cam003 role:player").streams(&message), [3]);
-        assert!(Filter::new("whep").streams(&message).is_empty());
+    fn streams_fit_by_name_or_by_a_session() {
+        let mut message = sample::message(1, 12, 24); // the last twelve are players
+        message.sessions.stream[13] = NO_STREAM;
+        let cases: [(&str, &[u32]); 5] = [
+            ("CAM01 live", &[10, 11]),
+            ("stream:cam003 role:player", &[3]),
+            ("whep role:player", &[4, 7, 10]), // of 1 the player has left
+            ("0-2", &[2, 8, 9, 10, 11]),       // 0-2, and 0-20 to 0-23
+            ("nothing", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Filter::new(text).apply(&message, None).streams, expected, "{text}");
+        }
+        message.sessions = sample::message(1, 12, 0).sessions;
+        assert_eq!(Filter::new("cam011").apply(&message, None).streams, [11], "without any session");
     }
 }

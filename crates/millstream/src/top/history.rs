@@ -9,29 +9,28 @@ use crate::stats::message::StatsMessage;
 
 /// Samples of a curve: two minutes at one a second.
 pub const SAMPLES: usize = 120;
-/// Sessions, and as many streams, with a past; later ones have none until others have gone. 20,000 take 31 MB.
+/// Sessions, and as many streams, with a past; later ones have none until others have gone. 20,000 take 41 MB.
 const CURVES_MAX: usize = 20_000;
 
 /// The last [`SAMPLES`] values of some figures, the newest last.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curves<const N: usize> {
+pub struct Curves {
     /// A ring; `next` is where the oldest is overwritten.
-    samples: Vec<[f32; N]>,
+    samples: Vec<[f32; FIGURES]>,
     next: usize,
     /// Number of the last message it was in.
     seen: u64,
 }
 
-/// Figures of a session that have curves: bits per second, percent lost, round trip in ms.
-pub type SessionCurves = Curves<3>;
-/// Figures of a stream that have curves: bits per second out, in, and players.
-pub type StreamCurves = Curves<3>;
+/// Figures that have curves: of a session bits per second, percent lost, round trip and queue in ms; of a stream bits per
+/// second out and in, players, and nothing.
+pub const FIGURES: usize = 4;
 
 /// All curves.
 #[derive(Debug, Default)]
 pub struct History {
-    sessions: HashMap<(u16, u64), SessionCurves>,
-    streams: HashMap<String, StreamCurves>,
+    sessions: HashMap<(u16, u64), Curves>,
+    streams: HashMap<String, Curves>,
     messages: u64,
 }
 
@@ -42,13 +41,14 @@ impl History {
         let (seen, sessions, streams) = (self.messages, &message.sessions, &message.streams);
         for row in 0..sessions.serial.len() {
             let key = (sessions.worker[row], sessions.serial[row]);
-            let sample =
-                [sessions.bits_per_second[row] as f32, sessions.loss_percent[row], sessions.rtt_ms[row]];
+            let rate = sessions.bits_per_second[row] as f32;
+            let queue = sessions.queue_ms[row] as f32;
+            let sample = [rate, sessions.loss_percent[row], sessions.rtt_ms[row], queue];
             add(&mut self.sessions, key, sample, seen);
         }
         for row in 0..streams.name.len() {
             let rates = [streams.bits_out_per_second[row] as f32, streams.bits_in_per_second[row] as f32];
-            let sample = [rates[0], rates[1], streams.players[row] as f32];
+            let sample = [rates[0], rates[1], streams.players[row] as f32, f32::NAN];
             add(&mut self.streams, streams.name[row].clone(), sample, seen);
         }
         self.sessions.retain(|_, curves| curves.seen == seen);
@@ -56,22 +56,17 @@ impl History {
     }
 
     /// Curves of a session.
-    pub fn session(&self, worker: u16, serial: u64) -> Option<&SessionCurves> {
+    pub fn session(&self, worker: u16, serial: u64) -> Option<&Curves> {
         self.sessions.get(&(worker, serial))
     }
 
     /// Curves of a stream.
-    pub fn stream(&self, name: &str) -> Option<&StreamCurves> {
+    pub fn stream(&self, name: &str) -> Option<&Curves> {
         self.streams.get(name)
     }
 }
 
-fn add<K: Eq + std::hash::Hash, const N: usize>(
-    all: &mut HashMap<K, Curves<N>>,
-    key: K,
-    sample: [f32; N],
-    seen: u64,
-) {
+fn add<K: Eq + std::hash::Hash>(all: &mut HashMap<K, Curves>, key: K, sample: [f32; FIGURES], seen: u64) {
     let full = all.len() >= CURVES_MAX;
     match all.entry(key) {
         Entry::Occupied(mut entry) => entry.get_mut().push(sample, seen),
@@ -82,8 +77,8 @@ fn add<K: Eq + std::hash::Hash, const N: usize>(
     }
 }
 
-impl<const N: usize> Curves<N> {
-    fn push(&mut self, sample: [f32; N], seen: u64) {
+impl Curves {
+    fn push(&mut self, sample: [f32; FIGURES], seen: u64) {
         self.seen = seen;
         if self.samples.len() < SAMPLES {
             self.samples.push(sample);

@@ -171,7 +171,7 @@ mod tests {
 
     fn shown(sort: &str, message: &StatsMessage) -> TableView {
         let mut table = TableView::new(&SESSIONS, sort, key);
-        table.show(message, Filter::default().sessions(message, None));
+        table.show(message, Filter::default().apply(message, None).sessions);
         table
     }
 

@@ -13,6 +13,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
+use ratatui::layout::{Position, Rect};
 
 use super::app::{App, Flow, Link};
 use super::client::{self, Connector, FeedEvent};
@@ -87,7 +88,10 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     raise(Signal::SIGTSTP)?;
     enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen)?;
-    terminal.clear()
+    // Draws everything anew. `Terminal::clear` would ask the terminal where its cursor is, and the answer would go to the
+    // thread that reads keys.
+    let size = terminal.size()?;
+    terminal.resize(Rect::from((Position::ORIGIN, size)))
 }
 
 fn start_threads(connector: &Connector) -> io::Result<Receiver<Event>> {

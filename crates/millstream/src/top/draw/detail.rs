@@ -23,10 +23,16 @@ struct Curve {
     text: fn(f32) -> String,
 }
 
-const SESSION: [Curve; 3] = [
+/// Of a session whose receiver reports.
+const REPORTED: [Curve; 3] = [
     Curve { name: "rate", of: 0, text: rate },
     Curve { name: "loss", of: 1, text: |value| with_unit(value, "%") },
     Curve { name: "round trip", of: 2, text: |value| with_unit(value, "ms") },
+];
+/// Of other sessions.
+const SESSION: [Curve; 2] = [
+    Curve { name: "rate", of: 0, text: rate },
+    Curve { name: "queue", of: 3, text: |value| with_unit(value, "ms") },
 ];
 const STREAM: [Curve; 3] = [
     Curve { name: "out", of: 0, text: rate },
@@ -45,8 +51,8 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, app: &App) {
     };
     pen.title(line(area, 0), &title, false);
     let Some(curves) = curves else { return };
-    let count = (area.width / CURVE_MIN).clamp(1, 3);
-    let areas = Layout::horizontal(vec![Constraint::Fill(1); count.into()]).spacing(1).split(Rect {
+    let count = usize::from(area.width / CURVE_MIN).clamp(1, of.len());
+    let areas = Layout::horizontal(vec![Constraint::Fill(1); count]).spacing(1).split(Rect {
         y: area.y + 1,
         height: area.height - 1,
         ..area
@@ -56,7 +62,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, app: &App) {
     }
 }
 
-fn session(app: &App) -> (String, Option<&Curves<3>>, &'static [Curve]) {
+fn session(app: &App) -> (String, Option<&Curves>, &'static [Curve]) {
     let message = &app.message;
     let Some(row) = app.sessions.selected_row() else { return ("No session".to_owned(), None, &SESSION) };
     let (worker, serial) = (message.sessions.worker[row], message.sessions.serial[row]);
@@ -71,16 +77,18 @@ fn session(app: &App) -> (String, Option<&Curves<3>>, &'static [Curve]) {
         format::scaled(message.sessions.packets[row]),
         format::scaled(message.sessions.lost_packets[row]),
     );
-    (title, app.history.session(worker, serial), &SESSION)
+    let reported = message.sessions.loss_percent[row].is_finite() || message.sessions.rtt_ms[row].is_finite();
+    let of: &[Curve] = if reported { &REPORTED } else { &SESSION };
+    (title, app.history.session(worker, serial), of)
 }
 
-fn stream(app: &App) -> (String, Option<&Curves<3>>, &'static [Curve]) {
+fn stream(app: &App) -> (String, Option<&Curves>, &'static [Curve]) {
     let Some(row) = app.streams.selected_row() else { return ("No stream".to_owned(), None, &STREAM) };
     let name = &app.message.streams.name[row];
     (format!("Stream {name}"), app.history.stream(name), &STREAM)
 }
 
-fn draw_curve(pen: &mut Pen<'_>, area: Rect, curves: &Curves<3>, curve: &Curve) {
+fn draw_curve(pen: &mut Pen<'_>, area: Rect, curves: &Curves, curve: &Curve) {
     let values = curves.last(curve.of, usize::from(area.width).min(SAMPLES));
     let known = || values.iter().copied().filter(|value| value.is_finite());
     let newest = values.last().copied().unwrap_or(f32::NAN);

@@ -18,15 +18,15 @@ const WORKER_LINES_SHARE: u16 = 5;
 const SHORT_WORKER: u16 = 20;
 const BAR: u16 = 20;
 
-/// Least width of the screen for the name of the program beside the server's.
-const WIDTH_FOR_NAME: u16 = 60;
-
 /// The first line.
 pub(super) fn title(pen: &mut Pen<'_>, area: Rect, app: &App, now: Instant) {
     let style = pen.theme.title(true);
-    let name = if area.width < WIDTH_FOR_NAME { "" } else { "millstream top  " };
     let server = format!("{}  ", app.server);
     let (text, level) = link(app, now);
+    let mut name = "millstream top  ";
+    if width(name) + width(&server) + width(&text) > area.width {
+        name = "";
+    }
     let rest = pen.pieces(area, &[(name, style), (&server, Style::new()), (&text, pen.theme.level(level))]);
     let rest = after(rest, (rest.x + 2).min(area.right()));
     if app.has_data {

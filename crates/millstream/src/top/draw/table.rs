@@ -33,7 +33,7 @@ pub(super) fn draw(
         return;
     }
     pen.title(line(area, 0), title, focused);
-    let places = places(table.columns, area);
+    let places = places(table.columns, table.sort, area);
     headers(pen, line(area, 1), table, &places);
     let columns = table.columns;
     let (rows, selected) = table.visible(area.height.saturating_sub(HEAD).into());
@@ -109,8 +109,8 @@ impl Place {
 }
 
 /// Where the columns that fit into `area` are. The flexible one takes what is left.
-fn places(columns: &[Column], area: Rect) -> Vec<Place> {
-    let chosen = fitting(columns, area.width);
+fn places(columns: &[Column], sorted: usize, area: Rect) -> Vec<Place> {
+    let chosen = fitting(columns, area.width, sorted);
     let fixed: u16 = chosen.iter().map(|at| columns[*at].width).sum();
     let between = u16::try_from(chosen.len().saturating_sub(1)).unwrap_or(u16::MAX);
     let flexible = area.width.saturating_sub(fixed).saturating_sub(between);
