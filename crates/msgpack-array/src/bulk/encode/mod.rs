@@ -5,12 +5,19 @@
 //! a block to the scalar code. Headers of arrays and the choice of the instruction set are left to the callers.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod large;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
+mod sse;
+#[cfg(target_arch = "x86_64")]
 mod tables;
+
+#[cfg(test)]
+mod tests;
 
 use core::mem::MaybeUninit;
 
@@ -29,25 +36,38 @@ pub trait EncodeElement: Sized {
     fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize;
 }
 
+/// Calls a function of an instruction set, or lets it encode piece by piece.
+#[cfg(target_arch = "x86_64")]
+macro_rules! kernel {
+    ($isa:ident $function:ident $values:ident $out:ident) => {
+        if large::is_large($values) {
+            large::encode(
+                $values,
+                $out,
+                // SAFETY: the callers of `bulk::encode` have asked whether this machine has the instruction set.
+                |values, out| unsafe { $isa::$function(values, out) },
+                // SAFETY: as above.
+                |lines, places| unsafe { $isa::stream(lines, places) },
+            )
+        } else {
+            // SAFETY: as above.
+            unsafe { $isa::$function($values, $out) }
+        }
+    };
+}
+
 macro_rules! elements {
     ($($element:ty: $function:ident),*) => { $(
         impl EncodeElement for $element {
             #[inline]
             fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize {
                 match isa {
-                    // SAFETY, here and below: the callers of `bulk::encode` have asked whether this machine has it.
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 if large::is_large(values) => large::encode(
-                        values,
-                        out,
-                        // SAFETY: as above.
-                        |values, out| unsafe { avx512::$function(values, out) },
-                        // SAFETY: as above.
-                        |lines, places| unsafe { avx512::stream(lines, places) },
-                    ),
+                    Isa::Avx512 => kernel!(avx512 $function values out),
                     #[cfg(target_arch = "x86_64")]
-                    // SAFETY: as above.
-                    Isa::Avx512 => unsafe { avx512::$function(values, out) },
+                    Isa::Avx2 => kernel!(avx2 $function values out),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Sse => kernel!(sse $function values out),
                     _ => scalar::$function(values, out),
                 }
             }
