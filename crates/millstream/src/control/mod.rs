@@ -127,7 +127,6 @@ async fn serve_connection(router: Router, handoff: Handoff) {
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(CONNECTION_TIMEOUT)
-        .keep_alive(false)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(connection), service)
         // What is upgraded goes on by itself, under limits of its own.
@@ -174,10 +173,17 @@ async fn limits_and_headers(request: Request, next: Next) -> Response {
     } else {
         next.run(request).await
     };
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // One request a connection, unless it becomes something else. (hyper's own `keep_alive(false)` would say `close` there, too.)
+    if switches {
+        headers.remove(header::CACHE_CONTROL);
+    } else {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response.into_response()
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod raw;
 pub(crate) mod rtc;
 pub(crate) mod rtmp;
 pub(crate) mod server;
+pub(crate) mod stats;
 pub(crate) mod tools;
 
 use std::time::{Duration, Instant};

@@ -16,6 +16,8 @@ use crate::stats::message::{SUBPROTOCOL, TOKEN_SUBPROTOCOL_PREFIX};
 
 /// Time a reader has to take one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time for the close frames of both sides.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Distance of pings.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Silence after which a reader is given up: two pings without an answer.
@@ -24,9 +26,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 const INPUT_BYTES_MAX: usize = 1024;
 
 /// Why a stream ends.
+#[derive(Clone, Copy)]
 enum End {
-    /// It is broken, or the reader closed it: nothing more can be said.
+    /// It is broken, or the reader takes nothing: nothing more can be said.
     Gone,
+    /// The reader closed it.
+    Closed,
     /// The reader is told why.
     Close(u16, &'static str),
 }
@@ -38,11 +43,17 @@ pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
 
 /// Serves one reader until it goes, is too slow, or the server stops. `place` is held as long.
 pub(super) async fn run(mut socket: WebSocket, place: Place, newest: Newest) {
-    if let End::Close(code, reason) = serve(&mut socket, newest).await {
-        let frame = CloseFrame { code, reason: reason.into() };
-        let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
-        // The reader answers with its own close frame; the connection is closed after that.
-        let _ = timeout(SEND_TIMEOUT, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
+    let end = serve(&mut socket, newest).await;
+    let farewell = async {
+        if let End::Close(code, reason) = end {
+            let frame = CloseFrame { code, reason: reason.into() };
+            let _ = socket.send(Message::Close(Some(frame))).await;
+        }
+        // One close frame answers the other (RFC 6455 section 5.5.1); then there is nothing left to be read.
+        while let Some(Ok(_)) = socket.recv().await {}
+    };
+    if !matches!(end, End::Gone) {
+        let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
     }
     drop(place);
 }
@@ -63,7 +74,8 @@ async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
                 Message::Binary(report.messagepack())
             }
             input = socket.recv() => match input {
-                None | Some(Err(_) | Ok(Message::Close(_))) => return End::Gone,
+                None | Some(Err(_)) => return End::Gone,
+                Some(Ok(Message::Close(_))) => return End::Closed,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
                     heard = Instant::now();
                     continue;
