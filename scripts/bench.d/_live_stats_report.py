@@ -41,7 +41,7 @@ def page(found):
     if most:
         reached = "reached" if most["worker_us"] <= GOAL_US else "NOT reached"
         goal = [f"Goal: at most 1 ms of worker time for {GOAL_SESSIONS} sessions. Measured {most['worker_us']:.0f} us "
-                f"(at most {most['worker_us_max']} us): {reached}.", ""]
+                f"(at most {most['worker_us_max']:.0f} us): {reached}.", ""]
     return "\n".join([
         "# What live statistics cost",
         "",

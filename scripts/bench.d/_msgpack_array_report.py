@@ -124,14 +124,14 @@ def verdict(reached):
     return {True: "reached", False: "NOT reached", None: "not measured"}[reached]
 
 
-def write(folder, figures, found):
+def write(folder, figures, small_pages, found):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "msgpack-array.svg").write_text(chart(figures))
-    (folder / "msgpack-array.md").write_text(page(figures, found))
+    (folder / "msgpack-array.md").write_text(page(figures, small_pages, found))
     say(f"chart and tables: {folder}/msgpack-array.svg, .md")
 
 
-def page(figures, found):
+def page(figures, small_pages, found):
     machine = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     lines = [
         "# What an element of an array of numbers costs in MessagePack",
@@ -155,9 +155,13 @@ def page(figures, found):
         "",
         "`with` is a field `#[serde(with = \"msgpack_array::serde\")]` in rmp-serde by `encode::write` and",
         "`msgpack_array::serde::from_slice`, `with-plain` by `to_vec` and `from_slice` of rmp-serde, where it goes element by",
-        "element. `memcpy` and `nt-copy` (past the caches) copy the encoded bytes.",
+        "element. `memcpy` and `nt-copy` (past the caches) copy the encoded bytes. msgpack-cxx (`cxx`) looks at each float whether",
+        "it is an integer, and writes it as one.",
         "",
         *tables(figures),
+        "Long arrays are in huge pages where the kernel has some for who asks. The same in pages of 4 KiB:",
+        "",
+        *tables(small_pages),
         *wheel_table(figures),
     ]
     return "\n".join(lines)
@@ -171,9 +175,9 @@ def tables(figures):
             rows = {key: cell for key, cell in figures.ns.items() if (key[0], key[2]) == (op, n)}
             names = [name for name in order if any(name in cell for cell in rows.values())]
             yield from (f"{op.capitalize()}, {size(n)} elements:", "", "```")
-            yield f"{'type':6}{'values':11}" + "".join(f"{name:>10}" for name in names)
+            yield f"{'type':6}{'values':11}" + "".join(f"{name:>11}" for name in names)
             for (_, values, _, name), cell in rows.items():
-                yield f"{name:6}{values:11}" + "".join(f"{cell[each]:10.4f}" if each in cell else " " * 10 for each in names)
+                yield f"{name:6}{values:11}" + "".join(f"{cell[each]:11.4f}" if each in cell else " " * 11 for each in names)
             yield from ("```", "")
 
 

@@ -94,7 +94,7 @@ impl<T: Number> Case<'_, T> {
         let mut samples: Vec<Samples> = contenders.iter().map(|_| Samples::default()).collect();
         let arrays: Vec<usize> =
             contenders.iter_mut().map(|contender| self.arrays_per_sample(contender, &mut output)).collect();
-        let rounds = if n >= HUGE { (options.rounds / 7).max(3) } else { options.rounds };
+        let rounds = if n >= HUGE { (options.rounds / 15).max(5) } else { options.rounds };
         let mut first = 0;
         for round in 0..rounds {
             // Each round starts with another contender and other arrays.

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) sizes: Vec<usize>,
     /// Instruction sets of this machine that were asked for.
     pub(crate) isas: Vec<Isa>,
-    /// Samples of each contender in each case; a seventh of it (three at least) for the largest arrays.
+    /// Samples of each contender in each case; a fifteenth of it (five at least) for the largest arrays.
     pub(crate) rounds: usize,
     /// Compare minimums instead of medians: for a machine that is busy with other things.
     pub(crate) minimum: bool,
