@@ -4,7 +4,8 @@
 #   make test   every test: crates, console, real clients, browser; needs what scripts/setup installs
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
-#   make neon   ssrc-map for 64-bit ARM, in an emulator       make miri   ssrc-map's unsafe code in an interpreter
+#   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
+#   make miri   their unsafe code in an interpreter
 #   make test-interop  WebRTC, SRTP and bridges to and from RTMP with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
@@ -43,11 +44,13 @@ test-console:
 	cd web && npm test
 
 # group-send again with the back ends that are chosen at build time; its trials between hosts need root, and say so. transcode
-# again with libfdk-aac.
+# again with libfdk-aac. msgpack-array again with serde's side of it, and without std.
 test-rust:
 	cargo test --workspace --locked
 	cargo test --package group-send --all-features --locked
 	cargo test --package transcode --all-features --locked
+	cargo test --package msgpack-array --all-features --locked
+	cargo test --package msgpack-array --no-default-features --locked
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then other WebRTC stacks, and ffmpeg on
 # the other side of a bridge.
@@ -85,7 +88,7 @@ lint: console
 	for package in $(OTHER_PACKAGES); do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy --package group-send --package transcode --all-targets --all-features --locked -- -D warnings
+	cargo clippy --package group-send --package transcode --package msgpack-array --all-targets --all-features --locked -- -D warnings
 	for package in crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --all-features --locked -- -D warnings; done
 
@@ -105,11 +108,12 @@ deny:
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
 neon:
-	cargo check --locked --package ssrc-map --no-default-features --target aarch64-unknown-linux-gnu || \
+	cargo check --locked --package ssrc-map --package msgpack-array --no-default-features --target aarch64-unknown-linux-gnu || \
 	    { echo 'make neon: if the target is missing: rustup target add aarch64-unknown-linux-gnu' >&2; exit 1; }
 	@for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $$tool >/dev/null || \
 	    { echo "make neon: $$tool is missing: scripts/setup, or apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" >&2; exit 1; }; done
 	cargo test --locked --package ssrc-map --lib --tests --target aarch64-unknown-linux-gnu
+	cargo test --locked --package msgpack-array --all-features --lib --tests --target aarch64-unknown-linux-gnu
 
 # Compiled, not run: systems other than Linux send and receive one datagram at a time.
 portable:
