@@ -24,6 +24,7 @@ use super::{Context, api};
 use crate::worker::snapshot::WorkerSnapshot;
 
 mod bridges;
+mod stats;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -48,6 +49,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .map_or(0.0, |since| since.as_secs_f64()),
         rtc_requests_refused: context.rtc.denied(),
         stats_subscribers: context.stats.subscribers(),
+        stats: stats::StatsCost::read(context.stats.cost()),
         log_lines_dropped: context
             .log_lines_dropped
             .as_ref()
@@ -75,6 +77,7 @@ struct Scrape {
     started_seconds: f64,
     rtc_requests_refused: u64,
     stats_subscribers: usize,
+    stats: stats::StatsCost,
     log_lines_dropped: u64,
     process: Process,
 }
@@ -276,6 +279,7 @@ impl Scrape {
             "WHIP and WHEP requests refused by authorisation",
             self.rtc_requests_refused,
         )?;
+        self.stats.encode(encoder)?;
         gauge(
             encoder,
             "millstream_stats_subscribers",

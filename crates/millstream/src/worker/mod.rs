@@ -38,6 +38,7 @@ use tokio::sync::mpsc::Sender;
 
 pub(crate) use directory::{Bridged, Published, PublishedTracks};
 pub use listen::ListenAddresses;
+pub(crate) use load::cpu_time;
 pub(crate) use streams::settings_for;
 
 use link::{COMMANDS_MAX, Handoff, WorkerHandle};

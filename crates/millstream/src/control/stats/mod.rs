@@ -14,7 +14,7 @@ mod handlers;
 mod merge;
 mod socket;
 
-pub use collect::{StatsControl, collect};
+pub use collect::{Cost, StatsControl, collect};
 pub(super) use handlers::{__path_stats, __path_stats_stream, stats, stats_stream};
 pub(super) use socket::token_of_protocols;
 

@@ -13,6 +13,8 @@ mod told;
 
 pub(in crate::worker) use collect::{frames_reference, packets_reference, rows};
 pub(in crate::worker) use outbox::Outbox;
+#[cfg(test)]
+pub use outbox::StreamRow;
 pub use outbox::{OutboxCounters, SNAPSHOTS_MAX, StatsSnapshot};
 pub use told::{NO_STREAM, Told};
 

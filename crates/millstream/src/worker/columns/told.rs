@@ -19,7 +19,7 @@ macro_rules! columns {
 
         impl Told {
             /// Makes the columns `rows` long; new rows are vacant.
-            pub(super) fn resize(&mut self, rows: usize) {
+            pub(crate) fn resize(&mut self, rows: usize) {
                 $(self.$name.resize(rows, $vacant);)*
             }
 
