@@ -150,9 +150,10 @@ impl<T: Number> Case<'_, T> {
         for (contender, figures) in contenders.iter().zip(&figures) {
             let Some(isa) = contender.isa else { continue };
             let ns = counted(figures);
-            let ratio = |other: Option<f64>| other.map_or(f64::NAN, |other| other / ns);
+            // `nan` for a contender that is not here, as all benchmarks print it.
+            let ratio = |other: Option<f64>| other.map_or("nan".into(), |other| format!("{:.3}", other / ns));
             println!(
-                "RESULT msgpack-array {case} isa={} ns_per_element={ns:.4} gbps={:.2} vs_rmp={:.2} vs_cxx={:.2} vs_memcpy={:.3}",
+                "RESULT msgpack-array {case} isa={} ns_per_element={ns:.4} gbps={:.2} vs_rmp={} vs_cxx={} vs_memcpy={}",
                 isa.name(),
                 self.pool.bytes() / (ns * self.pool.n as f64),
                 ratio(of(RMP)),

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
+#[cfg(msgpack_cxx)]
 use crate::contender::cxx;
 use crate::values::{Values, draw_signed, draw_unsigned};
 
