@@ -1,11 +1,11 @@
 /**
  * Stand-in for a Millstream server, for work on the console without one.
  *
- *   node dev/mock-server.mjs CLIP.flv [--port 8080] [--sessions 2500] [--streams 6] [--empty]
+ *   node dev/mock-server.mjs [CLIP.flv] [--port 8080] [--sessions 2500] [--streams 6] [--empty]
  *                            [--deny 401|403] [--token-required] [--rtc] [--dist dist] [--no-websocket]
  *
  * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over HTTP-FLV and
- * WebSocket-FLV. Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are
+ * WebSocket-FLV; without it there is no such stream. With --port 0 it takes a free one. Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are
  * real sessions and can be kicked. With --deny 401 the token is `secret`. Live statistics come over a WebSocket, with --no-websocket
  * only on request. With --rtc it takes WHIP and answers WHEP, by a
  * Chromium in the background; with --token-required as well, their token is `secret`.
@@ -75,11 +75,13 @@ function writeTag(tag, time) {
 }
 
 const FILE_HEADER = Buffer.from([0x46, 0x4c, 0x56, 1, 5, 0, 0, 0, 9, 0, 0, 0, 0]);
-const clip = readTags(await readFile(positionals[0]));
+/** Without a clip there is nothing to play. */
+const silent = options.empty || positionals.length === 0;
+const clip = silent ? [] : readTags(await readFile(positionals[0]));
 const configs = clip.filter((tag) => tag.type === 18 || tag.config);
 const frames = clip.filter((tag) => tag.type !== 18 && !tag.config);
 const lastFrame = frames.findLast((tag) => tag.type === 9);
-const loopMs = lastFrame.time + (lastFrame.time - frames.filter((tag) => tag.type === 9).at(-2).time);
+const loopMs = silent ? 0 : lastFrame.time + (lastFrame.time - frames.filter((tag) => tag.type === 9).at(-2).time);
 
 /** Real players: `{ id, send(Buffer), end(), … }`. */
 const players = new Map();
@@ -87,7 +89,7 @@ let gop = [];
 let next = 0;
 let loops = 0;
 setInterval(() => {
-  if (options.empty) return;
+  if (silent) return;
   const now = Date.now() - startedAt;
   const batch = [];
   for (;;) {
@@ -150,7 +152,7 @@ function streams(host) {
     });
   });
   const clipBits = wobble(605e3, 9);
-  return [
+  const clock = silent ? [] : [
     stream(host, 'demo/clock', {
       state: 'live',
       video: { codec: 'H.264', profile: 'Main', level: '3.1', width: 1280, height: 720, frame_rate: 30, bitrate_bits_per_second: clipBits - 64e3, key_frame_interval_ms: 2000 },
@@ -161,6 +163,9 @@ function streams(host) {
       uptime: uptime(),
       bridge: bridge(30),
     }),
+  ];
+  return [
+    ...clock,
     ...rtcKeys.map((key) => rtcStream(host, key)),
     ...made,
   ];
@@ -253,7 +258,7 @@ function api(method, path, query, request) {
   if (path === '/server') {
     return { body: {
       name: 'Millstream', version: '0.1.0', uptime_seconds: uptime(), started_at: new Date(startedAt).toISOString(), workers: 2,
-      demo_stream: options.empty ? null : 'demo/clock',
+      demo_stream: silent ? null : 'demo/clock',
       endpoints: { rtmp: [`rtmp://${host.split(':')[0]}:1935`], rtmps: [], http: [`http://${host}`], https: [],
         whip: rtc === null ? [] : [`http://${host}/whip`], whep: rtc === null ? [] : [`http://${host}/whep`] },
       publish: { loopback_only: !options['token-required'], token_required: options['token-required'] },
@@ -308,7 +313,7 @@ const server = createServer((request, response) => {
     if (rtc === null) response.writeHead(404).end();
     else if (url.pathname.endsWith('/demo/clock')) response.writeHead(406, { 'content-type': 'application/json' }).end(JSON.stringify(fail(406, 'not_playable', 'this stand-in has no bridges: play the stream by RTMP or FLV').body));
     else void rtc.handle(request, response, url.pathname);
-  } else if (url.pathname === '/demo/clock.flv' && !options.empty) {
+  } else if (url.pathname === '/demo/clock.flv' && !silent) {
     response.writeHead(200, { 'content-type': 'video/x-flv', 'cache-control': 'no-store' });
     const player = addPlayer('http-flv', request, (bytes) => response.write(bytes), () => response.end());
     response.on('close', () => players.delete(player.id));
@@ -325,7 +330,7 @@ server.on('upgrade', (request, socket) => {
     const status = options['no-websocket'] ? '400 Bad Request' : refusal(request)?.status;
     return status === undefined ? stats.subscribe(request, socket) : socket.end(`HTTP/1.1 ${status}\r\nContent-Length: 0\r\n\r\n`);
   }
-  if (path !== '/demo/clock.flv' || options.empty) return socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+  if (path !== '/demo/clock.flv' || silent) return socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
   socket.write(`${switchingProtocols(request)}\r\n`);
   const player = addPlayer('ws-flv', request, (bytes) => socket.write(webSocketFrame(bytes)), () => socket.end(Buffer.from([0x88, 0])));
   socket.on('close', () => players.delete(player.id));
@@ -337,4 +342,4 @@ server.on('upgrade', (request, socket) => {
 // The browser in the background has to go as well.
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void Promise.resolve(rtc?.close()).finally(() => process.exit(0)));
 
-server.listen(Number(options.port), '127.0.0.1', () => console.log(`mock server on http://127.0.0.1:${options.port}/`));
+server.listen(Number(options.port), '127.0.0.1', () => console.log(`mock server on http://127.0.0.1:${server.address().port}/`));

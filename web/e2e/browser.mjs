@@ -61,6 +61,15 @@ export async function until(what, probe, deadlineMs = DEADLINE_MS) {
   }
 }
 
+/** The promise, or an error when it takes longer. */
+export async function within(promise, ms) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`took longer than ${ms / 1000} s`)), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
 /** What the page's video element does right now. */
 export function videoState(page) {
   return page.evaluate(() => {
@@ -111,5 +120,18 @@ function countColours(page) {
     const seen = new Set();
     for (let at = 0; at < data.length; at += 4) seen.add(((data[at] >> 5) << 6) | ((data[at + 1] >> 5) << 3) | (data[at + 2] >> 5));
     return seen.size;
+  });
+}
+
+/** Runs in the page: how many coloured (not grey) points each chart below `place` has. */
+export function inkOfCharts(place) {
+  return [...document.querySelectorAll(`${place} .chart-box canvas`)].map((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let ink = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      const [low, high] = [Math.min(data[at], data[at + 1], data[at + 2]), Math.max(data[at], data[at + 1], data[at + 2])];
+      if (data[at + 3] > 100 && high - low > 60) ink += 1;
+    }
+    return ink;
   });
 }

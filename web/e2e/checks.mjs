@@ -3,7 +3,7 @@
  *
  * Each check is `(test) => Promise`, in the order in which they run; `test` has page, url, api and agent.
  */
-import { expectPlayback, until, videoState } from './browser.mjs';
+import { expectPlayback, inkOfCharts, until, videoState } from './browser.mjs';
 
 const rowOf = (page, key) => page.locator(`.table-streams tr[data-stream="${key}"]`);
 
@@ -53,7 +53,7 @@ async function kicksASession({ page, api, agent }) {
     const found = sessions.filter((session) => session.user_agent?.includes(agent));
     return found.length === 1 ? found[0] : null;
   });
-  const row = page.locator(`tr[data-session="${own.id}"]`);
+  const row = page.locator(`.session-row[data-session="${own.id}"]`);
   await row.getByRole('button', { name: /^Kick/ }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
   await until('a message says that it was disconnected', async () => (await page.getByTestId('toasts').innerText()).includes('was disconnected'));
@@ -71,15 +71,65 @@ async function pausesAndResumes({ page }) {
   await expectPlayback(page);
 }
 
+const rows = (page) => page.locator('.session-row');
+
 async function filtersSessions({ page, url, agent }) {
   await page.goto(`${url}#/sessions?role=publisher`);
-  await page.locator('tr[data-session]').first().waitFor();
-  const roles = await page.locator('tr[data-session] .role').allInnerTexts();
+  await rows(page).first().waitFor();
+  const roles = await page.locator('.session-row .role').allInnerTexts();
   if (roles.some((role) => role !== 'Publisher')) throw new Error(`filtered for publishers, shows ${roles}`);
   await page.getByLabel('Search').fill(`${agent} and nobody`);
   await page.getByText('No session matches').waitFor();
   await page.getByRole('button', { name: 'Show all sessions' }).click();
-  await page.locator('tr[data-session]').first().waitFor();
+  await rows(page).first().waitFor();
+}
+
+/** The publisher of the demo channel: figures that move, its details, charts of it, and the same from a link. */
+async function showsASessionLive({ page, url, api }) {
+  const { demo_stream: demo } = await api('/server');
+  const { sessions } = await api(`/sessions?role=publisher&stream=${demo}`);
+  const [{ id, address }] = sessions;
+  await page.goto(`${url}#/sessions`);
+  await until('figures come by WebSocket', async () => (await page.getByTestId('live').getAttribute('data-state')) === 'live');
+  const row = page.locator(`.session-row[data-session="${id}"]`);
+  await until('the row has the address', async () => (await row.innerText()).includes(address));
+  const rate = () => row.locator('.cell-rate').innerText();
+  const before = await until('the row has a rate', async () => (/\d\s*[kM]bit\/s/.test(await rate()) ? rate() : null));
+  await until('the rate moves', async () => (await rate()) !== before);
+  await row.locator('.cell-rate').click();
+  const panel = page.getByTestId('session-panel');
+  await until('the details have the address and totals', async () => {
+    const text = await panel.innerText();
+    return text.includes(address) && /Transferred\s+[\d.]+\s*[kMG]B/.test(text);
+  });
+  await until('the chart of the rate has a line', async () => (await page.evaluate(inkOfCharts, '.session-panel'))[0] > 20);
+  const link = page.url();
+  await page.keyboard.press('Escape');
+  await panel.waitFor({ state: 'detached' });
+  await page.goto('about:blank');
+  await page.goto(link);
+  await until('a link leads to the details', async () => (await panel.innerText()).includes(address));
+}
+
+/** Searching by what only the management API knows. */
+async function findsASessionByItsProgram({ page, url, api }) {
+  const { sessions } = await api('/sessions?role=publisher');
+  const { id, user_agent: program } = sessions.find(({ user_agent }) => user_agent !== null);
+  await page.goto(`${url}#/sessions`);
+  await page.getByLabel('Search').fill(program.slice(0, 10).toUpperCase());
+  await until('the one with this program is listed', async () => (await rows(page).count()) >= 1 && (await page.locator(`.session-row[data-session="${id}"]`).count()) === 1);
+  await page.getByLabel('Search').fill('');
+}
+
+async function showsAStreamLive({ page, url, api }) {
+  const { demo_stream: demo } = await api('/server');
+  await page.goto(`${url}#/stream/${demo}`);
+  const charts = page.getByRole('region', { name: 'Last minutes' });
+  await until('the charts show what comes in', async () => /In\s+[\d.]+\s*[kM]bit\/s/.test(await charts.innerText()));
+  await until('the charts have lines', async () => {
+    const ink = await page.evaluate(inkOfCharts, 'section[aria-label="Last minutes"]');
+    return ink.length === 3 && ink[0] > 20;
+  });
 }
 
 async function showsWorkers({ page, url, api }) {
@@ -173,6 +223,9 @@ export const CHECKS = [
   ['pause and resume', pausesAndResumes],
   ['kicking a session', kicksASession],
   ['the sessions page filters', filtersSessions],
+  ['a session is shown live, with details and charts', showsASessionLive],
+  ['a session is found by its program', findsASessionByItsProgram],
+  ['a stream is shown live', showsAStreamLive],
   ['the workers page shows each worker', showsWorkers],
   ['the publish page shows the real address', publishPageHasRealUrl],
   ['the watch page plays without the management API', watchPagePlaysWithoutTheApi],

@@ -4,7 +4,7 @@
  * Needs a running server with the demo channel and Chromium (CHROMIUM names another binary). With SCREENSHOTS=DIR it
  * also writes pictures of every page there. Exits 1 and names the checks that failed.
  */
-import { launch, openPage } from './browser.mjs';
+import { launch, openPage, within } from './browser.mjs';
 import { CHECKS } from './checks.mjs';
 import { takeScreenshots } from './screenshots.mjs';
 
@@ -22,14 +22,6 @@ async function api(path) {
   const response = await fetch(`${url}api/v1${path}`, { signal: AbortSignal.timeout(10_000) });
   if (!response.ok) throw new Error(`GET /api/v1${path} answered ${response.status}`);
   return response.json();
-}
-
-async function within(promise, ms) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`took longer than ${ms / 1000} s`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 const browser = await launch();

@@ -5,7 +5,7 @@
  * with the demo channel, or `npm run mock -- CLIP --rtc`. RTC_ONLY=TEXT runs only the checks whose names contain TEXT.
  * Exits 1 and names the checks that failed.
  */
-import { FAKE_DEVICES, launch } from './browser.mjs';
+import { FAKE_DEVICES, launch, within } from './browser.mjs';
 import { RTC_CHECKS } from './rtc-checks.mjs';
 
 const CHECK_MS = 180_000;
@@ -20,14 +20,6 @@ async function api(path) {
   const response = await fetch(`${url}api/v1${path}`, { signal: AbortSignal.timeout(10_000) });
   if (!response.ok) throw new Error(`GET /api/v1${path} answered ${response.status}`);
   return response.json();
-}
-
-async function within(promise, ms) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`took longer than ${ms / 1000} s`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 const browser = await launch(FAKE_DEVICES);

@@ -27,6 +27,7 @@ describe('the rows that are made', () => {
     [100, 0, { first: 0, end: 0 }],
     [100, 10_000, { first: 0, end: 16 }], // below the head of the page: 10 rows fit, some more follow
     [100, 5, { first: 0, end: 5 }], // all there are
+    [9000, 50, { first: 0, end: 50 }], // few: wherever they are
     [-50_000, 10_000, { first: 992, end: 1020 }],
     [-499_600, 10_000, { first: 9984, end: 10_000 }], // the end
     [-900_000, 10_000, { first: 10_000, end: 10_000 }], // the list has become shorter
