@@ -259,3 +259,6 @@ impl Write for Transport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
