@@ -64,24 +64,12 @@ macro_rules! with_element {
 }
 pub(crate) use with_element;
 
-/// Names of the instruction sets, as the keyword argument `isa` has them.
-pub(crate) const ISA_NAMES: [(&str, Isa); 5] = [
-    ("avx512", Isa::Avx512),
-    ("avx2", Isa::Avx2),
-    ("sse", Isa::Sse),
-    ("neon", Isa::Neon),
-    ("scalar", Isa::Scalar),
-];
-
 /// The instruction set of that name, or the machine's best one.
 pub(crate) fn isa(name: Option<&str>) -> PyResult<Isa> {
     let Some(name) = name else { return Ok(Isa::detect()) };
-    let (_, isa) = ISA_NAMES
-        .into_iter()
-        .find(|(known, _)| *known == name)
-        .ok_or_else(|| PyValueError::new_err(format!("there is no instruction set {name:?}")))?;
-    if !isa.is_available() {
-        return Err(PyValueError::new_err(format!("this machine does not have {name:?}")));
+    match Isa::from_name(name) {
+        Some(isa) if isa.is_available() => Ok(isa),
+        Some(_) => Err(PyValueError::new_err(format!("this machine does not have {name:?}"))),
+        None => Err(PyValueError::new_err(format!("there is no instruction set {name:?}"))),
     }
-    Ok(isa)
 }

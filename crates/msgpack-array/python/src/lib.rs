@@ -10,7 +10,7 @@ mod output;
 mod packing;
 mod unpacking;
 
-use msgpack_array::DecodeError as Cause;
+use msgpack_array::{DecodeError as Cause, Isa};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -84,7 +84,7 @@ fn unpack_from<'py>(
 /// Names of the instruction sets this machine has code for, the best one first.
 #[pyfunction]
 fn instruction_sets() -> Vec<&'static str> {
-    dtype::ISA_NAMES.into_iter().filter(|(_, isa)| isa.is_available()).map(|(name, _)| name).collect()
+    Isa::available().map(Isa::name).rev().collect()
 }
 
 /// The exception for what the crate has found wrong.
