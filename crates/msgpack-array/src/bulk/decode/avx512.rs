@@ -339,7 +339,7 @@ impl<T: Element> Walker<T> {
     const WIDTH: usize = size_of::<T>();
     /// Elements that begin before this end in the window, and not with its last byte, so that positions need 6 bits.
     const BLOCK: usize = REGISTER - (1 + Self::WIDTH);
-    const LENGTHS: [u8; REGISTER] = tables::lengths_from_c0(T::KIND, Self::WIDTH, RESTRICTED);
+    const LENGTHS: [u8; REGISTER] = tables::lengths_from(0xc0, T::KIND, Self::WIDTH, RESTRICTED);
 
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -509,17 +509,4 @@ fn shift_64(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
     }
 }
 
-/// [`tables::spread`] by the logarithm of the width and by group.
-static SPREAD: [[[u8; REGISTER]; 8]; 4] = {
-    let mut tables = [[[0; REGISTER]; 8]; 4];
-    let mut log = 0;
-    while log < 4 {
-        let mut group = 0;
-        while group < 1 << log {
-            tables[log][group] = tables::spread(1 << log, group);
-            group += 1;
-        }
-        log += 1;
-    }
-    tables
-};
+static SPREAD: [[[u8; REGISTER]; 8]; 4] = tables::spreads();

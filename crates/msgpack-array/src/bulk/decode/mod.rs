@@ -6,12 +6,18 @@
 //! code, which alone judges what is wrong with an element.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod pairs;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod sse;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod windows;
 
 use core::mem::MaybeUninit;
 
@@ -46,6 +52,12 @@ pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<
         #[cfg(target_arch = "x86_64")]
         // SAFETY: whoever asks for an instruction set has made sure that the machine has it.
         Isa::Avx512 => unsafe { decode_by::<avx512::Avx512, T>(input, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { decode_by::<avx2::Avx2, T>(input, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Sse => unsafe { decode_by::<sse::Sse, T>(input, out) },
         _ => scalar::decode(input, out),
     }
 }

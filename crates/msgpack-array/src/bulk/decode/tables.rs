@@ -39,13 +39,18 @@ pub(super) const fn lengths(kind: Kind, width: usize) -> [u8; 256] {
     table
 }
 
-/// [`length`] of the markers from 0xc0 on, with `restricted` added where an integer of the type cannot have the highest bit of the
-/// payload: without sign in a signed type, with sign in an unsigned one.
-pub(super) const fn lengths_from_c0(kind: Kind, width: usize, restricted: u8) -> [u8; 64] {
-    let mut table = [0; 64];
+/// [`length`] of the markers from `first` on, with `restricted` added where an integer of the type cannot have the highest bit of
+/// the payload: without sign in a signed type, with sign in an unsigned one.
+pub(super) const fn lengths_from<const LEN: usize>(
+    first: u8,
+    kind: Kind,
+    width: usize,
+    restricted: u8,
+) -> [u8; LEN] {
+    let mut table = [0; LEN];
     let mut at = 0;
-    while at < 64 {
-        let marker = 0xc0 + at as u8;
+    while at < LEN {
+        let marker = first + at as u8;
         table[at] = length(kind, width, marker) as u8;
         if table[at] > 1 && matches!(marker, 0xcc..=0xcf) == matches!(kind, Kind::Signed) {
             table[at] |= restricted;
@@ -98,12 +103,13 @@ pub(super) const fn strided<const LEN: usize>(
     table
 }
 
-/// A bit per byte of a register that belongs to the payload of its lane, elements all being `stride` bytes long.
+/// A bit per byte of a register that belongs to the payload of its lane, elements all being `stride` bytes long. One byte is its own
+/// payload.
 pub(super) const fn payload(width: usize, stride: usize) -> u64 {
     let mut mask = 0;
     let mut at = 0;
     while at < 64 {
-        if at % width + 1 < stride {
+        if at % width == 0 || at % width + 1 < stride {
             mask |= 1 << at;
         }
         at += 1;
@@ -155,6 +161,21 @@ pub(super) const fn spread<const LEN: usize>(width: usize, group: usize) -> [u8;
     table
 }
 
+/// [`spread`] by the logarithm of the width and by group.
+pub(super) const fn spreads<const LEN: usize>() -> [[[u8; LEN]; 8]; 4] {
+    let mut tables = [[[0; LEN]; 8]; 4];
+    let mut log = 0;
+    while log < 4 {
+        let mut group = 0;
+        while group < 1 << log {
+            tables[log][group] = spread(1 << log, group);
+            group += 1;
+        }
+        log += 1;
+    }
+    tables
+}
+
 /// Bytes from an element's end back to every byte of its little-endian lane, at least 1.
 pub(super) const fn backwards<const LEN: usize>(width: usize) -> [u8; LEN] {
     let mut table = [0; LEN];
@@ -179,3 +200,43 @@ pub(super) const fn unused_bits<const LEN: usize>(width: usize) -> [u8; LEN] {
     }
     table
 }
+
+/// All bits of the bytes that have a bit in `mask`.
+pub(super) const fn ones_at<const LEN: usize>(mask: u64) -> [u8; LEN] {
+    let mut table = [0; LEN];
+    let mut at = 0;
+    while at < LEN {
+        table[at] = if mask >> at & 1 == 1 { 0xff } else { 0 };
+        at += 1;
+    }
+    table
+}
+
+/// By a bit per byte of eight: the positions of those bytes, one behind the other, then 0.
+pub(super) static CLOSED_UP: [[u8; 8]; 256] = {
+    let mut tables = [[0; 8]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut from, mut to) = (0, 0);
+        while from < 8 {
+            if mask >> from & 1 == 1 {
+                tables[mask][to] = from;
+                to += 1;
+            }
+            from += 1;
+        }
+        mask += 1;
+    }
+    tables
+};
+
+/// The bits of every byte that are set, for instruction sets that cannot count them.
+pub(super) static COUNTS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).count_ones() as u8;
+        byte += 1;
+    }
+    table
+};
