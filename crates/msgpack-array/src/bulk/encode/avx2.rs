@@ -6,10 +6,10 @@
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-use super::Run;
 use super::large::Line;
+use super::run::Run;
 use super::sse;
-use super::tables::{markers, short_markers, short_slots, slots};
+use super::tables::{highest, markers, short_markers, short_slots, slots};
 
 /// 32 bytes from element `first` on.
 #[inline]
@@ -68,7 +68,7 @@ fn marked<const SIZE: usize, const SIGNED: bool, const MARKER: u8>(numbers: __m2
     if !SIGNED {
         return line;
     }
-    let highest = _mm256_shuffle_epi8(numbers, twice(const { &sse::highest::<SIZE>() }));
+    let highest = _mm256_shuffle_epi8(numbers, twice(const { &highest::<SIZE>() }));
     let differences = twice(const { &short_markers::<SIZE>(0, 0x1c) });
     _mm256_xor_si256(line, _mm256_and_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), highest), differences))
 }

@@ -8,9 +8,9 @@
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-use super::Run;
 use super::large::Line;
-use super::tables::{FIXINT, marker, marker_mask, markers, slots};
+use super::run::Run;
+use super::tables::{markers, slots};
 
 /// 64 bytes to load into a register.
 #[repr(C, align(64))]
@@ -248,6 +248,18 @@ impl<const SIZE: usize> Slots<SIZE> {
     }
 }
 
+/// A bit for each byte of a line that is a marker.
+const fn marker_mask<const SIZE: usize>(offset: usize) -> u64 {
+    let table = markers::<SIZE>(offset);
+    let mut mask = 0;
+    let mut at = 0;
+    while at < 64 {
+        mask |= ((table[at] & 1) as u64) << at;
+        at += 1;
+    }
+    mask
+}
+
 /// Writes the elements of `numbers` with the markers that are in their lowest bytes, all in the shortest form, and returns the
 /// length.
 #[inline]
@@ -280,6 +292,22 @@ fn longest<const SIZE: usize, const SIGNED: bool>(numbers: __m512i, out: &mut Li
     }
     store(out, 0, line);
 }
+
+/// The integer marker before the shortest form of a number with `bits` significant bits (of its complement, if `negative`);
+/// [`FIXINT`] when it is its own marker. `uint 8` to `uint 64` are 0xcc to 0xcf, `int 8` to `int 64` 0xd0 to 0xd3.
+const fn marker(bits: u32, negative: bool) -> u8 {
+    let (uint, negative_bits) = if negative { (0xd0, bits + 1) } else { (0xcc, bits) };
+    match (negative_bits, negative, bits) {
+        (_, false, 0..=7) | (_, true, 0..=5) => FIXINT,
+        (0..=8, ..) => uint,
+        (0..=16, ..) => uint + 1,
+        (0..=32, ..) => uint + 2,
+        _ => uint + 3,
+    }
+}
+
+/// Stands for the marker of a number that needs none. Neither bit 6, which every marker has, nor a width in the lowest two bits.
+const FIXINT: u8 = 0x20;
 
 /// Markers by number of bits: index `(leading zeros) - skipped`, 32 more for negative numbers.
 const fn marker_table(size_bits: u32, skipped: u32) -> Table {

@@ -53,9 +53,34 @@ fn integer(value: u64, negative: bool, out: &mut [MaybeUninit<u8>; ROOM]) -> usi
     at + length
 }
 
-/// Writes each of `values` by `write`; the last ones, where [`ROOM`] would not do, by the oracle.
+/// Elements that are looked at together.
+const GROUP: usize = 8;
+
+/// Writes each of `values` by `write`, or a group of fixints as the bytes they are; the last ones, where [`ROOM`] would not do,
+/// by the oracle.
 #[inline(always)]
 fn each<T: BulkElement>(
+    values: &[T],
+    out: &mut [MaybeUninit<u8>],
+    fixint: impl Fn(T) -> Option<u8>,
+    write: impl Fn(T, &mut [MaybeUninit<u8>; ROOM]) -> usize,
+) -> usize {
+    let mut at = 0;
+    let (groups, rest) = values.as_chunks::<GROUP>();
+    for group in groups {
+        // Not `all`, which would ask for one after the other.
+        if group.iter().fold(true, |all, &value| all & fixint(value).is_some()) {
+            out[at..][..GROUP].write_copy_of_slice(&group.map(|value| fixint(value).unwrap_or_default()));
+            at += GROUP;
+        } else {
+            at += some(group, &mut out[at..], &write);
+        }
+    }
+    at + some(rest, &mut out[at..], write)
+}
+
+#[inline(always)]
+fn some<T: BulkElement>(
     values: &[T],
     out: &mut [MaybeUninit<u8>],
     write: impl Fn(T, &mut [MaybeUninit<u8>; ROOM]) -> usize,
@@ -79,22 +104,23 @@ fn one<T: BulkElement>(value: T, out: &mut [MaybeUninit<u8>]) -> usize {
 }
 
 macro_rules! integers {
-    ($($function:ident: $element:ty as $wide:ty, $negative:expr;)*) => { $(
+    ($($function:ident: $element:ty as $wide:ty, $negative:expr, $fixint:expr;)*) => { $(
         pub(super) fn $function(values: &[$element], out: &mut [MaybeUninit<u8>]) -> usize {
-            each(values, out, |value, out| integer(<$wide>::from(value) as u64, $negative(value), out))
+            let fixint = |value| $fixint.contains(&value).then_some(value as u8);
+            each(values, out, fixint, |value, out| integer(<$wide>::from(value) as u64, $negative(value), out))
         }
     )* };
 }
 
 integers! {
-    u8s: u8 as u64, |_| false;
-    u16s: u16 as u64, |_| false;
-    u32s: u32 as u64, |_| false;
-    u64s: u64 as u64, |_| false;
-    i8s: i8 as i64, |value| value < 0;
-    i16s: i16 as i64, |value| value < 0;
-    i32s: i32 as i64, |value| value < 0;
-    i64s: i64 as i64, |value| value < 0;
+    u8s: u8 as u64, |_| false, (0..=127);
+    u16s: u16 as u64, |_| false, (0..=127);
+    u32s: u32 as u64, |_| false, (0..=127);
+    u64s: u64 as u64, |_| false, (0..=127);
+    i8s: i8 as i64, |value| value < 0, (-32..=127);
+    i16s: i16 as i64, |value| value < 0, (-32..=127);
+    i32s: i32 as i64, |value| value < 0, (-32..=127);
+    i64s: i64 as i64, |value| value < 0, (-32..=127);
 }
 
 pub(super) fn f32s(values: &[f32], out: &mut [MaybeUninit<u8>]) -> usize {

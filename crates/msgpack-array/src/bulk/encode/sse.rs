@@ -7,9 +7,9 @@
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-use super::Run;
 use super::large::Line;
-use super::tables::{BYTES, Compaction, DWORDS, QWORDS, WORDS, short_markers, short_slots};
+use super::run::Run;
+use super::tables::{BYTES, Compaction, DWORDS, QWORDS, SECOND, WORDS, highest, short_markers, short_slots};
 
 /// 16 bytes from element `first` on.
 #[inline]
@@ -83,17 +83,6 @@ pub(super) fn marked<const SIZE: usize, const SIGNED: bool, const MARKER: u8>(nu
     _mm_xor_si128(line, _mm_and_si128(_mm_cmpgt_epi8(_mm_setzero_si128(), highest), differences))
 }
 
-/// For each marker the highest byte of its number.
-pub(super) const fn highest<const SIZE: usize>() -> [u8; 16] {
-    let mut table = [0x80; 16];
-    let mut element = 0;
-    while element * (SIZE + 1) < 16 {
-        table[element * (SIZE + 1)] = (element * SIZE + SIZE - 1) as u8;
-        element += 1;
-    }
-    table
-}
-
 /// Writes 12 numbers of four bytes.
 #[inline]
 #[target_feature(enable = "ssse3")]
@@ -106,17 +95,6 @@ fn longest_4<T, const SIGNED: bool, const MARKER: u8>(
     }
     60
 }
-
-/// The second number of eight bytes.
-pub(super) const SECOND: [u8; 16] = {
-    let mut table = [0x80; 16];
-    let mut byte = 0;
-    while byte < 8 {
-        table[byte] = 15 - byte as u8;
-        byte += 1;
-    }
-    table
-};
 
 /// Writes two numbers of eight bytes at `at`.
 #[inline]

@@ -3,22 +3,6 @@
 //! Numbers are little-endian in a register and big-endian in MessagePack, and between two of them stands a header. A table
 //! says for each byte of the output which byte of the input it is; headers are put in by other means.
 
-/// The integer marker before the shortest form of a number with `bits` significant bits (of its complement, if `negative`);
-/// [`FIXINT`] when it is its own marker. `uint 8` to `uint 64` are 0xcc to 0xcf, `int 8` to `int 64` 0xd0 to 0xd3.
-pub(super) const fn marker(bits: u32, negative: bool) -> u8 {
-    let (uint, negative_bits) = if negative { (0xd0, bits + 1) } else { (0xcc, bits) };
-    match (negative_bits, negative, bits) {
-        (_, false, 0..=7) | (_, true, 0..=5) => FIXINT,
-        (0..=8, ..) => uint,
-        (0..=16, ..) => uint + 1,
-        (0..=32, ..) => uint + 2,
-        _ => uint + 3,
-    }
-}
-
-/// Stands for the marker of a number that needs none. Neither bit 6, which every marker has, nor a width in the lowest two bits.
-pub(super) const FIXINT: u8 = 0x20;
-
 /// For a line of 64 bytes that begins `offset` bytes into an array of `SIZE`-byte numbers, each behind a marker byte: the input
 /// byte for each, counted from element `first`. A marker takes the number's most significant byte, which has the sign.
 pub(super) const fn slots<const SIZE: usize>(offset: usize, first: usize) -> [u8; 64] {
@@ -45,18 +29,6 @@ pub(super) const fn markers<const SIZE: usize>(offset: usize) -> [u8; 64] {
         at += 1;
     }
     table
-}
-
-/// A bit for each byte of [`markers`].
-pub(super) const fn marker_mask<const SIZE: usize>(offset: usize) -> u64 {
-    let table = markers::<SIZE>(offset);
-    let mut mask = 0;
-    let mut at = 0;
-    while at < 64 {
-        mask |= ((table[at] & 1) as u64) << at;
-        at += 1;
-    }
-    mask
 }
 
 /// Which byte of a register of 16 goes where, so that the elements in it take their shortest form: an entry for each combination
@@ -126,3 +98,25 @@ pub(super) const fn short_markers<const SIZE: usize>(offset: usize, marker: u8) 
     }
     table
 }
+
+/// For each marker the highest byte of its number, for the first 16 bytes.
+pub(super) const fn highest<const SIZE: usize>() -> [u8; 16] {
+    let mut table = [0x80; 16];
+    let mut element = 0;
+    while element * (SIZE + 1) < 16 {
+        table[element * (SIZE + 1)] = (element * SIZE + SIZE - 1) as u8;
+        element += 1;
+    }
+    table
+}
+
+/// The second of two numbers of eight bytes.
+pub(super) const SECOND: [u8; 16] = {
+    let mut table = [0x80; 16];
+    let mut byte = 0;
+    while byte < 8 {
+        table[byte] = 15 - byte as u8;
+        byte += 1;
+    }
+    table
+};

@@ -176,6 +176,7 @@ macro_rules! tests {
 tests!(bool i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
 
 /// So many that `encode` itself takes the path past the caches.
+#[cfg(target_arch = "x86_64")]
 #[cfg_attr(miri, ignore = "too long")]
 #[test]
 fn arrays_of_many_elements_are_as_element_by_element() {
