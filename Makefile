@@ -6,7 +6,7 @@
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
 #   make miri   their unsafe code in an interpreter
-#   make test-interop  WebRTC, SRTP and bridges to and from RTMP with other implementations
+#   make test-interop  WebRTC, SRTP, MessagePack and bridges to and from RTMP with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
@@ -52,10 +52,11 @@ test-rust:
 	cargo test --package msgpack-array --all-features --locked
 	cargo test --package msgpack-array --no-default-features --locked
 
-# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then other WebRTC stacks, and ffmpeg on
-# the other side of a bridge.
+# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, other
+# WebRTC stacks, and ffmpeg on the other side of a bridge.
 test-interop:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
+	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	cargo build --locked --package millstream
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
@@ -81,7 +82,8 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 	touch $@
 
 # Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
-OTHER_PACKAGES := fuzz experiments/send-path crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench
+OTHER_PACKAGES := fuzz experiments/send-path crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench \
+    crates/msgpack-array/python
 
 lint: console
 	cargo fmt --all --check
@@ -89,7 +91,7 @@ lint: console
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --package group-send --package transcode --package msgpack-array --all-targets --all-features --locked -- -D warnings
-	for package in crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
+	for package in crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench crates/msgpack-array/python; do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --all-features --locked -- -D warnings; done
 
 one-crypto-provider:
