@@ -1,12 +1,13 @@
 //! Two windows at a time with AVX2.
 //!
-//! Nothing here may run before the CPU is known to have it; `mod.rs` sees to that.
+//! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` says who sees to that.
 
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
+use super::Progress;
+use super::vectors::Kernel;
 use super::windows::{self, Chain, Vector, WINDOW};
-use super::{Kernel, Progress};
 use crate::element::Element;
 
 pub(super) struct Avx2;

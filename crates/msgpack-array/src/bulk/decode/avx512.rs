@@ -1,13 +1,14 @@
 //! 64 bytes at a time with AVX-512 (VBMI for shuffles across the whole register, VBMI2 to close up 8-bit values).
 //!
-//! Nothing here may run before the CPU is known to have it; `mod.rs` sees to that.
+//! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` says who sees to that.
 
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
 use super::pairs::{Carry, Looks, restricted_marker};
-use super::{Kernel, Progress, tables};
+use super::vectors::Kernel;
+use super::{Progress, tables};
 use crate::bulk::Kind;
 use crate::element::Element;
 
@@ -414,7 +415,7 @@ impl<T: Element> Walk<T> {
         const OR_OF_AND: i32 = 0xf8;
         let restricted = _mm512_set1_epi8(RESTRICTED as i8);
         let lengths = _mm512_sub_epi8(self.ends, self.starts);
-        let unused = table(&const { tables::unused_bits(size_of::<T>()) });
+        let unused = table(&const { unused_bits(size_of::<T>()) });
         let unused = _mm512_shuffle_epi8(unused, _mm512_andnot_si512(restricted, lengths));
         let shifts = _mm512_ternarylogic_epi64::<OR_OF_AND>(unused, restricted, lengths);
         let mut bad = _mm512_setzero_si512();
@@ -510,3 +511,17 @@ fn shift_64(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
 }
 
 static SPREAD: [[[u8; REGISTER]; 8]; 4] = tables::spreads();
+
+/// By length of an element (repeated every 16 bytes): bits of a lane of `width` bytes that its payload leaves unused. An element of
+/// one byte is its own payload.
+const fn unused_bits(width: usize) -> [u8; REGISTER] {
+    let mut table = [0; REGISTER];
+    let mut at = 0;
+    while at < REGISTER {
+        let length = at % 16;
+        let payload = if length > 1 { length - 1 } else { 1 };
+        table[at] = if payload < width { 8 * (width - payload) } else { 0 } as u8;
+        at += 1;
+    }
+    table
+}

@@ -1,43 +1,53 @@
-//! Decoding elements in bulk: the algorithm, above one file per instruction set.
+//! Decoding elements in bulk: which code runs on which machine.
 //!
-//! Elements come in runs of one length, which a vector takes apart with a fixed shuffle, or mixed, where it first has to find
-//! out where each one begins. The kernels do that for whole vectors and stop where something is odd, or near the end of input or
-//! output. What they leave goes through them once more from a buffer with room to spare ([`Stage`]), and in the end to the scalar
-//! code, which alone judges what is wrong with an element.
+//! `vectors.rs` is the algorithm above the files of the instruction sets, of which all but AVX-512 share `windows.rs`. `scalar.rs`
+//! is for machines without any of them and for what vectors leave. Which number is acceptable to which type is said by
+//! [`BulkElement::decode_one`](super::BulkElement::decode_one), which judges whenever something is odd.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod pairs;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod sse;
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    expect(dead_code, reason = "for vectors, which this machine does not have")
+)]
 mod tables;
 #[cfg(test)]
 mod tests;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+mod vectors;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod windows;
 
 use core::mem::MaybeUninit;
 
-use super::{Decoded, Isa, Kind, Stop};
+use super::{Decoded, Isa, Stop};
 use crate::element::Element;
 
-/// What every instruction set has to offer. The functions stop early, by choice or not, but never beyond the end of `input` or
-/// `out`; all elements before the stop are written, and behind them in `out` may be others that do not count.
-trait Kernel {
-    /// Reads elements that are all `STRIDE` bytes long. Returns how many.
-    ///
-    /// # Safety
-    /// The machine has the instruction set.
-    unsafe fn run<T: Element, const STRIDE: usize>(input: &[u8], out: &mut [MaybeUninit<T>]) -> usize;
-
-    /// Reads integers of any length that `T` needs.
-    ///
-    /// # Safety
-    /// The machine has the instruction set.
-    unsafe fn mixed<T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress;
+pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: whoever asks for an instruction set has made sure that the machine has it.
+        Isa::Avx512 => unsafe { vectors::decode::<avx512::Avx512, T>(input, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { vectors::decode::<avx2::Avx2, T>(input, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Sse => unsafe { vectors::decode::<sse::Sse, T>(input, out) },
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        // SAFETY: as above.
+        Isa::Neon => unsafe { vectors::decode::<neon::Neon, T>(input, out) },
+        _ => scalar::decode(input, out),
+    }
 }
 
 /// How far a kernel came.
@@ -45,141 +55,6 @@ trait Kernel {
 struct Progress {
     elements: usize,
     bytes: usize,
-}
-
-pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: whoever asks for an instruction set has made sure that the machine has it.
-        Isa::Avx512 => unsafe { decode_by::<avx512::Avx512, T>(input, out) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Isa::Avx2 => unsafe { decode_by::<avx2::Avx2, T>(input, out) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Isa::Sse => unsafe { decode_by::<sse::Sse, T>(input, out) },
-        _ => scalar::decode(input, out),
-    }
-}
-
-/// # Safety
-/// The machine has the instruction set of `K`.
-unsafe fn decode_by<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
-    let mut done = Progress::default();
-    loop {
-        // SAFETY: as the caller promises.
-        done += unsafe { bulk::<K, T>(&input[done.bytes..], &mut out[done.elements..]) };
-        let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
-        let near_the_end = is_near_the_end(rest, room);
-        if near_the_end && room.len() > FEW {
-            // SAFETY: as the caller promises.
-            done += unsafe { stage::<K, T>(rest, room) };
-        }
-        let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
-        let next = if near_the_end { room.len() } else { FEW.min(room.len()) };
-        let mut decoded = scalar::decode(rest, &mut room[..next]);
-        decoded.elements += done.elements;
-        decoded.bytes += done.bytes;
-        if near_the_end || decoded.stop.is_some() {
-            return decoded;
-        }
-        done = Progress { elements: decoded.elements, bytes: decoded.bytes };
-    }
-}
-
-/// See [`is_near_the_end`].
-const NEAR_BYTES: usize = 80;
-const NEAR_ELEMENTS: usize = 64;
-/// So few elements are read one after the other, as the kernels do not pay.
-const FEW: usize = 4;
-
-/// Reads on while the kernels find something to do.
-///
-/// Whether a run is tried and where a call ends is decided so that mixed elements take the same way every time: a wrong guess of
-/// the processor costs as much as the elements of a vector.
-///
-/// # Safety
-/// The machine has the instruction set of `K`.
-unsafe fn bulk<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
-    let mut done = Progress::default();
-    loop {
-        let before = done;
-        let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
-        let (stride, is_run) = look_ahead::<T>(rest);
-        if stride == 0 {
-            return done;
-        }
-        if is_run {
-            // SAFETY: as the caller promises.
-            let elements = unsafe { run::<K, T>(stride, rest, room) };
-            done += Progress { elements, bytes: elements * stride };
-        }
-        if matches!(T::KIND, Kind::Signed | Kind::Unsigned) {
-            // SAFETY: as the caller promises.
-            done += unsafe { K::mixed(&input[done.bytes..], &mut out[done.elements..]) };
-        }
-        let near_the_end = is_near_the_end(&input[done.bytes..], &out[done.elements..]);
-        if done == before || near_the_end {
-            return done;
-        }
-    }
-}
-
-/// The length of the first element, and whether the two after it are as long. 0 if it is none for the kernels.
-fn look_ahead<T: Element>(input: &[u8]) -> (usize, bool) {
-    let length = |at: usize| match input.get(at) {
-        Some(&marker) => {
-            usize::from((const { &tables::lengths(T::KIND, size_of::<T>()) })[usize::from(marker)])
-        }
-        None => 0,
-    };
-    let stride = length(0);
-    (stride, length(stride) == stride && length(2 * stride) == stride)
-}
-
-/// Reads elements that are all `stride` bytes long, and returns how many.
-///
-/// # Safety
-/// The machine has the instruction set of `K`.
-unsafe fn run<K: Kernel, T: Element>(stride: usize, input: &[u8], out: &mut [MaybeUninit<T>]) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match (stride, size_of::<T>()) {
-            (1, _) => K::run::<T, 1>(input, out),
-            (2, _) => K::run::<T, 2>(input, out),
-            (3, 2..) => K::run::<T, 3>(input, out),
-            (5, 4..) => K::run::<T, 5>(input, out),
-            (9, 8..) => K::run::<T, 9>(input, out),
-            _ => 0,
-        }
-    }
-}
-
-/// Whether the kernels may have to stop because of an end. None reads further or writes more elements at once.
-fn is_near_the_end<T>(input: &[u8], out: &[MaybeUninit<T>]) -> bool {
-    input.len() < NEAR_BYTES || out.len() < NEAR_ELEMENTS
-}
-
-/// Reads the last elements of `input` or `out` from a copy with so many bytes of no element behind that the kernels come to the
-/// end of it.
-///
-/// # Safety
-/// The machine has the instruction set of `K`.
-unsafe fn stage<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
-    const BYTES: usize = NEAR_ELEMENTS * 9;
-    const NO_ELEMENT: u8 = 0xc1;
-    let mut bytes = [NO_ELEMENT; BYTES + NEAR_BYTES];
-    let mut elements = [MaybeUninit::<T>::uninit(); 3 * NEAR_ELEMENTS];
-    let there = input.len().min(BYTES);
-    bytes[..there].copy_from_slice(&input[..there]);
-    let staged = &bytes[..there + NEAR_BYTES];
-    // SAFETY: as the caller promises.
-    let done = unsafe { bulk::<K, T>(staged, &mut elements) };
-    if done.bytes > there || done.elements > out.len() {
-        return Progress::default();
-    }
-    out[..done.elements].copy_from_slice(&elements[..done.elements]);
-    done
 }
 
 impl Progress {

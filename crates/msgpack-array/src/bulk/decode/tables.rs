@@ -187,20 +187,6 @@ pub(super) const fn backwards<const LEN: usize>(width: usize) -> [u8; LEN] {
     table
 }
 
-/// By length of an element (repeated every 16 bytes): bits of a lane of `width` bytes that its payload leaves unused. An element of
-/// one byte is its own payload.
-pub(super) const fn unused_bits<const LEN: usize>(width: usize) -> [u8; LEN] {
-    let mut table = [0; LEN];
-    let mut at = 0;
-    while at < LEN {
-        let length = at % 16;
-        let payload = if length > 1 { length - 1 } else { 1 };
-        table[at] = if payload < width { 8 * (width - payload) } else { 0 } as u8;
-        at += 1;
-    }
-    table
-}
-
 /// All bits of the bytes that have a bit in `mask`.
 pub(super) const fn ones_at<const LEN: usize>(mask: u64) -> [u8; LEN] {
     let mut table = [0; LEN];

@@ -81,7 +81,7 @@ pub(super) struct Chain<V> {
     pub(super) next: V,
 }
 
-/// See [`Kernel::run`](super::Kernel::run).
+/// See [`Kernel::run`](super::vectors::Kernel::run).
 #[inline(always)]
 pub(super) fn run<V: Vector, T: Element, const STRIDE: usize>(
     input: &[u8],
@@ -240,7 +240,7 @@ impl<V: Vector, T: Element, const STRIDE: usize> Strided<V, T, STRIDE> {
     }
 }
 
-/// See [`Kernel::mixed`](super::Kernel::mixed).
+/// See [`Kernel::mixed`](super::vectors::Kernel::mixed).
 #[inline(always)]
 pub(super) fn mixed<V: Vector, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Progress {
     match size_of::<T>() {
