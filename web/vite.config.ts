@@ -19,7 +19,7 @@ export default defineConfig({
   server: {
     proxy: {
       // The server compares Origin with Host before it changes anything.
-      '/api': { target, changeOrigin: false },
+      '/api': { target, changeOrigin: false, ws: true },
       '^/(whip|whep|rtc)/': { target, changeOrigin: false },
       '^/[^@].*\\.flv': { target, changeOrigin: false, ws: true },
     },

@@ -151,6 +151,9 @@ export interface Worker {
   writes: number;
   queue_drops: number;
   ring_drops: number;
+  /** What the last snapshot of live statistics cost, and how many found no place. Absent on older servers. */
+  stats_snapshot_us?: number;
+  stats_snapshots_dropped?: number;
 }
 
 /** Which sessions to list. */

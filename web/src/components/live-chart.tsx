@@ -25,7 +25,7 @@ export interface LiveChartProps {
 }
 
 const SYNC = 'millstream';
-const COLOURS = { out: '--out', in: '--in', load: '--accent', plain: '--plain', bad: '--bad' } as const;
+const COLOURS = { out: '--out', in: '--in', load: '--accent-text', plain: '--plain', bad: '--bad' } as const;
 
 export function LiveChart(props: LiveChartProps) {
   // uPlot's lines are fixed once it is made.
@@ -108,12 +108,17 @@ function optionsOf(element: HTMLElement, latest: { current: LiveChartProps }, on
       y: { range: (_plot, _low, high) => [0, Math.max(latest.current.ceiling, (high ?? 0) * 1.08)] },
     },
     axes: [
-      { ...axis, size: 24, space: 74, values: (_plot, times) => times.map((time) => clockTime(1000 * time)) },
+      { ...axis, size: 24, space: 74, values: (plot, times) => times.map((time) => (hasRoom(plot, time) ? clockTime(1000 * time) : '')) },
       { ...axis, size: 66, space: 24, values: (_plot, values) => values.map((value) => (value === 0 ? '0' : latest.current.format(value))) },
     ],
     series: [{}, ...latest.current.lines.map((line, index) => seriesOf(colour, line, index === 0))],
     hooks: { setCursor: [(plot) => onHover(plot.cursor.idx ?? null)] },
   };
+}
+
+/** Whether a time stands far enough from the right edge to be written. */
+function hasRoom(plot: uPlot, time: number): boolean {
+  return plot.valToPos(time, 'x') < plot.bbox.width / devicePixelRatio - 22;
 }
 
 /** Only the first line is filled below: two areas on each other would be read as a sum. */

@@ -1,8 +1,8 @@
 /**
  * All sessions, however many: a table of which only the rows near the view are made.
  *
- * Order and filter come with the message (stats/engine.ts). While the pointer is over the rows they keep their order, so
- * that what one is about to click does not move away.
+ * Order and filter come with the message (stats/engine.ts). While the pointer or the keyboard is on the rows they keep their
+ * order, so that what one is about to press does not move away.
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { rowWindow, type RowWindow } from '../lib/row-window';
@@ -18,7 +18,7 @@ const CARDS_BELOW_PX = 640;
 const ROW_PX = 54;
 const CARD_PX = 126;
 
-export const COLUMNS: readonly { name: string; title: string; sort?: Sort; number?: boolean }[] = [
+const COLUMNS: readonly { name: string; title: string; sort?: Sort; number?: boolean }[] = [
   { name: 'role', title: 'Role', sort: 'role' },
   { name: 'address', title: 'Address' },
   { name: 'stream', title: 'Stream', sort: 'stream' },
@@ -73,6 +73,8 @@ export function SessionList(props: SessionListProps) {
         style={{ height: `${view.order.length * height}px`, '--row-height': `${height}px` }}
         onPointerEnter={(event) => event.pointerType === 'mouse' && live.hold(true)}
         onPointerLeave={() => live.hold(false)}
+        onFocusIn={(event) => (event.target as Element).matches(':focus-visible') && live.hold(true)}
+        onFocusOut={() => live.hold(false)}
       >
         {rows.map((row, index) => {
           const id = ids[index]!;

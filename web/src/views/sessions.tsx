@@ -6,7 +6,7 @@ import type { SessionRole } from '../api/types';
 import { LiveChart } from '../components/live-chart';
 import { LiveLamp, LiveNote } from '../components/live-status';
 import { Empty, PageHead, Panel } from '../components/pieces';
-import { COLUMNS, SessionList } from '../components/session-list';
+import { SessionList } from '../components/session-list';
 import { SessionPanel } from '../components/session-panel';
 import { bitrate, count, milliseconds, plural } from '../lib/format';
 import { sessionsHref } from '../lib/routes';
@@ -15,6 +15,7 @@ import { useSnapshot, useTitle } from '../state/hooks';
 import { useSessionTable, type SessionTable } from '../state/session-table';
 import { SEARCH_SESSIONS_MAX } from '../state/sessions';
 import type { Tracks } from '../stats/protocol';
+import { SORTS, type Sort } from '../stats/select';
 import { BEHIND_MS, LOSSY_PERCENT, TOTAL_FIGURES, type TotalFigure } from '../stats/summary';
 
 export function SessionsPage(props: { stream: string; role: string; session: string }) {
@@ -135,7 +136,7 @@ function Filters(props: FiltersProps) {
   // A stream that has ended can still be the one filtered for.
   if (props.stream !== '' && !keys.includes(props.stream)) keys.push(props.stream);
   return (
-    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+    <form class="filters filters-sessions" role="search" onSubmit={(event) => event.preventDefault()}>
       <label>
         <span>Role</span>
         <select value={props.role} onChange={(event) => props.onFilter({ role: event.currentTarget.value })}>
@@ -165,18 +166,36 @@ function Filters(props: FiltersProps) {
   );
 }
 
-/** Where the list shows cards there are no heads of columns to sort by. */
-function SortField({ table }: { table: SessionTable }) {
+const SORT_WORDS: Record<Sort, string> = {
+  role: 'Role',
+  stream: 'Stream',
+  rate: 'Rate',
+  packets: 'Packets a second',
+  loss: 'Loss',
+  rtt: 'Round trip',
+  jitter: 'Jitter',
+  queue: 'Queue',
+  dropped: 'Dropped frames',
+  connected: 'Time connected',
+};
+
+/** For orders that have no column, and for cards, which have no columns at all. */
+function SortField({ table: { sort, descending, onSort } }: { table: SessionTable }) {
+  const [now, other] = descending ? ['Highest first', 'lowest first'] : ['Lowest first', 'highest first'];
   return (
-    <div class="narrow-only sort-field">
+    <div class="sort-field">
       <label>
         <span>Order</span>
-        <select value={table.sort} onChange={(event) => table.onSort(event.currentTarget.value as SessionTable['sort'])}>
-          {COLUMNS.map(({ sort, title }) => sort !== undefined && <option key={sort} value={sort}>{`By ${title.toLowerCase()}`}</option>)}
+        <select value={sort} onChange={(event) => onSort(event.currentTarget.value as Sort)}>
+          {SORTS.map((name) => (
+            <option key={name} value={name}>
+              {SORT_WORDS[name]}
+            </option>
+          ))}
         </select>
       </label>
-      <button type="button" class="button" onClick={() => table.onSort(table.sort)} aria-label={table.descending ? 'Highest first. Change to lowest first.' : 'Lowest first. Change to highest first.'}>
-        {table.descending ? '▾' : '▴'}
+      <button type="button" class="button" onClick={() => onSort(sort)} aria-label={`${now}. Change to ${other}.`} title={now}>
+        {descending ? '▾' : '▴'}
       </button>
     </div>
   );

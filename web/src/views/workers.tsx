@@ -66,6 +66,14 @@ function WorkerCard({ worker }: { worker: Worker }) {
             {drops === 0 ? 'none' : `${count(worker.queue_drops)} queue, ${count(worker.ring_drops)} ring`}
           </span>
         </Fact>
+        {worker.stats_snapshot_us !== undefined && (
+          <Fact name="Statistics">
+            <span class={(worker.stats_snapshots_dropped ?? 0) > 0 ? 'warn' : ''} title="Time of the worker that the figures of all its sessions take, once a second">
+              {microseconds(worker.stats_snapshot_us)}
+              {(worker.stats_snapshots_dropped ?? 0) > 0 && `, ${count(worker.stats_snapshots_dropped)} left out`}
+            </span>
+          </Fact>
+        )}
       </dl>
     </Panel>
   );
