@@ -108,6 +108,20 @@ fn two_workers() -> Vec<WorkerSnapshot> {
 }
 
 fn context(workers: Vec<WorkerSnapshot>, manage: Manage, answers: bool) -> Arc<Context> {
+    context_of(workers, manage, answers, one_message())
+}
+
+/// A server on whose machine everybody may read these statistics.
+pub(super) fn context_with(stats: stats::StatsControl) -> Arc<Context> {
+    context_of(Vec::new(), Manage { loopback: true, ..Manage::default() }, true, stats)
+}
+
+fn context_of(
+    workers: Vec<WorkerSnapshot>,
+    manage: Manage,
+    answers: bool,
+    stats: stats::StatsControl,
+) -> Arc<Context> {
     let count = workers.len();
     let send = move |worker: usize, command| {
         match command {
@@ -148,7 +162,7 @@ fn context(workers: Vec<WorkerSnapshot>, manage: Manage, answers: bool) -> Arc<C
         metrics_streams_max: 1,
         log_lines_dropped: None,
         rtc: rtc::RtcControl::off(),
-        stats: one_message(),
+        stats,
     })
 }
 

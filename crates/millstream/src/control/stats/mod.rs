@@ -22,3 +22,6 @@ pub(super) use socket::token_of_protocols;
 pub(super) const STREAM_PATH: &str = "/api/v1/stats/stream";
 /// Readers of the stream at the same time; further ones are answered 503. What one takes of memory is a message.
 pub const SUBSCRIBERS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;
