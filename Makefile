@@ -137,6 +137,7 @@ miri:
 	cargo +nightly miri test --locked --package ssrc-map --test naive_twin
 	cargo +nightly miri test --locked --package ssrc-map --lib lanes
 	cargo +nightly miri test --locked --package ssrc-map-c --lib
+	cargo +nightly miri test --locked --package msgpack-array-c --lib
 	RUSTFLAGS='-C target-feature=+avx2,+avx512f,+avx512bw,+avx512vl' cargo +nightly miri test --locked --package ssrc-map --lib lanes
 
 # Each parser in turn; new inputs stay in fuzz/corpus, crashes in fuzz/artifacts.

@@ -24,6 +24,9 @@ pub(crate) trait Number: msgpack_array::Element + numpy::Element {
     /// Whether every element takes [`ENCODED_MAX`](msgpack_array::Element::ENCODED_MAX) bytes.
     const CONSTANT_LENGTH: bool;
 
+    /// Whether all bits in memory are a value, whoever may have written them.
+    const ANY_BITS: bool = true;
+
     /// Bytes that elements take.
     fn encoded_len(elements: &[Self]) -> usize;
 
@@ -88,6 +91,8 @@ impl Number for f64 {
 
 impl Number for bool {
     constant_length!();
+
+    const ANY_BITS: bool = false;
 
     /// NumPy's booleans may have any value in memory, of which all but 0 are true; Rust's only 0 and 1.
     unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {

@@ -44,7 +44,7 @@ pub(crate) fn pack<'py>(object: &Bound<'py, PyAny>, bin: bool, isa: Isa) -> PyRe
             [_] => pack_flat(array.py(), isa, count, &elements),
             shape => {
                 let mut out = Vec::new();
-                detached(array.py(), size_of_val(&*elements), || nested(isa, shape, &elements, &mut out));
+                detached(array.py(), detachable_bytes(&elements), || nested(isa, shape, &elements, &mut out));
                 Ok(PyBytes::new(array.py(), &out))
             }
         }
@@ -70,7 +70,7 @@ pub(crate) fn pack_to(
     with_element!(array.dtype, T => {
         // SAFETY: of this type; whether somebody writes meanwhile is the caller's part.
         let elements = unsafe { T::elements(&array) };
-        let bytes = size_of_val(&*elements);
+        let bytes = detachable_bytes(&elements);
         let (header, length) = array_header(count);
         let length_max = max_encoded_len::<T>(elements.len());
         output::append_to_bytearray(out, length_max, bytes >= DETACH_BYTES_MIN, |out| {
@@ -88,7 +88,7 @@ fn pack_flat<'py, T: Number>(
     elements: &[T],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (header, length) = array_header(count);
-    let bytes = size_of_val(elements);
+    let bytes = detachable_bytes(elements);
     if !T::CONSTANT_LENGTH && elements.len() <= STAGE_BYTES / T::ENCODED_MAX {
         let mut stage = [MaybeUninit::uninit(); header_and(STAGE_BYTES)];
         let (head, body) = stage.split_at_mut(length);
@@ -155,6 +155,12 @@ fn nested<T: Number>(isa: Isa, shape: &[usize], elements: &[T], out: &mut Vec<u8
             }
         }
     }
+}
+
+/// Bytes of elements that may be read while other threads run. Not of booleans: what another thread wrote then would not have been
+/// looked at.
+fn detachable_bytes<T: Number>(elements: &[T]) -> usize {
+    if T::ANY_BITS { size_of_val(elements) } else { 0 }
 }
 
 /// Runs `work` on that many bytes, and other threads meanwhile if it is worth it.

@@ -66,3 +66,27 @@ def test_many_threads_at_once():
     for thread in threads:
         thread.join()
     assert len(results) == 8 and all(results.values())
+
+
+def test_an_array_that_is_written_to_meanwhile_is_a_mixture_or_an_error():
+    values, done, outcomes = np.zeros(1 << 18, "int64"), threading.Event(), []
+
+    def write():
+        while not done.is_set():
+            values.fill(1 << 40)
+            values.fill(0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(100):
+            try:
+                packed = msgpack_array.pack(values)
+            except RuntimeError as error:
+                outcomes.append(str(error))
+            else:
+                outcomes.append(set(msgpack_array.unpack(packed, "int64").tolist()))
+    finally:
+        done.set()
+        thread.join()
+    assert all(outcome <= {0, 1 << 40} if isinstance(outcome, set) else "written to" in outcome for outcome in outcomes)
