@@ -14,6 +14,9 @@ const AGENTS = ['VLC/3.0.20 LibVLC/3.0.20', 'Lavf/61.7.100', 'Mozilla/5.0 (X11; 
 /** Made-up sessions that leave, and as many that come, in a second. */
 const CHURN = 3;
 
+/** The schema's fractions are single precision, and readers may insist on it. */
+const AS_SINGLE = { forceFloat32: true };
+
 /** Repeatable noise between -1 and 1. */
 const noise = (seed) => {
   const value = Math.sin(seed * 12.9898) * 43758.5453;
@@ -123,11 +126,11 @@ export function makeStats({ sessions: count, workers, kinds, real }) {
     };
 
   tick();
-  let bytes = encode(message());
+  let bytes = encode(message(), AS_SINGLE);
   const sockets = new Set();
   setInterval(() => {
     tick();
-    bytes = encode(message());
+    bytes = encode(message(), AS_SINGLE);
     const frame = webSocketFrame(bytes);
     // A reader that has not taken the one before gets the next one.
     for (const socket of sockets) if (socket.writableLength === 0) socket.write(frame);
