@@ -11,12 +11,14 @@ use common::server::{BINARY, ScratchDir, Server};
 use common::{eventually, http};
 
 fn top(arguments: &[&str], token: Option<&str>) -> Output {
+    let environment = token.map(|token| ("MILLSTREAM_TOP_TOKEN", token));
+    top_in(environment.as_slice(), arguments)
+}
+
+fn top_in(environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(BINARY);
     command.args(["top", "--once"]).args(arguments).env_remove("SSL_CERT_FILE");
-    if let Some(token) = token {
-        command.env("MILLSTREAM_TOP_TOKEN", token);
-    }
-    command.output().expect("it runs")
+    command.envs(environment.iter().copied()).output().expect("it runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -86,6 +88,8 @@ fn tls_is_checked_against_the_authorities_that_were_named() {
     let url = format!("https://{}", server.https.expect("an HTTPS address"));
     assert!(top(&["--url", &url, "--ca", &certificate], None).status.success());
     assert!(top(&["--url", &url, "--insecure"], None).status.success());
+    let variables = [("SSL_CERT_FILE", certificate.as_str()), ("MILLSTREAM_TOP_URL", &url)];
+    assert!(top_in(&variables, &[]).status.success(), "in place of the system's authorities");
     let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let others = dir.path().join("others.pem").display().to_string();
     fs::write(&others, other.cert.pem()).expect("written");

@@ -137,6 +137,14 @@ fn as_is(value: Value<'_>) -> Cow<'_, str> {
     }
 }
 
+/// A count with all its digits: of players people want to know one more or less.
+fn exact(value: Value<'_>) -> Cow<'_, str> {
+    match value {
+        Value::Count(value) => format::grouped(value).into(),
+        other => as_is(other),
+    }
+}
+
 fn as_time(value: Value<'_>) -> Cow<'_, str> {
     match value {
         Value::Count(ms) => format::duration_ms(ms).into(),
@@ -230,6 +238,7 @@ pub const STREAMS: [Column; 6] = [
     Column {
         meaning: "players on all workers",
         value: |m, row| Value::Count(m.streams.players[row].into()),
+        text: exact,
         ..figure("PLAYERS", "players", 8, 1)
     },
     Column {

@@ -47,7 +47,7 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
 }
 
 fn system_bundle() -> Result<PathBuf, String> {
-    if let Some(path) = std::env::var_os(BUNDLE_VARIABLE) {
+    if let Some(path) = std::env::var_os(BUNDLE_VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
     let found = SYSTEM_BUNDLES.iter().map(Path::new).find(|path| path.exists());
