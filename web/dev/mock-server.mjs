@@ -204,7 +204,7 @@ function stream(host, key, { state, video, audio, bitrate, players: count, gop: 
   const hostname = host.split(':')[0];
   return {
     app, name, state, home_worker: 0, video, audio, players: count, gop: held, uptime_seconds: seconds,
-    publisher: state === 'live' ? { session_id: `p-${key}`, address: '127.0.0.1:40112', protocol: 'rtmp', connected_seconds: seconds } : null,
+    publisher: state === 'live' ? { session_id: stats.publisherOf(key) ?? '0-0', address: '127.0.0.1:40112', protocol: 'rtmp', connected_seconds: seconds } : null,
     bitrate_bits_per_second: Math.round(bitrate),
     bytes_in: Math.round((seconds * bitrate) / 8),
     bridge: bridged,

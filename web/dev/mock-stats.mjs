@@ -138,6 +138,8 @@ export function makeStats({ sessions: count, workers, kinds, real }) {
 
   return {
     sessions: () => list.map(shown),
+    /** Id of the session that publishes a stream; null when there is none. */
+    publisherOf: (key) => list.find(({ role, stream }) => role === 'publisher' && stream === key)?.id ?? null,
     /** Ends a made-up session; false when there is none of that id. */
     kick(id) {
       const before = list.length;

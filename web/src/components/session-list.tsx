@@ -64,7 +64,12 @@ export function SessionList(props: SessionListProps) {
   const height = cards ? CARD_PX : ROW_PX;
 
   return (
-    <div class={`session-list${cards ? ' is-cards' : ''}${props.hideStream ? ' without-stream' : ''}`} role="table" aria-label="Sessions" aria-rowcount={view.order.length + 1}>
+    <div
+      class={`session-list${cards ? ' is-cards' : ''}${props.hideStream ? ' without-stream' : ''}`}
+      role="table"
+      aria-label="Sessions"
+      aria-rowcount={view.order.length + 1}
+    >
       {!cards && <Head {...props} />}
       <div
         class="session-rows"
@@ -105,7 +110,12 @@ function Head({ sort, descending, onSort }: SessionListProps) {
       {COLUMNS.map((column) => {
         const sorted = column.sort === sort;
         return (
-          <div key={column.name} class={`cell-${column.name}${column.number ? ' number' : ''}`} role="columnheader" aria-sort={!sorted ? undefined : descending ? 'descending' : 'ascending'}>
+          <div
+            key={column.name}
+            class={`cell-${column.name}${column.number ? ' number' : ''}`}
+            role="columnheader"
+            aria-sort={!sorted ? undefined : descending ? 'descending' : 'ascending'}
+          >
             {column.sort === undefined ? (
               <span class={column.name === 'spark' ? 'offscreen' : ''}>{column.title}</span>
             ) : (

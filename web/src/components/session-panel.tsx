@@ -77,16 +77,19 @@ function Words({ session }: { session: LiveSession }) {
 function Charts({ session, track }: { session: LiveSession; track: Track }) {
   const values = (figure: SessionFigure) => track.values[SESSION_FIGURES.indexOf(figure)]!;
   const has = (figure: SessionFigure) => values(figure).some((value) => !Number.isNaN(value));
-  const tone = session.role === 'publisher' ? 'in' : 'out';
+  const rate: Line = session.role === 'publisher' ? { label: 'In', tone: 'in', values: values('bits_per_second') } : { label: 'Out', tone: 'out', values: values('bits_per_second') };
+  const lost: Line = { label: 'Lost', tone: 'bad', values: values('loss_percent') };
+  const waiting: Line = { label: 'Waiting', tone: 'load', values: values('queue_bytes') };
+  const packets: Line = { label: 'A second', tone: 'plain', values: values('packets_per_second') };
   const roundTrip: Line = { label: 'Round trip', tone: 'load', values: values('rtt_ms') };
   const jitter: Line = { label: 'Jitter', tone: 'plain', values: values('jitter_ms') };
   return (
     <div class="chart-stack">
-      <LiveChart title="Rate" timeMs={track.timeMs} format={bitrate} ceiling={1000} lines={[{ label: tone === 'in' ? 'In' : 'Out', tone, values: values('bits_per_second') }]} />
+      <LiveChart title="Rate" timeMs={track.timeMs} format={bitrate} ceiling={1000} lines={[rate]} />
       {has('rtt_ms') && <LiveChart title="Path" timeMs={track.timeMs} format={milliseconds} ceiling={20} lines={has('jitter_ms') ? [roundTrip, jitter] : [roundTrip]} />}
-      {has('loss_percent') && <LiveChart title="Loss" timeMs={track.timeMs} format={percent} ceiling={5} lines={[{ label: 'Lost', tone: 'bad', values: values('loss_percent') }]} />}
-      {session.role === 'player' && <LiveChart title="Queue" timeMs={track.timeMs} format={bytes} ceiling={10_000} lines={[{ label: 'Waiting', tone: 'load', values: values('queue_bytes') }]} />}
-      <LiveChart title="Packets" timeMs={track.timeMs} format={perSecond} ceiling={10} lines={[{ label: 'A second', tone: 'plain', values: values('packets_per_second') }]} />
+      {has('loss_percent') && <LiveChart title="Loss" timeMs={track.timeMs} format={percent} ceiling={5} lines={[lost]} />}
+      {session.role === 'player' && <LiveChart title="Queue" timeMs={track.timeMs} format={bytes} ceiling={10_000} lines={[waiting]} />}
+      <LiveChart title="Packets" timeMs={track.timeMs} format={perSecond} ceiling={10} lines={[packets]} />
     </div>
   );
 }

@@ -45,7 +45,7 @@ export function StreamSessions({ stream, session }: { stream: StreamRef; session
     <div class={`with-panel${session === '' ? '' : ' is-open'}`}>
       <Panel
         title="Sessions of this stream"
-        aside={<a href={sessions === 0 ? sessionsHref() : sessionsHref({ stream: key })}>{sessions === 0 ? 'All sessions' : `All ${plural(sessions, 'session', 'sessions')}`}</a>}
+        aside={sessions === 0 ? <a href={sessionsHref()}>All sessions</a> : <a href={sessionsHref({ stream: key })}>All {plural(sessions, 'session', 'sessions')}</a>}
       >
         {view.frame === null && view.link.state === 'connecting' && <p class="muted pad">Asking the server…</p>}
         {view.frame !== null && sessions === 0 && <Empty title="Nobody is connected to this stream" />}

@@ -114,7 +114,7 @@ export class StatsLink {
       if (this.#abort !== abort) return;
       this.#stop();
       if (!this.#deliver(target, bytes)) return;
-      this.#say({ state: 'asking', why: 'The WebSocket cannot be opened; perhaps a proxy does not let it through.' });
+      this.#say({ state: 'asking', why: 'The WebSocket cannot be opened: a proxy may not let it through, or there are too many readers.' });
       const again = this.#options.clock() - this.#triedAt >= SOCKET_AGAIN_MS;
       this.#after(ASK_EVERY_MS, () => (again ? this.#open(target) : void this.#ask(target)));
     } catch (cause) {

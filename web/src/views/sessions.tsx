@@ -45,7 +45,11 @@ export function SessionsPage(props: { stream: string; role: string; session: str
       <div class={`with-panel${props.session === '' ? '' : ' is-open'}`}>
         <Panel title="Sessions" class="panel-bare-head">
           <Filters stream={props.stream} role={role} text={text} table={table} onFilter={filter} onText={setText} />
-          {table.truncated && <p class="note">The search for addresses and programs looked at the first {count(SEARCH_SESSIONS_MAX)} sessions only. Choose a stream or a role to narrow it down.</p>}
+          {table.truncated && (
+            <p class="note">
+              The search for addresses and programs looked at the first {count(SEARCH_SESSIONS_MAX)} sessions only. Choose a stream or a role to narrow it down.
+            </p>
+          )}
           {view.frame === null && view.link.state === 'connecting' && <p class="muted pad">Asking the server…</p>}
           {view.frame !== null && view.order.length === 0 && <NoSessions filtered={filtered} onAll={showAll} />}
           {view.order.length > 0 && <SessionList {...table} selected={props.session || null} hrefOf={(id) => sessionsHref({ ...here, session: id })} />}

@@ -10,7 +10,7 @@ import { Sparkline } from '../components/sparkline';
 import { StreamCharts, StreamSessions } from '../components/stream-live';
 import { audioWords, gopWords, offered, RTC_ONLY, trackHints, videoWords } from '../components/stream-words';
 import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
-import { watchHref } from '../lib/routes';
+import { sessionsHref, watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
 import { Icon } from '../components/icons';
 import { PlayerView } from '../player/player-view';
@@ -77,7 +77,13 @@ function Details({ stream }: { stream: Stream }) {
         <Fact name="Players">{count(stream.players)}</Fact>
         <Fact name="Received">{`${bytes(stream.bytes_in)} in ${duration(stream.uptime_seconds)}`}</Fact>
         <Fact name="Publisher">
-          {publisher === null ? 'none; players wait for one' : `${publisher.address} by ${publisher.protocol}, ${duration(publisher.connected_seconds)}`}
+          {publisher === null ? (
+            'none; players wait for one'
+          ) : (
+            <>
+              <a href={sessionsHref({ stream: streamKey(stream), session: publisher.session_id })}>{publisher.address}</a> by {publisher.protocol}, {duration(publisher.connected_seconds)}
+            </>
+          )}
         </Fact>
         <Fact name="Home worker">{stream.home_worker ?? UNKNOWN}</Fact>
       </dl>
