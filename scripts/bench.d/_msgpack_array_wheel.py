@@ -29,11 +29,15 @@ SAMPLE_NS = 1_000_000
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--n", action="append", type=int, default=[])
+    parser.add_argument("--type", action="append", default=[])
     options = parser.parse_args()
     random = numpy.random.default_rng()
     gc.disable()
     for n in SIZES:
         for name, dtype in NAMES.items():
+            if (options.n and n not in options.n) or (options.type and name not in options.type):
+                continue
             # Of the others only the usual size, when time is short.
             if options.quick and n != 1024 and name != "f64":
                 continue
