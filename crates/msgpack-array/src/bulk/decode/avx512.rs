@@ -19,6 +19,9 @@ const REGISTER: usize = 64;
 /// a tenth of the time of 64-bit floats.
 const AHEAD: usize = 512;
 
+/// Elements that make it worth while to write whole lines.
+const MANY: usize = 128;
+
 pub(super) struct Avx512;
 
 impl Kernel for Avx512 {
@@ -26,40 +29,23 @@ impl Kernel for Avx512 {
         enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt"
     )]
     unsafe fn run<T: Element, const STRIDE: usize>(input: &[u8], out: &mut [MaybeUninit<T>]) -> usize {
-        const UNROLLED: usize = 4;
         let strided = Strided::<T, STRIDE>::new();
-        let elements = Strided::<T, STRIDE>::ELEMENTS;
-        let room = out.len();
-        let fits = |done: usize, vectors: usize| {
-            let before = (vectors - 1) * elements;
-            input.len() >= (done + before) * STRIDE + Strided::<T, STRIDE>::READ
-                && room >= done + before + REGISTER / size_of::<T>()
-        };
-        let mut done = 0;
-        while fits(done, UNROLLED) {
-            let mut odd = _mm512_setzero_si512();
-            for at in (done..).step_by(elements).take(UNROLLED) {
-                // SAFETY: `fits` says that the last of these vectors can be read and written.
-                odd = _mm512_or_si512(odd, unsafe {
-                    strided.vector(input.as_ptr().add(at * STRIDE), out.as_mut_ptr().add(at))
-                });
+        let mut done = strided.whole_vectors(input, out);
+        loop {
+            let left = (input.len() - done * STRIDE) / STRIDE;
+            let elements = Strided::<T, STRIDE>::IN_WINDOW.min(left).min(out.len() - done);
+            if elements == 0 {
+                return done;
             }
-            if _mm512_test_epi8_mask(odd, odd) & Strided::<T, STRIDE>::HEADERS != 0 {
-                break;
-            }
-            done += UNROLLED * elements;
-        }
-        while fits(done, 1) {
-            // SAFETY: `fits` says that one vector can be read and written.
-            let odd =
-                unsafe { strided.vector(input.as_ptr().add(done * STRIDE), out.as_mut_ptr().add(done)) };
-            let odd = _mm512_test_epi8_mask(odd, odd) & Strided::<T, STRIDE>::HEADERS;
+            // SAFETY: so many elements are left of input and output.
+            let odd = unsafe {
+                strided.some(input.as_ptr().add(done * STRIDE), out.as_mut_ptr().add(done), elements)
+            };
             if odd != 0 {
                 return done + odd.trailing_zeros() as usize / STRIDE;
             }
             done += elements;
         }
-        done
     }
 
     #[target_feature(
@@ -82,17 +68,17 @@ struct Strided<T, const STRIDE: usize> {
 
 impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
     const WIDTH: usize = size_of::<T>();
-    /// Whether eight 9-byte elements are read from two windows: one has the payloads of seven, but the headers of all eight.
-    const TWO_WINDOWS: bool = false;
-    /// Elements of a vector: as many as a window and a register have.
-    const ELEMENTS: usize = {
-        let read = REGISTER / STRIDE + Self::TWO_WINDOWS as usize;
-        let written = REGISTER / Self::WIDTH;
+    /// Elements whose payloads are in a window and fit a register.
+    const IN_WINDOW: usize = {
+        let (read, written) = (REGISTER / STRIDE, REGISTER / Self::WIDTH);
         if read < written { read } else { written }
     };
+    /// Elements of a whole vector. Of 9 bytes a window has the payloads of seven, but the headers of all eight that a register
+    /// holds: the eighth one is moved by itself, so that whole lines are written.
+    const ELEMENTS: usize = if STRIDE == 9 { 8 } else { Self::IN_WINDOW };
     const HEADERS: u64 = tables::headers(STRIDE, Self::ELEMENTS);
-    /// Bytes that are read, or touched at least.
-    const READ: usize = REGISTER + if Self::TWO_WINDOWS { 8 } else { 1 };
+    /// Bytes that are read.
+    const READ: usize = REGISTER + if STRIDE == 9 { 8 } else { 1 };
     const SHUFFLE: [u8; REGISTER] = tables::strided(Self::WIDTH, STRIDE, REGISTER / STRIDE, 0);
 
     #[inline]
@@ -105,6 +91,40 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         }
     }
 
+    /// Reads whole vectors of elements, some at a time, until one is odd or they are not whole any more. Returns how many elements.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,bmi1")]
+    fn whole_vectors(&self, input: &[u8], out: &mut [MaybeUninit<T>]) -> usize {
+        const AT_ONCE: usize = 4;
+        const BEFORE_LAST: usize = AT_ONCE - 1;
+        let mut done = 0;
+        if Self::ELEMENTS * Self::WIDTH == REGISTER && out.len() >= MANY && input.len() >= MANY * STRIDE {
+            // SAFETY: many elements are more than a vector.
+            let odd = odd_headers(unsafe { self.vector(input.as_ptr(), out.as_mut_ptr()) }, Self::HEADERS);
+            if odd == 0 {
+                done = out.as_ptr().cast::<u8>().align_offset(REGISTER) / Self::WIDTH;
+            }
+        }
+        while input.len() >= (done + BEFORE_LAST * Self::ELEMENTS) * STRIDE + Self::READ
+            && out.len() >= done + BEFORE_LAST * Self::ELEMENTS + REGISTER / Self::WIDTH
+        {
+            let mut odd = [_mm512_setzero_si512(); AT_ONCE];
+            for (at, odd) in (done..).step_by(Self::ELEMENTS).zip(&mut odd) {
+                // SAFETY: the last of these vectors can be read and written, as just compared.
+                *odd = unsafe { self.vector(input.as_ptr().add(at * STRIDE), out.as_mut_ptr().add(at)) };
+            }
+            let [a, b, c, d] = odd;
+            let any = _mm512_or_si512(_mm512_or_si512(a, b), _mm512_or_si512(c, d));
+            if odd_headers(any, Self::HEADERS) != 0 {
+                let odd = odd.map(|odd| odd_headers(odd, Self::HEADERS));
+                let vector = odd.iter().take_while(|odd| **odd == 0).count();
+                return done + vector * Self::ELEMENTS + odd[vector].trailing_zeros() as usize / STRIDE;
+            }
+            done += AT_ONCE * Self::ELEMENTS;
+        }
+        done
+    }
+
     /// Reads a vector of elements. Of the result those bytes that headers stood at are 0 if the elements are acceptable.
     ///
     /// # Safety
@@ -115,19 +135,59 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         // SAFETY: the caller's promise; no load needs alignment.
         let (window, next) =
             unsafe { (_mm512_loadu_si512(input.cast()), _mm512_loadu_si512(input.add(1).cast())) };
-        let (values, odd) = match (T::KIND, STRIDE) {
-            (Kind::Bool, _) => (
-                _mm512_and_si512(window, _mm512_set1_epi8(1)),
-                _mm512_andnot_si512(_mm512_set1_epi8(1), _mm512_xor_si512(window, self.marker)),
-            ),
-            (_, 1) => self.fixints(window),
-            // SAFETY: the caller's promise.
-            _ => (self.extend(unsafe { self.payloads(window, input) }), self.odd(window, next)),
-        };
+        let (values, odd) = self.decode(window, next);
         _mm_prefetch::<_MM_HINT_T0>(input.wrapping_add(AHEAD).cast());
         // SAFETY: the caller's promise; the store needs no alignment.
         unsafe { _mm512_storeu_si512(out.cast(), values) };
+        if STRIDE == 9 {
+            // SAFETY: the caller's promise: the payload is at the end of what can be read, its place at the end of the register.
+            unsafe {
+                let last = input.add(REGISTER).cast::<u64>().read_unaligned();
+                out.add(7).cast::<u64>().write(last.swap_bytes());
+            }
+        }
         odd
+    }
+
+    /// Reads `elements` elements, at most those of a window. Returns a bit for each header that is not acceptable.
+    ///
+    /// # Safety
+    /// They can be read at `input` and written at `out`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,bmi2")]
+    unsafe fn some(&self, input: *const u8, out: *mut MaybeUninit<T>, elements: usize) -> u64 {
+        let read = _bzhi_u64(u64::MAX, (elements * STRIDE) as u32);
+        // SAFETY: the caller's promise; only bytes of the masks are read, and no load needs alignment.
+        let (window, next) = unsafe {
+            (
+                _mm512_maskz_loadu_epi8(read, input.cast()),
+                _mm512_maskz_loadu_epi8(read >> 1, input.wrapping_add(1).cast()),
+            )
+        };
+        let (values, odd) = self.decode(window, next);
+        let written = _bzhi_u64(u64::MAX, (elements * Self::WIDTH) as u32);
+        // SAFETY: the caller's promise; only bytes of the mask are written, and the store needs no alignment.
+        unsafe { _mm512_mask_storeu_epi8(out.cast(), written, values) };
+        odd_headers(odd, Self::HEADERS & read)
+    }
+
+    /// The elements of a window, and a register of which those bytes that headers stood at are 0 if the elements are acceptable.
+    /// `next` is the window one byte on.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn decode(&self, window: __m512i, next: __m512i) -> (__m512i, __m512i) {
+        let one = _mm512_set1_epi8(1);
+        match (T::KIND, STRIDE) {
+            (Kind::Bool, _) => {
+                let odd = _mm512_andnot_si512(one, _mm512_xor_si512(window, self.marker));
+                (_mm512_and_si512(window, one), odd)
+            }
+            (_, 1) => self.fixints(window),
+            _ => {
+                let lanes = _mm512_permutexvar_epi8(self.shuffle, window);
+                (self.extend(lanes), self.odd(window, next))
+            }
+        }
     }
 
     #[inline]
@@ -152,22 +212,6 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
             };
             (values, _mm512_and_si512(bytes, high))
         }
-    }
-
-    /// # Safety
-    /// [`READ`](Self::READ) bytes at `input` can be read.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn payloads(&self, window: __m512i, input: *const u8) -> __m512i {
-        const LAST: u64 = 0xff << 56;
-        let values = _mm512_permutexvar_epi8(self.shuffle, window);
-        if !Self::TWO_WINDOWS {
-            return values;
-        }
-        // SAFETY: the caller's promise; the load needs no alignment.
-        let last = _mm512_set1_epi64(unsafe { input.add(64).cast::<i64>().read_unaligned() });
-        let reversed = _mm512_set1_epi64(0x0001020304050607);
-        _mm512_mask_permutexvar_epi8(values, LAST, reversed, last)
     }
 
     /// Fills the bytes of a lane beyond the payload, which so far are the header.
@@ -201,7 +245,7 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         }
     }
 
-    /// See [`vector`](Self::vector); `next` is the window one byte on, so with the first payload byte where the header is.
+    /// See [`decode`](Self::decode); `next` is the window one byte on, so with the first payload byte where the header is.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn odd(&self, window: __m512i, next: __m512i) -> __m512i {
@@ -229,6 +273,13 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
 fn table(table: &[u8; REGISTER]) -> __m512i {
     // SAFETY: the table is as long as a register, and the load needs no alignment.
     unsafe { _mm512_loadu_si512(table.as_ptr().cast()) }
+}
+
+/// The bits of `headers` whose byte is not 0.
+#[inline]
+#[target_feature(enable = "avx512bw")]
+fn odd_headers(odd: __m512i, headers: u64) -> u64 {
+    _mm512_test_epi8_mask(odd, odd) & headers
 }
 
 /// 8-bit integers, see `pairs.rs`.

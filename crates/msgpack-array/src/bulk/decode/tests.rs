@@ -138,7 +138,7 @@ fn mixes<T: Element>() -> Vec<Mix> {
 }
 
 fn random_arrays<T: Element>() {
-    let rounds = if cfg!(miri) { 1 } else { 10 };
+    let rounds = if cfg!(miri) { 1 } else { 4 };
     for (number, mix) in mixes::<T>().into_iter().enumerate() {
         let seed = 0x9e37_79b9_7f4a_7c15 ^ number as u64;
         let mut random = Random(seed);
@@ -159,14 +159,14 @@ fn random_arrays<T: Element>() {
     }
 }
 
-/// All lengths of all arrays of one width, cut at every byte.
+/// Arrays cut at each of the last bytes, and with room for every number of elements.
 fn every_length<T: Element>() {
-    const ELEMENTS: usize = 90;
+    const ELEMENTS: usize = 70;
     let mut random = Random(0x1234_5678_9abc_def1);
     for mix in mixes::<T>() {
         let mut input = Vec::new();
         (0..if cfg!(miri) { 4 } else { ELEMENTS }).for_each(|_| append_element(&mut random, mix, &mut input));
-        for cut in 0..input.len() {
+        for cut in input.len().saturating_sub(100)..input.len() {
             compare::<T>(&input[..cut], ELEMENTS, &mix);
         }
         for room in 0..ELEMENTS {

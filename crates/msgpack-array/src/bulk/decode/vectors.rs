@@ -52,6 +52,9 @@ pub(super) unsafe fn decode<K: Kernel, T: Element>(input: &[u8], out: &mut [Mayb
     }
 }
 
+/// Elements that make it likely that a run goes on behind an element of another length.
+const LONG_RUN: usize = 16;
+
 /// See [`is_near_the_end`].
 const NEAR_BYTES: usize = 80;
 const NEAR_ELEMENTS: usize = 64;
@@ -78,6 +81,17 @@ unsafe fn bulk<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) 
             // SAFETY: as the caller promises.
             let elements = unsafe { run::<K, T>(stride, rest, room) };
             done += Progress { elements, bytes: elements * stride };
+            if elements >= LONG_RUN {
+                // Often one element of another length interrupts it.
+                let room = &mut out[done.elements..];
+                let next = room.len().min(1);
+                let one = scalar::decode(&input[done.bytes..], &mut room[..next]);
+                done += Progress { elements: one.elements, bytes: one.bytes };
+                if one.elements == 0 {
+                    return done;
+                }
+                continue;
+            }
         }
         if matches!(T::KIND, Kind::Signed | Kind::Unsigned) {
             // SAFETY: as the caller promises.
