@@ -216,16 +216,7 @@ macro_rules! words {
         #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
         pub(super) fn $name(values: &[$element], out: &mut [MaybeUninit<u8>]) -> usize {
             let mut run = Run::new(values, out);
-            run.blocks::<16, 16, 52>(|values, room| {
-                let numbers = load(values, 0);
-                let (forms, markers) = words::<$signed>(numbers);
-                let [first, third] = halves(_mm256_unpacklo_epi16(numbers, markers));
-                let [second, fourth] = halves(_mm256_unpackhi_epi16(numbers, markers));
-                let at = sse::compact::<2, 52>(first, forms, room, 0);
-                let at = sse::compact::<2, 52>(second, forms >> 8, room, at);
-                let at = sse::compact::<2, 52>(third, forms >> 16, room, at);
-                sse::compact::<2, 52>(fourth, forms >> 24, room, at)
-            });
+            run.blocks::<16, 16, 52>(|values, room| words::<$signed, 52>(load(values, 0), room, 0));
             run.finish(super::scalar::$name)
         }
     };
@@ -234,10 +225,27 @@ macro_rules! words {
 words!(i16s i16, true);
 words!(u16s u16, false);
 
+/// Writes 16 numbers at `at`, and returns where the next ones go.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn words<const SIGNED: bool, const N: usize>(
+    numbers: __m256i,
+    room: &mut [MaybeUninit<u8>; N],
+    at: usize,
+) -> usize {
+    let (forms, markers) = forms_2::<SIGNED>(numbers);
+    let [first, third] = halves(_mm256_unpacklo_epi16(numbers, markers));
+    let [second, fourth] = halves(_mm256_unpackhi_epi16(numbers, markers));
+    let at = sse::compact::<2, N>(first, forms, room, at);
+    let at = sse::compact::<2, N>(second, forms >> 8, room, at);
+    let at = sse::compact::<2, N>(third, forms >> 16, room, at);
+    sse::compact::<2, N>(fourth, forms >> 24, room, at)
+}
+
 /// The forms of 16 numbers, two bits each, and their markers, as in `sse.rs`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn words<const SIGNED: bool>(numbers: __m256i) -> (u32, __m256i) {
+fn forms_2<const SIGNED: bool>(numbers: __m256i) -> (u32, __m256i) {
     let zero = _mm256_setzero_si256();
     let (mut size, mut fixint_size, mut markers) = (numbers, numbers, _mm256_set1_epi16(0xcd));
     if SIGNED {
@@ -267,11 +275,20 @@ macro_rules! dwords {
                 if _mm256_movemask_epi8(_mm256_or_si256(_mm256_or_si256(short[0], short[1]), short[2])) == 0 {
                     return longest_4::<_, $signed, 0xce>(values, room);
                 }
-                let mut at = 0;
-                for first in [0, 8, 16] {
-                    at = dwords::<$signed, 126>(load(values, first), room, at);
+                if [0, 8, 16].into_iter().all(|first| fits_words::<$signed>(load(values, first))) {
+                    let at =
+                        words::<$signed, 126>(to_words::<$signed>(load(values, 0), load(values, 8)), room, 0);
+                    let [first, second] = halves(load(values, 16));
+                    let last = if $signed {
+                        _mm_packs_epi32(first, second)
+                    } else {
+                        _mm_packus_epi32(first, second)
+                    };
+                    return sse::words::<$signed, 126>(last, room, at);
                 }
-                at
+                [0, 8, 16]
+                    .into_iter()
+                    .fold(0, |at, first| dwords::<$signed, 126>(load(values, first), room, at))
             });
             run.blocks::<8, 8, 46>(|values, room| dwords::<$signed, 46>(load(values, 0), room, 0));
             run.finish(super::scalar::$name)
@@ -281,6 +298,27 @@ macro_rules! dwords {
 
 dwords!(i32s i32, true);
 dwords!(u32s u32, false);
+
+/// Whether all of eight numbers can be written with 16 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn fits_words<const SIGNED: bool>(numbers: __m256i) -> bool {
+    let lower = if SIGNED {
+        _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(numbers))
+    } else {
+        _mm256_and_si256(numbers, _mm256_set1_epi32(0xffff))
+    };
+    _mm256_movemask_epi8(_mm256_cmpeq_epi32(lower, numbers)) == -1
+}
+
+/// Sixteen such numbers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn to_words<const SIGNED: bool>(first: __m256i, second: __m256i) -> __m256i {
+    let words = if SIGNED { _mm256_packs_epi32(first, second) } else { _mm256_packus_epi32(first, second) };
+    // Each half of a register has numbers of both: four of the first, four of the second.
+    _mm256_permute4x64_epi64::<0b11_01_10_00>(words)
+}
 
 /// How large eight numbers are, as in `sse.rs`, and their signs.
 #[inline]
@@ -329,20 +367,30 @@ macro_rules! qwords {
         #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
         pub(super) fn $name(values: &[$element], out: &mut [MaybeUninit<u8>]) -> usize {
             let mut run = Run::new(values, out);
-            run.blocks::<8, 8, 88>(|values, room| {
-                let numbers = [load(values, 0), load(values, 4)];
+            run.blocks::<16, 16, 152>(|values, room| {
+                let numbers = [0, 4, 8, 12].map(|first| load(values, first));
                 let half = numbers.map($narrow);
-                if _mm256_movemask_epi8(_mm256_or_si256(half[0], half[1])) == 0 {
-                    longest_8::<$signed, 0xcf, 88>(numbers[0], room, 0);
-                    longest_8::<$signed, 0xcf, 88>(numbers[1], room, 36);
-                    return 72;
+                let half =
+                    _mm256_or_si256(_mm256_or_si256(half[0], half[1]), _mm256_or_si256(half[2], half[3]));
+                if _mm256_movemask_epi8(half) == 0 {
+                    for (numbers, at) in numbers.into_iter().zip([0, 36, 72, 108]) {
+                        longest_8::<$signed, 0xcf, 152>(numbers, room, at);
+                    }
+                    return 144;
                 }
-                let mut at = 0;
-                for numbers in numbers {
+                let [a, b, c, d] = numbers;
+                let parts = [lower_and_upper(a, b), lower_and_upper(c, d)];
+                let fits = parts.map(|(low, high)| {
+                    let signs = if $signed { _mm256_srai_epi32::<31>(low) } else { _mm256_setzero_si256() };
+                    _mm256_cmpeq_epi32(high, signs)
+                });
+                if _mm256_movemask_epi8(_mm256_and_si256(fits[0], fits[1])) == -1 {
+                    return parts.into_iter().fold(0, |at, (low, _)| dwords::<$signed, 152>(low, room, at));
+                }
+                numbers.into_iter().fold(0, |at, numbers| {
                     let [first, second] = halves(numbers);
-                    at = sse::qwords::<$signed, 88>(first, second, room, at);
-                }
-                at
+                    sse::qwords::<$signed, 152>(first, second, room, at)
+                })
             });
             run.blocks::<4, 4, 44>(|values, room| {
                 sse::qwords::<$signed, 44>(sse::load(values, 0), sse::load(values, 2), room, 0)
@@ -350,6 +398,19 @@ macro_rules! qwords {
             run.finish(super::scalar::$name)
         }
     };
+}
+
+/// The lower and the upper halves of eight numbers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn lower_and_upper(first: __m256i, second: __m256i) -> (__m256i, __m256i) {
+    let (a, b) = (_mm256_castsi256_ps(first), _mm256_castsi256_ps(second));
+    let low = _mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(a, b));
+    let high = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
+    // Each half of a register has the numbers of both: two of the first, two of the second.
+    let in_order =
+        [low, high].map(|parts| _mm256_castpd_si256(_mm256_permute4x64_pd::<0b11_01_10_00>(parts)));
+    in_order.into()
 }
 
 // Which take five bytes at most: those between the two limits.

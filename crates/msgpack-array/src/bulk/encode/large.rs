@@ -4,7 +4,7 @@
 //! it is therefore encoded piece by piece into a stage that stays in the first cache, and whole lines of it go to memory by
 //! non-temporal stores. How a piece is encoded and lines are stored is left to the instruction sets.
 
-use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch, _mm_sfence};
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm_sfence};
 use core::mem::MaybeUninit;
 
 use crate::element::Element;
@@ -15,15 +15,21 @@ const LINE: usize = 64;
 /// A line, or a place for one.
 pub(super) type Line = [MaybeUninit<u8>; LINE];
 
-/// Bytes of input that a piece consists of. Longer ones make the reads of one wait for the writes of another.
-const PIECE_BYTES: usize = 1024;
+/// Bytes of input that a piece consists of at most.
+const PIECE_BYTES: usize = 512;
+
+/// The elements of a piece. With longer ones reads and writes take turns instead of going on together; numbers of eight bytes,
+/// which bring the most of both, need the shortest. Shorter ones still cost more calls than they gain.
+const fn piece_elements<T>() -> usize {
+    if size_of::<T>() == 8 { PIECE_BYTES / 16 } else { PIECE_BYTES / size_of::<T>() }
+}
 
 /// Elements' longest forms together from which on the way past the caches is the faster one, where 480 MiB of third-level cache
 /// are shared by many: half as long outputs take up to twice the time by it.
 const LARGE_BYTES: usize = 24 << 20;
 
-/// How far ahead the input is fetched: into the next page, where the CPU's own prefetchers stop.
-const AHEAD_BYTES: usize = 4096;
+/// How far ahead the input is fetched: farther, and lines are evicted or wait for others that are needed before.
+const AHEAD_BYTES: usize = 1024;
 
 /// Encoded bytes on their way, as far from the beginning of a line as they will be in the output. Bytes take two at most, and
 /// longer numbers less than that.
@@ -49,7 +55,7 @@ pub(super) fn encode<T>(
     let line_offset = out.as_ptr().addr() % LINE;
     // Of the stage, bytes `begin..end` are to be written to `out[written..]`: 0 <= begin < LINE, and 0 after the first line.
     let (mut begin, mut end, mut written) = (line_offset, line_offset, 0);
-    for piece in values.chunks(PIECE_BYTES / size_of::<T>()) {
+    for piece in values.chunks(piece_elements::<T>()) {
         prefetch(piece);
         end += encode(piece, &mut stage.0[end..]);
         let (mut lines, _) = stage.0[..end].as_chunks();
@@ -75,9 +81,9 @@ pub(super) fn encode<T>(
 /// Asks for the memory that a later piece will be read from.
 #[inline(always)]
 fn prefetch<T>(piece: &[T]) {
-    for line in (0..PIECE_BYTES).step_by(LINE) {
+    for line in (0..size_of_val(piece)).step_by(LINE) {
         let ahead = piece.as_ptr().cast::<i8>().wrapping_add(AHEAD_BYTES + line);
         // SAFETY: a prefetch may have any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead) };
     }
 }

@@ -172,12 +172,7 @@ macro_rules! words {
         #[target_feature(enable = "ssse3,sse4.1,popcnt")]
         pub(super) fn $name(values: &[$element], out: &mut [MaybeUninit<u8>]) -> usize {
             let mut run = Run::new(values, out);
-            run.blocks::<8, 8, 28>(|values, room| {
-                let numbers = load(values, 0);
-                let (forms, markers) = words::<$signed>(numbers);
-                let at = compact::<2, 28>(_mm_unpacklo_epi16(numbers, markers), forms, room, 0);
-                compact::<2, 28>(_mm_unpackhi_epi16(numbers, markers), forms >> 8, room, at)
-            });
+            run.blocks::<8, 8, 28>(|values, room| words::<$signed, 28>(load(values, 0), room, 0));
             run.finish(super::scalar::$name)
         }
     };
@@ -186,10 +181,23 @@ macro_rules! words {
 words!(i16s i16, true);
 words!(u16s u16, false);
 
+/// Writes eight numbers at `at`, and returns where the next ones go.
+#[inline]
+#[target_feature(enable = "ssse3,popcnt")]
+pub(super) fn words<const SIGNED: bool, const N: usize>(
+    numbers: __m128i,
+    room: &mut [MaybeUninit<u8>; N],
+    at: usize,
+) -> usize {
+    let (forms, markers) = forms_2::<SIGNED>(numbers);
+    let at = compact::<2, N>(_mm_unpacklo_epi16(numbers, markers), forms, room, at);
+    compact::<2, N>(_mm_unpackhi_epi16(numbers, markers), forms >> 8, room, at)
+}
+
 /// The forms of eight numbers, two bits each, and their markers.
 #[inline]
 #[target_feature(enable = "ssse3")]
-fn words<const SIGNED: bool>(numbers: __m128i) -> (u32, __m128i) {
+fn forms_2<const SIGNED: bool>(numbers: __m128i) -> (u32, __m128i) {
     let zero = _mm_setzero_si128();
     let (mut size, mut fixint_size, mut markers) = (numbers, numbers, _mm_set1_epi16(0xcd));
     if SIGNED {
@@ -267,7 +275,7 @@ impl Dwords {
     #[inline]
     #[target_feature(enable = "ssse3")]
     fn with_signs(numbers: __m128i, signs: __m128i) -> Self {
-        // As in `words`.
+        // As in `forms_2`.
         let complement = _mm_xor_si128(numbers, signs);
         let size = _mm_add_epi32(complement, _mm_and_si128(complement, signs));
         let short = _mm_cmpeq_epi32(_mm_srli_epi32::<16>(size), _mm_setzero_si128());
@@ -308,6 +316,16 @@ macro_rules! qwords {
 qwords!(i64s i64, true);
 qwords!(u64s u64, false);
 
+/// The lower and the upper halves of four numbers.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn lower_and_upper(first: __m128i, second: __m128i) -> (__m128i, __m128i) {
+    let (a, b) = (_mm_castsi128_ps(first), _mm_castsi128_ps(second));
+    let low = _mm_shuffle_ps::<0b10_00_10_00>(a, b);
+    let high = _mm_shuffle_ps::<0b11_01_11_01>(a, b);
+    (_mm_castps_si128(low), _mm_castps_si128(high))
+}
+
 /// Writes four numbers at `at`, and returns where the next ones go.
 #[inline]
 #[target_feature(enable = "ssse3,sse4.1,popcnt")]
@@ -317,9 +335,7 @@ pub(super) fn qwords<const SIGNED: bool, const N: usize>(
     room: &mut [MaybeUninit<u8>; N],
     at: usize,
 ) -> usize {
-    let (a, b) = (_mm_castsi128_ps(first), _mm_castsi128_ps(second));
-    let low = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(a, b));
-    let high = _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(a, b));
+    let (low, high) = lower_and_upper(first, second);
     // Half as wide are those whose upper half is 0, and with a sign those whose upper half and the bit below it are 1.
     let mut half = _mm_cmpeq_epi32(high, _mm_setzero_si128());
     let mut signs = _mm_setzero_si128();

@@ -105,7 +105,7 @@ fn every_length<T: Sample>() {
 /// Each boundary at each place among numbers of each width, so that it meets every kind of block.
 fn every_boundary<T: Sample>() {
     let mut random = random(2);
-    for bits in if cfg!(miri) { vec![5, 64] } else { vec![5, 7, 8, 15, 16, 31, 32, 63, 64] } {
+    for bits in if cfg!(miri) { vec![5, 64] } else { vec![5, 8, 16, 32, 64] } {
         let others: Vec<T> = (0..130).map(|_| T::sample(of_width(&mut random, bits))).collect();
         for (at, boundary) in boundaries().enumerate().step_by(if cfg!(miri) { 29 } else { 1 }) {
             let mut values = others.clone();
