@@ -6,7 +6,6 @@
 //! change, are read then.
 
 use core::slice;
-use std::borrow::Cow;
 
 use numpy::npyffi::PY_ARRAY_API;
 use numpy::npyffi::flags::{NPY_ARRAY_CARRAY_RO, NPY_ARRAY_NOTSWAPPED};
@@ -18,93 +17,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::dtype::Dtype;
-
-/// An element type of both crates.
-pub(crate) trait Number: msgpack_array::Element + numpy::Element {
-    /// Whether every element takes [`ENCODED_MAX`](msgpack_array::Element::ENCODED_MAX) bytes.
-    const CONSTANT_LENGTH: bool;
-
-    /// Whether all bits in memory are a value, whoever may have written them.
-    const ANY_BITS: bool = true;
-
-    /// Bytes that elements take.
-    fn encoded_len(elements: &[Self]) -> usize;
-
-    /// The elements of `array`.
-    ///
-    /// # Safety
-    /// `array` is an [`Array`] of this type, and nobody writes to it as long as the elements are in use.
-    unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
-        // SAFETY: as the caller says.
-        Cow::Borrowed(unsafe { array.elements_of() })
-    }
-}
-
-macro_rules! constant_length {
-    () => {
-        const CONSTANT_LENGTH: bool = true;
-
-        fn encoded_len(elements: &[Self]) -> usize {
-            elements.len() * <Self as msgpack_array::Element>::ENCODED_MAX
-        }
-    };
-}
-
-/// Integers take a byte, and one, two, four or eight more where the value does not fit into less (MessagePack
-/// specification, int format family). Sums of comparisons, which the compiler makes vectors of; in blocks, so short that the
-/// sum has room in the width of an element.
-macro_rules! integer {
-    (from $fixint:expr, $eight:expr, $sixteen:expr, $thirty_two:expr; $($type:ty, $unsigned:ty;)*) => { $(
-        impl Number for $type {
-            const CONSTANT_LENGTH: bool = false;
-
-            fn encoded_len(elements: &[Self]) -> usize {
-                const BLOCK: usize = if size_of::<$type>() == 1 { 255 } else { 4096 };
-                let wider = |value: $type, lowest: i64, highest: u64, more: $unsigned| {
-                    let lowest = <$type>::try_from(lowest).unwrap_or(<$type>::MIN);
-                    let highest = <$type>::try_from(highest).unwrap_or(<$type>::MAX);
-                    if value < lowest || value > highest { more } else { 0 }
-                };
-                let more = |value| {
-                    wider(value, $fixint, 0x7f, 1)
-                        + wider(value, $eight, 0xff, 1)
-                        + wider(value, $sixteen, 0xffff, 2)
-                        + wider(value, $thirty_two, 0xffff_ffff, 4)
-                };
-                let of_block = |block: &[$type]| block.iter().fold(0, |sum, value| sum + more(*value)) as usize;
-                elements.len() + elements.chunks(BLOCK).map(of_block).sum::<usize>()
-            }
-        }
-    )* };
-}
-
-integer!(from -0x20, -0x80, -0x8000, -0x8000_0000; i8, u8; i16, u16; i32, u32; i64, u64;);
-integer!(from 0, 0, 0, 0; u8, u8; u16, u16; u32, u32; u64, u64;);
-
-impl Number for f32 {
-    constant_length!();
-}
-
-impl Number for f64 {
-    constant_length!();
-}
-
-impl Number for bool {
-    constant_length!();
-
-    const ANY_BITS: bool = false;
-
-    /// NumPy's booleans may have any value in memory, of which all but 0 are true; Rust's only 0 and 1.
-    unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
-        // SAFETY: as the caller says; a byte may have any value.
-        let bytes: &[u8] = unsafe { array.elements_of() };
-        if bytes.iter().fold(0, |all, byte| all | byte) > 1 {
-            return Cow::Owned(bytes.iter().map(|byte| *byte != 0).collect());
-        }
-        // SAFETY: the same memory; every byte is 0 or 1.
-        Cow::Borrowed(unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) })
-    }
-}
 
 /// An array whose elements lie one after the other, in C order, aligned, in the machine's byte order.
 pub(crate) struct Array<'py> {
@@ -153,10 +65,12 @@ impl<'py> Array<'py> {
         self.array.py()
     }
 
+    /// The elements, in C order.
+    ///
     /// # Safety
     /// `T` is the type of the elements, or one of the same size for whose values they can be taken; nobody writes to the
     /// array as long as the result is in use.
-    unsafe fn elements_of<T: numpy::Element>(&self) -> &[T] {
+    pub(crate) unsafe fn elements_of<T: numpy::Element>(&self) -> &[T] {
         // SAFETY: `data` does not depend on the type of the elements.
         let data = unsafe { self.array.cast_unchecked::<PyArrayDyn<T>>() }.data();
         let length = self.array.len();

@@ -2,10 +2,12 @@
 //!
 //! `packing.rs` and `unpacking.rs` hold what the functions below do; here are their signatures and what Python's `help` says.
 //! Whole documents are made in Python (`package/msgpack_array/_documents.py`), the kernels belong to the crate
-//! `msgpack-array`. `unsafe` is where memory of Python's is handed to them: `input.rs`, `output.rs`.
+//! `msgpack-array`. `unsafe` is where memory of Python's is handed to them: `input.rs`, `number.rs`,
+//! `output.rs`, `packing.rs`.
 
 mod dtype;
 mod input;
+mod number;
 mod output;
 mod packing;
 mod unpacking;

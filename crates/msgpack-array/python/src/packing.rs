@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::dtype::{Dtype, with_element};
-use crate::input::{Array, Number};
+use crate::input::Array;
+use crate::number::Number;
 use crate::output;
 
 /// Bytes of elements from which on other threads may run meanwhile. Fewer take less than 0.1 ms, and the interpreter may
@@ -97,7 +98,7 @@ fn pack_flat<'py, T: Number>(
         // SAFETY: so many have been initialised from the beginning.
         return Ok(PyBytes::new(py, unsafe { stage[..written].assume_init_ref() }));
     }
-    let encoded = detached(py, bytes, || T::encoded_len(elements));
+    let encoded = detached(py, bytes, || T::encoded_len(isa, elements));
     output::bytes(py, length + encoded, |out| {
         let (head, body) = out.split_at_mut(length);
         head.write_copy_of_slice(&header[..length]);

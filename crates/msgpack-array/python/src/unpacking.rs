@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::dtype::{self, Dtype, with_element};
-use crate::input::Number;
+use crate::number::Number;
 use crate::output::{NewArray, swap_bytes};
 use crate::packing::detached;
 use crate::{DecodeError, decode_error};

@@ -7,7 +7,7 @@ import itertools
 import msgpack
 import numpy as np
 import pytest
-from vectors import DTYPES, INTEGERS, ISAS, array_of, expected, same
+from vectors import DTYPES, INTEGERS, ISAS, array_of, expected, integers_of, same
 
 import msgpack_array
 
@@ -64,6 +64,14 @@ def test_long_arrays_of_one_width(dtype):
     for value in (info.max, info.min, 1):
         values = np.full(300_000, value, dtype)
         assert msgpack_array.pack(values) == expected(values), value
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_long_arrays_are_measured_right_at_every_change_of_width(dtype, isa):
+    for length in (40_000, 40_001):
+        values = np.resize(np.array(integers_of(dtype), dtype), length)
+        assert msgpack_array.pack(values, isa=isa) == expected(values)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (0, 3), (3, 0), (2, 3), (1, 1, 1), (2, 16, 3), (70, 20), (2, 3, 4, 5)])

@@ -3,7 +3,7 @@
 import msgpack
 import numpy as np
 import pytest
-from vectors import DTYPES, FLOATS, INTEGERS, ISAS, UNSIGNED, all_forms, array_of, integers_of, AROUND_EDGES
+from vectors import AROUND_EDGES, DTYPES, FLOATS, INTEGERS, ISAS, UNSIGNED, all_forms, array_of, integers_of
 
 import msgpack_array
 from msgpack_array import DecodeError
