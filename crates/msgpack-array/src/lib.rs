@@ -2,7 +2,19 @@
 //!
 //! Encodes and decodes arrays of `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool` as the MessagePack specification's `array`
 //! family, every integer in its shortest form: the bytes are those of a conforming encoder that goes element by element.
-//! The instruction set is chosen once per call ([`Isa::detect`]); the scalar code is always there and is the oracle.
+//! The instruction set is chosen once per call ([`Isa::detect`]); the scalar code is always there and is the oracle. What is around
+//! the arrays of a document is left to other crates; with the feature `serde` they can be fields of its types (`serde`).
+//!
+//! ```
+//! let mut document = Vec::new();
+//! msgpack_array::encode_i32s(&[1, -200, 70_000], &mut document);
+//! assert_eq!(document, [0x93, 0x01, 0xd1, 0xff, 0x38, 0xce, 0x00, 0x01, 0x11, 0x70]);
+//!
+//! let mut values: Vec<i64> = Vec::new();
+//! let used = msgpack_array::decode_into(&document, &mut values)?;
+//! assert_eq!((used, values), (10, vec![1, -200, 70_000]));
+//! # Ok::<(), msgpack_array::DecodeError>(())
+//! ```
 #![no_std]
 
 extern crate alloc;
