@@ -2,7 +2,7 @@
 import { encode } from '@msgpack/msgpack';
 import { describe, expect, it } from 'vitest';
 import { MessageError, messageOf, readMessage } from '../src/stats/message';
-import { findSession, sessionAt } from '../src/stats/row';
+import { findSession, hasQueue, sessionAt } from '../src/stats/row';
 import { aRow, packed, plainMessage } from './stats-samples';
 
 const ROWS = [aRow('0-1', { role: 1, rate: 2_000_000 }), aRow('1-7', { stream: null, role: 0, protocol: 1, loss: 1.5, rtt: 20 })];
@@ -30,6 +30,14 @@ it('keeps serials up to the largest exact', () => {
   const serial = 2 ** 48 - 1;
   expect(findSession(readMessage(packed(1, [aRow('65535-1'), aRow(`65535-${serial}`)])), `65535-${serial}`)?.worker).toBe(65_535);
 });
+
+it.each([
+  ['player', 'rtmp', true],
+  ['player', 'ws-flv', true],
+  ['player', 'whep', false], // packets do not wait
+  ['publisher', 'rtmp', false],
+  ['pending', 'rtmp', false],
+] as const)('a %s by %s has a queue: %s', (role, protocol, expected) => expect(hasQueue({ role, protocol })).toBe(expected));
 
 describe('is refused', () => {
   const sessions = plainMessage(1, ROWS).sessions;

@@ -11,7 +11,7 @@ import type { LiveView } from '../state/live-stats';
 import { PollLoop } from '../state/poll-loop';
 import { SESSION_FIGURES, type SessionFigure } from '../stats/protocol';
 import type { Track } from '../stats/recorder';
-import { findSession, type LiveSession } from '../stats/row';
+import { findSession, hasQueue, type LiveSession } from '../stats/row';
 import { Icon } from './icons';
 import { KickDialog } from './kick';
 import { LiveChart, type Line } from './live-chart';
@@ -88,7 +88,7 @@ function Charts({ session, track }: { session: LiveSession; track: Track }) {
       <LiveChart title="Rate" timeMs={track.timeMs} format={bitrate} ceiling={1000} lines={[rate]} />
       {has('rtt_ms') && <LiveChart title="Path" timeMs={track.timeMs} format={milliseconds} ceiling={20} lines={has('jitter_ms') ? [roundTrip, jitter] : [roundTrip]} />}
       {has('loss_percent') && <LiveChart title="Loss" timeMs={track.timeMs} format={percent} ceiling={5} lines={[lost]} />}
-      {session.role === 'player' && <LiveChart title="Queue" timeMs={track.timeMs} format={bytes} ceiling={10_000} lines={[waiting]} />}
+      {hasQueue(session) && <LiveChart title="Queue" timeMs={track.timeMs} format={bytes} ceiling={10_000} lines={[waiting]} />}
       <LiveChart title="Packets" timeMs={track.timeMs} format={perSecond} ceiling={10} lines={[packets]} />
     </div>
   );
@@ -109,7 +109,7 @@ function Facts({ session, details }: { session: LiveSession; details: Session | 
       <Fact name="Dropped frames">
         <span class={session.droppedFrames > 0 ? 'warn' : ''}>{count(session.droppedFrames)}</span>
       </Fact>
-      {session.role === 'player' && <Fact name="Queue">{session.queueBytes === 0 ? 'empty' : `${bytes(session.queueBytes)}, ${milliseconds(session.queueMs)}`}</Fact>}
+      {hasQueue(session) && <Fact name="Queue">{session.queueBytes === 0 ? 'empty' : `${bytes(session.queueBytes)}, ${milliseconds(session.queueMs)}`}</Fact>}
       <Fact name="Program">{details?.user_agent ?? UNKNOWN}</Fact>
       <Fact name="Session">{`${session.id}, worker ${session.worker}`}</Fact>
       {details?.rtc && <RtcFacts rtc={details.rtc} />}

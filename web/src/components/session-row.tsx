@@ -8,7 +8,7 @@ import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
 import type { Message } from '../stats/message';
 import { SPARK_SAMPLES } from '../stats/protocol';
-import { sessionAt, type LiveSession } from '../stats/row';
+import { hasQueue, sessionAt, type LiveSession } from '../stats/row';
 import { BEHIND_MS, LOSSY_PERCENT } from '../stats/summary';
 import { Sparkline } from './sparkline';
 
@@ -100,9 +100,8 @@ function Figure(props: { name: string; label: string; value: string; sub: string
   );
 }
 
-/** Only players have a queue. */
 function queueOf(session: LiveSession): { value: string; sub: string } {
-  if (session.role !== 'player') return { value: UNKNOWN, sub: '' };
+  if (!hasQueue(session)) return { value: UNKNOWN, sub: '' };
   if (session.queueBytes === 0) return { value: 'empty', sub: '' };
   return { value: milliseconds(session.queueMs), sub: bytes(session.queueBytes) };
 }

@@ -59,3 +59,8 @@ export function findSession(message: Message, id: string): LiveSession | null {
   const row = key === null ? -1 : serial.findIndex((number, index) => sessionKey(worker[index]!, number) === key);
   return row < 0 ? null : sessionAt(message, row);
 }
+
+/** Players by FLV and RTMP have a queue at the server; a packet that WebRTC sends does not wait there. */
+export function hasQueue({ role, protocol }: Pick<LiveSession, 'role' | 'protocol'>): boolean {
+  return role === 'player' && protocol !== 'whep';
+}
