@@ -388,6 +388,24 @@ mod tests {
     }
 
     #[test]
+    fn damaged_messages_are_read_or_refused_and_never_more() {
+        let bytes = message().to_messagepack();
+        let mut read = 0;
+        for at in 0..bytes.len() {
+            // A longer array, a longer text, a map, nil, and one bit.
+            for damage in [0xdd, 0xdb, 0x8f, 0xc0, bytes[at] ^ 0x01] {
+                let mut damaged = bytes.clone();
+                damaged[at] = damage;
+                if let Ok(message) = StatsMessage::from_messagepack(&damaged) {
+                    read += 1;
+                    assert_eq!(message.check(), Ok(()));
+                }
+            }
+        }
+        assert!(read > 0 && read < bytes.len() * 5, "{read} of {} are still messages", bytes.len() * 5);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_apart() {
         let bad = |change: fn(&mut StatsMessage)| {
             let mut message = message();

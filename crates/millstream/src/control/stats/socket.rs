@@ -36,9 +36,12 @@ enum End {
     Close(u16, &'static str),
 }
 
-/// Limits of what is taken from readers.
+/// Limits of what is taken from readers, and memory for it.
 pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
-    upgrade.max_message_size(INPUT_BYTES_MAX).max_frame_size(INPUT_BYTES_MAX)
+    upgrade
+        .read_buffer_size(INPUT_BYTES_MAX)
+        .max_message_size(INPUT_BYTES_MAX)
+        .max_frame_size(INPUT_BYTES_MAX)
 }
 
 /// Serves one reader until it goes, is too slow, or the server stops. `place` is held as long.

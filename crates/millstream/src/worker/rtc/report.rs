@@ -55,7 +55,9 @@ impl Worker {
         // Datagrams wait for nobody; what waits is in connections of those without UDP.
         self.rtc.columns.told.queue_bytes.fill(0);
         for (session, bytes) in self.rtc.tcp.waiting() {
-            self.rtc.columns.told.queue_bytes[session] += bytes as u64;
+            if let Some(queued) = self.rtc.columns.told.queue_bytes.get_mut(session) {
+                *queued += bytes as u64;
+            }
         }
     }
 

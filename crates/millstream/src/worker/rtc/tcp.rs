@@ -264,6 +264,10 @@ mod tests {
             assert!(peers.flush().is_empty() && taken < 100_000);
         }
         assert_eq!(peers.dropped, 1);
+        assert_eq!(peers.waiting().next(), None, "it is of no session");
+        assert!(peers.claim(index, 4));
+        let waiting: Vec<_> = peers.waiting().collect();
+        assert!(matches!(waiting[..], [(4, bytes)] if bytes + 1202 > WAITING_BYTES_MAX), "{waiting:?}");
         let mut bytes = vec![0; taken * (datagram.len() + 2)];
         std::thread::scope(|scope| {
             scope.spawn(|| client.read_exact(&mut bytes).unwrap());
@@ -271,6 +275,7 @@ mod tests {
                 peers.get_mut(index).unwrap().write().unwrap();
             }
         });
+        assert_eq!(peers.waiting().next(), Some((4, 0)));
         assert!(bytes.chunks(1202).all(|frame| frame[..2] == frame_header(1200) && frame[2..] == datagram));
     }
 
