@@ -103,6 +103,24 @@ fn one<T: BulkElement>(value: T, out: &mut [MaybeUninit<u8>]) -> usize {
     length
 }
 
+/// Writes one byte, behind `marker` if `marked`, and returns how many that makes.
+#[inline(always)]
+fn byte(value: u8, marker: u8, marked: bool, out: &mut [MaybeUninit<u8>; ROOM]) -> usize {
+    out[0].write(marker);
+    out[usize::from(marked)].write(value);
+    1 + usize::from(marked)
+}
+
+pub(super) fn u8s(values: &[u8], out: &mut [MaybeUninit<u8>]) -> usize {
+    let fixint = |value| (value <= 127).then_some(value);
+    each(values, out, fixint, |value, out| byte(value, 0xcc, value > 127, out))
+}
+
+pub(super) fn i8s(values: &[i8], out: &mut [MaybeUninit<u8>]) -> usize {
+    let fixint = |value| (value >= -32).then_some(value as u8);
+    each(values, out, fixint, |value, out| byte(value as u8, 0xd0, value < -32, out))
+}
+
 macro_rules! integers {
     ($($function:ident: $element:ty as $wide:ty, $negative:expr, $fixint:expr;)*) => { $(
         pub(super) fn $function(values: &[$element], out: &mut [MaybeUninit<u8>]) -> usize {
@@ -113,11 +131,9 @@ macro_rules! integers {
 }
 
 integers! {
-    u8s: u8 as u64, |_| false, (0..=127);
     u16s: u16 as u64, |_| false, (0..=127);
     u32s: u32 as u64, |_| false, (0..=127);
     u64s: u64 as u64, |_| false, (0..=127);
-    i8s: i8 as i64, |value| value < 0, (-32..=127);
     i16s: i16 as i64, |value| value < 0, (-32..=127);
     i32s: i32 as i64, |value| value < 0, (-32..=127);
     i64s: i64 as i64, |value| value < 0, (-32..=127);
