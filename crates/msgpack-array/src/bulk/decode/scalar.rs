@@ -60,12 +60,15 @@ fn fast<T: Element>(window: &[u8; WINDOW], out: &mut [MaybeUninit<T>]) -> Option
         }
         Kind::Float => return None,
         Kind::Signed | Kind::Unsigned => {
-            if let Some(out) = out.first_chunk_mut()
+            if let Some(bits) = wide_integer::<T>(window) {
+                (bits, wide::<T>())
+            } else if let Some(out) = out.first_chunk_mut()
                 && let Some(read) = fixints(window, out).or_else(|| pairs(window, out))
             {
                 return Some(read);
+            } else {
+                integer::<T>(window)?
             }
-            integer::<T>(window)?
         }
     };
     write_bits(&mut out[0], bits);
@@ -113,16 +116,22 @@ fn pairs<T: Element>(window: &[u8; WINDOW], out: &mut [MaybeUninit<T>; FIXINTS])
     Some(Progress { elements: 4, bytes: 8 })
 }
 
+/// An integer whose payload is as wide as the type. Those of one byte are better read some at a time.
+#[inline(always)]
+fn wide_integer<T: Element>(window: &[u8; WINDOW]) -> Option<u64> {
+    // 0 without sign, SIGN with it.
+    let variant = window[0].wrapping_sub(tables::marker(T::KIND, wide::<T>()));
+    if size_of::<T>() == 1 || variant & !SIGN != 0 {
+        return None;
+    }
+    let left = payload(window);
+    let restricted = (variant == 0) == (T::KIND == Kind::Signed);
+    (!(restricted && left >> 63 == 1)).then_some(left >> unused::<T>())
+}
+
 #[inline(always)]
 fn integer<T: Element>(window: &[u8; WINDOW]) -> Option<(u64, usize)> {
     let marker = window[0];
-    // 0 without sign, SIGN with it, where the payload is as wide as the type.
-    let variant = marker.wrapping_sub(tables::marker(T::KIND, wide::<T>()));
-    if size_of::<T>() > 1 && variant & !SIGN == 0 {
-        let left = payload(window);
-        let restricted = (variant == 0) == (T::KIND == Kind::Signed);
-        return (!(restricted && left >> 63 == 1)).then_some((left >> unused::<T>(), wide::<T>()));
-    }
     let Class { length, unused, signed } = const { &classes(T::KIND, size_of::<T>()) }[usize::from(marker)];
     let left = if length == 1 { u64::from(marker) << 56 } else { payload(window) };
     // The sign is the highest bit; without one the payload is filled with zeros.
@@ -130,7 +139,7 @@ fn integer<T: Element>(window: &[u8; WINDOW]) -> Option<(u64, usize)> {
     let value = if signed { value } else { left >> unused };
     let negative = signed & (left >> 63 == 1);
     let fits = match T::KIND {
-        Kind::Signed => (size_of::<T>() > 1) | negative | (value <= 0x7f),
+        Kind::Signed => negative | (value >> (8 * size_of::<T>() - 1) == 0),
         _ => !negative,
     };
     ((length != 0) & fits).then_some((value, length.into()))

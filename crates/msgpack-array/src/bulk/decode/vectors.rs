@@ -36,7 +36,7 @@ pub(super) unsafe fn decode<K: Kernel, T: Element>(input: &[u8], out: &mut [Mayb
         done += unsafe { bulk::<K, T>(&input[done.bytes..], &mut out[done.elements..]) };
         let (rest, room) = (&input[done.bytes..], &mut out[done.elements..]);
         let near_the_end = is_near_the_end(rest, room);
-        if near_the_end && room.len() > FEW {
+        if near_the_end && !is_for_scalar(rest, room) {
             // SAFETY: as the caller promises.
             done += unsafe { stage::<K, T>(rest, room) };
         }
@@ -50,6 +50,13 @@ pub(super) unsafe fn decode<K: Kernel, T: Element>(input: &[u8], out: &mut [Mayb
         }
         done = Progress { elements: decoded.elements, bytes: decoded.bytes };
     }
+}
+
+/// Whether the last elements are so few that the scalar code is done with them before they are copied to a stage. It is faster when
+/// they are all alike.
+fn is_for_scalar<T: Element>(input: &[u8], out: &[MaybeUninit<T>]) -> bool {
+    const FEW_ALIKE: usize = 32;
+    out.len() <= FEW || out.len() <= FEW_ALIKE && look_ahead::<T>(input).1
 }
 
 /// Elements that make it likely that a run goes on behind an element of another length.
@@ -81,6 +88,9 @@ unsafe fn bulk<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) 
             // SAFETY: as the caller promises.
             let elements = unsafe { run::<K, T>(stride, rest, room) };
             done += Progress { elements, bytes: elements * stride };
+            if is_near_the_end(&input[done.bytes..], &out[done.elements..]) {
+                return done;
+            }
             if elements >= LONG_RUN {
                 // Often one element of another length interrupts it.
                 let room = &mut out[done.elements..];
