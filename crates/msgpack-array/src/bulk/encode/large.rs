@@ -15,14 +15,9 @@ const LINE: usize = 64;
 /// A line, or a place for one.
 pub(super) type Line = [MaybeUninit<u8>; LINE];
 
-/// Bytes of input that a piece consists of at most.
+/// Bytes of input that a piece consists of. With longer ones reads and writes take turns instead of going on together; half of
+/// it is better for f64 (0.79 instead of 0.93 ns) and worse for i64 (0.85 instead of 0.77).
 const PIECE_BYTES: usize = 512;
-
-/// The elements of a piece. With longer ones reads and writes take turns instead of going on together; numbers of eight bytes,
-/// which bring the most of both, need the shortest. Shorter ones still cost more calls than they gain.
-const fn piece_elements<T>() -> usize {
-    if size_of::<T>() == 8 { PIECE_BYTES / 16 } else { PIECE_BYTES / size_of::<T>() }
-}
 
 /// Elements' longest forms together from which on the way past the caches is the faster one, where 480 MiB of third-level cache
 /// are shared by many: half as long outputs take up to twice the time by it.
@@ -55,7 +50,7 @@ pub(super) fn encode<T>(
     let line_offset = out.as_ptr().addr() % LINE;
     // Of the stage, bytes `begin..end` are to be written to `out[written..]`: 0 <= begin < LINE, and 0 after the first line.
     let (mut begin, mut end, mut written) = (line_offset, line_offset, 0);
-    for piece in values.chunks(piece_elements::<T>()) {
+    for piece in values.chunks(PIECE_BYTES / size_of::<T>()) {
         prefetch(piece);
         end += encode(piece, &mut stage.0[end..]);
         let (mut lines, _) = stage.0[..end].as_chunks();
@@ -72,7 +67,7 @@ pub(super) fn encode<T>(
         stage.0.copy_within(whole..end, 0);
         end -= whole;
     }
-    // SAFETY: SSE2 is there. The stores above are ordered before whatever follows, as stores of safe code are.
+    // SAFETY: every x86-64 CPU has it. The stores above are ordered before whatever follows, as stores of safe code are.
     unsafe { _mm_sfence() };
     out[written..][..end - begin].copy_from_slice(&stage.0[begin..end]);
     written + end - begin
