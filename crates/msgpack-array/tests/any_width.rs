@@ -15,7 +15,7 @@ fn each_form<T: Number>() {
         let forms = forms(value);
         assert!(!forms.is_empty());
         for form in forms {
-            for count in [1, rounds(130, 20)] {
+            for count in [1, rounds(130, 3)] {
                 check(&vec![value; count], &form.repeat(count));
             }
         }
@@ -43,8 +43,8 @@ fn mixtures_of_forms() {
 
 fn mixtures<T: Number>() {
     let mut random = Random::new();
-    for _ in 0..rounds(150, 4) {
-        let length = random.below(rounds(400, 40));
+    for _ in 0..rounds(150, 1) {
+        let length = random.below(rounds(400, 10));
         let mut values: Vec<T> = random.any(length);
         let boundaries = boundaries::<T>();
         for value in &mut values {
