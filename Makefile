@@ -137,6 +137,8 @@ miri:
 	cargo +nightly miri test --locked --package ssrc-map --test naive_twin
 	cargo +nightly miri test --locked --package ssrc-map --lib lanes
 	cargo +nightly miri test --locked --package ssrc-map-c --lib
+	cargo +nightly miri test --locked --package msgpack-array --all-features --test callers_buffers --test functions_per_type
+	cargo +nightly miri test --locked --package msgpack-array --all-features --test serde_documents -- bin_and u8_is
 	cargo +nightly miri test --locked --package msgpack-array-c --lib
 	RUSTFLAGS='-C target-feature=+avx2,+avx512f,+avx512bw,+avx512vl' cargo +nightly miri test --locked --package ssrc-map --lib lanes
 
