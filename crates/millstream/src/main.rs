@@ -78,7 +78,8 @@ fn main() -> ExitCode {
             print_out("OK\n");
             ExitCode::SUCCESS
         }
-        (Command::Serve | Command::Demo | Command::Top(_), Ok(resolved)) => match run::run(&config, resolved) {
+        (Command::Serve | Command::Demo | Command::Top(_), Ok(resolved)) => match run::run(&config, resolved)
+        {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("millstream: {error}");

@@ -38,7 +38,8 @@ pub use bulk::Isa;
 pub use decode::{decode_elements, decode_elements_uninit, decode_into, decode_into_with};
 pub use element::Element;
 pub use encode::{
-    encode, encode_array_header, encode_elements, encode_elements_uninit, encode_into, encode_into_uninit, encode_with, max_encoded_len,
+    encode, encode_array_header, encode_elements, encode_elements_uninit, encode_into, encode_into_uninit,
+    encode_with, max_encoded_len,
 };
 pub use error::{DecodeError, ElementError};
 pub use header::{array_header, bin_header, decode_array_header, decode_bin_header};

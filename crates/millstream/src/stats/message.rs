@@ -405,14 +405,17 @@ mod tests {
         assert!(read > 0 && read < bytes.len() * 5, "{read} of {} are still messages", bytes.len() * 5);
     }
 
+    /// Spoils a message.
+    type Change = fn(&mut StatsMessage);
+
     #[test]
     fn what_is_wrong_is_told_apart() {
-        let bad = |change: fn(&mut StatsMessage)| {
+        let bad = |change: Change| {
             let mut message = message();
             change(&mut message);
             StatsMessage::from_messagepack(&message.to_messagepack()).map(|_| ())
         };
-        let cases: [(fn(&mut StatsMessage), BadMessage); 6] = [
+        let cases: [(Change, BadMessage); 6] = [
             (|message| message.version = 2, BadMessage::Version(2)),
             (|message| message.workers.index.push(1), BadMessage::Uneven("workers")),
             (|message| message.streams.live.clear(), BadMessage::Uneven("streams")),

@@ -115,9 +115,11 @@ impl Theme {
 mod tests {
     use super::*;
 
+    type Variables = &'static [(&'static str, &'static str)];
+
     #[test]
     fn the_environment_decides() {
-        let cases: [(&[(&str, &str)], bool, bool); 7] = [
+        let cases: [(Variables, bool, bool); 7] = [
             (&[("TERM", "xterm"), ("LANG", "en_GB.UTF-8")], true, true),
             (&[("LANG", "C.utf8"), ("NO_COLOR", "1")], false, true),
             (&[("NO_COLOR", "")], true, false), // empty is not set

@@ -96,9 +96,12 @@ fn a_lost_connection_is_made_again() {
     server.join().expect("the server's assertions hold");
 }
 
+/// What a server does with a connection.
+type Server = fn(TcpStream);
+
 #[test]
 fn what_would_happen_again_ends_it() {
-    let cases: [(fn(TcpStream), &str); 5] = [
+    let cases: [(Server, &str); 5] = [
         (
             |stream| {
                 let body = r#"{"error":{"code":"token_wrong","message":"the token\u0007 is wrong"}}"#;
