@@ -47,6 +47,20 @@ fn packets_and_reports_of_publisher_and_viewer_are_told() {
     assert_eq!(cam["bits_in_per_second"], told[0]["bits_per_second"]);
     assert_eq!(cam["bits_out_per_second"], told[1]["bits_per_second"]);
 
+    let of_workers = |column: &str| -> u64 {
+        let workers = message["workers"][column].as_array().expect("a column");
+        workers.iter().map(|bits| bits.as_u64().expect("a rate")).sum()
+    };
+    // Datagrams of checks and handshakes come on top of media.
+    assert!(
+        of_workers("bits_in_per_second") >= told[0]["bits_per_second"].as_u64().expect("a rate"),
+        "{message}"
+    );
+    assert!(
+        of_workers("bits_out_per_second") >= told[1]["bits_per_second"].as_u64().expect("a rate"),
+        "{message}"
+    );
+
     // What a viewer reports is told once it does.
     assert!(told[1]["loss_percent"].is_null(), "this client has sent no report: {}", told[1]);
     let ssrc =

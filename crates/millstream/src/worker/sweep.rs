@@ -42,6 +42,7 @@ impl Worker {
         self.bridge_sweep(samples);
         if samples {
             let now_ms = self.now_ms;
+            self.load.bytes_out += self.rtc.take_sent_bytes();
             let elapsed_ms = self.load.sample(now_ms);
             self.streams.slab.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
             self.send_stats(elapsed_ms);

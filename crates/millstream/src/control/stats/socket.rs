@@ -22,6 +22,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Silence after which a reader is given up: two pings without an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// Control frames of a reader between two messages to it. More than a few are no signs of life but answers to be kept for it.
+const SIGNS_MAX: u32 = 16;
 /// Bytes of a message from the reader; control frames have 125 at most (RFC 6455 section 5.5).
 const INPUT_BYTES_MAX: usize = 1024;
 
@@ -66,6 +68,7 @@ async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
     let mut pings = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
+    let mut signs = 0;
     loop {
         let message = tokio::select! {
             changed = newest.changed() => {
@@ -81,6 +84,10 @@ async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
                 Some(Ok(Message::Close(_))) => return End::Closed,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
                     heard = Instant::now();
+                    signs += 1;
+                    if signs > SIGNS_MAX {
+                        return End::Close(close_code::POLICY, "too many pings");
+                    }
                     continue;
                 }
                 Some(Ok(Message::Text(_) | Message::Binary(_))) => {
@@ -95,7 +102,7 @@ async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
             }
         };
         match timeout(SEND_TIMEOUT, socket.send(message)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => signs = 0,
             Ok(Err(_)) | Err(_) => return End::Gone,
         }
     }

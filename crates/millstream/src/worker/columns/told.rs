@@ -44,7 +44,7 @@ macro_rules! columns {
 columns! {
     /// Number of the session on its worker; 0 where the row is vacant.
     serial: u64 = 0;
-    /// Its stream, as [`StreamRow::reference`](super::StreamRow) has it.
+    /// Its stream, as `StreamRow::reference` has it.
     stream: u32 = NO_STREAM;
     /// What it does.
     role: Role = Role::Pending;

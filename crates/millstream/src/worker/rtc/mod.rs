@@ -89,6 +89,8 @@ pub(crate) struct Rtc {
     resends: Vec<Resend>,
     pub(in crate::worker) scratch: Vec<u8>,
     sent: SendCounters,
+    /// `sent.bytes` at the last sample.
+    sampled_bytes: u64,
     pub(in crate::worker) counters: RtcCounters,
     notices: Notices,
 }
@@ -128,6 +130,7 @@ impl Rtc {
             resends: Vec::new(),
             scratch: Vec::new(),
             sent: SendCounters::default(),
+            sampled_bytes: 0,
             counters: RtcCounters::default(),
             notices,
         })

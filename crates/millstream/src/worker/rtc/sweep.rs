@@ -31,6 +31,11 @@ impl Rtc {
         Ok(())
     }
 
+    /// Bytes sent since this was asked last.
+    pub(in crate::worker) fn take_sent_bytes(&mut self) -> u64 {
+        self.sent.bytes - std::mem::replace(&mut self.sampled_bytes, self.sent.bytes)
+    }
+
     /// Stops taking connections; sessions go on.
     pub(in crate::worker) fn stop_listening(&mut self, registry: &Registry) {
         for mut listener in std::mem::take(&mut self.listeners) {

@@ -30,14 +30,18 @@ use crate::element::Element;
 
 /// See [`super::encode`].
 pub(super) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
-    T::encode_run(isa, values, out)
+    // SAFETY: whoever calls `bulk::encode` has asked whether this machine has `isa`.
+    unsafe { T::encode_run(isa, values, out) }
 }
 
 /// What the algorithm knows of an element type: its functions in the files of the instruction sets.
 pub trait EncodeElement: Sized {
     /// Writes all `values` to the beginning of `out`, which is long enough for the longest form of each.
+    ///
+    /// # Safety
+    /// This machine has `isa`.
     #[doc(hidden)]
-    fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize;
+    unsafe fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize;
 }
 
 /// Calls a function of an instruction set, or lets it encode piece by piece.
@@ -48,7 +52,7 @@ macro_rules! kernel {
             large::encode(
                 $values,
                 $out,
-                // SAFETY: the callers of `bulk::encode` have asked whether this machine has the instruction set.
+                // SAFETY: the caller of `encode_run` promises that this machine has the instruction set.
                 |values, out| unsafe { $isa::$function(values, out) },
                 // SAFETY: as above.
                 |lines, places| unsafe { $isa::stream(lines, places) },
@@ -64,7 +68,7 @@ macro_rules! elements {
     ($($element:ty: $function:ident),*) => { $(
         impl EncodeElement for $element {
             #[inline]
-            fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize {
+            unsafe fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => kernel!(avx512 $function values out),
@@ -73,7 +77,7 @@ macro_rules! elements {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Sse => kernel!(sse $function values out),
                     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-                    // SAFETY: the callers of `bulk::encode` have asked whether this machine has it.
+                    // SAFETY: the caller promises that this machine has it.
                     Isa::Neon => unsafe { neon::$function(values, out) },
                     _ => scalar::$function(values, out),
                 }
