@@ -36,12 +36,11 @@ def page(found):
     machine = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     columns = list(next(iter(found.values())))
     rows = [f"| {' | '.join(decimal(figure[key], DIGITS.get(key, 0)) for key in columns)} |" for figure in found.values()]
-    most = found.get(GOAL_SESSIONS)
     goal = []
-    if most:
-        reached = "reached" if most["worker_us"] <= GOAL_US else "NOT reached"
-        goal = [f"Goal: at most 1 ms of worker time for {GOAL_SESSIONS} sessions. Measured {most['worker_us']:.0f} us "
-                f"(at most {most['worker_us_max']:.0f} us): {reached}.", ""]
+    for figure in (figure for (sessions, _), figure in found.items() if sessions == GOAL_SESSIONS):
+        reached = "reached" if figure["worker_us"] <= GOAL_US else "NOT reached"
+        goal += [f"Goal: at most 1 ms of worker time for {GOAL_SESSIONS} sessions. Measured with {figure['streams']} streams of RTMP: "
+                 f"{figure['worker_us']:.0f} us (at most {figure['worker_us_max']:.0f} us): {reached}.", ""]
     return "\n".join([
         "# What live statistics cost",
         "",
@@ -65,7 +64,9 @@ WIDTH, HEIGHT, LEFT, BASE, TOP = 620, 360, 64, 310, 60
 
 
 def chart(found):
-    """Time against sessions, both logarithmic, with the goal."""
+    """Time against sessions of the fewest streams, both logarithmic, with the goal."""
+    fewest = min(streams for _, streams in found)
+    found = {sessions: figure for (sessions, streams), figure in found.items() if streams == fewest}
     series = {"worker_us": "#1570ef", "worker_us_max": "#98a2b3", "encode_us": "#e8730c"}
     values = [figure[key] for figure in found.values() for key in series if figure[key]]
     low, high = math.floor(math.log10(max(1, min(values)))), math.ceil(math.log10(max(GOAL_US, *values)))
