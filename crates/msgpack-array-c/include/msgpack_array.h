@@ -155,7 +155,7 @@ extern "C" {
 
 /*
  Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header included; 0 if there is no such type,
- SIZE_MAX if there are no such arrays.
+ SIZE_MAX if there are no such arrays, which is so above 2^32 - 1 elements or where the length is no size_t.
  */
 size_t msgpack_array_max_encoded_len(uint32_t element_type,
                                      size_t count);

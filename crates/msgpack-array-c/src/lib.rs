@@ -115,10 +115,13 @@ macro_rules! with_type {
 }
 
 /// Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header included; 0 if there is no such type,
-/// SIZE_MAX if there are no such arrays.
+/// SIZE_MAX if there are no such arrays, which is so above 2^32 - 1 elements or where the length is no size_t.
 #[unsafe(no_mangle)]
 pub extern "C" fn msgpack_array_max_encoded_len(element_type: u32, count: usize) -> usize {
-    with_type!(element_type, T => msgpack_array::max_encoded_len::<T>(count), else 0)
+    with_type!(element_type, T => match u32::try_from(count) {
+        Ok(_) => msgpack_array::max_encoded_len::<T>(count),
+        Err(_) => usize::MAX,
+    }, else 0)
 }
 
 /// The best instruction set of this machine, which the functions without one in their arguments use: a `msgpack_array_isa`.

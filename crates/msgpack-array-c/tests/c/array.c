@@ -96,6 +96,14 @@ static void sizes_are_checked(void)
     }
     CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_F64 + 1, 3) == 0);
     CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_F64, SIZE_MAX) == SIZE_MAX);
+    CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_F64 + 1, SIZE_MAX) == 0);
+#if SIZE_MAX > UINT32_MAX
+    /* More elements than a header can say are in no array, however large a size_t is. */
+    CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_F64, UINT32_MAX) == 5 + (size_t)9 * UINT32_MAX);
+    CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_BOOL, UINT32_MAX) == 5 + (size_t)UINT32_MAX);
+    CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_BOOL, (size_t)UINT32_MAX + 1) == SIZE_MAX);
+    CHECK(msgpack_array_max_encoded_len(MSGPACK_ARRAY_TYPE_I32, (size_t)1 << 33) == SIZE_MAX);
+#endif
 }
 
 static void what_is_wrong_is_told(void)
