@@ -11,7 +11,9 @@ use tokio::sync::mpsc::Sender;
 
 use super::told::Told;
 
-/// Snapshots of one worker that may wait for the control side; with more, the newest is dropped and counted.
+/// Snapshots that may wait for the control side, per worker: the queue is one for all workers and has this many places for
+/// each of them, so that one may have more in it while another's are dropped. With the queue full the newest is dropped and
+/// counted. As many used ones of a worker may be on their way back.
 pub const SNAPSHOTS_MAX: usize = 2;
 
 /// A worker's columns at one moment.
