@@ -52,6 +52,15 @@ fn a_line_for_each_worker_stream_and_session() {
     assert!(lines(&printed, "session").iter().all(|line| ids.contains(&line[1])), "{ids:?}: {printed}");
     let player = top(&["--url", &url, "--filter", "role:player", "--sort", "age"], None);
     assert_eq!(lines(&text(&player.stdout), "session").len(), 1);
+    for (filter, expected) in [
+        ("foo:bar", "stream:, role:"),
+        ("worker:2", "there is no worker 2, but 0 to 1"),
+        ("protocol:x", "whep"),
+    ] {
+        let refused = top(&["--url", &url, "--filter", filter], None);
+        assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(2), String::new()), "{filter}");
+        assert!(text(&refused.stderr).contains(expected), "{}", text(&refused.stderr));
+    }
 }
 
 /// Words of the lines of one kind.
@@ -64,10 +73,11 @@ fn lines(printed: &str, kind: &str) -> Vec<Vec<String>> {
 fn the_token_is_asked_for_and_taken_from_the_environment() {
     let server = Server::start("[auth]\nmanage_token = 'keeper'\n");
     let url = server.http.to_string();
-    for (arguments, token) in [(&["--url", &url][..], None), (&["--url", &url], Some("thief"))] {
-        let output = top(arguments, token);
+    let needed = "a token is needed, by MILLSTREAM_TOP_TOKEN or --token";
+    for (token, expected) in [(None, needed), (Some("thief"), ": the token is not valid")] {
+        let output = top(&["--url", &url], token);
         assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output.stderr).contains("--token"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
         assert!(!text(&output.stderr).contains("thief"), "the token is told to nobody");
     }
     assert!(top(&["--url", &url], Some("keeper")).status.success());
@@ -107,6 +117,10 @@ fn who_is_no_millstream_is_found_out() {
     assert_eq!(http::get(server.http, "/healthz").expect("an answer").status, 200);
     let output = top(&["--url", &server.rtmp.to_string()], None);
     assert_eq!(output.status.code(), Some(1), "an RTMP port");
+    assert!(text(&output.stderr).contains("is it the HTTP port of a Millstream"), "{}", text(&output.stderr));
+    let output = top(&["--insecure", "--url", &format!("https://{}", server.http)], None);
+    assert_eq!(output.status.code(), Some(1), "a plain port");
+    assert!(text(&output.stderr).contains("Or is it http://?"), "{}", text(&output.stderr));
     let output = top(&["--url", &format!("http://{}/elsewhere", server.http)], None);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("is it a Millstream?"), "{}", text(&output.stderr));

@@ -64,6 +64,8 @@ pub struct App {
     pub focus: Focus,
     /// The text of the filter.
     pub filter: String,
+    /// Why no row can fit the filter, if that is so.
+    pub filter_error: Option<String>,
     /// Whether the filter is being typed.
     pub typing: bool,
     /// Only sessions of this stream are listed.
@@ -90,6 +92,7 @@ impl App {
             }),
             focus: Focus::Sessions,
             filter: String::new(),
+            filter_error: None,
             typing: false,
             only_stream: None,
             paused: false,
@@ -116,7 +119,9 @@ impl App {
 
     /// Filters and sorts again.
     pub fn refresh(&mut self) {
-        let fitting = Filter::new(&self.filter).apply(&self.message, self.only_stream.as_deref());
+        let filter = Filter::new(&self.filter);
+        self.filter_error = filter.check(self.has_data.then_some(&self.message)).err();
+        let fitting = filter.apply(&self.message, self.only_stream.as_deref());
         self.streams.show(&self.message, fitting.streams);
         self.sessions.show(&self.message, fitting.sessions);
     }

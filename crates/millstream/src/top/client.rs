@@ -2,9 +2,12 @@
 //!
 //! Blocking, on a thread of its own (`spawn`), which hands over what it receives through the program's bounded
 //! queue and connects again when the connection is lost. While the queue is full the thread waits; the server then
-//! leaves messages out for this reader. What may be wrong with the server's answers ends in a [`Failure`].
+//! leaves messages out for this reader. What may be wrong with the server's answers ends in a [`Failure`], and so does
+//! whatever is no message within the time for one (`transport`).
 
-use std::io::{self, Read, Write};
+mod transport;
+
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +15,22 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tungstenite::client::IntoClientRequest;
+use tungstenite::error::ProtocolError;
 use tungstenite::handshake::client::Request;
 use tungstenite::http::{HeaderValue, StatusCode, header};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, HandshakeError, Message as Frame, WebSocket};
 
+use self::transport::{TimedSocket, Transport};
 use super::target::Target;
-use super::wire;
+use super::{TOKEN_VARIABLE, wire};
 use crate::stats::message::{MESSAGE_BYTES_MAX, SUBPROTOCOL, StatsMessage};
 
 /// Time for one address to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest silence: the server sends every second.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Time for the handshakes, and then for each message, whatever else comes. The server sends every second, and gives a
+/// reader as long as this to take a message.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// First and longest time between two attempts to connect; it doubles in between.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
@@ -61,6 +67,8 @@ pub struct Connector {
     target: Target,
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
+    /// [`PATIENCE`], but for tests.
+    patience: Duration,
 }
 
 /// Connects, and connects again, until `deliver` returns false.
@@ -105,12 +113,13 @@ impl Connector {
             value.set_sensitive(true);
             Ok::<_, String>(value)
         });
-        Ok(Self { target, authorization: authorization.transpose()?, tls })
+        Ok(Self { target, authorization: authorization.transpose()?, tls, patience: PATIENCE })
     }
 
     /// Connects and asks for the statistics.
     pub fn connect(&self) -> Result<Feed, Failure> {
         let socket = self.connect_tcp().map_err(|error| Failure::Lost(error.to_string()))?;
+        let socket = TimedSocket::new(socket, self.patience);
         let transport = match &self.tls {
             Some(config) if self.target.tls => {
                 let name = ServerName::try_from(self.target.host.clone())
@@ -126,8 +135,8 @@ impl Connector {
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         match tungstenite::client::client_with_config(request, transport, Some(config)) {
-            Ok((socket, _)) => Ok(Feed { socket }),
-            Err(HandshakeError::Failure(error)) => Err(failure(error)),
+            Ok((socket, _)) => Ok(Feed { socket, patience: self.patience }),
+            Err(HandshakeError::Failure(error)) => Err(self.handshake_failure(error)),
             Err(HandshakeError::Interrupted(_)) => Err(Failure::Lost(silent())),
         }
     }
@@ -136,11 +145,7 @@ impl Connector {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (self.target.host.as_str(), self.target.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(socket) => {
-                    socket.set_read_timeout(Some(SILENCE_MAX))?;
-                    socket.set_write_timeout(Some(SILENCE_MAX))?;
-                    return Ok(socket);
-                }
+                Ok(socket) => return Ok(socket),
                 Err(error) => last = error,
             }
         }
@@ -158,16 +163,58 @@ impl Connector {
         }
         Ok(request)
     }
+
+    /// What an error before the first frame means: above all, whether it is the right port that was asked.
+    fn handshake_failure(&self, error: Error) -> Failure {
+        let doubt = if self.target.tls {
+            "is it the HTTPS port of a Millstream?"
+        } else {
+            "is it the HTTP port of a Millstream, and not https://?"
+        };
+        match error {
+            Error::Http(response) => {
+                let (status, body) = (response.status(), response.into_body().unwrap_or_default());
+                refusal(status, &body, self.authorization.is_some())
+            }
+            Error::Io(error) if speaks_no_tls(&error) => {
+                Failure::Refused(format!("what answers there is no TLS; {doubt} Or is it http://?"))
+            }
+            Error::Io(error) if is_cut(&error) => {
+                Failure::Lost(format!("it ended without an answer; {doubt}"))
+            }
+            Error::Protocol(ProtocolError::HandshakeIncomplete) => {
+                Failure::Lost(format!("it ended without an answer; {doubt}"))
+            }
+            Error::Protocol(error) => {
+                Failure::Lost(format!("what answers there is no WebSocket ({error}); {doubt}"))
+            }
+            error => failure(error),
+        }
+    }
+}
+
+/// Whether the first bytes that came were no record of TLS.
+fn speaks_no_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(rustls::Error::InvalidMessage(_)))
+}
+
+/// Whether the other side ended the connection.
+fn is_cut(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 /// An open connection.
 pub struct Feed {
     socket: WebSocket<Transport>,
+    patience: Duration,
 }
 
 impl Feed {
-    /// Waits for the next message. Pings are answered on the way.
+    /// Waits for the next message. Pings are answered on the way, and give no more time.
     pub fn next(&mut self) -> Result<StatsMessage, Failure> {
+        self.socket.get_mut().allow(self.patience);
         loop {
             match self.socket.read().map_err(failure)? {
                 Frame::Binary(bytes) => {
@@ -178,7 +225,10 @@ impl Feed {
                     let why = why.map(|frame| format!(": {}", wire::printable(&frame.reason)));
                     return Err(Failure::Lost(format!("the server ended it{}", why.unwrap_or_default())));
                 }
-                // Pings were answered by the library; text is not spoken here and means nothing.
+                Frame::Text(_) => {
+                    return Err(Failure::Refused("the server sends text; is it a Millstream?".to_owned()));
+                }
+                // Pings were answered by the library.
                 _ => {}
             }
         }
@@ -188,11 +238,6 @@ impl Feed {
 /// What an error of the WebSocket means for going on.
 fn failure(error: Error) -> Failure {
     match error {
-        Error::Http(response) => {
-            let status = response.status();
-            let told = response.into_body().unwrap_or_default();
-            refusal(status, &told)
-        }
         Error::Io(error) => match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::Lost(silent()),
             // What TLS refuses, a certificate above all, stays as it is.
@@ -207,13 +252,18 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// What an HTTP answer that is no upgrade means, with what its body tells (`{"error": {"message": ...}}`).
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    let told = serde_json::from_slice::<serde_json::Value>(body).ok();
-    let told = told.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);
+/// What an HTTP answer that is no upgrade means, with what its body tells (`{"error": {"message": ...}}`). `has_token`: whether
+/// one was shown.
+fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> Failure {
+    let body = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let told = body.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);
+    if status == StatusCode::UNAUTHORIZED {
+        let asks = || format!("a token is needed, by {TOKEN_VARIABLE} or --token");
+        let invalid = || told.unwrap_or_else(|| "the token is not valid".to_owned());
+        return Failure::Refused(if has_token { invalid() } else { asks() });
+    }
     let told = told.map(|told| format!(" ({told})")).unwrap_or_default();
     match status {
-        StatusCode::UNAUTHORIZED => Failure::Refused(format!("a token is needed, by --token{told}")),
         StatusCode::FORBIDDEN => Failure::Refused(format!("not allowed from here{told}")),
         StatusCode::NOT_FOUND => {
             Failure::Refused("the server has no statistics there; is it a Millstream?".to_owned())
@@ -226,38 +276,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
 }
 
 fn silent() -> String {
-    format!("nothing came for {} s", SILENCE_MAX.as_secs())
-}
-
-/// TCP, or TLS on it.
-enum Transport {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Read for Transport {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.read(buffer),
-            Self::Tls(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Transport {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(socket) => socket.flush(),
-            Self::Tls(stream) => stream.flush(),
-        }
-    }
+    format!("no message came within {} s", PATIENCE.as_secs())
 }
 
 #[cfg(test)]

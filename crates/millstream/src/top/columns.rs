@@ -86,6 +86,7 @@ impl Value<'_> {
     pub fn plain(&self) -> String {
         match self {
             Self::Count(value) => value.to_string(),
+            Self::Real(value) if !value.is_finite() => format::UNKNOWN.to_owned(),
             Self::Real(value) => format!("{value:.2}"),
             Self::Id(worker, serial) => format!("{worker}-{serial}"),
             Self::Text(text) if text.is_empty() => format::UNKNOWN.to_owned(),
@@ -111,12 +112,15 @@ pub fn stream_of(message: &StatsMessage, row: usize) -> Option<&str> {
     (stream != NO_STREAM).then(|| message.streams.name[stream as usize].as_str())
 }
 
+/// What sessions are, as texts.
+pub const ROLES: [&str; 3] = ["publisher", "player", "pending"];
+
 /// What session `row` does.
 pub fn role_of(message: &StatsMessage, row: usize) -> &'static str {
     match message.sessions.role[row] {
-        ROLE_PUBLISHER => "publisher",
-        ROLE_PLAYER => "player",
-        ROLE_PENDING => "pending",
+        ROLE_PUBLISHER => ROLES[0],
+        ROLE_PLAYER => ROLES[1],
+        ROLE_PENDING => ROLES[2],
         // A role of later versions.
         _ => format::UNKNOWN,
     }
@@ -414,6 +418,10 @@ mod tests {
 
     #[test]
     fn texts_for_programs_have_no_blanks() {
+        assert_eq!(
+            (Value::Real(f32::INFINITY).plain(), Value::Real(1.0).plain()),
+            ("-".into(), "1.00".into())
+        );
         assert_eq!(Value::Text("live/my cam\u{3000}1".into()).plain(), "live/my%20cam%201");
         assert_eq!(Value::Text("".into()).plain(), "-");
         assert_eq!((Value::Count(1_234_567).plain(), Value::Unknown.plain()), ("1234567".into(), "-".into()));

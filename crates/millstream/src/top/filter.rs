@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::columns::role_of;
+use super::columns::{ROLES, role_of};
 use crate::stats::message::StatsMessage;
 
 /// Longest text that is taken; more is not typed.
@@ -43,9 +43,16 @@ const FIELDS: [(&str, Field); 4] = [
 ];
 
 impl Filter {
-    /// Reads what was typed. Everything has a meaning; nothing asks for nothing.
+    /// Reads what was typed. Everything has a meaning, though no row may fit ([`Filter::check`]); nothing asks for nothing.
     pub fn new(text: &str) -> Self {
         Self { words: text.split_whitespace().map(Word::new).collect() }
+    }
+
+    /// Whether rows could fit: `NAME:` must be one of the fields, and what follows a value there is, as far as that is known,
+    /// by `message` for workers and protocols. That no stream or session fits at the time is no error. The error tells
+    /// what there is instead.
+    pub fn check(&self, message: Option<&StatsMessage>) -> Result<(), String> {
+        self.words.iter().try_for_each(|word| word.check(message))
     }
 
     /// Rows of `message` that fit, in its order.
@@ -92,6 +99,47 @@ impl Word {
         let (of, text) = named.unwrap_or((Field::Any, text));
         Self { of, text: text.to_lowercase() }
     }
+
+    fn check(&self, message: Option<&StatsMessage>) -> Result<(), String> {
+        let text = &self.text;
+        let one_of = |what: &str, there_are: &[String]| {
+            if there_are.iter().any(|name| name.to_lowercase().contains(text)) {
+                return Ok(());
+            }
+            Err(format!("no {what} is `{text}`; there are {}", there_are.join(", ")))
+        };
+        match (self.of, message) {
+            (Field::Any, _) => check_field(text),
+            (Field::Role, _) => one_of("role", &ROLES.map(str::to_owned)),
+            (Field::Protocol, Some(message)) => one_of("protocol", &message.protocols),
+            (Field::Worker, message) => check_worker(text, message),
+            (Field::Stream, _) | (Field::Protocol, None) => Ok(()),
+        }
+    }
+}
+
+/// Whether a word without a field is none because the field's name is wrong. Names of streams may have colons, but behind
+/// the name of the application, or `stream:`.
+fn check_field(text: &str) -> Result<(), String> {
+    match text.split_once(':') {
+        Some((name, _)) if !name.is_empty() && name.chars().all(char::is_alphabetic) => {
+            let names: Vec<_> = FIELDS.iter().map(|(name, _)| format!("{name}:")).collect();
+            Err(format!("there is no `{name}:`, only {}; or stream:{text}", names.join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_worker(text: &str, message: Option<&StatsMessage>) -> Result<(), String> {
+    let index = text.parse().ok().filter(|index: &u16| index.to_string() == text);
+    let index = index.ok_or_else(|| format!("worker:{text} is no number of a worker"))?;
+    let Some(message) = message else { return Ok(()) };
+    let there_are = &message.workers.index;
+    if there_are.contains(&index) {
+        return Ok(());
+    }
+    let most = there_are.iter().max().map_or("none".to_owned(), |most| format!("0 to {most}"));
+    Err(format!("there is no worker {index}, but {most}"))
 }
 
 /// A word with the names of one message that it fits.
@@ -173,6 +221,36 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(sessions(text, &message, None), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_row_could_ever_fit_is_an_error() {
+        let message = sample::message(2, 3, 12);
+        let cases = [
+            ("", None),
+            ("role:PLAY protocol:flv worker:1 stream:gone nobody live/cam:1 :", None),
+            ("stream:cam:1 1:2", None),
+            (
+                "whep mood:fine",
+                Some("no `mood:`, only worker:, stream:, role:, protocol:; or stream:mood:fine"),
+            ),
+            ("role:nobody", Some("no role is `nobody`; there are publisher, player, pending")),
+            ("protocol:srt", Some("no protocol is `srt`; there are rtmp, whep, http-flv")),
+            ("worker:2", Some("there is no worker 2, but 0 to 1")),
+            ("worker:", Some("worker: is no number")),
+            ("worker:-1", Some("worker:-1 is no number")),
+            ("worker:01", Some("worker:01 is no number")),
+        ];
+        for (text, expected) in cases {
+            let found = Filter::new(text).check(Some(&message)).err();
+            match (&found, expected) {
+                (Some(error), Some(expected)) => assert!(error.contains(expected), "{text}: {error}"),
+                _ => assert_eq!(found.as_deref(), expected, "{text}"),
+            }
+        }
+        for text in ["protocol:srt", "worker:2"] {
+            assert_eq!(Filter::new(text).check(None), Ok(()), "{text}: it depends on the server");
         }
     }
 

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 use app::App;
 use client::{Connector, Failure};
+use filter::Filter;
 use target::Target;
 use theme::Theme;
 use tls::Trust;
@@ -111,6 +112,7 @@ fn prepare(args: &Args) -> Result<(Connector, App), String> {
     }
     app.sessions.reversed = reversed;
     app.filter = args.filter.as_deref().unwrap_or_default().chars().take(filter::TEXT_MAX).collect();
+    Filter::new(&app.filter).check(None).map_err(|error| format!("--filter: {error}"))?;
     let tls = target.tls.then(|| tls::client_config(&trust)).transpose()?;
     // An empty variable is what scripts have instead of none.
     let token = args.token.as_deref().filter(|token| !token.is_empty());
@@ -121,6 +123,9 @@ fn print_once(connector: &Connector, app: &mut App) -> ExitCode {
     match connector.connect().and_then(|mut feed| feed.next()) {
         Ok(message) => {
             app.receive(message);
+            if let Some(error) = &app.filter_error {
+                return fail(&format!("--filter: {error}"), EXIT_USAGE);
+            }
             // A reader that went away (`| head`) is no error.
             let _ = io::stdout().write_all(once::text(app).as_bytes());
             ExitCode::SUCCESS
@@ -168,6 +173,8 @@ mod tests {
             ("top --url ftp://x", "http://"),
             ("top --url https://x --ca /nowhere", "/nowhere"),
             ("top --token \u{7f}", "token"),
+            ("top --filter foo:bar", "--filter: there is no `foo:`"),
+            ("top --filter role:nobody", "there are publisher, player"),
         ];
         for (words, expected) in cases {
             let error = prepared(words).map(|_| ()).expect_err(words);

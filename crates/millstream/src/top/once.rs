@@ -71,11 +71,17 @@ mod tests {
     use super::*;
     use crate::top::sample;
 
+    /// The load in a worker's line.
+    fn load(line: &str) -> &str {
+        line.split_whitespace().nth(2).expect("a field")
+    }
+
     #[test]
     fn every_line_has_as_many_fields_as_its_header() {
         let mut message = sample::message(2, 3, 12);
         message.streams.name[1] = "live/my cam".to_owned();
         message.streams.name[2] = String::new();
+        message.workers.load_percent = vec![f32::INFINITY, f32::NAN];
         let mut app = App::new(String::new());
         app.receive(message);
         let text = text(&app);
@@ -91,6 +97,8 @@ mod tests {
         let count = |kind: &str| text.lines().filter(|line| line.split(' ').next() == Some(kind)).count();
         assert_eq!((count("worker"), count("stream"), count("session")), (2, 3, 12));
         assert!(text.contains("live/my%20cam"), "{text}");
+        let loads: Vec<_> = text.lines().filter(|line| line.starts_with("worker")).map(load).collect();
+        assert_eq!(loads, ["-", "-"], "{text}");
     }
 
     #[test]

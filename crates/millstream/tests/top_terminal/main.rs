@@ -96,7 +96,7 @@ fn a_refusal_ends_it_and_is_left_on_the_screen() {
     let server = Server::start("[auth]\nmanage_token = 'keeper'\n");
     let mut top = top(&server, 100, 24);
     assert_eq!(top.wait_for_exit().code(), Some(1));
-    top.wait_for_text("a token is needed, by --token");
+    top.wait_for_text("a token is needed, by MILLSTREAM_TOP_TOKEN or --token");
 }
 
 #[test]

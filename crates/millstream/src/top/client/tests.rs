@@ -1,5 +1,6 @@
 //! The connection against servers that end it, refuse, and talk nonsense, over loopback.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
@@ -10,6 +11,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::*;
 use crate::top::sample;
+use crate::top::tls::{Trust, client_config};
 
 type Socket = WebSocket<TcpStream>;
 
@@ -101,15 +103,17 @@ type Server = fn(TcpStream);
 
 #[test]
 fn what_would_happen_again_ends_it() {
-    let cases: [(Server, &str); 5] = [
+    let cases: [(Server, &str); 7] = [
         (
             |stream| {
                 let body = r#"{"error":{"code":"token_wrong","message":"the token\u0007 is wrong"}}"#;
                 let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: ";
                 answer(stream, &format!("{head}{}\r\n\r\n{body}", body.len()));
             },
-            "a token is needed",
+            "the token\u{fffd} is wrong",
         ),
+        (|stream| answer(stream, "HTTP/1.1 401 Unauthorized\r\n\r\n"), "the token is not valid"),
+        (|stream| accept(stream).send(Frame::text("{}")).expect("sent"), "the server sends text"),
         (
             |stream| answer(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
             "is it a Millstream?",
@@ -146,7 +150,7 @@ fn what_may_change_is_tried_again() {
         (StatusCode::BAD_GATEWAY, "<html>", "502 Bad Gateway"),
         (StatusCode::TOO_MANY_REQUESTS, "", "429"),
     ] {
-        let Failure::Lost(reason) = refusal(status, body.as_bytes()) else { panic!("{status}") };
+        let Failure::Lost(reason) = refusal(status, body.as_bytes(), true) else { panic!("{status}") };
         assert!(reason.contains(expected), "{reason}");
     }
 }
@@ -155,4 +159,115 @@ fn what_may_change_is_tried_again() {
 fn a_token_that_no_header_can_hold_is_refused_at_once() {
     let target = Target::parse("localhost").expect("a target");
     assert!(Connector::new(target, Some("a\nb"), None).is_err());
+}
+
+#[test]
+fn who_has_no_token_is_told_where_to_give_one() {
+    let body = br#"{"error":{"code":"token_missing","message":"this server asks for a token"}}"#;
+    let expected = "a token is needed, by MILLSTREAM_TOP_TOKEN or --token";
+    assert_eq!(refusal(StatusCode::UNAUTHORIZED, body, false), Failure::Refused(expected.to_owned()));
+    let told = Failure::Refused("this server asks for a token".to_owned());
+    assert_eq!(refusal(StatusCode::UNAUTHORIZED, body, true), told, "it was given");
+}
+
+/// Time for a message in tests of servers that never send one, and for the test to end at all.
+const SHORT: Duration = Duration::from_millis(200);
+const FOREVER: Duration = Duration::from_secs(60);
+
+/// Sends `bytes` again and again, until the client has gone.
+fn repeat(mut stream: TcpStream, bytes: &[u8]) {
+    while stream.write_all(bytes).is_ok() {}
+}
+
+#[test]
+fn a_server_that_keeps_the_connection_busy_with_anything_but_messages_is_given_up() {
+    let cases: [(&str, bool, Server); 6] = [
+        ("silence", false, |stream| _ = io::copy(&mut &stream, &mut io::sink())),
+        ("a head without end", false, |stream| {
+            // Slower than the limit of headers ends it, faster than a limit of each read would.
+            let mut bytes =
+                b"HTTP/1.1 101 Switching Protocols\r\nX: ".iter().copied().chain(std::iter::repeat(b'x'));
+            stream.set_read_timeout(Some(SHORT / 20)).expect("a timeout");
+            while (&stream).write_all(&[bytes.next().expect("more")]).is_ok() && !has_gone(&stream) {}
+        }),
+        ("silence after the handshake", true, |stream| {
+            assert!(accept(stream).read().is_err(), "it has gone")
+        }),
+        ("pings", true, |stream| {
+            accept(stream.try_clone().expect("a socket"));
+            repeat(stream, &[0x89, 0]);
+        }),
+        ("empty pieces of a message", true, |stream| {
+            accept(stream.try_clone().expect("a socket"));
+            (&stream).write_all(&[0x02, 0]).expect("sent");
+            repeat(stream, &[0x00, 0]);
+        }),
+        ("a message byte by byte", true, |stream| {
+            accept(stream.try_clone().expect("a socket"));
+            (&stream).write_all(&[0x82, 127, 0, 0, 0, 0, 1, 0, 0, 0]).expect("sent");
+            stream.set_read_timeout(Some(SHORT / 20)).expect("a timeout");
+            while (&stream).write_all(b"x").is_ok() && !has_gone(&stream) {}
+        }),
+    ];
+    for (name, has_handshake, turn) in cases {
+        let (mut connector, server) = serve(vec![turn]);
+        // Handshakes that come have time, however busy the machine is.
+        connector.patience = if has_handshake { FOREVER } else { SHORT };
+        let (sender, result) = channel();
+        thread::spawn(move || {
+            let next = |mut feed: Feed| {
+                feed.patience = SHORT;
+                feed.next()
+            };
+            let _ = sender.send(connector.connect().and_then(next));
+        });
+        let result = result.recv_timeout(2 * FOREVER).unwrap_or_else(|_| panic!("{name}: it waits for ever"));
+        let Err(Failure::Lost(reason)) = result else { panic!("{name}: {result:?}") };
+        assert_eq!(reason, silent(), "{name}");
+        server.join().expect("the server's assertions hold");
+    }
+}
+
+/// Waits for the time limit of reads, or until the client has gone. What it says is nothing to this server.
+fn has_gone(mut stream: &TcpStream) -> bool {
+    match stream.read(&mut [0; 1024]) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+    }
+}
+
+#[test]
+fn a_port_of_something_else_is_told_as_what_it_may_be() {
+    let plain: [(Server, &str); 4] = [
+        (|stream| answer(stream, ""), "is it the HTTP port of a Millstream"),
+        (drop, "is it the HTTP port of a Millstream"),
+        (|stream| answer(stream, "\x15\x03\x03\0\x02\x02\x16"), "and not https://?"),
+        (|stream| answer(stream, "220 mail.example ESMTP\r\n\r\n"), "what answers there is no WebSocket"),
+    ];
+    for (turn, expected) in plain {
+        let (connector, server) = serve(vec![turn]);
+        let Err(Failure::Lost(reason)) = connector.connect().map(|_| ()) else { panic!("{expected}") };
+        assert!(reason.contains(expected), "{reason}");
+        server.join().expect("the server's assertions hold");
+    }
+    let secure: [(Server, Failure); 2] = [
+        (
+            |mut stream| {
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("sent");
+                has_gone(&stream);
+            },
+            Failure::Refused(
+                "what answers there is no TLS; is it the HTTPS port of a Millstream? Or is it http://?"
+                    .to_owned(),
+            ),
+        ),
+        (drop, Failure::Lost("it ended without an answer; is it the HTTPS port of a Millstream?".to_owned())),
+    ];
+    for (turn, expected) in secure {
+        let (mut connector, server) = serve(vec![turn]);
+        connector.target.tls = true;
+        connector.tls = Some(client_config(&Trust::Anybody).expect("a configuration"));
+        assert_eq!(connector.connect().map(|_| ()), Err(expected));
+        server.join().expect("the server's assertions hold");
+    }
 }

@@ -131,7 +131,8 @@ pub(super) fn workers(pen: &mut Pen<'_>, area: Rect, message: &StatsMessage) {
         short_worker(pen, place(row), workers, row);
     }
     if shown < count {
-        let most = workers.load_percent[shown..].iter().copied().fold(0.0, f32::max);
+        let known = workers.load_percent[shown..].iter().copied().filter(|percent| percent.is_finite());
+        let most = known.fold(0.0, f32::max);
         let text = format!("{} more, max {most:.0}%", count - shown);
         pen.left(place(shown), &text, pen.theme.level(load(most)));
     }
@@ -156,7 +157,8 @@ fn worker(pen: &mut Pen<'_>, area: Rect, workers: &Workers, row: usize) {
 fn short_worker(pen: &mut Pen<'_>, area: Rect, workers: &Workers, row: usize) {
     let percent = workers.load_percent[row];
     let name = format!("{:>3}", workers.index[row]);
-    let figure = format!("{percent:>4.0}%");
+    let figure =
+        if percent.is_finite() { format!("{percent:>4.0}%") } else { format!("{:>5}", format::UNKNOWN) };
     let style = pen.theme.level(load(percent).max(Level::Good));
     pen.pieces(area, &[(name.as_str(), Style::new()), (&bar(percent, 10), style), (&figure, Style::new())]);
 }
@@ -164,13 +166,15 @@ fn short_worker(pen: &mut Pen<'_>, area: Rect, workers: &Workers, row: usize) {
 /// `[||||      ]`, `width` characters with the brackets.
 fn bar(percent: f32, width: u16) -> String {
     let inner = usize::from(width - 2);
-    let full = (percent.clamp(0.0, 100.0) / 100.0 * inner as f32).round() as usize;
+    let percent = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
+    let full = (percent / 100.0 * inner as f32).round() as usize;
     format!("[{}{}]", "|".repeat(full), " ".repeat(inner - full))
 }
 
 /// Judges the load of a core: what is left for a burst.
 fn load(percent: f32) -> Level {
     match percent {
+        percent if !percent.is_finite() => Level::Plain,
         percent if percent >= 90.0 => Level::Bad,
         percent if percent >= 70.0 => Level::Warning,
         _ => Level::Plain,

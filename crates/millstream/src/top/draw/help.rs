@@ -7,6 +7,7 @@ use ratatui::widgets::{Clear, Widget};
 use super::all_columns;
 use super::pen::{Pen, after, line, width};
 use crate::top::app::App;
+use crate::top::columns::Level;
 
 /// Keys, what they do in a word, and in a sentence.
 const KEYS: [(&str, &str, &str); 10] = [
@@ -43,7 +44,11 @@ pub(super) fn keys(pen: &mut Pen<'_>, area: Rect, app: &App) -> Option<u16> {
             text = &text[text.char_indices().nth(1).map_or(text.len(), |(at, _)| at)..];
         }
         let x = pen.left(rest, text, Style::new());
-        pen.right(after(area, x + 2), "Enter keeps it, Esc takes it away", Style::new());
+        let rest = after(area, x + 2);
+        match &app.filter_error {
+            Some(error) => _ = pen.left(rest, error, pen.theme.level(Level::Bad)),
+            None => pen.right(rest, "Enter keeps it, Esc takes it away", Style::new()),
+        }
         return Some(x.min(area.right() - 1));
     }
     let mut rest = area;

@@ -69,7 +69,11 @@ fn counts(table: &TableView, all: usize) -> String {
 }
 
 fn filtered(app: &App) -> String {
-    if app.filter.is_empty() { String::new() } else { format!(", filter \"{}\"", app.filter) }
+    match &app.filter_error {
+        _ if app.filter.is_empty() => String::new(),
+        None => format!(", filter \"{}\"", app.filter),
+        Some(error) => format!(", filter \"{}\": {error}", app.filter),
+    }
 }
 
 fn headers(pen: &mut Pen<'_>, area: Rect, table: &TableView, places: &[Place]) {

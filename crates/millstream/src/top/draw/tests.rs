@@ -200,10 +200,33 @@ fn the_filter_is_on_the_last_line_while_it_is_typed() {
     assert!(lines[19].starts_with("filter: whep "), "{}", lines[19]);
     terminal.backend_mut().assert_cursor_position((12, 19));
     find(&lines, "─ Sessions 1/10 of 30, filter \"whep\" ─");
-    press(&mut app, &"x".repeat(90).chars().map(KeyCode::Char).collect::<Vec<_>>());
+    press(&mut app, &" mood:".chars().map(KeyCode::Char).collect::<Vec<_>>());
+    let lines = screen(&mut app, 120, 20);
+    assert!(lines[19].starts_with("filter: whep mood:  there is no `mood:`, only worker:"), "{}", lines[19]);
+    press(&mut app, &[KeyCode::Enter]);
+    find(
+        &screen(&mut app, 160, 20),
+        "─ Sessions 0/0 of 30, filter \"whep mood:\": there is no `mood:`, only",
+    );
+    press(&mut app, &"/".chars().map(KeyCode::Char).collect::<Vec<_>>());
+    press(&mut app, &"x".repeat(80).chars().map(KeyCode::Char).collect::<Vec<_>>());
     press(&mut app, &[KeyCode::Char('y')]);
     let lines = screen(&mut app, 40, 20);
     assert!(lines[19].ends_with("xxy"), "the end is seen: {}", lines[19]);
+}
+
+#[test]
+fn a_load_that_is_no_number_is_no_load() {
+    for workers in [2, 40] {
+        let mut app = App::new("http://localhost:8080".to_owned());
+        let mut message = sample::message(workers, 3, 9);
+        message.workers.load_percent.fill(f32::INFINITY);
+        message.workers.load_percent[0] = f32::NAN;
+        app.receive(message);
+        let lines = screen(&mut app, 80, 24).join("\n").to_lowercase();
+        assert!(!lines.contains("inf%") && !lines.contains("nan") && !lines.contains("inf %"), "{lines}");
+        assert!(lines.contains("[        ") && !lines.contains("[|"), "{lines}");
+    }
 }
 
 #[test]
