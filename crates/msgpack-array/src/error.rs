@@ -32,7 +32,7 @@ pub enum ElementError {
         /// The byte it begins with.
         marker: u8,
     },
-    /// The element type cannot hold its value exactly.
+    /// The element type cannot hold its value exactly: 300 in `u8`, 0.1 of an `f64` in `f32`.
     OutOfRange,
 }
 
@@ -51,7 +51,7 @@ impl core::fmt::Display for ElementError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::WrongType { marker } => write!(f, "byte {marker:#04x} begins a value of another type"),
-            Self::OutOfRange => f.write_str("value out of range"),
+            Self::OutOfRange => f.write_str("the wanted type cannot hold the value exactly"),
         }
     }
 }

@@ -47,7 +47,9 @@ pub fn decode_array_header(input: &[u8]) -> Result<(u32, usize), DecodeError> {
     }
 }
 
-/// The bytes of the `bin` that `input` begins with, and the bytes its header takes; as untrustworthy as an array's number.
+/// The length in bytes of the `bin` that `input` begins with, and the bytes its header takes; of any of the three forms.
+///
+/// The length is what the sender says: do not allocate by it before there are as many bytes.
 ///
 /// # Errors
 /// [`DecodeError::NotBin`] and [`DecodeError::Truncated`].

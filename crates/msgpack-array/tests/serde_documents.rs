@@ -155,7 +155,7 @@ fn lengths<T: Number + SerdeElement>() {
     }
 }
 
-/// Results do not show it: what is reserved does, and the words of errors.
+/// Results do not show it: what is reserved does, and the words for the end of the input.
 #[test]
 fn the_kernels_run_where_it_is_said() {
     let values = Array(vec![1_u64; 1000]);
@@ -166,13 +166,42 @@ fn the_kernels_run_where_it_is_said() {
     }
     let document = to_vec(&values).unwrap();
     let message = |error: rmp_serde::decode::Error| error.to_string();
-    let wrong = [&document[..500], &[0xcc, 200], &document[501..]].concat();
-    let (kernel, element) =
-        ("element 497: value out of range", "invalid value: integer `200`, expected i8 as element 497");
-    assert_eq!(message(from_slice::<Array<Vec<i8>>>(&wrong).unwrap_err()), kernel);
-    assert_eq!(message(rmp_serde::from_read::<_, Array<Vec<i8>>>(Cursor::new(&wrong)).unwrap_err()), kernel);
-    assert_eq!(message(rmp_serde::from_slice::<Array<Vec<i8>>>(&wrong).unwrap_err()), element);
-    assert_eq!(message(rmp_serde::from_read::<_, Array<Vec<i8>>>(Stream(&wrong)).unwrap_err()), element);
+    let cut = &document[..500];
+    let kernel = "the bytes end before the array does";
+    assert_eq!(message(from_slice::<Array<Vec<i8>>>(cut).unwrap_err()), kernel);
+    assert_eq!(message(rmp_serde::from_read::<_, Array<Vec<i8>>>(Cursor::new(cut)).unwrap_err()), kernel);
+    assert_ne!(message(rmp_serde::from_slice::<Array<Vec<i8>>>(cut).unwrap_err()), kernel);
+    assert_ne!(message(rmp_serde::from_read::<_, Array<Vec<i8>>>(Stream(cut)).unwrap_err()), kernel);
+}
+
+#[test]
+fn errors_name_type_and_index() {
+    // And the value with and without the kernels, if the type cannot hold it.
+    let refused: [(&[u8], &str); 5] = [
+        (&[0xcd, 1, 44], "invalid value: integer `300`, expected u8 as element INDEX"),
+        (&[0xff], "invalid value: integer `-1`, expected u8 as element INDEX"),
+        (&[0xa1, b'x'], "element INDEX: byte 0xa1 begins a value of another type than u8"),
+        (&[0xca, 0x3f, 0x80, 0, 0], "element INDEX: byte 0xca begins a value of another type than u8"),
+        (&[0xc1], "element INDEX: byte 0xc1 begins a value of another type than u8"),
+    ];
+    for (element, words) in refused {
+        for index in [0, 1, 15, 64, 497, 999] {
+            let header: &[u8] = &[0xdc, 1000_u16.to_be_bytes()[0], 1000_u16.to_be_bytes()[1]];
+            let document = [header, &vec![1; index], element, &vec![1; 999 - index]].concat();
+            let ways: [Result<Array<Vec<u8>>, rmp_serde::decode::Error>; 4] = [
+                from_slice(&document),
+                rmp_serde::from_read(Cursor::new(&document)),
+                rmp_serde::from_slice(&document),
+                rmp_serde::from_read(Stream(&document)),
+            ];
+            let alike = if words.starts_with("invalid value") { 4 } else { 2 };
+            for error in ways.map(Result::unwrap_err).into_iter().take(alike) {
+                assert_eq!(error.to_string(), words.replace("INDEX", &index.to_string()));
+            }
+        }
+    }
+    let error = from_slice::<Array<Vec<f32>>>(&rmp_serde::to_vec(&[0.5, 0.1]).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "invalid value: floating point `0.1`, expected f32 as element 1");
 }
 
 #[test]

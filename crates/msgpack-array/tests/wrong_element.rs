@@ -161,7 +161,7 @@ fn what_is_no_array() {
 #[test]
 fn errors_say_what_and_where() {
     let error = msgpack_array::decode_i8s(&[0x92, 1, 0xcc, 0xff], &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "element 1: value out of range");
+    assert_eq!(error.to_string(), "element 1: the wanted type cannot hold the value exactly");
     let error = msgpack_array::decode_i8s(&[0x92, 1, 0xa0], &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "element 1: byte 0xa0 begins a value of another type");
     let error = msgpack_array::decode_i8s(&[0x80], &mut Vec::new()).unwrap_err();

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "a type known by its id is used as what it is")]
 
 use alloc::vec::Vec;
+use core::any::type_name;
 use core::mem::transmute_copy;
 use std::io::Cursor;
 
@@ -19,6 +20,7 @@ use super::SerdeElement;
 use super::de::One;
 use crate::bulk::Isa;
 use crate::decode::append_elements;
+use crate::error::{DecodeError, ElementError};
 
 /// `value` as a document, structs as arrays: the bytes of [`rmp_serde::to_vec`].
 ///
@@ -48,7 +50,8 @@ pub fn to_vec_named<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, rmp_ser
 ///
 /// `rmp_serde::from_slice` itself keeps its position to itself, so in it arrays go element by element. The kernels run here, and in
 /// [`rmp_serde::from_read`] and [`rmp_serde::Deserializer::new`] on a `&[u8]`, a [`Cursor`] over a slice or vector, or a `&mut` of
-/// these. Such a deserializer copies text, so `&str` fields want `rmp_serde::from_slice`.
+/// these. Such a deserializer copies text, so `&str` fields want `rmp_serde::from_slice`. Bytes behind the document are ignored, as
+/// `rmp_serde::from_slice` does; to see them, use `from_read` on a `Cursor`.
 ///
 /// # Errors
 /// Those of `rmp-serde`.
@@ -174,7 +177,8 @@ impl<S: Source> Source for &mut S {
     }
 }
 
-/// Asked for the first element of a sequence, reads all `count`; says whether it could. If not, it has read the first one.
+/// Asked for the first element of a sequence, reads all `count`; says whether it could. If not, it has read the first one, and one
+/// of the others may be refused.
 ///
 /// Only for sequences that a deserializer known to [`is_known_deserializer`] makes: in those the elements follow each other in
 /// the reader, and nothing of them has been taken from it.
@@ -188,14 +192,22 @@ impl<'de, T: SerdeElement> DeserializeSeed<'de> for AllElements<'_, T> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
         let mut deserializer = deserializer;
-        let Some(source) = reader(&mut deserializer) else {
-            self.values.push(One::first().deserialize(deserializer)?);
-            return Ok(false);
-        };
-        let bytes = append_elements(Isa::detect(), self.count, source.rest(), self.values)
-            .map_err(D::Error::custom)?;
-        source.advance(bytes);
-        Ok(true)
+        if let Some(source) = reader(&mut deserializer) {
+            match append_elements(Isa::detect(), self.count, source.rest(), self.values) {
+                Ok(bytes) => {
+                    source.advance(bytes);
+                    return Ok(true);
+                }
+                // Nothing is consumed yet: element by element the same one fails, and serde's words name its value and the type.
+                Err(DecodeError::Element { error: ElementError::OutOfRange, .. }) => {}
+                Err(error @ DecodeError::Element { .. }) => {
+                    return Err(D::Error::custom(format_args!("{error} than {}", type_name::<T>())));
+                }
+                Err(error) => return Err(D::Error::custom(error)),
+            }
+        }
+        self.values.push(One::first().deserialize(deserializer)?);
+        Ok(false)
     }
 }
 

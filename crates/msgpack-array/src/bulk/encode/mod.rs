@@ -30,16 +30,16 @@ use crate::element::Element;
 
 /// See [`super::encode`].
 pub(super) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
-    // SAFETY: whoever calls `bulk::encode` has asked whether this machine has `isa`.
+    // SAFETY: whoever calls `bulk::encode` has asked whether this machine has `isa`; the length has been checked there.
     unsafe { T::encode_run(isa, values, out) }
 }
 
 /// What the algorithm knows of an element type: its functions in the files of the instruction sets.
 pub trait EncodeElement: Sized {
-    /// Writes all `values` to the beginning of `out`, which is long enough for the longest form of each.
+    /// Writes all `values` to the beginning of `out`, and returns the bytes initialised.
     ///
     /// # Safety
-    /// This machine has `isa`.
+    /// This machine has `isa`, and `out` is at least `ENCODED_MAX` times as long as `values`.
     #[doc(hidden)]
     unsafe fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize;
 }
