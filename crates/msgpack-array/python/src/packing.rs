@@ -77,7 +77,8 @@ pub(crate) fn pack_to(
         output::append_to_bytearray(out, length_max, bytes >= DETACH_BYTES_MIN, |out| {
             let (head, body) = out.split_at_mut(length);
             head.write_copy_of_slice(&header[..length]);
-            length + detached(array.py(), bytes, || write_all(isa, &elements, body))
+            let written = detached(array.py(), bytes, || write_all(isa, &elements, body));
+            length + written.expect("there is room for all, however long they are")
         })
     })
 }
@@ -94,7 +95,7 @@ fn pack_flat<'py, T: Number>(
         let mut stage = [MaybeUninit::uninit(); header_and(STAGE_BYTES)];
         let (head, body) = stage.split_at_mut(length);
         head.write_copy_of_slice(&header[..length]);
-        let written = length + write_all(isa, elements, body);
+        let written = length + write_all(isa, elements, body).expect("the stage is long enough for all");
         // SAFETY: so many have been initialised from the beginning.
         return Ok(PyBytes::new(py, unsafe { stage[..written].assume_init_ref() }));
     }
@@ -102,7 +103,8 @@ fn pack_flat<'py, T: Number>(
     output::bytes(py, length + encoded, |out| {
         let (head, body) = out.split_at_mut(length);
         head.write_copy_of_slice(&header[..length]);
-        length + detached(py, bytes, || write_all(isa, elements, body))
+        // No bytes at all: they are not those that were measured.
+        detached(py, bytes, || write_all(isa, elements, body)).map_or(0, |written| length + written)
     })
 }
 
@@ -110,9 +112,9 @@ const fn header_and(bytes: usize) -> usize {
     5 + bytes
 }
 
-/// Writes elements to `out`, which has as many bytes as they need and perhaps no more, and returns the bytes written; fewer if
-/// the elements have grown since they were measured.
-fn write_all<T: Number>(isa: Isa, mut elements: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
+/// Writes elements to `out`, which has as many bytes as they need and perhaps no more, and returns the bytes written; `None` if
+/// the elements have grown since they were measured, so that not all of them fit.
+fn write_all<T: Number>(isa: Isa, mut elements: &[T], out: &mut [MaybeUninit<u8>]) -> Option<usize> {
     let mut at = 0;
     loop {
         // As many as fit, however long they are; these are all of them, or nearly all after a few rounds.
@@ -124,18 +126,17 @@ fn write_all<T: Number>(isa: Isa, mut elements: &[T], out: &mut [MaybeUninit<u8>
         at += encode_elements_uninit(isa, now, &mut out[at..]).expect("there is room, however long they are");
         elements = later;
         if elements.is_empty() {
-            return at;
+            return Some(at);
         }
     }
     let mut stage = [MaybeUninit::uninit(); STAGE_BYTES];
     for chunk in elements.chunks(STAGE_BYTES / T::ENCODED_MAX) {
         let written =
             encode_elements_uninit(isa, chunk, &mut stage).expect("chunks are as long as the stage allows");
-        let Some(place) = out.get_mut(at..at + written) else { return at };
-        place.copy_from_slice(&stage[..written]);
+        out.get_mut(at..at + written)?.copy_from_slice(&stage[..written]);
         at += written;
     }
-    at
+    Some(at)
 }
 
 /// Appends the array of `shape`, whose elements these are.
