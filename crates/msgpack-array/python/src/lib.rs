@@ -12,7 +12,7 @@ mod output;
 mod packing;
 mod unpacking;
 
-use msgpack_array::{DecodeError as Cause, Isa};
+use msgpack_array::Isa;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -59,6 +59,7 @@ fn unpack<'py>(
     let (array, end) = wanted.read(data.as_slice(), data.may_be_read_detached())?;
     match data.as_slice().len() - end {
         0 => Ok(array),
+        1 => Err(DecodeError::new_err("1 byte follows the array")),
         more => Err(DecodeError::new_err(format!("{more} bytes follow the array"))),
     }
 }
@@ -89,15 +90,13 @@ fn instruction_sets() -> Vec<&'static str> {
     Isa::available().map(Isa::name).rev().collect()
 }
 
-/// The exception for what the crate has found wrong.
-fn decode_error(py: Python<'_>, cause: &Cause) -> PyErr {
-    let error = DecodeError::new_err(cause.to_string());
-    if let Cause::Element { index, .. } = cause
-        && let Err(failed) = error.value(py).setattr("index", index)
-    {
-        return failed;
+/// The exception for an element at fault.
+fn element_error(py: Python<'_>, index: usize, message: String) -> PyErr {
+    let error = DecodeError::new_err(message);
+    match error.value(py).setattr("index", index) {
+        Ok(()) => error,
+        Err(failed) => failed,
     }
-    error
 }
 
 #[pymodule]

@@ -6,7 +6,7 @@
 use core::mem::MaybeUninit;
 
 use msgpack_array::{
-    DecodeError as Cause, Isa, decode_array_header, decode_bin_header, decode_elements_uninit,
+    DecodeError as Cause, ElementError, Isa, decode_array_header, decode_bin_header, decode_elements_uninit,
 };
 use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -16,7 +16,7 @@ use crate::dtype::{self, Dtype, with_element};
 use crate::number::Number;
 use crate::output::{NewArray, swap_bytes};
 use crate::packing::detached;
-use crate::{DecodeError, decode_error};
+use crate::{DecodeError, element_error};
 
 /// Most dimensions that are read; every NumPy has as many.
 const NDIM_MAX: usize = 32;
@@ -99,8 +99,27 @@ impl<'py> Wanted<'py> {
     #[cold]
     fn error(&self, failure: &Failure) -> PyErr {
         match failure {
-            Failure::Decode(cause) => decode_error(self.descr.py(), cause),
+            Failure::Decode(Cause::Element { index, error }) => {
+                element_error(self.descr.py(), *index, self.element_message(*index, error))
+            }
+            Failure::Decode(cause) => DecodeError::new_err(cause.to_string()),
             Failure::Ragged => DecodeError::new_err("rows differ in length"),
+        }
+    }
+
+    fn element_message(&self, index: usize, error: &ElementError) -> String {
+        let descr = &self.descr;
+        match error {
+            ElementError::OutOfRange => {
+                format!("element {index}: dtype {descr} cannot hold the value exactly")
+            }
+            ElementError::WrongType { marker: 0x90..=0x9f | 0xdc | 0xdd } if self.ndim < NDIM_MAX => {
+                let ndim = self.ndim + 1;
+                format!(
+                    "element {index}: {error} than dtype {descr}: rows need ndim={ndim}, or a list in dtypes"
+                )
+            }
+            ElementError::WrongType { .. } => format!("element {index}: {error} than dtype {descr}"),
         }
     }
 }

@@ -48,7 +48,7 @@ def test_options_are_those_of_the_packer():
 
 def test_arrays_come_back_where_dtypes_says_so():
     packed = packb(document())
-    dtypes = {"columns": {dtype: dtype for dtype in document()["columns"]}, "nothing": "int8", "absent": {"x": "int8"}}
+    dtypes = {"columns": {dtype: dtype for dtype in document()["columns"]}, "nothing": "int8", "names": None}
     found = unpackb(packed, dtypes, strict_map_key=False)
     for dtype, array in document()["columns"].items():
         assert same(found["columns"].pop(dtype), array)
@@ -59,7 +59,7 @@ def test_arrays_come_back_where_dtypes_says_so():
 
 def test_a_list_is_for_every_element():
     packed = packb({"rows": [array_of("int32", n) for n in range(20)], "maps": [{"x": array_of("int8", 3)}, {}]})
-    found = unpackb(packed, {"rows": ["int32"], "maps": [{"x": "int8"}]})
+    found = unpackb(packed, {"rows": ["int32"], "maps": [{"x": "int8"}]}, allow_missing=True)
     assert all(same(row, array_of("int32", n)) for n, row in enumerate(found["rows"]))
     assert same(found["maps"][0]["x"], array_of("int8", 3)) and found["maps"][1] == {}
     assert same(unpackb(msgpack.packb([1, 2]), np.uint8), np.array([1, 2], "uint8"))
@@ -87,6 +87,53 @@ def test_other_things_than_dtypes_asks_for_are_refused():
     # A billion maps in a few bytes are no work.
     with pytest.raises(ValueError):
         unpackb(b"\xdd\xff\xff\xff\xff\x80", [{"x": "int8"}])
+
+
+def test_errors_say_where_in_the_document():
+    packed = packb({"sessions": {"rtt_ms": [1, 2.5]}, "rows": [[1], [2, 3, 400]], "maps": [{"x": [1]}, {"x": [[1]]}], "t": 0.5})
+    cases = [
+        ({"sessions": {"rtt_ms": "int8"}}, "sessions.rtt_ms: element 1: byte 0xcb begins a value of another type than dtype int8", 1),
+        ({"rows": ["int8"]}, "rows[1]: element 2: dtype int8 cannot hold the value exactly", 2),
+        ({"rows": "int8"}, "rows: element 0: byte 0x91 begins a value of another type than dtype int8: rows need ndim=2", 0),
+        ({"maps": [{"x": "int8"}]}, "maps[1].x: element 0: byte 0x91 ", 0),
+        ({"sessions": {"rtt_ms": {"a": "int8"}}}, "sessions.rtt_ms: dtypes asks for a map, and there is something else", None),
+        ({"t": ["int8"]}, "t: dtypes asks for an array, and there is something else", None),
+        ({"t": "int8"}, "t: byte 0xcb does not begin an array", None),
+        ("int8", "byte 0x84 does not begin an array", None),
+    ]  # fmt: skip
+    for dtypes, words, index in cases:
+        with pytest.raises(DecodeError) as failure:
+            unpackb(packed, dtypes)
+        assert str(failure.value).startswith(words) and failure.value.index == index, failure.value
+    with pytest.raises(DecodeError) as failure:
+        unpackb(packb({7: {b"b": [300]}}), {7: {b"b": "int8"}}, strict_map_key=False)
+    assert str(failure.value).startswith("[7][b'b']: element 0: ")
+
+
+def test_keys_that_the_document_does_not_have_are_refused_unless_allowed():
+    packed = packb({"sessions": {"rtt_ms": np.zeros(2)}, "maps": [{"x": np.zeros(1)}, {}]})
+    for dtypes, words in (
+        ({"session": "int8"}, "session: in dtypes, and not in the document"),
+        ({"sessions": {"rtt": "float64"}}, "sessions.rtt: in dtypes, and not in the document"),
+        ({"maps": [{"x": "float64"}]}, "maps[1].x: in dtypes, and not in the document"),
+    ):
+        with pytest.raises(DecodeError) as failure:
+            unpackb(packed, dtypes)
+        assert str(failure.value) == words and failure.value.index is None
+        unpackb(packed, dtypes, allow_missing=True)
+    found = unpackb(packed, {"sessions": {"rtt_ms": "float64", "rtt": "int8"}, "more": {"x": "int8"}}, allow_missing=True)
+    assert same(found["sessions"].pop("rtt_ms"), np.zeros(2)) and found == {"sessions": {}, "maps": [{"x": [0.0]}, {}]}
+
+
+def test_without_dtypes_it_reads_as_msgpack_does():
+    for value in (plain(document()) | {7: 0}, [1, [2.5]], None, "text", {}):
+        packed = packb(value)
+        assert unpackb(packed, strict_map_key=False) == msgpack.unpackb(packed, strict_map_key=False)
+    assert unpackb(packb({"a": (1, 2)}), use_list=False) == {"a": (1, 2)}
+    with pytest.raises(ValueError):
+        unpackb(b"\x92\x01")
+    with pytest.raises(msgpack.ExtraData):
+        unpackb(b"\x01\x02")
 
 
 def test_by_hand_beside_msgpack():
