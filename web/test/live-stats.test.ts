@@ -90,7 +90,7 @@ it('tells the thread what is wanted once, also what was wanted before it ran', a
   stats.setQuery({ ...ALL, text: 'x' });
   stats.watch({ stream: 'a/b' });
   stats.use();
-  stats.setQuery({ ...ALL, text: 'x', ids: [] });
+  stats.setQuery({ ...ALL, text: 'x', ids: new Map() });
   stats.watch({ stream: 'a/b' });
   stats.watch({ session: '0-1' });
   expect(threads[0]!.requests.filter(({ kind }) => kind === 'query')).toEqual([{ kind: 'query', query: { ...ALL, text: 'x' } }]);
@@ -101,6 +101,27 @@ it('tells the thread what is wanted once, also what was wanted before it ran', a
   for (const id of ['0-1', '0-2', '0-3']) stats.watchRows([id]);
   await vi.advanceTimersByTimeAsync(100);
   expect(threads[0]!.requests.filter(({ kind }) => kind === 'rows')).toEqual([{ kind: 'rows', ids: ['0-3'] }]);
+});
+
+it('tells page and thread once that the order is held', () => {
+  const { stats, threads } = live();
+  stats.use();
+  const seen: boolean[] = [];
+  stats.store.subscribe(() => seen.push(stats.store.value.held));
+  for (const held of [true, true, false]) stats.hold(held);
+  expect(seen).toEqual([true, false]);
+  expect(threads[0]!.requests.filter(({ kind }) => kind === 'hold')).toEqual([{ kind: 'hold', held: true }, { kind: 'hold', held: false }]);
+});
+
+it('asks anew when a word fits other sessions', () => {
+  const { stats, threads } = live();
+  stats.use();
+  const ask = (...ids: [string, string[]][]) => stats.setQuery({ ...ALL, text: 'x y', ids: new Map(ids) });
+  ask(['x', ['0-1']], ['y', []]);
+  ask(['x', ['0-1']], ['y', []]);
+  ask(['x', []], ['y', ['0-1']]);
+  const queries = threads[0]!.requests.flatMap((request) => (request.kind === 'query' && request.query.text !== '' ? [[...request.query.ids]] : []));
+  expect(queries).toEqual([[['x', ['0-1']], ['y', []]], [['x', []], ['y', ['0-1']]]]);
 });
 
 it('keeps the last message when the connection is lost', () => {

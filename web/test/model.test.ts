@@ -120,9 +120,11 @@ it('searches sessions in windows and stops at the limit', async () => {
       return { sessions: Array.from({ length }, (_, index) => aSession(`s${offset + index}`, { address: `192.0.2.1:${offset + index}` })), total };
     },
   };
-  const found = await search(client, {}, ':1999', new AbortController().signal);
+  const found = await search(client, {}, [':1999', '192.0.2.1:7'], new AbortController().signal);
   // 1999, and 19990 to 19999 within the limit.
-  expect(found.ids).toEqual(['s1999', ...Array.from({ length: 10 }, (_, index) => `s1999${index}`)]);
+  expect(found.ids.get(':1999')).toEqual(['s1999', ...Array.from({ length: 10 }, (_, index) => `s1999${index}`)]);
+  // 7, 70 to 79, 700 to 799, 7000 to 7999.
+  expect(found.ids.get('192.0.2.1:7')).toHaveLength(1111);
   expect(found.truncated).toBe(true);
   expect(asked.length).toBe(SEARCH_SESSIONS_MAX / 1000);
 });

@@ -1,8 +1,9 @@
 /** Filter and order of the sessions. */
 import { describe, expect, it } from 'vitest';
 import { readMessage } from '../src/stats/message';
-import { idAt } from '../src/stats/row';
+import { cardFigures, idAt, sessionAt } from '../src/stats/row';
 import { ALL, filter, holdOrder, select, SORTS, type Query } from '../src/stats/select';
+import { anywhere, TEXT_MAX, wordsOf } from '../src/stats/words';
 import { aRow, packed } from './stats-samples';
 
 const message = readMessage(
@@ -42,13 +43,49 @@ describe('filter', () => {
     [{ text: 'whep' }, ['1-3']],
     [{ text: 'pending' }, ['1-14']],
     [{ text: '1-1' }, ['1-14']],
-    [{ text: '4' }, ['1-14']],
-    [{ text: '192.0.2', ids: ['0-2', '1-14', 'broken'] }, ['0-2', '1-14']],
-    [{ text: 'final', ids: ['0-2'], role: 'player' }, ['0-2', '1-3']],
-    [{ text: '', ids: ['0-2'] }, ['0-1', '0-2', '1-3', '1-14']],
+    [{ text: '4' }, []], // an id is known by its beginning
+    [{ text: 'live  RTMP' }, ['0-1', '0-2']],
+    [{ text: 'final rtmp' }, []],
+    [{ text: 'role:player worker:0' }, ['0-2']],
+    [{ text: 'ROLE:publisher' }, ['0-1']],
+    [{ text: 'worker:1 stream:sport protocol:whep' }, ['1-3']],
+    [{ text: 'stream:rtmp' }, []], // a protocol, and no stream
+    [{ text: 'protocol:live' }, []],
+    [{ text: 'stream:' }, ['0-1', '0-2', '1-3']],
+    [{ text: 'worker:' }, []],
+    [{ text: 'mood:fine' }, []], // no such field: part of a name
+    [{ text: '192.0.2', ids: new Map([['192.0.2', ['0-2', '1-14', 'broken']]]) }, ['0-2', '1-14']],
+    [{ text: 'final', ids: new Map([['final', ['0-2']]]), role: 'player' }, ['0-2', '1-3']],
+    [{ text: '192.0.2 whep', ids: new Map([['192.0.2', ['0-2', '1-3']]]) }, ['1-3']],
+    [{ text: '192.0.2 vlc', ids: new Map([['192.0.2', ['0-2', '1-3']], ['vlc', ['0-1', '0-2']]]) }, ['0-2']],
+    [{ text: '', ids: new Map([['x', ['0-2']]]) }, ['0-1', '0-2', '1-3', '1-14']],
   ] as const)('%j', (query, ids) => {
     expect([...filter(message, { ...ALL, ...query })].map((row) => idAt(message, row))).toEqual(ids);
   });
+});
+
+it('only words without a field are looked for in addresses and programs, each once', () => {
+  expect(anywhere(wordsOf(' VLC 127.0.0.1:1935 role:player vlc '))).toEqual(['vlc', '127.0.0.1:1935']);
+  expect(wordsOf('a '.repeat(200))).toHaveLength(TEXT_MAX / 2);
+});
+
+describe('a card', () => {
+  const rows = readMessage(
+    packed(1, [
+      aRow('0-1', { protocol: 1, rtt: 3, loss: 0 }),
+      aRow('0-2'),
+      aRow('0-3', { rtt: 5 }),
+      aRow('0-4', { role: 1 }),
+      aRow('0-5', { role: 0, stream: null }),
+    ]),
+  );
+  it.each([
+    ['a viewer by WebRTC', 0, ['rate', 'loss', 'rtt']],
+    ['a player by TCP', 1, ['rate', 'queue', 'dropped']],
+    ['one whose round trip is known', 2, ['rate', 'queue', 'rtt']],
+    ['a publisher', 3, ['rate', 'connected']],
+    ['one that has not decided', 4, ['rate', 'connected']],
+  ] as const)('of %s shows what is known of it', (_, row, figures) => expect(cardFigures(sessionAt(rows, row))).toEqual(figures));
 });
 
 it('held rows keep their places; those that are new come last', () => {

@@ -22,6 +22,8 @@ export interface LiveView {
   order: Uint32Array;
   tracks: Tracks | null;
   sparks: Sparks;
+  /** Rows keep their order although their figures change. */
+  held: boolean;
 }
 
 /** What of a Worker is used. */
@@ -39,7 +41,7 @@ export interface LiveStatsOptions {
 }
 
 export class LiveStats {
-  readonly store = new Store<LiveView>({ link: { state: 'closed' }, frame: null, order: new Uint32Array(), tracks: null, sparks: new Map() });
+  readonly store = new Store<LiveView>({ link: { state: 'closed' }, frame: null, order: new Uint32Array(), tracks: null, sparks: new Map(), held: false });
   readonly #options: LiveStatsOptions;
   #thread: Thread | null = null;
   #users = 0;
@@ -85,6 +87,7 @@ export class LiveStats {
   hold(held: boolean): void {
     if (held === this.#held) return;
     this.#held = held;
+    this.store.update((view) => ({ ...view, held }));
     this.#thread?.postMessage({ kind: 'hold', held });
   }
 
@@ -165,7 +168,11 @@ export class LiveStats {
 
 function sameQuery(a: Query, b: Query): boolean {
   const { ids, ...rest } = a;
-  return sameTexts(ids, b.ids) && (Object.keys(rest) as (keyof typeof rest)[]).every((name) => a[name] === b[name]);
+  return sameIds(ids, b.ids) && (Object.keys(rest) as (keyof typeof rest)[]).every((name) => a[name] === b[name]);
+}
+
+function sameIds(a: Query['ids'], b: Query['ids']): boolean {
+  return a.size === b.size && [...a].every(([word, ids]) => sameTexts(ids, b.get(word) ?? []));
 }
 
 function sameTexts(a: readonly string[], b: readonly string[]): boolean {

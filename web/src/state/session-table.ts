@@ -1,8 +1,9 @@
 /**
  * Filter and order of a table of sessions, and the statistics to fill it with.
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Query, Sort } from '../stats/select';
+import { anywhere, wordsOf } from '../stats/words';
 import { useLive, useServices } from './hooks';
 import type { LiveView } from './live-stats';
 import { useSearch } from './sessions';
@@ -24,8 +25,9 @@ export function useSessionTable(filter: Pick<Query, 'role' | 'stream' | 'text'>)
   const view = useLive();
   const [{ sort, descending }, setSort] = useState<Pick<Query, 'sort' | 'descending'>>({ sort: 'connected', descending: true });
   const text = filter.text.trim().toLowerCase();
+  const words = useMemo(() => anywhere(wordsOf(text)), [text]);
   const { role, stream } = filter;
-  const { ids, truncated } = useSearch(client, { stream: stream || undefined, role: role || undefined }, text);
+  const { ids, truncated } = useSearch(client, { stream: stream || undefined, role: role || undefined }, words);
   useEffect(() => live.setQuery({ role, stream, text, ids, sort, descending }), [live, role, stream, text, ids, sort, descending]);
   const onSort = (next: Sort) => setSort((now) => ({ sort: next, descending: now.sort === next ? !now.descending : !ASCENDING_FIRST.includes(next) }));
   return { view, sort, descending, onSort, truncated };

@@ -16,26 +16,26 @@ const SEARCH_AGAIN_MS = 10_000;
 const SETTLE_MS = 300;
 
 export interface Found {
-  ids: readonly string[];
+  /** By word, ids of the sessions it fits. */
+  ids: ReadonlyMap<string, readonly string[]>;
   /** The search stopped at its limit, so there may be more matches. */
   truncated: boolean;
 }
 
-const NONE: Found = { ids: [], truncated: false };
+const NONE: Found = { ids: new Map(), truncated: false };
 
-/** Ids of the sessions whose address or program has the text in it. */
-export function useSearch(client: ApiClient, query: Pick<SessionQuery, 'stream' | 'role'>, text: string): Found {
+/** For each word, in lower case, the sessions whose address or program has it in it. */
+export function useSearch(client: ApiClient, query: Pick<SessionQuery, 'stream' | 'role'>, words: readonly string[]): Found {
   const [found, setFound] = useState<Found>(NONE);
-  const needle = text.trim().toLowerCase();
   const { stream, role } = query;
   useEffect(() => {
-    if (needle === '') {
+    if (words.length === 0) {
       setFound(NONE);
       return undefined;
     }
     const poll = new PollLoop({
       run: async (signal) => {
-        const next = await search(client, { stream, role }, needle, signal);
+        const next = await search(client, { stream, role }, words, signal);
         if (!signal.aborted) setFound(next);
       },
       intervalMs: SEARCH_AGAIN_MS,
@@ -45,18 +45,25 @@ export function useSearch(client: ApiClient, query: Pick<SessionQuery, 'stream' 
       clearTimeout(settle);
       poll.stop();
     };
-  }, [client, stream, role, needle]);
+  }, [client, stream, role, words]);
   return found;
 }
 
-export async function search(client: Pick<ApiClient, 'sessions'>, query: Pick<SessionQuery, 'stream' | 'role'>, needle: string, signal: AbortSignal): Promise<Found> {
-  const ids: string[] = [];
+export async function search(
+  client: Pick<ApiClient, 'sessions'>,
+  query: Pick<SessionQuery, 'stream' | 'role'>,
+  words: readonly string[],
+  signal: AbortSignal,
+): Promise<Found> {
+  const ids = new Map<string, string[]>(words.map((word) => [word, []]));
   let seen = 0;
   let total = 0;
   do {
     const window = await client.sessions({ ...query, offset: seen, limit: SEARCH_WINDOW }, signal);
     if (window.sessions.length === 0) break;
-    ids.push(...window.sessions.filter((session) => sessionMatches(session, needle)).map(({ id }) => id));
+    for (const session of window.sessions) {
+      for (const [word, matching] of ids) if (sessionMatches(session, word)) matching.push(session.id);
+    }
     seen += window.sessions.length;
     total = window.total;
   } while (seen < total && seen < SEARCH_SESSIONS_MAX);

@@ -5,6 +5,7 @@
  */
 import { keyOfId, sessionId, sessionKey, type SessionKey } from './ids';
 import { ROLES, type Message, type SessionColumns } from './message';
+import { wordsOf, type Word } from './words';
 
 export type Role = (typeof ROLES)[number];
 
@@ -16,15 +17,15 @@ export interface Query {
   role: Role | '';
   /** `app/name`; empty for all. */
   stream: string;
-  /** Lower case; occurs in the stream's name, the protocol, the id, or what `ids` stands for. */
+  /** Words that must all fit (stats/words.ts). */
   text: string;
-  /** Ids of sessions that match the text by what the message does not have: address and program. */
-  ids: readonly string[];
+  /** By word, ids of the sessions it fits by what the message does not have: address and program. */
+  ids: ReadonlyMap<string, readonly string[]>;
   sort: Sort;
   descending: boolean;
 }
 
-export const ALL: Query = { role: '', stream: '', text: '', ids: [], sort: 'connected', descending: true };
+export const ALL: Query = { role: '', stream: '', text: '', ids: new Map(), sort: 'connected', descending: true };
 
 /** Rows that the query lists, in its order. Rows that are equal keep the message's order; unknown values come last. */
 export function select(message: Message, query: Query): Uint32Array<ArrayBuffer> {
@@ -66,35 +67,46 @@ export function filter(message: Message, query: Query): Uint32Array<ArrayBuffer>
   const count = sessions.serial.length;
   const role = query.role === '' ? -1 : ROLES.indexOf(query.role);
   const stream = query.stream === '' ? null : message.streams.name.indexOf(query.stream);
-  const matches = query.text === '' ? null : textMatcher(message, query);
+  const fits = wordsOf(query.text).map((word) => matcher(message, word, query.ids));
   const rows = new Uint32Array(count);
   let length = 0;
   for (let row = 0; row < count; row += 1) {
     if (role >= 0 && sessions.role[row] !== role) continue;
     // A stream that is gone has index -1 here, which also stands for "none": nothing matches it.
     if (stream !== null && (stream < 0 || sessions.stream[row] !== stream)) continue;
-    if (matches !== null && !matches(row)) continue;
+    if (!fits.every((fit) => fit(row))) continue;
     rows[length++] = row;
   }
   return rows.slice(0, length);
 }
 
-/** Names are compared once each, not once a session. */
-function textMatcher(message: Message, { text, ids }: Query): (row: number) => boolean {
+/** Whether a word fits a row. Names are compared once each, not once a session. */
+function matcher(message: Message, { field, text }: Word, ids: Query['ids']): (row: number) => boolean {
   const { sessions } = message;
   const has = (name: string) => name.toLowerCase().includes(text);
-  const streams = message.streams.name.map(has);
-  const protocols = message.protocols.map(has);
   const roles = ROLES.map(has);
-  const byAddress = new Set<SessionKey>(ids.map(keyOfId).filter((key) => key !== null));
+  const role = (row: number) => roles[sessions.role[row]!]!;
+  if (field === 'role') return role;
+  if (field === 'worker') return (row) => String(sessions.worker[row]) === text;
+  const streams = message.streams.name.map(has);
+  // Index -1 stands for none.
+  const stream = (row: number) => streams[sessions.stream[row]!] ?? false;
+  if (field === 'stream') return stream;
+  const protocols = message.protocols.map(has);
+  const protocol = (row: number) => protocols[sessions.protocol[row]!]!;
+  if (field === 'protocol') return protocol;
+  const identity = identityMatcher(message, text, ids.get(text) ?? []);
+  return (row) => stream(row) || protocol(row) || role(row) || identity(row);
+}
+
+/** By the beginning of the id, or because the id is one of those given. */
+function identityMatcher({ sessions }: Message, text: string, ids: readonly string[]): (row: number) => boolean {
+  const given = new Set<SessionKey>(ids.map(keyOfId).filter((key) => key !== null));
   const looksLikeId = /^[\d-]+$/.test(text);
   return (row) => {
-    const stream = sessions.stream[row]!;
-    if (stream >= 0 && streams[stream]) return true;
-    if (protocols[sessions.protocol[row]!] || roles[sessions.role[row]!]) return true;
     const [worker, serial] = [sessions.worker[row]!, sessions.serial[row]!];
-    if (byAddress.size > 0 && byAddress.has(sessionKey(worker, serial))) return true;
-    return looksLikeId && sessionId(worker, serial).includes(text);
+    if (given.size > 0 && given.has(sessionKey(worker, serial))) return true;
+    return looksLikeId && sessionId(worker, serial).startsWith(text);
   };
 }
 
