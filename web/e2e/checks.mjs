@@ -55,8 +55,8 @@ async function kicksASession({ page, api, agent }) {
   });
   const row = page.locator(`.session-row[data-session="${own.id}"]`);
   await row.getByRole('button', { name: /^Kick/ }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
-  await until('a message says that it was disconnected', async () => (await page.getByTestId('toasts').innerText()).includes('was disconnected'));
+  await page.getByRole('dialog').getByRole('button', { name: 'Kick' }).click();
+  await until('a message says that it was kicked', async () => (await page.getByTestId('toasts').innerText()).includes('was kicked'));
   await row.waitFor({ state: 'detached' });
   const { sessions } = await api('/sessions?limit=1000');
   if (sessions.some((session) => session.id === own.id)) throw new Error(`session ${own.id} is still there`);

@@ -25,18 +25,18 @@ export function KickDialog({ session, address, onClose }: KickDialogProps) {
     setBusy(true);
     try {
       await client.kick(session.id);
-      toasts.show('good', `${what} ${name} was disconnected.`);
+      toasts.show('good', `${what} ${name} was kicked.`);
     } catch (cause) {
       const error = asApiError(cause);
       if (error.kind === 'not_found') toasts.show('good', `${what} ${name} had already left.`);
-      else toasts.show('bad', `${what} ${name} was not disconnected: ${error.message}`);
+      else toasts.show('bad', `${what} ${name} was not kicked: ${error.message}`);
     }
     onClose();
     model.refresh();
   };
 
   return (
-    <Confirm title={`Disconnect this ${what.toLowerCase()}?`} action="Disconnect" busy={busy} onConfirm={() => void kick()} onCancel={onClose}>
+    <Confirm title={`Kick this ${what.toLowerCase()}?`} action="Kick" busy={busy} onConfirm={() => void kick()} onCancel={onClose}>
       <p>
         <strong>{name}</strong> ({session.protocol}
         {session.stream === null ? '' : `, ${session.stream}`}), connected for {duration(session.connectedSeconds)}.
