@@ -54,7 +54,7 @@ export function makeStats({ sessions: count, workers, kinds, real }) {
     session.packets += session.pps;
     session.loss = rtc ? Math.max(0, 2.2 * trouble + 0.15 * noise(seed + 1)) : NaN;
     session.lost += Math.round((session.pps * (session.loss || 0)) / 100);
-    session.rtt = session.role === 'pending' ? NaN : Math.max(0.4, 38 + 30 * own + 40 * trouble + 3 * noise(seed + 2));
+    session.rtt = !rtc ? NaN : Math.max(0.4, 38 + 30 * own + 40 * trouble + 3 * noise(seed + 2));
     session.jitter = rtc ? Math.max(0.1, 3 + 2 * own + 6 * trouble + noise(seed + 3)) : NaN;
     session.queueMs = rtc || session.role !== 'player' ? 0 : Math.round(1_600 * trouble * Math.max(0, noise(seed + 4) + 0.6));
     session.queue = Math.round((session.queueMs * session.rate) / 8_000);
@@ -74,7 +74,7 @@ export function makeStats({ sessions: count, workers, kinds, real }) {
   /** A real session, whose figures the stand-in hardly knows. */
   const asMadeUp = (session) => ({
     ...session, serial: Number(session.id.split('-')[1]), since: Date.now() - 1000 * session.connected_seconds, rate: session.bitrate_bits_per_second,
-    pps: 73, packets: 73 * session.connected_seconds, loss: NaN, lost: 0, rtt: 0.4, jitter: NaN, queue: session.queue_bytes, queueMs: session.queue_ms, dropped: session.dropped_frames,
+    pps: 73, packets: 73 * session.connected_seconds, loss: NaN, lost: 0, rtt: NaN, jitter: NaN, queue: session.queue_bytes, queueMs: session.queue_ms, dropped: session.dropped_frames,
   });
   const all = () => [...real().map(asMadeUp), ...list];
 

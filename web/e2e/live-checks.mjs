@@ -141,6 +141,8 @@ async function holdsRowsUnderThePointer(test) {
   await page.locator('.session-row').nth(3).hover();
   const ids = () => page.locator('.session-row').evaluateAll((rows) => rows.slice(0, 12).map((row) => row.dataset.session).join());
   await nextMessage(page);
+  const rate = page.getByRole('columnheader', { name: 'Rate' });
+  await rate.getByText('order held').waitFor();
   const held = await ids();
   // Some sessions leave each second, so only their order is compared.
   for (let second = 0; second < 4; second += 1) {
@@ -151,6 +153,7 @@ async function holdsRowsUnderThePointer(test) {
   }
   await page.mouse.move(5, 5);
   await until('they are sorted again', async () => (await ids()) !== held);
+  await rate.getByText('order held').waitFor({ state: 'detached' });
 }
 
 async function findsSessions(test) {
@@ -169,6 +172,12 @@ async function findsSessions(test) {
   });
   await page.getByLabel('Search').fill(address);
   await until('it is found by its address', async () => (await page.locator(`.session-row[data-session="${id}"]`).count()) === 1 && (await total())[0] < 10);
+  const protocol = await page.locator(`.session-row[data-session="${id}"] .cell-role .sub`).innerText();
+  const other = protocol === 'whep' ? 'http-flv' : 'whep';
+  await page.getByLabel('Search').fill(`${address} ${protocol} role:player worker:${id.split('-')[0]}`);
+  await until('it is found by several words', async () => (await page.locator(`.session-row[data-session="${id}"]`).count()) === 1 && (await total())[0] < 10);
+  await page.getByLabel('Search').fill(`${address} protocol:${other}`);
+  await page.getByText('All words of a search must fit.').waitFor();
   await page.getByLabel('Search').fill('');
   await page.locator('.filters select').first().selectOption('publisher');
   await until('publishers alone are listed', async () => (await total())[0] === 4);
@@ -183,11 +192,38 @@ async function staysWithASessionThatEnds(test) {
   await page.locator('.session-row .cell-rate').nth(20).click();
   const panel = page.getByTestId('session-panel');
   await panel.getByRole('button', { name: 'Kick' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Disconnect' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Kick' }).click();
   await panel.getByText('This session has ended.').waitFor();
   await until('its chart is still there', async () => (await page.evaluate(inkOfCharts, '.session-panel'))[0] > 5);
+  // Every chart still has its last figure above it, and a second later too.
+  for (let second = 0; second < 2; second += 1) {
+    const figures = await panel.locator('.chart-value').allInnerTexts();
+    if (figures.length < 2 || !figures.every((text) => /\d/.test(text))) throw new Error(`of the session that ended is left: ${figures}`);
+    await nextMessage(page);
+  }
   await panel.getByRole('button', { name: 'Close the details' }).click();
   await panel.waitFor({ state: 'detached' });
+}
+
+/** Opening the details leaves the row under the pointer, so that a second click hits the same session. */
+async function detailsMoveNoRow(test) {
+  const server = await test.startServer({ sessions: 60 });
+  for (const width of [1024, 1280, 1366, 1440, 1600]) {
+    const { page } = await sessionsPage(test, server.url, { viewport: { width, height: 900 } });
+    // Made-up publishers never leave.
+    await page.locator('.filters select').first().selectOption('publisher');
+    await until('publishers alone are listed', async () => (await page.locator('.session-row').count()) === 4);
+    const cell = page.locator('.session-row .cell-role').nth(2);
+    await cell.hover();
+    const id = await page.locator('.session-row').nth(2).getAttribute('data-session');
+    const row = page.locator(`.session-row[data-session="${id}"]`);
+    const before = await row.boundingBox();
+    await cell.click();
+    await page.getByTestId('session-panel').waitFor();
+    await nextMessage(page);
+    const after = await row.boundingBox();
+    if (after.y !== before.y || after.height !== before.height) throw new Error(`at ${width} the row went from ${before.y} to ${after.y}`);
+  }
 }
 
 async function comesBackAfterTheServer(test) {
@@ -195,11 +231,16 @@ async function comesBackAfterTheServer(test) {
   const { page } = await sessionsPage(test, server.url);
   await server.stop();
   await until('the loss is told', () => isIn(page, 'lost'));
-  await page.getByTestId('live-note').getByText('Figures are the last ones received.').waitFor();
+  const banner = page.getByTestId('connection');
+  await banner.getByText('Figures are the last ones received.').waitFor();
+  if ((await page.getByText('Figures are the last ones received.').count()) !== 1) throw new Error('it is said twice');
+  const [title, told] = [await page.getByRole('heading', { level: 1 }).boundingBox(), await banner.boundingBox()];
+  if (told.y < title.y + title.height) throw new Error('the banner lies over the title');
   if ((await page.locator('.session-row').count()) === 0) throw new Error('the rows went away with the server');
   const again = await test.startServer({ sessions: 200, port: server.port });
+  await banner.getByRole('button', { name: 'Try now' }).click();
   await live(page);
-  await page.getByTestId('live-note').waitFor({ state: 'detached' });
+  await banner.waitFor({ state: 'hidden' });
   await nextMessage(page);
   await again.stop();
 }
@@ -233,6 +274,14 @@ async function fitsAPhone(test) {
   await until('those who lose most come first', async () => /Loss\s*[1-9]/.test(await page.locator('.session-row .cell-loss').first().evaluate((cell) => `Loss ${cell.textContent}`)));
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   if (wide > 0) throw new Error(`the page is ${wide} pixels too wide`);
+  await page.getByLabel('Order').selectOption('connected');
+  await until('there are cards of TCP', async () => (await page.locator('.session-row .cell-queue.on-card').count()) > 0);
+  const cards = await page.locator('.session-row').evaluateAll((rows) =>
+    rows.map((row) => [row.querySelector('.cell-role .sub').textContent, [...row.querySelectorAll('.number')].filter((cell) => cell.checkVisibility()).map((cell) => cell.dataset.label).join()]));
+  for (const [protocol, figures] of cards) {
+    const expected = protocol === 'whep' ? ['Rate,Loss,Round trip'] : ['Rate,Queue,Dropped', 'Rate,Connected'];
+    if (!expected.includes(figures)) throw new Error(`a card by ${protocol} shows ${figures}`);
+  }
   await page.locator('.session-row .cell-rate').first().click();
   const panel = await page.getByTestId('session-panel').boundingBox();
   if (panel.width < 380 || panel.height < 800) throw new Error(`the details cover ${panel.width}x${panel.height}`);
@@ -264,6 +313,7 @@ export const LIVE_CHECKS = [
   ['the page does not stutter', doesNotStutter],
   ['rows are sorted by any column', sortsByAnyColumn],
   ['rows under the pointer stay', holdsRowsUnderThePointer],
+  ['details move no row', detailsMoveNoRow],
   ['sessions are found by stream, address and role', findsSessions],
   ['a session that ends leaves its figures', staysWithASessionThatEnds],
   ['figures come back with the server', comesBackAfterTheServer],

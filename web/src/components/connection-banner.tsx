@@ -1,12 +1,14 @@
 /**
- * Says that what is shown is old because the server does not answer. Lies over the page's edge, so nothing moves.
+ * Says that what is shown is old because the server does not answer. Lies over the page's lower edge, so nothing moves
+ * and no title is covered.
  */
-import { useSnapshot } from '../state/hooks';
+import { useServices, useSnapshot } from '../state/hooks';
 
 /** A single missed poll is not worth a word. */
 const QUIET_FAILURES = 1;
 
 export function ConnectionBanner() {
+  const { live, model } = useServices();
   const { connection, server } = useSnapshot();
   const lost = connection.state === 'reconnecting' && (connection.failures > QUIET_FAILURES || server === null);
   return (
@@ -17,6 +19,9 @@ export function ConnectionBanner() {
           <span>
             <b>Reconnecting.</b> {connection.message} {server === null ? '' : 'Figures are the last ones received.'}
           </span>
+          <button type="button" class="button button-small" onClick={() => (model.refresh(), live.retry())}>
+            Try now
+          </button>
         </>
       )}
     </div>

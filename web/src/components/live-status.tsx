@@ -2,7 +2,7 @@
  * Whether the figures are live, and if not, why and what happens next.
  */
 import { bytes, milliseconds } from '../lib/format';
-import { useServices } from '../state/hooks';
+import { useServices, useSnapshot } from '../state/hooks';
 import type { LiveView } from '../state/live-stats';
 import type { Link } from '../stats/protocol';
 
@@ -30,7 +30,10 @@ const WORDS: Record<Link['state'], string> = {
 /** A sentence where the lamp's word is not enough; nothing while all is well. */
 export function LiveNote({ view }: { view: LiveView }) {
   const { live } = useServices();
+  const { connection } = useSnapshot();
   const { link, frame } = view;
+  // The banner says it once for everything that the server does not answer.
+  if (link.state === 'lost' && connection.state === 'reconnecting') return null;
   if (link.state === 'asking') return <p class="note" data-testid="live-note">Figures are asked for once a second. {link.why}</p>;
   // The first failure is over before it could be read.
   if (link.state !== 'refused' && !(link.state === 'lost' && (link.failures > 1 || frame === null))) return null;

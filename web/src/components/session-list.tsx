@@ -104,9 +104,9 @@ export function SessionList(props: SessionListProps) {
   );
 }
 
-function Head({ sort, descending, onSort }: SessionListProps) {
+function Head({ view, sort, descending, onSort }: SessionListProps) {
   return (
-    <div class="session-head" role="row" aria-rowindex={1}>
+    <div class={`session-head${view.held ? ' is-held' : ''}`} role="row" aria-rowindex={1}>
       {COLUMNS.map((column) => {
         const sorted = column.sort === sort;
         return (
@@ -124,6 +124,7 @@ function Head({ sort, descending, onSort }: SessionListProps) {
                 <span class="sort-mark" aria-hidden="true">
                   {sorted ? (descending ? '▾' : '▴') : ''}
                 </span>
+                {sorted && view.held && <span class="sort-held">order held</span>}
               </button>
             )}
           </div>

@@ -32,7 +32,11 @@ export function SessionPanel({ view, id, onClose }: { view: LiveView; id: string
   useEffect(() => () => live.watch({ session: null }), [live]);
   useEscape(onClose);
   const session = now ?? (last.current?.id === id ? last.current : null);
-  const history = view.tracks?.session?.id === id ? view.tracks.session.track : null;
+  const tracked = view.tracks?.session?.id === id ? view.tracks.session : null;
+  const curves = useRef<Track | null>(null);
+  // Curves stop where the session did: later samples have no figures, and old ones would be forgotten.
+  if (tracked?.present) curves.current = tracked.track;
+  const history = curves.current ?? tracked?.track ?? null;
   const gone = frame !== null && now === null;
 
   return (

@@ -8,7 +8,7 @@ import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
 import type { Message } from '../stats/message';
 import { SPARK_SAMPLES } from '../stats/protocol';
-import { hasQueue, sessionAt, type LiveSession } from '../stats/row';
+import { cardFigures, hasQueue, sessionAt, type CardFigure, type LiveSession } from '../stats/row';
 import { BEHIND_MS, LOSSY_PERCENT } from '../stats/summary';
 import { Sparkline } from './sparkline';
 
@@ -45,6 +45,7 @@ function Row(props: SessionRowProps) {
   const { details } = props;
   const session = sessionAt(props.message, props.row);
   const stream = session.stream === null ? null : parseStreamKey(session.stream);
+  const onCard = cardFigures(session);
   return (
     <div
       class={`session-row${props.selected ? ' is-selected' : ''}`}
@@ -70,18 +71,19 @@ function Row(props: SessionRowProps) {
       <div class="cell-spark" role="cell" aria-hidden="true">
         <Sparkline samples={known(props.samples)} slots={SPARK_SAMPLES} tone={session.role === 'publisher' ? 'in' : 'out'} ceiling={1000} />
       </div>
-      <Figure name="rate" label="Rate" value={bitrate(session.bitsPerSecond)} sub={`${count(session.packetsPerSecond)} packets/s`} />
+      <Figure name="rate" onCard={onCard} label="Rate" value={bitrate(session.bitsPerSecond)} sub={`${count(session.packetsPerSecond)} packets/s`} />
       <Figure
         name="loss"
+        onCard={onCard}
         label="Loss"
         value={percent(session.lossPercent)}
         sub={Number.isNaN(session.lossPercent) ? '' : `${count(session.lostPackets)} lost`}
         warn={session.lossPercent >= LOSSY_PERCENT}
       />
-      <Figure name="rtt" label="Round trip" value={milliseconds(session.rttMs)} sub={Number.isNaN(session.jitterMs) ? '' : `jitter ${milliseconds(session.jitterMs)}`} />
-      <Figure name="queue" label="Queue" {...queueOf(session)} warn={session.queueMs >= BEHIND_MS} />
-      <Figure name="dropped" label="Dropped" value={count(session.droppedFrames)} sub="" warn={session.droppedFrames > 0} />
-      <Figure name="connected" label="Connected" value={duration(session.connectedSeconds)} sub="" />
+      <Figure name="rtt" onCard={onCard} label="Round trip" value={milliseconds(session.rttMs)} sub={Number.isNaN(session.jitterMs) ? '' : `jitter ${milliseconds(session.jitterMs)}`} />
+      <Figure name="queue" onCard={onCard} label="Queue" {...queueOf(session)} warn={session.queueMs >= BEHIND_MS} />
+      <Figure name="dropped" onCard={onCard} label="Dropped" value={count(session.droppedFrames)} sub="" warn={session.droppedFrames > 0} />
+      <Figure name="connected" onCard={onCard} label="Connected" value={duration(session.connectedSeconds)} sub="" />
       <div class="cell-action" role="cell">
         <button type="button" class="button button-small button-quiet-danger" onClick={() => props.onKick(session)} aria-label={`Kick ${details?.address ?? session.id}`}>
           Kick
@@ -91,9 +93,9 @@ function Row(props: SessionRowProps) {
   );
 }
 
-function Figure(props: { name: string; label: string; value: string; sub: string; warn?: boolean }) {
+function Figure(props: { name: CardFigure; onCard: readonly CardFigure[]; label: string; value: string; sub: string; warn?: boolean }) {
   return (
-    <div class={`cell-${props.name} number${props.warn ? ' warn' : ''}`} role="cell" data-label={props.label}>
+    <div class={`cell-${props.name} number${props.warn ? ' warn' : ''}${props.onCard.includes(props.name) ? ' on-card' : ''}`} role="cell" data-label={props.label}>
       {props.value}
       <span class="sub">{props.sub}</span>
     </div>

@@ -16,6 +16,7 @@ import { useSessionTable, type SessionTable } from '../state/session-table';
 import { SEARCH_SESSIONS_MAX } from '../state/sessions';
 import type { Tracks } from '../stats/protocol';
 import { SORTS, type Sort } from '../stats/select';
+import { TEXT_MAX } from '../stats/words';
 import { BEHIND_MS, LOSSY_PERCENT, TOTAL_FIGURES, type TotalFigure } from '../stats/summary';
 
 export function SessionsPage(props: { stream: string; role: string; session: string }) {
@@ -51,7 +52,7 @@ export function SessionsPage(props: { stream: string; role: string; session: str
             </p>
           )}
           {view.frame === null && view.link.state === 'connecting' && <p class="muted pad">Asking the server…</p>}
-          {view.frame !== null && view.order.length === 0 && <NoSessions filtered={filtered} onAll={showAll} />}
+          {view.frame !== null && view.order.length === 0 && <NoSessions filtered={filtered} searched={text !== ''} onAll={showAll} />}
           {view.order.length > 0 && <SessionList {...table} selected={props.session || null} hrefOf={(id) => sessionsHref({ ...here, session: id })} />}
         </Panel>
         {props.session !== '' && <SessionPanel key={props.session} view={view} id={props.session} onClose={() => (location.hash = sessionsHref(here))} />}
@@ -109,13 +110,16 @@ function Overall({ tracks: { all } }: { tracks: Tracks }) {
   );
 }
 
-function NoSessions({ filtered, onAll }: { filtered: boolean; onAll: () => void }) {
+function NoSessions({ filtered, searched, onAll }: { filtered: boolean; searched: boolean; onAll: () => void }) {
   return (
     <Empty title={filtered ? 'No session matches' : 'Nobody is connected'}>
       {filtered ? (
-        <button type="button" class="button" onClick={onAll}>
-          Show all sessions
-        </button>
+        <>
+          {searched && <p>{SEARCH_RULE}</p>}
+          <button type="button" class="button" onClick={onAll}>
+            Show all sessions
+          </button>
+        </>
       ) : (
         <p>
           See <a href="#/publish">how to publish</a> a first stream.
@@ -164,11 +168,13 @@ function Filters(props: FiltersProps) {
       <SortField table={props.table} />
       <label class="grow">
         <span>Search</span>
-        <input type="search" placeholder="Address, program, stream, protocol, id" value={props.text} onInput={(event) => props.onText(event.currentTarget.value)} />
+        <input type="search" maxLength={TEXT_MAX} placeholder="Address, program, stream, protocol, id" title={SEARCH_RULE} value={props.text} onInput={(event) => props.onText(event.currentTarget.value)} />
       </label>
     </form>
   );
 }
+
+const SEARCH_RULE = 'All words of a search must fit. Write role:, stream:, protocol: or worker: before a word to ask for one of them.';
 
 const SORT_WORDS: Record<Sort, string> = {
   role: 'Role',
@@ -184,12 +190,12 @@ const SORT_WORDS: Record<Sort, string> = {
 };
 
 /** For orders that have no column, and for cards, which have no columns at all. */
-function SortField({ table: { sort, descending, onSort } }: { table: SessionTable }) {
+function SortField({ table: { view, sort, descending, onSort } }: { table: SessionTable }) {
   const [now, other] = descending ? ['Highest first', 'lowest first'] : ['Lowest first', 'highest first'];
   return (
     <div class="sort-field">
       <label>
-        <span>Order</span>
+        <span>{view.held ? 'Order, held' : 'Order'}</span>
         <select value={sort} onChange={(event) => onSort(event.currentTarget.value as Sort)}>
           {SORTS.map((name) => (
             <option key={name} value={name}>
