@@ -13,7 +13,7 @@ fn c_program_works_with_the_static_library() {
 
 #[test]
 fn c_program_works_with_the_shared_library() {
-    run(&mut Command::new(compile("c-shared", &C, &with_shared_library())));
+    run_with_shared_library(&compile("c-shared", &C, &with_shared_library()));
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn cpp_program_works_with_the_static_library() {
 
 #[test]
 fn cpp_program_works_with_the_shared_library() {
-    run(&mut Command::new(compile("cpp-shared", &CPP, &with_shared_library())));
+    run_with_shared_library(&compile("cpp-shared", &CPP, &with_shared_library()));
 }
 
 #[test]
@@ -56,6 +56,13 @@ fn with_static_library() -> Vec<String> {
 fn with_shared_library() -> Vec<String> {
     let folder = library("libgroup_send_c.so").parent().unwrap().display().to_string();
     vec![format!("-L{folder}"), "-lgroup_send_c".into(), format!("-Wl,-rpath,{folder}")]
+}
+
+/// Runs a program with the library of this build. Cargo sets the variable for tests, and it goes before the path in the program: what an
+/// earlier `cargo build` left would be taken.
+fn run_with_shared_library(program: &Path) {
+    let library = std::env::current_exe().unwrap();
+    run(Command::new(program).env("LD_LIBRARY_PATH", library.parent().unwrap()));
 }
 
 /// Compiles the language's program and returns where it is.
