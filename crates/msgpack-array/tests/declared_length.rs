@@ -1,22 +1,24 @@
 //! What a header announces costs nothing: memory is only taken for elements whose bytes are there.
 //!
-//! Measured by an allocator that counts, in one test, so that no other one is counted with it.
+//! Measured by an allocator that counts for each thread alone: the test harness allocates beside the test.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 
 use msgpack_array::{ArrayDecoder, DecodeError, Element, ElementError};
 
 struct Counting;
 
-/// The largest single allocation since it was set to zero.
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// The largest single allocation of this thread since it was set to zero. Needs no allocation itself.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
 
 // SAFETY: all calls go to the system's allocator as they are; resizing goes through these two.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        LARGEST.set(LARGEST.get().max(layout.size()));
         // SAFETY: the caller's promise is handed on.
         unsafe { System.alloc(layout) }
     }
@@ -33,9 +35,9 @@ static ALLOCATOR: Counting = Counting;
 /// The answer of `run`, which never allocates more than `limit` bytes at once.
 #[track_caller]
 fn bounded<R>(limit: usize, run: impl FnOnce() -> R) -> R {
-    LARGEST.store(0, Ordering::Relaxed);
+    LARGEST.set(0);
     let answer = run();
-    let largest = LARGEST.load(Ordering::Relaxed);
+    let largest = LARGEST.get();
     assert!(largest <= limit, "{largest} bytes were allocated at once, allowed are {limit}");
     answer
 }
