@@ -1,0 +1,42 @@
+//! Settings of a reader.
+
+use std::time::Duration;
+
+/// How a reader buffers, looks ahead and tries again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReaderConfig {
+    /// Bytes already read that are kept, so that seeks back among them are free. Default 256 KiB.
+    pub look_back_bytes: usize,
+    /// Bytes fetched ahead of the reader and kept in memory at most. Default 2 MiB.
+    pub window_bytes: usize,
+    /// Learn patterns when there are no hints. Default true.
+    pub learn: bool,
+    /// Ranges of one request at most. Default 200: what common servers take.
+    pub ranges_per_request_max: usize,
+    /// Ask for several ranges in one request when the server can. Default true.
+    pub several_ranges: bool,
+    /// Tries in a row without a new byte before a read fails. Default 5.
+    pub tries_max: u32,
+    /// First pause between tries; it doubles each time. Default 200 ms.
+    pub pause: Duration,
+    /// Longest pause between tries, also for what a server asks for. Default 10 s.
+    pub pause_max: Duration,
+    /// Longest file that is read, in bytes. Default: any.
+    pub file_bytes_max: Option<u64>,
+}
+
+impl Default for ReaderConfig {
+    fn default() -> Self {
+        Self {
+            look_back_bytes: 256 << 10,
+            window_bytes: 2 << 20,
+            learn: true,
+            ranges_per_request_max: 200,
+            several_ranges: true,
+            tries_max: 5,
+            pause: Duration::from_millis(200),
+            pause_max: Duration::from_secs(10),
+            file_bytes_max: None,
+        }
+    }
+}
