@@ -14,6 +14,11 @@ pub enum SourceError {
         /// What the server asked for (`Retry-After`).
         retry_after: Option<Duration>,
     },
+    /// Nothing of what was asked exists (416): the file is shorter than that.
+    Unsatisfiable {
+        /// Length of the file, if the answer says it.
+        total_bytes: Option<u64>,
+    },
     /// The file is not the one it was: entity tag, date or length differ.
     Changed,
     /// Not worth another try.
@@ -48,6 +53,7 @@ impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Transient { reason, .. } => f.write_str(reason),
+            Self::Unsatisfiable { .. } => f.write_str("the file is shorter than what was asked of it"),
             Self::Changed => f.write_str("the file has changed on the server since it was opened"),
             Self::Permanent(permanent) => permanent.fmt(f),
         }
@@ -87,7 +93,9 @@ impl From<ReadError> for io::Error {
             ReadError::Source(SourceError::Permanent(
                 Permanent::Status(401 | 403) | Permanent::Forbidden(_),
             )) => io::ErrorKind::PermissionDenied,
-            ReadError::Source(SourceError::Permanent(_) | SourceError::Changed) => io::ErrorKind::InvalidData,
+            ReadError::Source(
+                SourceError::Permanent(_) | SourceError::Changed | SourceError::Unsatisfiable { .. },
+            ) => io::ErrorKind::InvalidData,
             ReadError::Source(SourceError::Transient { .. }) => io::ErrorKind::ConnectionAborted,
             ReadError::Truncated => io::ErrorKind::UnexpectedEof,
         };

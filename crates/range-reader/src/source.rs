@@ -1,6 +1,7 @@
 //! Where ranges come from.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,12 +20,12 @@ pub struct Validator {
 }
 
 /// One request.
-#[derive(Debug, Clone, Copy)]
-pub struct RangeRequest<'a> {
-    /// In ascending order, not empty, not touching each other. Only the last one may be open-ended, and only alone.
-    pub ranges: &'a [ByteRange],
+#[derive(Debug, Clone)]
+pub struct RangeRequest {
+    /// At least one; in ascending order, not empty, not touching each other. An open-ended range stands alone.
+    pub ranges: Vec<ByteRange>,
     /// What the file must still be. `None` for the first request.
-    pub pinned: Option<&'a Pinned>,
+    pub pinned: Option<Arc<Pinned>>,
 }
 
 /// What the first answer said of the file; later ones must agree.
@@ -96,18 +97,20 @@ pub struct SourceState {
 
 /// Something ranges can be asked of.
 ///
-/// Nothing happens unless a future or a body of it is polled: a source spawns no tasks.
+/// Nothing happens unless a future or a body of it is polled: a source spawns no tasks. The engine polls from one task at
+/// a time, with one waker for all; it leaves bodies unpolled while its window is full.
 pub trait Source: Send + Unpin + 'static {
     /// Bytes of an answer.
     type Body: Body + 'static;
 
     /// Sends a request and waits for the head of its answer, over an idle connection or a new one.
     ///
-    /// Dropping the future gives the request up.
+    /// Several may be on their way, [`SourceState::requests_at_once`] at most with those bodies that have not ended, so
+    /// the future owns what it needs. Dropping it gives the request up.
     fn open(
         &mut self,
-        request: RangeRequest<'_>,
-    ) -> impl Future<Output = Result<Response<Self::Body>, SourceError>> + Send;
+        request: RangeRequest,
+    ) -> impl Future<Output = Result<Response<Self::Body>, SourceError>> + Send + 'static;
 
     /// How things are.
     fn state(&self) -> SourceState;

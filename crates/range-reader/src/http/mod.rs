@@ -86,8 +86,14 @@ impl HttpSource {
 impl Source for HttpSource {
     type Body = HttpBody;
 
-    async fn open(&mut self, _request: RangeRequest<'_>) -> Result<Response<HttpBody>, SourceError> {
-        Err(SourceError::Transient { reason: "not connected".to_owned(), retry_after: None })
+    fn open(
+        &mut self,
+        _request: RangeRequest,
+    ) -> impl Future<Output = Result<Response<HttpBody>, SourceError>> + Send + 'static {
+        std::future::ready(Err(SourceError::Transient {
+            reason: "not connected".to_owned(),
+            retry_after: None,
+        }))
     }
 
     fn state(&self) -> SourceState {
