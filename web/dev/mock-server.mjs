@@ -16,6 +16,7 @@ import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { startRtc } from './mock-rtc.mjs';
+import { makeSources } from './mock-sources.mjs';
 import { makeStats, switchingProtocols, webSocketFrame } from './mock-stats.mjs';
 
 const { values: options, positionals } = parseArgs({
@@ -167,6 +168,7 @@ function streams(host) {
   return [
     ...clock,
     ...rtcKeys.map((key) => rtcStream(host, key)),
+    ...sources.onAir().map((source) => sourceStream(host, source)),
     ...made,
   ];
 }
@@ -179,6 +181,17 @@ function rtcStream(host, key) {
     bitrate: 0, players: 0, gop: { frames: 0, bytes: 0, duration_ms: 0 }, uptime: 1,
   });
   return { ...made, publisher: { ...made.publisher, protocol: 'whip' }, bridge: null };
+}
+
+/** What a channel or a pull brings. */
+function sourceStream(host, { app, name, protocol }) {
+  const made = stream(host, `${app}/${name}`, {
+    state: 'live',
+    video: { codec: 'H.264', profile: 'High', level: '4.0', width: 1920, height: 1080, frame_rate: 25, bitrate_bits_per_second: wobble(2e6, 5), key_frame_interval_ms: 2000 },
+    audio: { codec: 'AAC', profile: 'LC', sample_rate: 48000, channels: 2, bitrate_bits_per_second: 128e3 },
+    bitrate: wobble(2.1e6, 5), players: 3, gop: { frames: 40, bytes: 400_000, duration_ms: 1600 }, uptime: uptime() + 60,
+  });
+  return { ...made, publisher: { ...made.publisher, protocol } };
 }
 
 /** A bridge that has run since this server began; `dropped`: B-frames for each frame that is left. */
@@ -227,6 +240,7 @@ const stats = makeStats({
   kinds: KINDS.slice(0, 4).map(([key, , , , , , bits]) => [key, bits || 128e3]),
   real: () => (options.empty ? [] : realSessions()),
 });
+const sources = makeSources({ empty: options.empty });
 const sessions = () => [...realSessions(), ...stats.sessions()];
 
 function workers() {
@@ -251,7 +265,7 @@ function refusal(request) {
   return null;
 }
 
-function api(method, path, query, request) {
+function api(method, path, query, request, content) {
   const refused = refusal(request);
   if (refused !== null) return refused;
   const host = request.headers.host;
@@ -284,6 +298,8 @@ function api(method, path, query, request) {
     players.delete(id);
     return { status: 204 };
   }
+  const source = sources.answer(method, path, content);
+  if (source !== null) return source;
   return fail(404, 'not_found', `There is nothing at ${path}.`);
 }
 
@@ -302,13 +318,19 @@ async function serveFile(path, response) {
   }
 }
 
+async function answer(url, request, response) {
+  let content = '';
+  for await (const piece of request) content += piece;
+  const { status = 200, body } = api(request.method, url.pathname.slice(7), url.searchParams, request, content === '' ? {} : JSON.parse(content));
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(body === undefined ? undefined : JSON.stringify(body));
+}
+
 const server = createServer((request, response) => {
   const url = new URL(request.url, 'http://mock');
   if (url.pathname.startsWith('/api/v1/')) {
     if (url.pathname === '/api/v1/stats' && refusal(request) === null) return stats.answer(response);
-    const { status = 200, body } = api(request.method, url.pathname.slice(7), url.searchParams, request);
-    response.writeHead(status, { 'content-type': 'application/json' });
-    response.end(body === undefined ? undefined : JSON.stringify(body));
+    void answer(url, request, response);
   } else if (/^\/(whip|whep|rtc)\//.test(url.pathname)) {
     if (rtc === null) response.writeHead(404).end();
     else if (url.pathname.endsWith('/demo/clock')) response.writeHead(406, { 'content-type': 'application/json' }).end(JSON.stringify(fail(406, 'not_playable', 'this stand-in has no bridges: play the stream by RTMP or FLV').body));

@@ -1,5 +1,5 @@
 /**
- * Browser test of live statistics with 10,000 sessions: `npm run e2e:live`.
+ * Browser test of live statistics with 10,000 sessions, and of channels and pulls: `npm run e2e:live`.
  *
  * Starts the stand-in server (dev/mock-server.mjs) by itself, which serves web/dist. Prints what the page's own thread costs
  * while figures come, while sorting and while scrolling. Exits 1 and names the checks that failed. LIVE_ONLY=TEXT runs only the
@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { launch, within } from './browser.mjs';
 import { LIVE_CHECKS } from './live-checks.mjs';
+import { SOURCE_CHECKS } from './source-checks.mjs';
 
 /** Longest a check may take altogether. */
 const CHECK_MS = 180_000;
@@ -37,7 +38,7 @@ const browser = await launch();
 const failed = [];
 let ran = 0;
 try {
-  for (const [name, check] of LIVE_CHECKS) {
+  for (const [name, check] of [...LIVE_CHECKS, ...SOURCE_CHECKS]) {
     if (process.env.LIVE_ONLY && !name.includes(process.env.LIVE_ONLY)) continue;
     ran += 1;
     const contexts = [];

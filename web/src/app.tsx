@@ -16,6 +16,7 @@ import { useRoute, useServices, useSnapshot, useStore } from './state/hooks';
 import { Overview } from './views/overview';
 import { PublishPage } from './views/publish';
 import { SessionsPage } from './views/sessions';
+import { SourcesPage } from './views/sources';
 import { StreamPage } from './views/stream';
 import { WatchPage } from './views/watch';
 import { WorkersPage } from './views/workers';
@@ -67,6 +68,8 @@ function Page({ route }: { route: Route }) {
       return <StreamPage key={streamKey(route.stream)} stream={route.stream} session={route.session} />;
     case 'sessions':
       return <SessionsPage stream={route.stream} role={route.role} session={route.session} />;
+    case 'sources':
+      return <SourcesPage />;
     case 'workers':
       return <WorkersPage />;
     case 'publish':
@@ -85,6 +88,7 @@ function Page({ route }: { route: Route }) {
 const LINKS: { view: Route['view']; href: string; text: string; icon: IconName }[] = [
   { view: 'overview', href: '#/', text: 'Overview', icon: 'overview' },
   { view: 'sessions', href: '#/sessions', text: 'Sessions', icon: 'sessions' },
+  { view: 'sources', href: '#/sources', text: 'Sources', icon: 'sources' },
   { view: 'workers', href: '#/workers', text: 'Workers', icon: 'workers' },
   { view: 'publish', href: '#/publish', text: 'Publish', icon: 'publish' },
 ];
@@ -144,10 +148,11 @@ function ServerLine() {
 
 /** Polls while the page can be seen; a hidden tab costs the server nothing. */
 function usePolling(): void {
-  const { live, model } = useServices();
+  const { live, model, sources } = useServices();
   useEffect(() => {
     const follow = () => {
       live.setSeen(!document.hidden);
+      sources.setSeen(!document.hidden);
       if (document.hidden) model.stop();
       else model.start();
     };
@@ -157,7 +162,7 @@ function usePolling(): void {
       document.removeEventListener('visibilitychange', follow);
       model.stop();
     };
-  }, [live, model]);
+  }, [live, model, sources]);
 }
 
 /** The fragment is the route, so the skip link must not change it. */

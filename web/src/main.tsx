@@ -10,6 +10,7 @@ import { LiveStats, type Thread } from './state/live-stats';
 import { Model } from './state/model';
 import { browserStorage, Preferences } from './state/preferences';
 import { SessionBook } from './state/session-book';
+import { Sources } from './state/sources';
 import { Toasts } from './state/toasts';
 import './styles/tokens.css';
 import './styles/base.css';
@@ -21,6 +22,7 @@ import './styles/live.css';
 import './styles/player.css';
 import './styles/broadcast.css';
 import './styles/views.css';
+import './styles/sources.css';
 
 const preferences = new Preferences(browserStorage('localStorage'), browserStorage('sessionStorage'));
 const client = new ApiClient({ token: () => preferences.token.value });
@@ -31,13 +33,14 @@ const live = new LiveStats({
   token: preferences.token,
 });
 const sessions = new SessionBook(client);
+const sources = new Sources(client);
 const toasts = new Toasts();
 const broadcast = new Broadcast();
 
 const root = document.getElementById('app');
 if (root === null) throw new Error('index.html has an element #app');
 render(
-  <ServicesContext.Provider value={{ client, broadcast, live, model, preferences, sessions, toasts }}>
+  <ServicesContext.Provider value={{ client, broadcast, live, model, preferences, sessions, sources, toasts }}>
     <App />
   </ServicesContext.Provider>,
   root,

@@ -21,6 +21,17 @@ describe('bitrate', () => {
   ])('%s is %s', (value, text) => expect(plain(format.bitrate(value))).toBe(text));
 });
 
+describe('a place in a film', () => {
+  it.each([
+    [0, '0:00'],
+    [7_999, '0:07'],
+    [725_000, '12:05'],
+    [3_600_000, '1:00:00'],
+    [360_725_000, '100:12:05'],
+    [null, '–'],
+  ])('%s ms is %s', (value, text) => expect(format.playTime(value)).toBe(text));
+});
+
 describe('duration', () => {
   it.each([
     [0, '0 s'],

@@ -7,6 +7,7 @@ describe('parseRoute', () => {
     ['', { view: 'overview' }],
     ['#', { view: 'overview' }],
     ['#/', { view: 'overview' }],
+    ['#/sources', { view: 'sources' }],
     ['#/workers', { view: 'workers' }],
     ['#/publish', { view: 'publish' }],
     ['#/stream/demo/clock', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '' }],

@@ -1,4 +1,5 @@
 /** Objects of the API for tests, with every field filled in. */
+import type { Channel, Pull } from '../src/api/sources';
 import type { Session, Stream, Worker } from '../src/api/types';
 import { parseStreamKey } from '../src/lib/urls';
 
@@ -58,6 +59,50 @@ export function aWorker(index: number, change: Partial<Worker> = {}): Worker {
     writes: 0,
     queue_drops: 0,
     ring_drops: 0,
+    ...change,
+  };
+}
+
+export function aChannel(key: string, change: Partial<Channel> = {}): Channel {
+  const { app, name } = parseStreamKey(key) ?? { app: '', name: key };
+  return {
+    app,
+    name,
+    source: 'api',
+    state: 'opening',
+    since: '2026-01-01T00:00:00Z',
+    items: [],
+    loop: true,
+    start: null,
+    item: null,
+    position_ms: null,
+    duration_ms: null,
+    next: null,
+    next_ready: false,
+    loops: 0,
+    items_played: 0,
+    items_failed: 0,
+    retry_in_ms: null,
+    events: [],
+    ...change,
+  };
+}
+
+export function aPull(key: string, change: Partial<Pull> = {}): Pull {
+  const { app, name } = parseStreamKey(key) ?? { app: '', name: key };
+  return {
+    app,
+    name,
+    source: 'api',
+    url: 'rtmp://origin.example.org/live/show',
+    state: 'connecting',
+    since: '2026-01-01T00:00:00Z',
+    attempts: 0,
+    reconnects: 0,
+    last_error: null,
+    retry_in_ms: null,
+    bytes: 0,
+    bitrate_bits_per_second: 0,
     ...change,
   };
 }

@@ -6,6 +6,7 @@
  */
 import type { StreamRef } from '../lib/urls';
 import { ApiError, kindOfStatus } from './errors';
+import type { Channel, NewChannel, NewPull, Pull } from './sources';
 import type { ServerInfo, Session, SessionPage, SessionQuery, Stream, Worker } from './types';
 
 export interface ClientOptions {
@@ -41,13 +42,8 @@ export class ApiClient {
   }
 
   /** One stream; null when the server knows none of this name. */
-  async stream({ app, name }: StreamRef, signal?: AbortSignal): Promise<Stream | null> {
-    try {
-      return await this.#json<Stream>('GET', `/streams/${encodeURIComponent(app)}/${encodeURIComponent(name)}`, signal);
-    } catch (cause) {
-      if (cause instanceof ApiError && cause.kind === 'not_found') return null;
-      throw cause;
-    }
+  async stream(stream: StreamRef, signal?: AbortSignal): Promise<Stream | null> {
+    return this.#ifKnown(this.#json<Stream>('GET', `/streams/${pathOf(stream)}`, signal));
   }
 
   async workers(signal?: AbortSignal): Promise<Worker[]> {
@@ -72,6 +68,48 @@ export class ApiClient {
     await this.#request('DELETE', `/sessions/${encodeURIComponent(id)}`);
   }
 
+  /** Null when the server is one that knows no channels. */
+  async channels(signal?: AbortSignal): Promise<Channel[] | null> {
+    const answer = await this.#ifKnown(this.#json<{ channels: Channel[] }>('GET', '/channels', signal));
+    return answer === null ? null : list(answer.channels, 'channels');
+  }
+
+  /** Null when the server is one that knows no pulls. */
+  async pulls(signal?: AbortSignal): Promise<Pull[] | null> {
+    const answer = await this.#ifKnown(this.#json<{ pulls: Pull[] }>('GET', '/pulls', signal));
+    return answer === null ? null : list(answer.pulls, 'pulls');
+  }
+
+  async addChannel(channel: NewChannel): Promise<void> {
+    await this.#request('POST', '/channels', undefined, channel);
+  }
+
+  async addPull(pull: NewPull): Promise<void> {
+    await this.#request('POST', '/pulls', undefined, pull);
+  }
+
+  async removeChannel(stream: StreamRef): Promise<void> {
+    await this.#request('DELETE', `/channels/${pathOf(stream)}`);
+  }
+
+  async removePull(stream: StreamRef): Promise<void> {
+    await this.#request('DELETE', `/pulls/${pathOf(stream)}`);
+  }
+
+  /** Goes on with the channel's next item. */
+  async skip(stream: StreamRef): Promise<void> {
+    await this.#request('POST', `/channels/${pathOf(stream)}/skip`);
+  }
+
+  async #ifKnown<T>(answer: Promise<T>): Promise<T | null> {
+    try {
+      return await answer;
+    } catch (cause) {
+      if (cause instanceof ApiError && cause.kind === 'not_found') return null;
+      throw cause;
+    }
+  }
+
   async #json<T>(method: string, path: string, signal?: AbortSignal): Promise<T> {
     const response = await this.#request(method, path, signal);
     try {
@@ -81,7 +119,7 @@ export class ApiClient {
     }
   }
 
-  async #request(method: string, path: string, signal?: AbortSignal): Promise<Response> {
+  async #request(method: string, path: string, signal?: AbortSignal, body?: object): Promise<Response> {
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), this.#deadlineMs);
     const stop = () => deadline.abort();
@@ -89,9 +127,11 @@ export class ApiClient {
     const headers: Record<string, string> = { Accept: 'application/json' };
     const token = this.#token();
     if (token) headers['Authorization'] = `Bearer ${token}`;
+    if (body !== undefined) headers['Content-Type'] = 'application/json';
     let response: Response;
     try {
-      response = await this.#fetch(this.#base + path, { method, headers, signal: deadline.signal, cache: 'no-store' });
+      const content = body === undefined ? {} : { body: JSON.stringify(body) };
+      response = await this.#fetch(this.#base + path, { method, headers, signal: deadline.signal, cache: 'no-store', ...content });
     } catch {
       const reason = deadline.signal.aborted ? 'did not answer in time' : 'cannot be reached';
       throw new ApiError('unreachable', `The server ${reason}.`);
@@ -102,6 +142,11 @@ export class ApiClient {
     if (!response.ok) throw await errorOf(response);
     return response;
   }
+}
+
+/** The stream as two segments; a `/` in its app is `%2F`. */
+function pathOf({ app, name }: StreamRef): string {
+  return `${encodeURIComponent(app)}/${encodeURIComponent(name)}`;
 }
 
 /** `?stream=…&role=…&offset=…&limit=…` with only the parts that are set. */

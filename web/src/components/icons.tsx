@@ -6,6 +6,7 @@ import type { ComponentChildren } from 'preact';
 const PATHS = {
   overview: 'M3 4h8v7H3zM13 4h8v4h-8zM13 10h8v10h-8zM3 13h8v7H3z',
   sessions: 'M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2 19c0-3 2.5-5 6-5s6 2 6 5M16 11a2.5 2.5 0 1 0-1-4.8M16 14c3.4 0 6 1.8 6 5',
+  sources: 'M3 5h12M3 10h9M3 15h7M14 12.5v8l6.500-4z',
   workers: 'M6 6h12v12H6zM10 10h4v4h-4zM9 2v4M15 2v4M9 18v4M15 18v4M2 9h4M2 15h4M18 9h4M18 15h4',
   publish: 'M12 15V4M7 8.5 12 3.5l5 5M4 14v5a1.5 1.5 0 0 0 1.5 1.5h13A1.5 1.5 0 0 0 20 19v-5',
   play: 'M7 4.5v15l13-7.5z',
@@ -14,6 +15,7 @@ const PATHS = {
   muted: 'M4 9.5v5h3.5L12 18.5v-13L7.5 9.5zM16 9.5l5 5M21 9.5l-5 5',
   fullscreen: 'M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5',
   copy: 'M9 9h11v11H9zM15 9V4H4v11h5',
+  next: 'M5 5v14l10-7zM18.500 5v14',
   check: 'm5 12.5 4.5 4.5L19 7.5',
   close: 'M6 6l12 12M18 6 6 18',
   sun: 'M12 16.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM12 2v2.5M12 19.5V22M2 12h2.5M19.5 12H22M5 5l1.8 1.8M17.2 17.2 19 19M5 19l1.8-1.8M17.2 6.8 19 5',

@@ -7,10 +7,15 @@ import { percent } from '../lib/format';
 
 /** On-air lamp of a stream, with the state in words for those who do not see colours. */
 export function StateBadge(props: { state: Stream['state'] }) {
-  const live = props.state === 'live';
+  if (props.state === 'live') return <Badge tone="live" text="Live" title="Being published" />;
+  return <Badge tone="hollow" text="Waiting" title="No publisher; players wait" />;
+}
+
+/** A lamp and a word. */
+export function Badge(props: { tone: 'live' | 'plain' | 'hollow' | 'bad'; text: string; title: string }) {
   return (
-    <span class={`badge ${live ? 'badge-live' : 'badge-waiting'}`} title={live ? 'Being published' : 'No publisher; players wait'}>
-      {live ? 'Live' : 'Waiting'}
+    <span class={`badge badge-${props.tone}`} title={props.title}>
+      {props.text}
     </span>
   );
 }

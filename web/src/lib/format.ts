@@ -60,6 +60,15 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(whole / 86_400)}${SPACE}d ${part(Math.floor((whole % 86_400) / 3600))}${SPACE}h`;
 }
 
+/** `0:07`, `12:05`, `1:02:05`: a place in a film. */
+export function playTime(ms: number | null | undefined): string {
+  if (!usable(ms)) return UNKNOWN;
+  const seconds = Math.floor(ms / 1000);
+  const part = (value: number) => String(value % 60).padStart(2, '0');
+  const minutes = Math.floor(seconds / 60);
+  return seconds < 3600 ? `${minutes}:${part(seconds)}` : `${Math.floor(minutes / 60)}:${part(minutes)}:${part(seconds)}`;
+}
+
 /** `850 ms`, `2.0 s` */
 export function milliseconds(value: number | null | undefined): string {
   if (!usable(value)) return UNKNOWN;

@@ -11,6 +11,7 @@ export type Route =
   | { view: 'stream'; stream: StreamRef; session: string }
   | { view: 'watch'; stream: StreamRef; token: string }
   | { view: 'sessions'; stream: string; role: string; session: string }
+  | { view: 'sources' }
   | { view: 'workers' }
   | { view: 'publish' }
   | { view: 'unknown'; path: string };
@@ -32,6 +33,8 @@ export function parseRoute(hash: string): Route {
     }
     case 'sessions':
       return { view: 'sessions', stream: parameters.get('stream') ?? '', role: parameters.get('role') ?? '', session: parameters.get('session') ?? '' };
+    case 'sources':
+      return { view: 'sources' };
     case 'workers':
       return { view: 'workers' };
     case 'publish':

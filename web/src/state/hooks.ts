@@ -10,6 +10,7 @@ import type { LiveStats, LiveView } from './live-stats';
 import type { Model, Snapshot } from './model';
 import type { Preferences } from './preferences';
 import type { SessionBook } from './session-book';
+import type { Sources, SourcesView } from './sources';
 import type { Store } from './store';
 import type { Toasts } from './toasts';
 
@@ -20,6 +21,7 @@ export interface Services {
   model: Model;
   preferences: Preferences;
   sessions: SessionBook;
+  sources: Sources;
   toasts: Toasts;
 }
 
@@ -51,6 +53,13 @@ export function useLive(): LiveView {
   const { live } = useServices();
   useEffect(() => live.use(), [live]);
   return useStore(live.store);
+}
+
+/** Channels and pulls; they are asked for while the component is shown. */
+export function useSources(): SourcesView {
+  const { sources } = useServices();
+  useEffect(() => sources.use(), [sources]);
+  return useStore(sources.store);
 }
 
 export function useRoute(): Route {

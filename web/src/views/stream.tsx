@@ -4,6 +4,7 @@
 import { useRef } from 'preact/hooks';
 import type { Stream } from '../api/types';
 import { BridgePanel } from '../components/bridge-panel';
+import { SourcePanel } from '../components/channel-panel';
 import { Command, CopyLine } from '../components/copy';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
 import { Sparkline } from '../components/sparkline';
@@ -14,7 +15,7 @@ import { sessionsHref, watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
 import { Icon } from '../components/icons';
 import { PlayerView } from '../player/player-view';
-import { useServices, useSnapshot, useStore, useTitle } from '../state/hooks';
+import { useServices, useSnapshot, useSources, useStore, useTitle } from '../state/hooks';
 
 export function StreamPage(props: { stream: StreamRef; session: string }) {
   const key = streamKey(props.stream);
@@ -47,6 +48,7 @@ export function StreamPage(props: { stream: StreamRef; session: string }) {
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
+      <SourcePanel stream={props.stream} />
       <StreamCharts stream={props.stream} />
       {stream !== null && <BridgePanel stream={stream} />}
       {stream !== null && <Addresses stream={stream} />}
@@ -99,7 +101,17 @@ function isUnknown(stream: Stream): boolean {
 /** Nothing is known of the stream: say what would bring it to life. */
 function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
   const { server } = useSnapshot();
+  const { channels, pulls } = useSources();
   const [base = ''] = publishBases(server?.endpoints ?? null, location.hostname);
+  if ([...(channels ?? []), ...(pulls ?? [])].some((source) => streamKey(source) === streamKey(stream))) {
+    return (
+      <Panel title="Details" class="details">
+        <Empty title="Not on air">
+          <p>What the server does about it stands below.</p>
+        </Empty>
+      </Panel>
+    );
+  }
   return (
     <Panel title="Details" class="details">
       {known ? (

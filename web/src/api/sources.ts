@@ -1,0 +1,93 @@
+/**
+ * Shapes of what the server fetches by itself: channels (playlists of files) and pulls (streams of other servers).
+ *
+ * As documented in `/api/v1/openapi.json`. Addresses come without credentials.
+ */
+
+/** What has happened to a channel, newest last; the server keeps a few. */
+export interface ChannelEvent {
+  /** RFC 3339. */
+  at: string;
+  /** Index of the item it is about. */
+  item: number | null;
+  kind: string;
+  message: string;
+}
+
+export interface ChannelItem {
+  /** URL or path. */
+  location: string;
+  /** Known once it has been opened. */
+  duration_ms: number | null;
+  last_error: string | null;
+}
+
+/**
+ * - `waiting`: for its start, or for its stream's name, which somebody else has
+ * - `retrying`: no item could be played; the next try comes later
+ * - `ended`: played to its end, without repetition
+ */
+export type ChannelState = 'waiting' | 'opening' | 'playing' | 'retrying' | 'ended';
+
+export interface Channel {
+  app: string;
+  name: string;
+  /** Who made it: what is in the configuration comes back when the server starts. */
+  source: SourceOrigin;
+  state: ChannelState;
+  /** When the state began, RFC 3339. */
+  since: string;
+  items: ChannelItem[];
+  loop: boolean;
+  /** When the playlist began or will begin, RFC 3339; null: when the server did. */
+  start: string | null;
+  /** Index of the item that is played, where in it, and how long it is. */
+  item: number | null;
+  position_ms: number | null;
+  duration_ms: number | null;
+  /** Index of the item that comes, and whether it has been opened already. */
+  next: number | null;
+  next_ready: boolean;
+  /** Times the playlist was played to its end. */
+  loops: number;
+  items_played: number;
+  items_failed: number;
+  retry_in_ms: number | null;
+  events: ChannelEvent[];
+}
+
+export type SourceOrigin = 'configuration' | 'api';
+
+/** `waiting`: for the next try. */
+export type PullState = 'connecting' | 'live' | 'waiting';
+
+export interface Pull {
+  app: string;
+  name: string;
+  source: SourceOrigin;
+  url: string;
+  state: PullState;
+  /** When the state began, RFC 3339. */
+  since: string;
+  /** Tries in a row without a picture. */
+  attempts: number;
+  reconnects: number;
+  last_error: string | null;
+  retry_in_ms: number | null;
+  bytes: number;
+  bitrate_bits_per_second: number;
+}
+
+export interface NewChannel {
+  app: string;
+  name: string;
+  items: string[];
+  loop: boolean;
+  start: string | null;
+}
+
+export interface NewPull {
+  app: string;
+  name: string;
+  url: string;
+}

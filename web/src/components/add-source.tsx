@@ -1,0 +1,95 @@
+/**
+ * Forms for a new channel and a new pull.
+ */
+import { useState } from 'preact/hooks';
+import { nameProblem, streamKey, type StreamRef } from '../lib/urls';
+import { useServices } from '../state/hooks';
+import { FormDialog, TextField } from './form-dialog';
+import { itemProblem, itemsOf, pullProblem } from './source-words';
+
+export function AddChannel({ onClose }: { onClose: () => void }) {
+  const { client } = useServices();
+  const added = useAdded();
+  const [stream, setStream] = useState({ app: 'live', name: '' });
+  const [text, setText] = useState('');
+  const [loop, setLoop] = useState(true);
+  const [start, setStart] = useState('');
+  const items = itemsOf(text);
+  const problem = items.map(itemProblem).find((found) => found !== null) ?? null;
+  const submit = async () => {
+    // What is entered is local time.
+    await client.addChannel({ ...stream, items, loop, start: start === '' ? null : new Date(start).toISOString() });
+    added('Channel', stream);
+  };
+  return (
+    <FormDialog title="New channel" action="Add channel" ready={named(stream) && items.length > 0 && problem === null} onSubmit={submit} onClose={onClose}>
+      <StreamFields stream={stream} onStream={setStream} />
+      <TextField
+        name="items"
+        label="Playlist"
+        value={text}
+        onValue={setText}
+        problem={problem}
+        rows={5}
+        placeholder={'https://example.org/film.mp4'}
+        hint="MP4 files, one a line: web addresses, or files on the server as its configuration allows"
+      />
+      <label class="switch">
+        <input type="checkbox" checked={loop} onChange={(event) => setLoop(event.currentTarget.checked)} />
+        <span>Begin again after the last item</span>
+      </label>
+      <div class="field">
+        <label for="form-start">Start</label>
+        <input id="form-start" type="datetime-local" step={1} value={start} aria-describedby="form-start-hint" onInput={(event) => setStart(event.currentTarget.value)} />
+        <small id="form-start-hint">Empty: now. A time gone by: joined in the middle, as if it had run since then.</small>
+      </div>
+    </FormDialog>
+  );
+}
+
+export function AddPull({ onClose }: { onClose: () => void }) {
+  const { client } = useServices();
+  const added = useAdded();
+  const [stream, setStream] = useState({ app: 'live', name: '' });
+  const [url, setUrl] = useState('');
+  const problem = pullProblem(url.trim());
+  const submit = async () => {
+    await client.addPull({ ...stream, url: url.trim() });
+    added('Pull', stream);
+  };
+  return (
+    <FormDialog title="New pull" action="Add pull" ready={named(stream) && problem === null} onSubmit={submit} onClose={onClose}>
+      <StreamFields stream={stream} onStream={setStream} />
+      <TextField
+        name="url"
+        label="Address"
+        value={url}
+        onValue={setUrl}
+        problem={problem}
+        placeholder="rtmp://example.org/live/show"
+        hint="A live stream of another server, by RTMP or as FLV over HTTP"
+      />
+    </FormDialog>
+  );
+}
+
+function StreamFields({ stream, onStream }: { stream: StreamRef; onStream: (stream: StreamRef) => void }) {
+  return (
+    <div class="form-pair">
+      <TextField name="app" label="App" value={stream.app} onValue={(app) => onStream({ ...stream, app })} problem={nameProblem(stream.app, true)} hint="A group of streams" />
+      <TextField name="name" label="Stream" value={stream.name} onValue={(name) => onStream({ ...stream, name })} problem={nameProblem(stream.name, false)} hint="The name players ask for" />
+    </div>
+  );
+}
+
+function named(stream: StreamRef): boolean {
+  return nameProblem(stream.app, true) === null && nameProblem(stream.name, false) === null;
+}
+
+function useAdded(): (what: string, stream: StreamRef) => void {
+  const { sources, toasts } = useServices();
+  return (what, stream) => {
+    toasts.show('good', `${what} ${streamKey(stream)} was added.`);
+    sources.refresh();
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * The list of pulls: from where, whether it comes, how much, and what went wrong.
+ */
+import type { Pull } from '../api/sources';
+import { bitrate, bytes, duration, plural } from '../lib/format';
+import { streamHref } from '../lib/routes';
+import { streamKey } from '../lib/urls';
+import { Badge } from './pieces';
+import { RemovePull } from './source-actions';
+import { pullState, retryWords } from './source-words';
+
+export function PullsTable({ pulls }: { pulls: readonly Pull[] }) {
+  return (
+    <table class="table table-pulls">
+      <caption class="offscreen">Pulls</caption>
+      <thead>
+        <tr>
+          <th scope="col">Stream</th>
+          <th scope="col">From</th>
+          <th scope="col" class="number">Rate</th>
+          <th scope="col" class="number">Received</th>
+          <th scope="col">Connection</th>
+          <th scope="col">
+            <span class="offscreen">Actions</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {pulls.map((pull) => (
+          <Row key={streamKey(pull)} pull={pull} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ pull }: { pull: Pull }) {
+  return (
+    <tr data-pull={streamKey(pull)}>
+      <td data-label="Stream" class="cell-name">
+        <a href={streamHref(pull)} class="stream-name">
+          <span class="stream-app">{pull.app}/</span>
+          {pull.name}
+        </a>
+        <Badge {...pullState(pull)} />
+      </td>
+      <td data-label="From" class="cell-item">
+        <code>{pull.url}</code>
+      </td>
+      <td data-label="Rate" class="number">{bitrate(pull.state === 'live' ? pull.bitrate_bits_per_second : null)}</td>
+      <td data-label="Received" class="number">{bytes(pull.bytes)}</td>
+      <td data-label="Connection" class="cell-trouble">
+        <span class={pull.state === 'waiting' ? 'warn' : ''}>{connectionWords(pull)}</span>
+        {pull.last_error !== null && (
+          <span class="sub" title={pull.last_error}>
+            {pull.state === 'live' ? `earlier: ${pull.last_error}` : pull.last_error}
+          </span>
+        )}
+      </td>
+      <td class="action">
+        <div class="row-actions">
+          <RemovePull pull={pull} />
+        </div>
+      </td>
+    </tr>
+  );
+}
+
+/** `3 tries, tries again in 4 s`, `for 2 min 05 s, reconnected twice` */
+export function connectionWords(pull: Pull, now = Date.now()): string {
+  if (pull.state === 'live') {
+    const since = `for ${duration(Math.max(0, (now - Date.parse(pull.since)) / 1000))}`;
+    return pull.reconnects === 0 ? since : `${since}, ${plural(pull.reconnects, 'reconnect', 'reconnects')}`;
+  }
+  const tries = pull.attempts === 0 ? '' : plural(pull.attempts, 'try', 'tries');
+  return [tries, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ') || 'first try';
+}

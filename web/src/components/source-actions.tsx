@@ -1,0 +1,99 @@
+/**
+ * Skipping an item of a channel, and removing a channel or a pull: buttons, question and feedback.
+ */
+import { useState } from 'preact/hooks';
+import { asApiError } from '../api/errors';
+import type { Channel, Pull, SourceOrigin } from '../api/sources';
+import { streamKey, type StreamRef } from '../lib/urls';
+import { useServices } from '../state/hooks';
+import { Confirm } from './confirm';
+import { Icon } from './icons';
+
+export function SkipButton({ channel }: { channel: Channel }) {
+  const { client, sources, toasts } = useServices();
+  const [busy, setBusy] = useState(false);
+  const key = streamKey(channel);
+  const skip = async () => {
+    setBusy(true);
+    try {
+      await client.skip(channel);
+      toasts.show('good', `Channel ${key} goes on with its next item.`);
+    } catch (cause) {
+      toasts.show('bad', `Channel ${key} did not skip: ${asApiError(cause).message}`);
+    }
+    setBusy(false);
+    sources.refresh();
+  };
+  return (
+    <button type="button" class="button button-small" disabled={busy || channel.item === null} onClick={() => void skip()} aria-label={`Skip to the next item of ${key}`}>
+      <Icon name="next" size={16} /> Skip
+    </button>
+  );
+}
+
+export function RemoveChannel({ channel, onRemoved }: { channel: Channel; onRemoved?: () => void }) {
+  const { client } = useServices();
+  return (
+    <Remove what="channel" of={channel} remove={(stream) => client.removeChannel(stream)} onRemoved={onRemoved}>
+      Its stream ends, and with it the picture of all players.
+    </Remove>
+  );
+}
+
+export function RemovePull({ pull, onRemoved }: { pull: Pull; onRemoved?: () => void }) {
+  const { client } = useServices();
+  return (
+    <Remove what="pull" of={pull} remove={(stream) => client.removePull(stream)} onRemoved={onRemoved}>
+      The stream is fetched no more; its players lose their picture.
+    </Remove>
+  );
+}
+
+interface RemoveProps {
+  what: 'channel' | 'pull';
+  of: StreamRef & { source: SourceOrigin };
+  remove: (stream: StreamRef) => Promise<void>;
+  onRemoved: (() => void) | undefined;
+  /** What it means for players. */
+  children: string;
+}
+
+function Remove(props: RemoveProps) {
+  const { model, sources, toasts } = useServices();
+  const [asks, setAsks] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const name = `${props.what} ${streamKey(props.of)}`;
+  const Name = name.charAt(0).toUpperCase() + name.slice(1);
+  const remove = async () => {
+    setBusy(true);
+    try {
+      await props.remove(props.of);
+      toasts.show('good', `${Name} was removed.`);
+      props.onRemoved?.();
+    } catch (cause) {
+      const error = asApiError(cause);
+      if (error.kind === 'not_found') toasts.show('good', `${Name} had already gone.`);
+      else toasts.show('bad', `${Name} was not removed: ${error.message}`);
+    }
+    setBusy(false);
+    setAsks(false);
+    sources.refresh();
+    model.refresh();
+  };
+  return (
+    <>
+      <button type="button" class="button button-small button-quiet-danger" onClick={() => setAsks(true)} aria-label={`Remove ${name}`}>
+        Remove
+      </button>
+      {asks && (
+        <Confirm title={`Remove this ${props.what}?`} action="Remove" busy={busy} onConfirm={() => void remove()} onCancel={() => setAsks(false)}>
+          <p>
+            <strong>{streamKey(props.of)}</strong>
+          </p>
+          <p class="muted">{props.children}</p>
+          {props.of.source === 'configuration' && <p class="muted">It is in the server’s configuration, and comes back when the server starts again.</p>}
+        </Confirm>
+      )}
+    </>
+  );
+}

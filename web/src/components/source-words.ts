@@ -1,0 +1,108 @@
+/**
+ * What a channel or a pull does, in a few words, the same on every page.
+ */
+import type { Channel, ChannelState, Pull, PullState } from '../api/sources';
+import { clockTime, count, duration, plural } from '../lib/format';
+
+export type Tone = 'live' | 'plain' | 'hollow' | 'bad';
+
+export interface StateWords {
+  text: string;
+  tone: Tone;
+  /** Longer, for who points at it. */
+  title: string;
+}
+
+const CHANNEL_STATES: Record<ChannelState, StateWords> = {
+  waiting: { text: 'Waiting', tone: 'hollow', title: 'Not yet begun' },
+  opening: { text: 'Opening', tone: 'plain', title: 'Opens its next item' },
+  playing: { text: 'Playing', tone: 'live', title: 'Plays into its stream' },
+  retrying: { text: 'Retrying', tone: 'bad', title: 'No item can be played; tries again after a pause' },
+  ended: { text: 'Ended', tone: 'hollow', title: 'Played to its end' },
+};
+
+const PULL_STATES: Record<PullState, StateWords> = {
+  connecting: { text: 'Connecting', tone: 'plain', title: 'Connects to the other server' },
+  live: { text: 'Live', tone: 'live', title: 'Receives the stream' },
+  waiting: { text: 'Waiting', tone: 'bad', title: 'Tries again after a pause' },
+};
+
+/** A server that is newer than the console may have states that have no words here. */
+const unknown = (state: string): StateWords => ({ text: state, tone: 'plain', title: state });
+
+export function channelState({ state }: Pick<Channel, 'state'>): StateWords {
+  return CHANNEL_STATES[state] ?? unknown(state);
+}
+
+export function pullState({ state }: Pick<Pull, 'state'>): StateWords {
+  return PULL_STATES[state] ?? unknown(state);
+}
+
+/** What a person calls a file: the last part of its address, without what stands behind a `?`. */
+export function itemName(location: string): string {
+  const path = location.replace(/[?#].*$/s, '').replace(/\/+$/, '');
+  const last = path.slice(path.lastIndexOf('/') + 1) || location;
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last;
+  }
+}
+
+/** `2 of 5`, and how often all have been played */
+export function placeWords(channel: Channel): string {
+  const place = channel.item === null ? plural(channel.items.length, 'item', 'items') : `${channel.item + 1} of ${channel.items.length}`;
+  return channel.loops === 0 ? place : `${place}, round ${count(channel.loops + 1)}`;
+}
+
+/** What a channel that shows no item waits for; empty when that is not known. */
+export function waitWords(channel: Channel, now: number): string {
+  if (channel.state === 'waiting' && channel.start !== null) {
+    const start = Date.parse(channel.start);
+    if (start > now) return `begins in ${duration((start - now) / 1000)}, at ${dayAndTime(start, now)}`;
+  }
+  return retryWords(channel.retry_in_ms);
+}
+
+export function retryWords(ms: number | null): string {
+  return ms === null ? '' : `tries again in ${duration(Math.ceil(ms / 1000))}`;
+}
+
+/** `12:05:09` today, with the date on other days; by the clock of the person at the page. */
+export function dayAndTime(ms: number, now: number): string {
+  const [day, today] = [new Date(ms), new Date(now)];
+  const two = (value: number) => String(value).padStart(2, '0');
+  const date = `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())}`;
+  return day.toDateString() === today.toDateString() ? clockTime(ms) : `${date} ${clockTime(ms)}`;
+}
+
+/** What went wrong last, as far as the server remembers. */
+export function lastTrouble(channel: Channel): string | null {
+  const event = channel.events.findLast((candidate) => candidate.kind === 'broken');
+  const item = channel.items[event?.item ?? channel.items.findIndex((candidate) => candidate.last_error !== null)];
+  if (item === undefined || item.last_error === null) return event?.message ?? null;
+  return `${itemName(item.location)}: ${item.last_error}`;
+}
+
+/** Lines of a text as a playlist: blanks at the ends and empty lines do not count. */
+export function itemsOf(text: string): string[] {
+  return text.split('\n').map((line) => line.trim()).filter((line) => line !== '');
+}
+
+/** What is wrong with an item; null when it may be tried. The server has the last word. */
+export function itemProblem(location: string): string | null {
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(location)?.[1]?.toLowerCase();
+  if (scheme !== undefined && scheme !== 'http' && scheme !== 'https') return `${scheme}: is not possible; http, https, or a file of the server.`;
+  if (scheme !== undefined && !URL.canParse(location)) return `${location} is no address.`;
+  return null;
+}
+
+const PULL_SCHEMES = ['http', 'https', 'rtmp', 'rtmps'];
+
+/** What is wrong with the address of a pull. */
+export function pullProblem(url: string): string | null {
+  if (url === '') return 'Must not be empty.';
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\/./i.exec(url)?.[1]?.toLowerCase();
+  if (scheme === undefined) return 'Begins with http://, https://, rtmp:// or rtmps://.';
+  return PULL_SCHEMES.includes(scheme) ? null : `${scheme} is not possible; http, https, rtmp or rtmps.`;
+}

@@ -1,0 +1,93 @@
+/**
+ * What the server fetches by itself: channels, which play files, and pulls, which bring streams of other servers here.
+ */
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { AddChannel, AddPull } from '../components/add-source';
+import { ChannelsTable } from '../components/channels-table';
+import { Empty, PageHead, Panel } from '../components/pieces';
+import { PullsTable } from '../components/pulls-table';
+import { plural } from '../lib/format';
+import { useSources, useTitle } from '../state/hooks';
+
+export function SourcesPage() {
+  useTitle('Sources');
+  const { channels, pulls, asked } = useSources();
+  const [adds, setAdds] = useState<'channel' | 'pull' | null>(null);
+  const close = () => setAdds(null);
+  return (
+    <>
+      <PageHead title="Sources" />
+      <p class="lead">
+        Streams that this server brings in by itself. A channel plays a list of files as if it were live; a pull fetches a live stream of another server. Both
+        play by every protocol, like any other stream.
+      </p>
+      <Listed
+        title="Channels"
+        what="channels"
+        list={channels}
+        asked={asked}
+        words={(count) => plural(count, 'channel', 'channels')}
+        add={{ text: 'Add channel', run: () => setAdds('channel') }}
+        empty="No channel yet"
+        help="Give a list of MP4 files, from the web or on the server, and a stream to play them into."
+      >
+        <ChannelsTable channels={channels ?? []} />
+      </Listed>
+      <Listed
+        title="Pulls"
+        what="pulls"
+        list={pulls}
+        asked={asked}
+        words={(count) => plural(count, 'pull', 'pulls')}
+        add={{ text: 'Add pull', run: () => setAdds('pull') }}
+        empty="No pull yet"
+        help="Give the address of a live stream, rtmp:// or http:// with FLV; it is fetched for as long as it is listed here."
+      >
+        <PullsTable pulls={pulls ?? []} />
+      </Listed>
+      {adds === 'channel' && <AddChannel onClose={close} />}
+      {adds === 'pull' && <AddPull onClose={close} />}
+    </>
+  );
+}
+
+interface ListedProps {
+  title: string;
+  what: string;
+  list: readonly unknown[] | null;
+  asked: boolean;
+  words: (count: number) => string;
+  add: { text: string; run: () => void };
+  empty: string;
+  help: string;
+  /** The table. */
+  children: ComponentChildren;
+}
+
+/** A list with its heading, or why there is none. */
+function Listed(props: ListedProps) {
+  const { list, asked } = props;
+  const button = (
+    <button type="button" class="button button-small" onClick={props.add.run}>
+      {props.add.text}
+    </button>
+  );
+  const head = (
+    <div class="row-actions">
+      {list !== null && list.length > 0 && <span class="muted">{props.words(list.length)}</span>}
+      {list !== null && button}
+    </div>
+  );
+  return (
+    <Panel title={props.title} aside={head}>
+      {list === null && <p class="muted pad">{asked ? `This server has no ${props.what}.` : 'Asking the server…'}</p>}
+      {list !== null && list.length === 0 && (
+        <Empty title={props.empty}>
+          <p>{props.help}</p>
+        </Empty>
+      )}
+      {list !== null && list.length > 0 && props.children}
+    </Panel>
+  );
+}
