@@ -155,17 +155,6 @@ impl Rules {
     }
 }
 
-/// A publisher inside this process (the demo channel): its stream and a token known to this process only.
-#[derive(Debug, Clone)]
-pub struct InternalPublisher {
-    /// Application.
-    pub app: String,
-    /// Stream.
-    pub stream: String,
-    /// Random, made at start.
-    pub tokens: Tokens,
-}
-
 /// All authorisation of the server. Immutable; shared by the workers and the control side.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
@@ -175,8 +164,6 @@ pub struct Policy {
     pub play: Rules,
     /// API and metrics.
     pub manage: Manage,
-    /// The demo channel.
-    pub internal: Option<InternalPublisher>,
 }
 
 impl Policy {
@@ -188,10 +175,6 @@ impl Policy {
         token: Option<&str>,
         peer: IpAddr,
     ) -> Result<(), Denied> {
-        let internal = self.internal.as_ref().filter(|own| own.app == app && own.stream == stream);
-        if internal.is_some_and(|own| own.tokens.check(token).is_ok()) {
-            return Ok(());
-        }
         self.publish.check(app, stream, token, peer)
     }
 

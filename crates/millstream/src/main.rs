@@ -2,7 +2,8 @@
 //!
 //! The binary has the threads, the sockets and the clock: `worker` moves media on one event loop per core, `control`
 //! answers everything else on a small async runtime, and both meet in bounded queues only. `config` says what to
-//! start, `auth` who may use it, `demo` publishes a sample, `run` ties them together and stops them. `top` is the other
+//! start, `auth` who may use it, `ingest` is for what this server publishes itself (`pull`: streams of other servers; `demo`: a
+//! sample), `run` ties them together and stops them. `top` is the other
 //! side: it shows a running server's statistics in a terminal.
 
 #![expect(unreachable_pub, reason = "a binary exports nothing; `pub` says that other modules use an item")]
@@ -13,8 +14,10 @@ mod cli;
 mod config;
 mod control;
 mod demo;
+mod ingest;
 mod logging;
 mod pattern;
+mod pull;
 mod run;
 mod stats;
 mod time;

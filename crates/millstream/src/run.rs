@@ -1,7 +1,7 @@
 //! Starts the server, and stops it when told to.
 //!
-//! Start: log, descriptor limit, listeners and workers, control side, demo. Stop, on SIGTERM or SIGINT: not ready
-//! any more, the demo ends, workers tell their sessions and drain with a deadline. A second signal ends at once.
+//! Start: log, descriptor limit, listeners and workers, control side, sources. Stop, on SIGTERM or SIGINT: not ready
+//! any more, sources end, workers tell their sessions and drain with a deadline. A second signal ends at once.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rtc::dtls::Certificate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use crate::auth::{InternalPublisher, Tokens};
 use crate::config::Config;
 use crate::config::resolve::Resolved;
 use crate::control::rtc::{RtcControl, RtcParts};
 use crate::control::{self, WorkersLink, stats};
+use crate::ingest::{Ingest, IngestThread};
 use crate::worker::columns::SNAPSHOTS_MAX;
 use crate::worker::link::HANDOFFS_MAX;
 use crate::worker::settings::WorkerSettings;
@@ -30,6 +30,8 @@ use crate::{banner, demo, logging};
 const EXIT_INTERRUPTED: i32 = 130;
 /// What workers may take beyond their deadline before the process ends without them.
 const JOIN_GRACE: Duration = Duration::from_secs(2);
+/// Time sources have to say goodbye before workers end what is left.
+const SOURCES_GRACE: Duration = Duration::from_millis(200);
 
 /// Runs until a signal ends it. The error says what to do about it.
 pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
@@ -46,10 +48,8 @@ pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
 
 async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) -> Result<(), String> {
     let mut signals = Signals::listen().map_err(|error| format!("signals cannot be received: {error}"))?;
-    let Resolved { worker: settings, mut policy, demo } = resolved;
+    let Resolved { worker: settings, policy, demo, sources: _, pulls: _ } = resolved;
     raise_descriptor_limit(&settings);
-    let demo = demo.map(|(app, stream)| own_publisher(app, stream)).transpose()?;
-    policy.internal = demo.as_ref().map(|(internal, _)| internal.clone());
     let policy = Arc::new(policy);
 
     let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
@@ -59,6 +59,10 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
         .map_err(|error| explain_start(&settings, &error))?;
     let addresses = workers.addresses().clone();
     let rtc = rtc_control(&settings, &workers)?;
+    let sources_thread =
+        IngestThread::start().map_err(|error| format!("the thread of sources could not start: {error}"))?;
+    let link = WorkersLink::new(workers.handles().to_vec());
+    let ingest = Ingest::new(link, &sources_thread, settings.message_bytes_max);
     let (collector, stats) = stats::collect(workers.used_stats());
     tokio::spawn(collector.run(snapshots));
     #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
@@ -69,7 +73,7 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
         addresses: addresses.clone(),
         started,
         started_at,
-        demo_stream: demo.as_ref().map(|(internal, _)| format!("{}/{}", internal.app, internal.stream)),
+        demo_stream: demo.as_ref().map(|(app, stream)| format!("{app}/{stream}")),
         draining: AtomicBool::new(false),
         metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
         log_lines_dropped: Some(logging.dropped.clone()),
@@ -86,18 +90,15 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
     print_banner(&addresses, &context, &policy);
     write_ports_file(&config.server.ports_file, &addresses)?;
 
-    let (stop, stopped) = watch::channel(false);
-    let demo = demo.zip(addresses.rtmp.first().copied()).map(|((internal, token), address)| {
-        let target = demo::Target { address, app: internal.app, stream: internal.stream, token };
-        tokio::spawn(demo::run(target, stopped))
-    });
+    if let Some((app, stream)) = demo {
+        ingest.spawn(demo::run(ingest.clone(), app, stream));
+    }
 
     let name = signals.next().await;
     let deadline = Duration::from_secs(u64::try_from(config.shutdown.drain_seconds).unwrap_or(0));
     tracing::info!(signal = name, seconds = deadline.as_secs(), "stopping: sessions are told and drained");
     context.draining.store(true, Ordering::Relaxed);
-    let _ = stop.send(true);
-    let drained = drain(&context, workers, demo, deadline);
+    let drained = drain(&context, workers, &sources_thread, deadline);
     tokio::select! {
         () = drained => {}
         name = signals.next() => {
@@ -130,16 +131,9 @@ fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcContro
     RtcControl::new(parts).ok_or_else(|| "the system gives no random bytes".to_owned())
 }
 
-/// Lets the demo say goodbye, then drains the workers and waits for their threads.
-async fn drain(
-    context: &control::Context,
-    workers: Workers,
-    demo: Option<tokio::task::JoinHandle<()>>,
-    deadline: Duration,
-) {
-    if let Some(demo) = demo {
-        let _ = tokio::time::timeout(Duration::from_millis(200), demo).await;
-    }
+/// Lets sources say goodbye, then drains the workers and waits for their threads.
+async fn drain(context: &control::Context, workers: Workers, sources: &IngestThread, deadline: Duration) {
+    sources.stop(SOURCES_GRACE).await;
     context.workers.drain(deadline);
     let joined = tokio::task::spawn_blocking(move || workers.join());
     if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
@@ -164,13 +158,6 @@ impl Signals {
             _ = self.interrupt.recv() => "SIGINT",
         }
     }
-}
-
-/// The demo's right to publish: its stream, and a token nobody else knows.
-fn own_publisher(app: String, stream: String) -> Result<(InternalPublisher, String), String> {
-    let token = demo::random_token().ok_or("the system gives no random bytes")?;
-    let tokens = Tokens::new([token.clone()]);
-    Ok((InternalPublisher { app, stream, tokens }, token))
 }
 
 /// Raises the limit of open files as far as allowed: each session takes one.

@@ -94,17 +94,6 @@ fn the_first_matching_rule_decides() {
 }
 
 #[test]
-fn the_internal_token_opens_its_own_stream_for_publishing_only() {
-    let internal =
-        InternalPublisher { app: "demo".into(), stream: "clock".into(), tokens: tokens(&["secret"]) };
-    let policy = Policy { internal: Some(internal), ..Policy::default() };
-    assert_eq!(policy.may_publish("demo", "clock", Some("secret"), ip("127.0.0.1")), Ok(()));
-    assert_eq!(policy.may_publish("demo", "clock", Some("secreT"), ip("127.0.0.1")), Err(Denied::Closed));
-    assert_eq!(policy.may_publish("demo", "other", Some("secret"), ip("127.0.0.1")), Err(Denied::Closed));
-    assert_eq!(policy.may_play("demo", "clock", Some("secret"), ip("127.0.0.1")), Err(Denied::Closed));
-}
-
-#[test]
 fn tokens_are_not_shown_by_debug() {
     assert_eq!(format!("{:?}", tokens(&["secret"])), "1 tokens");
 }

@@ -10,7 +10,7 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 3] = ["application", "auth.publish", "auth.play"];
+pub const LISTS: [&str; 4] = ["application", "auth.publish", "auth.play", "pull"];
 
 /// One `key = value`.
 #[derive(Debug, Clone)]

@@ -411,6 +411,64 @@ section! {
 }
 
 section! {
+    /// Sources this server publishes itself: `[[pull]]` and channels. Their URLs may come from the API, so what they reach is limited.
+    Sources = "sources" {
+        /// Whether sources may connect to addresses that are not public: loopback, private, link-local and others (also in their IPv6 forms, and after redirects). Checked after names are resolved.
+        allow_private_addresses: bool = false,
+        cost "Whoever may use the management API can make this server send requests inside its network.";
+
+        /// Directory below which channels made through the API may name files. Empty allows none. Channels of the configuration may name any file.
+        files_root: String = String::new(),
+        cost "Whoever may use the management API can publish every file in it.";
+
+        /// Pulls at a time, those of the configuration included; further ones are answered 409.
+        pulls_max: i64 = 100, unit "pulls", range 0..=100_000,
+        cost "One thread serves all sources: about 2 Gbit/s in all, less with TLS.";
+
+        /// Channels at a time, those of the configuration included; further ones are answered 409.
+        channels_max: i64 = 100, unit "channels", range 0..=100_000,
+        cost "A thread and up to a few MB of memory per channel.";
+
+        /// Redirects followed in a row.
+        redirects_max: i64 = 5, unit "redirects", range 0..=20,
+        cost "None.";
+
+        /// Time to open a connection: name, TCP, TLS, and until an answer begins.
+        connect_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
+        cost "Longer waits for servers that do not answer.";
+
+        /// A source that sends nothing for this long is given up and tried again.
+        stall_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
+        cost "Longer leaves players looking at a dead source; shorter gives up sources that only pause.";
+
+        /// First pause before a source that failed is tried again; it doubles each time, and varies by a quarter.
+        retry_min_ms: i64 = 500, unit "ms", range 10..=600_000,
+        cost "Shorter asks a broken source more often.";
+
+        /// Longest such pause.
+        retry_max_ms: i64 = 30_000, unit "ms", range 10..=3_600_000,
+        cost "Longer finds a source that is back later.";
+
+        /// Largest file of a channel. 0 sets no limit.
+        file_max_bytes: i64 = 0, unit "bytes", range 0..=9_007_199_254_740_991,
+        cost "None: files are read piece by piece.";
+    }
+}
+
+section! {
+    /// Live streams of other servers that this one publishes as its own. Tried again for ever when they end; more can be added through the API.
+    PullEntry = "pull" {
+        /// Name of the stream here, as `app/stream`.
+        stream: String = String::new(),
+        cost "None.";
+
+        /// Where it comes from: `rtmp://`, `rtmps://`, or `http://` and `https://` for FLV. A user name and password in it are used for HTTP and are not shown.
+        url: String = String::new(), secret true,
+        cost "The bandwidth of the stream, always: a pull does not wait for players.";
+    }
+}
+
+section! {
     /// The demo channel: a sample picture published to this server by itself.
     Demo = "demo" {
         /// Whether to publish it. `millstream demo` turns it on.

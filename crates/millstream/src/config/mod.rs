@@ -11,6 +11,7 @@ pub mod print;
 pub mod resolve;
 mod rtc;
 pub mod section;
+mod sources;
 pub mod tls;
 pub mod value;
 
@@ -18,8 +19,8 @@ use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, suggestion};
 use keys::{
-    ApplicationName, Auth, AuthRule, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server,
-    Shutdown, Stream, Tls, Transcoding,
+    ApplicationName, Auth, AuthRule, Demo, Http, Https, Limits, Log, Metrics, PullEntry, Rtc, Rtmp, Rtmps,
+    Server, Shutdown, Sources as SourceKeys, Stream, Tls, Transcoding,
 };
 use section::{Key, Section};
 use value::Raw;
@@ -55,6 +56,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// `[shutdown]`
     pub shutdown: Shutdown,
+    /// `[sources]`
+    pub sources: SourceKeys,
     /// `[demo]`
     pub demo: Demo,
     /// `[[application]]` entries in order.
@@ -63,6 +66,8 @@ pub struct Config {
     pub publish_rules: Vec<RuleEntry>,
     /// `[[auth.play]]` entries in order.
     pub play_rules: Vec<RuleEntry>,
+    /// `[[pull]]` entries in order.
+    pub pulls: Vec<PulledEntry>,
     /// Where each key that is not at its default was set.
     origins: BTreeMap<String, Origin>,
 }
@@ -83,6 +88,15 @@ pub struct RuleEntry {
     pub rule: AuthRule,
     /// Whether `allow` was written.
     pub allow_given: bool,
+    /// Where it begins.
+    pub origin: Origin,
+}
+
+/// One `[[pull]]`.
+#[derive(Debug, Clone)]
+pub struct PulledEntry {
+    /// What it says.
+    pub pull: PullEntry,
     /// Where it begins.
     pub origin: Origin,
 }
@@ -135,6 +149,7 @@ pub fn section_keys() -> Vec<Key> {
         Log::keys(),
         Metrics::keys(),
         Shutdown::keys(),
+        SourceKeys::keys(),
         Demo::keys(),
     ];
     sections.into_iter().flatten().collect()
@@ -174,6 +189,7 @@ impl Config {
             Log::PATH => self.log.get(name),
             Metrics::PATH => self.metrics.get(name),
             Shutdown::PATH => self.shutdown.get(name),
+            SourceKeys::PATH => self.sources.get(name),
             Demo::PATH => self.demo.get(name),
             _ => None,
         }
@@ -196,6 +212,7 @@ impl Config {
             Log::PATH => self.log.set(name, value),
             Metrics::PATH => self.metrics.set(name, value),
             Shutdown::PATH => self.shutdown.set(name, value),
+            SourceKeys::PATH => self.sources.set(name, value),
             Demo::PATH => self.demo.set(name, value),
             _ => None,
         }
@@ -215,7 +232,8 @@ impl Config {
     }
 
     fn apply_file(&mut self, content: file::FileContent, errors: &mut Vec<ConfigError>) {
-        let known: Vec<&str> = section_keys().iter().map(|key| key.section).chain(["application"]).collect();
+        let known: Vec<&str> =
+            section_keys().iter().map(|key| key.section).chain(["application", "pull"]).collect();
         let mut unknown = content.sections;
         unknown.retain(|(section, _)| !known.contains(&section.as_str()));
         for (section, origin) in &unknown {
@@ -237,6 +255,7 @@ impl Config {
         for table in content.tables {
             match table.list {
                 "application" => self.apply_application(table, errors),
+                "pull" => self.apply_pull(table, errors),
                 _ => self.apply_rule(table, errors),
             }
         }
@@ -298,6 +317,18 @@ impl Config {
         }
         let rules = if table.list == "auth.publish" { &mut self.publish_rules } else { &mut self.play_rules };
         rules.push(RuleEntry { rule, allow_given, origin: table.origin });
+    }
+
+    fn apply_pull(&mut self, table: file::ListTable, errors: &mut Vec<ConfigError>) {
+        let mut pull = PullEntry::default();
+        for entry in table.entries {
+            match pull.set(&entry.path, &entry.value) {
+                Some(Ok(())) => {}
+                Some(Err(_)) => errors.push(list_value(table.list, &entry, &PullEntry::keys())),
+                None => errors.push(list_key(table.list, &entry, &PullEntry::keys())),
+            }
+        }
+        self.pulls.push(PulledEntry { pull, origin: table.origin });
     }
 }
 

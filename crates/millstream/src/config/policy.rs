@@ -65,7 +65,6 @@ pub(super) fn policy(
             metrics_anyone: auth.metrics == MetricsChoice::Anyone,
             metrics_tokens: metrics_token,
         },
-        internal: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::error::Origin;
 use super::file::LISTS;
-use super::keys::{ApplicationName, AuthRule, Stream};
+use super::keys::{ApplicationName, AuthRule, PullEntry, Stream};
 use super::section::{Key, Section};
 use super::{Config, section_keys};
 
@@ -78,6 +78,10 @@ pub fn markdown() -> String {
     for key in AuthRule::keys() {
         entry(&mut out, &key, false);
     }
+    let _ = write!(out, "\n## `[[pull]]`\n\n{}\n", PullEntry::DOC.trim());
+    for key in PullEntry::keys() {
+        entry(&mut out, &key, false);
+    }
     out.push_str(EXAMPLES);
     out
 }
@@ -127,12 +131,18 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
-    debug_assert_eq!(LISTS.len(), 3, "every list is printed");
+    for entry in &config.pulls {
+        let _ = writeln!(out, "\n[[pull]]\nstream = {}", super::value::toml_string(&entry.pull.stream));
+        // It may hold a password.
+        let _ = writeln!(out, "# url is set and not shown");
+    }
+    debug_assert_eq!(LISTS.len(), 4, "every list is printed");
 }
 
 fn section_doc(section: &str) -> &'static str {
     use super::keys::{
-        Auth, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server, Shutdown, Tls, Transcoding,
+        Auth, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server, Shutdown, Sources, Tls,
+        Transcoding,
     };
     match section {
         Server::PATH => Server::DOC,
@@ -149,6 +159,7 @@ fn section_doc(section: &str) -> &'static str {
         Log::PATH => Log::DOC,
         Metrics::PATH => Metrics::DOC,
         Shutdown::PATH => Shutdown::DOC,
+        Sources::PATH => Sources::DOC,
         Demo::PATH => Demo::DOC,
         _ => "",
     }
@@ -183,7 +194,10 @@ const LISTS_DOC: &str = "Lists of tables:
   [[auth.publish]]           # also [[auth.play]]; the first match decides, no match refuses
   stream = \"live/*\"          # pattern over app/stream
   allow = \"token\"            # token, loopback, token_or_loopback, anyone or nobody
-  token_files = [\"/etc/millstream/publish\"]";
+  token_files = [\"/etc/millstream/publish\"]
+  [[pull]]                   # a stream of another server
+  stream = \"live/cam\"
+  url = \"rtmp://media.example/live/cam\"";
 
 const PREFACE: &str = "# Configuration
 

@@ -1,4 +1,4 @@
-//! Turns a configuration into what the parts of the server take: worker settings, policy, demo stream.
+//! Turns a configuration into what the parts of the server take: worker settings, policy, sources, demo stream.
 //!
 //! Checks what one key alone cannot show: files that must be readable, keys that need each other, cores that must
 //! exist. Reads files, binds nothing.
@@ -9,9 +9,11 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
 use super::value::{BFramesChoice, SecondPublisherChoice};
-use super::{Config, policy, rtc, tls};
+use super::{Config, policy, rtc, sources, tls};
 use crate::auth::Policy;
+use crate::ingest::settings::SourceSettings;
 use crate::pattern::Pattern;
+use crate::pull::PullSpec;
 use crate::worker::settings::{
     Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
 };
@@ -26,6 +28,10 @@ pub struct Resolved {
     pub worker: WorkerSettings,
     /// For workers and control.
     pub policy: Policy,
+    /// What channels and pulls may do.
+    pub sources: SourceSettings,
+    /// `[[pull]]` entries.
+    pub pulls: Vec<PullSpec>,
     /// `app` and `stream` of the demo channel when it is enabled.
     pub demo: Option<(String, String)>,
 }
@@ -39,12 +45,17 @@ pub fn resolve(
     let worker = worker_settings(config, &mut errors);
     let policy = policy::policy(config, variable, &mut errors);
     let demo = demo(config, &mut errors);
+    let sources = sources::settings(config, &mut errors);
+    let pulls = sources::pulls(config, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
         let message = format!("`log.level` cannot be `{given}`: it takes a level, or a list of module=level");
         errors.add(&config.origin("log.level"), message);
     }
-    if errors.0.is_empty() { Ok(Resolved { worker, policy, demo }) } else { Err(errors.0) }
+    if !errors.0.is_empty() {
+        return Err(errors.0);
+    }
+    Ok(Resolved { worker, policy, sources, pulls, demo })
 }
 
 /// Collects errors.
@@ -202,12 +213,6 @@ fn demo(config: &Config, errors: &mut Errors) -> Option<(String, String)> {
     let origin = config.origin("demo.stream");
     match parts {
         None => errors.add(&origin, "`demo.stream` takes `app/stream` of letters, digits, `-`, `_` and `.`"),
-        Some(_) if config.rtmp.listen.0.is_empty() => {
-            errors.add(
-                &config.origin("rtmp.listen"),
-                "the demo channel publishes by RTMP: `rtmp.listen` must not be empty",
-            );
-        }
         Some(_) => {}
     }
     parts.map(|(app, stream)| (app.to_owned(), stream.to_owned()))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::worker::link::{Command, Listed, WorkerHandle, WorkerUnavailable};
+use crate::worker::link::{Adopt, AdoptRefusal, Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::worker::rtc::control::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::worker::snapshot::{SessionId, WorkerSnapshot};
 
@@ -82,6 +82,16 @@ impl WorkersLink {
         }
         let (reply, answer) = oneshot::channel();
         self.ask(worker, Command::Kick { session, reply }, answer).await
+    }
+
+    /// Has `worker` take over a publisher of this process; `answer` is the other end of the reply in `adopt`.
+    pub async fn adopt(
+        &self,
+        worker: usize,
+        adopt: Adopt,
+        answer: oneshot::Receiver<Result<SessionId, AdoptRefusal>>,
+    ) -> Result<Result<SessionId, AdoptRefusal>, NoAnswer> {
+        self.ask(worker, Command::Adopt(Box::new(adopt)), answer).await
     }
 
     /// Has `worker` open a WebRTC session; `answer` is the other end of the reply in `open`.

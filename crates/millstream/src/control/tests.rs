@@ -141,7 +141,8 @@ fn context_of(
             Command::Drain { .. }
             | Command::RtcOpen(_)
             | Command::RtcPatch { .. }
-            | Command::RtcClose { .. } => {}
+            | Command::RtcClose { .. }
+            | Command::Adopt(_) => {}
         }
         Ok(())
     };

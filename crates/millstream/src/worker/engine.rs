@@ -376,7 +376,7 @@ impl Worker {
         }
     }
 
-    fn register(&mut self, index: usize) -> io::Result<()> {
+    pub(super) fn register(&mut self, index: usize) -> io::Result<()> {
         let socket = &mut self.sessions[index].connection.socket;
         // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
         socket.set_nodelay(true)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::rtc::control::{RtcOpen, RtcPatch};
-use super::snapshot::{SessionId, WorkerSnapshot};
+use super::snapshot::{Protocol, SessionId, WorkerSnapshot};
 
 /// Commands a worker's queue holds; a full queue answers the caller with an error.
 pub const COMMANDS_MAX: usize = 256;
@@ -46,6 +46,8 @@ pub enum Command {
         /// Where the answer goes.
         reply: oneshot::Sender<bool>,
     },
+    /// Take over a publisher of this process. The answer goes where the request says.
+    Adopt(Box<Adopt>),
     /// Open a WebRTC session. The answer goes where the request says.
     RtcOpen(Box<RtcOpen>),
     /// Change a WebRTC session; answers whether it existed.
@@ -70,6 +72,47 @@ pub enum Command {
         deadline: Duration,
     },
 }
+
+/// A publisher inside this process: the worker makes it a session of its own.
+#[derive(Debug)]
+pub struct Adopt {
+    /// The worker's end of a connected pair, non-blocking. FLV comes from it; nothing is written to it.
+    pub socket: TcpStream,
+    /// Application to publish in.
+    pub app: String,
+    /// Name to publish as.
+    pub name: String,
+    /// What it is, as sessions and metrics show it.
+    pub protocol: Protocol,
+    /// Where its media comes from, as sessions show it.
+    pub address: SocketAddr,
+    /// What else sessions show of it; at most 128 characters are kept.
+    pub detail: String,
+    /// Where the answer goes: its session, which publishes from then on.
+    pub reply: oneshot::Sender<Result<SessionId, AdoptRefusal>>,
+    /// Where the reason goes once the session is over.
+    pub ended: oneshot::Sender<&'static str>,
+}
+
+/// Why a worker does not take a publisher of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdoptRefusal {
+    /// The stream has a publisher.
+    Taken,
+    /// The worker has as many sessions as it may have, or the system gives no more.
+    Full,
+    /// The server is shutting down.
+    Draining,
+}
+
+/// Reason of sessions that the management API ended.
+pub const KICKED: &str = "ended by the operator";
+/// Reason of publishers that another one replaced.
+pub const TAKEN_OVER: &str = "another publisher took over";
+/// Reason of sessions that end with the server.
+pub const DRAINING: &str = "the server is shutting down";
+/// Reason of publishers that fell silent.
+pub const SILENT: &str = "publisher sent nothing for too long";
 
 /// An HTTP connection that is not media: the worker read the request head and gives all of it away.
 #[derive(Debug)]

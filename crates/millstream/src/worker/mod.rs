@@ -4,6 +4,7 @@
 //! frames that cross a bounded ring once per worker (`ring.rs`); which worker is home to which stream is looked
 //! up in `directory.rs` when a publisher or a first player comes, never per frame. The loop itself is in `engine.rs`.
 
+mod adopt;
 mod bridges;
 mod channel;
 pub mod columns;

@@ -10,6 +10,7 @@ use super::channel::{self, Channel, Format};
 use super::columns::frames_reference;
 use super::directory::{Claim, Epoch, Origin, StreamId};
 use super::engine::Worker;
+use super::link::TAKEN_OVER;
 use super::ring::Crossing;
 use super::session::{Media, Publish};
 use super::settings::SecondPublisher;
@@ -19,6 +20,16 @@ use crate::auth::Denied;
 
 /// Messages taken from one other worker per turn; the rest wait for the next turn.
 const CROSSINGS_MAX: usize = 4096;
+
+/// What a publisher shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Credential<'a> {
+    /// A client's token, if it has one.
+    Token(Option<&'a str>),
+    /// It is a part of this server: the rules are for clients. It never takes a stream over, so that it cannot fight
+    /// with a client about one.
+    Own,
+}
 
 /// Why a publisher is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,12 +59,12 @@ impl Worker {
         &mut self,
         index: usize,
         (app, name): (&str, &str),
-        token: Option<&str>,
+        credential: Credential<'_>,
     ) -> Result<(), PublishRefusal> {
         let session = &self.sessions[index];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let claim = self.claim(&key, (app, name), token, address).inspect_err(|refusal| {
+        let claim = self.claim(&key, (app, name), credential, address).inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "publisher refused");
         })?;
         if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
@@ -88,18 +99,23 @@ impl Worker {
         &mut self,
         key: &str,
         (app, name): (&str, &str),
-        token: Option<&str>,
+        credential: Credential<'_>,
         address: std::net::SocketAddr,
     ) -> Result<Claim, PublishRefusal> {
         if self.draining_until.is_some() {
             return Err(PublishRefusal::Draining);
         }
-        if let Err(denied) = self.parts.policy.may_publish(app, name, token, address.ip()) {
-            self.counters.unauthorized += 1;
-            return Err(PublishRefusal::Denied(denied));
-        }
-        let settings = super::streams::settings_for(&self.parts.settings.applications, app);
-        let take_over = settings.second_publisher == SecondPublisher::TakeOver;
+        let take_over = match credential {
+            Credential::Own => false,
+            Credential::Token(token) => {
+                if let Err(denied) = self.parts.policy.may_publish(app, name, token, address.ip()) {
+                    self.counters.unauthorized += 1;
+                    return Err(PublishRefusal::Denied(denied));
+                }
+                let settings = super::streams::settings_for(&self.parts.settings.applications, app);
+                settings.second_publisher == SecondPublisher::TakeOver
+            }
+        };
         self.parts.directory.claim(key, self.parts.index, take_over, None).map_err(|_| PublishRefusal::Taken)
     }
 
@@ -112,7 +128,7 @@ impl Worker {
         if let Some(publisher) =
             source.filter(|source| source.epoch < epoch).and_then(|source| source.origin.session())
         {
-            self.end(publisher, "another publisher took over");
+            self.end(publisher, TAKEN_OVER);
         }
     }
 

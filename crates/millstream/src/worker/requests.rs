@@ -9,7 +9,7 @@ use super::engine::{LINGER_MS, Worker};
 use super::http::{self, MediaRequest, Method, Request};
 use super::link::Handoff;
 use super::players::PlayRefusal;
-use super::publishers::PublishRefusal;
+use super::publishers::{Credential, PublishRefusal};
 use super::session::{Media, Session, State};
 use super::snapshot::{Protocol, Role, SessionId};
 use super::websocket::{self, ClientFrames, ClientInput};
@@ -47,6 +47,7 @@ impl Worker {
                 }
             }
             State::HttpBody => {}
+            State::Adopted(_) => self.adopted_input(index, input),
             State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
                 ClientInput::Continue => self.write_answers(index),
                 ClientInput::Close => self.end(index, "closed by peer"),
@@ -149,7 +150,7 @@ impl Worker {
         let index = claim.index;
         let State::Rtmp(rtmp) = &self.sessions[index].state else { return };
         let app = rtmp.app.clone();
-        let outcome = self.publish(index, (&app, &claim.name), claim.token.as_deref());
+        let outcome = self.publish(index, (&app, &claim.name), Credential::Token(claim.token.as_deref()));
         let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
         match outcome {
             Ok(()) => rtmp.machine.accept_publish(),
@@ -303,7 +304,7 @@ impl Worker {
             }
             // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
             State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason),
-            State::HttpHead(_) | State::HttpBody => {}
+            State::HttpHead(_) | State::HttpBody | State::Adopted(_) => {}
         }
         session.blocked = false;
         self.write(index);
@@ -322,6 +323,9 @@ impl Worker {
     /// Leaves the stream the session publishes or plays.
     fn detach(&mut self, index: usize, reason: &'static str) {
         let session = &mut self.sessions[index];
+        if let State::Adopted(adopted) = &mut session.state {
+            adopted.tell(reason);
+        }
         let id = session.id;
         let (bytes_in, bytes_out) = (self.columns.bytes_in(index), self.columns.bytes_out(index));
         let seconds = (self.now_ms - self.columns.opened_ms(index)) / 1000;

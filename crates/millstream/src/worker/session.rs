@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use live::rtmp::server::ServerSession;
 use relay::{Cursor, SlotIndex};
 
+use super::adopt::Adopted;
 use super::channel::Format;
 use super::connection::Connection;
 use super::directory::Epoch;
@@ -51,6 +52,8 @@ pub(crate) enum State {
     HttpBody,
     /// WebSocket.
     WebSocket(ClientFrames),
+    /// FLV from a publisher inside this process.
+    Adopted(Box<Adopted>),
 }
 
 /// An RTMP connection.

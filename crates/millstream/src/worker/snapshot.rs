@@ -353,11 +353,17 @@ pub enum Protocol {
     Whip,
     /// WebRTC, played by WHEP.
     Whep,
+    /// A virtual channel of this server.
+    Channel,
+    /// Pulled from another server by this one.
+    Pull,
+    /// The demo channel.
+    Demo,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -366,6 +372,9 @@ impl Protocol {
         Self::WssFlv,
         Self::Whip,
         Self::Whep,
+        Self::Channel,
+        Self::Pull,
+        Self::Demo,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -379,6 +388,9 @@ impl Protocol {
             Self::WssFlv => "wss-flv",
             Self::Whip => "whip",
             Self::Whep => "whep",
+            Self::Channel => "channel",
+            Self::Pull => "pull",
+            Self::Demo => "demo",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! costs nothing per packet.
 
 use super::engine::{LINGER_MS, Worker};
-use super::link::Command;
+use super::link::{Command, DRAINING, KICKED, SILENT};
 use super::session::{Media, Session, State};
 
 /// What a sweep finds about a session.
@@ -60,12 +60,12 @@ impl Worker {
             return if now_ms >= at_ms { Finding::Remove("closed") } else { Finding::Fine };
         }
         match &session.media {
-            Media::None if draining.is_some() => Finding::End("the server is shutting down"),
+            Media::None if draining.is_some() => Finding::End(DRAINING),
             Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => Finding::Overdue,
             Media::None => Finding::Fine,
-            Media::Publish(_) if draining.is_some() => Finding::End("the server is shutting down"),
+            Media::Publish(_) if draining.is_some() => Finding::End(DRAINING),
             Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
-                Finding::End("publisher sent nothing for too long")
+                Finding::End(SILENT)
             }
             Media::Publish(_) => Finding::Fine,
             Media::Play(play) => {
@@ -74,7 +74,7 @@ impl Worker {
                 let lag = channel.map_or(0, |channel| play.cursor.lag_bytes(&channel.log));
                 // A draining player first gets what it is owed, while there is time to tell it why.
                 if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
-                    return Finding::End("the server is shutting down");
+                    return Finding::End(DRAINING);
                 }
                 let waits = play.waiting_since_ms.zip(stream.settings.wait_for_publisher);
                 if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
@@ -113,11 +113,12 @@ impl Worker {
                     let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
                     let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(index, _)| index);
                     if let Some(index) = found {
-                        self.end(index, "ended by the operator");
+                        self.end(index, KICKED);
                     }
-                    let kicked = found.is_some() || self.rtc_close(session, "ended by the operator");
+                    let kicked = found.is_some() || self.rtc_close(session, KICKED);
                     let _ = reply.send(kicked);
                 }
+                Command::Adopt(adopt) => self.adopt(*adopt),
                 Command::RtcOpen(open) => self.rtc_open(*open),
                 Command::RtcPatch { session, patch, reply } => {
                     let _ = reply.send(self.rtc_patch(session, patch));

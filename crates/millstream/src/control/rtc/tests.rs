@@ -154,7 +154,6 @@ fn server_with(setting: Setting) -> Server {
             publish: rules(setting.publish),
             play: rules(setting.play),
             manage: Manage { loopback: true, ..Manage::default() },
-            internal: None,
         }),
         addresses: ListenAddresses::default(),
         started,

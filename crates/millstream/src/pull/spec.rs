@@ -1,0 +1,153 @@
+//! What is pulled, and as what: names and a URL, checked once.
+//!
+//! URLs come from the configuration or from whoever may use the API. The scheme is decided here; which addresses may be
+//! reached is decided where they are known, after the name was resolved.
+
+use live::rtmp::{RtmpUrl, name};
+use url::Url;
+
+/// One pull.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PullSpec {
+    /// Application of the stream here.
+    pub app: String,
+    /// Its name.
+    pub name: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a stream comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// `rtmp` and `rtmps`.
+    Rtmp(RtmpUrl),
+    /// FLV as an answer by `http` or `https`.
+    Http(Url),
+}
+
+/// Longest URL.
+const URL_BYTES_MAX: usize = 2048;
+
+impl PullSpec {
+    /// A pull of `url` as `stream`, which is `app/name`; an application may contain `/`.
+    pub fn of_stream(stream: &str, url: &str) -> Result<Self, String> {
+        let (app, name) = stream.rsplit_once('/').ok_or("needs a `stream`, such as \"live/cam\"")?;
+        Self::new(app, name, url)
+    }
+
+    /// A pull of `url` as `app/name`. The error is a sentence without what may be secret.
+    pub fn new(app: &str, name: &str, url: &str) -> Result<Self, String> {
+        if !name::is_valid_name(app) || !name::is_valid_name(name) || name.contains('/') {
+            return Err(format!("cannot publish as `{app}/{name}`: that is not a name of a stream"));
+        }
+        Ok(Self { app: app.to_owned(), name: name.to_owned(), origin: Origin::parse(url)? })
+    }
+}
+
+impl Origin {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > URL_BYTES_MAX {
+            return Err(format!("takes a URL of at most {URL_BYTES_MAX} bytes"));
+        }
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+        match scheme.as_str() {
+            "rtmp" | "rtmps" => {
+                text.parse().map(Self::Rtmp).map_err(|error| format!("cannot use its URL: {error}"))
+            }
+            "http" | "https" => match Url::parse(text) {
+                Ok(url) if url.host().is_some() => Ok(Self::Http(url)),
+                _ => Err("cannot use its URL: it is not a valid one".to_owned()),
+            },
+            "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
+            other => {
+                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http and https"))
+            }
+        }
+    }
+}
+
+/// For people: without user name and password, and without the query, which holds tokens.
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rtmp(url) => {
+                let stream = url.stream.split('?').next().unwrap_or_default();
+                let hidden = if url.stream.contains('?') { "?..." } else { "" };
+                write!(f, "{}/{stream}{hidden}", url.tc_url())
+            }
+            Self::Http(url) => {
+                let mut shown = url.clone();
+                // Both fail only for URLs without a host, which are refused.
+                let _ = shown.set_username("");
+                let _ = shown.set_password(None);
+                shown.set_fragment(None);
+                shown.set_query(None);
+                let hidden = if url.query().is_some() { "?..." } else { "" };
+                write!(f, "{shown}{hidden}")
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::fmt::Debug for PullSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{} from {}", self.app, self.name, self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_shown_without_what_lets_in() {
+        let cases = [
+            (
+                "http://user:secret@media.example/live/cam.flv?token=secret#x",
+                "http://media.example/live/cam.flv?...",
+            ),
+            ("https://media.example:8443/cam.flv", "https://media.example:8443/cam.flv"),
+            ("rtmp://media.example/live/cam?token=secret", "rtmp://media.example:1935/live/cam?..."),
+            ("rtmps://[2001:db8::1]/a/b/cam", "rtmps://[2001:db8::1]:443/a/b/cam"),
+        ];
+        for (url, shown) in cases {
+            let spec = PullSpec::new("live", "cam", url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!(spec.origin.to_string(), shown);
+            assert!(!format!("{spec:?}").contains("secret"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_pulled_is_refused_with_a_reason() {
+        let cases = [
+            ("cam", "rtmp://h/a/b", "needs a `stream`"),
+            ("live/", "rtmp://h/a/b", "not a name"),
+            ("live/cam", "", "needs a `url`"),
+            ("live/cam", "media.example/a/b", "needs a `url`"),
+            ("live/cam", "file:///etc/passwd", "scheme `file`"),
+            ("live/cam", "gopher://h/1", "scheme `gopher`"),
+            ("live/cam", "http://", "not a valid one"),
+            ("live/cam", "rtmp://h/a", "/app/stream"),
+            ("live/cam", "rtmp://user:secret@h/a/b", "host"),
+        ];
+        for (stream, url, expected) in cases {
+            let error = PullSpec::of_stream(stream, url).expect_err(url);
+            assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+        }
+        let long = format!("http://h/{}", "x".repeat(URL_BYTES_MAX));
+        PullSpec::new("live", "cam", &long).expect_err("too long");
+    }
+
+    #[test]
+    fn an_application_may_have_parts() {
+        let spec = PullSpec::of_stream("a/b/cam", "http://h/x.flv").expect("a pull");
+        assert_eq!((spec.app.as_str(), spec.name.as_str()), ("a/b", "cam"));
+    }
+}
