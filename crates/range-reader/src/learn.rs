@@ -1,1 +1,168 @@
-//! What will be read next, learned from what has been read: a repeating pattern of runs and gaps.
+//! What will be read next, learned from what has been read: a pattern of runs and gaps.
+//!
+//! Several contenders watch the same reads, each with its own idea of what repeats ([`tables`] of offsets inside the file,
+//! an exact repetition, interleaved cursors, a trend). Each is tested all the time against what is really read, at no cost,
+//! and only one that has been right lately is believed. How far ahead is fetched grows while it is right and shrinks when
+//! it is wrong. All of it is arithmetic on what the engine reports: nothing is asked for here, and no clock is read.
+//!
+//! Knows nothing of file formats. Not used once there are hints.
+
+mod runs;
+mod store;
+mod tables;
+mod trust;
+
+use std::ops::Range;
+
+use runs::Runs;
+use tables::Tables;
+use trust::Trust;
+
+use crate::ranges;
+
+/// What learning may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LearnLimits {
+    /// Bytes already read that are kept to look for tables of offsets in them. Default 1 MiB, dropped as soon as tables are
+    /// found or 64 seeks have found none. What does not look like a table is not kept; the oldest goes first.
+    pub table_bytes_max: usize,
+    /// Fetched in vain at most, besides the quarter of what was read and of the gaps left out. Default 256 KiB.
+    pub vain_bytes_max: u64,
+}
+
+impl Default for LearnLimits {
+    fn default() -> Self {
+        Self { table_bytes_max: 1 << 20, vain_bytes_max: 256 << 10 }
+    }
+}
+
+/// How much a prediction may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Ranges.
+    pub ranges_max: usize,
+    /// Bytes of them all. The last range is cut where it passes this.
+    pub bytes_max: u64,
+}
+
+/// Watches a reader and says what it will read next.
+///
+/// **Driven by the engine:** each read handed to the caller goes to [`note_read`](Self::note_read) and, while
+/// [`wants_bytes`](Self::wants_bytes), its bytes to [`note_bytes`](Self::note_bytes); what came of predicted ranges goes to
+/// [`note_outcome`](Self::note_outcome).
+#[derive(Debug)]
+pub struct Learner {
+    limits: LearnLimits,
+    runs: Runs,
+    tables: Tables,
+    contenders: Vec<(Contender, Trust)>,
+    allowed_in_vain: u64,
+}
+
+/// An idea of what repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contender {
+    Tables,
+}
+
+impl Learner {
+    /// A learner that has seen nothing.
+    pub fn new(limits: LearnLimits) -> Self {
+        Self {
+            limits,
+            runs: Runs::default(),
+            tables: Tables::new(limits.table_bytes_max),
+            contenders: vec![(Contender::Tables, Trust::new(trust::AFTER_PROOF))],
+            allowed_in_vain: limits.vain_bytes_max,
+        }
+    }
+
+    /// `range` has been handed to the caller. An empty range says that reading is about to begin there.
+    ///
+    /// Costs a comparison while reading goes on where it stopped; a seek costs up to about 100 microseconds while tables
+    /// are looked for, a few afterwards.
+    pub fn note_read(&mut self, range: Range<u64>) {
+        let Some(run) = self.runs.note(range) else { return };
+        self.allow_for(&run);
+        self.tables.note_run(&run, &self.runs);
+        for position in 0..self.contenders.len() {
+            let contender = self.contenders[position].0;
+            if self.contenders[position].1.note_run(&run) {
+                let ahead = self.contenders[position].1.ahead();
+                let expected = self.expect(contender, self.runs.present().start, ahead);
+                self.contenders[position].1.expect(expected);
+            }
+        }
+    }
+
+    /// `bytes`, at `start` of the file, have been handed to the caller.
+    pub fn note_bytes(&mut self, start: u64, bytes: &[u8]) {
+        self.tables.note_bytes(start, bytes);
+    }
+
+    /// Whether [`note_bytes`](Self::note_bytes) is of any use now.
+    pub fn wants_bytes(&self) -> bool {
+        self.tables.wants_bytes()
+    }
+
+    /// What will be read from `position` on, in the order of reading; empty if nothing is known. The first range begins at
+    /// `position`. Ranges neither overlap nor touch each other.
+    ///
+    /// Says that reading is about to begin at `position`, as an empty [`note_read`](Self::note_read) does.
+    pub fn predict(&mut self, position: u64, want: Want) -> Vec<Range<u64>> {
+        self.note_read(position..position);
+        let Some((contender, ahead)) = self.believed() else { return Vec::new() };
+        let expected = self.expect(contender, position, ahead.min(want.ranges_max));
+        cut(expected, want.bytes_max.min(self.allowed_in_vain.saturating_mul(VAIN_SHARE_DIVISOR)))
+    }
+
+    /// Of `fetched_bytes` that were fetched because they had been predicted, and that are now done with, `used_bytes` were
+    /// read.
+    pub fn note_outcome(&mut self, fetched_bytes: u64, used_bytes: u64) {
+        self.allowed_in_vain = self.allowed_in_vain.saturating_sub(fetched_bytes.saturating_sub(used_bytes));
+    }
+
+    /// The contender that is believed, and how many runs ahead.
+    fn believed(&self) -> Option<(Contender, usize)> {
+        self.contenders
+            .iter()
+            .find(|(_, trust)| trust.is_believed())
+            .map(|(contender, trust)| (*contender, trust.ahead()))
+    }
+
+    /// What `contender` expects to be read from `position` on, `runs_max` runs at most.
+    fn expect(&self, contender: Contender, position: u64, runs_max: usize) -> Vec<Range<u64>> {
+        match contender {
+            Contender::Tables => self.tables.expect(position, runs_max),
+        }
+    }
+
+    /// A run that has been read, and the gap before it, allow for bytes fetched in vain.
+    fn allow_for(&mut self, run: &Range<u64>) {
+        let gap = self.runs.gap_before_last().min(self.limits.vain_bytes_max);
+        let share = (run.end - run.start).saturating_add(gap) / VAIN_SHARE_DIVISOR;
+        let most = self.limits.vain_bytes_max.saturating_mul(VAIN_SHARE_DIVISOR);
+        self.allowed_in_vain = self.allowed_in_vain.saturating_add(share).min(most);
+    }
+}
+
+/// What was read and left out allows for this part of it to be fetched in vain.
+const VAIN_SHARE_DIVISOR: u64 = 4;
+
+/// `expected` joined where ranges touch, up to `bytes_max`.
+fn cut(expected: Vec<Range<u64>>, bytes_max: u64) -> Vec<Range<u64>> {
+    let mut cut: Vec<Range<u64>> = Vec::with_capacity(expected.len());
+    let mut left = bytes_max;
+    for range in expected {
+        let range = range.start..range.end.min(range.start.saturating_add(left));
+        left -= ranges::bytes_of(std::slice::from_ref(&range));
+        match cut.last_mut() {
+            Some(last) if range.start <= last.end && range.start >= last.start => {
+                last.end = last.end.max(range.end)
+            }
+            _ if range.is_empty() => {}
+            _ => cut.push(range),
+        }
+    }
+    cut
+}

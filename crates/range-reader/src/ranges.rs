@@ -118,6 +118,7 @@ fn field_bytes_of(range: &Range<u64>) -> usize {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of one range are meant")]
 mod tests {
     use proptest::prelude::*;
 

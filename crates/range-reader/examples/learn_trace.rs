@@ -1,0 +1,33 @@
+//! What would the learner have fetched ahead for a given list of reads?
+//!
+//! `cargo run -p range-reader --example learn_trace -- FILE READS.csv`, the list as `offset,length` lines.
+
+use std::error::Error;
+use std::ops::Range;
+
+use range_reader::learn::{LearnLimits, Learner, Want};
+
+#[path = "../tests/support/replay.rs"]
+mod replay;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(file), Some(reads)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: learn_trace FILE READS.csv".into());
+    };
+    let file = std::fs::read(file)?;
+    let text = std::fs::read_to_string(reads)?;
+    let lines = text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+    let reads: Vec<Range<u64>> = lines.map(parse).collect::<Result<_, _>>()?;
+    let want = Want { ranges_max: 200, bytes_max: 2 << 20 };
+    let replay = replay::Replay::of(&mut Learner::new(LearnLimits::default()), &reads, &file, want);
+    println!("{replay:?}");
+    println!("in vain: {}", replay.fetched - replay.fetched_and_used);
+    Ok(())
+}
+
+fn parse(line: &str) -> Result<Range<u64>, Box<dyn Error>> {
+    let (offset, length) = line.split_once(',').ok_or_else(|| format!("not `offset,length`: {line}"))?;
+    let offset: u64 = offset.trim().parse()?;
+    Ok(offset..offset + length.trim().parse::<u64>()?)
+}
