@@ -1,0 +1,132 @@
+"""What scripts/bench range-reader makes of its figures: whether the links ran at their rate, goals, a chart and a table."""
+
+import datetime
+import math
+import os
+import pathlib
+import platform
+import re
+
+from _bench import decimal, say
+
+INITIAL_WINDOW = 14_600
+# (client, case): what is at most to be had on rtt50.
+GOALS = {
+    ("millstream-hints", "video_audio"): {"gets": 3, "connections": 1, "useful_ratio": 1.03, "seconds": 7.0},
+    ("millstream-hints", "audio"): {"gets": 3, "connections": 1, "useful_ratio": 1.25, "seconds": 1.3},
+    ("millstream", "video_audio"): {"useful_ratio": 1.15, "seconds": 8.0},
+    ("millstream", "audio"): {"useful_ratio": 1.6, "seconds": 2.5},
+}
+# Elsewhere: as fast as the better of these.
+FLOOR = ("read-through", "reopen")
+COLOURS = {
+    "millstream-hints": "#1570ef", "millstream": "#53b1fd", "ffmpeg": "#e8730c", "ffmpeg-prepatch": "#b42318",
+    "reopen": "#667085", "read-through": "#98a2b3",
+}
+
+
+def link_checks(figures, links):
+    """One plain GET of the whole file must take what the link alone takes: rate, two round trips, slow start."""
+    lines = []
+    for (case, link, client), figure in figures.items():
+        if client != "read-through":
+            continue
+        rtt_ms, mbit = links[link]
+        rate = figure["wire"] * 8 / (mbit * 1e6)
+        windows = rtt_ms * mbit * 1e3 / 8 / INITIAL_WINDOW
+        most = rate + (2 + max(0, math.ceil(math.log2(windows)) if windows > 0 else 0)) * rtt_ms / 1e3
+        took = figure["link_seconds"]
+        verdict = "as it should" if rate <= took <= most * 1.02 else "NOT as it should: the machine is too busy"
+        lines.append(f"link {link}: all of it in {took:.3f} s, {rate:.3f} to {most:.3f} s by arithmetic ({case.name}): {verdict}")
+    return lines
+
+
+def goals(figures):
+    """A line for each goal that this run can judge."""
+    lines = []
+    for (case, link, client), figure in figures.items():
+        if link == "rtt50" and (client, case.name) in GOALS:
+            for key, most in GOALS[client, case.name].items():
+                lines.append(verdict(f"{case.name} {link} {client}", key, figure[key], most))
+        elif link != "rtt50" and client in ("millstream", "millstream-hints"):
+            floor = [figures[case, link, other]["seconds"] for other in FLOOR if (case, link, other) in figures]
+            if floor:
+                lines.append(verdict(f"{case.name} {link} {client}", "seconds", figure["seconds"], min(floor)))
+    return lines
+
+
+def verdict(what, key, value, most):
+    reached = "reached" if value <= most else "NOT reached"
+    return f"goal: {what}: {key} {decimal(value, 3)}, at most {decimal(most, 3)}: {reached}"
+
+
+def write(folder, figures):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "range-reader.svg").write_text(chart(figures))
+    (folder / "range-reader.md").write_text(page(figures))
+    say(f"chart and table: {folder}/range-reader.svg, .md")
+
+
+def page(figures):
+    machine = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    rows = []
+    for (case, link, client), figure in figures.items():
+        rows.append(f"| {case.name} | {link} | {client} | {figure['gets']:.0f} | {figure['connections']:.0f} | "
+                    f"{decimal(figure['wire'] / 1e6, 2)} | {decimal(figure['useful_ratio'], 3)} | {decimal(figure['seconds'], 2)} |")
+    return "\n".join([
+        "# What forward seeks in a remote file cost",
+        "",
+        f"Measured {datetime.date.today()} by `scripts/bench range-reader` on {machine[1] if machine else platform.machine()}, "
+        f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}. Written by that command; do not edit.",
+        "",
+        "An MP4 of 25 MB on nginx, read as its first picture and its sound (`video_audio`, 16 MB in 177 runs) or as its sound "
+        "alone (`audio`, 1.3 MB), over emulated links: 50 ms and 20 Mbit/s (`rtt50`), 2 ms and 1 Gbit/s (`rtt2`), 200 ms and "
+        "5 Mbit/s (`rtt200`), with slow start. What the clients do and how the figures are meant says `scripts/bench "
+        "range-reader --help`. Medians.",
+        "",
+        *[f"- {line}" for line in goals(figures)],
+        "",
+        "![Seconds and megabytes by client](range-reader.svg)",
+        "",
+        "| case | link | client | gets | connections | wire_mb | useful_ratio | seconds |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+        *rows,
+        "",
+    ])
+
+
+WIDTH, LEFT, BAR, GAP = 860, 150, 15, 34
+
+
+def chart(figures):
+    """Bars of seconds and of megabytes, logarithmic, for each case and link."""
+    groups = {}
+    for (case, link, client), figure in figures.items():
+        groups.setdefault((case.name, link), []).append((client, figure["seconds"], figure["wire"] / 1e6))
+    height = 64 + sum(GAP + BAR * len(group) for group in groups.values())
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12" fill="#344054">',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="20" y="26" font-size="16" fill="#101828">Reading what is wanted of a remote file</text>',
+        f'<text x="{LEFT}" y="50" fill="#667085">seconds</text>',
+        f'<text x="{LEFT + 360}" y="50" fill="#667085">MB on the wire (logarithmic, both)</text>',
+    ]
+    scales = []
+    for column in (1, 2):
+        values = [row[column] for group in groups.values() for row in group]
+        low, high = math.log10(min(values)) - 0.3, math.log10(max(values))
+        scales.append(lambda value, low=low, high=high: 270 * (math.log10(value) - low) / max(high - low, 0.1))
+    top = 64
+    for (case, link), rows in groups.items():
+        parts.append(f'<text x="20" y="{top + 16}" font-weight="bold">{case}, {link}</text>')
+        top += 22
+        for client, seconds, megabytes in rows:
+            parts.append(f'<text x="{LEFT - 8}" y="{top + 11}" text-anchor="end">{client}</text>')
+            for column, (value, text) in enumerate(((seconds, f"{seconds:.2f}"), (megabytes, f"{megabytes:.2f}"))):
+                left, width = LEFT + 360 * column, scales[column](value)
+                parts.append(f'<rect x="{left}" y="{top + 2}" width="{width:.1f}" height="{BAR - 4}" fill="{COLOURS[client]}"/>')
+                parts.append(f'<text x="{left + width + 5:.1f}" y="{top + 11}">{text}</text>')
+            top += BAR
+        top += GAP - 22
+    return "".join(parts) + "</svg>\n"
