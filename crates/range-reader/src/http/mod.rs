@@ -3,15 +3,33 @@
 //! HTTP/1.1 and HTTP/2 are hyper's; the sockets are opened here, so that the kernel can be asked about them.
 
 pub mod address;
+mod answer;
+mod body;
+mod client;
+pub mod connect;
+mod connection;
+pub mod content_range;
+mod date;
+mod link;
+pub mod multipart;
+mod patience;
+mod pool;
+mod redirect;
+mod shared;
+mod source;
+mod tcp_info;
+pub mod tls;
+mod validator;
 
 use std::collections::HashMap;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use address::AddressPolicy;
+pub use body::HttpBody;
+pub use client::{Answer, AnswerBody, Client, ClientCounts};
+pub use source::HttpSource;
 
 use crate::error::SourceError;
-use crate::source::{Body, BodyEvent, RangeRequest, Response, Source, SourceState};
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
@@ -35,6 +53,10 @@ pub struct HttpConfig {
     pub connections_max: usize,
     /// HTTP/2 over TLS when the server offers it. Default true.
     pub http2: bool,
+    /// HTTP/2 without TLS and without asking (RFC 9113, 3.3), for servers that are known to speak it. Default false.
+    pub http2_prior_knowledge: bool,
+    /// Follow redirects from `https` to `http`. Default false.
+    pub allow_downgrade: bool,
     /// A proxy for `http` and `https`. Default none; [`Proxy::from_environment`] reads the usual variables.
     pub proxy: Option<Proxy>,
     /// Certificates in PEM that are trusted besides the system's.
@@ -62,51 +84,17 @@ impl Default for HttpConfig {
             bytes_per_second_min: 100,
             connections_max: 2,
             http2: true,
+            http2_prior_knowledge: false,
+            allow_downgrade: false,
             proxy: None,
             extra_roots_pem: Vec::new(),
         }
     }
 }
 
-/// A file behind a URL.
-#[derive(Debug)]
-pub struct HttpSource {}
-
-/// Bytes of an HTTP answer.
-#[derive(Debug)]
-pub struct HttpBody {}
-
-impl HttpSource {
-    /// The file at `url`, whose scheme is `http` or `https`. Nothing is connected yet.
-    pub fn new(_url: &url::Url, _config: HttpConfig) -> Result<Self, SourceError> {
-        Ok(Self {})
-    }
-}
-
-impl Source for HttpSource {
-    type Body = HttpBody;
-
-    fn open(
-        &mut self,
-        _request: RangeRequest,
-    ) -> impl Future<Output = Result<Response<HttpBody>, SourceError>> + Send + 'static {
-        std::future::ready(Err(SourceError::Transient {
-            reason: "not connected".to_owned(),
-            retry_after: None,
-        }))
-    }
-
-    fn state(&self) -> SourceState {
-        SourceState::default()
-    }
-}
-
-impl Body for HttpBody {
-    fn poll_event(&mut self, _context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>> {
-        Poll::Ready(Ok(BodyEvent::End))
-    }
-
-    fn bytes_buffered(&self) -> u64 {
-        0
+impl SourceError {
+    /// Worth another try.
+    pub(crate) fn transient(reason: impl Into<String>) -> Self {
+        Self::Transient { reason: reason.into(), retry_after: None }
     }
 }

@@ -1,0 +1,145 @@
+//! One connection that speaks HTTP, driven by whoever waits for something of it.
+//!
+//! hyper splits a connection into a handle that sends requests and a future that moves bytes. That future is usually
+//! spawned; here it is polled together with what is being waited for, so that nothing runs when nobody waits, and
+//! dropping the last handle closes the socket. An HTTP/1.1 connection belongs to one answer at a time; HTTP/2 is in
+//! `shared.rs`.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use super::link::{Link, Metered};
+use super::shared::Shared;
+
+/// Longest head of an answer, in bytes.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Header fields of an answer.
+pub(crate) const HEAD_FIELDS_MAX: usize = 128;
+/// Bytes that hyper reads ahead of what is asked of a body.
+const READ_BUFFER_BYTES_MAX: usize = 128 << 10;
+
+/// A request without a body.
+pub(crate) type Ask = Request<Empty<Bytes>>;
+
+/// A connection that can take a request, or whose answer is being read.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    /// HTTP/1.1: one answer at a time.
+    Single(Box<Single>),
+    /// HTTP/2: many.
+    Shared(Arc<Shared>),
+}
+
+impl Connection {
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(&mut self, request: Ask) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Self::Single(single) => single.send(request).await,
+            Self::Shared(shared) => shared.send(request).await,
+        }
+    }
+
+    /// Moves bytes. `true`: the connection has ended, and what it has for a body is with the body.
+    pub(crate) fn poll_drive(&mut self, context: &mut Context<'_>) -> bool {
+        match self {
+            Self::Single(single) => single.poll_drive(context),
+            Self::Shared(shared) => shared.poll_drive(context),
+        }
+    }
+
+    /// The socket.
+    pub(crate) fn link(&self) -> &Link {
+        match self {
+            Self::Single(single) => &single.link,
+            Self::Shared(shared) => shared.link(),
+        }
+    }
+
+    /// Several answers at a time.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+}
+
+/// An HTTP/1.1 connection.
+#[derive(Debug)]
+pub(crate) struct Single {
+    sender: http1::SendRequest<Empty<Bytes>>,
+    driver: http1::Connection<TokioIo<Metered>, Empty<Bytes>>,
+    has_ended: bool,
+    link: Link,
+    _open: OpenCount,
+}
+
+impl Single {
+    pub(crate) async fn new(io: Metered, link: Link, open: OpenCount) -> hyper::Result<Self> {
+        let (sender, driver) = http1::Builder::new()
+            .max_headers(HEAD_FIELDS_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
+            .max_buf_size(READ_BUFFER_BYTES_MAX)
+            .handshake(TokioIo::new(io))
+            .await?;
+        Ok(Self { sender, driver, has_ended: false, link, _open: open })
+    }
+
+    async fn send(&mut self, request: Ask) -> hyper::Result<Response<Incoming>> {
+        // The answer before has been read to its end; the connection may still have to notice.
+        std::future::poll_fn(|context| {
+            let ended = poll_drive(&mut self.driver, &mut self.has_ended, context);
+            match self.sender.poll_ready(context) {
+                Poll::Pending if !ended => Poll::Pending,
+                // Sending fails with the reason.
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+        let mut answer = pin!(self.sender.send_request(request));
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(result) = answer.as_mut().poll(context) {
+                return Poll::Ready(result);
+            }
+            poll_drive(&mut self.driver, &mut self.has_ended, context);
+            answer.as_mut().poll(context)
+        })
+        .await
+    }
+
+    fn poll_drive(&mut self, context: &mut Context<'_>) -> bool {
+        poll_drive(&mut self.driver, &mut self.has_ended, context)
+    }
+}
+
+/// Polls a driver unless it has ended; whether it has. Its error reaches whoever waits for the answer.
+fn poll_drive(driver: &mut (impl Future + Unpin), has_ended: &mut bool, context: &mut Context<'_>) -> bool {
+    if !*has_ended {
+        *has_ended = Pin::new(driver).poll(context).is_ready();
+    }
+    *has_ended
+}
+
+/// One open connection in a count of them.
+#[derive(Debug)]
+pub(crate) struct OpenCount(Arc<AtomicU64>);
+
+impl OpenCount {
+    pub(crate) fn new(count: &Arc<AtomicU64>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,70 @@
+//! What the kernel knows of a TCP connection: its round-trip time and the bytes that lie unread in its buffer.
+//!
+//! A seek is cheaper skipped than asked anew when the bytes between are here already, and only the kernel knows that.
+//! The one place of this crate with `unsafe`: `getsockopt(TCP_INFO)` fills a C structure.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// A sample of `TCP_INFO` (tcp(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TcpInfo {
+    /// Smoothed round-trip time, measured on what this side has sent.
+    pub(crate) round_trip: Duration,
+}
+
+/// The sample of this moment; `None` where the kernel has none, or has not measured yet.
+#[expect(unsafe_code, reason = "no crate in the tree wraps TCP_INFO")]
+pub(crate) fn sample(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: `socket` is open while it is borrowed; `info` is `length` writable bytes, and the kernel writes no more.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: `tcp_info` is integers only, and all of it was zeroed before the kernel wrote a part or the whole of it.
+    let info = unsafe { info.assume_init() };
+    (info.tcpi_rtt > 0).then(|| TcpInfo { round_trip: Duration::from_micros(u64::from(info.tcpi_rtt)) })
+}
+
+/// Bytes in the receive buffer that have not been read (`SIOCINQ`); 0 if the kernel does not say.
+pub(crate) fn unread_bytes(socket: BorrowedFd<'_>) -> u64 {
+    rustix::io::ioctl_fionread(socket).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_connected_socket_has_a_round_trip_and_counts_what_is_unread() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        theirs.write_all(&[7; 1000]).unwrap();
+        // Loopback: what was written is there when `write` returns.
+        assert_eq!(unread_bytes(ours.as_fd()), 1000);
+        let info = sample(ours.as_fd()).unwrap();
+        assert!(info.round_trip < Duration::from_secs(1), "{info:?}");
+    }
+
+    #[test]
+    fn what_is_no_tcp_socket_has_no_information() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(sample(file.as_fd()), None);
+        assert_eq!(unread_bytes(file.as_fd()), 0);
+    }
+}

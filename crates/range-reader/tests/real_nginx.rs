@@ -1,0 +1,52 @@
+//! Ranges of a file that nginx serves.
+
+#[path = "servers/nginx.rs"]
+mod nginx;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use nginx::Nginx;
+use range_reader::http::address::AddressPolicy;
+use range_reader::http::{HttpConfig, HttpSource};
+use range_reader::ranges::ByteRange;
+use range_reader::source::{Body, BodyEvent, RangeRequest, Source};
+
+#[tokio::test]
+async fn parts_of_a_file_come_over_one_connection() {
+    let file: Vec<u8> = (0..300_000u32).map(|index| (index / 7 * 31) as u8).collect();
+    let nginx = Nginx::start("", &[("file.bin", &file)]);
+    let config = HttpConfig { addresses: AddressPolicy::Any, ..HttpConfig::default() };
+    let mut source = HttpSource::new(&nginx.url("/file.bin"), config).unwrap();
+    let mut pinned = None;
+    for ranges in [vec![0..1], vec![5..100, 7_000..7_001, 250_000..299_999], vec![100..300_000]] {
+        let request = RangeRequest {
+            ranges: ranges.iter().cloned().map(ByteRange::from).collect(),
+            pinned: pinned.clone(),
+        };
+        let mut response = source.open(request).await.unwrap();
+        assert_eq!(response.pinned.total_bytes, Some(300_000));
+        assert!(response.pinned.validator.etag.is_some());
+        assert!(!response.is_whole_file);
+        let mut parts = Vec::new();
+        let mut at = 0;
+        loop {
+            match poll_fn(|context| response.body.poll_event(context)).await.unwrap() {
+                BodyEvent::End => break,
+                BodyEvent::Part { range } => {
+                    at = range.start as usize;
+                    parts.push(range.start..range.end.unwrap());
+                }
+                BodyEvent::Data(data) => {
+                    assert!(data == file[at..at + data.len()]);
+                    at += data.len();
+                }
+            }
+        }
+        assert_eq!(parts, ranges);
+        pinned = Some(Arc::new(response.pinned));
+    }
+    let state = source.state();
+    assert_eq!((state.requests, state.connections, state.connections_open), (3, 1, 1));
+    assert_eq!(state.takes_several_ranges, Some(true));
+}
