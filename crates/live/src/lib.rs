@@ -13,4 +13,5 @@
 //!   composition time, picture size, sample rate. RTMP carries the same bodies.
 
 pub mod flv;
+pub mod mp4;
 pub mod rtmp;

@@ -1,0 +1,359 @@
+//! An MP4 file as a sequence of samples.
+
+use std::io::{Read, Seek};
+use std::ops::Range;
+use std::time::Duration;
+
+use super::fragment::Fragment;
+use super::input::Input;
+use super::lane::{Lane, Shown};
+use super::movie::{Movie, Track, TrackKind, TrackMedia};
+use super::reorder::Reorder;
+use super::{Limits, Mp4Error};
+
+/// A coded picture, or a frame of sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Id of its track.
+    pub track_id: u32,
+    /// What its track is made of.
+    pub kind: TrackKind,
+    /// Decoding time in nanoseconds on the clock of the presentation, which all tracks share; below 0 for what has to be
+    /// decoded before the first picture. Never steps back within a track.
+    pub dts_ns: i64,
+    /// Presentation time in nanoseconds, at least [`Sample::dts_ns`].
+    pub pts_ns: i64,
+    /// How long it lasts, in nanoseconds, as the file says.
+    pub duration_ns: i64,
+    /// A decoder can start here. Always so for sound.
+    pub is_key: bool,
+    /// A picture that the edit list does not show, but others may need.
+    pub is_hidden: bool,
+    /// Index of its sample description, for [`BodyWriter`](super::BodyWriter).
+    pub description: u32,
+    /// Where it stands in the file.
+    pub offset: u64,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// Reads the samples of a video and an audio track, **by decoding time, and forward in the file** where its interleaving
+/// allows.
+///
+/// After [`Mp4::open`] the first video and audio track that can be played are selected. Call [`Mp4::next_sample`] until it
+/// gives `None`. A reader over a network is told by [`Mp4::upcoming`] what will be needed; it must not be moved by others.
+/// After an error of the reader the call can be repeated. Memory: the index ([`Limits::index_bytes`]), samples that wait
+/// for their turn ([`Limits::reorder_bytes`]), and one sample.
+#[derive(Debug)]
+pub struct Mp4<R> {
+    input: Input<R>,
+    limits: Limits,
+    movie: Movie,
+    lanes: Vec<Lane>,
+    /// Per lane: no more samples are known.
+    dry: Vec<Dry>,
+    queue: Reorder,
+    /// Where the next fragment is looked for; `None`: there are no more.
+    next_fragment: Option<u64>,
+    first_fragment: Option<u64>,
+}
+
+/// Whether more samples of a track are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dry {
+    No,
+    /// None are, and so many fragments had none either.
+    Since(u32),
+}
+
+impl<R: Read + Seek> Mp4<R> {
+    /// Reads the index of a file, wherever it stands.
+    pub fn open(reader: R, limits: Limits) -> Result<Self, Mp4Error> {
+        let mut input = Input::new(reader);
+        let (moov, behind) = find_index(&mut input, &limits)?;
+        let movie = Movie::read(&moov, &limits)?;
+        let first_fragment = if movie.is_fragmented { behind } else { None };
+        let queue = Reorder::new(0, limits.reorder_bytes, 0);
+        let mut file = Self {
+            input,
+            limits,
+            movie,
+            lanes: vec![],
+            dry: vec![],
+            queue,
+            next_fragment: None,
+            first_fragment,
+        };
+        let first = |kind| file.movie.tracks.iter().find(|track| track.kind == kind && track.is_playable());
+        let ids =
+            (first(TrackKind::Video).map(|track| track.id), first(TrackKind::Audio).map(|track| track.id));
+        file.select(ids.0, ids.1)?;
+        Ok(file)
+    }
+
+    /// Chooses a track with pictures and one with sound, by their ids, and rewinds.
+    ///
+    /// [`Mp4Error::NothingToPlay`] without any; [`Mp4Error::NoTrack`] if there is none with that id and kind, or it cannot be
+    /// played.
+    pub fn select(&mut self, video: Option<u32>, audio: Option<u32>) -> Result<(), Mp4Error> {
+        let mut lanes = Vec::new();
+        for (id, kind) in [(video, TrackKind::Video), (audio, TrackKind::Audio)] {
+            let Some(id) = id else { continue };
+            let track = self.movie.tracks.iter().position(|track| track.id == id && track.kind == kind);
+            let track = track.ok_or(Mp4Error::NoTrack(id))?;
+            let media = self.movie.media[track].as_ref().ok_or(Mp4Error::NoTrack(id))?;
+            lanes.push(Lane::new(track, id, kind, self.movie.tracks[track].timescale, media));
+        }
+        if lanes.is_empty() {
+            return Err(Mp4Error::NothingToPlay);
+        }
+        self.lanes = lanes;
+        self.restart_queue();
+        Ok(())
+    }
+
+    /// Goes to the last key frame at or before a time; gives the time at which that is shown. Sound begins there, too.
+    ///
+    /// Behind the end it is the last key frame. Without video it is the frame of sound.
+    pub fn seek_to(&mut self, at: Duration) -> Result<Duration, Mp4Error> {
+        let mut ns = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
+        for lane in &mut self.lanes {
+            let media = self.movie.media[lane.track].as_ref().expect("selected tracks have media");
+            let found = lane.seek(ns, media);
+            if lane.kind == TrackKind::Video {
+                ns = found;
+            }
+        }
+        self.restart_queue();
+        Ok(Duration::from_nanos(ns.max(0) as u64))
+    }
+
+    /// The next sample by decoding time; `None` at the end.
+    pub fn next_sample(&mut self) -> Result<Option<Sample>, Mp4Error> {
+        loop {
+            self.know_more(self.limits.reorder_bytes)?;
+            if self.needs_fragment() {
+                // What is left of the present fragment stands before the next one.
+                if !(self.queue.has_room() && self.read_one()?) {
+                    self.load_fragment()?;
+                }
+                continue;
+            }
+            let Some(lane) = self.queue.due() else { return Ok(None) };
+            if let Some((shown, data)) = self.queue.pop(lane) {
+                return Ok(Some(self.sample(lane, shown, data)));
+            }
+            let read = self.read_one()?;
+            debug_assert!(read, "a sample that is due is planned");
+        }
+    }
+
+    /// Ranges of the file that will be read next, in this order, of about `bytes_max` bytes; for a reader that fetches ahead.
+    ///
+    /// Reads nothing. In a fragmented file it goes up to the next fragment.
+    pub fn upcoming(&mut self, bytes_max: u64) -> Result<Vec<Range<u64>>, Mp4Error> {
+        while self.queue.planned_bytes() < bytes_max {
+            self.know_more(self.limits.reorder_bytes)?;
+            if !self.queue.plan() {
+                break;
+            }
+        }
+        Ok(self.queue.planned_ranges())
+    }
+
+    /// All tracks of the file.
+    pub fn tracks(&self) -> &[Track] {
+        &self.movie.tracks
+    }
+
+    /// The selected track with pictures.
+    pub fn video(&self) -> Option<&Track> {
+        self.selected(TrackKind::Video)
+    }
+
+    /// The selected track with sound.
+    pub fn audio(&self) -> Option<&Track> {
+        self.selected(TrackKind::Audio)
+    }
+
+    /// When the last of the selected tracks ends; `None` if the file does not say.
+    pub fn duration(&self) -> Option<Duration> {
+        let ends = self.lanes.iter().map(|lane| self.movie.tracks[lane.track].end_ns);
+        let end = ends.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+        Some(Duration::from_nanos(end.max(0) as u64))
+    }
+
+    /// The reader.
+    pub fn get_ref(&self) -> &R {
+        &self.input.reader
+    }
+
+    /// The reader, to tell it something; its position must stay.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.input.reader
+    }
+
+    /// The reader, anywhere in the file.
+    pub fn into_inner(self) -> R {
+        self.input.reader
+    }
+
+    fn selected(&self, kind: TrackKind) -> Option<&Track> {
+        self.lanes.iter().find(|lane| lane.kind == kind).map(|lane| &self.movie.tracks[lane.track])
+    }
+
+    /// Forgets all that is known of coming samples; lanes are where they are to go on.
+    fn restart_queue(&mut self) {
+        self.queue = Reorder::new(self.lanes.len(), self.limits.reorder_bytes, self.input.position());
+        self.dry = vec![Dry::No; self.lanes.len()];
+        self.next_fragment = self.first_fragment;
+    }
+
+    /// Takes samples from tables and fragments until a window of them is not planned yet.
+    fn know_more(&mut self, window: u64) -> Result<(), Mp4Error> {
+        while self.queue.unplanned_bytes() < window && self.queue.len() < KNOWN_SAMPLES_MAX {
+            let open = |(index, lane): (usize, &Lane)| {
+                (self.dry[index] == Dry::No).then(|| (lane.last_dts_ns(), index))
+            };
+            let Some((_, index)) = self.lanes.iter().enumerate().filter_map(open).min() else {
+                return Ok(());
+            };
+            let lane = &mut self.lanes[index];
+            match lane.next(media_of(&self.movie, lane.track)) {
+                None => self.dry[index] = Dry::Since(0),
+                Some(shown) => {
+                    let limit = self.limits.sample_bytes;
+                    Mp4Error::check("bytes of a sample", shown.size.into(), limit.into())?;
+                    self.queue.push(index, shown);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the next fragment has to be known before anything is given out: a track has no more samples, and the next
+    /// fragments may have some that are due.
+    fn needs_fragment(&self) -> bool {
+        if self.next_fragment.is_none() {
+            return false;
+        }
+        let waits = |index: usize| match self.dry[index] {
+            Dry::Since(fragments) => self.queue.is_empty(index) && fragments < DRY_FRAGMENTS_MAX,
+            Dry::No => false,
+        };
+        (0..self.lanes.len()).any(waits) || self.queue.len() == 0
+    }
+
+    /// Reads the next sample in the order of the file. `false` if none is known.
+    fn read_one(&mut self) -> Result<bool, Mp4Error> {
+        if self.queue.next_read().is_none() && !self.queue.plan() {
+            return Ok(false);
+        }
+        let Some((id, offset, size)) = self.queue.next_read() else { return Ok(false) };
+        let data = self.input.sample(offset, size)?;
+        self.queue.fill(id, data);
+        Ok(true)
+    }
+
+    /// Finds the next fragment, and hands its runs to the tracks.
+    fn load_fragment(&mut self) -> Result<(), Mp4Error> {
+        let Some(at) = self.next_fragment else { return Ok(()) };
+        let Some((fragment, next)) = find_fragment(&mut self.input, at, &self.movie, &self.limits)? else {
+            self.next_fragment = None;
+            return Ok(());
+        };
+        self.next_fragment = next;
+        self.queue.moved(self.input.position());
+        for (lane, dry) in self.lanes.iter_mut().zip(&mut self.dry) {
+            let mut any = false;
+            let id = lane.id;
+            for run in fragment.runs.iter().filter(|run| run.track_id == id) {
+                lane.push(run.clone());
+                any = true;
+            }
+            *dry = match *dry {
+                _ if any => Dry::No,
+                Dry::Since(fragments) => Dry::Since(fragments + 1),
+                Dry::No => Dry::No,
+            };
+        }
+        Ok(())
+    }
+
+    fn sample(&self, lane: usize, shown: Shown, data: Vec<u8>) -> Sample {
+        let lane = &self.lanes[lane];
+        Sample {
+            track_id: lane.id,
+            kind: lane.kind,
+            dts_ns: shown.dts_ns,
+            pts_ns: shown.pts_ns,
+            duration_ns: shown.duration_ns,
+            is_key: shown.is_key,
+            is_hidden: shown.is_hidden,
+            description: shown.description,
+            offset: shown.offset,
+            data,
+        }
+    }
+}
+
+fn media_of(movie: &Movie, track: usize) -> &TrackMedia {
+    movie.media[track].as_ref().expect("only tracks with media are selected")
+}
+
+/// Reads the boxes at the top level up to the index; gives its body, and where it ends.
+fn find_index<R: Read + Seek>(
+    input: &mut Input<R>,
+    limits: &Limits,
+) -> Result<(Vec<u8>, Option<u64>), Mp4Error> {
+    let mut at = 0;
+    for boxes in 0..TOP_BOXES_MAX {
+        let Some(found) = input.top_box(at)? else { break };
+        if boxes == 0 && !FIRST_BOXES.contains(&&found.kind.0) {
+            return Err(Mp4Error::NotMp4);
+        }
+        if &found.kind.0 == b"moov" {
+            return Ok((input.body(&found, limits.index_bytes)?, found.end()));
+        }
+        let Some(end) = found.end() else { break };
+        at = end;
+    }
+    Err(if at == 0 { Mp4Error::NotMp4 } else { Mp4Error::NoIndex })
+}
+
+/// Finds the fragment at or behind `at`; gives where the one behind it is to be looked for.
+fn find_fragment<R: Read + Seek>(
+    input: &mut Input<R>,
+    mut at: u64,
+    movie: &Movie,
+    limits: &Limits,
+) -> Result<Option<(Fragment, Option<u64>)>, Mp4Error> {
+    for _ in 0..TOP_BOXES_MAX {
+        let Some(found) = input.top_box(at)? else { return Ok(None) };
+        let Some(end) = found.end() else { return Ok(None) };
+        at = end;
+        if &found.kind.0 != b"moof" {
+            continue;
+        }
+        let body = input.body(&found, limits.index_bytes)?;
+        let fragment = Fragment::read(&body, found.at, &movie.trex, limits)?;
+        // The header of the media is read while reading is there: later it would be behind.
+        let next = match input.top_box(end)? {
+            Some(media) if &media.kind.0 == b"mdat" => media.end(),
+            Some(_) => Some(end),
+            None => None,
+        };
+        return Ok(Some((fragment, next)));
+    }
+    Err(Mp4Error::malformed(b"moof", "too many boxes before the next one"))
+}
+
+/// Types of a file's first box.
+const FIRST_BOXES: [&[u8; 4]; 11] =
+    [b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"styp", b"sidx", b"pnot", b"uuid", b"moof"];
+/// Boxes at the top level that are passed in search of one. Sane files have a handful.
+const TOP_BOXES_MAX: u32 = 4096;
+/// Samples that are known ahead of time; each costs about 100 bytes. When there are so many, the window is smaller.
+const KNOWN_SAMPLES_MAX: usize = 32_768;
+/// Fragments without samples of a track after which the others no longer wait for it.
+const DRY_FRAGMENTS_MAX: u32 = 2;

@@ -1,0 +1,61 @@
+//! MP4 files as a source of samples (ISO/IEC 14496-12, -14 and -15), from any `Read + Seek`.
+//!
+//! [`Mp4`] finds the index first or last, reads plain and fragmented files, applies edit lists, and gives the samples of a
+//! video and an audio track by decoding time while it reads the file forward. [`Mp4::upcoming`] tells a reader over a
+//! network what comes. [`BodyWriter`] makes FLV bodies of samples.
+//!
+//! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay as they stand in the file.
+//! Left out: encryption, references to other files, compressed indexes, rotation, subtitles.
+
+mod bodies;
+mod boxes;
+mod description;
+mod edits;
+mod error;
+mod file;
+mod fragment;
+mod input;
+mod lane;
+mod movie;
+mod nal;
+mod reorder;
+mod tables;
+
+pub use bodies::BodyWriter;
+pub use error::{FourCc, Mp4Error};
+pub use file::{Mp4, Sample};
+pub use movie::{Track, TrackKind};
+
+/// What a file may take. What is beyond is [`Mp4Error::TooLarge`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of `moov`, and of each `moof`. Default 64 MiB: about ten hours of video and sound.
+    ///
+    /// A channel takes up to twice this while it opens a file.
+    pub index_bytes: u64,
+    /// Samples of a track in the index, and of a run in a fragment. Default 16 Mi: three days at 60 per second.
+    pub samples: u32,
+    /// Bytes of a sample. Default 16 MiB.
+    pub sample_bytes: u32,
+    /// Bytes of samples that are kept so that the file is read forward. Default 8 MiB; a sample may come on top.
+    ///
+    /// Below the distance of the tracks in the file reading goes back and forth.
+    pub reorder_bytes: u64,
+    /// Tracks. Default 64.
+    pub tracks: u32,
+    /// Entries of a track's edit list. Default 1024.
+    pub edits: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            index_bytes: 64 << 20,
+            samples: 16 << 20,
+            sample_bytes: 16 << 20,
+            reorder_bytes: 8 << 20,
+            tracks: 64,
+            edits: 1024,
+        }
+    }
+}
