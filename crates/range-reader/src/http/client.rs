@@ -19,12 +19,13 @@ use tokio::time::Instant;
 use url::{Position, Url};
 
 use super::HttpConfig;
+use super::address::AddressPolicy;
 use super::connection::{Ask, Connection, OpenCount, Single};
-use super::link::Link;
+use super::link::{Link, Transport};
 use super::patience::Patience;
 use super::pool::{Origin, Pool};
 use super::shared::Shared;
-use super::{connect, redirect, tls};
+use super::{connect, proxy, redirect, tls};
 use crate::error::{Permanent, SourceError};
 
 /// Longest body of a redirect or an error that is read so that its connection can be used again, in bytes.
@@ -205,7 +206,12 @@ impl Inner {
                 Some(connection) => (connection, true),
                 None => (self.connect(&origin).await?, false),
             };
-            let request = request(url, fields, always, connection.is_shared())?;
+            let form = match self.proxy_to(&origin) {
+                _ if connection.is_shared() => Form::Http2,
+                Some(proxy) if !origin.is_tls => Form::ToProxy(redirect::basic(proxy)),
+                _ => Form::Http1,
+            };
+            let request = request(url, fields, always, form)?;
             self.requests.fetch_add(1, Ordering::Relaxed);
             let read_before = connection.link().read_bytes();
             let sent = tokio::time::timeout(self.config.head_timeout, connection.send(request)).await;
@@ -217,7 +223,10 @@ impl Inner {
                     self.pool.forget(&connection)
                 }
                 Ok(Err(error)) => return Err(explain(url, &error)),
-                Err(_) => return Err(SourceError::transient(format!("{}: no answer in time", place(url)))),
+                Err(_) => {
+                    self.pool.forget(&connection);
+                    return Err(SourceError::transient(format!("{}: no answer in time", place(url))));
+                }
             }
         }
     }
@@ -262,28 +271,53 @@ impl Inner {
         Ok(connection)
     }
 
-    /// TCP, TLS, and HTTP on top.
+    /// TCP, a proxy, TLS, and HTTP on top.
     async fn open(&self, origin: &Origin) -> Result<Connection, SourceError> {
-        let config = &self.config;
         // Counted from the start: several may be opening.
         let open = OpenCount::new(&self.open);
-        let stream =
-            connect::tcp(&origin.host, origin.port, config.addresses, config.connect_timeout).await?;
-        let (socket, link) = Link::new(stream);
-        let mut is_http2 = config.http2_prior_knowledge;
-        let io = if origin.is_tls {
-            let stream = self.tls()?.connect(&origin.host, socket).await?;
+        let (mut transport, link) = self.transport(origin).await?;
+        let mut is_http2 = self.config.http2_prior_knowledge && self.proxy_to(origin).is_none();
+        if origin.is_tls {
+            let stream = self.tls()?.connect(&origin.host, transport).await?;
             is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            link.metered(Box::new(stream))
-        } else {
-            link.metered(Box::new(socket))
-        };
+            transport = Box::new(stream);
+        }
+        let io = link.metered(transport);
         let connection = if is_http2 {
             Shared::new(io, link, open).await.map(|shared| Connection::Shared(Arc::new(shared)))
         } else {
             Single::new(io, link, open).await.map(|single| Connection::Single(Box::new(single)))
         };
         connection.map_err(|error| SourceError::transient(format!("{}: {error}", origin.host)))
+    }
+
+    /// The bytes to `origin`, or for `http` to the proxy.
+    async fn transport(&self, origin: &Origin) -> Result<(Box<dyn Transport>, Link), SourceError> {
+        let config = &self.config;
+        let Some(proxy) = self.proxy_to(origin) else {
+            let stream =
+                connect::tcp(&origin.host, origin.port, config.addresses, config.connect_timeout).await?;
+            let (socket, link) = Link::new(stream);
+            return Ok((Box::new(socket), link));
+        };
+        proxy::check_host(&origin.host, config.addresses)?;
+        let to_proxy = Origin::of(proxy)?;
+        let stream =
+            connect::tcp(&to_proxy.host, to_proxy.port, AddressPolicy::Any, config.connect_timeout).await?;
+        let (socket, link) = Link::new(stream);
+        let mut transport: Box<dyn Transport> = Box::new(socket);
+        if to_proxy.is_tls {
+            let connector = tls::Connector::new(&config.extra_roots_pem, &[b"http/1.1"])?;
+            transport = Box::new(connector.connect(&to_proxy.host, transport).await?);
+        }
+        if origin.is_tls {
+            proxy::tunnel(&mut transport, redirect::basic(proxy).as_ref(), origin).await?;
+        }
+        Ok((transport, link))
+    }
+
+    fn proxy_to(&self, origin: &Origin) -> Option<&Url> {
+        self.config.proxy.as_ref()?.on_the_way_to(origin)
     }
 
     fn tls(&self) -> Result<&tls::Connector, SourceError> {
@@ -319,7 +353,7 @@ impl AnswerBody {
                     _ => {}
                 },
                 Poll::Ready(Some(Err(error))) => {
-                    self.connection = None;
+                    self.give_up();
                     return Poll::Ready(Some(Err(SourceError::transient(text_of(&error)))));
                 }
                 Poll::Ready(None) => {
@@ -335,7 +369,7 @@ impl AnswerBody {
             }
         }
         self.patience.poll_wait(context).map(|error| {
-            self.connection = None;
+            self.give_up();
             Some(Err(error))
         })
     }
@@ -358,7 +392,7 @@ impl AnswerBody {
             connection.link().took(data.len() as u64);
         }
         if let Err(error) = self.patience.received(data.len()) {
-            self.connection = None;
+            self.give_up();
             return Err(error);
         }
         Ok(data)
@@ -371,6 +405,13 @@ impl AnswerBody {
             if let Connection::Single(single) = connection {
                 self.client.pool.put(&self.origin, single);
             }
+        }
+    }
+
+    /// The connection is of no use any more; answers that share it may go on.
+    fn give_up(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.client.pool.forget(&connection);
         }
     }
 
@@ -431,13 +472,21 @@ fn check_fields(fields: &HeaderMap) -> Result<(), SourceError> {
     }
 }
 
-fn request(url: &Url, fields: &HeaderMap, always: &HeaderMap, is_http2: bool) -> Result<Ask, SourceError> {
-    let invalid =
-        |_: String| SourceError::Permanent(Permanent::Setup(format!("{} cannot be asked for", place(url))));
-    let mut request =
-        Request::get(if is_http2 { url.as_str() } else { &url[Position::BeforePath..Position::AfterQuery] })
-            .body(Empty::new())
-            .map_err(|error| invalid(error.to_string()))?;
+/// How a request is written.
+enum Form {
+    Http1,
+    /// To a proxy, with credentials for it.
+    ToProxy(Option<HeaderValue>),
+    Http2,
+}
+
+fn request(url: &Url, fields: &HeaderMap, always: &HeaderMap, form: Form) -> Result<Ask, SourceError> {
+    let cannot = || SourceError::Permanent(Permanent::Setup(format!("{} cannot be asked for", place(url))));
+    let target = match form {
+        Form::Http1 => &url[Position::BeforePath..Position::AfterQuery],
+        Form::ToProxy(_) | Form::Http2 => url.as_str(),
+    };
+    let mut request = Request::get(target).body(Empty::new()).map_err(|_| cannot())?;
     let headers = request.headers_mut();
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
@@ -446,10 +495,11 @@ fn request(url: &Url, fields: &HeaderMap, always: &HeaderMap, is_http2: bool) ->
     }
     // What is encoded has no ranges of the file.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    if !is_http2 {
-        let host =
-            HeaderValue::from_str(&redirect::authority(url)).map_err(|error| invalid(error.to_string()))?;
-        headers.insert(header::HOST, host);
+    if !matches!(form, Form::Http2) {
+        headers.insert(header::HOST, HeaderValue::from_str(&redirect::authority(url)).map_err(|_| cannot())?);
+    }
+    if let Form::ToProxy(Some(credentials)) = form {
+        headers.insert(header::PROXY_AUTHORIZATION, credentials);
     }
     Ok(request)
 }

@@ -14,6 +14,7 @@ mod link;
 pub mod multipart;
 mod patience;
 mod pool;
+mod proxy;
 mod redirect;
 mod shared;
 mod source;
@@ -21,12 +22,12 @@ mod tcp_info;
 pub mod tls;
 mod validator;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use address::AddressPolicy;
 pub use body::HttpBody;
 pub use client::{Answer, AnswerBody, Client, ClientCounts};
+pub use proxy::Proxy;
 pub use source::HttpSource;
 
 use crate::error::SourceError;
@@ -57,19 +58,10 @@ pub struct HttpConfig {
     pub http2_prior_knowledge: bool,
     /// Follow redirects from `https` to `http`. Default false.
     pub allow_downgrade: bool,
-    /// A proxy for `http` and `https`. Default none; [`Proxy::from_environment`] reads the usual variables.
+    /// Proxies. They resolve names, so that `addresses` can judge only hosts that are addresses. Default none; [`Proxy::from_environment`] reads the usual variables.
     pub proxy: Option<Proxy>,
     /// Certificates in PEM that are trusted besides the system's.
     pub extra_roots_pem: Vec<u8>,
-}
-
-/// An HTTP proxy.
-#[derive(Debug, Clone, Default)]
-pub struct Proxy {
-    /// Proxy for each scheme, such as `http://user:password@host:port`.
-    pub by_scheme: HashMap<String, url::Url>,
-    /// Hosts and domains that are reached directly.
-    pub except: Vec<String>,
 }
 
 impl Default for HttpConfig {

@@ -71,7 +71,7 @@ pub(crate) fn split_credentials(url: &Url, fields: &HeaderMap) -> (Url, HeaderMa
 }
 
 /// `authorization` from the credentials in a URL (RFC 7617).
-fn basic(url: &Url) -> Option<HeaderValue> {
+pub(crate) fn basic(url: &Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }
