@@ -15,11 +15,13 @@ use rtc::dtls::Certificate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::channels::{Channels, Writer};
 use crate::config::Config;
 use crate::config::resolve::Resolved;
 use crate::control::rtc::{RtcControl, RtcParts};
 use crate::control::{self, WorkersLink, stats};
 use crate::ingest::{Ingest, IngestThread};
+use crate::pull::{AskedBy, Pulls};
 use crate::worker::columns::SNAPSHOTS_MAX;
 use crate::worker::link::HANDOFFS_MAX;
 use crate::worker::settings::WorkerSettings;
@@ -48,9 +50,9 @@ pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
 
 async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) -> Result<(), String> {
     let mut signals = Signals::listen().map_err(|error| format!("signals cannot be received: {error}"))?;
-    let Resolved { worker: settings, policy, demo, sources: _, pulls: _ } = resolved;
+    let Resolved { worker: settings, policy, demo, sources, pulls, channels } = resolved;
     raise_descriptor_limit(&settings);
-    let policy = Arc::new(policy);
+    let (policy, sources) = (Arc::new(policy), Arc::new(sources));
 
     let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
     let (notices, noticed) = mpsc::unbounded_channel();
@@ -79,6 +81,8 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
         log_lines_dropped: Some(logging.dropped.clone()),
         rtc,
         stats,
+        pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
+        channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
     });
     let of_notices = Arc::clone(&context);
     tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });
@@ -90,6 +94,13 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
     print_banner(&addresses, &context, &policy);
     write_ports_file(&config.server.ports_file, &addresses)?;
 
+    for spec in pulls {
+        // Each stream once, and not too many: the configuration was checked.
+        let _ = context.pulls.add(spec, AskedBy::Configuration);
+    }
+    for spec in channels {
+        let _ = context.channels.add(spec, Writer::Configuration);
+    }
     if let Some((app, stream)) = demo {
         ingest.spawn(demo::run(ingest.clone(), app, stream));
     }

@@ -6,7 +6,7 @@
 
 use super::section::section;
 use super::value::{
-    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, SecondPublisherChoice,
+    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment, SecondPublisherChoice,
     UdpBackendChoice,
 };
 
@@ -417,6 +417,10 @@ section! {
         allow_private_addresses: bool = false,
         cost "Whoever may use the management API can make this server send requests inside its network.";
 
+        /// File with certificates in PEM that are trusted besides those of the system, for sources by HTTPS and RTMPS. Read once at start. Empty: none.
+        ca_file: String = String::new(),
+        cost "Whoever holds a key of these certificates can pose as any source.";
+
         /// Directory below which channels made through the API may name files. Empty allows none. Channels of the configuration may name any file.
         files_root: String = String::new(),
         cost "Whoever may use the management API can publish every file in it.";
@@ -465,6 +469,27 @@ section! {
         /// Where it comes from: `rtmp://`, `rtmps://`, or `http://` and `https://` for FLV. A user name and password in it are used for HTTP and are not shown.
         url: String = String::new(), secret true,
         cost "The bandwidth of the stream, always: a pull does not wait for players.";
+    }
+}
+
+section! {
+    /// Virtual live channels: playlists of MP4 files that are played in real time as streams. More can be added through the API.
+    ChannelEntry = "channel" {
+        /// Name of the stream, as `app/stream`.
+        stream: String = String::new(),
+        cost "None.";
+
+        /// What is played, in order: `http://` and `https://` URLs of MP4 files, and paths. Relative paths begin at `sources.files_root`, or where the server was started. A user name and password in a URL are used and not shown.
+        items: Vec<String> = Vec::new(), unit "URLs and paths",
+        cost "A thread and up to 8 MB of memory for the item that is played, and for the next one before it begins.";
+
+        /// Whether the first item follows the last one.
+        r#loop: bool = true,
+        cost "None.";
+
+        /// When the playlist began: the channel joins it where it would be now, and waits for a time in the future. Empty begins with the first item when the server starts.
+        start: Moment = Moment::default(),
+        cost "Items are opened at start to learn how long they are.";
     }
 }
 

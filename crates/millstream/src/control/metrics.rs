@@ -24,6 +24,7 @@ use super::{Context, api};
 use crate::worker::snapshot::WorkerSnapshot;
 
 mod bridges;
+mod pulls;
 mod stats;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -54,6 +55,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .log_lines_dropped
             .as_ref()
             .map_or(0, |counter| counter.dropped_lines() as u64),
+        pulls: pulls::PullMetrics::read(&context.pulls.list(), context.metrics_streams_max),
         process: Process::read(),
     };
     let mut registry = Registry::default();
@@ -79,6 +81,7 @@ struct Scrape {
     stats_subscribers: usize,
     stats: stats::StatsCost,
     log_lines_dropped: u64,
+    pulls: pulls::PullMetrics,
     process: Process,
 }
 
@@ -257,6 +260,7 @@ const STREAM_GAUGES: [StreamGauge; 8] = [
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_process(&mut encoder)?;
+        self.pulls.encode(&mut encoder)?;
         self.encode_workers(&mut encoder)?;
         self.encode_streams(&mut encoder)
     }

@@ -34,6 +34,8 @@ use tower::ServiceExt;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::auth::Policy;
+use crate::channels::Channels;
+use crate::pull::Pulls;
 use crate::worker::ListenAddresses;
 use crate::worker::link::Handoff;
 use connection::Connection;
@@ -77,6 +79,10 @@ pub struct Context {
     pub rtc: rtc::RtcControl,
     /// Live statistics.
     pub stats: stats::StatsControl,
+    /// Virtual channels.
+    pub channels: Channels,
+    /// Streams of other servers.
+    pub pulls: Pulls,
 }
 
 /// Who sent a request, added to each by the connection.

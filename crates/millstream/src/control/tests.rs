@@ -164,6 +164,7 @@ fn context_of(
         log_lines_dropped: None,
         rtc: rtc::RtcControl::off(),
         stats,
+        pulls: Pulls::idle(2),
     })
 }
 

@@ -10,6 +10,8 @@ use range_reader::http::address::AddressPolicy;
 pub struct SourceSettings {
     /// Addresses that may be connected to.
     pub addresses: AddressPolicy,
+    /// Certificates in PEM that are trusted besides the system's.
+    pub extra_roots_pem: Vec<u8>,
     /// Directory below which files named through the API must be; `None` allows none of them.
     pub files_root: Option<PathBuf>,
     /// Pulls at a time, those of the configuration included.

@@ -4,12 +4,13 @@
 //! sessions that ended. Shapes are in `types.rs`; how several workers' views become one is in `merge.rs`.
 
 pub(super) mod merge;
+mod pulls;
 mod types;
 mod urls;
 
 use std::sync::Arc;
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -64,6 +65,8 @@ pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi
         .routes(routes!(sessions))
         .routes(routes!(kick))
         .routes(routes!(workers))
+        .routes(routes!(pulls::pulls, pulls::add_pull))
+        .routes(routes!(pulls::pull, pulls::remove_pull))
         .routes(routes!(stats))
         .routes(routes!(stats_stream))
         .routes(routes!(openapi))
@@ -87,6 +90,8 @@ enum Failure {
     Worker(NoAnswer),
     NotFound(&'static str),
     BadRequest(String),
+    /// It contradicts what there is: a code and a message.
+    Conflict(&'static str, String),
 }
 
 impl IntoResponse for Failure {
@@ -98,6 +103,7 @@ impl IntoResponse for Failure {
             }
             Self::NotFound(message) => error(StatusCode::NOT_FOUND, "not_found", message),
             Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, "bad_request", message),
+            Self::Conflict(code, message) => error(StatusCode::CONFLICT, code, message),
         }
     }
 }
@@ -105,6 +111,12 @@ impl IntoResponse for Failure {
 impl From<NoAnswer> for Failure {
     fn from(no_answer: NoAnswer) -> Self {
         Self::Worker(no_answer)
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::BadRequest(rejection.body_text())
     }
 }
 

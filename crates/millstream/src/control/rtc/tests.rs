@@ -165,6 +165,7 @@ fn server_with(setting: Setting) -> Server {
         rtc: RtcControl::new(parts(setting.settings, vec![endpoint; setting.workers], Box::new(published)))
             .expect("randomness"),
         stats: crate::control::stats::collect(Vec::new()).1,
+        pulls: crate::pull::Pulls::idle(0),
     };
     Server { context: Arc::new(context), workers }
 }
