@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 INTEROP = pathlib.Path(__file__).resolve().parent
@@ -125,9 +126,15 @@ class Server:
         """Where the stream is to be had, or published, as frames."""
         return f"{self.rtmp}/interop/{stream}" if protocol == "rtmp" else f"{self.base}/interop/{stream}.flv"
 
-    def api(self, path):
-        with urllib.request.urlopen(f"{self.base}/api/v1{path}", timeout=PATIENCE) as response:
-            return json.load(response)
+    def api(self, path, method="GET", body=None):
+        """What the management API answers; fails with its words if it refuses."""
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.base}/api/v1{path}", content, {"content-type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+                return json.loads(response.read() or "null")
+        except urllib.error.HTTPError as error:
+            raise Failed(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}") from None
 
     def stop(self):
         self.process.terminate()

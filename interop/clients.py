@@ -1,0 +1,154 @@
+"""Clients that the checks of bridges and of channels share, and how picture and sound of what they saw are judged.
+
+Sources flash and beep (flash_and_beep.py); what arrives is decoded by ffmpeg, aiortc or Chromium.
+"""
+
+import json
+import os
+import shutil
+import time
+
+import flash_and_beep
+from harness import INTEROP, PATIENCE, ROOT, Bench, Failed, Skipped, run
+
+# Sound and picture may be this far apart (ITU-R BT.1359 lets sound be 45 ms early).
+APART_MS = 40
+RATE = 25
+SECONDS = 10
+# In which a browser fits its buffers for sound and picture to one another, seconds.
+SETTLING = 8
+# By how much Web Audio hears later than Chromium's own estimate of what is played: the middle of what was measured, 12 to
+# 36 ms. Only the 36 comes from a stream that no bridge touched, on a quiet machine; the 12 comes from a bridged one.
+OF_CHROMIUM_MS = 24
+
+
+class Clients(Bench):
+    def python(self):
+        return self.once("aiortc", self.aiortc_environment)
+
+    def ffmpeg(self):
+        """One that knows Enhanced RTMP; the distribution's need not."""
+
+        def find():
+            return run(self.python(), "-c", "import imageio_ffmpeg as it; print(it.get_ffmpeg_exe())").strip()
+
+        return self.once("ffmpeg", find)
+
+    def rtmp(self, url, codec="h264", audio="aac", seconds=None, more=(), **source):
+        """Publishes flash and beep."""
+        video = {
+            "h264": ["libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-bf", "0"],
+            "h264-b": ["libx264", "-preset", "veryfast", "-bf", "2", "-x264-params", "b-pyramid=none:scenecut=0"],
+            "h265": ["libx265", "-preset", "ultrafast", "-tune", "zerolatency", "-x265-params", "log-level=error:bframes=0"],
+            "av1": ["libaom-av1", "-cpu-used", "8", "-usage", "realtime", "-lag-in-frames", "0", "-row-mt", "1"],
+            "vp9": ["libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-lag-in-frames", "0"],
+        }[codec]
+        sound = {"aac": ["aac", "-b:a", "128k"], "opus": ["libopus", "-b:a", "64k"], "mp3": ["libmp3lame", "-b:a", "128k"]}[audio]
+        size = ["-t", seconds] if seconds else []
+        return self.start(
+            *[self.ffmpeg(), "-nostdin", "-v", "error", "-re", *flash_and_beep.ffmpeg_source(rate=RATE, **source), *size],
+            *["-pix_fmt", "yuv420p", "-g", RATE, "-b:v", "400k", "-c:v", *video, "-c:a", *sound, *more, "-f", "flv", url],
+        )
+
+    def watch(self, url, codec="h264", seconds=SECONDS):
+        """aiortc, which reckons with sender reports."""
+        frames = int(seconds * RATE)
+        arguments = ["--codec", codec, "--frames", frames, "--seconds", seconds + PATIENCE / 2, "--flash"]
+        return self.start(self.python(), INTEROP / "aiortc/peer.py", "play", url, *arguments)
+
+    def need_browser(self):
+        if not shutil.which("node") or not (ROOT / "web/node_modules").exists():
+            raise Skipped("Node.js or the console's packages are missing (scripts/setup)")
+        if not shutil.which(os.environ.get("CHROMIUM", "chromium")):
+            raise Skipped("Chromium is missing (scripts/setup)")
+
+    def chromium(self, action, *urls, codec="", seconds=SECONDS):
+        self.need_browser()
+        codec = ["--codec", codec] if codec else []
+        return self.start("node", ROOT / "web/e2e/peer.mjs", action, *urls, *codec, "--seconds", seconds)
+
+    def watch_page(self, url, transport, seconds):
+        """The console's page for viewers."""
+        self.need_browser()
+        return self.start("node", ROOT / "web/e2e/watch.mjs", url, "--transport", transport, "--seconds", seconds)
+
+    def record(self, url, seconds):
+        """ffmpeg writes what it gets, as it gets it."""
+        file = self.folder / f"{self.stream()}.mkv"
+        program = [self.ffmpeg(), "-nostdin", "-v", "error", "-y", "-i", url, "-t", seconds]
+        # The metadata must not be waited for.
+        program = self.start(*program, "-map", "0:v", "-map", "0:a", "-c", "copy", file)
+        program.file = file
+        return program
+
+    def decode(self, file):
+        # With the times of the file: at a constant rate, pictures would be doubled and left out.
+        how = ["-fps_mode", "passthrough", "-enc_time_base", "1:1000", "-f", "null", "-"]
+        complaint = run(self.ffmpeg(), "-nostdin", "-v", "warning", "-i", file, *how, what="stderr").strip()
+        if complaint:
+            raise Failed(f"{file} decodes with: {complaint[:500]}")
+
+    def analyse(self, file):
+        """What is in a file; fails if it cannot be decoded without an error."""
+        self.decode(file)
+        return json.loads(run(self.python(), INTEROP / "flash_and_beep.py", file))
+
+
+def expect(what, is_so):
+    if not is_so:
+        raise Failed(what)
+
+
+def wait_until(what, probe, patience=PATIENCE):
+    end = time.monotonic() + patience
+    while True:
+        found = probe()
+        if found:
+            return found
+        expect(f"not within {patience} s: {what}", time.monotonic() < end)
+        time.sleep(0.1)
+
+
+def stream_of(server, name):
+    """The stream as the management API shows it, or None."""
+    found = [stream for stream in server.api("/streams")["streams"] if stream["name"] == name]
+    return found[0] if found else None
+
+
+def wait_for_stream(server, name):
+    """A stream of RTMP whose picture and sound are known to the server."""
+
+    def known():
+        stream = stream_of(server, name) or {}
+        return stream.get("video") and stream.get("audio")
+
+    return wait_until(f"{name} is published", known)
+
+
+def in_sync(facts, seconds, apart=APART_MS, late=0.0):
+    """Fails unless flashes and beeps are there, and go together (or are apart as they should)."""
+    # Two in three seconds; those at the borders may lack their other half.
+    pairs = int(seconds / 3 * 2) - 2
+    expect(f"{facts.get('pairs', 0)} pairs of flash and beep, expected {pairs}: {facts}", facts.get("pairs", 0) >= pairs)
+    expect(f"{facts['alone']} flashes without a beep: {facts}", facts["alone"] == 0)
+    worst = max(abs(facts["least_ms"] - late), abs(facts["most_ms"] - late))
+    expect(f"flash and beep are {worst} ms apart: {facts}", worst <= apart)
+    expect(f"times went backwards: {facts}", facts["backwards"] == 0)
+
+
+def page_facts(facts):
+    """What a page saw, in the form of the others, without the seconds in which Chromium brings its buffers together.
+
+    What it has not brought together by then, it knows: `playouts` is by how much the picture is ahead in capture time.
+    """
+    seen, heard, playouts = facts.pop("flash_times"), facts.pop("beep_times"), facts.pop("playouts")
+    settled = min(seen[:1] + heard[:1], default=0) + 1000 * SETTLING
+    expect(f"Chromium got no sender reports: {facts}", playouts)
+
+    def ahead(time):
+        return min(playouts, key=lambda playout: abs(playout[0] - time))[1]
+
+    seen, heard = [[time for time in times if time > settled] for times in (seen, heard)]
+    raw = flash_and_beep.compare(seen, heard, unit=0.001).get("sound_late_ms")
+    pairs = flash_and_beep.compare(seen, [time - ahead(time) for time in heard], unit=0.001)
+    return {**facts, **pairs, "as_heard_ms": raw}
