@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::fragment::Fragment;
+use super::index::FragmentIndex;
 use super::input::Input;
 use super::lane::{Lane, Shown};
 use super::movie::{Movie, Track, TrackKind, TrackMedia};
 use super::reorder::Reorder;
-use super::{Limits, Mp4Error};
+use super::{Limits, Mp4Error, seek};
 
 /// A coded picture, or a frame of sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +47,19 @@ pub struct Sample {
 /// for their turn ([`Limits::reorder_bytes`]), and one sample.
 #[derive(Debug)]
 pub struct Mp4<R> {
-    input: Input<R>,
-    limits: Limits,
-    movie: Movie,
-    lanes: Vec<Lane>,
+    pub(super) input: Input<R>,
+    pub(super) limits: Limits,
+    pub(super) movie: Movie,
+    pub(super) lanes: Vec<Lane>,
     /// Per lane: no more samples are known.
     dry: Vec<Dry>,
     queue: Reorder,
     /// Where the next fragment is looked for; `None`: there are no more.
-    next_fragment: Option<u64>,
-    first_fragment: Option<u64>,
+    pub(super) next_fragment: Option<u64>,
+    pub(super) first_fragment: Option<u64>,
+    /// Where fragments are, as far as the file says.
+    pub(super) indexes: Vec<FragmentIndex>,
+    pub(super) is_mfra_read: bool,
 }
 
 /// Whether more samples of a track are known.
@@ -72,18 +76,22 @@ impl<R: Read + Seek> Mp4<R> {
         let mut input = Input::new(reader);
         let (moov, behind) = find_index(&mut input, &limits)?;
         let movie = Movie::read(&moov, &limits)?;
-        let first_fragment = if movie.is_fragmented { behind } else { None };
         let queue = Reorder::new(0, limits.reorder_bytes, 0);
         let mut file = Self {
             input,
             limits,
             movie,
-            lanes: vec![],
-            dry: vec![],
+            lanes: Vec::new(),
+            dry: Vec::new(),
             queue,
             next_fragment: None,
-            first_fragment,
+            first_fragment: None,
+            indexes: Vec::new(),
+            is_mfra_read: false,
         };
+        if let Some(behind) = behind.filter(|_| file.movie.is_fragmented) {
+            file.find_first_fragment(behind)?;
+        }
         let first = |kind| file.movie.tracks.iter().find(|track| track.kind == kind && track.is_playable());
         let ids =
             (first(TrackKind::Video).map(|track| track.id), first(TrackKind::Audio).map(|track| track.id));
@@ -117,9 +125,11 @@ impl<R: Read + Seek> Mp4<R> {
     /// Behind the end it is the last key frame. Without video it is the frame of sound.
     pub fn seek_to(&mut self, at: Duration) -> Result<Duration, Mp4Error> {
         let mut ns = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
+        if self.is_behind_tables(ns) {
+            return self.seek_in_fragments(ns).map(|ns| Duration::from_nanos(ns.max(0) as u64));
+        }
         for lane in &mut self.lanes {
-            let media = self.movie.media[lane.track].as_ref().expect("selected tracks have media");
-            let found = lane.seek(ns, media);
+            let found = lane.seek(ns, media_of(&self.movie, lane.track));
             if lane.kind == TrackKind::Video {
                 ns = found;
             }
@@ -200,6 +210,41 @@ impl<R: Read + Seek> Mp4<R> {
 
     fn selected(&self, kind: TrackKind) -> Option<&Track> {
         self.lanes.iter().find(|lane| lane.kind == kind).map(|lane| &self.movie.tracks[lane.track])
+    }
+
+    /// Reads the boxes behind the index up to the first fragment, which may be indexes of fragments.
+    fn find_first_fragment(&mut self, mut at: u64) -> Result<(), Mp4Error> {
+        self.first_fragment = Some(at);
+        for _ in 0..TOP_BOXES_MAX {
+            let Some(found) = self.input.top_box(at)? else { break };
+            if &found.kind.0 == b"sidx" {
+                let body = self.input.body(&found, SIDX_BYTES_MAX)?;
+                self.indexes.extend(FragmentIndex::of_sidx(&body, &found)?);
+                Mp4Error::check("fragment indexes", self.indexes.len() as u64, self.limits.tracks.into())?;
+            }
+            match found.end() {
+                Some(end) if !matches!(&found.kind.0, b"moof" | b"mdat") => at = end,
+                _ => break,
+            }
+        }
+        self.first_fragment = Some(at);
+        seek::set_ends(&mut self.movie.tracks, &self.indexes);
+        Ok(())
+    }
+
+    /// Whether a time is shown by samples of fragments.
+    fn is_behind_tables(&self, ns: i64) -> bool {
+        let Some(lane) = self.lanes.first().filter(|_| self.first_fragment.is_some()) else { return false };
+        let media = media_of(&self.movie, lane.track);
+        ns > 0 && lane.shown_ns(media.tables.duration(), media) <= ns
+    }
+
+    /// To the start, as if nothing had been read.
+    pub(super) fn rewind(&mut self) {
+        for lane in &mut self.lanes {
+            lane.rewind(media_of(&self.movie, lane.track));
+        }
+        self.restart_queue();
     }
 
     /// Forgets all that is known of coming samples; lanes are where they are to go on.
@@ -297,7 +342,7 @@ impl<R: Read + Seek> Mp4<R> {
     }
 }
 
-fn media_of(movie: &Movie, track: usize) -> &TrackMedia {
+pub(super) fn media_of(movie: &Movie, track: usize) -> &TrackMedia {
     movie.media[track].as_ref().expect("only tracks with media are selected")
 }
 
@@ -322,7 +367,7 @@ fn find_index<R: Read + Seek>(
 }
 
 /// Finds the fragment at or behind `at`; gives where the one behind it is to be looked for.
-fn find_fragment<R: Read + Seek>(
+pub(super) fn find_fragment<R: Read + Seek>(
     input: &mut Input<R>,
     mut at: u64,
     movie: &Movie,
@@ -353,6 +398,8 @@ const FIRST_BOXES: [&[u8; 4]; 11] =
     [b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"styp", b"sidx", b"pnot", b"uuid", b"moof"];
 /// Boxes at the top level that are passed in search of one. Sane files have a handful.
 const TOP_BOXES_MAX: u32 = 4096;
+/// A `sidx` has 65,535 entries at most.
+const SIDX_BYTES_MAX: u64 = 1 << 20;
 /// Samples that are known ahead of time; each costs about 100 bytes. When there are so many, the window is smaller.
 const KNOWN_SAMPLES_MAX: usize = 32_768;
 /// Fragments without samples of a track after which the others no longer wait for it.

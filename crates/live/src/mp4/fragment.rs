@@ -21,6 +21,8 @@ pub(super) struct Run {
     pub(super) track_id: u32,
     /// Decoding time of its first sample, if the fragment says it (`tfdt`) and this is its track's first run there.
     pub(super) start: Option<i64>,
+    /// It is the first of its track fragment.
+    pub(super) is_first: bool,
     /// Where the next sample is.
     offset: u64,
     /// Samples passed, and of all.
@@ -86,6 +88,7 @@ fn read_track(
         None => data_end,
     };
     let mut at = base;
+    let mut is_first = true;
     for next in Boxes(traf) {
         let (kind, body) = next?;
         if &kind.0 != b"trun" {
@@ -97,6 +100,7 @@ fn read_track(
             at = base.checked_add_signed(offset.into()).ok_or(Mp4Error::malformed(b"trun", why))?;
         }
         (run.offset, run.start) = (at, start.take());
+        run.is_first = std::mem::replace(&mut is_first, false);
         at = at.saturating_add(run.bytes());
         runs.push(run);
     }
@@ -131,8 +135,18 @@ impl Run {
         Mp4Error::check("samples of a fragment", count.into(), limits.samples.into())?;
         let bytes = (count as usize).checked_mul(row_bytes(fields)).ok_or_else(cut)?;
         let rows = rest.get(..bytes).ok_or_else(cut)?.into();
-        let run =
-            Self { track_id, start: None, offset: 0, passed: 0, count, fields, rows, first_flags, defaults };
+        let run = Self {
+            track_id,
+            start: None,
+            is_first: false,
+            offset: 0,
+            passed: 0,
+            count,
+            fields,
+            rows,
+            first_flags,
+            defaults,
+        };
         Ok((run, data_offset))
     }
 

@@ -12,6 +12,8 @@ use super::{FourCc, Mp4Error};
 pub(super) struct Input<R> {
     pub(super) reader: R,
     position: Option<u64>,
+    /// The header that was read last: some are looked at twice.
+    last: Option<TopBox>,
 }
 
 /// A box at the top level of a file.
@@ -33,7 +35,7 @@ impl TopBox {
 
 impl<R: Read + Seek> Input<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, position: None }
+        Self { reader, position: None, last: None }
     }
 
     /// Where the next byte comes from without a seek.
@@ -41,8 +43,17 @@ impl<R: Read + Seek> Input<R> {
         self.position.unwrap_or(0)
     }
 
+    /// Bytes of the file.
+    pub(super) fn len(&mut self) -> Result<u64, Mp4Error> {
+        self.position = None;
+        Ok(self.reader.seek(SeekFrom::End(0))?)
+    }
+
     /// The box at `at`; `None` if the file ends there, or within the header.
     pub(super) fn top_box(&mut self, at: u64) -> Result<Option<TopBox>, Mp4Error> {
+        if let Some(last) = self.last.filter(|last| last.at == at) {
+            return Ok(Some(last));
+        }
         let mut bytes = [0; Header::MAX_BYTES];
         self.go(at)?;
         // Not a byte more than the header has: the next read would have to go back.
@@ -54,12 +65,13 @@ impl<R: Read + Seek> Input<R> {
             return Ok(None);
         }
         let header = Header::read(&bytes[..length])?;
-        Ok(header.map(|header| TopBox {
+        self.last = header.map(|header| TopBox {
             kind: header.kind,
             at,
             body_at: at.saturating_add(header.bytes),
             bytes: header.body,
-        }))
+        });
+        Ok(self.last)
     }
 
     /// The body of a box of at most `limit` bytes.

@@ -30,7 +30,7 @@ pub(super) struct Lane {
     pub(super) track: usize,
     pub(super) id: u32,
     pub(super) kind: TrackKind,
-    timescale: u32,
+    pub(super) timescale: u32,
     cursor: Cursor,
     segment: usize,
     runs: VecDeque<Run>,
@@ -83,6 +83,14 @@ impl Lane {
         to_ns(shown, self.timescale)
     }
 
+    /// To samples of fragments alone: `next_dts` is the decoding time of the first that says none, and what is decoded before
+    /// `from_dts` is passed (of sound, what ends before it).
+    pub(super) fn enter_fragments(&mut self, media: &TrackMedia, next_dts: i64, from_dts: i64) {
+        self.restart(media);
+        self.cursor = Cursor::at(&media.tables, media.tables.len());
+        (self.next_dts, self.from_dts) = (next_dts, from_dts);
+    }
+
     /// Takes a run of a fragment.
     pub(super) fn push(&mut self, run: Run) {
         self.shift = self.shift.max(-run.composition_min());
@@ -109,6 +117,17 @@ impl Lane {
         }
     }
 
+    /// When a composition time is shown, in nanoseconds, in a track of fragments.
+    pub(super) fn shown_ns(&self, pts: i64, media: &TrackMedia) -> i64 {
+        let segment = media.segments.last().copied().unwrap_or(Segment::ALL);
+        to_ns(segment.to_presentation(pts), self.timescale)
+    }
+
+    /// The composition time that is shown at a presentation time, in a track of fragments.
+    pub(super) fn media_time(&self, presentation: i64, media: &TrackMedia) -> i64 {
+        media.segments.last().copied().unwrap_or(Segment::ALL).to_media(presentation)
+    }
+
     /// Decoding time of the last sample given out, in nanoseconds.
     pub(super) fn last_dts_ns(&self) -> i64 {
         self.last_dts_ns
@@ -126,12 +145,14 @@ impl Lane {
         let duration = i64::from(entry.duration);
         let mut is_hidden = entry.pts < start || entry.pts >= end;
         if self.kind == TrackKind::Audio {
-            if entry.pts >= end || entry.pts.saturating_add(duration) <= start {
+            if entry.pts >= end || entry.pts.saturating_add(duration) <= start.max(self.from_dts) {
                 return None;
             }
             is_hidden = false;
+        } else if entry.dts < self.from_dts {
+            return None;
         }
-        if entry.size == 0 || entry.dts < self.from_dts {
+        if entry.size == 0 {
             return None;
         }
         let dts = segment.to_presentation(entry.dts.saturating_sub(self.shift));

@@ -14,11 +14,13 @@ mod edits;
 mod error;
 mod file;
 mod fragment;
+mod index;
 mod input;
 mod lane;
 mod movie;
 mod nal;
 mod reorder;
+mod seek;
 mod tables;
 
 pub use bodies::BodyWriter;

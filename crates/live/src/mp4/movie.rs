@@ -106,8 +106,11 @@ impl Movie {
                 continue;
             }
             Mp4Error::check("tracks", movie.tracks.len() as u64 + 1, limits.tracks.into())?;
-            let (mut track, media) = read_track(trak, head.timescale, limits)?;
+            let (mut track, mut media) = read_track(trak, head.timescale, limits)?;
             if movie.is_fragmented {
+                if let Some(media) = &mut media {
+                    media.show_all();
+                }
                 let known = fragments_duration.filter(|duration| *duration > 0);
                 track.end_ns =
                     known.map(|duration| to_ns(duration.try_into().unwrap_or(i64::MAX), head.timescale));
@@ -185,6 +188,14 @@ fn edit_list(trak: &[u8], limits: &Limits) -> Result<Option<Elst>, Mp4Error> {
 }
 
 impl TrackMedia {
+    /// Samples of fragments belong to the first segment, and nothing ends it: edit lists are written before they are known.
+    fn show_all(&mut self) {
+        self.segments.truncate(1);
+        for segment in &mut self.segments {
+            segment.media.1 = i64::MAX;
+        }
+    }
+
     /// Presentation time at which the last sample ends.
     fn end(&self) -> i64 {
         // Composition times begin with that of the first sample, except in files of exotic encoders.

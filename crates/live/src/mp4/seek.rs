@@ -1,0 +1,175 @@
+//! Finding a time, or the end, in a file whose samples are in fragments.
+//!
+//! A fragment tells its times itself. With an index (`index.rs`) the search begins near, without one at the first fragment:
+//! headers and `moof` boxes are read then, and no media. What an index says wrongly costs a search from the start.
+
+use std::io::{Read, Seek};
+use std::time::Duration;
+
+use super::file::{Mp4, find_fragment, media_of};
+use super::fragment::Fragment;
+use super::index::{self, FragmentIndex};
+use super::movie::{TrackKind, from_ns, to_ns};
+use super::{Mp4Error, Track};
+
+/// A place from which decoding can begin.
+struct Place {
+    fragment_at: u64,
+    /// Decoding time of the key frame.
+    dts: i64,
+    /// When the key frame is shown.
+    shown_ns: i64,
+    /// Decoding time per lane at the start of the fragment, for those that say none.
+    next_dts: Vec<i64>,
+}
+
+impl<R: Read + Seek> Mp4<R> {
+    /// When the last of the selected tracks ends, like [`Mp4::duration`], but looked for in the fragments if the file does not
+    /// say it: that reads an index at the end of the file, or the `moof` boxes of all fragments. Rewinds if it looks.
+    pub fn find_duration(&mut self) -> Result<Option<Duration>, Mp4Error> {
+        if self.duration().is_some() || self.first_fragment.is_none() {
+            return Ok(self.duration());
+        }
+        self.find_indexes()?;
+        let last = |index: &FragmentIndex| index.entries.last().map(|(_, at)| *at);
+        let selected =
+            self.indexes.iter().filter(|index| self.lanes.iter().any(|lane| lane.id == index.track_id));
+        let start = selected.filter_map(last).min();
+        let mut ends = self.find_ends(start.or(self.first_fragment))?;
+        if ends.iter().any(Option::is_none) && start.is_some() {
+            ends = self.find_ends(self.first_fragment)?;
+        }
+        for (lane, end) in self.lanes.iter().zip(ends) {
+            self.movie.tracks[lane.track].end_ns = Some(end.unwrap_or(0));
+        }
+        self.rewind();
+        Ok(self.duration())
+    }
+
+    /// Goes to the last key frame at or before a time in the fragments; gives when it is shown.
+    pub(super) fn seek_in_fragments(&mut self, ns: i64) -> Result<i64, Mp4Error> {
+        self.find_indexes()?;
+        let Some(first) = self.first_fragment else { return Ok(0) };
+        let near = self.near(ns).filter(|near| *near > first);
+        let mut place = match near {
+            Some(near) => self.find_place(near, ns, false)?,
+            None => None,
+        };
+        if place.is_none() {
+            place = self.find_place(first, ns, true)?;
+        }
+        self.rewind();
+        let Some(place) = place else { return Ok(0) };
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let media = media_of(&self.movie, lane.track);
+            let from = if lane.kind == TrackKind::Video {
+                place.dts
+            } else {
+                lane.media_time(from_ns(place.shown_ns, lane.timescale), media)
+            };
+            lane.enter_fragments(media, place.next_dts[index], from);
+        }
+        self.next_fragment = Some(place.fragment_at);
+        Ok(place.shown_ns)
+    }
+
+    /// Where an index would begin.
+    fn near(&self, ns: i64) -> Option<u64> {
+        let lane = self.lanes.first()?;
+        let index = self.indexes.iter().find(|index| index.track_id == lane.id).or(self.indexes.first())?;
+        let media = media_of(&self.movie, lane.track);
+        index.before(lane.media_time(from_ns(ns, lane.timescale), media), lane.timescale)
+    }
+
+    /// Searches fragments from `at` on. `is_first`: they are all that there are; else each has to tell its time.
+    fn find_place(&mut self, at: u64, ns: i64, is_first: bool) -> Result<Option<Place>, Mp4Error> {
+        let (mut next_dts, mut place) = (self.ends_of_tables(), None);
+        let mut next = Some(at);
+        while let Some(at) = next {
+            let Some((fragment, behind)) = find_fragment(&mut self.input, at, &self.movie, &self.limits)?
+            else {
+                break;
+            };
+            if !is_first && fragment.runs.iter().any(|run| run.is_first && run.start.is_none()) {
+                return Ok(None);
+            }
+            let before = next_dts.clone();
+            let mut is_beyond = false;
+            self.walk(&fragment, &mut next_dts, |lane, is_key, dts, shown_ns, _| {
+                if lane == 0 && shown_ns > ns {
+                    is_beyond = true;
+                } else if lane == 0 && is_key {
+                    place = Some(Place { fragment_at: at, dts, shown_ns, next_dts: before.clone() });
+                }
+            });
+            if is_beyond {
+                break;
+            }
+            next = behind;
+        }
+        Ok(place)
+    }
+
+    /// When the samples of each lane end, from a fragment on; `None` for lanes without.
+    fn find_ends(&mut self, mut next: Option<u64>) -> Result<Vec<Option<i64>>, Mp4Error> {
+        let mut next_dts = self.ends_of_tables();
+        let mut ends = vec![None; self.lanes.len()];
+        while let Some(at) = next {
+            let Some((fragment, behind)) = find_fragment(&mut self.input, at, &self.movie, &self.limits)?
+            else {
+                break;
+            };
+            self.walk(&fragment, &mut next_dts, |lane, _, _, _, end_ns| {
+                ends[lane] = ends[lane].max(Some(end_ns));
+            });
+            next = behind;
+        }
+        Ok(ends)
+    }
+
+    /// Hands all samples of the lanes in a fragment to `visit`: lane, key frame or not, decoding time, when it is shown, and
+    /// until when.
+    fn walk(
+        &self,
+        fragment: &Fragment,
+        next_dts: &mut [i64],
+        mut visit: impl FnMut(usize, bool, i64, i64, i64),
+    ) {
+        for run in &fragment.runs {
+            let Some(index) = self.lanes.iter().position(|lane| lane.id == run.track_id) else { continue };
+            let lane = &self.lanes[index];
+            let media = media_of(&self.movie, lane.track);
+            let mut run = run.clone();
+            let mut dts = run.start.unwrap_or(next_dts[index]);
+            while let Some(entry) = run.next(dts) {
+                let is_key = entry.is_key || lane.kind == TrackKind::Audio;
+                let end = entry.pts.saturating_add(entry.duration.into());
+                visit(index, is_key, dts, lane.shown_ns(entry.pts, media), lane.shown_ns(end, media));
+                dts = dts.saturating_add(entry.duration.into());
+            }
+            next_dts[index] = dts;
+        }
+    }
+
+    /// Decoding time behind the samples of the tables, per lane.
+    fn ends_of_tables(&self) -> Vec<i64> {
+        self.lanes.iter().map(|lane| media_of(&self.movie, lane.track).tables.duration()).collect()
+    }
+
+    /// Looks for an index at the end of the file, once, if there was none in front.
+    fn find_indexes(&mut self) -> Result<(), Mp4Error> {
+        if self.indexes.is_empty() && !std::mem::replace(&mut self.is_mfra_read, true) {
+            self.indexes = index::find_mfra(&mut self.input, &self.limits)?;
+        }
+        Ok(())
+    }
+}
+
+/// What `sidx` says about the end of its track, and, if it is the only one, about all tracks.
+pub(super) fn set_ends(tracks: &mut [Track], indexes: &[FragmentIndex]) {
+    for track in tracks.iter_mut().filter(|track| track.end_ns.is_none()) {
+        let own = indexes.iter().find(|index| index.track_id == track.id);
+        let index = own.or(if indexes.len() == 1 { indexes.first() } else { None });
+        track.end_ns = index.and_then(|index| Some(to_ns(index.end?, index.timescale?)));
+    }
+}
