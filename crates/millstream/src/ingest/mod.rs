@@ -5,6 +5,7 @@
 //! sockets (`pair.rs`); the worker's side is `worker::adopt`. All of them run on a thread of their own (`thread.rs`), so
 //! that media never holds the management API up. What they send is their own business.
 
+pub mod backoff;
 mod pair;
 mod publisher;
 pub mod settings;

@@ -4,7 +4,6 @@
 //! schemes are checked in `spec.rs`, addresses where connections are opened. What is configured stays until the end;
 //! what was added through the API can be removed there, and is forgotten at a restart.
 
-mod backoff;
 mod http_flv;
 mod rtmp_play;
 mod source;

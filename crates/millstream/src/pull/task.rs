@@ -4,7 +4,6 @@
 //! players and the API should see, and players that wait are served on when it is back; the stream's timeline goes on
 //! by the time that passed, whatever timestamps the source begins with.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +14,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Pull;
-use super::backoff::Backoff;
 use super::source::{Failure, Source};
 use super::spec::PullSpec;
+use crate::ingest::backoff::{Backoff, random};
 use crate::ingest::settings::SourceSettings;
 use crate::ingest::{Ended, Ingest, Publisher, Request, SourceKind, Unsent};
 
@@ -53,8 +52,7 @@ pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSet
             End::Unpublished(Ended::Kicked | Ended::TakenOver) => (end_reason(&end), settings.retry_max),
             End::Unpublished(_) => (end_reason(&end), Duration::ZERO),
         };
-        let random = RandomState::new().hash_one(live) as u32;
-        let pause = backoff.pause(live, random).max(least);
+        let pause = backoff.pause(live, random()).max(least);
         tracing::warn!(
             stream = pull.stream(), url = %pull.spec.origin, reason, failures = backoff.failures(),
             pause_ms = pause.as_millis() as u64, "pull failed"

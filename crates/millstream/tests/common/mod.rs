@@ -13,6 +13,7 @@ pub(crate) mod bridge;
 pub(crate) mod flv;
 pub(crate) mod http;
 pub(crate) mod openapi;
+pub(crate) mod origin;
 pub(crate) mod raw;
 pub(crate) mod rtc;
 pub(crate) mod rtmp;

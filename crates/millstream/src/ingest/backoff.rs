@@ -1,5 +1,6 @@
 //! How long to wait before a source that failed is tried again.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// A source that has sent media for this long counts as healthy: its next failure is a first one.
@@ -37,6 +38,11 @@ impl Backoff {
     pub fn failures(&self) -> u32 {
         self.failures
     }
+}
+
+/// A number that differs from source to source and from time to time; it need not be secret.
+pub fn random() -> u32 {
+    RandomState::new().hash_one(0) as u32
 }
 
 #[cfg(test)]
