@@ -1,6 +1,9 @@
 //! What reading has cost.
 
 /// Counted since the reader was made.
+///
+/// Each byte received is exactly one of used, skipped, wasted and buffered:
+/// `bytes_received == bytes_used + bytes_skipped + bytes_wasted + bytes_buffered`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests sent.
@@ -11,12 +14,14 @@ pub struct Counters {
     pub retries: u64,
     /// Bytes of answers received.
     pub bytes_received: u64,
-    /// Different bytes handed to the caller.
+    /// Of those, bytes handed to the caller. Reading them again from memory does not count again.
     pub bytes_used: u64,
     /// Bytes received and dropped because they lay between two places that were read.
     pub bytes_skipped: u64,
     /// Bytes received for nothing: of answers that were given up, and fetched ahead and not read.
     pub bytes_wasted: u64,
+    /// Bytes in memory that have not been handed to the caller yet.
+    pub bytes_buffered: u64,
     /// Seeks that began at a place which was not here yet.
     pub seeks: u64,
     /// Ranges fetched because a pattern had been learned; of them, those that were not read.

@@ -1,3 +1,245 @@
 //! The reader itself, between the caller and a source.
+//!
+//! An engine is a state that is polled: it spawns nothing, so dropping it at any moment drops its requests, connections and
+//! timers with it. This file answers reads from what is in memory (`store.rs`); `transfer.rs` moves bytes of answers
+//! there; `steer.rs` decides what is asked for.
+
 pub(crate) mod asynchronous;
 pub(crate) mod blocking;
+mod lane;
+mod link;
+mod steer;
+mod store;
+mod transfer;
+mod wanted;
+
+use std::fmt;
+use std::io::{self, SeekFrom};
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::Sleep;
+
+use self::lane::Lane;
+use self::link::Link;
+use self::store::Store;
+use self::wanted::Wanted;
+use crate::config::ReaderConfig;
+use crate::counters::{Counters, Progress};
+use crate::error::ReadError;
+use crate::source::{Pinned, Source};
+
+/// Reads answered from memory look after the answers on their way each time so many bytes have been handed out.
+const BYTES_BETWEEN_LOOKS: u64 = 64 << 10;
+
+/// A remote file and where in it the reader stands.
+pub(crate) struct Engine<S: Source> {
+    source: S,
+    config: ReaderConfig,
+    store: Store,
+    link: Link,
+    wanted: Wanted,
+    lanes: Vec<Lane<S::Body>>,
+    position: u64,
+    length: Length,
+    /// Nothing was found here, so the file ends here or before.
+    end_at_most: u64,
+    /// What the first answer said of the file.
+    pinned: Option<Arc<Pinned>>,
+    /// The server sends nothing but the whole file.
+    whole_only: bool,
+    /// The server was asked for several ranges and did not send them.
+    one_range_only: bool,
+    /// Where the present run began: what is read in a row since the last seek.
+    run_start: u64,
+    /// Bytes of the next request of a run that is read without a hint.
+    run_window: u64,
+    /// The plan made for this position holds until it is reached.
+    planned_for: Option<u64>,
+    /// Answers on their way are let come to their end, before the next request.
+    resting: bool,
+    /// Asking ahead has failed; asked again when the reader stands before missing bytes.
+    held: bool,
+    /// Tries in a row without a new byte.
+    tries: u32,
+    pause: Option<Pin<Box<Sleep>>>,
+    /// What no read can get past.
+    failed: Option<ReadError>,
+    /// Reads answered.
+    answered: u64,
+    handed_since_look: u64,
+    bytes_received: u64,
+    retries: u64,
+    seeks: u64,
+    progress: Option<Box<dyn FnMut(Progress) + Send>>,
+}
+
+/// What is known of the file's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// Nothing has been asked.
+    Unknown,
+    /// The server has answered without saying it.
+    NotSaid,
+    Bytes(u64),
+}
+
+impl<S: Source> Engine<S> {
+    pub(crate) fn new(source: S, config: ReaderConfig) -> Self {
+        Self {
+            store: Store::new(config.look_back_bytes, config.window_bytes),
+            source,
+            config,
+            link: Link::default(),
+            wanted: Wanted::default(),
+            lanes: Vec::new(),
+            position: 0,
+            length: Length::Unknown,
+            end_at_most: u64::MAX,
+            pinned: None,
+            whole_only: false,
+            one_range_only: false,
+            run_start: 0,
+            run_window: steer::FIRST_WINDOW_BYTES,
+            planned_for: None,
+            resting: false,
+            held: false,
+            tries: 0,
+            pause: None,
+            failed: None,
+            answered: 0,
+            handed_since_look: 0,
+            bytes_received: 0,
+            retries: 0,
+            seeks: 0,
+            progress: None,
+        }
+    }
+
+    /// Reads at the position and moves it on. Nothing is lost when the caller polls no more.
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        if !self.store.contains(self.position) {
+            let result = ready!(self.poll_bring(context, buffer.len() as u64));
+            self.answered += 1;
+            result?;
+        }
+        let count = self.store.read(self.position, buffer);
+        self.position += count as u64;
+        self.answered += 1;
+        self.handed_since_look += count as u64;
+        if self.handed_since_look >= BYTES_BETWEEN_LOOKS {
+            self.look_after(context);
+        }
+        self.report();
+        Poll::Ready(Ok(count))
+    }
+
+    /// Waits until the length is known, or known to be unknown.
+    pub(crate) fn poll_length(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<u64>>> {
+        if self.length == Length::Unknown {
+            ready!(self.poll_head(context))?;
+        }
+        Poll::Ready(Ok(self.total()))
+    }
+
+    /// Moves the position; nothing is asked until the next read. `SeekFrom::End` needs the length: `poll_length` first.
+    pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, offset) = match to {
+            SeekFrom::Start(position) => (position, 0),
+            SeekFrom::Current(offset) => (self.position, offset),
+            SeekFrom::End(offset) => (self.total().ok_or_else(length_not_said)?, offset),
+        };
+        let position = base.checked_add_signed(offset).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the start or past 2^64")
+        })?;
+        if position != self.position {
+            self.position = position;
+            self.run_start = position;
+            self.planned_for = None;
+            self.resting = false;
+        }
+        Ok(position)
+    }
+
+    /// Replaces the list of what will be read.
+    pub(crate) fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.wanted.replace(ranges);
+        self.planned_for = None;
+    }
+
+    pub(crate) fn on_progress(&mut self, callback: Box<dyn FnMut(Progress) + Send>) {
+        self.progress = Some(callback);
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The length, if it is known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        match self.length {
+            Length::Bytes(total) => Some(total),
+            Length::Unknown | Length::NotSaid => None,
+        }
+    }
+
+    pub(crate) fn needs_length(&self) -> bool {
+        self.length == Length::Unknown
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let state = self.source.state();
+        Counters {
+            requests: state.requests,
+            connections: state.connections,
+            retries: self.retries,
+            bytes_received: self.bytes_received,
+            bytes_used: self.store.used,
+            bytes_skipped: self.store.skipped,
+            bytes_wasted: self.store.wasted,
+            bytes_buffered: self.store.unread(),
+            seeks: self.seeks,
+            predicted: 0,
+            mispredicted: 0,
+        }
+    }
+
+    fn report(&mut self) {
+        let Some(mut callback) = self.progress.take() else { return };
+        callback(Progress { position: self.position, total_bytes: self.total(), counters: self.counters() });
+        self.progress = Some(callback);
+    }
+
+    /// Nothing exists from here on, as far as known.
+    fn end(&self) -> u64 {
+        self.total().unwrap_or(self.end_at_most)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.position >= self.end()
+    }
+}
+
+/// The error of a seek from the end of a file whose length the server does not say.
+fn length_not_said() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "the server does not say how long the file is")
+}
+
+impl<S: Source> fmt::Debug for Engine<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("position", &self.position)
+            .field("length", &self.length)
+            .field("requests_on_their_way", &self.lanes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! What has been measured of the way to the server.
+//!
+//! Time counts only while the reader waits: bytes that had gathered while the caller did something else say nothing of
+//! the link. What to make of the figures is decided in `plan.rs`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::plan::LinkEstimate;
+use crate::source::SourceState;
+
+/// Time over which throughput is averaged: older figures fade by half each time as much has gone by.
+const AVERAGED_OVER: Duration = Duration::from_millis(400);
+/// Before anything is measured: a road across a country.
+const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(50);
+/// Before anything is measured: 10 Mbit/s.
+const UNKNOWN_BYTES_PER_SECOND: f64 = 1.25e6;
+
+/// Measurements so far.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// From a request to its head, on a connection that was open.
+    kept: Option<Duration>,
+    /// The same with the opening of a connection in it.
+    fresh: Option<Duration>,
+    bytes: f64,
+    seconds: f64,
+    /// When the reader began to wait for bytes of an answer that has begun.
+    waiting_since: Option<Instant>,
+}
+
+impl Link {
+    /// An answer's head has come after `elapsed`; a connection was opened for it or not.
+    pub(super) fn head(&mut self, elapsed: Duration, is_fresh: bool) {
+        let average = if is_fresh { &mut self.fresh } else { &mut self.kept };
+        *average = Some(match *average {
+            None => elapsed,
+            Some(smooth) => (smooth * 3 + elapsed) / 4,
+        });
+    }
+
+    /// The reader waits for more of an answer.
+    pub(super) fn wait(&mut self, now: Instant) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// The reader goes on: with `bytes` after waiting, or with none because it waits no longer.
+    pub(super) fn resume(&mut self, now: Instant, bytes: u64) {
+        let Some(since) = self.waiting_since.take() else { return };
+        if bytes == 0 {
+            return;
+        }
+        self.bytes += bytes as f64;
+        self.seconds += (now - since).as_secs_f64();
+        while self.seconds > 2.0 * AVERAGED_OVER.as_secs_f64() {
+            self.bytes /= 2.0;
+            self.seconds /= 2.0;
+        }
+    }
+
+    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+        (self.seconds > 0.001).then(|| (self.bytes / self.seconds).max(1.0))
+    }
+
+    /// From a request on an open connection to the head of its answer.
+    ///
+    /// The kernel's round trip is not taken for it: behind a proxy it is that of the proxy.
+    pub(super) fn time_to_first_byte(&self) -> Duration {
+        self.kept.or(self.fresh.map(|fresh| fresh / 2)).unwrap_or(UNKNOWN_ROUND_TRIP)
+    }
+
+    /// What a new connection costs more than an open one; behind a proxy, what opening the one to the proxy took says
+    /// nothing of that.
+    fn time_to_connect(&self, opened_in: Option<Duration>) -> Duration {
+        let first_byte = self.time_to_first_byte();
+        let more = self.fresh.map(|fresh| fresh.saturating_sub(first_byte));
+        more.unwrap_or(first_byte).max(opened_in.unwrap_or_default())
+    }
+
+    /// Estimate for an answer with `buffered` bytes in the client and `left` to its end, if it has one.
+    pub(super) fn estimate(&self, state: &SourceState, buffered: u64, left: Option<u64>) -> LinkEstimate {
+        let time_to_first_byte = self.time_to_first_byte();
+        let bytes_per_second = self.bytes_per_second().unwrap_or(UNKNOWN_BYTES_PER_SECOND);
+        let in_flight = bytes_per_second * time_to_first_byte.as_secs_f64();
+        LinkEstimate {
+            time_to_first_byte,
+            time_to_connect: self.time_to_connect(state.time_to_connect),
+            bytes_per_second,
+            bytes_buffered: buffered,
+            bytes_in_flight: left
+                .map_or(in_flight as u64, |left| left.saturating_sub(buffered).min(in_flight as u64)),
+            answer_bytes_left: left,
+            gives_up_cheaply: state.can_reset,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Bytes of the file that are in memory: what was read lately, and what came ahead of the reader.
+//!
+//! Bytes are copied into pieces of at most 64 KiB, so that what a piece holds is what it costs: a slice of a client's
+//! buffer would keep the whole buffer. Each piece knows which of its bytes have not been handed out, so every byte is
+//! counted once: used, skipped or wasted. What is fetched, and when, is decided in `mod.rs`.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Bytes of a piece at most.
+const PIECE_BYTES: usize = 64 << 10;
+/// Emptied pieces kept for the next bytes.
+const SPARE_PIECES: usize = 8;
+/// What a piece costs besides its bytes; keeps the number of pieces within bounds when they are tiny.
+const PIECE_OVERHEAD_BYTES: u64 = 128;
+
+/// Pieces of the file, in the order of the file, without overlap.
+#[derive(Debug)]
+pub(super) struct Store {
+    pieces: VecDeque<Piece>,
+    spare: Vec<Vec<u8>>,
+    look_back_bytes: u64,
+    window_bytes: u64,
+    touches: u64,
+    bytes: u64,
+    /// Bytes handed out for the first time since they were received.
+    pub(super) used: u64,
+    /// Bytes dropped because the reader passed them by.
+    pub(super) skipped: u64,
+    /// Bytes dropped without the reader having come to them.
+    pub(super) wasted: u64,
+}
+
+#[derive(Debug)]
+struct Piece {
+    start: u64,
+    data: Vec<u8>,
+    /// What has not been handed out, in order.
+    unread: Vec<Range<u64>>,
+    /// When it was last read or written to, in touches of the store.
+    touched: u64,
+}
+
+impl Store {
+    pub(super) fn new(look_back_bytes: usize, window_bytes: usize) -> Self {
+        Self {
+            pieces: VecDeque::new(),
+            spare: Vec::new(),
+            look_back_bytes: look_back_bytes as u64,
+            window_bytes: window_bytes.max(1) as u64,
+            touches: 0,
+            bytes: 0,
+            used: 0,
+            skipped: 0,
+            wasted: 0,
+        }
+    }
+
+    /// Hands out bytes from `position` on: as many as there are in a row, at most `buffer.len()`.
+    pub(super) fn read(&mut self, position: u64, buffer: &mut [u8]) -> usize {
+        let mut filled = 0;
+        let mut index = self.index_after(position);
+        while let Some(piece) = self.pieces.get_mut(index) {
+            let at = position + filled as u64;
+            if at < piece.start || filled == buffer.len() {
+                break;
+            }
+            let from = (at - piece.start) as usize;
+            let count = (piece.data.len() - from).min(buffer.len() - filled);
+            buffer[filled..filled + count].copy_from_slice(&piece.data[from..from + count]);
+            self.used += piece.mark_read(at..at + count as u64);
+            self.touches += 1;
+            piece.touched = self.touches;
+            filled += count;
+            index += 1;
+        }
+        filled
+    }
+
+    /// Keeps bytes that have come for `start..`. Those that are here already count as wasted.
+    ///
+    /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no more than that.
+    pub(super) fn insert(&mut self, mut start: u64, mut bytes: &[u8], more: u64) {
+        while !bytes.is_empty() {
+            let next = self.index_after(start);
+            let here = match self.pieces.get(next) {
+                Some(piece) if piece.start <= start => {
+                    let duplicate = (piece.end() - start).min(bytes.len() as u64);
+                    self.wasted += duplicate;
+                    start += duplicate;
+                    bytes = &bytes[duplicate as usize..];
+                    continue;
+                }
+                Some(piece) => (piece.start - start).min(bytes.len() as u64),
+                None => bytes.len() as u64,
+            };
+            let count = self.append(next, start, &bytes[..here as usize], more);
+            start += count as u64;
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// Appends to the piece before `next`, if it ends at `start` and has room, or begins a new one.
+    fn append(&mut self, next: usize, start: u64, bytes: &[u8], more: u64) -> usize {
+        self.touches += 1;
+        let fits = |piece: &Piece| piece.end() == start && piece.data.len() < piece.data.capacity();
+        let index = match next.checked_sub(1) {
+            Some(before) if self.pieces.get(before).is_some_and(fits) => before,
+            _ => {
+                let size = (bytes.len() as u64).saturating_add(more).min(PIECE_BYTES as u64) as usize;
+                let data = match self.spare.pop() {
+                    Some(data) if size == PIECE_BYTES => data,
+                    spare => {
+                        self.spare.extend(spare);
+                        Vec::with_capacity(size)
+                    }
+                };
+                let unread = Vec::with_capacity(2);
+                self.pieces.insert(next, Piece { start, data, unread, touched: 0 });
+                self.bytes += PIECE_OVERHEAD_BYTES;
+                next
+            }
+        };
+        let piece = &mut self.pieces[index];
+        let count = bytes.len().min(piece.data.capacity() - piece.data.len());
+        piece.data.extend_from_slice(&bytes[..count]);
+        piece.touched = self.touches;
+        match piece.unread.last_mut() {
+            Some(last) if last.end == start => last.end += count as u64,
+            _ => piece.unread.push(start..start + count as u64),
+        }
+        self.bytes += count as u64;
+        count
+    }
+
+    /// Drops what is over the limits, now that the reader stands at `position`: what it has left behind longest ago, and
+    /// of what came ahead the farthest.
+    pub(super) fn trim(&mut self, position: u64) {
+        if self.bytes <= self.look_back_bytes.min(self.window_bytes) {
+            return;
+        }
+        let (mut behind, mut ahead) = (0, 0);
+        for piece in &self.pieces {
+            let sum = if piece.is_behind(position) { &mut behind } else { &mut ahead };
+            *sum += piece.cost();
+        }
+        while behind > self.look_back_bytes {
+            let oldest = (0..self.pieces.len())
+                .filter(|&index| self.pieces[index].is_behind(position))
+                .min_by_key(|&index| self.pieces[index].touched);
+            let Some(index) = oldest else { break };
+            behind -= self.pieces[index].cost();
+            self.evict(index, position);
+        }
+        // The piece at the reader itself stays, however small the window.
+        while ahead > self.window_bytes + PIECE_BYTES as u64 {
+            let Some(index) = (0..self.pieces.len()).rev().find(|&index| {
+                let piece = &self.pieces[index];
+                !piece.is_behind(position) && !(piece.start..piece.end()).contains(&position)
+            }) else {
+                break;
+            };
+            ahead -= self.pieces[index].cost();
+            self.evict(index, position);
+        }
+    }
+
+    fn evict(&mut self, index: usize, position: u64) {
+        let Some(mut piece) = self.pieces.remove(index) else { return };
+        self.bytes -= piece.cost();
+        for range in &piece.unread {
+            let passed = position.clamp(range.start, range.end) - range.start;
+            self.skipped += passed;
+            self.wasted += range.end - range.start - passed;
+        }
+        if piece.data.capacity() == PIECE_BYTES && self.spare.len() < SPARE_PIECES {
+            piece.data.clear();
+            self.spare.push(piece.data);
+        }
+    }
+
+    /// Drops everything, as wasted.
+    pub(super) fn clear(&mut self) {
+        while !self.pieces.is_empty() {
+            self.evict(self.pieces.len() - 1, 0);
+        }
+    }
+
+    pub(super) fn contains(&self, position: u64) -> bool {
+        self.pieces.get(self.index_after(position)).is_some_and(|piece| piece.start <= position)
+    }
+
+    /// Where the bytes that are here in a row from `position` on end.
+    pub(super) fn end_of_row(&self, position: u64) -> u64 {
+        let mut end = position;
+        for piece in self.pieces.range(self.index_after(position)..) {
+            if piece.start > end {
+                break;
+            }
+            end = piece.end();
+        }
+        end
+    }
+
+    /// What is here, ascending.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.pieces.iter().map(|piece| piece.start..piece.end())
+    }
+
+    /// The first byte from `position` on that is here.
+    pub(super) fn next_present(&self, position: u64) -> Option<u64> {
+        self.pieces.get(self.index_after(position)).map(|piece| piece.start.max(position))
+    }
+
+    /// The window is full: bytes ahead of `position` that have not been read reach the limit.
+    pub(super) fn is_full(&self, position: u64) -> bool {
+        self.bytes >= self.window_bytes && self.ahead(position) >= self.window_bytes
+    }
+
+    /// Memory held by what came ahead of `position` and has not been read.
+    pub(super) fn ahead(&self, position: u64) -> u64 {
+        self.pieces.iter().filter(|piece| !piece.is_behind(position)).map(Piece::cost).sum()
+    }
+
+    /// Bytes that are here and have not been handed out.
+    pub(super) fn unread(&self) -> u64 {
+        self.pieces.iter().flat_map(|piece| &piece.unread).map(|range| range.end - range.start).sum()
+    }
+
+    /// The first piece that ends after `position`.
+    fn index_after(&self, position: u64) -> usize {
+        self.pieces.partition_point(|piece| piece.end() <= position)
+    }
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.data.len() as u64
+    }
+
+    fn cost(&self) -> u64 {
+        self.data.len() as u64 + PIECE_OVERHEAD_BYTES
+    }
+
+    /// Read, or passed by: kept for looking back only.
+    fn is_behind(&self, position: u64) -> bool {
+        self.unread.is_empty() || self.end() <= position
+    }
+
+    /// How many bytes of `range`, which lies inside, are handed out for the first time.
+    fn mark_read(&mut self, range: Range<u64>) -> u64 {
+        let mut fresh = 0;
+        let mut index = 0;
+        while let Some(unread) = self.unread.get_mut(index) {
+            let (start, end) = (unread.start.max(range.start), unread.end.min(range.end));
+            if start >= end {
+                index += 1;
+                continue;
+            }
+            fresh += end - start;
+            let after = end..unread.end;
+            unread.end = start;
+            match (unread.is_empty(), after.is_empty()) {
+                (true, true) => drop(self.unread.remove(index)),
+                (true, false) => *unread = after,
+                (false, true) => {}
+                (false, false) => self.unread.insert(index + 1, after),
+            }
+            if self.unread.get(index).is_some_and(|unread| unread.start < range.end) {
+                index += 1;
+            }
+        }
+        fresh
+    }
+}

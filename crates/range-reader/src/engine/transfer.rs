@@ -1,0 +1,302 @@
+//! Bytes of answers on their way into memory, and what becomes of an answer that fails.
+
+use std::future::Future;
+use std::iter;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::lane::{Lane, OPEN_END, State};
+use super::{Engine, Length};
+use crate::error::{Permanent, ReadError, SourceError};
+use crate::source::{Body, BodyEvent, Pinned, Response, Source};
+
+/// Doublings of the pause between tries at most.
+const PAUSE_DOUBLINGS_MAX: u32 = 16;
+
+/// What polling one lane has come to.
+enum Polled {
+    /// More will come.
+    Pending,
+    /// The answer is complete, or has failed and been dealt with.
+    Over,
+}
+
+impl<S: Source> Engine<S> {
+    /// Waits until the byte at the position is in memory, or the position is known to be at or past the end.
+    ///
+    /// `demand` is how many bytes the caller would take at once.
+    pub(super) fn poll_bring(
+        &mut self,
+        context: &mut Context<'_>,
+        demand: u64,
+    ) -> Poll<Result<(), ReadError>> {
+        self.held = false;
+        if self.planned_for != Some(self.position) && self.position == self.run_start {
+            self.seeks += u64::from(self.position != 0);
+        }
+        loop {
+            let result = self.drive(context);
+            if self.store.contains(self.position) {
+                self.look_ahead();
+                return Poll::Ready(Ok(()));
+            }
+            result?;
+            if self.is_at_end() {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.steer(demand) {
+                ready!(self.poll_pause(context));
+            }
+        }
+    }
+
+    /// Waits until an answer has said how long the file is.
+    pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
+        loop {
+            self.drive(context)?;
+            if self.length != Length::Unknown {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.lanes.is_empty() || !self.steer(1) {
+                ready!(self.poll_pause(context));
+            }
+        }
+    }
+
+    /// Takes what has come, without waiting, and asks for what comes next.
+    pub(super) fn look_after(&mut self, context: &mut Context<'_>) {
+        self.handed_since_look = 0;
+        // What fails here is met again by the read that needs it.
+        if self.drive(context).is_err() {
+            self.held = true;
+        }
+        self.look_ahead();
+    }
+
+    /// Ready once the pause between tries is over; pending, woken by the answers on their way, if there is none.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+            return Poll::Ready(());
+        }
+        if self.lanes.iter().any(|lane| lane.has_brought) {
+            self.link.wait(Instant::now());
+        }
+        Poll::Pending
+    }
+
+    /// Polls all lanes until they have nothing more, or the window is full.
+    fn drive(&mut self, context: &mut Context<'_>) -> Result<(), ReadError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let before = self.bytes_received;
+        let mut failure = None;
+        let mut index = 0;
+        while index < self.lanes.len() {
+            let mut lane = self.lanes.remove(index);
+            match self.poll_lane(context, &mut lane) {
+                Ok(Polled::Pending) => {
+                    self.lanes.insert(index, lane);
+                    index += 1;
+                }
+                Ok(Polled::Over) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        self.link.resume(Instant::now(), self.bytes_received - before);
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn poll_lane(
+        &mut self,
+        context: &mut Context<'_>,
+        lane: &mut Lane<S::Body>,
+    ) -> Result<Polled, ReadError> {
+        loop {
+            let polled = match &mut lane.state {
+                State::Opening(opening) => match opening.as_mut().poll(context) {
+                    Poll::Pending => return Ok(Polled::Pending),
+                    Poll::Ready(Ok(response)) => self.begin(lane, response),
+                    Poll::Ready(Err(error)) => Err(error),
+                },
+                State::Streaming(body) => {
+                    let missing = !self.store.contains(self.position);
+                    let needed = missing
+                        && (self.resting
+                            || lane.outstanding.iter().any(|range| range.contains(&self.position)));
+                    if !needed && self.store.is_full(self.position) {
+                        return Ok(Polled::Pending);
+                    }
+                    match body.poll_event(context) {
+                        Poll::Pending => return Ok(Polled::Pending),
+                        Poll::Ready(Ok(BodyEvent::Part { range })) => {
+                            lane.cursor = range.start;
+                            lane.part_end = range.end.unwrap_or(OPEN_END);
+                            Ok(false)
+                        }
+                        Poll::Ready(Ok(BodyEvent::Data(data))) => self.receive(lane, &data).map(|()| false),
+                        Poll::Ready(Ok(BodyEvent::End)) => self.finish(lane).map(|()| true),
+                        Poll::Ready(Err(error)) => Err(error),
+                    }
+                }
+            };
+            match polled {
+                Ok(false) => {}
+                Ok(true) => return Ok(Polled::Over),
+                Err(error) => return self.fail(lane, error).map(|()| Polled::Over),
+            }
+        }
+    }
+
+    /// The head of an answer. True if the answer is not worth having.
+    fn begin(&mut self, lane: &mut Lane<S::Body>, response: Response<S::Body>) -> Result<bool, SourceError> {
+        let state = self.source.state();
+        if lane.asked_in == self.answered {
+            self.link.head(lane.asked_at.elapsed(), state.connections != lane.connections);
+        }
+        self.learn_length(&response.pinned)?;
+        self.pinned.get_or_insert_with(|| Arc::new(response.pinned));
+        if response.is_whole_file {
+            if lane.several {
+                self.one_range_only = true;
+                (self.resting, self.planned_for) = (false, None);
+                return Ok(true);
+            }
+            self.whole_only = true;
+            lane.outstanding = iter::once(0..self.total().unwrap_or(OPEN_END)).collect();
+        }
+        if let Some(total) = self.total() {
+            lane.clip(total);
+        }
+        lane.state = State::Streaming(response.body);
+        Ok(false)
+    }
+
+    fn learn_length(&mut self, pinned: &Pinned) -> Result<(), SourceError> {
+        match pinned.total_bytes {
+            Some(total) if self.config.file_bytes_max.is_some_and(|max| total > max) => {
+                Err(SourceError::Permanent(Permanent::Limit("the file is larger than allowed")))
+            }
+            Some(total) => {
+                self.length = Length::Bytes(total);
+                Ok(())
+            }
+            None => {
+                if self.length == Length::Unknown {
+                    self.length = Length::NotSaid;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes of the present part.
+    fn receive(&mut self, lane: &mut Lane<S::Body>, data: &[u8]) -> Result<(), SourceError> {
+        let start = lane.cursor;
+        let end = start + data.len() as u64;
+        if self.config.file_bytes_max.is_some_and(|max| end > max) {
+            return Err(SourceError::Permanent(Permanent::Limit("the file is larger than allowed")));
+        }
+        self.bytes_received += data.len() as u64;
+        self.tries = 0;
+        lane.has_brought = true;
+        lane.cursor = end;
+        // Bytes so far behind the reader that looking back does not reach them are not kept even for a moment.
+        let floor = self.position.saturating_sub(self.config.look_back_bytes as u64).clamp(start, end);
+        let mut kept = 0;
+        for part in lane.wanted_of(floor..end) {
+            let more = lane.part_end.min(self.total().unwrap_or(OPEN_END)).saturating_sub(end);
+            self.store.insert(
+                part.start,
+                &data[(part.start - start) as usize..(part.end - start) as usize],
+                more,
+            );
+            kept += part.end - part.start;
+        }
+        self.store.skipped += data.len() as u64 - kept;
+        lane.bring(start..end);
+        self.store.trim(self.position);
+        Ok(())
+    }
+
+    /// The answer is complete, as the server sees it.
+    fn finish(&mut self, lane: &mut Lane<S::Body>) -> Result<(), SourceError> {
+        // Plans that counted on this answer are made anew.
+        (self.resting, self.planned_for) = (false, None);
+        if lane.outstanding.last().is_some_and(|range| range.end == OPEN_END && range.start == lane.cursor) {
+            // An answer to an open-ended request has ended without a length having been said: here is the end.
+            lane.outstanding.pop();
+            if self.length == Length::NotSaid {
+                self.length = Length::Bytes(lane.cursor);
+            }
+        }
+        if lane.outstanding.is_empty() {
+            return Ok(());
+        }
+        self.one_range_only |= lane.several;
+        if lane.has_brought {
+            return Ok(());
+        }
+        Err(SourceError::Transient {
+            reason: "the answer ends before what was asked".to_owned(),
+            retry_after: None,
+        })
+    }
+
+    /// An answer has failed. `Ok`: it is tried again by whoever needs it.
+    fn fail(&mut self, lane: &mut Lane<S::Body>, error: SourceError) -> Result<(), ReadError> {
+        (self.resting, self.planned_for) = (false, None);
+        match error {
+            SourceError::Transient { reason, retry_after } => {
+                self.retries += 1;
+                self.tries += 1;
+                if self.tries > self.config.tries_max {
+                    self.tries = 0;
+                    return Err(ReadError::Source(SourceError::Transient { reason, retry_after }));
+                }
+                let at_once = lane.has_brought && self.tries == 1 && retry_after.is_none();
+                if !at_once {
+                    self.pause = Some(Box::pin(sleep(self.pause_length(retry_after))));
+                }
+                Ok(())
+            }
+            SourceError::Unsatisfiable { total_bytes } => self.unsatisfiable(lane, total_bytes),
+            SourceError::Changed => {
+                self.store.clear();
+                self.lanes.clear();
+                self.failed = Some(ReadError::Source(SourceError::Changed));
+                Err(ReadError::Source(SourceError::Changed))
+            }
+            error @ SourceError::Permanent(_) => Err(ReadError::Source(error)),
+        }
+    }
+
+    /// Nothing of what was asked exists: the file ends before it.
+    fn unsatisfiable(&mut self, lane: &Lane<S::Body>, total_bytes: Option<u64>) -> Result<(), ReadError> {
+        let asked = lane.outstanding.first().map_or(0, |range| range.start);
+        match total_bytes {
+            Some(total) if total > asked => {
+                let lie = Permanent::Lying("416 for a range that lies within the file");
+                Err(ReadError::Source(SourceError::Permanent(lie)))
+            }
+            Some(total) => self
+                .learn_length(&Pinned { total_bytes: Some(total), ..Pinned::default() })
+                .map_err(ReadError::Source),
+            None => {
+                self.end_at_most = self.end_at_most.min(asked);
+                self.learn_length(&Pinned::default()).map_err(ReadError::Source)
+            }
+        }
+    }
+
+    fn pause_length(&self, retry_after: Option<Duration>) -> Duration {
+        let doublings = self.tries.saturating_sub(1).min(PAUSE_DOUBLINGS_MAX);
+        let pause = self.config.pause.saturating_mul(1 << doublings);
+        pause.max(retry_after.unwrap_or_default()).min(self.config.pause_max)
+    }
+}

@@ -1,0 +1,93 @@
+//! What the caller says it will read.
+//!
+//! Keeps the order of reading, where in it the reader stands, and what has been asked for.
+
+use std::ops::Range;
+
+use crate::ranges::{self, RequestLimits};
+
+/// Ranges of a list at most; what is beyond is not looked at.
+pub(super) const HINTS_MAX: usize = 1 << 17;
+
+/// Hints, in the order of reading.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    ranges: Vec<Range<u64>>,
+    /// The range the reader stands in, or stood in last.
+    at: usize,
+    /// The first range that has not been asked for.
+    next: usize,
+}
+
+impl Wanted {
+    pub(super) fn replace(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.ranges.clear();
+        self.ranges.extend(ranges.into_iter().filter(|range| range.start < range.end).take(HINTS_MAX));
+        (self.at, self.next) = (0, 0);
+    }
+
+    /// Whether there is nothing left to ask for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.next >= self.ranges.len()
+    }
+
+    /// Looks up where the reader stands. Ranges it has jumped over are not asked for any more.
+    ///
+    /// Returns whether `position` is in the list.
+    pub(super) fn stand_at(&mut self, position: u64) -> bool {
+        let holds = |index: usize| self.ranges.get(index).is_some_and(|range| range.contains(&position));
+        let found = if holds(self.at) {
+            Some(self.at)
+        } else if holds(self.at + 1) {
+            Some(self.at + 1)
+        } else {
+            let later = (self.at..self.ranges.len()).find(|&index| holds(index));
+            later.or_else(|| (0..self.at).find(|&index| holds(index)))
+        };
+        let Some(index) = found else { return false };
+        self.at = index;
+        self.next = self.next.max(index);
+        true
+    }
+
+    /// What was asked from the reader's place on has not come: it is asked again.
+    pub(super) fn ask_again(&mut self) {
+        self.next = self.next.min(self.at);
+    }
+
+    /// The next request: what to ask, and what of that is wanted. Empty if there is nothing.
+    ///
+    /// `have`, ascending, is here or on its way; nothing from `total` on exists.
+    pub(super) fn next_request(
+        &mut self,
+        position: u64,
+        have: &[Range<u64>],
+        total: u64,
+        limits: RequestLimits,
+    ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        let clip = |range: &Range<u64>| {
+            let start = if range.contains(&position) { position } else { range.start };
+            start.min(total)..range.end.min(total)
+        };
+        // Looking at a few more than one request takes is enough, as those that are here are passed by first.
+        let mut from = self.next;
+        while self.ranges.get(from).is_some_and(|range| ranges::subtract(&[clip(range)], have).is_empty()) {
+            from += 1;
+        }
+        self.next = from;
+        let to = self.ranges.len().min(from + 2 * limits.ranges_max.max(1) + 64);
+        let clipped: Vec<_> = self.ranges[from..to].iter().map(clip).collect();
+        let wanted = ranges::subtract(&clipped, have);
+        let asked = ranges::next_request(&wanted, limits);
+        while self
+            .ranges
+            .get(self.next)
+            .is_some_and(|range| ranges::subtract(&ranges::subtract(&[clip(range)], have), &asked).is_empty())
+        {
+            self.next += 1;
+        }
+        let left_out = ranges::subtract(&asked, &ranges::merge(&wanted, 0));
+        let keep = ranges::subtract(&asked, &left_out);
+        (asked, keep)
+    }
+}
