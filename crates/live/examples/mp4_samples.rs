@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut file = Mp4::open(reader, Limits::default())?;
     for track in file.tracks() {
         println!(
-            "# track {} {:?} {} timescale={} {}x{} {} Hz {} channels end_ns={:?}",
+            "# track {} {:?} {} timescale={} {}x{} {} Hz {} channels end_ns={:?} frames_end_ns={:?}",
             track.id,
             track.kind,
             track.codec,
@@ -61,9 +61,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             track.height,
             track.sample_rate,
             track.channels,
-            track.end_ns
+            track.end_ns,
+            track.frames_end_ns
         );
     }
+    println!("# duration {:?}", file.find_duration()?);
     if let Some(at) = arguments.next() {
         println!("# at {:?}", file.seek_to(Duration::from_millis(at.parse()?))?);
     }

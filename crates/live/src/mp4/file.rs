@@ -101,7 +101,7 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// Chooses a track with pictures and one with sound, by their ids, and rewinds.
     ///
-    /// [`Mp4Error::NothingToPlay`] without any; [`Mp4Error::NoTrack`] if there is none with that id and kind, or it cannot be
+    /// [`Mp4Error::NothingToPlay`] without any, or if they have no samples; [`Mp4Error::NoTrack`] if there is none with that id and kind, or it cannot be
     /// played.
     pub fn select(&mut self, video: Option<u32>, audio: Option<u32>) -> Result<(), Mp4Error> {
         let mut lanes = Vec::new();
@@ -112,7 +112,8 @@ impl<R: Read + Seek> Mp4<R> {
             let media = self.movie.media[track].as_ref().ok_or(Mp4Error::NoTrack(id))?;
             lanes.push(Lane::new(track, id, kind, self.movie.tracks[track].timescale, media));
         }
-        if lanes.is_empty() {
+        let is_empty = |lane: &Lane| media_of(&self.movie, lane.track).tables.len() == 0;
+        if lanes.is_empty() || (!self.movie.is_fragmented && lanes.iter().all(is_empty)) {
             return Err(Mp4Error::NothingToPlay);
         }
         self.lanes = lanes;
@@ -160,7 +161,8 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// Ranges of the file that will be read next, in this order, of about `bytes_max` bytes; for a reader that fetches ahead.
     ///
-    /// Reads nothing. In a fragmented file it goes up to the next fragment.
+    /// Reads nothing. What is behind the present fragment is not known: the last range is then a guess, of the head of the
+    /// next fragment, or of all up to `bytes_max` if every track is selected, and may go beyond the end of the file.
     pub fn upcoming(&mut self, bytes_max: u64) -> Result<Vec<Range<u64>>, Mp4Error> {
         while self.queue.planned_bytes() < bytes_max {
             self.know_more(self.limits.reorder_bytes)?;
@@ -168,7 +170,17 @@ impl<R: Read + Seek> Mp4<R> {
                 break;
             }
         }
-        Ok(self.queue.planned_ranges())
+        let mut ranges = self.queue.planned_ranges();
+        let left = bytes_max.saturating_sub(self.queue.planned_bytes());
+        if let Some(next) = self.next_fragment.filter(|_| left > 0) {
+            let is_all = self.lanes.len() == self.movie.tracks.len();
+            let bytes = if is_all { left } else { left.min(FRAGMENT_HEAD_BYTES) };
+            match ranges.last_mut() {
+                Some(last) if last.end == next => last.end = next.saturating_add(bytes),
+                _ => ranges.push(next..next.saturating_add(bytes)),
+            }
+        }
+        Ok(ranges)
     }
 
     /// All tracks of the file.
@@ -186,11 +198,14 @@ impl<R: Read + Seek> Mp4<R> {
         self.selected(TrackKind::Audio)
     }
 
-    /// When the last of the selected tracks ends; `None` if the file does not say.
+    /// When the last of the selected tracks ends; `None` if the file does not say ([`Mp4::find_duration`]).
     pub fn duration(&self) -> Option<Duration> {
-        let ends = self.lanes.iter().map(|lane| self.movie.tracks[lane.track].end_ns);
-        let end = ends.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-        Some(Duration::from_nanos(end.max(0) as u64))
+        self.latest(|track| track.end_ns)
+    }
+
+    /// When the last frame of the selected tracks ends, as frames are given out: whole. `None` if the file does not say.
+    pub fn frames_duration(&self) -> Option<Duration> {
+        self.latest(|track| track.frames_end_ns)
     }
 
     /// The reader.
@@ -206,6 +221,12 @@ impl<R: Read + Seek> Mp4<R> {
     /// The reader, anywhere in the file.
     pub fn into_inner(self) -> R {
         self.input.reader
+    }
+
+    fn latest(&self, end: impl Fn(&Track) -> Option<i64>) -> Option<Duration> {
+        let ends = self.lanes.iter().map(|lane| end(&self.movie.tracks[lane.track]));
+        let end = ends.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+        Some(Duration::from_nanos(end.max(0) as u64))
     }
 
     fn selected(&self, kind: TrackKind) -> Option<&Track> {
@@ -400,6 +421,8 @@ const FIRST_BOXES: [&[u8; 4]; 11] =
 const TOP_BOXES_MAX: u32 = 4096;
 /// A `sidx` has 65,535 entries at most.
 const SIDX_BYTES_MAX: u64 = 1 << 20;
+/// What a `moof` of a few seconds takes.
+const FRAGMENT_HEAD_BYTES: u64 = 16 << 10;
 /// Samples that are known ahead of time; each costs about 100 bytes. When there are so many, the window is smaller.
 const KNOWN_SAMPLES_MAX: usize = 32_768;
 /// Fragments without samples of a track after which the others no longer wait for it.

@@ -8,7 +8,7 @@ use mp4_atom::{Elst, Hdlr, Mdhd, Mehd, Mvhd, Tkhd, Trex};
 use super::boxes::{Boxes, decode};
 use super::description::{self, Description};
 use super::edits::{self, Segment};
-use super::tables::SampleTables;
+use super::tables::{Cursor, SampleTables};
 use super::{Limits, Mp4Error};
 use crate::flv::Codec;
 
@@ -45,6 +45,9 @@ pub struct Track {
     /// Presentation time, in nanoseconds, at which its last sample ends, edit list applied; `None` if it is in fragments and
     /// the file does not say.
     pub end_ns: Option<i64>,
+    /// Like [`Track::end_ns`], but of the last frame as it is given out, whole: an edit list often ends within a frame of
+    /// sound. What is to follow without a gap begins here.
+    pub frames_end_ns: Option<i64>,
     pub(super) descriptions: Vec<Description>,
 }
 
@@ -111,6 +114,7 @@ impl Movie {
                 if let Some(media) = &mut media {
                     media.show_all();
                 }
+                track.frames_end_ns = None;
                 let known = fragments_duration.filter(|duration| *duration > 0);
                 track.end_ns =
                     known.map(|duration| to_ns(duration.try_into().unwrap_or(i64::MAX), head.timescale));
@@ -149,6 +153,7 @@ fn read_track(
         sample_rate: 0,
         channels: 0,
         end_ns: None,
+        frames_end_ns: None,
         descriptions: Vec::new(),
     };
     if kind == TrackKind::Other {
@@ -169,6 +174,7 @@ fn read_track(
     let segments = edits::segments(edit_list(trak, limits)?.as_ref(), timescale, movie_timescale, limits)?;
     let media = TrackMedia { tables, segments };
     track.end_ns = Some(to_ns(media.end(), timescale));
+    track.frames_end_ns = Some(to_ns(media.frames_end(), timescale));
     Ok((track, Some(media)))
 }
 
@@ -199,10 +205,29 @@ impl TrackMedia {
     /// Presentation time at which the last sample ends.
     fn end(&self) -> i64 {
         // Composition times begin with that of the first sample, except in files of exotic encoders.
-        let first =
-            super::tables::Cursor::at(&self.tables, 0).next(&self.tables).map_or(0, |entry| entry.pts);
+        let first = Cursor::at(&self.tables, 0).next(&self.tables).map_or(0, |entry| entry.pts);
         let media_end = self.tables.duration().saturating_add(first);
         self.segments.iter().map(|segment| segment.end(media_end)).max().unwrap_or(0)
+    }
+
+    /// Presentation time at which the last frame ends that begins in time.
+    fn frames_end(&self) -> i64 {
+        let Some(segment) = self.segments.last() else { return 0 };
+        let end = segment.media.1;
+        let last = self.tables.sample_at(end.saturating_sub(1));
+        // The last in decoding order need not be the last to be shown.
+        let mut cursor = Cursor::at(&self.tables, last.saturating_sub(REORDERED_FRAMES));
+        let mut shown = segment.start;
+        while let Some(entry) = cursor.next(&self.tables) {
+            if entry.dts.saturating_add(self.tables.composition_min()) >= end {
+                break;
+            }
+            if entry.pts < end {
+                let frame_end = entry.pts.saturating_add(entry.duration.into());
+                shown = shown.max(segment.to_presentation(frame_end));
+            }
+        }
+        shown
     }
 }
 
@@ -219,6 +244,8 @@ pub(super) fn from_ns(ns: i64, timescale: u32) -> i64 {
     i64::try_from(scaled).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
+/// More frames than any codec decodes ahead of one that is shown before them.
+const REORDERED_FRAMES: u32 = 64;
 const NS_PER_SECOND: i128 = 1_000_000_000;
 /// Version and flags, and all up to the name (8.4.3.2).
 const HDLR_BYTES: usize = 24;

@@ -24,11 +24,12 @@ struct Place {
 }
 
 impl<R: Read + Seek> Mp4<R> {
-    /// When the last of the selected tracks ends, like [`Mp4::duration`], but looked for in the fragments if the file does not
-    /// say it: that reads an index at the end of the file, or the `moof` boxes of all fragments. Rewinds if it looks.
+    /// When the last frame of the selected tracks ends, like [`Mp4::frames_duration`], but looked for in the fragments if the
+    /// file does not say it: that reads an index at the end of the file, or the `moof` boxes of all fragments. Rewinds if it
+    /// looks.
     pub fn find_duration(&mut self) -> Result<Option<Duration>, Mp4Error> {
-        if self.duration().is_some() || self.first_fragment.is_none() {
-            return Ok(self.duration());
+        if self.frames_duration().is_some() || self.first_fragment.is_none() {
+            return Ok(self.frames_duration());
         }
         self.find_indexes()?;
         let last = |index: &FragmentIndex| index.entries.last().map(|(_, at)| *at);
@@ -40,10 +41,12 @@ impl<R: Read + Seek> Mp4<R> {
             ends = self.find_ends(self.first_fragment)?;
         }
         for (lane, end) in self.lanes.iter().zip(ends) {
-            self.movie.tracks[lane.track].end_ns = Some(end.unwrap_or(0));
+            let track = &mut self.movie.tracks[lane.track];
+            track.frames_end_ns = Some(end.unwrap_or(0));
+            track.end_ns = track.end_ns.or(track.frames_end_ns);
         }
         self.rewind();
-        Ok(self.duration())
+        Ok(self.frames_duration())
     }
 
     /// Goes to the last key frame at or before a time in the fragments; gives when it is shown.
@@ -171,5 +174,6 @@ pub(super) fn set_ends(tracks: &mut [Track], indexes: &[FragmentIndex]) {
         let own = indexes.iter().find(|index| index.track_id == track.id);
         let index = own.or(if indexes.len() == 1 { indexes.first() } else { None });
         track.end_ns = index.and_then(|index| Some(to_ns(index.end?, index.timescale?)));
+        track.frames_end_ns = track.end_ns;
     }
 }
