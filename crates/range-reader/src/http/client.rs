@@ -4,6 +4,7 @@
 //! have no ranges.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -80,6 +81,8 @@ pub struct Answer {
     pub status: StatusCode,
     /// Its header fields.
     pub headers: HeaderMap,
+    /// The other end of the connection: the server, or a proxy.
+    pub peer: Option<SocketAddr>,
     /// Its body.
     pub body: AnswerBody,
 }
@@ -249,9 +252,10 @@ impl Inner {
             .begin_body((!connection.is_shared()).then_some(read_before), head_bytes(&head.headers));
         let patience = Patience::new(self.config.idle_timeout, self.config.bytes_per_second_min);
         let client = Arc::clone(self);
+        let peer = connection.link().peer();
         let body =
             AnswerBody { incoming: Some(incoming), connection: Some(connection), client, origin, patience };
-        Answer { url: url.clone(), status: head.status, headers: head.headers, body }
+        Answer { url: url.clone(), status: head.status, headers: head.headers, peer, body }
     }
 
     async fn connect(&self, origin: &Origin) -> Result<Connection, SourceError> {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -70,6 +71,11 @@ impl Link {
     pub(crate) fn buffered_bytes(&self) -> u64 {
         let in_http = self.read_bytes().saturating_sub(self.taken_bytes.load(Ordering::Relaxed));
         in_http + tcp_info::unread_bytes(self.stream.as_fd())
+    }
+
+    /// The other end.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
     }
 
     /// Smoothed round-trip time.

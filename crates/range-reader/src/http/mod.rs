@@ -5,7 +5,7 @@
 pub mod address;
 mod answer;
 mod body;
-mod client;
+pub mod client;
 pub mod connect;
 mod connection;
 pub mod content_range;

@@ -1,23 +1,20 @@
 //! Ranges of a file that nginx serves.
 
-#[path = "servers/nginx.rs"]
-mod nginx;
-
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use nginx::Nginx;
-use range_reader::http::address::AddressPolicy;
-use range_reader::http::{HttpConfig, HttpSource};
+use range_reader::http::HttpSource;
 use range_reader::ranges::ByteRange;
 use range_reader::source::{Body, BodyEvent, RangeRequest, Source};
 
+use crate::nginx::Nginx;
+use crate::{config, file};
+
 #[tokio::test]
 async fn parts_of_a_file_come_over_one_connection() {
-    let file: Vec<u8> = (0..300_000u32).map(|index| (index / 7 * 31) as u8).collect();
+    let file = file(300_000);
     let nginx = Nginx::start("", &[("file.bin", &file)]);
-    let config = HttpConfig { addresses: AddressPolicy::Any, ..HttpConfig::default() };
-    let mut source = HttpSource::new(&nginx.url("/file.bin"), config).unwrap();
+    let mut source = HttpSource::new(&nginx.url("/file.bin"), config()).unwrap();
     let mut pinned = None;
     for ranges in [vec![0..1], vec![5..100, 7_000..7_001, 250_000..299_999], vec![100..300_000]] {
         let request = RangeRequest {
