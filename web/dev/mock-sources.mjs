@@ -72,7 +72,7 @@ class Pull {
     const seconds = (now - this.since) / 1000;
     return {
       app: this.app, name: this.name, source: this.source, url: this.url, state: this.dead ? 'waiting' : 'live', since: iso(this.since),
-      attempts: this.dead ? Math.floor(seconds / 8) + 1 : 0, reconnects: this.dead ? 0 : 1,
+      attempts: this.dead ? Math.floor(seconds / 8) + 1 : 0, failures: this.dead ? Math.floor(seconds / 8) + 1 : 2, reconnects: this.dead ? 0 : 1,
       last_error: this.dead ? 'cannot connect to 203.0.113.9:1935: connection refused' : 'no data for 10 s', retry_in_ms: this.dead ? 8_000 - (now - this.since) % 8_000 : null,
       bytes: this.dead ? 0 : Math.round(seconds * 262_500), bitrate_bits_per_second: this.dead ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
     };

@@ -1,7 +1,8 @@
 /**
  * What the console must do in a real browser against a real server with the demo channel.
  *
- * Each check is `(test) => Promise`, in the order in which they run; `test` has page, url, api and agent.
+ * Each check is `(test) => Promise`, in the order in which they run; `test` has page, url, api, agent and film (a file that the
+ * server may play).
  */
 import { expectPlayback, inkOfCharts, until, videoState } from './browser.mjs';
 
@@ -132,6 +133,66 @@ async function showsAStreamLive({ page, url, api }) {
   });
 }
 
+/** A file of the server, one that is not there, and a private address, which a server refuses unless it is told otherwise. */
+async function playsAChannel({ page, url, api, film }) {
+  await page.goto(`${url}#/sources`);
+  await page.getByRole('button', { name: 'Add channel' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Stream').fill('e2e-channel');
+  await dialog.getByLabel('Playlist').fill(`${film}\nhttp://127.0.0.1:9/private.mp4`);
+  await dialog.getByRole('button', { name: 'Add channel' }).click();
+  // Either at once or when it is tried: what must not happen is that it is fetched.
+  const refused = page.getByTestId('refusal');
+  const row = page.locator('tr[data-channel="live/e2e-channel"]');
+  await refused.or(row).first().waitFor();
+  if (await refused.isVisible()) {
+    await dialog.getByLabel('Playlist').fill(`${film}\nabsent.mp4`);
+    await dialog.getByRole('button', { name: 'Add channel' }).click();
+  }
+  await row.waitFor();
+  await until('it plays the file', async () => /Playing/.test(await row.innerText()) && (await row.innerText()).includes(film));
+  const position = async () => Number(await row.getByRole('progressbar').getAttribute('aria-valuenow'));
+  const before = await position();
+  await until('the position moves', async () => (await position()) !== before);
+  await until('the item that cannot be played is told', async () => (await api('/channels')).channels.some((channel) => channel.name === 'e2e-channel' && channel.items_failed > 0));
+  await until('and shown', async () => /[1-9]/.test(await row.locator('.cell-trouble').innerText()));
+  await row.getByRole('link').click();
+  await page.locator('.playlist .is-here').waitFor();
+  await page.getByTestId('transport-http').click();
+  const played = await expectPlayback(page);
+  await page.getByRole('button', { name: /^Skip/ }).click();
+  await until('a message says that it goes on', async () => (await page.getByTestId('toasts').innerText()).includes('next item'));
+  await expectPlayback(page);
+  await page.getByRole('button', { name: /^Remove/ }).click();
+  await dialog.getByRole('button', { name: 'Remove' }).click();
+  await page.locator('.playlist').waitFor({ state: 'detached' });
+  await page.goto(`${url}#/sources`);
+  await page.getByText('No channel yet').waitFor();
+  return played;
+}
+
+async function refusesAPrivatePull({ page, url }) {
+  await page.goto(`${url}#/sources`);
+  await page.getByRole('button', { name: 'Add pull' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Stream').fill('e2e-pull');
+  await dialog.getByLabel('Address').fill('rtmp://user:secret@127.0.0.1:9/live/show');
+  await dialog.getByRole('button', { name: 'Add pull' }).click();
+  const refused = page.getByTestId('refusal');
+  const row = page.locator('tr[data-pull="live/e2e-pull"]');
+  await refused.or(row).first().waitFor();
+  // An address that has to be looked up is refused when it is tried.
+  if (await refused.isVisible()) {
+    await page.keyboard.press('Escape');
+    return;
+  }
+  await until('it says why it does not connect', async () => /private|not public|refused|forbidden|not allowed/i.test(await row.innerText()));
+  if ((await page.content()).includes('secret')) throw new Error('the password is shown');
+  await row.getByRole('button', { name: /^Remove/ }).click();
+  await dialog.getByRole('button', { name: 'Remove' }).click();
+  await row.waitFor({ state: 'detached' });
+}
+
 async function showsWorkers({ page, url, api }) {
   const { workers } = await api('/workers');
   await page.goto(`${url}#/workers`);
@@ -226,6 +287,8 @@ export const CHECKS = [
   ['a session is shown live, with details and charts', showsASessionLive],
   ['a session is found by its program', findsASessionByItsProgram],
   ['a stream is shown live', showsAStreamLive],
+  ['a channel is added, played, skipped and removed', playsAChannel],
+  ['a pull of a private address does not connect', refusesAPrivatePull],
   ['the workers page shows each worker', showsWorkers],
   ['the publish page shows the real address', publishPageHasRealUrl],
   ['the watch page plays without the management API', watchPagePlaysWithoutTheApi],

@@ -13,6 +13,7 @@ export async function takeScreenshots(browser, url, demo, directory) {
     overview: '#/',
     stream: `#/stream/${demo}`,
     sessions: '#/sessions',
+    sources: '#/sources',
     workers: '#/workers',
     publish: '#/publish',
     watch: `#/watch/${demo}`,

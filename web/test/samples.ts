@@ -98,6 +98,7 @@ export function aPull(key: string, change: Partial<Pull> = {}): Pull {
     state: 'connecting',
     since: '2026-01-01T00:00:00Z',
     attempts: 0,
+    failures: 0,
     reconnects: 0,
     last_error: null,
     retry_in_ms: null,

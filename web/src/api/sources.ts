@@ -69,8 +69,10 @@ export interface Pull {
   state: PullState;
   /** When the state began, RFC 3339. */
   since: string;
-  /** Tries in a row without a picture. */
+  /** Tries that failed since it was live last, and since it was added. */
   attempts: number;
+  failures: number;
+  /** Times it became live again. */
   reconnects: number;
   last_error: string | null;
   retry_in_ms: number | null;

@@ -2,7 +2,7 @@
  * On the page of a stream: the channel or pull that it comes from, with the playlist and what has happened.
  */
 import type { Channel, ChannelEvent, Pull } from '../api/sources';
-import { bytes, playTime, plural, UNKNOWN } from '../lib/format';
+import { bytes, count, playTime, plural, UNKNOWN } from '../lib/format';
 import { streamKey, type StreamRef } from '../lib/urls';
 import { useSources } from '../state/hooks';
 import { positionWords } from './channels-table';
@@ -103,6 +103,7 @@ function PullPanel({ pull }: { pull: Pull }) {
           <code>{pull.url}</code>
         </Fact>
         <Fact name="Received">{bytes(pull.bytes)}</Fact>
+        <Fact name="Failed tries">{count(pull.failures)}</Fact>
         <Fact name="Last error">{pull.last_error ?? 'none'}</Fact>
       </dl>
     </Panel>
