@@ -10,6 +10,7 @@
 
 mod auth;
 mod banner;
+mod channels;
 mod cli;
 mod config;
 mod control;

@@ -10,7 +10,7 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 4] = ["application", "auth.publish", "auth.play", "pull"];
+pub const LISTS: [&str; 5] = ["application", "auth.publish", "auth.play", "pull", "channel"];
 
 /// One `key = value`.
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ fn raw(value: &DeValue<'_>) -> Raw {
         },
         DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
         DeValue::Float(_) => Raw::Unsupported("number with a fraction"),
-        DeValue::Datetime(_) => Raw::Unsupported("date"),
+        DeValue::Datetime(moment) => Raw::Moment(moment.to_string()),
         DeValue::Table(_) => Raw::Unsupported("table"),
     }
 }

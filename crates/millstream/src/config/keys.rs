@@ -6,8 +6,8 @@
 
 use super::section::section;
 use super::value::{
-    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment, SecondPublisherChoice,
-    UdpBackendChoice,
+    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment,
+    SecondPublisherChoice, UdpBackendChoice,
 };
 
 section! {

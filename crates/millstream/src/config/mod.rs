@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, suggestion};
 use keys::{
-    ApplicationName, Auth, AuthRule, Demo, Http, Https, Limits, Log, Metrics, PullEntry, Rtc, Rtmp, Rtmps,
-    Server, Shutdown, Sources as SourceKeys, Stream, Tls, Transcoding,
+    ApplicationName, Auth, AuthRule, ChannelEntry, Demo, Http, Https, Limits, Log, Metrics, PullEntry, Rtc,
+    Rtmp, Rtmps, Server, Shutdown, Sources as SourceKeys, Stream, Tls, Transcoding,
 };
 use section::{Key, Section};
 use value::Raw;
@@ -68,6 +68,8 @@ pub struct Config {
     pub play_rules: Vec<RuleEntry>,
     /// `[[pull]]` entries in order.
     pub pulls: Vec<PulledEntry>,
+    /// `[[channel]]` entries in order.
+    pub channels: Vec<ChannelledEntry>,
     /// Where each key that is not at its default was set.
     origins: BTreeMap<String, Origin>,
 }
@@ -97,6 +99,15 @@ pub struct RuleEntry {
 pub struct PulledEntry {
     /// What it says.
     pub pull: PullEntry,
+    /// Where it begins.
+    pub origin: Origin,
+}
+
+/// One `[[channel]]`.
+#[derive(Debug, Clone)]
+pub struct ChannelledEntry {
+    /// What it says.
+    pub channel: ChannelEntry,
     /// Where it begins.
     pub origin: Origin,
 }
@@ -233,7 +244,7 @@ impl Config {
 
     fn apply_file(&mut self, content: file::FileContent, errors: &mut Vec<ConfigError>) {
         let known: Vec<&str> =
-            section_keys().iter().map(|key| key.section).chain(["application", "pull"]).collect();
+            section_keys().iter().map(|key| key.section).chain(["application", "pull", "channel"]).collect();
         let mut unknown = content.sections;
         unknown.retain(|(section, _)| !known.contains(&section.as_str()));
         for (section, origin) in &unknown {
@@ -256,6 +267,7 @@ impl Config {
             match table.list {
                 "application" => self.apply_application(table, errors),
                 "pull" => self.apply_pull(table, errors),
+                "channel" => self.apply_channel(table, errors),
                 _ => self.apply_rule(table, errors),
             }
         }
@@ -329,6 +341,18 @@ impl Config {
             }
         }
         self.pulls.push(PulledEntry { pull, origin: table.origin });
+    }
+
+    fn apply_channel(&mut self, table: file::ListTable, errors: &mut Vec<ConfigError>) {
+        let mut channel = ChannelEntry::default();
+        for entry in table.entries {
+            match channel.set(&entry.path, &entry.value) {
+                Some(Ok(())) => {}
+                Some(Err(_)) => errors.push(list_value(table.list, &entry, &ChannelEntry::keys())),
+                None => errors.push(list_key(table.list, &entry, &ChannelEntry::keys())),
+            }
+        }
+        self.channels.push(ChannelledEntry { channel, origin: table.origin });
     }
 }
 

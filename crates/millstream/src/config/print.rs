@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::error::Origin;
 use super::file::LISTS;
-use super::keys::{ApplicationName, AuthRule, PullEntry, Stream};
+use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
 use super::section::{Key, Section};
 use super::{Config, section_keys};
 
@@ -82,6 +82,10 @@ pub fn markdown() -> String {
     for key in PullEntry::keys() {
         entry(&mut out, &key, false);
     }
+    let _ = write!(out, "\n## `[[channel]]`\n\n{}\n", ChannelEntry::DOC.trim());
+    for key in ChannelEntry::keys() {
+        entry(&mut out, &key, false);
+    }
     out.push_str(EXAMPLES);
     out
 }
@@ -136,7 +140,24 @@ fn lists(out: &mut String, config: &Config) {
         // It may hold a password.
         let _ = writeln!(out, "# url is set and not shown");
     }
-    debug_assert_eq!(LISTS.len(), 4, "every list is printed");
+    for entry in &config.channels {
+        let _ = writeln!(out, "\n[[channel]]");
+        for key in ChannelEntry::keys() {
+            // URLs may hold passwords.
+            match entry.channel.get(key.name) {
+                Some(_)
+                    if key.name == "items" && entry.channel.items.iter().any(|item| item.contains("://")) =>
+                {
+                    let _ = writeln!(out, "# items are set and not shown");
+                }
+                Some(value) => {
+                    let _ = writeln!(out, "{} = {value}", key.name);
+                }
+                None => {}
+            }
+        }
+    }
+    debug_assert_eq!(LISTS.len(), 5, "every list is printed");
 }
 
 fn section_doc(section: &str) -> &'static str {
@@ -195,6 +216,9 @@ const LISTS_DOC: &str = "Lists of tables:
   stream = \"live/*\"          # pattern over app/stream
   allow = \"token\"            # token, loopback, token_or_loopback, anyone or nobody
   token_files = [\"/etc/millstream/publish\"]
+  [[channel]]                # files played in a loop as a stream
+  stream = \"live/films\"
+  items = [\"https://media.example/one.mp4\", \"/srv/films/two.mp4\"]
   [[pull]]                   # a stream of another server
   stream = \"live/cam\"
   url = \"rtmp://media.example/live/cam\"";

@@ -11,6 +11,7 @@ use super::keys::{Https, Rtmps, Stream};
 use super::value::{BFramesChoice, SecondPublisherChoice};
 use super::{Config, policy, rtc, sources, tls};
 use crate::auth::Policy;
+use crate::channels::ChannelSpec;
 use crate::ingest::settings::SourceSettings;
 use crate::pattern::Pattern;
 use crate::pull::PullSpec;
@@ -32,6 +33,8 @@ pub struct Resolved {
     pub sources: SourceSettings,
     /// `[[pull]]` entries.
     pub pulls: Vec<PullSpec>,
+    /// `[[channel]]` entries.
+    pub channels: Vec<ChannelSpec>,
     /// `app` and `stream` of the demo channel when it is enabled.
     pub demo: Option<(String, String)>,
 }
@@ -47,6 +50,7 @@ pub fn resolve(
     let demo = demo(config, &mut errors);
     let sources = sources::settings(config, &mut errors);
     let pulls = sources::pulls(config, &mut errors);
+    let channels = sources::channels(config, sources.files_root.as_deref(), &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
         let message = format!("`log.level` cannot be `{given}`: it takes a level, or a list of module=level");
@@ -55,7 +59,7 @@ pub fn resolve(
     if !errors.0.is_empty() {
         return Err(errors.0);
     }
-    Ok(Resolved { worker, policy, sources, pulls, demo })
+    Ok(Resolved { worker, policy, sources, pulls, channels, demo })
 }
 
 /// Collects errors.

@@ -70,6 +70,11 @@ pub trait Section: Default + Clone {
     fn get(&self, name: &str) -> Option<String>;
 }
 
+/// Name of a key whose field needs `r#` because it is a word of the language.
+pub(super) fn plain(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
+
 /// Declares a section; see `keys.rs` for its use.
 macro_rules! section {
     (
@@ -106,7 +111,7 @@ macro_rules! section {
                 vec![$(
                     $crate::config::section::Key {
                         section: $path,
-                        name: stringify!($key),
+                        name: $crate::config::section::plain(stringify!($key)),
                         doc: [$($doc.trim()),+].join(" ").trim().to_owned(),
                         unit: [$($unit,)? ""][0],
                         kind: <$ty as $crate::config::value::Setting>::KIND,
@@ -120,7 +125,7 @@ macro_rules! section {
 
             fn set(&mut self, name: &str, value: &$crate::config::value::Raw) -> Option<Result<(), $crate::config::value::NotAccepted>> {
                 $(
-                    if name == stringify!($key) {
+                    if name == $crate::config::section::plain(stringify!($key)) {
                         let range: Option<(i64, i64)> = [$(Some(($low, $high)),)? None][0];
                         return Some($crate::config::value::assign(&mut self.$key, value, range));
                     }
@@ -130,7 +135,7 @@ macro_rules! section {
 
             fn get(&self, name: &str) -> Option<String> {
                 $(
-                    if name == stringify!($key) {
+                    if name == $crate::config::section::plain(stringify!($key)) {
                         return Some($crate::config::value::Setting::to_toml(&self.$key));
                     }
                 )*

@@ -112,7 +112,8 @@ pub(super) fn channels(config: &Config, root: Option<&Path>, errors: &mut Errors
     }
     let max = to_usize(config.sources.channels_max);
     if channels.len() > max {
-        let message = format!("`sources.channels_max` is {max}, and there are {} [[channel]]", channels.len());
+        let message =
+            format!("`sources.channels_max` is {max}, and there are {} [[channel]]", channels.len());
         errors.add(&config.origin("sources.channels_max"), message);
     }
     channels

@@ -4,6 +4,9 @@
 //! and from flags has no type of its own: each `Setting` says how to read it (`from_text`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::SystemTime;
+
+use crate::time::{parse_rfc3339, rfc3339};
 
 /// A value as a source gave it, before it is checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +17,8 @@ pub enum Raw {
     Bool(bool),
     /// A TOML string.
     Text(String),
+    /// A TOML date with time and offset, as written.
+    Moment(String),
     /// A TOML array.
     List(Vec<Raw>),
     /// From the environment or a flag: text whose type the key decides.
@@ -29,6 +34,7 @@ impl Raw {
             Self::Integer(value) => value.to_string(),
             Self::Bool(value) => value.to_string(),
             Self::Text(text) => toml_string(text),
+            Self::Moment(text) => text.clone(),
             Self::Untyped(text) => format!("`{text}`"),
             Self::List(items) => {
                 format!("[{}]", items.iter().map(Self::describe).collect::<Vec<_>>().join(", "))
@@ -120,6 +126,29 @@ impl Setting for String {
 
     fn to_toml(&self) -> String {
         toml_string(self)
+    }
+}
+
+/// A moment, or none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment(pub Option<SystemTime>);
+
+impl Setting for Moment {
+    const KIND: &'static str =
+        "a date with time and offset (RFC 3339) such as \"2026-11-22T20:15:00Z\", or \"\"";
+
+    fn read(raw: &Raw) -> Result<Self, NotAccepted> {
+        match raw {
+            Raw::Text(text) | Raw::Untyped(text) if text.is_empty() => Ok(Self(None)),
+            Raw::Text(text) | Raw::Untyped(text) | Raw::Moment(text) => {
+                parse_rfc3339(text).map(|moment| Self(Some(moment))).ok_or(NotAccepted)
+            }
+            _ => Err(NotAccepted),
+        }
+    }
+
+    fn to_toml(&self) -> String {
+        toml_string(&self.0.map(rfc3339).unwrap_or_default())
     }
 }
 

@@ -1,0 +1,135 @@
+//! One item while it is played: a thread that reads its file, and the queue of what it has read.
+//!
+//! The thread waits for files and servers, so that the task that plays never does. It reads ahead as far as the queue
+//! and the reader's window allow, which is what prefetching means: an item that is opened early has its first frames
+//! ready when the one before ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use live::mp4::{Limits, Mp4, Mp4Error, Sample, Track};
+use tokio::sync::{oneshot, watch};
+
+use super::file::{MediaFile, Stop};
+use super::location::Location;
+use super::queue::{Closed, Receiver, Sender, queue};
+use crate::ingest::settings::SourceSettings;
+
+/// Bytes of frames that wait to be played, but for the last one.
+const QUEUE_BYTES_MAX: usize = 4 << 20;
+/// What a queued frame counts besides its bytes.
+const FRAME_BYTES: usize = 128;
+/// A server is told this far ahead what will be read.
+const HINTED_BYTES: u64 = 8 << 20;
+
+/// What is known of an item once it is open.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Its length; `None` if the file does not say.
+    pub duration: Option<Duration>,
+    /// Where in it playing begins: the key frame at or before what was asked for.
+    pub begins: Duration,
+    /// What is played of it: at most one of video and one of sound.
+    pub tracks: Vec<Track>,
+}
+
+/// An item that is being opened or played. Dropping it ends its thread.
+#[derive(Debug)]
+pub struct Item {
+    opened: oneshot::Receiver<Result<Facts, String>>,
+    samples: Receiver<Result<Sample, String>>,
+    /// Its receiver is with the thread, which ends when this is dropped.
+    _wanted: watch::Sender<bool>,
+}
+
+impl Item {
+    /// Begins to open `location`, to be played from `join` on. Errors come out of [`opened`](Self::opened).
+    pub fn open(location: &Location, join: Duration, settings: &Arc<SourceSettings>) -> Self {
+        let (wanted, stop) = watch::channel(false);
+        let (tell, opened) = oneshot::channel();
+        let (sender, samples) = queue(QUEUE_BYTES_MAX);
+        let (location, settings) = (location.clone(), Arc::clone(settings));
+        let thread = std::thread::Builder::new().name("channel-item".to_owned());
+        let read = move || {
+            let reading = open(&location, join, &settings, stop);
+            let (mp4, told) = match reading {
+                Ok((mp4, facts)) => (Some(mp4), Ok(facts)),
+                Err(error) => (None, Err(error)),
+            };
+            // Nobody listens any more when the item was dropped; then the queue is closed as well.
+            let _ = tell.send(told);
+            if let Some(mp4) = mp4 {
+                read_all(mp4, &sender);
+            }
+        };
+        if let Err(error) = thread.spawn(read) {
+            // The thread's ends are dropped with it: what waits for them learns of it.
+            tracing::warn!(%error, "no thread for an item of a channel");
+        }
+        Self { opened, samples, _wanted: wanted }
+    }
+
+    /// Waits until the item is open. To be asked once; dropping the future loses nothing.
+    pub async fn opened(&mut self) -> Result<Facts, String> {
+        match (&mut self.opened).await {
+            Ok(told) => told,
+            Err(_) => Err("the system gives no thread".to_owned()),
+        }
+    }
+
+    /// The next frame in the order of decoding; `None` after the last. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Result<Sample, String>> {
+        self.samples.pop().await
+    }
+
+    /// Bytes of frames that are ready.
+    pub fn bytes_ready(&self) -> usize {
+        self.samples.bytes()
+    }
+}
+
+fn open(
+    location: &Location,
+    join: Duration,
+    settings: &SourceSettings,
+    stop: Stop,
+) -> Result<(Mp4<MediaFile>, Facts), String> {
+    let file = MediaFile::open(location, settings, stop).map_err(|error| error.to_string())?;
+    let read = || -> Result<_, Mp4Error> {
+        let mut mp4 = Mp4::open(file, Limits::default())?;
+        let begins = if join.is_zero() { Duration::ZERO } else { mp4.seek_to(join)? };
+        Ok((mp4, begins))
+    };
+    let (mp4, begins) = read().map_err(|error| error.to_string())?;
+    let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
+    let facts = Facts { duration: mp4.duration(), begins, tracks };
+    Ok((mp4, facts))
+}
+
+/// Reads to the end, or until nobody wants more.
+fn read_all(mut mp4: Mp4<MediaFile>, queue: &Sender<Result<Sample, String>>) {
+    // Bytes read since the server was told last.
+    let mut since_hint = u64::MAX;
+    loop {
+        if since_hint >= HINTED_BYTES / 2 && mp4.get_ref().takes_hints() {
+            // An error here comes again from the frame that is affected.
+            if let Ok(upcoming) = mp4.upcoming(HINTED_BYTES) {
+                mp4.get_mut().will_need(upcoming);
+            }
+            since_hint = 0;
+        }
+        let (entry, bytes) = match mp4.next_sample() {
+            Ok(None) => return,
+            Ok(Some(sample)) => {
+                let bytes = sample.data.len();
+                since_hint = since_hint.saturating_add(bytes as u64);
+                (Ok(sample), bytes)
+            }
+            Err(error) => (Err(error.to_string()), 0),
+        };
+        let is_last = entry.is_err();
+        if queue.push(entry, bytes + FRAME_BYTES) == Err(Closed) || is_last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Virtual live channels: playlists of files that are published as streams of this server, in real time.
+//!
+//! `location.rs` says what may be played, `item.rs` reads a file on a thread of its own, `playlist.rs` puts items one
+//! after the other, `schedule.rs` says where a playlist is at a time, `timeline.rs` and `pace.rs` give each frame its
+//! times, `runner.rs` publishes. Here is the list of all channels. What is in a file is `live::mp4`'s business, how it is
+//! fetched `range_reader`'s, who may publish the workers'.
+
+mod file;
+mod item;
+mod location;
+mod outgoing;
+mod pace;
+mod playlist;
+mod queue;
+mod runner;
+mod schedule;
+mod spec;
+mod status;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, watch};
+
+pub use location::Writer;
+pub use spec::{ChannelSpec, Written};
+pub use status::{Event, EventKind, ItemStatus, Snapshot, State};
+
+use crate::ingest::Ingest;
+use crate::ingest::settings::SourceSettings;
+use item::Item;
+use playlist::{Opener, Patience, Playlist};
+use runner::{Command, Parts, Runner};
+use status::Status;
+
+/// Requests to one channel that wait; a further one is refused.
+const COMMANDS_MAX: usize = 4;
+/// Time for opening an item, index included.
+const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a channel was not added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAdded {
+    /// There is one for the stream.
+    Exists,
+    /// There are as many as there may be.
+    Full {
+        /// `sources.channels_max`.
+        most: usize,
+    },
+}
+
+/// A channel as the API shows it.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What it was made of.
+    pub spec: Arc<ChannelSpec>,
+    /// Who made it.
+    pub writer: Writer,
+    /// How it is.
+    pub now: Snapshot,
+}
+
+/// Totals over all channels, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Channels by state, in the order of [`Totals::STATES`].
+    pub by_state: [u64; 5],
+    /// Items played to their end.
+    pub items_played: u64,
+    /// Items skipped because they were broken.
+    pub items_failed: u64,
+    /// Times a pace began anew.
+    pub pauses: u64,
+}
+
+/// All channels.
+#[derive(Debug)]
+pub struct Channels {
+    ingest: Ingest,
+    settings: Arc<SourceSettings>,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    /// By app and name.
+    channels: BTreeMap<(String, String), Channel>,
+    /// Of channels that were removed.
+    past: Totals,
+}
+
+#[derive(Debug)]
+struct Channel {
+    spec: Arc<ChannelSpec>,
+    writer: Writer,
+    status: Arc<Status>,
+    commands: mpsc::Sender<Command>,
+    /// The channel ends when this is dropped or becomes true.
+    removed: watch::Sender<bool>,
+}
+
+impl Channels {
+    /// None yet.
+    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>) -> Self {
+        Self { ingest, settings, list: Mutex::default() }
+    }
+
+    /// What channels may do.
+    pub fn settings(&self) -> &SourceSettings {
+        &self.settings
+    }
+
+    /// Adds a channel, which begins at once.
+    pub fn add(&self, spec: ChannelSpec, writer: Writer) -> Result<View, NotAdded> {
+        let key = (spec.app.clone(), spec.name.clone());
+        let mut list = self.lock();
+        if list.channels.contains_key(&key) {
+            return Err(NotAdded::Exists);
+        }
+        let most = self.settings.channels_max;
+        if list.channels.len() >= most {
+            return Err(NotAdded::Full { most });
+        }
+        let channel = self.start(Arc::new(spec), writer);
+        let view = channel.view();
+        list.channels.insert(key, channel);
+        Ok(view)
+    }
+
+    /// Ends a channel and forgets it. Whether there was one.
+    pub fn remove(&self, app: &str, name: &str) -> bool {
+        let mut list = self.lock();
+        let Some(channel) = list.channels.remove(&(app.to_owned(), name.to_owned())) else { return false };
+        list.past.add(&channel.status);
+        // The task may wait for more than one thing: the word reaches it before the sender is dropped.
+        let _ = channel.removed.send(true);
+        true
+    }
+
+    /// Has a channel go on with its next item. Whether there is such a channel.
+    pub fn skip(&self, app: &str, name: &str) -> bool {
+        let list = self.lock();
+        let Some(channel) = list.channels.get(&(app.to_owned(), name.to_owned())) else { return false };
+        // When several wait to be served already, another one changes nothing.
+        let _ = channel.commands.try_send(Command::Skip);
+        true
+    }
+
+    /// All channels, by app and name.
+    pub fn views(&self) -> Vec<View> {
+        self.lock().channels.values().map(Channel::view).collect()
+    }
+
+    /// One channel.
+    pub fn view(&self, app: &str, name: &str) -> Option<View> {
+        self.lock().channels.get(&(app.to_owned(), name.to_owned())).map(Channel::view)
+    }
+
+    /// Totals of all channels there are and were.
+    pub fn totals(&self) -> Totals {
+        let list = self.lock();
+        let mut totals = list.past;
+        for channel in list.channels.values() {
+            totals.add(&channel.status);
+            totals.by_state[channel.status.totals().0 as usize] += 1;
+        }
+        totals
+    }
+
+    fn start(&self, spec: Arc<ChannelSpec>, writer: Writer) -> Channel {
+        #[expect(clippy::disallowed_methods, reason = "since when a channel is what it is, for people")]
+        let now = SystemTime::now();
+        let status = Arc::new(Status::new(spec.items.len(), now));
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let (removed, ends) = watch::channel(false);
+        let patience = Patience { open: OPEN_PATIENCE, frame: self.settings.stall_timeout };
+        let opener = opener(Arc::clone(&spec), Arc::clone(&self.settings));
+        let playlist = Playlist::new(opener, spec.items.len(), spec.looped, patience, Arc::clone(&status));
+        let parts = Parts {
+            app: spec.app.clone(),
+            name: spec.name.clone(),
+            start: spec.start,
+            settings: Arc::clone(&self.settings),
+            ingest: self.ingest.clone(),
+            status: Arc::clone(&status),
+            commands: received,
+            removed: ends,
+        };
+        self.ingest.spawn(Runner::new(parts, playlist).run());
+        Channel { spec, writer, status, commands, removed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List> {
+        // Nothing panics with the lock held.
+        self.list.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Channel {
+    fn view(&self) -> View {
+        View { spec: Arc::clone(&self.spec), writer: self.writer, now: self.status.snapshot() }
+    }
+}
+
+impl Totals {
+    /// Names of the states counted by `by_state`.
+    pub const STATES: [State; 5] =
+        [State::Waiting, State::Opening, State::Playing, State::Retrying, State::Ended];
+
+    fn add(&mut self, status: &Status) {
+        let (_, played, failed, pauses) = status.totals();
+        self.items_played += played;
+        self.items_failed += failed;
+        self.pauses += pauses;
+    }
+}
+
+fn opener(spec: Arc<ChannelSpec>, settings: Arc<SourceSettings>) -> Opener {
+    Box::new(move |index, join| Item::open(&spec.items[index], join, &settings))
+}

@@ -1,0 +1,429 @@
+//! The task of a channel: gets frames from its playlist, publishes them, each at its time.
+//!
+//! One loop waits for whatever comes first: a request, the end of the publication, the time of the frame in hand, or the
+//! next frame. A channel that loses its stream asks for it again, and goes on from the next key frame; one that has a
+//! start goes on where it would be if nothing had happened.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use live::mp4::Sample;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::outgoing::{Outgoing, media_kind};
+use super::pace::Pace;
+use super::playlist::{Joined, Next, Playlist};
+use super::status::{EventKind, State, Status};
+use super::timeline::{ItemTime, Stamp, Timeline};
+use crate::ingest::backoff::Backoff;
+use crate::ingest::settings::SourceSettings;
+use crate::ingest::{Ended, Ingest, Publisher, Refused, Request, SourceKind, Unsent};
+
+/// The clock on the wall is looked at this often while a start is waited for: somebody may set it.
+const CLOCK_CHECK: Duration = Duration::from_secs(30);
+
+/// Frames that come late again within this time are counted, not told.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a channel can be asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Go on with the next item.
+    Skip,
+}
+
+/// Why a channel's task is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    /// It was removed, or the server stops.
+    Asked,
+    /// Its playlist was to be played once.
+    Over,
+}
+
+/// What a channel is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Application.
+    pub app: String,
+    /// Name of its stream.
+    pub name: String,
+    /// When its playlist began.
+    pub start: Option<SystemTime>,
+    /// Limits and pauses.
+    pub settings: Arc<SourceSettings>,
+    /// The way to the workers.
+    pub ingest: Ingest,
+    /// Where it tells of itself.
+    pub status: Arc<Status>,
+    /// Requests.
+    pub commands: mpsc::Receiver<Command>,
+    /// Becomes true when the channel is removed.
+    pub removed: watch::Receiver<bool>,
+}
+
+/// A frame whose turn is next.
+struct Held {
+    sample: Sample,
+    stamp: Stamp,
+    due: Instant,
+}
+
+/// See the module.
+pub struct Runner {
+    parts: Parts,
+    playlist: Playlist,
+    outgoing: Outgoing,
+    timeline: Timeline,
+    pace: Pace,
+    /// Where the playlist was joined, until its first item has begun.
+    joined: Option<(Duration, Instant)>,
+    publisher: Option<Publisher>,
+    /// When the publication began, or may begin again.
+    publishes: Instant,
+    refusals: Backoff,
+    held: Option<Held>,
+    /// When it was told last that frames came late.
+    told_late: Option<Instant>,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Runner {
+    /// Of a playlist.
+    pub fn new(parts: Parts, playlist: Playlist) -> Self {
+        let (least, most) = (parts.settings.retry_min, parts.settings.retry_max);
+        Self {
+            stopping: parts.ingest.stopping(),
+            playlist,
+            outgoing: Outgoing::default(),
+            timeline: Timeline::default(),
+            pace: Pace::new(),
+            joined: None,
+            publisher: None,
+            publishes: Instant::now(),
+            refusals: Backoff::new(least, most),
+            held: None,
+            told_late: None,
+            parts,
+        }
+    }
+
+    /// Runs until the channel is removed, the server stops, or a playlist that is played once is over.
+    pub async fn run(mut self) {
+        let mut removed = self.parts.removed.clone();
+        let mut stopping = self.stopping.clone();
+        let stopped = tokio::select! {
+            biased;
+            _ = removed.wait_for(|removed| *removed) => Stopped::Asked,
+            _ = stopping.wait_for(|stopping| *stopping) => Stopped::Asked,
+            () = self.play() => Stopped::Over,
+        };
+        if stopped == Stopped::Over {
+            self.enter(State::Ended, None);
+            self.parts.status.update(|status| (status.item, status.next) = (None, None));
+            tracing::info!(channel = %self.shown(), "the playlist is over");
+        }
+        if let Some(publisher) = self.publisher.take() {
+            publisher.finish().await;
+        }
+    }
+
+    async fn play(&mut self) {
+        let mut failures = Backoff::new(self.parts.settings.retry_min, self.parts.settings.retry_max);
+        let mut began = Instant::now();
+        self.wait_for_start().await;
+        let mut must_join = self.parts.start.is_some();
+        loop {
+            if std::mem::take(&mut must_join) && !self.join().await {
+                return;
+            }
+            match self.play_on().await {
+                Pause::Over => return,
+                Pause::Rejoin => must_join = true,
+                Pause::Nothing => {
+                    // Players are told to wait, instead of looking at a picture that stands.
+                    if let Some(publisher) = self.publisher.take() {
+                        publisher.finish().await;
+                    }
+                    let pause = failures.pause(began.elapsed(), random());
+                    self.parts.status.tell(
+                        wall_clock(),
+                        None,
+                        EventKind::NothingToPlay,
+                        "no item can be played",
+                    );
+                    tracing::warn!(channel = %self.shown(), ?pause, "no item can be played");
+                    self.enter(State::Retrying, Some(pause));
+                    sleep(pause).await;
+                    began = Instant::now();
+                    must_join = self.parts.start.is_some();
+                }
+            }
+        }
+    }
+
+    /// Until the start, by the clock on the wall.
+    async fn wait_for_start(&self) {
+        let Some(start) = self.parts.start else { return };
+        while let Ok(left) = start.duration_since(wall_clock()) {
+            if left.is_zero() {
+                return;
+            }
+            self.enter(State::Waiting, Some(left));
+            sleep(left.min(CLOCK_CHECK)).await;
+        }
+    }
+
+    /// Goes to where the playlist would be. False: it is over.
+    async fn join(&mut self) -> bool {
+        let Some(start) = self.parts.start else { return true };
+        self.enter(State::Opening, None);
+        self.held = None;
+        self.timeline.end_item(None);
+        let elapsed = || wall_clock().duration_since(start).unwrap_or_default();
+        match self.playlist.join(elapsed).await {
+            Joined::At { position, moment } => self.joined = Some((position, moment)),
+            Joined::Nothing => {}
+            Joined::Over => return false,
+        }
+        true
+    }
+
+    /// Plays until something cannot go on as it is.
+    async fn play_on(&mut self) -> Pause {
+        loop {
+            if self.held.is_some() && self.publisher.is_none() && !self.publish().await {
+                // Time has passed, and with a start the playlist has gone on.
+                if self.parts.start.is_some() {
+                    return Pause::Rejoin;
+                }
+                continue;
+            }
+            if let Some(pause) = self.step().await {
+                return pause;
+            }
+        }
+    }
+
+    /// Waits for one thing to happen, and does it.
+    async fn step(&mut self) -> Option<Pause> {
+        let due = self.held.as_ref().map(|held| held.due);
+        let publisher = &mut self.publisher;
+        tokio::select! {
+            biased;
+            command = self.parts.commands.recv() => {
+                if let Some(Command::Skip) = command {
+                    self.skip();
+                }
+                None
+            }
+            ended = ended(publisher) => {
+                self.interrupted(ended.reason());
+                (ended == Ended::Draining).then_some(Pause::Over)
+            }
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                self.send().await;
+                None
+            }
+            next = self.playlist.next(), if due.is_none() => self.take(next),
+        }
+    }
+
+    fn take(&mut self, next: Next) -> Option<Pause> {
+        match next {
+            Next::Begins(facts) => {
+                let begins_ns = ns(facts.begins);
+                self.timeline.begin_item(begins_ns);
+                self.outgoing.begin_item(&facts.tracks);
+                if self.publisher.is_some() {
+                    self.enter(State::Playing, None);
+                }
+                if let Some((position, moment)) = self.joined.take() {
+                    let timestamp_ms = self.timeline.at(ns(position));
+                    self.pace = Pace::anchored(moment, timestamp_ms, Instant::now());
+                }
+            }
+            Next::Frame(sample) => self.hold(sample),
+            Next::Ends(length) => self.timeline.end_item(length.map(ns)),
+            Next::Nothing => return Some(Pause::Nothing),
+            Next::Over => return Some(Pause::Over),
+        }
+        None
+    }
+
+    /// Gives a frame its time.
+    fn hold(&mut self, sample: Sample) {
+        let Some(kind) = media_kind(&sample) else { return };
+        let time = ItemTime {
+            dts_ns: sample.dts_ns,
+            // What comes before the beginning is decoded and not shown; it has no place in a live stream but this.
+            pts_ns: if sample.is_hidden { sample.pts_ns.max(0) } else { sample.pts_ns },
+            duration_ns: sample.duration_ns,
+        };
+        let stamp = self.timeline.place(kind, time);
+        let (due, late) = self.pace.due(Instant::now(), stamp.timestamp_ms);
+        if !late.is_zero() && self.publisher.is_some() {
+            self.was_late(late);
+        }
+        self.held = Some(Held { sample, stamp, due });
+    }
+
+    /// The source was too slow; of a row of such moments the first is told.
+    fn was_late(&mut self, late: Duration) {
+        let item = self.parts.status.update(|status| {
+            status.pauses += 1;
+            status.item
+        });
+        let now = Instant::now();
+        if self.told_late.is_none_or(|told| now > told + TELL_AGAIN) {
+            self.told_late = Some(now);
+            let message = format!("frames came {:.1} s late", late.as_secs_f64());
+            self.parts.status.tell(wall_clock(), item, EventKind::Late, &message);
+            tracing::warn!(channel = %self.shown(), late_ms = late.as_millis(), "frames came late");
+        }
+    }
+
+    /// Sends the frame in hand.
+    async fn send(&mut self) {
+        let (Some(held), Some(publisher)) = (self.held.take(), &mut self.publisher) else { return };
+        let messages = self.outgoing.messages(&held.sample, held.stamp);
+        // RTMP timestamps wrap at 2^32.
+        let timestamp_ms = held.stamp.timestamp_ms as u32;
+        let sent = messages.and_then(|messages| {
+            messages.iter().try_for_each(|message| {
+                let sent = publisher.send(message.kind, timestamp_ms, &message.body);
+                sent.map_err(|error| unsent(error, message.body.len()))
+            })
+        });
+        if let Err(reason) = sent {
+            // What follows may need it.
+            self.playlist.give_up(&reason);
+            self.timeline.end_item(None);
+            return;
+        }
+        let position = Duration::from_nanos(u64::try_from(held.sample.pts_ns).unwrap_or(0));
+        self.parts.status.update(|status| status.position = position);
+        if let Err(ended) = publisher.flush().await {
+            self.interrupted(ended.reason());
+        }
+    }
+
+    fn skip(&mut self) {
+        if self.playlist.skip() {
+            self.held = None;
+            self.timeline.end_item(None);
+            // The next item begins now, not when the rest of this one would have been over.
+            self.joined = None;
+        }
+    }
+
+    /// Asks for the stream. After a refusal, waits; true: it publishes.
+    async fn publish(&mut self) -> bool {
+        sleep_until(self.publishes).await;
+        let detail = format!("channel {}", self.shown());
+        let request = Request {
+            app: &self.parts.app,
+            name: &self.parts.name,
+            kind: SourceKind::Channel,
+            address: None,
+            detail: &detail,
+        };
+        match self.parts.ingest.publish(request).await {
+            Ok(publisher) => {
+                self.publisher = Some(publisher);
+                self.publishes = Instant::now();
+                self.outgoing.begin_publication();
+                self.resume();
+                self.enter(State::Playing, None);
+                tracing::info!(channel = %self.shown(), "the channel publishes");
+                true
+            }
+            Err(refused) => {
+                self.refused(&refused).await;
+                false
+            }
+        }
+    }
+
+    /// The frame in hand is due now, unless a schedule says otherwise.
+    fn resume(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let now = Instant::now();
+        if self.parts.start.is_none() {
+            self.pace = Pace::new();
+        }
+        held.due = self.pace.due(now, held.stamp.timestamp_ms).0;
+    }
+
+    async fn refused(&mut self, refused: &Refused) {
+        let reason = refused.reason();
+        if self.refusals.failures() == 0 || self.parts.status.totals().0 != State::Waiting {
+            self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, &reason);
+            tracing::warn!(channel = %self.shown(), reason, "the channel was refused");
+        }
+        let pause = self.refusals.pause(Duration::ZERO, random());
+        self.enter(State::Waiting, Some(pause));
+        sleep(pause).await;
+    }
+
+    /// The publication is over.
+    fn interrupted(&mut self, reason: &str) {
+        self.publisher = None;
+        let pause = self.refusals.pause(self.publishes.elapsed(), random());
+        self.publishes = Instant::now() + pause;
+        self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
+        tracing::warn!(channel = %self.shown(), reason, ?pause, "the channel was interrupted");
+        self.enter(State::Waiting, Some(pause));
+    }
+
+    fn enter(&self, state: State, retry_in: Option<Duration>) {
+        let now = wall_clock();
+        self.parts.status.enter(state, now, retry_in.and_then(|pause| now.checked_add(pause)));
+    }
+
+    fn shown(&self) -> String {
+        format!("{}/{}", self.parts.app, self.parts.name)
+    }
+}
+
+/// Why playing does not simply go on.
+enum Pause {
+    /// No item can be played.
+    Nothing,
+    /// The playlist has gone on without us.
+    Rejoin,
+    /// There is nothing left to play, or no server to play to.
+    Over,
+}
+
+/// The end of the publication, if there is one.
+async fn ended(publisher: &mut Option<Publisher>) -> Ended {
+    match publisher {
+        Some(publisher) => publisher.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn unsent(why: Unsent, bytes: usize) -> String {
+    match why {
+        Unsent::TooLong => format!("a frame of {bytes} bytes is larger than `limits.message_max_bytes`"),
+        Unsent::QueueFull => "the worker takes no data".to_owned(),
+    }
+}
+
+/// Any number, to spread pauses.
+fn random() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
+fn ns(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "schedules and events go by the clock on the wall")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,196 @@
+//! What a channel tells of itself: written by its task, read by the API.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+/// Events kept of a channel, the newest ones.
+pub const EVENTS_MAX: usize = 64;
+/// Longest message of an event, in bytes.
+const MESSAGE_BYTES_MAX: usize = 400;
+
+/// What a channel does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Its start is in the future, or its stream has another publisher.
+    Waiting,
+    /// The item to begin with is being opened.
+    Opening,
+    /// Frames leave.
+    Playing,
+    /// No item can be played; after a pause they are tried again.
+    Retrying,
+    /// A playlist that is played once has been.
+    Ended,
+}
+
+/// Something worth telling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: SystemTime,
+    /// Which item it is about.
+    pub item: Option<usize>,
+    /// What kind of thing happened.
+    pub kind: EventKind,
+    /// For people.
+    pub message: String,
+}
+
+/// Kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// An item could not be opened or read on; the playlist goes on with the next one.
+    Broken,
+    /// An item was left on request.
+    Skipped,
+    /// Frames came later than they were due, and the pace began anew.
+    Late,
+    /// The stream was refused or taken away.
+    Interrupted,
+    /// No item can be played.
+    NothingToPlay,
+}
+
+/// What is known of an item.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ItemStatus {
+    /// Its length, once it has been opened.
+    pub duration: Option<Duration>,
+    /// Why it was skipped when it was last tried.
+    pub last_error: Option<String>,
+}
+
+/// A channel at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What it does.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// Its items, as many as its playlist has.
+    pub items: Vec<ItemStatus>,
+    /// The item that is played.
+    pub item: Option<usize>,
+    /// How far.
+    pub position: Duration,
+    /// The item that is opened ahead.
+    pub next: Option<usize>,
+    /// It is open, and its first frames are here.
+    pub next_ready: bool,
+    /// How often the playlist has gone round.
+    pub loops: u64,
+    /// Items played to their end.
+    pub items_played: u64,
+    /// Items that were broken, each time they were.
+    pub items_failed: u64,
+    /// Times the pace began anew because frames were late.
+    pub pauses: u64,
+    /// When something is tried again.
+    pub retry_at: Option<SystemTime>,
+    /// Newest last.
+    pub events: VecDeque<Event>,
+}
+
+/// Shared by a channel's task and the API. Locked for the time of a copy.
+#[derive(Debug)]
+pub struct Status(Mutex<Snapshot>);
+
+impl Status {
+    /// Of a playlist of `items` items, at `now`.
+    pub fn new(items: usize, now: SystemTime) -> Self {
+        Self(Mutex::new(Snapshot {
+            state: State::Opening,
+            since: now,
+            items: vec![ItemStatus::default(); items],
+            item: None,
+            position: Duration::ZERO,
+            next: None,
+            next_ready: false,
+            loops: 0,
+            items_played: 0,
+            items_failed: 0,
+            pauses: 0,
+            retry_at: None,
+            events: VecDeque::new(),
+        }))
+    }
+
+    /// Changes it.
+    pub fn update<T>(&self, change: impl FnOnce(&mut Snapshot) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    /// Goes to `state`. `retry_at` is when that may end by itself.
+    pub fn enter(&self, state: State, now: SystemTime, retry_at: Option<SystemTime>) {
+        self.update(|snapshot| {
+            if snapshot.state != state {
+                snapshot.state = state;
+                snapshot.since = now;
+            }
+            snapshot.retry_at = retry_at;
+        });
+    }
+
+    /// Adds an event; the oldest gives way.
+    pub fn tell(&self, at: SystemTime, item: Option<usize>, kind: EventKind, message: &str) {
+        let message = shortened(message);
+        self.update(|snapshot| {
+            if snapshot.events.len() == EVENTS_MAX {
+                snapshot.events.pop_front();
+            }
+            snapshot.events.push_back(Event { at, item, kind, message });
+        });
+    }
+
+    /// How it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.lock().clone()
+    }
+
+    /// State and totals without a copy of the rest: state, items played, items broken, pauses.
+    pub fn totals(&self) -> (State, u64, u64, u64) {
+        let now = self.lock();
+        (now.state, now.items_played, now.items_failed, now.pauses)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Snapshot> {
+        // Nothing panics with the lock held.
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The first part of a text that may come from a server.
+fn shortened(message: &str) -> String {
+    let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
+    message[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_events_are_kept_and_none_is_long() {
+        let status = Status::new(1, SystemTime::UNIX_EPOCH);
+        for index in 0..EVENTS_MAX + 10 {
+            let message = format!("{index} {}", "\u{20ac}\n".repeat(1_000));
+            status.tell(SystemTime::UNIX_EPOCH, Some(0), EventKind::Broken, &message);
+        }
+        let events = status.snapshot().events;
+        assert_eq!(events.len(), EVENTS_MAX);
+        assert!(events[0].message.starts_with("10 ") && events[EVENTS_MAX - 1].message.starts_with("73 "));
+        assert!(events.iter().all(|event| event.message.len() <= MESSAGE_BYTES_MAX));
+        assert!(events.iter().all(|event| !event.message.contains('\n')));
+    }
+
+    #[test]
+    fn a_state_begins_once() {
+        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
+        let status = Status::new(1, SystemTime::UNIX_EPOCH);
+        status.enter(State::Retrying, SystemTime::UNIX_EPOCH, Some(later));
+        status.enter(State::Retrying, later, None);
+        let now = status.snapshot();
+        assert_eq!((now.state, now.since, now.retry_at), (State::Retrying, SystemTime::UNIX_EPOCH, None));
+    }
+}
