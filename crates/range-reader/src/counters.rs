@@ -24,10 +24,10 @@ pub struct Counters {
     pub bytes_buffered: u64,
     /// Seeks that began at a place which was not here yet.
     pub seeks: u64,
-    /// Ranges fetched because a pattern had been learned; of them, those that were not read.
-    pub predicted: u64,
-    /// See `predicted`.
-    pub mispredicted: u64,
+    /// Bytes fetched because a pattern had been learned, as far as they have been read or dropped.
+    pub bytes_predicted: u64,
+    /// Of those, bytes that were not read.
+    pub bytes_mispredicted: u64,
 }
 
 /// What a progress callback is told.

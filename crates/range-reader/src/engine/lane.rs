@@ -29,6 +29,8 @@ pub(super) struct Lane<B> {
     pub(super) keep: Option<Vec<Range<u64>>>,
     /// Several ranges were asked.
     pub(super) several: bool,
+    /// Asked because it had been predicted.
+    pub(super) is_predicted: bool,
     /// Offset in the file of the next byte of the body.
     pub(super) cursor: u64,
     /// End of the present part.
@@ -46,6 +48,14 @@ impl<B: Body> Lane<B> {
     /// The answer, as it stands, will bring the byte at `position`.
     pub(super) fn covers(&self, position: u64) -> bool {
         self.outstanding.iter().any(|range| range.contains(&position))
+    }
+
+    /// Something of `wanted` is still to come.
+    pub(super) fn brings_any(&self, wanted: &[Range<u64>]) -> bool {
+        let meets = |range: &Range<u64>| {
+            self.outstanding.iter().any(|left| left.start < range.end && range.start < left.end)
+        };
+        wanted.iter().any(meets)
     }
 
     /// Bytes that come before the one at `position`.

@@ -24,11 +24,12 @@ use tokio::time::Sleep;
 
 use self::lane::Lane;
 use self::link::Link;
-use self::store::Store;
+use self::store::{Predicted, Store};
 use self::wanted::Wanted;
 use crate::config::ReaderConfig;
 use crate::counters::{Counters, Progress};
 use crate::error::ReadError;
+use crate::learn::{LearnLimits, Learner};
 use crate::source::{Pinned, Source};
 
 /// Reads answered from memory look after the answers on their way each time so many bytes have been handed out.
@@ -41,6 +42,11 @@ pub(crate) struct Engine<S: Source> {
     store: Store,
     link: Link,
     wanted: Wanted,
+    /// The list of what is wanted is the caller's; else it is the learner's.
+    is_hinted: bool,
+    learner: Option<Learner>,
+    /// What the learner has been told of its predictions.
+    told: Predicted,
     lanes: Vec<Lane<S::Body>>,
     position: u64,
     length: Length,
@@ -54,8 +60,12 @@ pub(crate) struct Engine<S: Source> {
     one_range_only: bool,
     /// Where the present run began: what is read in a row since the last seek.
     run_start: u64,
+    /// How long the run before it was.
+    last_run: u64,
     /// Bytes of the next request of a run that is read without a hint.
     run_window: u64,
+    /// No byte has been read since the last seek.
+    has_sought: bool,
     /// The plan made for this position holds until it is reached.
     planned_for: Option<u64>,
     /// Answers on their way are let come to their end, before the next request.
@@ -88,12 +98,16 @@ enum Length {
 
 impl<S: Source> Engine<S> {
     pub(crate) fn new(source: S, config: ReaderConfig) -> Self {
+        let learner = config.learn.then(|| Learner::new(LearnLimits::default()));
         Self {
             store: Store::new(config.look_back_bytes, config.window_bytes),
             source,
             config,
             link: Link::default(),
             wanted: Wanted::default(),
+            is_hinted: false,
+            learner,
+            told: Predicted::default(),
             lanes: Vec::new(),
             position: 0,
             length: Length::Unknown,
@@ -102,7 +116,9 @@ impl<S: Source> Engine<S> {
             whole_only: false,
             one_range_only: false,
             run_start: 0,
-            run_window: steer::FIRST_WINDOW_BYTES,
+            last_run: 0,
+            run_window: 0,
+            has_sought: false,
             planned_for: None,
             resting: false,
             held: false,
@@ -133,8 +149,9 @@ impl<S: Source> Engine<S> {
             result?;
         }
         let count = self.store.read(self.position, buffer);
+        self.learn(&buffer[..count]);
         self.position += count as u64;
-        self.answered += 1;
+        (self.has_sought, self.answered) = (false, self.answered + 1);
         self.handed_since_look += count as u64;
         if self.handed_since_look >= BYTES_BETWEEN_LOOKS {
             self.look_after(context);
@@ -162,8 +179,10 @@ impl<S: Source> Engine<S> {
             io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the start or past 2^64")
         })?;
         if position != self.position {
-            self.position = position;
-            self.run_start = position;
+            let run = self.position.saturating_sub(self.run_start);
+            self.last_run = if run > 0 { run } else { self.last_run };
+            (self.position, self.run_start, self.run_window) = (position, position, 0);
+            self.has_sought = true;
             self.planned_for = None;
             self.resting = false;
         }
@@ -173,6 +192,7 @@ impl<S: Source> Engine<S> {
     /// Replaces the list of what will be read.
     pub(crate) fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.wanted.replace(ranges);
+        self.is_hinted = !self.wanted.is_empty();
         self.planned_for = None;
     }
 
@@ -208,8 +228,23 @@ impl<S: Source> Engine<S> {
             bytes_wasted: self.store.wasted,
             bytes_buffered: self.store.unread(),
             seeks: self.seeks,
-            predicted: 0,
-            mispredicted: 0,
+            bytes_predicted: self.store.predicted.used + self.store.predicted.vain,
+            bytes_mispredicted: self.store.predicted.vain,
+        }
+    }
+
+    /// Tells the learner of bytes handed out at the position, and of what has become of its predictions.
+    fn learn(&mut self, bytes: &[u8]) {
+        let Some(learner) = self.learner.as_mut().filter(|_| !self.is_hinted) else { return };
+        learner.note_read(self.position..self.position + bytes.len() as u64);
+        if learner.wants_bytes() {
+            learner.note_bytes(self.position, bytes);
+        }
+        let Predicted { used, vain } = self.store.predicted;
+        let (known_used, known_vain) = (self.told.used, self.told.vain);
+        if (used, vain) != (known_used, known_vain) {
+            learner.note_outcome(used + vain - known_used - known_vain, used - known_used);
+            self.told = self.store.predicted;
         }
     }
 

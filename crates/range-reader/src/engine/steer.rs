@@ -7,16 +7,25 @@ use tokio::time::Instant;
 
 use super::lane::{Lane, OPEN_END, State};
 use super::{Engine, Length};
+use crate::learn::Want;
 use crate::plan::{self, SeekPlan};
 use crate::ranges::{self, ByteRange, RequestLimits};
-use crate::source::{RangeRequest, Source};
+use crate::source::{RangeRequest, Source, SourceState};
 
-/// First request of a run that is read without a hint.
-pub(super) const FIRST_WINDOW_BYTES: u64 = 64 << 10;
+/// First request of a run of which nothing is known: it comes with the head of the answer, in the ten segments that a new
+/// connection may send at once (RFC 6928), so it costs no time of its own, and a seek that follows has nothing to wait for.
+const FIRST_WINDOW_BYTES: u64 = 13 << 10;
+/// The first request of a run after others is as large as the last run, up to this.
+const FIRST_WINDOW_BYTES_MAX: u64 = 128 << 10;
 /// Each further request of the same run is so many times larger.
-const WINDOW_GROWTH: u64 = 4;
-/// A run that has come so far is asked for to the end of the file.
-const OPEN_AFTER_BYTES: u64 = 4 << 20;
+const WINDOW_GROWTH: u64 = 8;
+/// A window that takes longer than so many answers to a request is not bounded any more: giving it up costs no more than
+/// waiting for its end.
+const WINDOW_ROUND_TRIPS_MAX: f64 = 4.0;
+/// Requests on their way at a time at most.
+const LANES_MAX: usize = 8;
+/// Of what is wanted, so many ranges are looked at to see whether an answer is of use.
+const UPCOMING_MAX: usize = 64;
 /// What a `Range` field takes at most.
 const FIELD_BYTES_MAX: usize = 6000;
 
@@ -86,18 +95,28 @@ impl<S: Source> Engine<S> {
         }
     }
 
-    /// Gives answers up until another request can be sent: those that nobody has said to need, then the last one.
+    /// Gives answers up until another request can be sent: those that bring nothing of what is wanted, then the last ones.
     fn make_room_for_request(&mut self, at_once: usize) {
-        let hinted = self.wanted.stand_at(self.position);
-        if !hinted {
-            while let Some(lane) = self.lanes.pop() {
-                self.give_up(lane);
-            }
+        if !self.wanted.stand_at(self.position) && !self.is_hinted {
+            self.predict();
         }
-        while self.lanes.len() >= at_once {
-            let Some(lane) = self.lanes.pop() else { break };
-            self.give_up(lane);
-        }
+        let wanted = self.wanted.upcoming(UPCOMING_MAX);
+        let (kept, useless): (Vec<_>, Vec<_>) =
+            self.lanes.drain(..).partition(|lane| lane.brings_any(wanted));
+        self.lanes = kept;
+        let too_many = self.lanes.len().saturating_sub(at_once - 1);
+        let last = self.lanes.split_off(self.lanes.len() - too_many);
+        useless.into_iter().chain(last).for_each(|lane| self.give_up(lane));
+    }
+
+    /// Has the learner say what is wanted from the position on. False if it knows nothing.
+    fn predict(&mut self) -> bool {
+        let file_end = self.end();
+        let Some(learner) = &mut self.learner else { return false };
+        let want = Want { ranges_max: self.config.ranges_per_request_max, bytes_max: OPEN_END, file_end };
+        let predicted = learner.predict(self.position, want);
+        self.wanted.replace(predicted);
+        !self.wanted.is_empty()
     }
 
     pub(super) fn give_up(&mut self, lane: Lane<S::Body>) {
@@ -107,43 +126,71 @@ impl<S: Source> Engine<S> {
     }
 
     fn ask_for_position(&mut self, demand: u64) {
-        if self.wanted.stand_at(self.position) {
+        if self.wanted.stand_at(self.position) || !self.is_hinted && self.predict() {
             self.wanted.ask_again();
-            if self.ask_hints() {
+            // What others bring follows without a second request for what comes after it.
+            let ranges_max = if self.lanes.is_empty() { usize::MAX } else { 1 };
+            if self.ask_wanted(ranges_max) {
                 return;
             }
-        }
-        if self.position == self.run_start {
-            self.run_window = FIRST_WINDOW_BYTES;
         }
         self.ask_window(self.position, demand);
     }
 
     /// Asks for what comes next, if there is room, before it is missed.
     pub(super) fn look_ahead(&mut self) {
-        let idle = self.lanes.is_empty() && self.pause.is_none() && !self.held;
-        if !idle || self.length == Length::Unknown || self.whole_only || self.store.is_full(self.position) {
-            return;
-        }
-        if !self.wanted.is_empty() {
-            self.wanted.stand_at(self.position);
-            self.ask_hints();
-            return;
-        }
-        let end = self.store.end_of_row(self.position);
-        let read = self.position - self.run_start;
-        if read > 0 && end - self.position <= read / 2 && end < self.end() {
+        while self.may_look_ahead() {
+            if !self.wanted.is_empty() || !self.is_hinted && self.predict() {
+                self.wanted.stand_at(self.position);
+                if !self.ask_wanted(usize::MAX) {
+                    return;
+                }
+                continue;
+            }
+            let end = self.store.end_of_row(self.position);
+            let read = self.position - self.run_start;
+            let goes_on = read > 0 && end - self.position <= read / 2 && end < self.end();
+            if self.is_hinted || !goes_on || !self.lanes.is_empty() {
+                return;
+            }
             self.ask_window(end, 0);
         }
     }
 
-    fn ask_hints(&mut self) -> bool {
+    /// Whether a request can go out now for what is not missing yet.
+    fn may_look_ahead(&self) -> bool {
+        if self.pause.is_some() || self.held || self.length == Length::Unknown || self.whole_only {
+            return false;
+        }
+        if self.store.is_full(self.position) {
+            return false;
+        }
+        if self.lanes.is_empty() {
+            return true;
+        }
+        // Over a second HTTP/1.1 connection only where each range costs a request: what a connection that is at speed
+        // would lose by a round trip, a new one loses by its slow start.
         let state = self.source.state();
-        let several =
-            self.config.several_ranges && !self.one_range_only && state.takes_several_ranges != Some(false);
+        let overlaps = state.can_reset || !self.takes_several(&state);
+        if !overlaps || self.lanes.len() >= state.requests_at_once.min(LANES_MAX) {
+            return false;
+        }
+        let left =
+            self.lanes.iter().map(|lane| lane.bytes_left().unwrap_or(OPEN_END)).fold(0, u64::saturating_add);
+        let must_connect = !state.can_reset && state.connections_open <= self.lanes.len() as u64;
+        left < plan::ask_ahead_bytes(self.link.estimate(&state, 0, Some(left)), must_connect)
+    }
+
+    fn takes_several(&self, state: &SourceState) -> bool {
+        self.config.several_ranges && !self.one_range_only && state.takes_several_ranges != Some(false)
+    }
+
+    fn ask_wanted(&mut self, ranges_max: usize) -> bool {
+        let state = self.source.state();
+        let several = self.takes_several(&state);
         let link = self.link.estimate(&state, 0, Some(0));
         let limits = RequestLimits {
-            ranges_max: if several { self.config.ranges_per_request_max } else { 1 },
+            ranges_max: if several { self.config.ranges_per_request_max.min(ranges_max) } else { 1 },
             bytes_max: OPEN_END,
             field_bytes_max: FIELD_BYTES_MAX,
             gap_bytes_max: plan::gap_worth_receiving(link, several, state.requests_at_once),
@@ -153,21 +200,28 @@ impl<S: Source> Engine<S> {
         if asked.is_empty() {
             return false;
         }
-        self.ask(asked, Some(keep));
+        self.ask(asked, Some(keep), !self.is_hinted);
         true
     }
 
     /// Asks for the next piece of a run.
     fn ask_window(&mut self, from: u64, demand: u64) {
-        let run = from - self.run_start.min(from);
+        if self.run_window == 0 {
+            self.run_window = self.last_run.clamp(FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES_MAX);
+        }
         let size = self.run_window.max(demand);
+        let link = self.link.estimate(&self.source.state(), 0, None);
+        let open_from =
+            link.bytes_per_second * link.time_to_first_byte.as_secs_f64() * WINDOW_ROUND_TRIPS_MAX;
+        let is_first = from == self.run_start;
+        let wanted_end =
+            if !is_first && size as f64 > open_from { OPEN_END } else { from.saturating_add(size) };
         let total = self.end();
-        let wanted_end = if run >= OPEN_AFTER_BYTES { OPEN_END } else { from.saturating_add(size) };
         // What little would be left after that comes along.
         let end = if total.saturating_sub(wanted_end) < size / 2 { total } else { wanted_end };
         let end = self.store.next_present(from).map_or(end, |present| end.min(present));
-        self.run_window = size.saturating_mul(WINDOW_GROWTH).min(OPEN_AFTER_BYTES);
-        self.ask(iter::once(from..end.min(total)).collect(), None);
+        self.run_window = size.saturating_mul(WINDOW_GROWTH);
+        self.ask(iter::once(from..end.min(total)).collect(), None, false);
     }
 
     /// What is here or on its way, ascending.
@@ -177,7 +231,7 @@ impl<S: Source> Engine<S> {
         ranges::merge(&all, 0)
     }
 
-    fn ask(&mut self, asked: Vec<Range<u64>>, keep: Option<Vec<Range<u64>>>) {
+    fn ask(&mut self, asked: Vec<Range<u64>>, keep: Option<Vec<Range<u64>>>, is_predicted: bool) {
         let request = RangeRequest {
             ranges: asked
                 .iter()
@@ -194,6 +248,7 @@ impl<S: Source> Engine<S> {
             several: asked.len() > 1,
             outstanding: asked,
             keep,
+            is_predicted,
             cursor: 0,
             part_end: 0,
             has_brought: false,

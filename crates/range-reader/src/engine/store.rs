@@ -29,6 +29,15 @@ pub(super) struct Store {
     pub(super) skipped: u64,
     /// Bytes dropped without the reader having come to them.
     pub(super) wasted: u64,
+    /// Of the bytes that were predicted: handed out, and dropped without.
+    pub(super) predicted: Predicted,
+}
+
+/// What has become of bytes that were fetched because they had been predicted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Predicted {
+    pub(super) used: u64,
+    pub(super) vain: u64,
 }
 
 #[derive(Debug)]
@@ -39,6 +48,7 @@ struct Piece {
     unread: Vec<Range<u64>>,
     /// When it was last read or written to, in touches of the store.
     touched: u64,
+    is_predicted: bool,
 }
 
 impl Store {
@@ -53,6 +63,7 @@ impl Store {
             used: 0,
             skipped: 0,
             wasted: 0,
+            predicted: Predicted::default(),
         }
     }
 
@@ -68,7 +79,9 @@ impl Store {
             let from = (at - piece.start) as usize;
             let count = (piece.data.len() - from).min(buffer.len() - filled);
             buffer[filled..filled + count].copy_from_slice(&piece.data[from..from + count]);
-            self.used += piece.mark_read(at..at + count as u64);
+            let fresh = piece.mark_read(at..at + count as u64);
+            self.used += fresh;
+            self.predicted.used += if piece.is_predicted { fresh } else { 0 };
             self.touches += 1;
             piece.touched = self.touches;
             filled += count;
@@ -80,7 +93,7 @@ impl Store {
     /// Keeps bytes that have come for `start..`. Those that are here already count as wasted.
     ///
     /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no more than that.
-    pub(super) fn insert(&mut self, mut start: u64, mut bytes: &[u8], more: u64) {
+    pub(super) fn insert(&mut self, mut start: u64, mut bytes: &[u8], more: u64, is_predicted: bool) {
         while !bytes.is_empty() {
             let next = self.index_after(start);
             let here = match self.pieces.get(next) {
@@ -94,16 +107,20 @@ impl Store {
                 Some(piece) => (piece.start - start).min(bytes.len() as u64),
                 None => bytes.len() as u64,
             };
-            let count = self.append(next, start, &bytes[..here as usize], more);
+            let count = self.append(next, start, &bytes[..here as usize], more, is_predicted);
             start += count as u64;
             bytes = &bytes[count..];
         }
     }
 
     /// Appends to the piece before `next`, if it ends at `start` and has room, or begins a new one.
-    fn append(&mut self, next: usize, start: u64, bytes: &[u8], more: u64) -> usize {
+    fn append(&mut self, next: usize, start: u64, bytes: &[u8], more: u64, is_predicted: bool) -> usize {
         self.touches += 1;
-        let fits = |piece: &Piece| piece.end() == start && piece.data.len() < piece.data.capacity();
+        let fits = |piece: &Piece| {
+            piece.end() == start
+                && piece.data.len() < piece.data.capacity()
+                && piece.is_predicted == is_predicted
+        };
         let index = match next.checked_sub(1) {
             Some(before) if self.pieces.get(before).is_some_and(fits) => before,
             _ => {
@@ -116,7 +133,7 @@ impl Store {
                     }
                 };
                 let unread = Vec::with_capacity(2);
-                self.pieces.insert(next, Piece { start, data, unread, touched: 0 });
+                self.pieces.insert(next, Piece { start, data, unread, touched: 0, is_predicted });
                 self.bytes += PIECE_OVERHEAD_BYTES;
                 next
             }
@@ -172,6 +189,7 @@ impl Store {
             let passed = position.clamp(range.start, range.end) - range.start;
             self.skipped += passed;
             self.wasted += range.end - range.start - passed;
+            self.predicted.vain += if piece.is_predicted { range.end - range.start } else { 0 };
         }
         if piece.data.capacity() == PIECE_BYTES && self.spare.len() < SPARE_PIECES {
             piece.data.clear();

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::iter;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -34,9 +35,7 @@ impl<S: Source> Engine<S> {
         demand: u64,
     ) -> Poll<Result<(), ReadError>> {
         self.held = false;
-        if self.planned_for != Some(self.position) && self.position == self.run_start {
-            self.seeks += u64::from(self.position != 0);
-        }
+        self.seeks += u64::from(mem::take(&mut self.has_sought));
         loop {
             let result = self.drive(context);
             if self.store.contains(self.position) {
@@ -215,6 +214,7 @@ impl<S: Source> Engine<S> {
                 part.start,
                 &data[(part.start - start) as usize..(part.end - start) as usize],
                 more,
+                lane.is_predicted,
             );
             kept += part.end - part.start;
         }
@@ -228,12 +228,10 @@ impl<S: Source> Engine<S> {
     fn finish(&mut self, lane: &mut Lane<S::Body>) -> Result<(), SourceError> {
         // Plans that counted on this answer are made anew.
         (self.resting, self.planned_for) = (false, None);
-        if lane.outstanding.last().is_some_and(|range| range.end == OPEN_END && range.start == lane.cursor) {
-            // An answer to an open-ended request has ended without a length having been said: here is the end.
-            lane.outstanding.pop();
-            if self.length == Length::NotSaid {
-                self.length = Length::Bytes(lane.cursor);
-            }
+        // A whole file whose length was not said ends where its answer ends. A range may have been cut short.
+        if self.whole_only && self.length == Length::NotSaid {
+            self.length = Length::Bytes(lane.cursor);
+            lane.clip(lane.cursor);
         }
         if lane.outstanding.is_empty() {
             return Ok(());

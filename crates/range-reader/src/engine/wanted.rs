@@ -1,4 +1,4 @@
-//! What the caller says it will read.
+//! What will be read: the caller's hints, else what was predicted.
 //!
 //! Keeps the order of reading, where in it the reader stands, and what has been asked for.
 
@@ -29,6 +29,12 @@ impl Wanted {
     /// Whether there is nothing left to ask for.
     pub(super) fn is_empty(&self) -> bool {
         self.next >= self.ranges.len()
+    }
+
+    /// What comes from the reader's place on, `count` ranges at most.
+    pub(super) fn upcoming(&self, count: usize) -> &[Range<u64>] {
+        let from = self.at.min(self.ranges.len());
+        &self.ranges[from..self.ranges.len().min(from.saturating_add(count))]
     }
 
     /// Looks up where the reader stands. Ranges it has jumped over are not asked for any more.

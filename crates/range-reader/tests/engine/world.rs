@@ -231,8 +231,8 @@ impl Source for SimSource {
             state.connections_open += 1;
             self.opened += 1;
         }
-        let fails =
-            state.is_down || state.habits.fails_every.is_some_and(|every| state.requests.is_multiple_of(every));
+        let fails = state.is_down
+            || state.habits.fails_every.is_some_and(|every| state.requests.is_multiple_of(every));
         let connect = if reused.is_none() { state.link.round_trip } else { Duration::ZERO };
         let head_at = Instant::now() + connect + state.link.round_trip;
         let connection = Connection {
