@@ -1,14 +1,23 @@
 //! The reader and its source against HTTP servers: real ones, and ones that lie.
 
+mod http2;
 mod lying_server;
 mod nginx;
+mod proxies;
 mod real_nginx;
+mod redirects;
 mod scripted;
+mod streams;
+mod tls;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
-use range_reader::http::HttpConfig;
+use range_reader::error::SourceError;
 use range_reader::http::address::AddressPolicy;
+use range_reader::http::{HttpBody, HttpConfig, HttpSource};
+use range_reader::source::{Body, BodyEvent, RangeRequest, Response, Source};
 use range_reader::{AsyncRangeReader, ReaderConfig};
 use tokio::io::AsyncReadExt;
 
@@ -39,4 +48,29 @@ fn file(length: usize) -> Vec<u8> {
         state as u8
     };
     std::iter::repeat_with(next).take(length).collect()
+}
+
+/// One range.
+fn one(range: std::ops::Range<u64>) -> RangeRequest {
+    RangeRequest { ranges: vec![range.into()], pinned: None }
+}
+
+/// An answer on its way.
+type Opening = Pin<Box<dyn Future<Output = Result<Response<HttpBody>, SourceError>> + Send>>;
+
+/// Asks for one range without waiting for the answer.
+fn ask(source: &mut HttpSource, range: std::ops::Range<u64>) -> Opening {
+    Box::pin(source.open(one(range)))
+}
+
+/// The bytes of a body, which has to be of one range.
+async fn bytes_of(body: &mut HttpBody) -> Result<Vec<u8>, SourceError> {
+    let mut bytes = Vec::new();
+    loop {
+        match std::future::poll_fn(|context| body.poll_event(context)).await? {
+            BodyEvent::End => return Ok(bytes),
+            BodyEvent::Part { .. } => assert!(bytes.is_empty()),
+            BodyEvent::Data(data) => bytes.extend_from_slice(&data),
+        }
+    }
 }

@@ -12,11 +12,36 @@ pub(crate) struct Nginx {
     child: Child,
     directory: PathBuf,
     port: u16,
+    scheme: &'static str,
 }
 
 impl Nginx {
     /// Starts nginx with `server` inside its server block and `files` to serve.
     pub(crate) fn start(server: &str, files: &[(&str, &[u8])]) -> Self {
+        Self::start_with("http", server, files)
+    }
+
+    /// As [`Self::start`], over TLS with a certificate for `127.0.0.1`; `http2` or not.
+    pub(crate) fn start_tls(http2: bool, files: &[(&str, &[u8])]) -> (Self, rcgen::Certificate) {
+        Self::tls(if http2 { "https http2" } else { "https" }, "", files)
+    }
+
+    /// As [`Self::start_tls`], with `server` inside its server block and no files.
+    pub(crate) fn start_tls_with(server: &str) -> (Self, rcgen::Certificate) {
+        Self::tls("https", server, &[])
+    }
+
+    fn tls(kind: &str, server: &str, files: &[(&str, &[u8])]) -> (Self, rcgen::Certificate) {
+        let names = vec!["127.0.0.1".to_owned()];
+        let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(names).unwrap();
+        let (certificate, key) = (cert.pem(), signing_key.serialize_pem());
+        let mut all = vec![("cert.pem", certificate.as_bytes()), ("key.pem", key.as_bytes())];
+        all.extend_from_slice(files);
+        let server = format!("ssl_certificate files/cert.pem; ssl_certificate_key files/key.pem; {server}");
+        (Self::start_with(kind, &server, &all), cert)
+    }
+
+    fn start_with(kind: &str, server: &str, files: &[(&str, &[u8])]) -> Self {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let name = format!("range-reader-nginx-{}-{port}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -24,15 +49,16 @@ impl Nginx {
         for (name, bytes) in files {
             fs::write(directory.join("files").join(name), bytes).unwrap();
         }
-        fs::write(directory.join("nginx.conf"), configuration(&directory, port, server)).unwrap();
-        let mut nginx = Self { child: spawn(&directory), directory, port };
+        fs::write(directory.join("nginx.conf"), configuration(&directory, port, kind, server)).unwrap();
+        let scheme = if kind == "http" { "http" } else { "https" };
+        let mut nginx = Self { child: spawn(&directory), directory, port, scheme };
         nginx.wait();
         nginx
     }
 
     /// Where `path` is.
     pub(crate) fn url(&self, path: &str) -> url::Url {
-        format!("http://127.0.0.1:{}{path}", self.port).parse().unwrap()
+        format!("{}://127.0.0.1:{}{path}", self.scheme, self.port).parse().unwrap()
     }
 
     fn wait(&mut self) {
@@ -75,15 +101,20 @@ fn spawn(directory: &Path) -> Child {
         .expect("nginx starts; scripts/setup installs it")
 }
 
-fn configuration(directory: &Path, port: u16, server: &str) -> String {
+fn configuration(directory: &Path, port: u16, kind: &str, server: &str) -> String {
     let here = directory.display();
+    let options = match kind {
+        "https http2" => "ssl http2",
+        "https" => "ssl",
+        _ => "",
+    };
     format!(
         "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log;
         events {{}}
         http {{
             access_log off; client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;
             fastcgi_temp_path {here}/fastcgi; uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;
-            server {{ listen 127.0.0.1:{port}; root {here}/files; {server} }}
+            server {{ listen 0.0.0.0:{port} {options}; root {here}/files; {server} }}
         }}"
     )
 }
