@@ -38,6 +38,8 @@ pub enum Command {
     },
     /// Show the streams and sessions of a running server, live.
     Top(crate::top::Args),
+    /// Make a list of reads of a remote file, and print what they cost.
+    FetchTrace(crate::fetch_trace::Args),
 }
 
 /// What to do with the configuration.
@@ -84,8 +86,8 @@ pub type Parsed = (Cli, Vec<(String, String, String)>);
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
     let cli = Cli::from_arg_matches(&matches)?;
-    if matches!(cli.command, Some(Command::Top(_))) {
-        return refuse_settings(&matches).map(|()| (cli, Vec::new()));
+    if let Some(reason) = cli.command.as_ref().and_then(starts_no_server) {
+        return refuse_settings(&matches, reason).map(|()| (cli, Vec::new()));
     }
     let mut flags = Vec::new();
     for text in &cli.sources.set {
@@ -104,8 +106,17 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap
     Ok((cli, flags))
 }
 
+/// What a command does that starts no server and reads no configuration.
+fn starts_no_server(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Top(_) => Some("`top` only looks at one"),
+        Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
+        Command::Serve | Command::Demo | Command::Config { .. } => None,
+    }
+}
+
 /// Refuses what configures a server on a command line that starts none. In the environment it may be.
-fn refuse_settings(matches: &ArgMatches) -> Result<(), clap::Error> {
+fn refuse_settings(matches: &ArgMatches, reason: &str) -> Result<(), clap::Error> {
     let matches = deepest(matches);
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let sources = ["config", "set"].map(str::to_owned);
@@ -113,7 +124,7 @@ fn refuse_settings(matches: &ArgMatches) -> Result<(), clap::Error> {
     match sources.into_iter().chain(keys).find(|id| given(id)) {
         None => Ok(()),
         Some(flag) => {
-            let message = format!("--{flag} configures a server, and `top` only looks at one\n");
+            let message = format!("--{flag} configures a server, and {reason}\n");
             Err(command().error(ErrorKind::ArgumentConflict, message))
         }
     }
@@ -124,9 +135,12 @@ pub fn command() -> clap::Command {
     let command = Cli::command();
     let sources: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     let flags: Vec<Arg> = key_flags().collect();
-    // `top` has them as well, so that they are refused with a reason, but does not list them in its help.
+    // Commands that start no server have them as well, so that they are refused with a reason, but do not list them.
     let hidden: Vec<Arg> = sources.into_iter().chain(flags.clone()).map(|arg| arg.hide(true)).collect();
-    command.mut_subcommand("top", |top| top.args(hidden)).args(flags)
+    let command = NO_SERVER.iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |subcommand| subcommand.args(hidden.clone()))
+    });
+    command.args(flags)
 }
 
 fn key_flags() -> impl Iterator<Item = Arg> {
@@ -145,6 +159,9 @@ fn key_flags() -> impl Iterator<Item = Arg> {
             .global(true)
     })
 }
+
+/// Commands that start no server.
+const NO_SERVER: [&str; 2] = ["top", "fetch-trace"];
 
 /// Flags shown by `-h`.
 const FREQUENT: [&str; 11] = [
@@ -232,6 +249,23 @@ mod tests {
             help.contains("--url") && !help.contains("--workers") && !help.contains("--config"),
             "{help}"
         );
+    }
+
+    #[test]
+    fn fetch_trace_takes_its_own_options_and_no_settings() {
+        let words = |line: &str| parse(line.split(' ').map(str::to_owned));
+        let line =
+            "millstream fetch-trace http://localhost/a --trace reads.csv --hints --header a:b --header c:d";
+        let (cli, flags) = words(line).expect("valid");
+        assert!(flags.is_empty());
+        let Some(Command::FetchTrace(args)) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!((args.hints, args.header), (true, vec!["a:b".to_owned(), "c:d".to_owned()]));
+        let error = words(&format!("{line} --workers 3")).map(|_| ()).expect_err("a setting");
+        assert!(error.to_string().contains("configures a server, and `fetch-trace` needs none"), "{error}");
+        assert!(words("millstream fetch-trace http://localhost/a").is_err(), "no trace");
+        let mut command = command();
+        let help = command.find_subcommand_mut("fetch-trace").expect("a command").render_help().to_string();
+        assert!(help.contains("--hints") && !help.contains("--workers"), "{help}");
     }
 
     #[test]

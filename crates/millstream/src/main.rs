@@ -3,8 +3,8 @@
 //! The binary has the threads, the sockets and the clock: `worker` moves media on one event loop per core, `control`
 //! answers everything else on a small async runtime, and both meet in bounded queues only. `config` says what to
 //! start, `auth` who may use it, `ingest` is for what this server publishes itself (`pull`: streams of other servers; `demo`: a
-//! sample), `run` ties them together and stops them. `top` is the other
-//! side: it shows a running server's statistics in a terminal.
+//! sample), `run` ties them together and stops them. Two commands start no server: `top` shows a
+//! running one's statistics in a terminal, `fetch_trace` reads a remote file and says what that cost.
 
 #![expect(unreachable_pub, reason = "a binary exports nothing; `pub` says that other modules use an item")]
 
@@ -15,6 +15,7 @@ mod cli;
 mod config;
 mod control;
 mod demo;
+mod fetch_trace;
 mod ingest;
 mod logging;
 mod pattern;
@@ -64,6 +65,9 @@ fn main() -> ExitCode {
     if let Command::Top(arguments) = &command {
         return top::run(arguments);
     }
+    if let Command::FetchTrace(arguments) = &command {
+        return fetch_trace::run(arguments);
+    }
     let mut config = match load(&cli, flags) {
         Ok(config) => config,
         Err(errors) => return report(&errors),
@@ -82,8 +86,7 @@ fn main() -> ExitCode {
             print_out("OK\n");
             ExitCode::SUCCESS
         }
-        (Command::Serve | Command::Demo | Command::Top(_), Ok(resolved)) => match run::run(&config, resolved)
-        {
+        (_, Ok(resolved)) => match run::run(&config, resolved) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("millstream: {error}");
