@@ -24,7 +24,10 @@ fn by_rtmp_every_frame_arrives_unchanged() {
 fn arrives(workers: u32, url: impl Fn(&Server) -> String) {
     let origin = Server::start("");
     let url = url(&origin);
-    let config = format!("{LOCAL}[[pull]]\nstream = \"live/copy\"\nurl = \"{url}?token=secret\"\n");
+    // An origin that has lost its publisher keeps its players waiting: by HTTP that looks like a stall.
+    let config = format!(
+        "{LOCAL}stall_timeout_ms = 4000\n[[pull]]\nstream = \"live/copy\"\nurl = \"{url}?token=secret\"\n"
+    );
     let server = Server::start_workers(workers, &config);
     let mut player = RtmpClient::play(server.rtmp, "live/copy");
     server.wait_for_players("live/copy", 1);

@@ -18,7 +18,12 @@ fn players_are_served_on_and_time_never_runs_back() {
     // Two seconds: one group of pictures.
     let tags: Vec<Tag> = sample_tags().into_iter().filter(|tag| tag.timestamp < 2_000).collect();
     let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
-    let mut player = None;
+    let address = server.http;
+    // Answered with the first frame.
+    let opening =
+        std::thread::spawn(move || http::open(address, "GET", "/live/copy.flv", &[]).expect("play"));
+    server.wait_for_players("live/copy", 1);
+    let (mut opening, mut player) = (Some(opening), None);
     let mut played: Vec<Tag> = Vec::new();
     // The origin's clock starts anew, jumps, and is about to wrap.
     for (round, offset_ms) in [0, 0, 5_000_000, 0xffff_fc00].into_iter().enumerate() {
@@ -26,9 +31,10 @@ fn players_are_served_on_and_time_never_runs_back() {
         asked.begin();
         asked.send_tags(&tags, offset_ms);
         wait_for_pull(&server, "copy", "live", |pull| pull["state"] == "live" && pull["reconnects"] == round);
-        let player = player.get_or_insert_with(|| {
-            TagReader::new(http::open(server.http, "GET", "/live/copy.flv", &[]).expect("play"))
-        });
+        if let Some(opening) = opening.take() {
+            player = Some(TagReader::new(opening.join().expect("an answer")));
+        }
+        let player = player.as_mut().expect("opened in the first round");
         let frames = std::iter::from_fn(|| player.next()).filter(|tag| tag.kind != MediaKind::Data);
         let frames: Vec<Tag> = frames.take(sent.len()).collect();
         for (index, (got, sent)) in frames.iter().zip(&sent).enumerate() {

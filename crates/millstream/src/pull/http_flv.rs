@@ -3,6 +3,8 @@
 //! Connections, TLS, redirects and which addresses may be reached are `range_reader::http`'s. There is no proxy: the
 //! addresses behind one could not be checked.
 
+use std::net::SocketAddr;
+
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use live::flv::{FlvReader, Tag};
 use range_reader::http::{AnswerBody, Client, HttpConfig};
@@ -18,6 +20,7 @@ const BYTES_PER_SECOND_MIN: u64 = 1;
 #[derive(Debug)]
 pub(super) struct HttpFlv {
     body: AnswerBody,
+    peer: Option<SocketAddr>,
     reader: FlvReader,
 }
 
@@ -29,7 +32,7 @@ impl HttpFlv {
         if answer.status != StatusCode::OK {
             return Err(Failure::new(format!("the server answers {}", answer.status.as_u16())));
         }
-        Ok(Self { body: answer.body, reader: FlvReader::new(settings.message_bytes_max) })
+        Ok(Self { body: answer.body, peer: answer.peer, reader: FlvReader::new(settings.message_bytes_max) })
     }
 
     /// Waits for bytes, and says how many came.
@@ -45,6 +48,11 @@ impl HttpFlv {
     /// The next message that has come as a whole.
     pub(super) fn next_message(&mut self) -> Result<Option<Tag>, Failure> {
         self.reader.next_tag().map_err(|error| Failure::new(error.reason().to_owned()))
+    }
+
+    /// Who sends it.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 }
 

@@ -74,7 +74,7 @@ impl Source {
     /// Who sends it, where that is known.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Self::Http(_) => None,
+            Self::Http(source) => source.peer(),
             Self::Rtmp(source) => source.peer(),
         }
     }

@@ -84,6 +84,11 @@ impl Asked {
         self.socket.write_all(bytes).expect("send to the server");
     }
 
+    /// Sends bytes to a server that may have closed the connection already.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
     /// Sends the head of an endless answer and the FLV file header.
     pub(crate) fn begin(&mut self) {
         let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n".to_vec();
@@ -140,7 +145,7 @@ pub(crate) fn wait_for_pull(
     server: &Server,
     name: &str,
     what: &str,
-    check: impl Fn(&Value) -> bool,
+    mut check: impl FnMut(&Value) -> bool,
 ) -> Value {
     let mut last = Value::Null;
     let path = format!("/api/v1/pulls/live/{name}");
