@@ -19,10 +19,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(reads)?;
     let lines = text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
     let reads: Vec<Range<u64>> = lines.map(parse).collect::<Result<_, _>>()?;
-    let want = Want { ranges_max: 200, bytes_max: 2 << 20 };
+    let want = Want { ranges_max: 200, bytes_max: 2 << 20, file_end: file.len() as u64 };
     let replay = replay::Replay::of(&mut Learner::new(LearnLimits::default()), &reads, &file, want);
     println!("{replay:?}");
-    println!("in vain: {}", replay.fetched - replay.fetched_and_used);
+    let in_vain = replay.fetched - replay.fetched_and_used;
+    println!(
+        "fetched in vain: {in_vain}, ratio {:.3}",
+        (replay.used + in_vain + replay.skipped) as f64 / replay.used as f64
+    );
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 mod runs;
 mod store;
 mod tables;
+mod trend;
 mod trust;
 
 use std::ops::Range;
@@ -43,6 +44,8 @@ pub struct Want {
     pub ranges_max: usize,
     /// Bytes of them all. The last range is cut where it passes this.
     pub bytes_max: u64,
+    /// Length of the file, which no range passes; `u64::MAX` if it is not known.
+    pub file_end: u64,
 }
 
 /// Watches a reader and says what it will read next.
@@ -57,12 +60,15 @@ pub struct Learner {
     tables: Tables,
     contenders: Vec<(Contender, Trust)>,
     allowed_in_vain: u64,
+    /// What was predicted last, [`Want::ranges_max`] at most.
+    predicted: Vec<Range<u64>>,
 }
 
 /// An idea of what repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     Tables,
+    Trend,
 }
 
 impl Learner {
@@ -72,8 +78,12 @@ impl Learner {
             limits,
             runs: Runs::default(),
             tables: Tables::new(limits.table_bytes_max),
-            contenders: vec![(Contender::Tables, Trust::new(trust::AFTER_PROOF))],
+            contenders: vec![
+                (Contender::Tables, Trust::new(trust::AFTER_PROOF)),
+                (Contender::Trend, Trust::new(trust::UNPROVEN)),
+            ],
             allowed_in_vain: limits.vain_bytes_max,
+            predicted: Vec::new(),
         }
     }
 
@@ -111,9 +121,14 @@ impl Learner {
     /// Says that reading is about to begin at `position`, as an empty [`note_read`](Self::note_read) does.
     pub fn predict(&mut self, position: u64, want: Want) -> Vec<Range<u64>> {
         self.note_read(position..position);
-        let Some((contender, ahead)) = self.believed() else { return Vec::new() };
-        let expected = self.expect(contender, position, ahead.min(want.ranges_max));
-        cut(expected, want.bytes_max.min(self.allowed_in_vain.saturating_mul(VAIN_SHARE_DIVISOR)))
+        let believed = self.contenders.iter().filter(|(_, trust)| trust.is_believed());
+        let expected = believed
+            .map(|(contender, trust)| self.expect(*contender, position, trust.ahead().min(want.ranges_max)))
+            .find(|expected| !expected.is_empty());
+        let bytes_max = want.bytes_max.min(self.allowed_in_vain.saturating_mul(VAIN_SHARE_DIVISOR));
+        let expected = keep(expected.unwrap_or_default(), &self.predicted);
+        self.predicted = cut(expected, Want { bytes_max, ..want });
+        self.predicted.clone()
     }
 
     /// Of `fetched_bytes` that were fetched because they had been predicted, and that are now done with, `used_bytes` were
@@ -122,18 +137,11 @@ impl Learner {
         self.allowed_in_vain = self.allowed_in_vain.saturating_sub(fetched_bytes.saturating_sub(used_bytes));
     }
 
-    /// The contender that is believed, and how many runs ahead.
-    fn believed(&self) -> Option<(Contender, usize)> {
-        self.contenders
-            .iter()
-            .find(|(_, trust)| trust.is_believed())
-            .map(|(contender, trust)| (*contender, trust.ahead()))
-    }
-
     /// What `contender` expects to be read from `position` on, `runs_max` runs at most.
     fn expect(&self, contender: Contender, position: u64, runs_max: usize) -> Vec<Range<u64>> {
         match contender {
             Contender::Tables => self.tables.expect(position, runs_max),
+            Contender::Trend => trend::expect(&self.runs, position, runs_max),
         }
     }
 
@@ -149,18 +157,32 @@ impl Learner {
 /// What was read and left out allows for this part of it to be fetched in vain.
 const VAIN_SHARE_DIVISOR: u64 = 4;
 
-/// `expected` joined where ranges touch, up to `bytes_max`.
-fn cut(expected: Vec<Range<u64>>, bytes_max: u64) -> Vec<Range<u64>> {
+/// `expected`, but where it overlaps what was `predicted` before, that is left as it was: most of it has been asked for, and
+/// a run whose margins move a little is not worth another request.
+fn keep(mut expected: Vec<Range<u64>>, predicted: &[Range<u64>]) -> Vec<Range<u64>> {
+    for (number, range) in expected.iter_mut().enumerate() {
+        let overlaps = |before: &&Range<u64>| before.start < range.end && range.start < before.end;
+        if let Some(before) = predicted.iter().find(overlaps) {
+            // The first one begins where reading is.
+            let start = if number == 0 { range.start } else { before.start };
+            *range = start..before.end;
+        }
+    }
+    expected
+}
+
+/// `expected`, joined where ranges touch, as far as it is wanted.
+fn cut(expected: Vec<Range<u64>>, want: Want) -> Vec<Range<u64>> {
     let mut cut: Vec<Range<u64>> = Vec::with_capacity(expected.len());
-    let mut left = bytes_max;
+    let mut left = want.bytes_max;
     for range in expected {
-        let range = range.start..range.end.min(range.start.saturating_add(left));
+        let range = range.start..range.end.min(range.start.saturating_add(left)).min(want.file_end);
         left -= ranges::bytes_of(std::slice::from_ref(&range));
         match cut.last_mut() {
+            _ if range.is_empty() => {}
             Some(last) if range.start <= last.end && range.start >= last.start => {
                 last.end = last.end.max(range.end)
             }
-            _ if range.is_empty() => {}
             _ => cut.push(range),
         }
     }

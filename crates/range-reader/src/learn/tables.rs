@@ -232,8 +232,8 @@ impl Place<'_> {
         let near = self.at.saturating_sub(NEAR_BYTES as usize);
         let window = &self.piece[near..self.at];
         let back = window.len() - memchr::memmem::rfind(window, &self.order.low_bytes(earlier))?;
-        let rows =
-            (4..=ROW_BYTES_MAX.min(back)).filter(|row| back % row == 0 && (row % 4 == 0 || *row == back));
+        let rows = (4..=ROW_BYTES_MAX.min(back))
+            .filter(|row| back.is_multiple_of(*row) && (row.is_multiple_of(4) || *row == back));
         for row in rows {
             for wide in [true, false] {
                 let read = |at: usize| self.number_at(at, wide);

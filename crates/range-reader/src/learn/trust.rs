@@ -24,6 +24,9 @@ pub(super) struct Trust {
 /// Score at the start of a contender that speaks only when it has found a proof: believed until it is wrong.
 pub(super) const AFTER_PROOF: f64 = 0.8;
 
+/// Score at the start of a contender that guesses: not believed until it has been right.
+pub(super) const UNPROVEN: f64 = 0.5;
+
 /// Believed from this score on.
 const BELIEVED: f64 = 0.65;
 

@@ -19,6 +19,8 @@ pub(crate) struct Replay {
     pub(crate) fetched_and_used: u64,
     /// Batches fetched because they were expected.
     pub(crate) batches: u64,
+    /// Bytes of gaps that a reader without any idea would have read through, when nothing was expected.
+    pub(crate) skipped: u64,
     /// Reads that had to wait for a request of their own: nothing, or not all of it, was expected.
     pub(crate) misses: u64,
 }
@@ -27,36 +29,43 @@ impl Replay {
     /// Replays `reads` over `file`; bytes that lie behind its end are not shown to the learner.
     pub(crate) fn of(learner: &mut Learner, reads: &[Range<u64>], file: &[u8], want: Want) -> Self {
         let mut replay = Self::default();
-        let mut batch: Vec<Range<u64>> = Vec::new();
-        let mut read_of_batch: Vec<Range<u64>> = Vec::new();
+        let mut here: Vec<Range<u64>> = Vec::new();
+        let mut last_end = 0;
         for read in reads {
-            if !ranges::subtract(std::slice::from_ref(read), &batch).is_empty() {
-                replay.settle(learner, &mut batch, &mut read_of_batch);
-                let expected = learner.predict(read.start, want);
-                replay.batches += u64::from(!expected.is_empty());
-                batch = ranges::merge(&expected, 0);
-                let missing = !ranges::subtract(std::slice::from_ref(read), &batch).is_empty();
-                replay.misses += u64::from(missing);
+            let read = std::slice::from_ref(read);
+            let gap = read[0].start.saturating_sub(std::mem::replace(&mut last_end, read[0].end));
+            if !ranges::subtract(read, &here).is_empty() {
+                let expected = learner.predict(read[0].start, want);
+                replay.skipped += if expected.is_empty() { gap.min(SKIPPED_MAX) } else { 0 };
+                let new = ranges::subtract(&expected, &here);
+                replay.batches += u64::from(!new.is_empty());
+                replay.fetched += ranges::bytes_of(&new);
+                here = ranges::merge(&[here, new].concat(), 0);
+                replay.misses += u64::from(!ranges::subtract(read, &here).is_empty());
             }
-            learner.note_read(read.clone());
-            if learner.wants_bytes() {
-                let end = read.end.min(file.len() as u64);
-                learner.note_bytes(read.start, &file[read.start.min(end) as usize..end as usize]);
-            }
-            read_of_batch.push(read.clone());
-            replay.used += read.end - read.start;
+            replay.read(learner, &read[0], file, &mut here);
         }
-        replay.settle(learner, &mut batch, &mut read_of_batch);
+        let unread = ranges::bytes_of(&here);
+        learner.note_outcome(unread, 0);
         replay
     }
 
-    fn settle(&mut self, learner: &mut Learner, batch: &mut Vec<Range<u64>>, read: &mut Vec<Range<u64>>) {
-        let fetched = ranges::bytes_of(batch);
-        let unread = ranges::bytes_of(&ranges::subtract(batch, &ranges::merge(read, 0)));
-        self.fetched += fetched;
-        self.fetched_and_used += fetched - unread;
-        learner.note_outcome(fetched, fetched - unread);
-        batch.clear();
-        read.clear();
+    /// Reads what is `here` or not, and forgets what it has passed.
+    fn read(&mut self, learner: &mut Learner, read: &Range<u64>, file: &[u8], here: &mut Vec<Range<u64>>) {
+        learner.note_read(read.clone());
+        if learner.wants_bytes() {
+            let end = read.end.min(file.len() as u64);
+            learner.note_bytes(read.start, &file[read.start.min(end) as usize..end as usize]);
+        }
+        self.used += read.end - read.start;
+        let left = ranges::subtract(here, std::slice::from_ref(read));
+        let used = ranges::bytes_of(here) - ranges::bytes_of(&left);
+        let (passed, left): (Vec<_>, Vec<_>) = left.into_iter().partition(|range| range.end <= read.start);
+        self.fetched_and_used += used;
+        learner.note_outcome(used + ranges::bytes_of(&passed), used);
+        *here = left;
     }
 }
+
+/// A gap that is longer would be asked around.
+const SKIPPED_MAX: u64 = 256 << 10;
