@@ -129,9 +129,10 @@ impl<R: Read + Seek> Mp4<R> {
         if self.is_behind_tables(ns) {
             return self.seek_in_fragments(ns).map(|ns| Duration::from_nanos(ns.max(0) as u64));
         }
-        for lane in &mut self.lanes {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
             let found = lane.seek(ns, media_of(&self.movie, lane.track));
-            if lane.kind == TrackKind::Video {
+            // The first lane leads: pictures, if there are any.
+            if index == 0 {
                 ns = found;
             }
         }

@@ -36,10 +36,14 @@ impl<R: Read + Seek> Mp4<R> {
         let selected =
             self.indexes.iter().filter(|index| self.lanes.iter().any(|lane| lane.id == index.track_id));
         let start = selected.filter_map(last).min();
-        let mut ends = self.find_ends(start.or(self.first_fragment))?;
-        if ends.iter().any(Option::is_none) && start.is_some() {
-            ends = self.find_ends(self.first_fragment)?;
-        }
+        let near = match start {
+            Some(start) => unless_broken(self.find_ends(Some(start)))?,
+            None => None,
+        };
+        let ends = match near.filter(|ends| ends.iter().all(Option::is_some)) {
+            Some(ends) => ends,
+            None => self.find_ends(self.first_fragment)?,
+        };
         for (lane, end) in self.lanes.iter().zip(ends) {
             let track = &mut self.movie.tracks[lane.track];
             track.frames_end_ns = Some(end.unwrap_or(0));
@@ -55,7 +59,7 @@ impl<R: Read + Seek> Mp4<R> {
         let Some(first) = self.first_fragment else { return Ok(0) };
         let near = self.near(ns).filter(|near| *near > first);
         let mut place = match near {
-            Some(near) => self.find_place(near, ns, false)?,
+            Some(near) => unless_broken(self.find_place(near, ns, false))?.flatten(),
             None => None,
         };
         if place.is_none() {
@@ -165,6 +169,15 @@ impl<R: Read + Seek> Mp4<R> {
             self.indexes = index::find_mfra(&mut self.input, &self.limits)?;
         }
         Ok(())
+    }
+}
+
+/// What was found by an index; `None` if the file is not as the index says.
+fn unless_broken<T>(found: Result<T, Mp4Error>) -> Result<Option<T>, Mp4Error> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Mp4Error::Io(error)) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 
