@@ -66,8 +66,9 @@ pub(crate) fn judge(asked: Asked<'_>, status: u16, headers: &HeaderMap) -> Verdi
     let several = asked.ranges.is_some_and(|ranges| ranges.len() > 1);
     let result = match status {
         200 | 206 if is_encoded(headers) => lying("it is compressed, which was not asked for"),
-        200 => whole(asked, headers, several),
-        206 => partial(asked, headers),
+        // Some servers say 200 and send a part all the same.
+        200 if !claims_part(asked, headers) => whole(asked, headers, several),
+        200 | 206 => partial(asked, headers),
         416 => return unsatisfiable(asked, headers, several),
         400 | 413 | 414 | 431 | 501 if several => return Verdict::AskFirst,
         100..=199 | 204 | 205 | 304 => lying("a status that does not belong to the request"),
@@ -103,15 +104,17 @@ fn partial(asked: Asked<'_>, headers: &HeaderMap) -> Result<Reading, SourceError
     let Some(ranges) = asked.ranges else { return lying("206, though no range was asked for") };
     let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
     let new = Pinned { total_bytes: None, validator: validator::of(headers) };
+    let boundary = multipart::boundary(content_type);
     let Some(value) = single(headers, &header::CONTENT_RANGE)? else {
-        let Some(boundary) = multipart::boundary(content_type) else {
-            return lying("206 without a range");
-        };
+        let Some(boundary) = boundary else { return lying("206 without a range") };
         let pinned = agreed(asked, &new)?;
         let takes_several_ranges = (ranges.len() > 1).then_some(true);
         let layout = Layout::Several(boundary);
         return Ok(Reading { pinned, is_whole_file: false, takes_several_ranges, layout });
     };
+    if boundary.is_some() {
+        return lying("it is one range and several at once");
+    }
     let Some(ContentRange { range: Some(range), total_bytes }) = content_range::parse(value) else {
         return lying("its Content-Range cannot be read");
     };
@@ -210,9 +213,23 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(then - now).unwrap_or(0)))
 }
 
+/// Whether an answer of 200 says that it is a part.
+fn claims_part(asked: Asked<'_>, headers: &HeaderMap) -> bool {
+    let is_multipart = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| multipart::boundary(value.as_bytes()).is_some());
+    asked.ranges.is_some() && (is_multipart || headers.contains_key(header::CONTENT_RANGE))
+}
+
+/// Whether the bytes are other than those of the file: by `Content-Encoding`, or by a coding for the way
+/// (`Transfer-Encoding`) beside `chunked`, which HTTP takes off.
 fn is_encoded(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::CONTENT_ENCODING);
-    values.iter().any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+    let other_than = |name, plain: &'static [u8]| {
+        let values =
+            headers.get_all(name).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        values.map(<[u8]>::trim_ascii).any(move |coding| !coding.eq_ignore_ascii_case(plain))
+    };
+    other_than(header::CONTENT_ENCODING, b"identity") || other_than(header::TRANSFER_ENCODING, b"chunked")
 }
 
 /// `Content-Length`, if there is one that a number can be made of.
@@ -236,4 +253,193 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u
 
 pub(crate) fn lying<T>(how: &'static str) -> Result<T, SourceError> {
     Err(SourceError::Permanent(Permanent::Lying(how)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const ETAG: &str = "\"a\"";
+
+    fn fields(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn ranges(ranges: &[Range<u64>]) -> Vec<ByteRange> {
+        ranges.iter().cloned().map(ByteRange::from).collect()
+    }
+
+    /// What a verdict is, in a word.
+    fn word(verdict: &Verdict) -> String {
+        match verdict {
+            Verdict::Read(Reading {
+                layout: Layout::One(range),
+                takes_several_ranges,
+                is_whole_file,
+                ..
+            }) => {
+                let end = range.end.map_or(String::new(), |end| end.to_string());
+                let several = match takes_several_ranges {
+                    Some(true) => " several",
+                    Some(false) => " not several",
+                    None => "",
+                };
+                format!("{}..{end}{several}{}", range.start, if *is_whole_file { " whole" } else { "" })
+            }
+            Verdict::Read(Reading { layout: Layout::Several(boundary), .. }) => {
+                format!("parts by {}", String::from_utf8_lossy(boundary))
+            }
+            Verdict::AskFirst => "ask first".to_owned(),
+            Verdict::AskWhole => "ask whole".to_owned(),
+            Verdict::Fail(SourceError::Permanent(Permanent::Lying(_))) => "lying".to_owned(),
+            Verdict::Fail(SourceError::Permanent(Permanent::Status(status))) => format!("status {status}"),
+            Verdict::Fail(SourceError::Permanent(_)) => "permanent".to_owned(),
+            Verdict::Fail(SourceError::Transient { retry_after, .. }) => match retry_after {
+                Some(after) => format!("again in {} s", after.as_secs()),
+                None => "again".to_owned(),
+            },
+            Verdict::Fail(SourceError::Changed) => "changed".to_owned(),
+            Verdict::Fail(SourceError::Unsatisfiable { total_bytes }) => format!("behind {total_bytes:?}"),
+        }
+    }
+
+    type Row<'a> = (u16, &'a [(&'static str, &'a str)], &'a str);
+
+    fn check(asked: Asked<'_>, rows: &[Row<'_>]) {
+        for (status, head, expected) in rows {
+            let verdict = judge(asked, *status, &fields(head));
+            assert_eq!(word(&verdict), *expected, "{asked:?} {status} {head:?} {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_answer_to_one_range_tells_the_file() {
+        let open = [ByteRange { start: 0, end: None }];
+        let asked = Asked { ranges: Some(&open), pinned: None, has_condition: false };
+        check(
+            asked,
+            &[
+                (206, &[("content-range", "bytes 0-9/10"), ("content-length", "10")], "0..10"),
+                (206, &[("content-range", "bytes 0-4/10")], "0..5"), // fewer than asked may come
+                (206, &[("content-range", "bytes 0-4/*")], "0..5"),
+                (206, &[("content-range", "bytes 1-4/10")], "lying"),
+                (206, &[("content-range", "bytes 0-4/10"), ("content-length", "4")], "lying"),
+                (206, &[("content-range", "bytes 0-4/10"), ("content-range", "bytes 0-5/10")], "lying"),
+                (206, &[("content-range", "bytes 0-4/10"), ("content-range", "bytes 0-4/10")], "0..5"),
+                (
+                    206,
+                    &[
+                        ("content-range", "bytes 0-4/10"),
+                        ("content-type", "multipart/byteranges; boundary=b"),
+                    ],
+                    "lying",
+                ),
+                (206, &[("content-type", "multipart/byteranges; boundary=b")], "parts by b"),
+                (206, &[("content-type", "multipart/byteranges")], "lying"),
+                (206, &[], "lying"),
+                (206, &[("content-range", "bytes */10")], "lying"),
+                (200, &[("content-length", "10")], "0..10 whole"),
+                (200, &[], "0.. whole"),
+                (200, &[("content-length", "ten")], "lying"),
+                (200, &[("content-length", "5"), ("content-range", "bytes 0-4/10")], "0..5"), // a part in disguise
+                (200, &[("content-length", "10"), ("content-range", "bytes 0-4/10")], "lying"),
+                (200, &[("content-encoding", "gzip")], "lying"),
+                (200, &[("content-encoding", "identity, br")], "lying"),
+                (200, &[("content-encoding", "Identity")], "0.. whole"),
+                (200, &[("transfer-encoding", "gzip, chunked")], "lying"),
+                (200, &[("transfer-encoding", "Chunked")], "0.. whole"),
+                (416, &[("content-range", "bytes */0")], "behind Some(0)"),
+                (416, &[("content-range", "bytes */10")], "ask whole"),
+                (416, &[], "ask whole"),
+                (404, &[], "status 404"),
+                (302, &[], "status 302"),
+                (304, &[], "lying"),
+                (204, &[], "lying"),
+                (407, &[], "permanent"),
+                (503, &[], "again"),
+                (503, &[("retry-after", "7")], "again in 7 s"),
+                (503, &[("retry-after", "-7")], "again"),
+                (
+                    429,
+                    &[
+                        ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"),
+                        ("date", "Sun, 06 Nov 1994 08:49:07 GMT"),
+                    ],
+                    "again in 30 s",
+                ),
+                (501, &[], "status 501"),
+            ],
+        );
+    }
+
+    #[test]
+    fn later_answers_must_agree() {
+        let asked_for = ranges(&[5..8]);
+        let known = Pinned {
+            total_bytes: Some(10),
+            validator: crate::source::Validator { etag: Some(ETAG.to_owned()), last_modified: None },
+        };
+        let asked = Asked { ranges: Some(&asked_for), pinned: Some(&known), has_condition: true };
+        let part = ("content-range", "bytes 5-7/10");
+        check(
+            asked,
+            &[
+                (206, &[part, ("etag", ETAG)], "5..8"),
+                (206, &[part], "5..8"),
+                (206, &[part, ("etag", "\"b\"")], "changed"),
+                (206, &[("content-range", "bytes 5-7/11"), ("etag", ETAG)], "changed"),
+                (206, &[("content-range", "bytes 5-8/10"), ("etag", ETAG)], "lying"),
+                (206, &[("content-range", "bytes 4-7/10"), ("etag", ETAG)], "lying"),
+                (200, &[("content-length", "10"), ("etag", ETAG)], "0..10 whole"),
+                (200, &[("etag", ETAG)], "0..10 whole"),
+                (200, &[("content-length", "10"), ("etag", "\"b\"")], "changed"),
+                (200, &[("content-length", "10")], "changed"), // the condition has failed, as far as can be told
+                (416, &[("content-range", "bytes */4")], "changed"),
+                (416, &[("content-range", "bytes */10")], "ask whole"),
+                (416, &[], "ask whole"),
+            ],
+        );
+        check(Asked { has_condition: false, ..asked }, &[(200, &[("content-length", "10")], "0..10 whole")]);
+        let behind = ranges(&[10..11]);
+        let asked = Asked { ranges: Some(&behind), ..asked };
+        check(
+            asked,
+            &[(416, &[], "behind Some(10)"), (416, &[("content-range", "bytes */10")], "behind Some(10)")],
+        );
+        let whole = Asked { ranges: None, pinned: None, has_condition: false };
+        check(whole, &[(200, &[], "0.. whole"), (206, &[part], "lying"), (416, &[], "status 416")]);
+    }
+
+    #[test]
+    fn answers_to_several_ranges_tell_whether_they_can_be_asked_for() {
+        let far = ranges(&[5..8, 2_000..2_100, 5_000..6_000]);
+        let asked = Asked { ranges: Some(&far), pinned: None, has_condition: false };
+        check(
+            asked,
+            &[
+                (206, &[("content-type", "multipart/byteranges; boundary=\"b c\"")], "parts by b c"),
+                (206, &[("content-range", "bytes 5-7/9000")], "5..8 not several"),
+                (206, &[("content-range", "bytes 5000-5999/9000")], "5000..6000 not several"),
+                (206, &[("content-range", "bytes 5-5999/9000")], "5..6000 not several"),
+                (206, &[("content-range", "bytes 0-8999/9000")], "0..9000 not several whole"),
+                (206, &[("content-range", "bytes 4-5999/9000")], "lying"),
+                (206, &[("content-range", "bytes 100-199/9000")], "lying"),
+                (206, &[("content-range", "bytes 5-7/8")], "5..8"), // there is no more of the file
+                (200, &[("content-length", "9000")], "0..9000 not several whole"),
+                (416, &[], "ask first"),
+                (416, &[("content-range", "bytes */5")], "behind Some(5)"),
+                (400, &[], "ask first"),
+                (501, &[], "ask first"),
+            ],
+        );
+        let near = ranges(&[5..8, 100..200]);
+        let asked = Asked { ranges: Some(&near), ..asked };
+        check(asked, &[(206, &[("content-range", "bytes 5-199/9000")], "5..200")]);
+    }
 }

@@ -17,6 +17,8 @@ use crate::source::{Body, BodyEvent};
 pub struct HttpBody {
     answer: AnswerBody,
     state: State,
+    /// What has been read while the answer was opened.
+    first: Option<BodyEvent>,
 }
 
 #[derive(Debug)]
@@ -52,7 +54,18 @@ impl HttpBody {
                 asked,
             }),
         };
-        Self { answer, state }
+        Self { answer, state, first: None }
+    }
+
+    /// Of several ranges, waits for the head of the first part, and returns the length of the whole that it tells.
+    pub(crate) async fn total_bytes(&mut self) -> Result<Option<u64>, SourceError> {
+        if self.first.is_none() {
+            self.first = Some(std::future::poll_fn(|context| self.poll_event(context)).await?);
+        }
+        match &self.state {
+            State::Several(several) => Ok(several.total_bytes),
+            _ => Ok(None),
+        }
     }
 
     fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>> {
@@ -83,6 +96,9 @@ impl HttpBody {
 
 impl Body for HttpBody {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Ok(first));
+        }
         let event = ready!(self.poll_step(context));
         if !matches!(event, Ok(BodyEvent::Part { .. } | BodyEvent::Data(_))) {
             self.state = State::Ended;

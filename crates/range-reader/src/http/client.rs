@@ -361,7 +361,7 @@ impl AnswerBody {
                     return Poll::Ready(Some(Err(SourceError::transient(text_of(&error)))));
                 }
                 Poll::Ready(None) => {
-                    self.give_back();
+                    self.give_back(context);
                     return Poll::Ready(None);
                 }
                 Poll::Pending if has_driven => break,
@@ -402,13 +402,14 @@ impl AnswerBody {
         Ok(data)
     }
 
-    /// The connection can take another request.
-    fn give_back(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.client.note(&connection, None);
-            if let Connection::Single(single) = connection {
-                self.client.pool.put(&self.origin, single);
-            }
+    /// The answer is complete: the connection can take another request.
+    fn give_back(&mut self, context: &mut Context<'_>) {
+        let Some(mut connection) = self.connection.take() else { return };
+        self.client.note(&connection, None);
+        // The answer's end may be the connection's, too.
+        let has_ended = connection.poll_drive(context);
+        if let (Connection::Single(single), false) = (connection, has_ended) {
+            self.client.pool.put(&self.origin, single);
         }
     }
 

@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn values_follow_the_grammar_of_section_14_4() {
-        let cases: &[(&str, Option<(Option<Range<u64>>, Option<u64>)>)] = &[
+        type Parsed = Option<(Option<Range<u64>>, Option<u64>)>;
+        let cases: &[(&str, Parsed)] = &[
             ("bytes 42-1233/1234", Some((Some(42..1234), Some(1234)))), // 14.4
             ("bytes 42-1233/*", Some((Some(42..1234), None))),          // 14.4
             ("bytes */1234", Some((None, Some(1234)))),                 // 14.4

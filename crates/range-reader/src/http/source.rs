@@ -7,7 +7,7 @@ use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use url::Url;
 
-use super::answer::{self, Asked, Reading, Verdict};
+use super::answer::{self, Asked, Layout, Reading, Verdict};
 use super::body::HttpBody;
 use super::client::{Answer, Client};
 use super::{HttpConfig, redirect, validator};
@@ -108,12 +108,7 @@ impl Opening {
             match answer::judge(asked, answer.status.as_u16(), &answer.headers) {
                 Verdict::Read(reading) => {
                     self.learn(&answer, &reading, known.is_none());
-                    let body = HttpBody::new(answer.body, &reading, ranges.unwrap_or_default());
-                    return Ok(Response {
-                        pinned: reading.pinned,
-                        is_whole_file: reading.is_whole_file,
-                        body,
-                    });
+                    return response(answer, reading, ranges.unwrap_or_default(), &self.client).await;
                 }
                 Verdict::AskFirst => {
                     lock(&self.learned).takes_several_ranges = Some(false);
@@ -165,6 +160,23 @@ impl Opening {
         }
         learned.takes_several_ranges = reading.takes_several_ranges.or(learned.takes_several_ranges);
     }
+}
+
+/// The answer as the engine has it. Of several ranges, the length of the whole stands in the head of the first part.
+async fn response(
+    answer: Answer,
+    reading: Reading,
+    asked: Vec<ByteRange>,
+    client: &Client,
+) -> Result<Response<HttpBody>, SourceError> {
+    let mut body = HttpBody::new(answer.body, &reading, asked);
+    let (mut pinned, is_whole_file) = (reading.pinned, reading.is_whole_file);
+    if pinned.total_bytes.is_none() && matches!(reading.layout, Layout::Several(_)) {
+        let waiting = tokio::time::timeout(client.config().head_timeout, body.total_bytes());
+        pinned.total_bytes =
+            waiting.await.unwrap_or_else(|_| Err(SourceError::transient("no part of the answer in time")))?;
+    }
+    Ok(Response { pinned, is_whole_file, body })
 }
 
 /// The value of `Range` (RFC 9110, 14.2).

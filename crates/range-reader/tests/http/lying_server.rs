@@ -120,7 +120,8 @@ async fn ranges_are_used_whatever_accept_ranges_says() {
 
 #[tokio::test]
 async fn a_wrong_content_range_is_an_error_and_no_bytes() {
-    let cases: [(&str, fn(&Range<usize>) -> String); 9] = [
+    type Field = fn(&Range<usize>) -> String;
+    let cases: [(&str, Field); 9] = [
         ("another start", |range| format!("bytes {}-{}/{FILE_BYTES}", range.start + 1, range.end)),
         ("from 0 always", |range| format!("bytes 0-{}/{}", range.len() - 1, FILE_BYTES - range.start)),
         ("end behind the whole", |range| {
