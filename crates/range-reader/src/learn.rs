@@ -7,6 +7,8 @@
 //!
 //! Knows nothing of file formats. Not used once there are hints.
 
+mod cursors;
+mod repetition;
 mod runs;
 mod store;
 mod tables;
@@ -27,7 +29,8 @@ pub struct LearnLimits {
     /// Bytes already read that are kept to look for tables of offsets in them. Default 1 MiB, dropped as soon as tables are
     /// found or 64 seeks have found none. What does not look like a table is not kept; the oldest goes first.
     pub table_bytes_max: usize,
-    /// Fetched in vain at most, besides the quarter of what was read and of the gaps left out. Default 256 KiB.
+    /// Bytes fetched in vain after which nothing is predicted, besides a quarter of what was read and of the gaps before it
+    /// (of each up to this size). Default 256 KiB. Four times what is left of it is predicted at a time.
     pub vain_bytes_max: u64,
 }
 
@@ -68,6 +71,8 @@ pub struct Learner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     Tables,
+    Repetition,
+    Cursors,
     Trend,
 }
 
@@ -80,6 +85,8 @@ impl Learner {
             tables: Tables::new(limits.table_bytes_max),
             contenders: vec![
                 (Contender::Tables, Trust::new(trust::AFTER_PROOF)),
+                (Contender::Repetition, Trust::new(trust::AFTER_PROOF)),
+                (Contender::Cursors, Trust::new(trust::UNPROVEN)),
                 (Contender::Trend, Trust::new(trust::UNPROVEN)),
             ],
             allowed_in_vain: limits.vain_bytes_max,
@@ -89,19 +96,26 @@ impl Learner {
 
     /// `range` has been handed to the caller. An empty range says that reading is about to begin there.
     ///
-    /// Costs a comparison while reading goes on where it stopped; a seek costs up to about 100 microseconds while tables
-    /// are looked for, a few afterwards.
+    /// Costs a comparison while reading goes on where it stopped. A seek costs up to some 100 microseconds while tables are
+    /// looked for or a trend is followed, and a few when a pattern without jitter has been found.
     pub fn note_read(&mut self, range: Range<u64>) {
         let Some(run) = self.runs.note(range) else { return };
         self.allow_for(&run);
         self.tables.note_run(&run, &self.runs);
-        for position in 0..self.contenders.len() {
-            let contender = self.contenders[position].0;
-            if self.contenders[position].1.note_run(&run) {
-                let ahead = self.contenders[position].1.ahead();
-                let expected = self.expect(contender, self.runs.present().start, ahead);
-                self.contenders[position].1.expect(expected);
+        let position = self.runs.present().start;
+        let mut in_charge = false;
+        for number in 0..self.contenders.len() {
+            let (contender, trust) = &mut self.contenders[number];
+            if in_charge {
+                trust.rest();
+            } else if trust.note_run(&run) {
+                let (contender, ahead) = (*contender, trust.ahead());
+                let expected = self.expect(contender, position, ahead);
+                // A place of its own for each run, but for cursors: they get one for all the runs of each.
+                let runs = if contender == Contender::Cursors { ahead } else { expected.len() };
+                self.contenders[number].1.expect(&expected, runs);
             }
+            in_charge |= self.contenders[number].1.is_in_charge();
         }
     }
 
@@ -121,12 +135,18 @@ impl Learner {
     /// Says that reading is about to begin at `position`, as an empty [`note_read`](Self::note_read) does.
     pub fn predict(&mut self, position: u64, want: Want) -> Vec<Range<u64>> {
         self.note_read(position..position);
+        let bytes_max = want.bytes_max.min(self.allowed_in_vain.saturating_mul(VAIN_SHARE_DIVISOR));
         let believed = self.contenders.iter().filter(|(_, trust)| trust.is_believed());
         let expected = believed
-            .map(|(contender, trust)| self.expect(*contender, position, trust.ahead().min(want.ranges_max)))
-            .find(|expected| !expected.is_empty());
-        let bytes_max = want.bytes_max.min(self.allowed_in_vain.saturating_mul(VAIN_SHARE_DIVISOR));
-        let expected = keep(expected.unwrap_or_default(), &self.predicted);
+            .map(|(contender, trust)| {
+                (*contender, self.expect(*contender, position, trust.ahead().min(want.ranges_max)))
+            })
+            .find(|(_, expected)| !expected.is_empty());
+        let expected = match expected {
+            Some((Contender::Trend, expected)) => keep(expected, &self.predicted),
+            Some((_, expected)) => expected,
+            None => Vec::new(),
+        };
         self.predicted = cut(expected, Want { bytes_max, ..want });
         self.predicted.clone()
     }
@@ -141,6 +161,8 @@ impl Learner {
     fn expect(&self, contender: Contender, position: u64, runs_max: usize) -> Vec<Range<u64>> {
         match contender {
             Contender::Tables => self.tables.expect(position, runs_max),
+            Contender::Repetition => repetition::expect(&self.runs, position, runs_max),
+            Contender::Cursors => cursors::expect(&self.runs, position, runs_max),
             Contender::Trend => trend::expect(&self.runs, position, runs_max),
         }
     }

@@ -72,12 +72,93 @@ impl Trust {
         !hit || self.runs_left == 0
     }
 
-    /// What it expects from now on; empty if it has no idea, which counts as neither right nor wrong.
-    pub(super) fn expect(&mut self, expected: Vec<Range<u64>>) {
-        self.runs_left = expected.len();
-        self.expected = ranges::merge(&expected, 0);
+    /// What it expects from now on, in so many `runs`; empty if it has no idea, which counts as neither right nor wrong.
+    pub(super) fn expect(&mut self, expected: &[Range<u64>], runs: usize) {
+        self.runs_left = runs;
+        self.expected = ranges::merge(expected, 0);
+    }
+
+    /// It is not asked for now, and what comes counts neither for nor against it.
+    pub(super) fn rest(&mut self) {
+        self.expected.clear();
+    }
+
+    /// Whether it has something to say and is believed.
+    pub(super) fn is_in_charge(&self) -> bool {
+        self.is_believed() && !self.expected.is_empty()
     }
 }
 
 /// A run counts as expected with up to this part of it missing.
 const MISSING_DIVISOR: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(number: u64) -> Range<u64> {
+        number * 1000..number * 1000 + 100
+    }
+
+    /// Reads `runs`, each expected if it is `true`.
+    fn after(score: f64, runs: &[bool]) -> Trust {
+        let mut trust = Trust::new(score);
+        for (number, expected) in runs.iter().enumerate() {
+            let number = number as u64;
+            let at = if *expected { run(number) } else { run(number + 500) };
+            trust.expect(&[at], 1);
+            assert!(trust.note_run(&run(number)), "a batch of one is over after one");
+        }
+        trust
+    }
+
+    #[test]
+    fn a_guesser_is_believed_after_several_hits_and_no_longer_after_misses() {
+        assert!(!after(UNPROVEN, &[]).is_believed());
+        assert!(!after(UNPROVEN, &[true]).is_believed());
+        assert!(after(UNPROVEN, &[true; 4]).is_believed());
+        assert!(!after(UNPROVEN, &[true, true, true, true, false, false]).is_believed());
+        assert!(!after(UNPROVEN, &[false; 50]).is_believed());
+    }
+
+    #[test]
+    fn a_proof_is_believed_until_it_is_wrong() {
+        assert!(after(AFTER_PROOF, &[]).is_believed());
+        assert!(!after(AFTER_PROOF, &[false]).is_believed());
+    }
+
+    #[test]
+    fn one_miss_of_many_is_forgiven() {
+        assert!(after(UNPROVEN, &[true, true, true, true, true, true, true, true, false]).is_believed());
+    }
+
+    #[test]
+    fn batches_double_while_right_and_halve_when_wrong() {
+        assert_eq!(after(UNPROVEN, &[]).ahead(), AHEAD_MIN);
+        assert_eq!(after(UNPROVEN, &[true; 2]).ahead(), 4 * AHEAD_MIN);
+        assert_eq!(after(UNPROVEN, &[true, true, false]).ahead(), 2 * AHEAD_MIN);
+        assert_eq!(after(UNPROVEN, &[true; 40]).ahead(), AHEAD_MAX);
+        assert_eq!(after(UNPROVEN, &[false; 40]).ahead(), AHEAD_MIN);
+    }
+
+    #[test]
+    fn a_batch_lasts_as_long_as_it_is_right() {
+        let mut trust = Trust::new(UNPROVEN);
+        trust.expect(&[run(1), run(2), run(3)], 3);
+        assert!(!trust.note_run(&run(1)));
+        assert!(trust.note_run(&(2000..2200)), "half of it was not expected");
+        trust.expect(&[run(3), run(4)], 2);
+        assert!(!trust.note_run(&run(3)));
+        assert!(trust.note_run(&run(4)));
+    }
+
+    #[test]
+    fn having_no_idea_counts_neither_way() {
+        let mut trust = after(UNPROVEN, &[true; 6]);
+        trust.expect(&[], 0);
+        for number in 0..50 {
+            assert!(trust.note_run(&run(number)), "it is asked again");
+        }
+        assert!(trust.is_believed() && !trust.is_in_charge());
+    }
+}
