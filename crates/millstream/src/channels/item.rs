@@ -10,7 +10,7 @@ use std::time::Duration;
 use live::mp4::{Limits, Mp4, Mp4Error, Sample, Track};
 use tokio::sync::{oneshot, watch};
 
-use super::file::{MediaFile, Stop};
+use super::file::MediaFile;
 use super::location::Location;
 use super::queue::{Closed, Receiver, Sender, queue};
 use crate::ingest::settings::SourceSettings;
@@ -44,14 +44,23 @@ pub struct Item {
 
 impl Item {
     /// Begins to open `location`, to be played from `join` on. Errors come out of [`opened`](Self::opened).
-    pub fn open(location: &Location, join: Duration, settings: &Arc<SourceSettings>) -> Self {
+    ///
+    /// `needs_length`: the file is searched for its length if its index does not say.
+    pub fn open(
+        location: &Location,
+        join: Duration,
+        needs_length: bool,
+        settings: &Arc<SourceSettings>,
+    ) -> Self {
         let (wanted, stop) = watch::channel(false);
         let (tell, opened) = oneshot::channel();
         let (sender, samples) = queue(QUEUE_BYTES_MAX);
         let (location, settings) = (location.clone(), Arc::clone(settings));
         let thread = std::thread::Builder::new().name("channel-item".to_owned());
         let read = move || {
-            let reading = open(&location, join, &settings, stop);
+            let reading = MediaFile::open(&location, &settings, stop)
+                .map_err(|error| error.to_string())
+                .and_then(|file| open(file, join, needs_length).map_err(|error| error.to_string()));
             let (mp4, told) = match reading {
                 Ok((mp4, facts)) => (Some(mp4), Ok(facts)),
                 Err(error) => (None, Err(error)),
@@ -81,29 +90,14 @@ impl Item {
     pub async fn next(&mut self) -> Option<Result<Sample, String>> {
         self.samples.pop().await
     }
-
-    /// Bytes of frames that are ready.
-    pub fn bytes_ready(&self) -> usize {
-        self.samples.bytes()
-    }
 }
 
-fn open(
-    location: &Location,
-    join: Duration,
-    settings: &SourceSettings,
-    stop: Stop,
-) -> Result<(Mp4<MediaFile>, Facts), String> {
-    let file = MediaFile::open(location, settings, stop).map_err(|error| error.to_string())?;
-    let read = || -> Result<_, Mp4Error> {
-        let mut mp4 = Mp4::open(file, Limits::default())?;
-        let begins = if join.is_zero() { Duration::ZERO } else { mp4.seek_to(join)? };
-        Ok((mp4, begins))
-    };
-    let (mp4, begins) = read().map_err(|error| error.to_string())?;
+fn open(file: MediaFile, join: Duration, needs_length: bool) -> Result<(Mp4<MediaFile>, Facts), Mp4Error> {
+    let mut mp4 = Mp4::open(file, Limits::default())?;
+    let duration = if needs_length { mp4.find_duration()? } else { mp4.frames_duration() };
+    let begins = if join.is_zero() { Duration::ZERO } else { mp4.seek_to(join)? };
     let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
-    let facts = Facts { duration: mp4.duration(), begins, tracks };
-    Ok((mp4, facts))
+    Ok((mp4, Facts { duration, begins, tracks }))
 }
 
 /// Reads to the end, or until nobody wants more.

@@ -66,7 +66,7 @@ pub struct View {
 /// Totals over all channels, since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Channels by state, in the order of [`Totals::STATES`].
+    /// Channels by state, in the order of [`State::ALL`].
     pub by_state: [u64; 5],
     /// Items played to their end.
     pub items_played: u64,
@@ -111,6 +111,17 @@ impl Channels {
     /// What channels may do.
     pub fn settings(&self) -> &SourceSettings {
         &self.settings
+    }
+
+    /// None, and no way to a worker.
+    #[cfg(test)]
+    pub fn idle(channels_max: usize) -> Self {
+        let thread = crate::ingest::IngestThread::start().expect("a thread");
+        let link = crate::control::WorkersLink::over(0, Box::new(|_, _| Ok(())));
+        let config = crate::config::Config::default();
+        let resolved = crate::config::resolve::resolve(&config, &|_| None).expect("the defaults are right");
+        let settings = SourceSettings { channels_max, ..resolved.sources };
+        Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
     }
 
     /// Adds a channel, which begins at once.
@@ -206,10 +217,6 @@ impl Channel {
 }
 
 impl Totals {
-    /// Names of the states counted by `by_state`.
-    pub const STATES: [State; 5] =
-        [State::Waiting, State::Opening, State::Playing, State::Retrying, State::Ended];
-
     fn add(&mut self, status: &Status) {
         let (_, played, failed, pauses) = status.totals();
         self.items_played += played;
@@ -219,5 +226,5 @@ impl Totals {
 }
 
 fn opener(spec: Arc<ChannelSpec>, settings: Arc<SourceSettings>) -> Opener {
-    Box::new(move |index, join| Item::open(&spec.items[index], join, &settings))
+    Box::new(move |index, join| Item::open(&spec.items[index], join, spec.start.is_some(), &settings))
 }

@@ -95,7 +95,8 @@ impl<T> Receiver<T> {
     }
 
     /// Bytes that wait.
-    pub fn bytes(&self) -> usize {
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
         self.0.lock().bytes
     }
 }

@@ -24,6 +24,22 @@ pub enum State {
     Ended,
 }
 
+impl State {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Opening, Self::Playing, Self::Retrying, Self::Ended];
+
+    /// Its name in metrics and in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Opening => "opening",
+            Self::Playing => "playing",
+            Self::Retrying => "retrying",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// Something worth telling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -76,7 +92,7 @@ pub struct Snapshot {
     pub position: Duration,
     /// The item that is opened ahead.
     pub next: Option<usize>,
-    /// It is open, and its first frames are here.
+    /// It is open, and its first frames are being read.
     pub next_ready: bool,
     /// How often the playlist has gone round.
     pub loops: u64,

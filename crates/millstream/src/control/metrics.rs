@@ -21,9 +21,11 @@ use prometheus_client::registry::Registry;
 
 use super::api::merge::{Merged, merged};
 use super::{Context, api};
+use crate::channels::Totals;
 use crate::worker::snapshot::WorkerSnapshot;
 
 mod bridges;
+mod channels;
 mod pulls;
 mod stats;
 
@@ -55,6 +57,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .log_lines_dropped
             .as_ref()
             .map_or(0, |counter| counter.dropped_lines() as u64),
+        channels: context.channels.totals(),
         pulls: pulls::PullMetrics::read(&context.pulls.list(), context.metrics_streams_max),
         process: Process::read(),
     };
@@ -81,6 +84,7 @@ struct Scrape {
     stats_subscribers: usize,
     stats: stats::StatsCost,
     log_lines_dropped: u64,
+    channels: Totals,
     pulls: pulls::PullMetrics,
     process: Process,
 }
@@ -260,6 +264,7 @@ const STREAM_GAUGES: [StreamGauge; 8] = [
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_process(&mut encoder)?;
+        channels::encode(&self.channels, &mut encoder)?;
         self.pulls.encode(&mut encoder)?;
         self.encode_workers(&mut encoder)?;
         self.encode_streams(&mut encoder)

@@ -165,6 +165,7 @@ fn context_of(
         rtc: rtc::RtcControl::off(),
         stats,
         pulls: Pulls::idle(2),
+        channels: Channels::idle(2),
     })
 }
 

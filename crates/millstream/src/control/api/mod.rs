@@ -3,6 +3,7 @@
 //! Each handler asks the workers, and answers 503 when one stays silent: half an answer would look like streams and
 //! sessions that ended. Shapes are in `types.rs`; how several workers' views become one is in `merge.rs`.
 
+mod channels;
 pub(super) mod merge;
 mod pulls;
 mod types;
@@ -65,6 +66,9 @@ pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi
         .routes(routes!(sessions))
         .routes(routes!(kick))
         .routes(routes!(workers))
+        .routes(routes!(channels::channels, channels::add_channel))
+        .routes(routes!(channels::channel, channels::remove_channel))
+        .routes(routes!(channels::skip_item))
         .routes(routes!(pulls::pulls, pulls::add_pull))
         .routes(routes!(pulls::pull, pulls::remove_pull))
         .routes(routes!(stats))

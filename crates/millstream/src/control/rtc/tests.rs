@@ -166,6 +166,7 @@ fn server_with(setting: Setting) -> Server {
             .expect("randomness"),
         stats: crate::control::stats::collect(Vec::new()).1,
         pulls: crate::pull::Pulls::idle(0),
+        channels: crate::channels::Channels::idle(2),
     };
     Server { context: Arc::new(context), workers }
 }
