@@ -10,6 +10,7 @@ pub mod group_send;
 pub mod live;
 pub mod live_records;
 pub mod msgpack_array;
+pub mod range_reader;
 pub mod rtc;
 pub mod rtc_dtls;
 pub mod rtc_sdp;

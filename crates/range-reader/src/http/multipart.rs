@@ -293,3 +293,174 @@ fn parameter_value(text: &str) -> Option<(Vec<u8>, &str)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All items, data joined within their part, with the input cut at `cuts`.
+    fn read(body: &[u8], cuts: &[usize]) -> Result<Vec<Item>, MultipartError> {
+        let mut multipart = Multipart::new(b"sea");
+        let mut items: Vec<Item> = Vec::new();
+        let mut from = 0;
+        for &cut in cuts.iter().chain([&body.len()]) {
+            let mut input = Bytes::copy_from_slice(&body[from..cut]);
+            from = cut;
+            while let Some(item) = multipart.next(&mut input)? {
+                match (items.last_mut(), item) {
+                    (Some(Item::Data(before)), Item::Data(data)) => {
+                        *before = [&before[..], &data[..]].concat().into()
+                    }
+                    (_, item) => items.push(item),
+                }
+            }
+            assert!(input.is_empty(), "all input is used");
+        }
+        multipart.finish()?;
+        Ok(items)
+    }
+
+    fn part(start: u64, end: u64, total: u64) -> Item {
+        Item::Part(ContentRange { range: Some(start..end), total_bytes: Some(total) })
+    }
+
+    fn data(bytes: &[u8]) -> Item {
+        Item::Data(Bytes::copy_from_slice(bytes))
+    }
+
+    /// As in RFC 9110, 14.6, with parts short enough to be written out, one of which looks like a delimiter.
+    const BODY: &[u8] =
+        b"preamble\r\n--sea\r\nContent-Type: application/pdf\r\nContent-Range: bytes 500-507/8000\r\n\r\n\
+        \r\n--sea\n\r\n--sea \t\r\ncontent-range:bytes 7000-7003/8000\r\n\r\nabcd\r\n--sea--\r\nepilogue\r\n";
+
+    fn items() -> Vec<Item> {
+        vec![part(500, 508, 8000), data(b"\r\n--sea\n"), part(7000, 7004, 8000), data(b"abcd")]
+    }
+
+    #[test]
+    fn a_body_may_be_cut_anywhere() {
+        assert_eq!(read(BODY, &[]).unwrap(), items());
+        for first in 0..=BODY.len() {
+            for second in first..=BODY.len() {
+                assert_eq!(read(BODY, &[first, second]).unwrap(), items(), "{first} {second}");
+            }
+        }
+        assert_eq!(read(BODY, &(0..BODY.len()).collect::<Vec<_>>()).unwrap(), items());
+    }
+
+    #[test]
+    fn a_body_cut_short_is_noticed_until_the_last_delimiter() {
+        let end = BODY.windows(7).position(|window| window == b"--sea--").unwrap() + 7;
+        for length in 0..BODY.len() {
+            let result = read(&BODY[..length], &[]);
+            if length < end {
+                assert_eq!(result.unwrap_err(), MultipartError::Truncated, "{length}");
+            } else {
+                assert_eq!(result.unwrap(), items(), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let long = [b"--sea\r\n".as_slice(), &b"a: b\r\n".repeat(10_000)].concat();
+        let many = [b"--sea\r\n".as_slice(), &b"a: b\r\n".repeat(PART_FIELDS_MAX + 1), b"\r\n"].concat();
+        let cases: &[(&[u8], MultipartError)] = &[
+            (b"", MultipartError::Truncated),
+            (b"--sea--", MultipartError::Truncated), // no part at all
+            (b"--seaside\r\n", MultipartError::Truncated),
+            (&[b' '; LINE_BYTES_MAX + 1], MultipartError::TooLong),
+            (&b"\r\n".repeat(SECTION_BYTES_MAX), MultipartError::TooLong),
+            (&long, MultipartError::TooLong),
+            (&many, MultipartError::BadHead),
+            (b"--sea\r\nno field\r\n\r\n", MultipartError::BadHead),
+            (b"--sea\r\n\r\n", MultipartError::NoRange),
+            (b"--sea\r\ncontent-range: bytes */5\r\n\r\n", MultipartError::NoRange),
+            (
+                b"--sea\r\ncontent-range: bytes 0-4/5\r\ncontent-encoding: gzip\r\n\r\n",
+                MultipartError::Encoded,
+            ),
+            (b"--sea\r\ncontent-range: bytes 0-0/5\r\n\r\nab\r\n", MultipartError::WrongLength),
+            (b"--sea\r\ncontent-range: bytes 0-1/5\r\n\r\nab--sea--\r\n", MultipartError::WrongLength),
+            (b"--sea\r\ncontent-range: bytes 0-1/5\r\n\r\nab\r\n--other\r\n", MultipartError::WrongLength),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(read(body, &[]).unwrap_err(), *expected, "{}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn an_epilogue_is_bounded() {
+        let body = b"--sea\r\ncontent-range: bytes 0-1/5\r\n\r\nab\r\n--sea--";
+        assert!(
+            read(&[body.as_slice(), b"\r\n", &[0; SECTION_BYTES_MAX + 1]].concat(), &[body.len()]).is_err()
+        );
+        assert!(read(&[body.as_slice(), b"\r\n", &[0; 1_000]].concat(), &[]).is_ok());
+    }
+
+    #[test]
+    fn after_an_error_nothing_comes() {
+        let mut multipart = Multipart::new(b"sea");
+        let mut input = Bytes::from_static(b"--sea\r\n\r\n");
+        assert_eq!(multipart.next(&mut input), Err(MultipartError::NoRange));
+        let mut input = Bytes::from_static(BODY);
+        assert_eq!(multipart.next(&mut input), Err(MultipartError::NoRange));
+        assert_eq!(multipart.finish(), Err(MultipartError::NoRange));
+    }
+
+    #[test]
+    fn boundaries_are_tokens_or_quoted() {
+        let seventy = "b".repeat(70);
+        let quoted_long = format!("multipart/byteranges; boundary={seventy}");
+        let too_long = format!("multipart/byteranges; boundary={seventy}b");
+        let cases: &[(&str, Option<&str>)] = &[
+            ("multipart/byteranges; boundary=THIS_STRING_SEPARATES", Some("THIS_STRING_SEPARATES")), // RFC 9110, 14.6
+            ("Multipart/ByteRanges;Boundary=a", Some("a")),
+            ("multipart/x-byteranges; boundary=a", Some("a")),
+            ("multipart/byteranges; boundary=\"gc0p4Jq0M:2Yt08jU534c0p\"", Some("gc0p4Jq0M:2Yt08jU534c0p")), // RFC 2046
+            ("multipart/byteranges; boundary=\"a;b=c\\\"d\"; x=y", Some("a;b=c\"d")),
+            ("multipart/byteranges; x=\"boundary=b;\"; boundary=a", Some("a")),
+            ("multipart/byteranges ; x=y ; boundary = a ", Some("a")),
+            (&quoted_long, Some(&seventy)),
+            (&too_long, None),
+            ("multipart/byteranges; boundary=", None),
+            ("multipart/byteranges; boundary=\"\"", None),
+            ("multipart/byteranges; boundary=\"a", None),
+            ("multipart/byteranges; boundary=\"a \"", None),
+            ("multipart/byteranges; boundary=\"a\u{e9}\"", None),
+            ("multipart/byteranges; boundary", None),
+            ("multipart/byteranges", None),
+            ("multipart/mixed; boundary=a", None),
+            ("video/mp4", None),
+            ("", None),
+        ];
+        for (content_type, expected) in cases {
+            let found = boundary(content_type.as_bytes());
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{content_type}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            parts in prop::collection::vec((0_u64..1 << 40, prop::collection::vec(any::<u8>(), 1..200)), 1..20),
+            mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+        ) {
+            let mut body = Vec::new();
+            let mut expected = Vec::new();
+            for (start, bytes) in &parts {
+                let end = start + bytes.len() as u64;
+                let head = format!("\r\n--sea\r\nContent-Range: bytes {start}-{}/{}\r\n\r\n", end - 1, u64::MAX);
+                body.extend_from_slice(head.as_bytes());
+                body.extend_from_slice(bytes);
+                expected.extend([part(*start, end, u64::MAX), data(bytes)]);
+            }
+            body.extend_from_slice(b"\r\n--sea--\r\n");
+            let mut cuts: Vec<usize> = cuts.drain(..).map(|cut| cut.index(body.len())).collect();
+            cuts.sort_unstable();
+            prop_assert_eq!(read(&body, &cuts).unwrap(), expected);
+        }
+    }
+}
