@@ -62,8 +62,6 @@ pub(crate) struct Engine<S: Source> {
     run_start: u64,
     /// How long the run before it was.
     last_run: u64,
-    /// Bytes of the next request of a run that is read without a hint.
-    run_window: u64,
     /// No byte has been read since the last seek.
     has_sought: bool,
     /// The plan made for this position holds until it is reached.
@@ -117,7 +115,6 @@ impl<S: Source> Engine<S> {
             one_range_only: false,
             run_start: 0,
             last_run: 0,
-            run_window: 0,
             has_sought: false,
             planned_for: None,
             resting: false,
@@ -181,7 +178,7 @@ impl<S: Source> Engine<S> {
         if position != self.position {
             let run = self.position.saturating_sub(self.run_start);
             self.last_run = if run > 0 { run } else { self.last_run };
-            (self.position, self.run_start, self.run_window) = (position, position, 0);
+            (self.position, self.run_start) = (position, position);
             self.has_sought = true;
             self.planned_for = None;
             self.resting = false;

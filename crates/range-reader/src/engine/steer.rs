@@ -17,11 +17,13 @@ use crate::source::{RangeRequest, Source, SourceState};
 const FIRST_WINDOW_BYTES: u64 = 13 << 10;
 /// The first request of a run after others is as large as the last run, up to this.
 const FIRST_WINDOW_BYTES_MAX: u64 = 128 << 10;
-/// Each further request of the same run is so many times larger.
+/// Before the first seek each further request is so many times larger.
 const WINDOW_GROWTH: u64 = 8;
 /// A window that takes longer than so many answers to a request is not bounded any more: giving it up costs no more than
 /// waiting for its end.
 const WINDOW_ROUND_TRIPS_MAX: f64 = 4.0;
+/// After seeks, a run as long as this is believed to go on to the end of the file.
+const OPEN_AFTER_BYTES: u64 = 1 << 20;
 /// Requests on their way at a time at most.
 const LANES_MAX: usize = 8;
 /// Of what is wanted, so many ranges are looked at to see whether an answer is of use.
@@ -38,6 +40,9 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let best = self.best_lane();
         if !self.lanes.is_empty() {
+            if !self.wanted.stand_at(self.position) && !self.is_hinted {
+                self.predict();
+            }
             match best.map_or(SeekPlan::AskAnew, |index| self.plan(index)) {
                 SeekPlan::Skip => {
                     self.planned_for = Some(self.position);
@@ -81,8 +86,16 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let link = self.link.estimate(&state, lane.bytes_buffered(), lane.bytes_left());
         // Distances on the lane, not in the file: between the parts of an answer nothing is sent.
-        let target = if covers { before } else { OPEN_END };
+        let target = if covers { before.saturating_add(self.gaps_brought_by(lane)) } else { OPEN_END };
         plan::choose(0, target, link)
+    }
+
+    /// Bytes of gaps that `lane` will bring between what is wanted from the position on: skipping to the position over it
+    /// means skipping those too, where a request for what is wanted would leave them out.
+    fn gaps_brought_by(&self, lane: &Lane<S::Body>) -> u64 {
+        let upcoming = self.wanted.upcoming(UPCOMING_MAX);
+        let gaps = upcoming.windows(2).filter(|pair| lane.covers(pair[0].end) && lane.covers(pair[1].start));
+        gaps.map(|pair| pair[1].start.saturating_sub(pair[0].end)).sum()
     }
 
     /// The lane may have been told to leave out what is wanted now.
@@ -97,9 +110,6 @@ impl<S: Source> Engine<S> {
 
     /// Gives answers up until another request can be sent: those that bring nothing of what is wanted, then the last ones.
     fn make_room_for_request(&mut self, at_once: usize) {
-        if !self.wanted.stand_at(self.position) && !self.is_hinted {
-            self.predict();
-        }
         let wanted = self.wanted.upcoming(UPCOMING_MAX);
         let (kept, useless): (Vec<_>, Vec<_>) =
             self.lanes.drain(..).partition(|lane| lane.brings_any(wanted));
@@ -205,22 +215,26 @@ impl<S: Source> Engine<S> {
     }
 
     /// Asks for the next piece of a run.
+    ///
+    /// The first is small, or as large as the last run was. A run that goes on is asked for in pieces as long as it is
+    /// already, so that a seek makes at most half of what was received useless; but before the first seek, boldly.
     fn ask_window(&mut self, from: u64, demand: u64) {
-        if self.run_window == 0 {
-            self.run_window = self.last_run.clamp(FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES_MAX);
-        }
-        let size = self.run_window.max(demand);
+        let run = from - self.run_start.min(from);
+        let size = match run {
+            0 => self.last_run.clamp(FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES_MAX),
+            _ if self.seeks == 0 => run.saturating_mul(WINDOW_GROWTH),
+            _ => run.max(FIRST_WINDOW_BYTES),
+        };
+        let size = size.max(demand);
         let link = self.link.estimate(&self.source.state(), 0, None);
         let open_from =
             link.bytes_per_second * link.time_to_first_byte.as_secs_f64() * WINDOW_ROUND_TRIPS_MAX;
-        let is_first = from == self.run_start;
-        let wanted_end =
-            if !is_first && size as f64 > open_from { OPEN_END } else { from.saturating_add(size) };
+        let is_open = run > 0 && size as f64 > open_from && (self.seeks == 0 || run > OPEN_AFTER_BYTES);
+        let wanted_end = if is_open { OPEN_END } else { from.saturating_add(size) };
         let total = self.end();
         // What little would be left after that comes along.
         let end = if total.saturating_sub(wanted_end) < size / 2 { total } else { wanted_end };
         let end = self.store.next_present(from).map_or(end, |present| end.min(present));
-        self.run_window = size.saturating_mul(WINDOW_GROWTH);
         self.ask(iter::once(from..end.min(total)).collect(), None, false);
     }
 
