@@ -8,6 +8,7 @@ pub mod bridge_to_frames;
 pub mod bridge_to_packets;
 pub mod group_send;
 pub mod live;
+pub mod live_mp4;
 pub mod live_records;
 pub mod msgpack_array;
 pub mod range_reader;
