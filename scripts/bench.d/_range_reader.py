@@ -253,8 +253,15 @@ class Runner:
 
 
 def problem():
-    """Why this benchmark cannot run here, or None."""
-    for program in ("ffmpeg", "ffprobe"):
-        if not shutil.which(program):
-            return f"{program} is not installed"
-    return None if nginx_binary() else "nginx is not installed"
+    """Installs what is missing if it may; returns why this benchmark cannot run, or None."""
+
+    def missing():
+        found = {"nginx": nginx_binary(), "ffmpeg": shutil.which("ffmpeg") and shutil.which("ffprobe")}
+        return [name for name, path in found.items() if not path]
+
+    if missing() and os.geteuid() == 0 and shutil.which("apt-get"):
+        say("installing " + " and ".join(missing()))
+        packages = ["nginx-light" if name == "nginx" else name for name in missing()]
+        command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+        subprocess.run(command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdout=subprocess.DEVNULL)
+    return " and ".join(missing()) + " not installed" if missing() else None

@@ -17,6 +17,8 @@ GOALS = {
     ("millstream", "video_audio"): {"useful_ratio": 1.15, "seconds": 8.0},
     ("millstream", "audio"): {"useful_ratio": 1.6, "seconds": 2.5},
 }
+for client in ("millstream-hints", "millstream"):
+    GOALS[client, "published"] = GOALS[client, "video_audio"]
 # Elsewhere: as fast as the better of these.
 FLOOR = ("read-through", "reopen")
 COLOURS = {
@@ -36,14 +38,17 @@ def link_checks(figures, links):
         windows = rtt_ms * mbit * 1e3 / 8 / INITIAL_WINDOW
         most = rate + (2 + max(0, math.ceil(math.log2(windows)) if windows > 0 else 0)) * rtt_ms / 1e3
         took = figure["link_seconds"]
-        verdict = "as it should" if rate <= took <= most * 1.02 else "NOT as it should: the machine is too busy"
+        verdict = "as it should" if rate <= took <= most * 1.05 else "NOT as it should: the machine is too busy"
         lines.append(f"link {link}: all of it in {took:.3f} s, {rate:.3f} to {most:.3f} s by arithmetic ({case.name}): {verdict}")
     return lines
 
 
-def goals(figures):
+def goals(figures, skipped):
     """A line for each goal that this run can judge."""
     lines = []
+    for (case, link, client), why in skipped.items():
+        if client.startswith("millstream"):
+            lines.append(f"goal: {case.name} {link} {client}: {why}: NOT reached")
     for (case, link, client), figure in figures.items():
         if link == "rtt50" and (client, case.name) in GOALS:
             for key, most in GOALS[client, case.name].items():
@@ -60,14 +65,14 @@ def verdict(what, key, value, most):
     return f"goal: {what}: {key} {decimal(value, 3)}, at most {decimal(most, 3)}: {reached}"
 
 
-def write(folder, figures):
+def write(folder, figures, skipped):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "range-reader.svg").write_text(chart(figures))
-    (folder / "range-reader.md").write_text(page(figures))
+    (folder / "range-reader.md").write_text(page(figures, skipped))
     say(f"chart and table: {folder}/range-reader.svg, .md")
 
 
-def page(figures):
+def page(figures, skipped):
     machine = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     rows = []
     for (case, link, client), figure in figures.items():
@@ -80,11 +85,11 @@ def page(figures):
         f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}. Written by that command; do not edit.",
         "",
         "An MP4 of 25 MB on nginx, read as its first picture and its sound (`video_audio`, 16 MB in 177 runs) or as its sound "
-        "alone (`audio`, 1.3 MB), over emulated links: 50 ms and 20 Mbit/s (`rtt50`), 2 ms and 1 Gbit/s (`rtt2`), 200 ms and "
+        "alone (`audio`, 1.3 MB), and by a list of reads of another such file (`published`), over emulated links: 50 ms and 20 Mbit/s (`rtt50`), 2 ms and 1 Gbit/s (`rtt2`), 200 ms and "
         "5 Mbit/s (`rtt200`), with slow start. What the clients do and how the figures are meant says `scripts/bench "
         "range-reader --help`. Medians.",
         "",
-        *[f"- {line}" for line in goals(figures)],
+        *[f"- {line}" for line in goals(figures, skipped)],
         "",
         "![Seconds and megabytes by client](range-reader.svg)",
         "",
