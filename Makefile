@@ -6,7 +6,7 @@
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
 #   make miri   their unsafe code in an interpreter
-#   make test-interop  WebRTC, SRTP, MessagePack and bridges to and from RTMP with other implementations
+#   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels and pulls with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
@@ -53,13 +53,14 @@ test-rust:
 	cargo test --package msgpack-array --no-default-features --locked
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, other
-# WebRTC stacks, and ffmpeg on the other side of a bridge.
+# WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
 test-interop:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	cargo build --locked --package millstream
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+	scripts/test-interop-channels $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console

@@ -30,7 +30,7 @@ http {{
     server {{
         listen 127.0.0.1:{http};
         root {root};
-        # The last part of what a client gets at once still fits into buffers of the kernel: keeps a body under way for long.
+        # Else the kernel's buffers take the whole file, and no body is under way when nginx is killed.
         location /slow/ {{ alias {root}/; limit_rate {slow_bytes}; }}
     }}
 }}
@@ -47,7 +47,7 @@ def free_port():
 class Nginx:
     """Starts with `start`, ends with `kill` (in the middle of everything); then it may start again on the same ports."""
 
-    def __init__(self, folder, root, slow_bytes=600_000):
+    def __init__(self, folder, root, slow_bytes=1_200_000):
         self.program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
         if not self.program:
             raise Skipped("nginx is not installed (scripts/setup)")
