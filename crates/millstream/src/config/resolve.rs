@@ -49,7 +49,7 @@ pub fn resolve(
     let policy = policy::policy(config, variable, &mut errors);
     let demo = demo(config, &mut errors);
     let sources = sources::settings(config, &mut errors);
-    let pulls = sources::pulls(config, &mut errors);
+    let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, sources.files_root.as_deref(), &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;

@@ -65,7 +65,7 @@ fn certificates(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// `[[pull]]` entries, each stream once.
-pub(super) fn pulls(config: &Config, errors: &mut Errors) -> Vec<PullSpec> {
+pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Errors) -> Vec<PullSpec> {
     let mut pulls: Vec<PullSpec> = Vec::new();
     for entry in &config.pulls {
         let spec = match PullSpec::of_stream(&entry.pull.stream, &entry.pull.url) {
@@ -75,12 +75,15 @@ pub(super) fn pulls(config: &Config, errors: &mut Errors) -> Vec<PullSpec> {
                 continue;
             }
         };
+        if let Err(reason) = settings.check_host(spec.origin.host()) {
+            errors.add(&entry.origin, format!("[[pull]] `url`: {reason}"));
+        }
         if pulls.iter().any(|other| (&other.app, &other.name) == (&spec.app, &spec.name)) {
             errors.add(&entry.origin, format!("[[pull]] has two entries for `{}`", entry.pull.stream));
         }
         pulls.push(spec);
     }
-    let max = to_usize(config.sources.pulls_max);
+    let max = settings.pulls_max;
     if pulls.len() > max {
         let origin = config.origin("sources.pulls_max");
         errors.add(&origin, format!("`sources.pulls_max` is {max}, and there are {} [[pull]]", pulls.len()));

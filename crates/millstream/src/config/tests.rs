@@ -179,7 +179,7 @@ fn applications_inherit_from_stream_whatever_set_it() {
 #[test]
 fn errors_say_where_what_and_what_would_be_right() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let cases: [Case; 22] = [
+    let cases: [Case; 34] = [
         (
             "[rtmp]\nlisen = \"*:1\"",
             &[],
@@ -234,6 +234,38 @@ fn errors_say_where_what_and_what_would_be_right() {
         ("[server]\ncores = [9999]", &[], "m.toml:2: `server.cores` names core 9999; this process may use"),
         ("[log]\nlevel = \"loud\"", &[], "m.toml:2: `log.level` cannot be `loud`"),
         ("[demo]\nenabled = true\nstream = \"clock\"", &[], "m.toml:3: `demo.stream` takes `app/stream`"),
+        ("[[pull]]\nurl = \"rtmp://h/a/b\"", &[], "m.toml:1: [[pull]] needs a `stream`"),
+        ("[[pull]]\nstream = \"live/a\"", &[], "m.toml:1: [[pull]] needs a `url`"),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"gopher://h/1\"",
+            &[],
+            "m.toml:1: [[pull]] cannot use a URL of scheme",
+        ),
+        ("[[pull]]\nstream = \"live/a\"\nlink = \"x\"", &[], "m.toml:3: unknown key `link` in [[pull]]"),
+        ("[[pull]]\nurl = 7", &[], "m.toml:2: `pull.url` cannot be the given value"),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"http://[::ffff:10.0.0.1]/a.flv\"",
+            &[],
+            "m.toml:1: [[pull]] `url`: ::ffff:a00:1 is not a public address",
+        ),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"http://h/a\"\n[[pull]]\nstream = \"live/a\"\nurl = \"http://h/b\"",
+            &[],
+            "m.toml:4: [[pull]] has two entries for `live/a`",
+        ),
+        (
+            "[sources]\npulls_max = 0\n[[pull]]\nstream = \"live/a\"\nurl = \"http://h/a\"",
+            &[],
+            "m.toml:2: `sources.pulls_max` is 0",
+        ),
+        (
+            "[sources]\nretry_min_ms = 5000\nretry_max_ms = 1000",
+            &[],
+            "m.toml:2: `sources.retry_min_ms` must not be larger",
+        ),
+        ("[sources]\nfiles_root = \"/nowhere\"", &[], "m.toml:2: `sources.files_root` /nowhere:"),
+        ("[sources]\nca_file = \"/nowhere\"", &[], "m.toml:2: `sources.ca_file` /nowhere:"),
+        ("[pull]\nstream = \"live/a\"", &[], "unknown key `pull.stream`"),
     ];
     for (file, environment, expected) in cases {
         let errors = errors_of(&sources(file, environment, &[]));

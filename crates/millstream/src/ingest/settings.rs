@@ -1,5 +1,6 @@
 //! What sources of this server may do: which addresses they reach, how long they wait, how many there are.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,4 +33,50 @@ pub struct SourceSettings {
     pub file_bytes_max: Option<u64>,
     /// Largest message, bytes: `limits.message_max_bytes`.
     pub message_bytes_max: u32,
+}
+
+impl SourceSettings {
+    /// Whether the host of a URL may be connected to, as far as it can be said now: an address that is not allowed is
+    /// refused at once, with a reason. Names are judged each time they are resolved.
+    pub fn check_host(&self, host: &str) -> Result<(), String> {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match bare.parse::<IpAddr>() {
+            Ok(address) if !self.addresses.allows(address) => Err(format!(
+                "{bare} is not a public address, and `sources.allow_private_addresses` is not set"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Default for SourceSettings {
+    fn default() -> Self {
+        let config = crate::config::Config::default();
+        crate::config::resolve::resolve(&config, &|_| None).expect("the defaults are right").sources
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_judged_at_once_and_names_later() {
+        let public = SourceSettings { addresses: AddressPolicy::Public, ..SourceSettings::default() };
+        let any = SourceSettings { addresses: AddressPolicy::Any, ..public.clone() };
+        let cases = [
+            ("127.0.0.1", false),
+            ("[::1]", false),
+            ("::ffff:10.0.0.1", false),
+            ("[::ffff:7f00:1]", false),
+            ("localhost", true), // a name, whatever it resolves to
+            ("8.8.8.8", true),
+            ("[2a00:1450::1]", true),
+        ];
+        for (host, allowed) in cases {
+            assert_eq!(public.check_host(host).is_ok(), allowed, "{host}");
+            assert!(any.check_host(host).is_ok(), "{host}");
+        }
+    }
 }

@@ -32,12 +32,14 @@ pub enum AskedBy {
 }
 
 /// Why a pull is not added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAdded {
     /// There is one for the stream.
     Exists,
     /// There are as many as there may be.
     Full,
+    /// Its address is not allowed; a sentence.
+    Forbidden(String),
 }
 
 /// One pull.
@@ -96,14 +98,13 @@ impl Pulls {
     pub fn idle(pulls_max: usize) -> Self {
         let thread = crate::ingest::IngestThread::start().expect("a thread");
         let link = crate::control::WorkersLink::over(0, Box::new(|_, _| Ok(())));
-        let config = crate::config::Config::default();
-        let resolved = crate::config::resolve::resolve(&config, &|_| None).expect("the defaults are right");
-        let settings = SourceSettings { pulls_max, ..resolved.sources };
+        let settings = SourceSettings { pulls_max, ..SourceSettings::default() };
         Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
     }
 
     /// Starts one. Its success or failure shows in its status.
     pub fn add(&self, spec: PullSpec, asked_by: AskedBy) -> Result<Arc<Pull>, NotAdded> {
+        self.settings.check_host(spec.origin.host()).map_err(NotAdded::Forbidden)?;
         let mut running = self.locked();
         let key = (spec.app.clone(), spec.name.clone());
         if running.contains_key(&key) {

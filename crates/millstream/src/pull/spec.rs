@@ -46,12 +46,26 @@ impl PullSpec {
 }
 
 impl Origin {
+    /// The host, as the URL has it.
+    pub fn host(&self) -> &str {
+        match self {
+            Self::Rtmp(url) => &url.host,
+            Self::Http(url) => url.host_str().unwrap_or_default(),
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         if text.len() > URL_BYTES_MAX {
             return Err(format!("takes a URL of at most {URL_BYTES_MAX} bytes"));
         }
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         match scheme.as_str() {
+            // The parser would take the user name for the host.
+            "rtmp" | "rtmps" if authority(text).contains('@') => Err(
+                "cannot use its URL: RTMP has no user name and password; a token belongs behind the name of the stream, \
+                 such as `?token=...`"
+                    .to_owned(),
+            ),
             "rtmp" | "rtmps" => {
                 text.parse().map(Self::Rtmp).map_err(|error| format!("cannot use its URL: {error}"))
             }
@@ -65,6 +79,12 @@ impl Origin {
             }
         }
     }
+}
+
+/// User name, password, host and port of a URL.
+fn authority(text: &str) -> &str {
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// For people: without user name and password, and without the query, which holds tokens.
@@ -135,7 +155,8 @@ mod tests {
             ("live/cam", "gopher://h/1", "scheme `gopher`"),
             ("live/cam", "http://", "not a valid one"),
             ("live/cam", "rtmp://h/a", "/app/stream"),
-            ("live/cam", "rtmp://user:secret@h/a/b", "host"),
+            ("live/cam", "rtmp://user:secret@h/a/b", "no user name"),
+            ("live/cam", "rtmps://secret@h/a/b", "no user name"),
         ];
         for (stream, url, expected) in cases {
             let error = PullSpec::of_stream(stream, url).expect_err(url);
@@ -143,6 +164,11 @@ mod tests {
         }
         let long = format!("http://h/{}", "x".repeat(URL_BYTES_MAX));
         PullSpec::new("live", "cam", &long).expect_err("too long");
+    }
+
+    #[test]
+    fn a_token_may_contain_anything() {
+        PullSpec::new("live", "cam", "rtmp://h/a/b?token=x@y").expect("no user name");
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub(super) async fn pulls(State(context): State<Arc<Context>>) -> Json<PullList>
 /// Starts a pull. Whether it works shows in its state.
 #[utoipa::path(post, path = "/api/v1/pulls", tag = "pulls", request_body = NewPull, responses(
     (status = 201, description = "It has started", body = Pull),
-    (status = 400, description = "The body is not valid, or the name or URL cannot be used", body = ErrorBody),
+    (status = 400, description = "The body is not valid, or the name, URL or address cannot be used", body = ErrorBody),
     (status = 401, description = "Token missing or wrong", body = ErrorBody),
     (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 409, description = "The stream has a pull already (`exists`), or there are too many (`full`)", body = ErrorBody),
@@ -139,6 +139,7 @@ pub(super) async fn add_pull(
         Err(NotAdded::Exists) => {
             Err(Failure::Conflict("exists", format!("there is a pull for `{app}/{name}`")))
         }
+        Err(NotAdded::Forbidden(reason)) => Err(Failure::BadRequest(format!("`url`: {reason}"))),
         Err(NotAdded::Full) => Err(Failure::Conflict("full", "`sources.pulls_max` is reached".to_owned())),
     }
 }
