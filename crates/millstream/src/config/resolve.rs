@@ -215,9 +215,8 @@ fn demo(config: &Config, errors: &mut Errors) -> Option<(String, String)> {
         !app.is_empty() && !stream.is_empty() && app.chars().chain(stream.chars()).all(plain)
     });
     let origin = config.origin("demo.stream");
-    match parts {
-        None => errors.add(&origin, "`demo.stream` takes `app/stream` of letters, digits, `-`, `_` and `.`"),
-        Some(_) => {}
+    if parts.is_none() {
+        errors.add(&origin, "`demo.stream` takes `app/stream` of letters, digits, `-`, `_` and `.`");
     }
     parts.map(|(app, stream)| (app.to_owned(), stream.to_owned()))
 }
