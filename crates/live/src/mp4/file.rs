@@ -244,9 +244,11 @@ impl<R: Read + Seek> Mp4<R> {
                 self.indexes.extend(FragmentIndex::of_sidx(&body, &found)?);
                 Mp4Error::check("fragment indexes", self.indexes.len() as u64, self.limits.tracks.into())?;
             }
-            match found.end() {
-                Some(end) if !matches!(&found.kind.0, b"moof" | b"mdat") => at = end,
-                _ => break,
+            let Some(end) = found.end().filter(|_| &found.kind.0 != b"moof") else { break };
+            at = end;
+            // Media of the index: fragments are behind it, but nothing is read beyond it now.
+            if &found.kind.0 == b"mdat" {
+                break;
             }
         }
         self.first_fragment = Some(at);
