@@ -187,8 +187,60 @@ fn least_busy(snapshots: &[WorkerSnapshot]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex as StdMutex;
+
     use super::*;
+    use crate::worker::link::Command;
     use crate::worker::snapshot::WorkerCounters;
+
+    /// Two workers of which the first is busy, that answer what `answers` gives, the last of it first; and which workers
+    /// were asked.
+    fn workers(answers: Vec<Result<SessionId, AdoptRefusal>>) -> (Ingest, Arc<StdMutex<Vec<usize>>>) {
+        let answers = StdMutex::new(answers);
+        let asked = Arc::new(StdMutex::new(Vec::new()));
+        let record = Arc::clone(&asked);
+        let send = move |worker: usize, command| {
+            match command {
+                Command::Snapshot { reply, .. } => {
+                    let load_percent = if worker == 0 { 90.0 } else { 1.0 };
+                    let _ = reply.send(WorkerSnapshot { index: worker, load_percent, ..Default::default() });
+                }
+                Command::Adopt(adopt) => {
+                    record.lock().expect("no panic").push(worker);
+                    let answer = answers.lock().expect("no panic").pop().expect("no more is asked");
+                    let _ = adopt.reply.send(answer);
+                }
+                other => panic!("{other:?} was not to be asked"),
+            }
+            Ok(())
+        };
+        let thread = IngestThread::start().expect("a thread");
+        (Ingest::new(WorkersLink::over(2, Box::new(send)), &thread, 1 << 20), asked)
+    }
+
+    const REQUEST: Request<'_> =
+        Request { app: "live", name: "cam", kind: SourceKind::Pull, address: None, detail: "" };
+
+    #[tokio::test]
+    async fn a_stream_that_was_just_left_is_asked_for_again() {
+        let (ingest, asked) = workers(vec![Ok(SessionId::new(1, 7)), Err(AdoptRefusal::Taken)]);
+        let publisher = ingest.publish(REQUEST).await.expect("the second time it is free");
+        assert_eq!(publisher.session(), SessionId::new(1, 7));
+        assert_eq!(*asked.lock().expect("no panic"), [1, 1], "the worker that is not busy");
+    }
+
+    #[tokio::test]
+    async fn refusals_are_told() {
+        for (answers, expected) in [
+            (vec![Err(AdoptRefusal::Taken), Err(AdoptRefusal::Taken)], Refused::Taken),
+            (vec![Err(AdoptRefusal::Full)], Refused::Full),
+            (vec![Err(AdoptRefusal::Draining)], Refused::Draining),
+        ] {
+            let (ingest, asked) = workers(answers.clone());
+            assert_eq!(ingest.publish(REQUEST).await.err(), Some(expected));
+            assert_eq!(asked.lock().expect("no panic").len(), answers.len());
+        }
+    }
 
     #[test]
     fn load_decides_and_sessions_decide_between_equals() {

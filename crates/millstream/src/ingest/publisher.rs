@@ -181,3 +181,133 @@ impl Publisher {
 
 /// A tag's length has 24 bits.
 const FLV_BODY_BYTES_MAX: usize = 0xff_ffff;
+
+#[cfg(test)]
+mod tests {
+    use live::flv::{FlvReader, Tag};
+    use tokio::io::AsyncReadExt;
+
+    use super::super::pair;
+    use super::*;
+
+    /// A publisher, the worker's end of its socket, and where the worker says why it ends.
+    async fn publisher() -> (Publisher, TcpStream, oneshot::Sender<&'static str>) {
+        let pair = pair::connect().await.expect("a pair");
+        let theirs = TcpStream::from_std(pair.theirs).expect("a socket that does not block");
+        let (ended, end) = oneshot::channel();
+        (Publisher::new(pair.ours, SessionId::new(0, 1), end, 1 << 20), theirs, ended)
+    }
+
+    async fn tags(socket: &mut TcpStream, count: usize) -> Vec<Tag> {
+        let (mut reader, mut tags, mut piece) = (FlvReader::new(1 << 20), Vec::new(), vec![0; 64 << 10]);
+        while tags.len() < count {
+            let bytes = socket.read(&mut piece).await.expect("bytes");
+            assert!(bytes > 0, "the connection ended after {} tags", tags.len());
+            reader.push(&piece[..bytes]);
+            while let Some(tag) = reader.next_tag().expect("FLV") {
+                tags.push(tag);
+            }
+        }
+        tags
+    }
+
+    #[tokio::test]
+    async fn messages_arrive_in_order_and_nothing_leaves_before_a_flush() {
+        let (mut publisher, mut theirs, _ended) = publisher().await;
+        for (kind, timestamp, body) in [
+            (MediaKind::Data, 0, &b"m"[..]),
+            (MediaKind::Video, 40, b"vv"),
+            (MediaKind::Audio, u32::MAX, b""),
+        ] {
+            publisher.send(kind, timestamp, body).expect("room");
+        }
+        let waiting = publisher.queued_bytes();
+        assert_eq!(waiting, 13 + 3 * 15 + 3);
+        publisher.flush().await.expect("taken");
+        assert_eq!(publisher.queued_bytes(), 0);
+        let tags = tags(&mut theirs, 3).await;
+        let seen: Vec<_> = tags.iter().map(|tag| (tag.kind, tag.timestamp, tag.body.len())).collect();
+        assert_eq!(
+            seen,
+            [(MediaKind::Data, 0, 1), (MediaKind::Video, 40, 2), (MediaKind::Audio, u32::MAX, 0)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_flush_that_is_given_up_goes_on_where_it_was() {
+        let (mut publisher, mut theirs, _ended) = publisher().await;
+        let bodies: Vec<Vec<u8>> = (0..32u8).map(|number| vec![number; 900_000]).collect();
+        for body in &bodies {
+            publisher.send(MediaKind::Video, 0, body).expect("room");
+        }
+        let all = publisher.queued_bytes();
+        // Polled once, and given up.
+        tokio::select! {
+            biased;
+            _ = publisher.flush() => panic!("no socket takes 29 MB at once"),
+            () = std::future::ready(()) => {}
+        }
+        assert!((1..all).contains(&publisher.queued_bytes()), "a part has left");
+        let (tags, flushed) = tokio::join!(tags(&mut theirs, bodies.len()), publisher.flush());
+        flushed.expect("taken");
+        assert!(tags.iter().zip(&bodies).all(|(tag, body)| tag.body == *body));
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_takes_nothing_ends_the_publication() {
+        let (mut publisher, _theirs, _ended) = publisher().await;
+        for _ in 0..32 {
+            publisher.send(MediaKind::Video, 0, &[0; 900_000]).expect("room");
+        }
+        tokio::time::pause();
+        assert_eq!(publisher.flush().await, Err(Ended::Stalled));
+        assert_eq!(publisher.ended().await, Ended::Stalled, "it stays so");
+    }
+
+    #[tokio::test]
+    async fn messages_and_the_queue_are_bounded() {
+        let (mut publisher, _theirs, _ended) = publisher().await;
+        let body = vec![0; (1 << 20) + 1];
+        assert_eq!(publisher.send(MediaKind::Video, 0, &body), Err(Unsent::TooLong));
+        let body = &body[..1 << 20];
+        let mut sent = 0;
+        while publisher.send(MediaKind::Video, 0, body).is_ok() {
+            sent += 1;
+        }
+        assert_eq!(publisher.send(MediaKind::Video, 0, body), Err(Unsent::QueueFull));
+        assert!(sent > 50 && publisher.queued_bytes() <= QUEUE_BYTES_MAX, "{sent}");
+    }
+
+    #[tokio::test]
+    async fn the_end_is_told_with_its_reason() {
+        for (reason, expected) in [
+            (KICKED, Ended::Kicked),
+            (TAKEN_OVER, Ended::TakenOver),
+            (DRAINING, Ended::Draining),
+            (SILENT, Ended::Silent),
+            ("a tag is too large", Ended::Lost("a tag is too large")),
+        ] {
+            let (mut publisher, theirs, ended) = publisher().await;
+            ended.send(reason).expect("the publisher waits");
+            drop(theirs);
+            assert_eq!(publisher.ended().await, expected);
+            assert_eq!(publisher.flush().await, Err(expected));
+            assert_eq!(expected.reason(), reason);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_is_explained_by_what_the_worker_says() {
+        let (mut publisher, theirs, ended) = publisher().await;
+        ended.send(KICKED).expect("the publisher waits");
+        drop(theirs);
+        // The first write may still be taken by the kernel.
+        let failure = loop {
+            publisher.send(MediaKind::Video, 0, &[0; 100_000]).expect("room");
+            if let Err(ended) = publisher.flush().await {
+                break ended;
+            }
+        };
+        assert_eq!(failure, Ended::Kicked);
+    }
+}
