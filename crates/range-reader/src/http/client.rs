@@ -89,7 +89,7 @@ pub struct Answer {
 
 /// The body of an answer. Dropping it before its end closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
 pub struct AnswerBody {
-    /// `None` when dropped.
+    /// `None` after an error.
     incoming: Option<Incoming>,
     /// `None` when the body has ended.
     connection: Option<Connection>,
@@ -415,6 +415,7 @@ impl AnswerBody {
 
     /// The connection is of no use any more; answers that share it may go on.
     fn give_up(&mut self) {
+        self.incoming = None;
         if let Some(connection) = self.connection.take() {
             self.client.pool.forget(&connection);
         }

@@ -1,6 +1,8 @@
 //! The reader and its source against HTTP servers: real ones, and ones that lie.
 
+mod cancellation;
 mod http2;
+mod live_stream;
 mod lying_server;
 mod nginx;
 mod proxies;

@@ -56,6 +56,27 @@ impl Nginx {
         nginx
     }
 
+    /// Puts another file in the place of one, dated a day before: nothing depends on when that happens.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) {
+        let (new, old) = (self.directory.join("new"), self.directory.join("files").join(name));
+        fs::write(&new, bytes).unwrap();
+        let modified = fs::metadata(&old).unwrap().modified().unwrap() - Duration::from_secs(86_400);
+        fs::File::options().append(true).open(&new).unwrap().set_modified(modified).unwrap();
+        fs::rename(new, old).unwrap();
+    }
+
+    /// Kills it: connections break off.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`Self::kill`], at the same port.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(&self.directory);
+        self.wait();
+    }
+
     /// Where `path` is.
     pub(crate) fn url(&self, path: &str) -> url::Url {
         format!("{}://127.0.0.1:{}{path}", self.scheme, self.port).parse().unwrap()

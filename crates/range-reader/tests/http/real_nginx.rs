@@ -1,15 +1,19 @@
 //! Ranges of a file that nginx serves.
 
 use std::future::poll_fn;
+use std::io::SeekFrom;
 use std::ops::Range;
 use std::sync::Arc;
 
+use range_reader::ReadError;
+use range_reader::error::SourceError;
 use range_reader::http::HttpSource;
 use range_reader::ranges::ByteRange;
 use range_reader::source::{Body, BodyEvent, RangeRequest, Source};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::nginx::Nginx;
-use crate::{config, file};
+use crate::{config, file, read_all, reader};
 
 #[tokio::test]
 async fn parts_of_a_file_come_over_one_connection() {
@@ -52,4 +56,34 @@ async fn parts_of_a_file_come_over_one_connection() {
     let state = source.state();
     assert_eq!((state.requests, state.connections, state.connections_open), (3, 1, 1));
     assert_eq!(state.takes_several_ranges, Some(true));
+}
+
+#[tokio::test]
+async fn an_origin_killed_in_the_middle_and_back_is_read_on_at_the_byte() {
+    // More than all buffers on the way hold, so that the rest has not left nginx when it is killed.
+    let file = file(40 << 20);
+    let mut nginx = Nginx::start("", &[("file.bin", &file)]);
+    let mut reader = reader(&nginx.url("/file.bin"), config());
+    let mut bytes = vec![0; 5 << 20];
+    reader.read_exact(&mut bytes).await.unwrap();
+    nginx.kill();
+    nginx.restart();
+    bytes.extend(read_all(&mut reader).await.unwrap());
+    assert!(bytes == file);
+    assert!(reader.counters().connections >= 2, "{:?}", reader.counters());
+}
+
+#[tokio::test]
+async fn a_file_replaced_in_the_middle_is_an_error() {
+    let file = file(40 << 20);
+    let nginx = Nginx::start("", &[("file.bin", &file)]);
+    let mut reader = reader(&nginx.url("/file.bin"), config());
+    let mut bytes = vec![0; 1 << 20];
+    reader.read_exact(&mut bytes).await.unwrap();
+    // Another file of the same length at the same place, as an upload puts it there; nginx tells by its date.
+    nginx.replace("file.bin", &bytes.repeat(40));
+    reader.seek(SeekFrom::Start(39 << 20)).await.unwrap();
+    let error = reader.read_exact(&mut bytes).await.unwrap_err();
+    let error = error.get_ref().unwrap().downcast_ref::<ReadError>().unwrap();
+    assert_eq!(*error, ReadError::Source(SourceError::Changed));
 }
