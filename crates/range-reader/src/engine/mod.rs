@@ -6,6 +6,7 @@
 
 pub(crate) mod asynchronous;
 pub(crate) mod blocking;
+mod gaps;
 mod lane;
 mod link;
 mod steer;
@@ -23,6 +24,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Sleep;
 
 use self::lane::Lane;
+use self::gaps::Gaps;
 use self::link::Link;
 use self::store::{Predicted, Store};
 use self::wanted::Wanted;
@@ -60,6 +62,7 @@ pub(crate) struct Engine<S: Source> {
     one_range_only: bool,
     /// Where the present run began: what is read in a row since the last seek.
     run_start: u64,
+    gaps: Gaps,
     /// How long the run before it was.
     last_run: u64,
     /// No byte has been read since the last seek.
@@ -114,6 +117,7 @@ impl<S: Source> Engine<S> {
             whole_only: false,
             one_range_only: false,
             run_start: 0,
+            gaps: Gaps::default(),
             last_run: 0,
             has_sought: false,
             planned_for: None,
@@ -177,6 +181,7 @@ impl<S: Source> Engine<S> {
         })?;
         if position != self.position {
             let run = self.position.saturating_sub(self.run_start);
+            self.gaps.note(self.position, position);
             self.last_run = if run > 0 { run } else { self.last_run };
             (self.position, self.run_start) = (position, position);
             self.has_sought = true;
@@ -189,6 +194,7 @@ impl<S: Source> Engine<S> {
     /// Replaces the list of what will be read.
     pub(crate) fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.wanted.replace(ranges);
+        self.store.hope_for(&self.wanted.ascending());
         self.is_hinted = !self.wanted.is_empty();
         self.planned_for = None;
     }

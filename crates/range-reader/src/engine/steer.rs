@@ -6,6 +6,7 @@ use std::ops::Range;
 use tokio::time::Instant;
 
 use super::lane::{Lane, OPEN_END, State};
+use super::wanted::UPCOMING_MAX;
 use super::{Engine, Length};
 use crate::learn::Want;
 use crate::plan::{self, SeekPlan};
@@ -26,8 +27,6 @@ const WINDOW_ROUND_TRIPS_MAX: f64 = 4.0;
 const OPEN_AFTER_BYTES: u64 = 1 << 20;
 /// Requests on their way at a time at most.
 const LANES_MAX: usize = 8;
-/// Of what is wanted, so many ranges are looked at to see whether an answer is of use.
-const UPCOMING_MAX: usize = 64;
 /// What a `Range` field takes at most.
 const FIELD_BYTES_MAX: usize = 6000;
 
@@ -40,7 +39,7 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let best = self.best_lane();
         if !self.lanes.is_empty() {
-            if !self.wanted.stand_at(self.position) && !self.is_hinted {
+            if !self.stand() && !self.is_hinted {
                 self.predict();
             }
             match best.map_or(SeekPlan::AskAnew, |index| self.plan(index)) {
@@ -84,7 +83,10 @@ impl<S: Source> Engine<S> {
             return SeekPlan::AskAnew;
         }
         let state = self.source.state();
-        let link = self.link.estimate(&state, lane.bytes_buffered(), lane.bytes_left());
+        let mut link = self.link.estimate(&state, lane.bytes_buffered(), lane.bytes_left());
+        // Beside an answer that goes on being wanted there is no answer to give up.
+        let is_free = state.connections_open > self.lanes.len() as u64;
+        link.gives_up_cheaply |= is_free && lane.brings_any(self.wanted.upcoming(UPCOMING_MAX));
         // Distances on the lane, not in the file: between the parts of an answer nothing is sent.
         let target = if covers { before.saturating_add(self.gaps_brought_by(lane)) } else { OPEN_END };
         plan::choose(0, target, link)
@@ -119,6 +121,11 @@ impl<S: Source> Engine<S> {
         useless.into_iter().chain(last).for_each(|lane| self.give_up(lane));
     }
 
+    /// Looks up the position in the list of what is wanted. False if it is not there.
+    fn stand(&mut self) -> bool {
+        self.wanted.stand_at(self.position, |range| self.store.pass(range))
+    }
+
     /// Has the learner say what is wanted from the position on. False if it knows nothing.
     fn predict(&mut self) -> bool {
         let file_end = self.end();
@@ -126,6 +133,7 @@ impl<S: Source> Engine<S> {
         let want = Want { ranges_max: self.config.ranges_per_request_max, bytes_max: OPEN_END, file_end };
         let predicted = learner.predict(self.position, want);
         self.wanted.replace(predicted);
+        self.store.hope_for(&self.wanted.ascending());
         !self.wanted.is_empty()
     }
 
@@ -136,7 +144,7 @@ impl<S: Source> Engine<S> {
     }
 
     fn ask_for_position(&mut self, demand: u64) {
-        if self.wanted.stand_at(self.position) || !self.is_hinted && self.predict() {
+        if self.stand() || !self.is_hinted && self.predict() {
             self.wanted.ask_again();
             // What others bring follows without a second request for what comes after it.
             let ranges_max = if self.lanes.is_empty() { usize::MAX } else { 1 };
@@ -147,13 +155,14 @@ impl<S: Source> Engine<S> {
         self.ask_window(self.position, demand);
     }
 
-    /// Asks for what comes next, if there is room, before it is missed.
-    pub(super) fn look_ahead(&mut self) {
+    /// Asks for what comes next, if there is room, before it is missed. True if something was asked.
+    pub(super) fn look_ahead(&mut self) -> bool {
+        let before = self.lanes.len();
         while self.may_look_ahead() {
             if !self.wanted.is_empty() || !self.is_hinted && self.predict() {
-                self.wanted.stand_at(self.position);
+                self.stand();
                 if !self.ask_wanted(usize::MAX) {
-                    return;
+                    break;
                 }
                 continue;
             }
@@ -161,10 +170,11 @@ impl<S: Source> Engine<S> {
             let read = self.position - self.run_start;
             let goes_on = read > 0 && end - self.position <= read / 2 && end < self.end();
             if self.is_hinted || !goes_on || !self.lanes.is_empty() {
-                return;
+                break;
             }
             self.ask_window(end, 0);
         }
+        self.lanes.len() > before
     }
 
     /// Whether a request can go out now for what is not missing yet.
@@ -178,16 +188,18 @@ impl<S: Source> Engine<S> {
         if self.lanes.is_empty() {
             return true;
         }
-        // Over a second HTTP/1.1 connection only where each range costs a request: what a connection that is at speed
-        // would lose by a round trip, a new one loses by its slow start.
         let state = self.source.state();
-        let overlaps = state.can_reset || !self.takes_several(&state);
-        if !overlaps || self.lanes.len() >= state.requests_at_once.min(LANES_MAX) {
+        if self.lanes.len() >= state.requests_at_once.min(LANES_MAX) {
+            return false;
+        }
+        // A second HTTP/1.1 connection is opened only where each range costs a request: what a connection that is at speed
+        // would lose by a round trip, a new one loses by its slow start.
+        let must_connect = !state.can_reset && state.connections_open <= self.lanes.len() as u64;
+        if must_connect && self.takes_several(&state) {
             return false;
         }
         let left =
             self.lanes.iter().map(|lane| lane.bytes_left().unwrap_or(OPEN_END)).fold(0, u64::saturating_add);
-        let must_connect = !state.can_reset && state.connections_open <= self.lanes.len() as u64;
         left < plan::ask_ahead_bytes(self.link.estimate(&state, 0, Some(left)), must_connect)
     }
 
@@ -217,24 +229,29 @@ impl<S: Source> Engine<S> {
     /// Asks for the next piece of a run.
     ///
     /// The first is small, or as large as the last run was. A run that goes on is asked for in pieces as long as it is
-    /// already, so that a seek makes at most half of what was received useless; but before the first seek, boldly.
+    /// already, so that a seek makes at most half of what was received useless; but before the first seek boldly, and to the
+    /// end of the file if the gaps so far come sooner than an answer to a request.
     fn ask_window(&mut self, from: u64, demand: u64) {
         let run = from - self.run_start.min(from);
+        let link = self.link.estimate(&self.source.state(), 0, None);
+        let path_bytes = link.bytes_per_second * link.time_to_first_byte.as_secs_f64();
         let size = match run {
+            _ if !self.lanes.is_empty() => demand,
             0 => self.last_run.clamp(FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES_MAX),
             _ if self.seeks == 0 => run.saturating_mul(WINDOW_GROWTH),
             _ => run.max(FIRST_WINDOW_BYTES),
         };
         let size = size.max(demand);
-        let link = self.link.estimate(&self.source.state(), 0, None);
-        let open_from =
-            link.bytes_per_second * link.time_to_first_byte.as_secs_f64() * WINDOW_ROUND_TRIPS_MAX;
-        let is_open = run > 0 && size as f64 > open_from && (self.seeks == 0 || run > OPEN_AFTER_BYTES);
-        let wanted_end = if is_open { OPEN_END } else { from.saturating_add(size) };
+        let is_long = run > 0 && size as f64 > path_bytes * WINDOW_ROUND_TRIPS_MAX;
+        let is_open =
+            self.gaps.are_worth_reading(path_bytes) || is_long && (self.seeks == 0 || run > OPEN_AFTER_BYTES);
+        let wanted_end = if is_open && self.lanes.is_empty() { OPEN_END } else { from.saturating_add(size) };
         let total = self.end();
         // What little would be left after that comes along.
         let end = if total.saturating_sub(wanted_end) < size / 2 { total } else { wanted_end };
-        let end = self.store.next_present(from).map_or(end, |present| end.min(present));
+        let coming = self.lanes.iter().flat_map(|lane| &lane.outstanding).map(|range| range.start);
+        let next = coming.chain(self.store.next_present(from)).filter(|&start| start > from).min();
+        let end = next.map_or(end, |next| end.min(next));
         self.ask(iter::once(from..end.min(total)).collect(), None, false);
     }
 

@@ -49,6 +49,18 @@ struct Piece {
     /// When it was last read or written to, in touches of the store.
     touched: u64,
     is_predicted: bool,
+    hope: Hope,
+}
+
+/// Why bytes that have not been read are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hope {
+    /// They follow what is read: while the reader stands before them.
+    Following,
+    /// They stand in the list of what will be read, wherever the reader stands now.
+    Listed,
+    /// They stood in the list and were jumped over.
+    Passed,
 }
 
 impl Store {
@@ -93,7 +105,13 @@ impl Store {
     /// Keeps bytes that have come for `start..`. Those that are here already count as wasted.
     ///
     /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no more than that.
-    pub(super) fn insert(&mut self, mut start: u64, mut bytes: &[u8], more: u64, is_predicted: bool) {
+    pub(super) fn insert(
+        &mut self,
+        mut start: u64,
+        mut bytes: &[u8],
+        more: u64,
+        (hope, is_predicted): (Hope, bool),
+    ) {
         while !bytes.is_empty() {
             let next = self.index_after(start);
             let here = match self.pieces.get(next) {
@@ -107,19 +125,26 @@ impl Store {
                 Some(piece) => (piece.start - start).min(bytes.len() as u64),
                 None => bytes.len() as u64,
             };
-            let count = self.append(next, start, &bytes[..here as usize], more, is_predicted);
+            let count = self.append(next, start, &bytes[..here as usize], more, (hope, is_predicted));
             start += count as u64;
             bytes = &bytes[count..];
         }
     }
 
     /// Appends to the piece before `next`, if it ends at `start` and has room, or begins a new one.
-    fn append(&mut self, next: usize, start: u64, bytes: &[u8], more: u64, is_predicted: bool) -> usize {
+    fn append(
+        &mut self,
+        next: usize,
+        start: u64,
+        bytes: &[u8],
+        more: u64,
+        (hope, is_predicted): (Hope, bool),
+    ) -> usize {
         self.touches += 1;
         let fits = |piece: &Piece| {
             piece.end() == start
                 && piece.data.len() < piece.data.capacity()
-                && piece.is_predicted == is_predicted
+                && (piece.hope, piece.is_predicted) == (hope, is_predicted)
         };
         let index = match next.checked_sub(1) {
             Some(before) if self.pieces.get(before).is_some_and(fits) => before,
@@ -133,7 +158,7 @@ impl Store {
                     }
                 };
                 let unread = Vec::with_capacity(2);
-                self.pieces.insert(next, Piece { start, data, unread, touched: 0, is_predicted });
+                self.pieces.insert(next, Piece { start, data, unread, touched: 0, is_predicted, hope });
                 self.bytes += PIECE_OVERHEAD_BYTES;
                 next
             }
@@ -194,6 +219,23 @@ impl Store {
         if piece.data.capacity() == PIECE_BYTES && self.spare.len() < SPARE_PIECES {
             piece.data.clear();
             self.spare.push(piece.data);
+        }
+    }
+
+    /// What will be read is now in `list`, ascending, and nowhere else.
+    pub(super) fn hope_for(&mut self, list: &[Range<u64>]) {
+        for piece in &mut self.pieces {
+            let meets = |range: &Range<u64>| range.start < piece.end() && piece.start < range.end;
+            let first = list.partition_point(|range| range.end <= piece.start);
+            piece.hope = if list.get(first).is_some_and(meets) { Hope::Listed } else { Hope::Following };
+        }
+    }
+
+    /// The reader has jumped over `range` of its list.
+    pub(super) fn pass(&mut self, range: &Range<u64>) {
+        let first = self.index_after(range.start);
+        for piece in self.pieces.range_mut(first..).take_while(|piece| piece.end() <= range.end) {
+            piece.hope = Hope::Passed;
         }
     }
 
@@ -262,7 +304,12 @@ impl Piece {
 
     /// Read, or passed by: kept for looking back only.
     fn is_behind(&self, position: u64) -> bool {
-        self.unread.is_empty() || self.end() <= position
+        match self.hope {
+            _ if self.unread.is_empty() => true,
+            Hope::Following => self.end() <= position,
+            Hope::Listed => false,
+            Hope::Passed => true,
+        }
     }
 
     /// How many bytes of `range`, which lies inside, are handed out for the first time.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::lane::{Lane, OPEN_END, State};
+use super::store::Hope;
 use super::{Engine, Length};
 use crate::error::{Permanent, ReadError, SourceError};
 use crate::source::{Body, BodyEvent, Pinned, Response, Source};
@@ -46,7 +47,7 @@ impl<S: Source> Engine<S> {
             if self.is_at_end() {
                 return Poll::Ready(Ok(()));
             }
-            if !self.steer(demand) {
+            if !self.steer(demand) && !self.look_ahead() {
                 ready!(self.poll_pause(context));
             }
         }
@@ -207,18 +208,17 @@ impl<S: Source> Engine<S> {
         lane.cursor = end;
         // Bytes so far behind the reader that looking back does not reach them are not kept even for a moment.
         let floor = self.position.saturating_sub(self.config.look_back_bytes as u64).clamp(start, end);
+        let more = lane.part_end.min(self.end()).saturating_sub(end);
         let mut kept = 0;
-        for part in lane.wanted_of(floor..end) {
-            let more = lane.part_end.min(self.total().unwrap_or(OPEN_END)).saturating_sub(end);
-            self.store.insert(
-                part.start,
-                &data[(part.start - start) as usize..(part.end - start) as usize],
-                more,
-                lane.is_predicted,
-            );
-            kept += part.end - part.start;
+        for part in lane.wanted_of(start..end) {
+            let hope =
+                if lane.keep.is_some() { self.wanted.hope(&part, self.position) } else { Hope::Following };
+            let from = if hope == Hope::Listed { part.start } else { part.start.max(floor).min(part.end) };
+            let bytes = &data[(from - start) as usize..(part.end - start) as usize];
+            self.store.insert(from, bytes, more, (hope, lane.is_predicted));
+            kept += bytes.len();
         }
-        self.store.skipped += data.len() as u64 - kept;
+        self.store.skipped += (data.len() - kept) as u64;
         lane.bring(start..end);
         self.store.trim(self.position);
         Ok(())

@@ -4,10 +4,14 @@
 
 use std::ops::Range;
 
+use super::store::Hope;
 use crate::ranges::{self, RequestLimits};
 
 /// Ranges of a list at most; what is beyond is not looked at.
 pub(super) const HINTS_MAX: usize = 1 << 17;
+
+/// Of what is wanted next, so many ranges are looked at to see whether bytes or an answer are of use.
+pub(super) const UPCOMING_MAX: usize = 64;
 
 /// Hints, in the order of reading.
 #[derive(Debug, Default)]
@@ -37,10 +41,22 @@ impl Wanted {
         &self.ranges[from..self.ranges.len().min(from.saturating_add(count))]
     }
 
+    /// Why `part` of an answer is kept: what lies before the reader in the file may come after it in the list.
+    pub(super) fn hope(&self, part: &Range<u64>, position: u64) -> Hope {
+        let meets = |range: &Range<u64>| range.start < part.end && part.start < range.end;
+        let is_listed = part.end > position || self.upcoming(UPCOMING_MAX).iter().any(meets);
+        if is_listed { Hope::Listed } else { Hope::Passed }
+    }
+
+    /// The whole list, ascending.
+    pub(super) fn ascending(&self) -> Vec<Range<u64>> {
+        ranges::merge(&self.ranges, 0)
+    }
+
     /// Looks up where the reader stands. Ranges it has jumped over are not asked for any more.
     ///
-    /// Returns whether `position` is in the list.
-    pub(super) fn stand_at(&mut self, position: u64) -> bool {
+    /// Returns whether `position` is in the list; `passed` is told what was jumped over.
+    pub(super) fn stand_at(&mut self, position: u64, mut passed: impl FnMut(&Range<u64>)) -> bool {
         let holds = |index: usize| self.ranges.get(index).is_some_and(|range| range.contains(&position));
         let found = if holds(self.at) {
             Some(self.at)
@@ -51,6 +67,7 @@ impl Wanted {
             later.or_else(|| (0..self.at).find(|&index| holds(index)))
         };
         let Some(index) = found else { return false };
+        self.ranges[self.at.min(index)..index].iter().for_each(&mut passed);
         self.at = index;
         self.next = self.next.max(index);
         true

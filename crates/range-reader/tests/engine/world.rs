@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ const SEGMENT_BYTES: usize = 1460;
 const INITIAL_WINDOW_BYTES: u64 = 10 * SEGMENT_BYTES as u64;
 /// What a receiver's kernel holds of one answer.
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Requests after which a reader is taken to go in circles.
+const REQUESTS_MAX: u64 = 20_000;
 
 /// How the way to the server is.
 #[derive(Debug, Clone, Copy)]
@@ -113,22 +116,27 @@ impl World {
         })))
     }
 
+    /// Also after a test has failed, so that what it leaves can be dropped.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A source of its own.
     pub(crate) fn source(&self) -> SimSource {
-        self.0.lock().unwrap().sources += 1;
+        self.lock().sources += 1;
         SimSource { world: self.clone(), requests: 0, opened: 0 }
     }
 
     /// The file becomes another.
     pub(crate) fn replace(&self, file: impl Into<Bytes>) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         state.file = file.into();
         state.version += 1;
     }
 
     /// Kills the server, or brings it back: answers on their way break, requests are refused.
     pub(crate) fn set_down(&self, is_down: bool) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.lock();
         state.is_down = is_down;
         if is_down {
             state.connections_open -= state.idle.len() as u64;
@@ -138,27 +146,27 @@ impl World {
 
     /// Requests received.
     pub(crate) fn requests(&self) -> u64 {
-        self.0.lock().unwrap().requests
+        self.lock().requests
     }
 
     /// What was asked, request by request.
     pub(crate) fn log(&self) -> Vec<Vec<ByteRange>> {
-        self.0.lock().unwrap().log.clone()
+        self.lock().log.clone()
     }
 
     /// Connections opened so far.
     pub(crate) fn connections(&self) -> u64 {
-        self.0.lock().unwrap().opened
+        self.lock().opened
     }
 
     /// Bytes put on the link, heads left out.
     pub(crate) fn bytes_sent(&self) -> u64 {
-        self.0.lock().unwrap().bytes_sent
+        self.lock().bytes_sent
     }
 
     /// Connections, answers and requests that are open.
     pub(crate) fn open(&self) -> (u64, u64, u64) {
-        let state = self.0.lock().unwrap();
+        let state = self.lock();
         (state.connections_open, state.answers_open, state.futures_open)
     }
 }
@@ -173,7 +181,7 @@ pub(crate) struct SimSource {
 
 impl Drop for SimSource {
     fn drop(&mut self) {
-        let mut state = self.world.0.lock().unwrap();
+        let mut state = self.world.lock();
         state.sources -= 1;
         state.connections_open -= state.idle.len() as u64;
         state.idle.clear();
@@ -192,7 +200,7 @@ struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut state = self.world.0.lock().unwrap();
+        let mut state = self.world.lock();
         if self.is_answer {
             state.answers_open -= 1;
         } else {
@@ -213,7 +221,7 @@ impl Source for SimSource {
         &mut self,
         request: RangeRequest,
     ) -> impl Future<Output = Result<Response<SimBody>, SourceError>> + Send + 'static {
-        let mut state = self.world.0.lock().unwrap();
+        let mut state = self.world.lock();
         assert!(!request.ranges.is_empty());
         for range in &request.ranges {
             assert!(range.end.is_none_or(|end| range.start < end), "an empty range is asked: {range:?}");
@@ -223,6 +231,11 @@ impl Source for SimSource {
         }
         self.requests += 1;
         state.requests += 1;
+        assert!(
+            state.requests < REQUESTS_MAX,
+            "the reader asks without end: {:?}",
+            state.log.last_chunk::<4>()
+        );
         state.log.push(request.ranges.clone());
         state.futures_open += 1;
         let reused = state.idle.pop();
@@ -244,7 +257,7 @@ impl Source for SimSource {
         drop(state);
         async move {
             sleep_until(head_at).await;
-            if fails || connection.world.0.lock().unwrap().is_down {
+            if fails || connection.world.lock().is_down {
                 return Err(SourceError::Transient { reason: "refused".to_owned(), retry_after: None });
             }
             answer(request, connection)
@@ -252,7 +265,7 @@ impl Source for SimSource {
     }
 
     fn state(&self) -> SourceState {
-        let state = self.world.0.lock().unwrap();
+        let state = self.world.lock();
         SourceState {
             requests_at_once: if state.habits.http2 { 8 } else { 2 },
             can_reset: state.habits.http2,
@@ -267,7 +280,7 @@ impl Source for SimSource {
 
 fn answer(request: RangeRequest, mut connection: Connection) -> Result<Response<SimBody>, SourceError> {
     let world = connection.world.clone();
-    let mut state = world.0.lock().unwrap();
+    let mut state = world.lock();
     let habits = state.habits;
     let total = state.file.len() as u64;
     let etag = format!("\"{}\"", state.version);
@@ -351,7 +364,7 @@ impl SimBody {
     /// The server sends what the window and the receive buffer let it.
     fn send(&mut self) {
         let world = self.connection.world.clone();
-        let mut state = world.0.lock().unwrap();
+        let mut state = world.lock();
         while self.queued_bytes < RECEIVE_BUFFER_BYTES {
             let Some(&(start, end)) = self.parts.front() else { break };
             if !self.opened {
@@ -401,7 +414,7 @@ impl SimBody {
 impl Body for SimBody {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>> {
         self.send();
-        if self.connection.world.0.lock().unwrap().is_down || self.queue.is_empty() {
+        if self.connection.world.lock().is_down || self.queue.is_empty() {
             let reason = "the connection broke".to_owned();
             return Poll::Ready(Err(SourceError::Transient { reason, retry_after: None }));
         }
