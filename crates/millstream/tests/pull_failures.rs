@@ -4,7 +4,7 @@ mod common;
 
 use common::flv::sample_tags;
 use common::http;
-use common::origin::{Asked, LOCAL, Origin, add_pull, wait_for_pull};
+use common::origin::{LOCAL, Origin, add_pull, wait_for_pull};
 use common::server::Server;
 
 #[test]
@@ -33,10 +33,7 @@ fn what_is_wrong_is_told_and_tried_again() {
         add_pull(&server, name, &origin.url("/cam.flv"));
         let mut asked = origin.accept();
         asked.send(&bytes);
-        let mut held = Some(asked);
-        if !stays_open {
-            held.take().map(Asked::end);
-        }
+        let held = stays_open.then_some(asked);
         let pull = wait_for_pull(&server, name, "failed", |pull| pull["last_error"].is_string());
         let error = pull["last_error"].as_str().expect("a reason");
         assert!(error.contains(expected) && !error.is_empty(), "{name}: {error}");

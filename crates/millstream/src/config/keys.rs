@@ -427,7 +427,7 @@ section! {
 
         /// Pulls at a time, those of the configuration included; further ones are answered 409.
         pulls_max: i64 = 100, unit "pulls", range 0..=100_000,
-        cost "One thread serves all sources: about 2 Gbit/s in all, less with TLS.";
+        cost "The bandwidth of each, always. One thread serves all sources, and decrypts those by TLS.";
 
         /// Channels at a time, those of the configuration included; further ones are answered 409.
         channels_max: i64 = 100, unit "channels", range 0..=100_000,

@@ -1,7 +1,7 @@
 //! A server whose live stream is pulled, scripted: it serves what a test says, when it says so, over HTTP.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use live::flv::{Tag, write_file_header, write_tag};
@@ -103,11 +103,6 @@ impl Asked {
             write_tag(&mut bytes, tag.kind, tag.timestamp.wrapping_add(offset_ms), &tag.body);
         }
         self.send(&bytes);
-    }
-
-    /// Closes the connection in order.
-    pub(crate) fn end(self) {
-        let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     /// Waits until the server has closed its side.
