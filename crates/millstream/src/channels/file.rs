@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use axum::http::header::{HeaderMap, HeaderValue, USER_AGENT};
 use range_reader::http::HttpConfig;
 use range_reader::{AsyncRangeReader, ReaderConfig};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
@@ -25,6 +26,8 @@ const WINDOW_BYTES: usize = 2 << 20;
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Tries without a new byte: more than fit into any time a channel waits.
 const TRIES_MAX: u32 = 10_000;
+/// What servers are told reads from them.
+const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
 /// What a read says once nobody wants it.
 const STOPPED: &str = "no longer wanted";
 
@@ -115,6 +118,7 @@ pub fn http_config(settings: &SourceSettings) -> HttpConfig {
         connect_timeout: settings.connect_timeout,
         head_timeout: settings.stall_timeout,
         idle_timeout: settings.stall_timeout,
+        headers: HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]),
         ..HttpConfig::default()
     }
 }

@@ -19,8 +19,10 @@ use crate::ingest::settings::SourceSettings;
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 /// What a queued frame counts besides its bytes.
 const FRAME_BYTES: usize = 128;
-/// A server is told this far ahead what will be read.
-const HINTED_BYTES: u64 = 8 << 20;
+/// A server is told this far ahead what will be read,
+const HINTED_BYTES: u64 = 32 << 20;
+/// and again when so much of it has been read.
+const HINT_AGAIN_BYTES: u64 = 24 << 20;
 
 /// What is known of an item once it is open.
 #[derive(Debug, Clone)]
@@ -78,6 +80,15 @@ impl Item {
         Self { opened, samples, _wanted: wanted }
     }
 
+    /// One that a test reads: what opening gives, and the queue of frames.
+    #[cfg(test)]
+    pub fn scripted(
+        opened: oneshot::Receiver<Result<Facts, String>>,
+        samples: Receiver<Result<Sample, String>>,
+    ) -> Self {
+        Self { opened, samples, _wanted: watch::Sender::new(false) }
+    }
+
     /// Waits until the item is open. To be asked once; dropping the future loses nothing.
     pub async fn opened(&mut self) -> Result<Facts, String> {
         match (&mut self.opened).await {
@@ -95,7 +106,8 @@ impl Item {
 fn open(file: MediaFile, join: Duration, needs_length: bool) -> Result<(Mp4<MediaFile>, Facts), Mp4Error> {
     let mut mp4 = Mp4::open(file, Limits::default())?;
     let duration = if needs_length { mp4.find_duration()? } else { mp4.frames_duration() };
-    let begins = if join.is_zero() { Duration::ZERO } else { mp4.seek_to(join)? };
+    // Also to the beginning: what the edit list hides before it is left out if a key frame follows.
+    let begins = mp4.seek_to(join)?;
     let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
     Ok((mp4, Facts { duration, begins, tracks }))
 }
@@ -105,7 +117,7 @@ fn read_all(mut mp4: Mp4<MediaFile>, queue: &Sender<Result<Sample, String>>) {
     // Bytes read since the server was told last.
     let mut since_hint = u64::MAX;
     loop {
-        if since_hint >= HINTED_BYTES / 2 && mp4.get_ref().takes_hints() {
+        if since_hint >= HINT_AGAIN_BYTES && mp4.get_ref().takes_hints() {
             // An error here comes again from the frame that is affected.
             if let Ok(upcoming) = mp4.upcoming(HINTED_BYTES) {
                 mp4.get_mut().will_need(upcoming);

@@ -184,7 +184,7 @@ impl Channels {
     fn start(&self, spec: Arc<ChannelSpec>, writer: Writer) -> Channel {
         #[expect(clippy::disallowed_methods, reason = "since when a channel is what it is, for people")]
         let now = SystemTime::now();
-        let status = Arc::new(Status::new(spec.items.len(), now));
+        let status = Arc::new(Status::new(format!("{}/{}", spec.app, spec.name), spec.items.len(), now));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (removed, ends) = watch::channel(false);
         let patience = Patience { open: OPEN_PATIENCE, frame: self.settings.stall_timeout };

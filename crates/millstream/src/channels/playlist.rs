@@ -177,7 +177,11 @@ impl Playlist {
         loop {
             let moment = Instant::now();
             match locate(&self.lengths, self.looped, elapsed()) {
-                Place::Nothing => return Joined::Nothing,
+                Place::Nothing => {
+                    // Each has just been tried.
+                    self.failures = self.items;
+                    return Joined::Nothing;
+                }
                 Place::Over => {
                     self.upcoming = None;
                     return Joined::Over;

@@ -142,7 +142,10 @@ impl Runner {
             }
             match self.play_on().await {
                 Pause::Over => return,
-                Pause::Rejoin => must_join = true,
+                Pause::Rejoin => {
+                    sleep_until(self.publishes).await;
+                    must_join = true;
+                }
                 Pause::Nothing => {
                     // Players are told to wait, instead of looking at a picture that stands.
                     if let Some(publisher) = self.publisher.take() {
@@ -155,9 +158,10 @@ impl Runner {
                         EventKind::NothingToPlay,
                         "no item can be played",
                     );
-                    tracing::warn!(channel = %self.shown(), ?pause, "no item can be played");
                     self.enter(State::Retrying, Some(pause));
                     sleep(pause).await;
+                    // There was nothing to skip.
+                    while self.parts.commands.try_recv().is_ok() {}
                     began = Instant::now();
                     must_join = self.parts.start.is_some();
                 }
@@ -220,14 +224,8 @@ impl Runner {
                 }
                 None
             }
-            ended = ended(publisher) => {
-                self.interrupted(ended.reason());
-                (ended == Ended::Draining).then_some(Pause::Over)
-            }
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                self.send().await;
-                None
-            }
+            ended = ended(publisher) => self.interrupted(ended),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.send().await,
             next = self.playlist.next(), if due.is_none() => self.take(next),
         }
     }
@@ -282,13 +280,12 @@ impl Runner {
             self.told_late = Some(now);
             let message = format!("frames came {:.1} s late", late.as_secs_f64());
             self.parts.status.tell(wall_clock(), item, EventKind::Late, &message);
-            tracing::warn!(channel = %self.shown(), late_ms = late.as_millis(), "frames came late");
         }
     }
 
     /// Sends the frame in hand.
-    async fn send(&mut self) {
-        let (Some(held), Some(publisher)) = (self.held.take(), &mut self.publisher) else { return };
+    async fn send(&mut self) -> Option<Pause> {
+        let (Some(held), Some(publisher)) = (self.held.take(), &mut self.publisher) else { return None };
         let messages = self.outgoing.messages(&held.sample, held.stamp);
         // RTMP timestamps wrap at 2^32.
         let timestamp_ms = held.stamp.timestamp_ms as u32;
@@ -302,12 +299,13 @@ impl Runner {
             // What follows may need it.
             self.playlist.give_up(&reason);
             self.timeline.end_item(None);
-            return;
+            return None;
         }
         let position = Duration::from_nanos(u64::try_from(held.sample.pts_ns).unwrap_or(0));
         self.parts.status.update(|status| status.position = position);
-        if let Err(ended) = publisher.flush().await {
-            self.interrupted(ended.reason());
+        match publisher.flush().await {
+            Ok(()) => None,
+            Err(ended) => self.interrupted(ended),
         }
     }
 
@@ -362,21 +360,24 @@ impl Runner {
         let reason = refused.reason();
         if self.refusals.failures() == 0 || self.parts.status.totals().0 != State::Waiting {
             self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, &reason);
-            tracing::warn!(channel = %self.shown(), reason, "the channel was refused");
         }
         let pause = self.refusals.pause(Duration::ZERO, random());
         self.enter(State::Waiting, Some(pause));
         sleep(pause).await;
     }
 
-    /// The publication is over.
-    fn interrupted(&mut self, reason: &str) {
+    /// The publication is over. With a start the playlist goes on without it.
+    fn interrupted(&mut self, ended: Ended) -> Option<Pause> {
+        let reason = ended.reason();
         self.publisher = None;
         let pause = self.refusals.pause(self.publishes.elapsed(), random());
         self.publishes = Instant::now() + pause;
         self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
-        tracing::warn!(channel = %self.shown(), reason, ?pause, "the channel was interrupted");
         self.enter(State::Waiting, Some(pause));
+        match ended {
+            Ended::Draining => Some(Pause::Over),
+            _ => self.parts.start.is_some().then_some(Pause::Rejoin),
+        }
     }
 
     fn enter(&self, state: State, retry_in: Option<Duration>) {

@@ -68,6 +68,19 @@ pub enum EventKind {
     NothingToPlay,
 }
 
+impl EventKind {
+    /// Its name in the log and in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Skipped => "skipped",
+            Self::Late => "late",
+            Self::Interrupted => "interrupted",
+            Self::NothingToPlay => "nothing_to_play",
+        }
+    }
+}
+
 /// What is known of an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ItemStatus {
@@ -110,12 +123,16 @@ pub struct Snapshot {
 
 /// Shared by a channel's task and the API. Locked for the time of a copy.
 #[derive(Debug)]
-pub struct Status(Mutex<Snapshot>);
+pub struct Status {
+    /// `app/name`, for the log.
+    channel: String,
+    now: Mutex<Snapshot>,
+}
 
 impl Status {
     /// Of a playlist of `items` items, at `now`.
-    pub fn new(items: usize, now: SystemTime) -> Self {
-        Self(Mutex::new(Snapshot {
+    pub fn new(channel: String, items: usize, now: SystemTime) -> Self {
+        let now = Mutex::new(Snapshot {
             state: State::Opening,
             since: now,
             items: vec![ItemStatus::default(); items],
@@ -129,7 +146,8 @@ impl Status {
             pauses: 0,
             retry_at: None,
             events: VecDeque::new(),
-        }))
+        });
+        Self { channel, now }
     }
 
     /// Changes it.
@@ -148,9 +166,14 @@ impl Status {
         });
     }
 
-    /// Adds an event; the oldest gives way.
+    /// Adds an event, and writes it to the log; the oldest gives way.
     pub fn tell(&self, at: SystemTime, item: Option<usize>, kind: EventKind, message: &str) {
         let message = shortened(message);
+        let (channel, kind_name) = (self.channel.as_str(), kind.name());
+        match kind {
+            EventKind::Skipped => tracing::info!(channel, item, message, kind = kind_name, "channel"),
+            _ => tracing::warn!(channel, item, message, kind = kind_name, "channel"),
+        }
         self.update(|snapshot| {
             if snapshot.events.len() == EVENTS_MAX {
                 snapshot.events.pop_front();
@@ -172,7 +195,7 @@ impl Status {
 
     fn lock(&self) -> MutexGuard<'_, Snapshot> {
         // Nothing panics with the lock held.
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.now.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -188,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_newest_events_are_kept_and_none_is_long() {
-        let status = Status::new(1, SystemTime::UNIX_EPOCH);
+        let status = Status::new(String::new(), 1, SystemTime::UNIX_EPOCH);
         for index in 0..EVENTS_MAX + 10 {
             let message = format!("{index} {}", "\u{20ac}\n".repeat(1_000));
             status.tell(SystemTime::UNIX_EPOCH, Some(0), EventKind::Broken, &message);
@@ -203,7 +226,7 @@ mod tests {
     #[test]
     fn a_state_begins_once() {
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
-        let status = Status::new(1, SystemTime::UNIX_EPOCH);
+        let status = Status::new(String::new(), 1, SystemTime::UNIX_EPOCH);
         status.enter(State::Retrying, SystemTime::UNIX_EPOCH, Some(later));
         status.enter(State::Retrying, later, None);
         let now = status.snapshot();

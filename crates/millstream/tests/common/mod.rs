@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
 
 pub(crate) mod bridge;
+pub(crate) mod channel;
 pub(crate) mod flv;
 pub(crate) mod http;
 pub(crate) mod openapi;

@@ -159,6 +159,11 @@ impl Server {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::SIGTERM);

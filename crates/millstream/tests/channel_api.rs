@@ -1,0 +1,123 @@
+//! Channels in the management API: added, listed, skipped, removed; what cannot be is refused with a reason.
+
+mod common;
+
+use common::channel::{FileServer, event_kinds, make_mp4, wait_for_channel};
+use common::openapi::departures;
+use common::origin::post;
+use common::server::{ScratchDir, Server};
+use common::{eventually, http};
+use serde_json::{Value, json};
+
+fn delete(server: &Server, path: &str) -> u16 {
+    http::request(server.http, "DELETE", path, &[]).expect("an answer").status
+}
+
+#[test]
+fn a_channel_is_added_seen_skipped_and_removed() {
+    let dir = ScratchDir::new();
+    for name in ["a.mp4", "b.mp4"] {
+        make_mp4(&dir.path().join(name), 0, 10);
+    }
+    let mut server =
+        Server::start(&format!("[sources]\nfiles_root = '{}'\nchannels_max = 2\n", dir.path().display()));
+    let document = server.api("/api/v1/openapi.json");
+    let check = |template: &str, path: &str| {
+        let found = departures(&document, template, &server.api(path));
+        assert!(found.is_empty(), "GET {path}:\n  {}", found.join("\n  "));
+    };
+    assert_eq!(server.api("/api/v1/channels"), json!({ "channels": [] }));
+    let new = json!({ "app": "a/b", "name": "c d", "items": ["a.mp4", "b.mp4"] });
+    let added = post(&server, "/api/v1/channels", &new.to_string());
+    assert_eq!(added.status, 201, "{}", added.text());
+    assert_eq!((&added.json()["source"], &added.json()["loop"]), (&json!("api"), &json!(true)));
+    server.wait_for_publisher("a/b/c%20d", true);
+    let session = &server.sessions("stream=a/b/c%20d&role=publisher")[0];
+    assert_eq!(session["protocol"], "channel", "{session:#}");
+    let path = "/api/v1/channels/a%2Fb/c%20d";
+    let playing = wait_for_channel(&server, "a%2Fb/c%20d", "playing", |now| now["state"] == "playing");
+    assert_eq!((&playing["item"], &playing["duration_ms"]), (&json!(0), &playing["items"][0]["duration_ms"]));
+    check("/api/v1/channels/{app}/{name}", path);
+    check("/api/v1/channels", "/api/v1/channels");
+
+    assert_eq!(post(&server, &format!("{path}/skip"), "").status, 204);
+    let skipped = wait_for_channel(&server, "a%2Fb/c%20d", "on with the next", |now| now["item"] == 1);
+    assert_eq!(event_kinds(&skipped), ["skipped"]);
+    assert_eq!(skipped["state"], "playing", "the stream goes on");
+
+    let again = post(&server, "/api/v1/channels", &new.to_string());
+    assert_eq!((again.status, &again.json()["error"]["code"]), (409, &json!("exists")));
+    let other = json!({ "app": "a", "name": "b", "items": ["a.mp4"] });
+    assert_eq!(post(&server, "/api/v1/channels", &other.to_string()).status, 201);
+    let third = json!({ "app": "a", "name": "c", "items": ["a.mp4"] });
+    let full = post(&server, "/api/v1/channels", &third.to_string());
+    assert_eq!((full.status, &full.json()["error"]["code"]), (409, &json!("full")));
+
+    assert_eq!(delete(&server, path), 204);
+    server.wait_for_publisher("a/b/c%20d", false);
+    assert_eq!(delete(&server, path), 404);
+    assert_eq!(post(&server, &format!("{path}/skip"), "").status, 404);
+    assert_eq!(http::get(server.http, path).expect("an answer").status, 404);
+    assert_eq!(server.api("/api/v1/channels")["channels"].as_array().map(Vec::len), Some(1));
+    eventually("the threads of the items end", || (threads(&server, "channel-item") <= 2).then_some(()));
+    server.assert_healthy();
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_place() {
+    let dir = ScratchDir::new();
+    let server = Server::start(&format!("[sources]\nfiles_root = '{}'\n", dir.path().display()));
+    let cases = [
+        (json!({ "app": "a", "name": "b", "items": [] }), "items"),
+        (json!({ "app": "a", "name": "", "items": ["a.mp4"] }), "not a name"),
+        (json!({ "app": "a", "name": "b", "items": ["a.mp4", "/etc/passwd"] }), "items[1]"),
+        (json!({ "app": "a", "name": "b", "items": ["../a.mp4"] }), "items[0]"),
+        (json!({ "app": "a", "name": "b", "items": ["file:///etc/passwd"] }), "scheme `file`"),
+        (json!({ "app": "a", "name": "b", "items": ["http://h/a", "rtmp://h/a/b"] }), "items[1]"),
+        (json!({ "app": "a", "name": "b", "items": ["a.mp4"], "start": "today" }), "start"),
+        (json!({ "app": "a", "name": "b", "items": ["a.mp4"], "lop": true }), "lop"),
+        (json!({ "app": "a", "name": "b" }), "items"),
+    ];
+    for (body, expected) in cases {
+        let answer = post(&server, "/api/v1/channels", &body.to_string());
+        assert!([400, 422].contains(&answer.status), "{body}: {}", answer.status);
+        assert!(answer.text().contains(expected), "{body}: {}", answer.text());
+    }
+    assert_eq!(server.api("/api/v1/channels"), json!({ "channels": [] }));
+}
+
+#[test]
+fn addresses_inside_are_refused_and_nothing_secret_is_shown() {
+    let dir = ScratchDir::new();
+    make_mp4(&dir.path().join("a.mp4"), 0, 2);
+    let origin = FileServer::start(dir.path());
+    let port = origin.address().port();
+    let server = Server::start("");
+    let hosts = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "169.254.169.254"];
+    let items: Vec<String> =
+        hosts.iter().map(|host| format!("http://me:secret1@{host}:{port}/a.mp4?key=secret2")).collect();
+    let new = json!({ "app": "live", "name": "inside", "items": items });
+    assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);
+    let channel = wait_for_channel(&server, "live/inside", "refused", |now| {
+        now["items"].as_array().expect("items").iter().all(|item| item["last_error"].is_string())
+    });
+    for item in channel["items"].as_array().expect("items") {
+        let error = item["last_error"].as_str().expect("a reason");
+        assert!(error.contains("not allowed"), "{item}");
+    }
+    assert_eq!(origin.requests(), Vec::<String>::new(), "nothing was connected to");
+    for text in [channel.to_string(), server.log(), server.api("/api/v1/channels").to_string()] {
+        assert!(!text.contains("secret"), "{text}");
+    }
+    assert_eq!(channel["items"][0]["location"], format!("http://127.0.0.1:{port}/a.mp4?..."));
+    assert_eq!(Value::Null, channel["item"]);
+}
+
+/// Threads of the server with a name.
+fn threads(server: &Server, name: &str) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server runs");
+    let named = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok().filter(|comm| comm.trim() == name)
+    };
+    tasks.filter_map(named).count()
+}

@@ -1,0 +1,58 @@
+//! A channel plays its items in order, for ever: every frame, once, with timestamps that go on.
+
+mod common;
+
+use common::channel::{FileServer, Player, assert_in_order, assert_steps, frames_of, make_mp4};
+use common::channel::{event_kinds, wait_for_channel};
+use common::server::{ScratchDir, Server};
+use live::rtmp::MediaKind;
+
+#[test]
+fn a_local_file_goes_round_without_a_seam() {
+    let dir = ScratchDir::new();
+    let path = dir.path().join("a.mp4");
+    make_mp4(&path, 0, 4);
+    let server =
+        Server::start(&format!("[[channel]]\nstream = 'live/round'\nitems = ['{}']\n", path.display()));
+    let files = [frames_of(&path)];
+    let mut player = Player::start(&server, "live/round");
+    let played = player.play(9_000);
+    for kind in [MediaKind::Video, MediaKind::Audio] {
+        assert_in_order(&played, &files, kind);
+    }
+    // The file's sound is longer than its video by up to a frame of it, and never overlaps.
+    assert_steps(&played, MediaKind::Video, 39..=66);
+    // What is cut off the last frame of sound by the file's own length is missing there.
+    assert_steps(&played, MediaKind::Audio, 1..=24);
+    assert_eq!(player.configurations.len(), 2, "one of video, one of sound, however often it goes round");
+    let first = &played[0];
+    for frame in played.iter().filter(|played| played.timestamp_ms > first.timestamp_ms + 4_000) {
+        // A player begins with what was kept for it; after that, frames come when they are due, not before.
+        let due_ms = u128::from(frame.timestamp_ms - first.timestamp_ms);
+        let came_ms = (frame.at - first.at).as_millis();
+        assert!(came_ms + 4_500 > due_ms, "{due_ms} ms of the stream came within {came_ms} ms");
+    }
+    let channel = wait_for_channel(&server, "live/round", "round twice", |now| now["loops"] == 2);
+    assert_eq!((&channel["state"], &channel["item"]), (&"playing".into(), &0.into()));
+    assert!(event_kinds(&channel).is_empty(), "{channel}");
+}
+
+#[test]
+fn several_items_of_a_server_follow_each_other() {
+    let dir = ScratchDir::new();
+    let names = ["a.mp4", "b.mp4"];
+    make_mp4(&dir.path().join("a.mp4"), 0, 2);
+    make_mp4(&dir.path().join("b.mp4"), 4, 3);
+    let origin = FileServer::start(dir.path());
+    let items = names.map(|name| format!("'{}'", origin.url(name))).join(", ");
+    let server = Server::start(&format!(
+        "[sources]\nallow_private_addresses = true\n[[channel]]\nstream = 'live/two'\nitems = [{items}]\n"
+    ));
+    let files = names.map(|name| frames_of(&dir.path().join(name)));
+    let played = Player::start(&server, "live/two").play(10_000);
+    for kind in [MediaKind::Video, MediaKind::Audio] {
+        assert_in_order(&played, &files, kind);
+    }
+    assert_steps(&played, MediaKind::Video, 39..=66);
+    assert_steps(&played, MediaKind::Audio, 1..=47);
+}
