@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn later_answers_must_agree() {
-        let asked_for = ranges(&[5..8]);
+        let asked_for = [ByteRange::from(5..8)];
         let known = Pinned {
             total_bytes: Some(10),
             validator: crate::source::Validator { etag: Some(ETAG.to_owned()), last_modified: None },
@@ -406,7 +406,7 @@ mod tests {
             ],
         );
         check(Asked { has_condition: false, ..asked }, &[(200, &[("content-length", "10")], "0..10 whole")]);
-        let behind = ranges(&[10..11]);
+        let behind = [ByteRange::from(10..11)];
         let asked = Asked { ranges: Some(&behind), ..asked };
         check(
             asked,

@@ -4,18 +4,21 @@
 
 pub mod address;
 mod answer;
+mod answer_body;
 mod body;
 pub mod client;
 pub mod connect;
 mod connection;
 pub mod content_range;
 mod date;
+mod dial;
 mod link;
 pub mod multipart;
 mod patience;
 mod pool;
 mod proxy;
 mod redirect;
+mod request;
 mod shared;
 mod source;
 mod tcp_info;

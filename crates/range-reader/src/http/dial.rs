@@ -1,0 +1,107 @@
+//! Opening connections for a client: TCP, a proxy, TLS, and HTTP on top.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use url::Url;
+
+use super::address::AddressPolicy;
+use super::client::Inner;
+use super::connection::{Connection, OpenCount, Single};
+use super::link::{Link, Transport};
+use super::pool::Origin;
+use super::shared::Shared;
+use super::{connect, proxy, redirect, tls};
+use crate::error::{Permanent, SourceError};
+
+impl Inner {
+    /// A new connection to `origin`, within the time and the number that are allowed.
+    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Connection, SourceError> {
+        // What is open is in use or idle; idle ones make room.
+        while self.open.load(Ordering::Relaxed) >= self.config.connections_max as u64 {
+            if !self.pool.drop_oldest() {
+                return Err(SourceError::Permanent(Permanent::Limit("connections at a time")));
+            }
+        }
+        let started = Instant::now();
+        let opening = tokio::time::timeout(self.config.connect_timeout, self.open(origin));
+        let connection = opening.await.unwrap_or_else(|_| {
+            Err(SourceError::transient(format!("{}:{}: no connection in time", origin.host, origin.port)))
+        })?;
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.note(&connection, Some(started.elapsed()));
+        Ok(connection)
+    }
+
+    /// TCP, a proxy, TLS, and HTTP on top.
+    async fn open(&self, origin: &Origin) -> Result<Connection, SourceError> {
+        // Counted from the start: several may be opening.
+        let open = OpenCount::new(&self.open);
+        let (mut transport, link) = self.transport(origin).await?;
+        let mut is_http2 = self.config.http2_prior_knowledge && self.proxy_to(origin).is_none();
+        if origin.is_tls {
+            let stream = self.tls()?.connect(&origin.host, transport).await?;
+            is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            transport = Box::new(stream);
+        }
+        let io = link.metered(transport);
+        let connection = if is_http2 {
+            Shared::new(io, link, open).await.map(|shared| Connection::Shared(Arc::new(shared)))
+        } else {
+            Single::new(io, link, open).await.map(|single| Connection::Single(Box::new(single)))
+        };
+        connection.map_err(|error| SourceError::transient(format!("{}: {error}", origin.host)))
+    }
+
+    /// The bytes to `origin`, or for `http` to the proxy.
+    async fn transport(&self, origin: &Origin) -> Result<(Box<dyn Transport>, Link), SourceError> {
+        let config = &self.config;
+        let Some(proxy) = self.proxy_to(origin) else {
+            let stream =
+                connect::tcp(&origin.host, origin.port, config.addresses, config.connect_timeout).await?;
+            let (socket, link) = Link::new(stream);
+            return Ok((Box::new(socket), link));
+        };
+        proxy::check_host(&origin.host, config.addresses)?;
+        let to_proxy = Origin::of(proxy)?;
+        let stream =
+            connect::tcp(&to_proxy.host, to_proxy.port, AddressPolicy::Any, config.connect_timeout).await?;
+        let (socket, link) = Link::new(stream);
+        let mut transport: Box<dyn Transport> = Box::new(socket);
+        if to_proxy.is_tls {
+            let connector = tls::Connector::new(&config.extra_roots_pem, &[b"http/1.1"])?;
+            transport = Box::new(connector.connect(&to_proxy.host, transport).await?);
+        }
+        if origin.is_tls {
+            proxy::tunnel(&mut transport, redirect::basic(proxy).as_ref(), origin).await?;
+        }
+        Ok((transport, link))
+    }
+
+    /// The proxy on the way to `origin`.
+    pub(crate) fn proxy_to(&self, origin: &Origin) -> Option<&Url> {
+        self.config.proxy.as_ref()?.on_the_way_to(origin)
+    }
+
+    fn tls(&self) -> Result<&tls::Connector, SourceError> {
+        if let Some(connector) = self.tls.get() {
+            return Ok(connector);
+        }
+        let protocols: &[&[u8]] = if self.config.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+        let connector = tls::Connector::new(&self.config.extra_roots_pem, protocols)?;
+        Ok(self.tls.get_or_init(|| connector))
+    }
+
+    /// Remembers what the newest connection is like.
+    pub(crate) fn note(&self, connection: &Connection, time_to_connect: Option<Duration>) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.time_to_connect = time_to_connect.or(newest.time_to_connect);
+        newest.round_trip = connection.link().round_trip().or(newest.round_trip);
+        newest.streams_max = match connection {
+            Connection::Shared(shared) => Some(shared.streams_max()),
+            Connection::Single(_) => None,
+        };
+    }
+}
