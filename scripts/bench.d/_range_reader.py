@@ -202,7 +202,9 @@ class Runner:
         else:
             report = json.loads(output)
             seconds, right = report["seconds"], report["sha256"] == case.sha256
-            found["report"] = report
+            for name in ("requests", "connections"):
+                if report.get(name, passed[name]) != passed[name]:
+                    return f"says {report[name]} {name}, the link saw {passed[name]}"
             if not 0 < seconds <= ended - begun:
                 return f"claims to have taken {seconds} s of {ended - begun:.3f} s"
         if not right:

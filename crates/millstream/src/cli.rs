@@ -39,6 +39,10 @@ pub enum Command {
     /// Show the streams and sessions of a running server, live.
     Top(crate::top::Args),
     /// Make a list of reads of a remote file, and print what they cost.
+    ///
+    /// Prints one JSON object: the SHA-256 of all bytes in the order of the list, seconds, requests and connections, and the
+    /// bytes of answers: received, used, skipped (between two places that were read), wasted. Proxies are those of the
+    /// environment (http_proxy, https_proxy, all_proxy, no_proxy).
     FetchTrace(crate::fetch_trace::Args),
 }
 

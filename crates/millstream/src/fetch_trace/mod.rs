@@ -29,10 +29,6 @@ const EXIT_FAILED: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 
 /// Options of `millstream fetch-trace`.
-///
-/// Prints one JSON object: the SHA-256 of all bytes read in the order of the trace, seconds, requests and connections,
-/// and the bytes of answers: received, used, skipped (between two places that were read), wasted. Proxies are those of
-/// the environment (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`).
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The file: http://... or https://...
