@@ -30,7 +30,7 @@ class Channel {
       }
       if (this.items[this.at].error === null) break;
       this.failed += 1;
-      this.note('broken', this.at, `${this.items[this.at].location}: ${this.items[this.at].error}`, now);
+      this.note('broken', this.at, this.items[this.at].error, now);
     }
     this.itemBegan = now;
     this.played += 1;
@@ -56,7 +56,7 @@ class Channel {
       loop: this.loop, start: this.start,
       item: playing ? this.at : null, position_ms: playing ? now - this.itemBegan : null, duration_ms: playing ? this.items[this.at].length : null,
       next: playing ? next : null, next_ready: playing && now - this.itemBegan > 3_000,
-      loops: this.loops, items_played: this.played, items_failed: state === 'retrying' ? 12 : this.failed,
+      loops: this.loops, items_played: this.played, items_failed: state === 'retrying' ? 12 : this.failed, pauses: 0,
       retry_in_ms: state === 'retrying' ? 5_000 - (now % 5_000) : null, events: this.events,
     };
   }

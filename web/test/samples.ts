@@ -82,6 +82,7 @@ export function aChannel(key: string, change: Partial<Channel> = {}): Channel {
     loops: 0,
     items_played: 0,
     items_failed: 0,
+    pauses: 0,
     retry_in_ms: null,
     events: [],
     ...change,

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ApiClient } from '../src/api/client';
 import { ApiError } from '../src/api/errors';
-import type { Channel, Pull } from '../src/api/sources';
+import type { Channel, ChannelEventKind, Pull } from '../src/api/sources';
 import { positionWords } from '../src/components/channels-table';
 import { connectionWords } from '../src/components/pulls-table';
 import { channelState, dayAndTime, itemName, itemProblem, itemsOf, lastTrouble, placeWords, pullProblem, waitWords } from '../src/components/source-words';
@@ -38,6 +38,7 @@ describe('words of a channel', () => {
       `begins in 1\u00a0min 30\u00a0s, at ${dayAndTime(start, now)}`,
     );
     expect(waitWords(aChannel('tv/a', { state: 'retrying', retry_in_ms: 4_100 }), now)).toBe('tries again in 5\u00a0s');
+    expect(waitWords(aChannel('tv/a', { state: 'ended' }), now)).toBe('played to its end');
     // Joined in the middle: the start is long past.
     expect(waitWords(aChannel('tv/a', { state: 'opening', start: '2026-01-01T00:00:00Z' }), now)).toBe('');
   });
@@ -53,10 +54,11 @@ describe('words of a channel', () => {
       { location: 'https://example.org/a.mp4', duration_ms: 1, last_error: null },
       { location: 'https://example.org/b.mp4', duration_ms: null, last_error: 'answered 404' },
     ];
-    const event = (kind: string, item: number | null, message: string) => ({ at: '2026-01-01T00:00:00Z', item, kind, message });
+    const event = (kind: ChannelEventKind, item: number | null, message: string) => ({ at: '2026-01-01T00:00:00Z', item, kind, message });
     expect(lastTrouble(aChannel('tv/a', { items }))).toBe('b.mp4: answered 404');
-    expect(lastTrouble(aChannel('tv/a', { items, events: [event('broken', 1, 'item 2 left out'), event('skipped', 0, 'by hand')] }))).toBe('b.mp4: answered 404');
-    expect(lastTrouble(aChannel('tv/a', { items: [], events: [event('broken', null, 'no item left')] }))).toBe('no item left');
+    expect(lastTrouble(aChannel('tv/a', { items, events: [event('broken', 1, 'no moov box'), event('skipped', 0, 'by hand'), event('late', 0, 'late')] }))).toBe('b.mp4: no moov box');
+    expect(lastTrouble(aChannel('tv/a', { items, events: [event('broken', 1, 'no moov box'), event('nothing_to_play', null, 'no item can be played')] }))).toBe('b.mp4: no moov box');
+    expect(lastTrouble(aChannel('tv/a', { items: [], events: [event('nothing_to_play', null, 'no item left')] }))).toBe('no item left');
     expect(lastTrouble(aChannel('tv/a', { events: [event('skipped', 0, 'by hand')] }))).toBeNull();
   });
 

@@ -10,9 +10,18 @@ export interface ChannelEvent {
   at: string;
   /** Index of the item it is about. */
   item: number | null;
-  kind: string;
+  kind: ChannelEventKind;
   message: string;
 }
+
+/**
+ * - `broken`: an item could not be played
+ * - `skipped`: it was left on request
+ * - `late`: frames came too late, and the pace began anew
+ * - `interrupted`: the stream was refused, or taken away
+ * - `nothing_to_play`: no item can be played
+ */
+export type ChannelEventKind = 'broken' | 'skipped' | 'late' | 'interrupted' | 'nothing_to_play';
 
 export interface ChannelItem {
   /** URL or path. */
@@ -52,6 +61,9 @@ export interface Channel {
   loops: number;
   items_played: number;
   items_failed: number;
+  /** Times frames came too late, so that the pace began anew. */
+  pauses: number;
+  /** Until something is tried again, or until the start. */
   retry_in_ms: number | null;
   events: ChannelEvent[];
 }

@@ -1,7 +1,7 @@
 /**
  * On the page of a stream: the channel or pull that it comes from, with the playlist and what has happened.
  */
-import type { Channel, ChannelEvent, Pull } from '../api/sources';
+import type { Channel, Pull } from '../api/sources';
 import { bytes, count, playTime, plural, UNKNOWN } from '../lib/format';
 import { streamKey, type StreamRef } from '../lib/urls';
 import { useSources } from '../state/hooks';
@@ -10,7 +10,7 @@ import { Badge, Fact, Panel } from './pieces';
 import { Progress } from './progress';
 import { connectionWords } from './pulls-table';
 import { RemoveChannel, RemovePull, SkipButton } from './source-actions';
-import { channelState, dayAndTime, itemName, placeWords, pullState, waitWords } from './source-words';
+import { channelState, dayAndTime, eventWords, isTrouble, itemName, placeWords, pullState, waitWords } from './source-words';
 
 /** Nothing for a stream that somebody publishes. */
 export function SourcePanel({ stream }: { stream: StreamRef }) {
@@ -37,7 +37,7 @@ function ChannelPanel({ channel }: { channel: Channel }) {
         <span class="muted">{[positionWords(channel) || waitWords(channel, Date.now()), kindWords(channel)].filter(Boolean).join(' · ')}</span>
       </div>
       <Playlist channel={channel} />
-      {channel.events.length > 0 && <Events events={channel.events} />}
+      {channel.events.length > 0 && <Events channel={channel} />}
     </Panel>
   );
 }
@@ -46,6 +46,7 @@ function kindWords(channel: Channel): string {
   const parts = [channel.loop ? 'in a loop' : 'once'];
   if (channel.start !== null) parts.push(`as if begun at ${dayAndTime(Date.parse(channel.start), Date.now())}`);
   if (channel.items_failed > 0) parts.push(plural(channel.items_failed, 'item failed', 'items failed'));
+  if (channel.pauses > 0) parts.push(`late ${plural(channel.pauses, 'time', 'times')}`);
   return parts.join(' · ');
 }
 
@@ -61,7 +62,7 @@ function Playlist({ channel }: { channel: Channel }) {
             <div class="playlist-item">
               <span title={item.location}>{itemName(item.location)}</span>
               {item.last_error !== null && <span class="sub warn">{item.last_error}</span>}
-              {here && <Progress value={channel.position_ms} of={channel.duration_ms} label="Position" />}
+              {here && channel.duration_ms !== null && <Progress value={channel.position_ms} of={channel.duration_ms} label="Position" />}
             </div>
             <span class="muted">{next ? (channel.next_ready ? 'next, ready' : 'next') : ''}</span>
             <span class="playlist-time">{item.duration_ms === null ? UNKNOWN : playTime(item.duration_ms)}</span>
@@ -73,18 +74,18 @@ function Playlist({ channel }: { channel: Channel }) {
 }
 
 /** Newest first: what has just gone wrong is what one looks for. */
-function Events({ events }: { events: readonly ChannelEvent[] }) {
+function Events({ channel }: { channel: Channel }) {
   const now = Date.now();
   return (
     <details class="events">
-      <summary>{plural(events.length, 'event', 'events')}</summary>
+      <summary>{plural(channel.events.length, 'event', 'events')}</summary>
       <ul>
-        {events.toReversed().map((event) => (
-          <li key={`${event.at} ${event.message}`}>
+        {channel.events.toReversed().map((event, index) => (
+          <li key={index}>
             <time class="muted" dateTime={event.at}>
               {dayAndTime(Date.parse(event.at), now)}
             </time>
-            <span class={event.kind === 'broken' ? 'warn' : ''}>{event.message}</span>
+            <span class={isTrouble(event) ? 'warn' : ''}>{eventWords(channel, event)}</span>
           </li>
         ))}
       </ul>

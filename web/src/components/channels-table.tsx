@@ -56,7 +56,7 @@ function Row({ channel }: { channel: Channel }) {
         <span class="sub">{placeWords(channel)}</span>
       </td>
       <td data-label="Position" class="cell-position">
-        {channel.position_ms !== null && <Progress value={channel.position_ms} of={channel.duration_ms} label={`Position of ${streamKey(channel)}`} />}
+        {channel.duration_ms !== null && <Progress value={channel.position_ms} of={channel.duration_ms} label={`Position of ${streamKey(channel)}`} />}
         <span class="sub">{positionWords(channel)}</span>
       </td>
       <td data-label="Next" class="cell-next">

@@ -1,7 +1,7 @@
 /**
  * What a channel or a pull does, in a few words, the same on every page.
  */
-import type { Channel, ChannelState, Pull, PullState } from '../api/sources';
+import type { Channel, ChannelEvent, ChannelState, Pull, PullState } from '../api/sources';
 import { clockTime, count, duration, plural } from '../lib/format';
 
 export type Tone = 'live' | 'plain' | 'hollow' | 'bad';
@@ -61,7 +61,7 @@ export function waitWords(channel: Channel, now: number): string {
     const start = Date.parse(channel.start);
     if (start > now) return `begins in ${duration((start - now) / 1000)}, at ${dayAndTime(start, now)}`;
   }
-  return retryWords(channel.retry_in_ms);
+  return channel.state === 'ended' ? 'played to its end' : retryWords(channel.retry_in_ms);
 }
 
 export function retryWords(ms: number | null): string {
@@ -76,12 +76,24 @@ export function dayAndTime(ms: number, now: number): string {
   return day.toDateString() === today.toDateString() ? clockTime(ms) : `${date} ${clockTime(ms)}`;
 }
 
+/** Events that a person should look at; frames that came late and items that were skipped by hand are none of them. */
+export function isTrouble({ kind }: ChannelEvent): boolean {
+  return kind === 'broken' || kind === 'interrupted' || kind === 'nothing_to_play';
+}
+
+/** What happened, and with which file. */
+export function eventWords(channel: Channel, event: ChannelEvent): string {
+  const item = event.item === null ? undefined : channel.items[event.item];
+  return item === undefined ? event.message : `${itemName(item.location)}: ${event.message}`;
+}
+
 /** What went wrong last, as far as the server remembers. */
 export function lastTrouble(channel: Channel): string | null {
-  const event = channel.events.findLast((candidate) => candidate.kind === 'broken');
-  const item = channel.items[event?.item ?? channel.items.findIndex((candidate) => candidate.last_error !== null)];
-  if (item === undefined || item.last_error === null) return event?.message ?? null;
-  return `${itemName(item.location)}: ${item.last_error}`;
+  // That nothing can be played says less than why the last of them could not.
+  const event = channel.events.findLast((candidate) => isTrouble(candidate) && candidate.kind !== 'nothing_to_play') ?? channel.events.findLast(isTrouble);
+  if (event !== undefined) return eventWords(channel, event);
+  const item = channel.items.find((candidate) => candidate.last_error !== null);
+  return item === undefined ? null : `${itemName(item.location)}: ${item.last_error}`;
 }
 
 /** Lines of a text as a playlist: blanks at the ends and empty lines do not count. */
