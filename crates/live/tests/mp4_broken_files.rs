@@ -269,3 +269,39 @@ fn an_index_within_an_index_ends_nowhere_deep() {
     let bytes = [boxed(b"ftyp", b""), boxed(b"moov", &moov)].concat();
     assert!(fault(&bytes).contains("broken box tkhd: it is missing"));
 }
+
+#[test]
+fn few_bytes_that_declare_many_samples_cost_little() {
+    // Fragments of 100 bytes, each with 600,000 samples of no size and no duration.
+    let run = full(b"trun", 0, 0, &words(&[600_000]));
+    let head = full(b"tfhd", 0, 0x2_0018, &words(&[1, 0, 0]));
+    let moof = boxed(b"moof", &boxed(b"traf", &[head, run].concat()));
+    let (mut bytes, _) = write(&tracks(), &Layout { fragment: 20, ..Layout::default() });
+    (0..1000).for_each(|_| bytes.extend(&moof));
+    let limits = Limits { samples: 1_000_000, ..Limits::default() };
+    let mut file = Mp4::open(Cursor::new(&bytes[..]), limits).unwrap();
+    let error = file.find_duration().unwrap_err().to_string();
+    assert!(error.contains("samples of all fragments"), "{error}");
+    let error = file.seek_to(Duration::from_secs(100)).unwrap_err().to_string();
+    assert!(error.contains("samples of all fragments"), "{error}");
+    file.seek_to(Duration::ZERO).unwrap();
+    let error = std::iter::from_fn(|| file.next_sample().transpose()).find_map(Result::err);
+    assert!(error.unwrap().to_string().contains("too many samples in a row"));
+    // And in the index: two million samples of no size, in half a byte each.
+    let sizes = full(b"stz2", 0, 0, &[words(&[4, 2_000_000]), vec![0; 1_000_000]].concat());
+    let (plain, _) = write(&tracks()[..1], &Layout { gap: 0, ..Layout::default() });
+    let at = plain.windows(4).position(|window| window == b"stsz").unwrap() - 4;
+    let mut bytes = plain.clone();
+    bytes[at + 4..at + 8].copy_from_slice(b"none");
+    for (kind, body) in [(b"stsc", words(&[0, 1, 1, 2_000_000, 1])), (b"stco", words(&[0, 1, 8]))] {
+        bytes = with_box(&bytes, kind, &body);
+    }
+    // Every box around it grows.
+    for kind in [b"moov", b"trak", b"mdia", b"minf", b"stbl"] {
+        let at = bytes.windows(4).position(|window| window == kind).unwrap() - 4;
+        let size = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) + sizes.len() as u32;
+        bytes[at..at + 4].copy_from_slice(&size.to_be_bytes());
+    }
+    bytes.splice(at..at, sizes);
+    assert!(fault(&bytes).contains("too many samples in a row"), "{}", fault(&bytes));
+}

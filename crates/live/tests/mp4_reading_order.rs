@@ -12,11 +12,14 @@ use mp4_muxer::{Layout, Track, audio, frames, pictures, video, write};
 struct Noted {
     bytes: Cursor<Vec<u8>>,
     reads: Vec<Range<u64>>,
+    /// Every so many reads one fails; 0: none.
+    fails_every: usize,
+    asked: usize,
 }
 
 impl Noted {
     fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes: Cursor::new(bytes), reads: Vec::new() }
+        Self { bytes: Cursor::new(bytes), reads: Vec::new(), fails_every: 0, asked: 0 }
     }
 
     /// Steps back between reads, and their bytes.
@@ -28,6 +31,10 @@ impl Noted {
 
 impl Read for Noted {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.asked += 1;
+        if self.fails_every > 0 && self.asked.is_multiple_of(self.fails_every) {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
         let start = self.bytes.position();
         let read = self.bytes.read(buffer)?;
         if read > 0 {
@@ -168,5 +175,25 @@ fn what_waits_for_its_turn_is_bounded() {
             let read: u64 = file.get_ref().reads.iter().map(|read| read.end - read.start).sum();
             assert!(read - given <= window + 400, "{} bytes wait, {window} may", read - given);
         }
+    }
+}
+
+#[test]
+fn after_an_error_of_the_reader_the_same_sample_can_be_asked_for_again() {
+    for layout in [Layout { chunk: 12, ..Layout::default() }, Layout { fragment: 25, ..Layout::default() }] {
+        let (bytes, _) = write(&tracks(), &layout);
+        let wanted = mp4_muxer::read_all(&bytes);
+        let mut file = Mp4::open(Noted::new(bytes), Limits::default()).unwrap();
+        file.get_mut().fails_every = 7;
+        let (mut read, mut errors) = (Vec::new(), 0);
+        loop {
+            match file.next_sample() {
+                Ok(Some(sample)) => read.push(sample),
+                Ok(None) => break,
+                Err(_) => errors += 1,
+            }
+        }
+        assert!(errors > 100, "{errors} errors");
+        assert_eq!(read, wanted);
     }
 }

@@ -288,7 +288,7 @@ impl<R: Read + Seek> Mp4<R> {
                 return Ok(());
             };
             let lane = &mut self.lanes[index];
-            match lane.next(media_of(&self.movie, lane.track)) {
+            match lane.next(media_of(&self.movie, lane.track))? {
                 None => self.dry[index] = Dry::Since(0),
                 Some(shown) => {
                     let limit = self.limits.sample_bytes;

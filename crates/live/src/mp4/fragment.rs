@@ -170,6 +170,11 @@ impl Run {
         Some(entry)
     }
 
+    /// Samples to come.
+    pub(super) fn len(&self) -> u32 {
+        self.count - self.passed
+    }
+
     /// The smallest composition offset, at most 0.
     pub(super) fn composition_min(&self) -> i64 {
         if self.fields & COMPOSITION == 0 {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::Mp4Error;
 use super::edits::Segment;
 use super::fragment::Run;
 use super::movie::{TrackKind, TrackMedia, from_ns, to_ns};
@@ -98,23 +99,24 @@ impl Lane {
     }
 
     /// The next sample that is to be given out; `None` if no more are known.
-    pub(super) fn next(&mut self, media: &TrackMedia) -> Option<Shown> {
-        loop {
-            let segment = *media.segments.get(self.segment)?;
+    pub(super) fn next(&mut self, media: &TrackMedia) -> Result<Option<Shown>, Mp4Error> {
+        for _ in 0..SAMPLES_PASSED_MAX {
+            let Some(segment) = media.segments.get(self.segment).copied() else { return Ok(None) };
             let entry = self.entry(media);
             let Some(entry) = entry.filter(|entry| !self.is_behind(entry, segment, media)) else {
                 // Fragments may follow in the last segment.
                 let ends = entry.is_some() || self.segment + 1 < media.segments.len();
                 if !ends {
-                    return None;
+                    return Ok(None);
                 }
                 self.enter(self.segment + 1, media);
                 continue;
             };
             if let Some(shown) = self.show(&entry, segment) {
-                return Some(shown);
+                return Ok(Some(shown));
             }
         }
+        Err(Mp4Error::malformed(b"stbl", "too many samples in a row are empty or not shown"))
     }
 
     /// When a composition time is shown, in nanoseconds, in a track of fragments.
@@ -223,5 +225,7 @@ impl Lane {
     }
 }
 
+/// Empty samples, and those that an edit list leaves out, that are passed at a time.
+const SAMPLES_PASSED_MAX: u32 = 1 << 20;
 /// Key frames that are tried for one that is shown in time. In sane files the second is.
 const KEYS_TRIED_MAX: usize = 8;

@@ -35,7 +35,7 @@ pub struct Limits {
     ///
     /// A channel takes up to twice this while it opens a file.
     pub index_bytes: u64,
-    /// Samples of a track in the index, and of a run in a fragment. Default 16 Mi: three days at 60 per second.
+    /// Samples of a track in the index, of a run in a fragment, and of all fragments that a search goes through. Default 16 Mi: three days at 60 per second.
     pub samples: u32,
     /// Bytes of a sample. Default 16 MiB.
     pub sample_bytes: u32,
@@ -45,7 +45,7 @@ pub struct Limits {
     pub reorder_bytes: u64,
     /// Tracks. Default 64.
     pub tracks: u32,
-    /// Entries of a track's edit list. Default 1024.
+    /// Entries of a track's edit list. Default 128; each costs a walk through the tables.
     pub edits: u32,
 }
 
@@ -57,7 +57,7 @@ impl Default for Limits {
             sample_bytes: 16 << 20,
             reorder_bytes: 8 << 20,
             tracks: 64,
-            edits: 1024,
+            edits: 128,
         }
     }
 }

@@ -218,7 +218,7 @@ impl TrackMedia {
         // The last in decoding order need not be the last to be shown.
         let mut cursor = Cursor::at(&self.tables, last.saturating_sub(REORDERED_FRAMES));
         let mut shown = segment.start;
-        while let Some(entry) = cursor.next(&self.tables) {
+        for entry in std::iter::from_fn(|| cursor.next(&self.tables)).take(LAST_FRAMES_MAX) {
             if entry.dts.saturating_add(self.tables.composition_min()) >= end {
                 break;
             }
@@ -246,6 +246,8 @@ pub(super) fn from_ns(ns: i64, timescale: u32) -> i64 {
 
 /// More frames than any codec decodes ahead of one that is shown before them.
 const REORDERED_FRAMES: u32 = 64;
+/// Frames that are looked at for the last one: a broken file may have any number without duration.
+const LAST_FRAMES_MAX: usize = 4096;
 const NS_PER_SECOND: i128 = 1_000_000_000;
 /// Version and flags, and all up to the name (8.4.3.2).
 const HDLR_BYTES: usize = 24;

@@ -90,7 +90,7 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// Searches fragments from `at` on. `is_first`: they are all that there are; else each has to tell its time.
     fn find_place(&mut self, at: u64, ns: i64, is_first: bool) -> Result<Option<Place>, Mp4Error> {
-        let (mut next_dts, mut place) = (self.ends_of_tables(), None);
+        let (mut next_dts, mut place, mut walked) = (self.ends_of_tables(), None, 0);
         let mut next = Some(at);
         while let Some(at) = next {
             let Some((fragment, behind)) = find_fragment(&mut self.input, at, &self.movie, &self.limits)?
@@ -100,6 +100,7 @@ impl<R: Read + Seek> Mp4<R> {
             if !is_first && fragment.runs.iter().any(|run| run.is_first && run.start.is_none()) {
                 return Ok(None);
             }
+            self.count(&fragment, &mut walked)?;
             let before = next_dts.clone();
             let mut is_beyond = false;
             self.walk(&fragment, &mut next_dts, |lane, is_key, dts, shown_ns, _| {
@@ -119,19 +120,26 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// When the samples of each lane end, from a fragment on; `None` for lanes without.
     fn find_ends(&mut self, mut next: Option<u64>) -> Result<Vec<Option<i64>>, Mp4Error> {
-        let mut next_dts = self.ends_of_tables();
+        let (mut next_dts, mut walked) = (self.ends_of_tables(), 0);
         let mut ends = vec![None; self.lanes.len()];
         while let Some(at) = next {
             let Some((fragment, behind)) = find_fragment(&mut self.input, at, &self.movie, &self.limits)?
             else {
                 break;
             };
+            self.count(&fragment, &mut walked)?;
             self.walk(&fragment, &mut next_dts, |lane, _, _, _, end_ns| {
                 ends[lane] = ends[lane].max(Some(end_ns));
             });
             next = behind;
         }
         Ok(ends)
+    }
+
+    /// Adds the samples of a fragment to those that a search has gone through: few bytes can declare many.
+    fn count(&self, fragment: &Fragment, walked: &mut u64) -> Result<(), Mp4Error> {
+        *walked += fragment.runs.iter().map(|run| u64::from(run.len())).sum::<u64>();
+        Mp4Error::check("samples of all fragments", *walked, self.limits.samples.into())
     }
 
     /// Hands all samples of the lanes in a fragment to `visit`: lane, key frame or not, decoding time, when it is shown, and

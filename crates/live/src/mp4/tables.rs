@@ -152,8 +152,9 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at a sample.
+    /// A cursor at a sample; behind the last, if there are fewer.
     pub(super) fn at(tables: &SampleTables, sample: u32) -> Self {
+        let sample = sample.min(tables.len());
         let mut cursor = Self { sample, ..Self::default() };
         cursor.dts = cursor.duration_run.skip(&tables.durations, sample);
         cursor.composition_run.skip(&tables.compositions, sample);
@@ -421,4 +422,93 @@ fn split<const N: usize, const M: usize>(bytes: [u8; N]) -> [u32; M] {
         let at = index * 4;
         u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(kind: &[u8; 4], numbers: &[u32]) -> Vec<u8> {
+        let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+        [&(body.len() as u32 + 12).to_be_bytes()[..], kind, &[0; 4], &body].concat()
+    }
+
+    /// Ten samples: runs of chunks, of durations and of offsets that end at different places, and runs of nothing.
+    fn tables() -> SampleTables {
+        let stbl = [
+            table(b"stts", &[4, 3, 10, 0, 7, 2, 20, 5, 30]),
+            table(b"ctts", &[2, 4, 5, 6, -5i32 as u32]),
+            table(b"stsc", &[3, 1, 2, 1, 3, 1, 2, 4, 4, 1]),
+            table(b"stco", &[5, 1000, 2000, 3000, 500, 6000]),
+            table(b"stsz", &[0, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+            table(b"stss", &[3, 1, 4, 9]),
+        ];
+        SampleTables::read(&stbl.concat(), &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn samples_are_where_the_tables_say() {
+        let tables = tables();
+        let mut cursor = Cursor::at(&tables, 0);
+        let entries: Vec<_> = std::iter::from_fn(|| cursor.next(&tables)).collect();
+        let places: Vec<_> = entries.iter().map(|entry| (entry.offset, entry.description)).collect();
+        // Two, two, one (the second sample description), four, and the rest.
+        let wanted = [
+            (1000, 0),
+            (1001, 0),
+            (2000, 0),
+            (2003, 0),
+            (3000, 1),
+            (500, 0),
+            (506, 0),
+            (513, 0),
+            (521, 0),
+            (6000, 0),
+        ];
+        assert_eq!(places, wanted);
+        let times: Vec<_> = entries.iter().map(|entry| (entry.dts, entry.pts)).collect();
+        let wanted = [
+            (0, 5),
+            (10, 15),
+            (20, 25),
+            (30, 35),
+            (50, 45),
+            (70, 65),
+            (100, 95),
+            (130, 125),
+            (160, 155),
+            (190, 185),
+        ];
+        assert_eq!(times, wanted);
+        let keys: Vec<_> = entries.iter().map(|entry| entry.is_key).collect();
+        assert_eq!(keys, [true, false, false, true, false, false, false, false, true, false]);
+        assert_eq!((tables.duration(), tables.composition_min()), (220, -5));
+    }
+
+    #[test]
+    fn a_cursor_at_any_sample_gives_what_walking_there_gives() {
+        let tables = tables();
+        let mut walking = Cursor::at(&tables, 0);
+        for sample in 0..=tables.len() + 1 {
+            let mut there = Cursor::at(&tables, sample);
+            let mut walked = walking.clone();
+            for _ in 0..4 {
+                assert_eq!(there.next(&tables), walked.next(&tables), "from sample {sample}");
+            }
+            walking.next(&tables);
+        }
+    }
+
+    #[test]
+    fn times_and_key_frames_are_found() {
+        let tables = tables();
+        for (dts, sample) in
+            [(-5, 0), (0, 0), (9, 0), (10, 1), (49, 3), (50, 4), (99, 5), (100, 6), (10_000, 9)]
+        {
+            assert_eq!(tables.sample_at(dts), sample, "{dts}");
+        }
+        for (sample, key) in [(0, 0), (2, 0), (3, 3), (7, 3), (8, 8), (9, 8)] {
+            assert_eq!(tables.key_at(sample), key, "{sample}");
+        }
+    }
 }
