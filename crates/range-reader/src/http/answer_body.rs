@@ -11,7 +11,7 @@ use http::header::{self, HeaderMap};
 use hyper::body::{Body as _, Incoming};
 
 use super::client::{Inner, text_of};
-use super::connection::Connection;
+use super::connection::{Connection, PIECE_BYTES_MAX};
 use super::patience::Patience;
 use super::pool::Origin;
 use crate::error::SourceError;
@@ -28,6 +28,8 @@ pub struct AnswerBody {
     client: Arc<Inner>,
     origin: Origin,
     patience: Patience,
+    /// What has come and is more than a piece.
+    rest: Bytes,
 }
 
 impl AnswerBody {
@@ -37,12 +39,26 @@ impl AnswerBody {
         client: Arc<Inner>,
         origin: Origin,
     ) -> Self {
+        if let Connection::Shared(shared) = &connection {
+            shared.begin_answer();
+        }
         let patience = Patience::new(client.config.idle_timeout, client.config.bytes_per_second_min);
-        Self { incoming: Some(incoming), connection: Some(connection), client, origin, patience }
+        Self {
+            incoming: Some(incoming),
+            connection: Some(connection),
+            client,
+            origin,
+            patience,
+            rest: Bytes::new(),
+        }
     }
 
-    /// The next bytes, never none at all; `None` at the end. After an error nothing more comes.
+    /// The next bytes, 1 to 65,536; `None` at the end. After an error nothing more comes.
     pub fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            return Poll::Ready(Some(self.received(rest)));
+        }
         let mut has_driven = false;
         loop {
             let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
@@ -86,7 +102,10 @@ impl AnswerBody {
         self.connection.as_ref().map_or(0, |connection| connection.link().buffered_bytes())
     }
 
-    fn received(&mut self, data: Bytes) -> Result<Bytes, SourceError> {
+    fn received(&mut self, mut data: Bytes) -> Result<Bytes, SourceError> {
+        if data.len() > PIECE_BYTES_MAX {
+            self.rest = data.split_off(PIECE_BYTES_MAX);
+        }
         self.client.bytes_received.fetch_add(data.len() as u64, Ordering::Relaxed);
         if let Some(connection) = &self.connection {
             connection.link().took(data.len() as u64);
@@ -100,7 +119,7 @@ impl AnswerBody {
 
     /// The answer is complete: the connection can take another request.
     fn give_back(&mut self, context: &mut Context<'_>) {
-        let Some(mut connection) = self.connection.take() else { return };
+        let Some(mut connection) = self.take_connection() else { return };
         self.client.note(&connection, None);
         // The answer's end may be the connection's, too.
         let has_ended = connection.poll_drive(context);
@@ -112,9 +131,18 @@ impl AnswerBody {
     /// The connection is of no use any more; answers that share it may go on.
     fn give_up(&mut self) {
         self.incoming = None;
-        if let Some(connection) = self.connection.take() {
+        self.rest.clear();
+        if let Some(connection) = self.take_connection() {
             self.client.pool.forget(&connection);
         }
+    }
+
+    fn take_connection(&mut self) -> Option<Connection> {
+        let connection = self.connection.take();
+        if let Some(Connection::Shared(shared)) = &connection {
+            shared.end_answer();
+        }
+        connection
     }
 
     /// Reads what is left if it is short, so that the connection can be used again.
@@ -134,7 +162,7 @@ impl Drop for AnswerBody {
     fn drop(&mut self) {
         // Nobody may poll the HTTP/2 connection again for a long time: the reset has to leave now.
         self.incoming = None;
-        if let Some(Connection::Shared(shared)) = &self.connection
+        if let Some(Connection::Shared(shared)) = self.take_connection()
             && tokio::runtime::Handle::try_current().is_ok()
         {
             shared.poll_drive(&mut Context::from_waker(std::task::Waker::noop()));

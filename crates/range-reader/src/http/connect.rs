@@ -122,3 +122,35 @@ async fn first_to_end(running: &mut Vec<Attempt>) -> io::Result<TcpStream> {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 80)).collect()
+    }
+
+    #[test]
+    fn families_alternate_and_what_is_forbidden_is_left_out() {
+        let given = addresses(&["2a00::1", "2a00::2", "::1", "2a00::3", "8.8.8.8", "10.0.0.1", "9.9.9.9"]);
+        let expected = addresses(&["2a00::1", "8.8.8.8", "2a00::2", "9.9.9.9", "2a00::3"]);
+        assert_eq!(allowed(given, AddressPolicy::Public, "a").unwrap(), expected);
+        let many: Vec<SocketAddr> = (1..100).map(|last| SocketAddr::from(([8, 8, 8, last], 80))).collect();
+        assert_eq!(allowed(many, AddressPolicy::Public, "a").unwrap().len(), ADDRESSES_MAX);
+        let private = addresses(&["10.0.0.1", "::ffff:127.0.0.1"]);
+        let error = allowed(private.clone(), AddressPolicy::Public, "a").unwrap_err();
+        assert!(matches!(error, SourceError::Permanent(Permanent::Forbidden(_))), "{error}");
+        assert_eq!(allowed(private.clone(), AddressPolicy::Any, "a").unwrap(), private);
+    }
+
+    #[tokio::test]
+    async fn the_first_address_that_connects_is_kept() {
+        let there = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().into_std().unwrap();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = there.local_addr().unwrap();
+        let stream = race(vec![closed, closed, address]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), address);
+        assert_eq!(race(vec![closed]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

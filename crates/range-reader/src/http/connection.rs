@@ -25,8 +25,11 @@ use super::shared::Shared;
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Header fields of an answer.
 pub(crate) const HEAD_FIELDS_MAX: usize = 128;
-/// Bytes that hyper reads ahead of what is asked of a body.
-const READ_BUFFER_BYTES_MAX: usize = 128 << 10;
+/// Bytes that hyper reads at once, and ahead of what is asked of a body.
+const READ_BUFFER_BYTES_MAX: usize = PIECE_BYTES_MAX;
+
+/// Bytes of a body that are handed on at once: small beside a reader's window, so that one piece does not overfill it.
+pub(crate) const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A request without a body.
 pub(crate) type Ask = Request<Empty<Bytes>>;

@@ -56,6 +56,11 @@ impl Link {
         }
     }
 
+    /// No body is on its way: whatever came and was not handed on has been dropped.
+    pub(crate) fn settle(&self) {
+        self.taken_bytes.store(self.read_bytes(), Ordering::Relaxed);
+    }
+
     /// Bytes of a body have been handed on.
     pub(crate) fn took(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -25,6 +25,7 @@ mod tcp_info;
 pub mod tls;
 mod validator;
 
+use std::fmt;
 use std::time::Duration;
 
 use address::AddressPolicy;
@@ -36,7 +37,7 @@ pub use source::HttpSource;
 use crate::error::SourceError;
 
 /// How a server is reached.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct HttpConfig {
     /// Addresses that may be connected to, checked after names are resolved and at each redirect. Default: public ones.
     pub addresses: AddressPolicy,
@@ -65,6 +66,19 @@ pub struct HttpConfig {
     pub proxy: Option<Proxy>,
     /// Certificates in PEM that are trusted besides the system's.
     pub extra_roots_pem: Vec<u8>,
+}
+
+impl fmt::Debug for HttpConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Of the header fields their names: values may be credentials.
+        f.debug_struct("HttpConfig")
+            .field("addresses", &self.addresses)
+            .field("headers", &self.headers.keys())
+            .field("redirects_max", &self.redirects_max)
+            .field("connections_max", &self.connections_max)
+            .field("proxy", &self.proxy)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for HttpConfig {

@@ -5,6 +5,7 @@
 //! that are addresses already, and `localhost`; the proxy itself is the configuration's and is not judged.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use http::header::HeaderValue;
@@ -22,7 +23,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEAD_FIELDS_MAX: usize = 64;
 
 /// An HTTP proxy.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Proxy {
     /// Proxy for each scheme, `http` or `https`, such as `http://user:password@host:port`; `all` for the other one. The
     /// scheme of a proxy is `http`, or `https` if it is spoken to over TLS.
@@ -75,6 +76,14 @@ impl Proxy {
         let proxy = self.by_scheme.get(scheme).or_else(|| self.by_scheme.get("all"))?;
         let is_excepted = self.except.iter().any(|entry| matches(entry, origin));
         (!is_excepted).then_some(proxy)
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the passwords.
+        let proxies = self.by_scheme.iter().map(|(scheme, proxy)| (scheme, redirect::authority(proxy)));
+        f.debug_map().entries(proxies).entry(&"except", &self.except).finish()
     }
 }
 
@@ -241,6 +250,14 @@ mod tests {
             let error = from(&[("all_proxy", unsupported)]).unwrap_err();
             assert!(matches!(error, SourceError::Permanent(Permanent::Setup(_))), "{unsupported}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_printed_of_a_proxy_has_no_password() {
+        let proxy = from(&[("all_proxy", "http://user:secret@host:1")]).unwrap().unwrap();
+        assert_eq!(format!("{proxy:?}"), r#"{"all": "host:1", "except": []}"#);
+        let error = from(&[("all_proxy", "http://user:secret@host:99999")]).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     /// Tasks that hyper wants run. The executors inside the tasks hold it weakly: it would never be freed else.
     spawned: Arc<Mutex<Vec<Task>>>,
     waiting: Arc<Waiting>,
+    /// Answers whose bodies somebody holds.
+    answers: AtomicUsize,
     link: Link,
     _open: OpenCount,
 }
@@ -55,7 +58,15 @@ impl Shared {
             .handshake(TokioIo::new(io))
             .await?;
         let driver = Mutex::new(Driver { connection: Some(connection), tasks: Vec::new() });
-        Ok(Self { sender, driver, spawned, waiting: Arc::default(), link, _open: open })
+        Ok(Self {
+            sender,
+            driver,
+            spawned,
+            waiting: Arc::default(),
+            answers: AtomicUsize::new(0),
+            link,
+            _open: open,
+        })
     }
 
     /// Sends a request on a stream of its own and waits for the head of its answer.
@@ -86,6 +97,18 @@ impl Shared {
                 return has_ended;
             }
             driver.tasks.append(&mut spawned);
+        }
+    }
+
+    /// Somebody holds the body of an answer.
+    pub(crate) fn begin_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// And does not any more.
+    pub(crate) fn end_answer(&self) {
+        if self.answers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.link.settle();
         }
     }
 

@@ -1,5 +1,6 @@
 //! A file behind a URL, as the engine asks for it.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +22,6 @@ const ASKS_MAX: usize = 4;
 const STREAMS_MAX: usize = 16;
 
 /// A file behind a URL.
-#[derive(Debug)]
 pub struct HttpSource {
     client: Client,
     url: Url,
@@ -85,6 +85,13 @@ impl Source for HttpSource {
             connections_open: counts.connections_open,
             bytes_received: counts.bytes_received,
         }
+    }
+}
+
+impl fmt::Debug for HttpSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // User, path and query may hold secrets.
+        f.debug_struct("HttpSource").field("host", &redirect::authority(&self.url)).finish_non_exhaustive()
     }
 }
 
