@@ -7,7 +7,9 @@ use std::time::Duration;
 pub struct ReaderConfig {
     /// Bytes already read that are kept, so that seeks back among them are free. Default 256 KiB.
     pub look_back_bytes: usize,
-    /// Bytes fetched ahead of the reader and kept in memory at most. Default 2 MiB.
+    /// Bytes fetched ahead of the reader and kept in memory. Default 2 MiB.
+    ///
+    /// Reached, nothing more is received; exceeded by what the client has taken from the socket at once, 512 KiB at most.
     pub window_bytes: usize,
     /// Learn patterns when there are no hints. Default true.
     pub learn: bool,

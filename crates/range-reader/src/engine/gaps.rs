@@ -28,10 +28,10 @@ impl Gaps {
         self.bytes += (gap as f64 - self.bytes) / weight;
     }
 
-    /// The average gap comes sooner, read through, than an answer to a request, in whose time the link brings
-    /// `path_bytes`.
+    /// The average gap comes in half the time of an answer to a request, in which the link brings `path_bytes`. Where
+    /// both take about as long, the request is better: it spares the bytes.
     pub(super) fn are_worth_reading(&self, path_bytes: f64) -> bool {
-        self.seeks >= SEEKS_MIN && self.bytes < path_bytes
+        self.seeks >= SEEKS_MIN && self.bytes < path_bytes / 2.0
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
             position += 150_000;
         }
         assert!(gaps.are_worth_reading(125_000.0));
-        assert!(!gaps.are_worth_reading(40_000.0));
+        assert!(!gaps.are_worth_reading(80_000.0));
         gaps.note(position, position + 900_000);
         assert!(!gaps.are_worth_reading(125_000.0), "one long gap tells");
         gaps.note(position, 0);

@@ -23,8 +23,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Sleep;
 
-use self::lane::Lane;
 use self::gaps::Gaps;
+use self::lane::Lane;
 use self::link::Link;
 use self::store::{Predicted, Store};
 use self::wanted::Wanted;

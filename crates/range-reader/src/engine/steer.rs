@@ -129,8 +129,10 @@ impl<S: Source> Engine<S> {
     /// Has the learner say what is wanted from the position on. False if it knows nothing.
     fn predict(&mut self) -> bool {
         let file_end = self.end();
+        let link = self.link.estimate(&self.source.state(), 0, None);
         let Some(learner) = &mut self.learner else { return false };
         let want = Want { ranges_max: self.config.ranges_per_request_max, bytes_max: OPEN_END, file_end };
+        learner.note_link(link);
         let predicted = learner.predict(self.position, want);
         self.wanted.replace(predicted);
         self.store.hope_for(&self.wanted.ascending());

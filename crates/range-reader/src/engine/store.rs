@@ -11,6 +11,9 @@ use std::ops::Range;
 const PIECE_BYTES: usize = 64 << 10;
 /// Emptied pieces kept for the next bytes.
 const SPARE_PIECES: usize = 8;
+/// By so much the window is exceeded at most: a client reads up to its buffer's size at once, and throwing away what has
+/// just come would only mean to ask for it again. hyper reads about 400 kB at a time.
+const BROUGHT_AT_ONCE_BYTES: u64 = 512 << 10;
 /// What a piece costs besides its bytes; keeps the number of pieces within bounds when they are tiny.
 const PIECE_OVERHEAD_BYTES: u64 = 128;
 
@@ -194,8 +197,8 @@ impl Store {
             behind -= self.pieces[index].cost();
             self.evict(index, position);
         }
-        // The piece at the reader itself stays, however small the window.
-        while ahead > self.window_bytes + PIECE_BYTES as u64 {
+        // The piece at the reader itself stays, however small the window; so does what a client brings at once.
+        while ahead > self.window_bytes + BROUGHT_AT_ONCE_BYTES {
             let Some(index) = (0..self.pieces.len()).rev().find(|&index| {
                 let piece = &self.pieces[index];
                 !piece.is_behind(position) && !(piece.start..piece.end()).contains(&position)

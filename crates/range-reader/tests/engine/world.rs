@@ -20,6 +20,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const SEGMENT_BYTES: usize = 1460;
 /// Segments a connection may send before the first acknowledgement (RFC 6928).
 const INITIAL_WINDOW_BYTES: u64 = 10 * SEGMENT_BYTES as u64;
+/// What a client reads from the kernel at once.
+const CLIENT_READ_BYTES: usize = 200 << 10;
 /// What a receiver's kernel holds of one answer.
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 
@@ -411,6 +413,22 @@ impl SimBody {
     }
 }
 
+impl SimBody {
+    /// `first` and what else of the part has arrived by now, as a client reads it at once.
+    fn take_with(&mut self, first: Bytes) -> Bytes {
+        let mut data = first.to_vec();
+        while data.len() < CLIENT_READ_BYTES {
+            match self.queue.front() {
+                Some((at, BodyEvent::Data(more))) if *at <= Instant::now() => data.extend_from_slice(more),
+                _ => break,
+            }
+            self.queue.pop_front();
+        }
+        self.queued_bytes -= data.len();
+        data.into()
+    }
+}
+
 impl Body for SimBody {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>> {
         self.send();
@@ -426,11 +444,14 @@ impl Body for SimBody {
             }
         }
         let (_, event) = self.queue.pop_front().expect("looked at above");
-        match &event {
-            BodyEvent::Data(data) => self.queued_bytes -= data.len(),
-            BodyEvent::End => self.connection.is_kept = true,
-            BodyEvent::Part { .. } => {}
-        }
+        let event = match event {
+            BodyEvent::Data(data) => BodyEvent::Data(self.take_with(data)),
+            BodyEvent::End => {
+                self.connection.is_kept = true;
+                BodyEvent::End
+            }
+            part @ BodyEvent::Part { .. } => part,
+        };
         Poll::Ready(Ok(event))
     }
 
