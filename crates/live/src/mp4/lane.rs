@@ -42,6 +42,8 @@ pub(super) struct Lane {
     last_dts_ns: i64,
     /// Samples of fragments that are decoded before this are passed: behind a seek.
     from_dts: i64,
+    /// Samples in a row that were not given out.
+    passed: u32,
 }
 
 impl Lane {
@@ -59,6 +61,7 @@ impl Lane {
             shift: 0,
             last_dts_ns: i64::MIN,
             from_dts: i64::MIN,
+            passed: 0,
         };
         lane.rewind(media);
         lane
@@ -100,7 +103,8 @@ impl Lane {
 
     /// The next sample that is to be given out; `None` if no more are known.
     pub(super) fn next(&mut self, media: &TrackMedia) -> Result<Option<Shown>, Mp4Error> {
-        for _ in 0..SAMPLES_PASSED_MAX {
+        while self.passed < SAMPLES_PASSED_MAX {
+            self.passed += 1;
             let Some(segment) = media.segments.get(self.segment).copied() else { return Ok(None) };
             let entry = self.entry(media);
             let Some(entry) = entry.filter(|entry| !self.is_behind(entry, segment, media)) else {
@@ -113,6 +117,7 @@ impl Lane {
                 continue;
             };
             if let Some(shown) = self.show(&entry, segment) {
+                self.passed = 0;
                 return Ok(Some(shown));
             }
         }
@@ -219,13 +224,13 @@ impl Lane {
 
     fn restart(&mut self, media: &TrackMedia) {
         self.runs.clear();
-        self.segment = 0;
+        (self.segment, self.passed) = (0, 0);
         (self.next_dts, self.last_dts_ns, self.from_dts) = (0, i64::MIN, i64::MIN);
         self.shift = (-media.tables.composition_min()).max(0);
     }
 }
 
-/// Empty samples, and those that an edit list leaves out, that are passed at a time.
+/// Empty samples, and those that an edit list leaves out, that are passed in a row.
 const SAMPLES_PASSED_MAX: u32 = 1 << 20;
 /// Key frames that are tried for one that is shown in time. In sane files the second is.
 const KEYS_TRIED_MAX: usize = 8;
