@@ -93,10 +93,19 @@ fn addresses_inside_are_refused_and_nothing_secret_is_shown() {
     let origin = FileServer::start(dir.path());
     let port = origin.address().port();
     let server = Server::start("");
-    let hosts = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "169.254.169.254"];
-    let items: Vec<String> =
-        hosts.iter().map(|host| format!("http://me:secret1@{host}:{port}/a.mp4?key=secret2")).collect();
-    let new = json!({ "app": "live", "name": "inside", "items": items });
+    let item = |host: &str| format!("http://me:secret1@{host}:{port}/a.mp4?key=secret2");
+    for host in
+        ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "169.254.169.254", "10.0.0.1"]
+    {
+        let new = json!({ "app": "live", "name": "inside", "items": [item(host)] });
+        let refused = post(&server, "/api/v1/channels", &new.to_string());
+        assert_eq!(refused.status, 400, "{host}");
+        let text = refused.text();
+        assert!(text.contains("items[0]") && text.contains("not a public address"), "{host}: {text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+    // A name is judged when it has been resolved.
+    let new = json!({ "app": "live", "name": "inside", "items": [item("localhost")] });
     assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);
     let channel = wait_for_channel(&server, "live/inside", "refused", |now| {
         now["items"].as_array().expect("items").iter().all(|item| item["last_error"].is_string())
@@ -109,7 +118,7 @@ fn addresses_inside_are_refused_and_nothing_secret_is_shown() {
     for text in [channel.to_string(), server.log(), server.api("/api/v1/channels").to_string()] {
         assert!(!text.contains("secret"), "{text}");
     }
-    assert_eq!(channel["items"][0]["location"], format!("http://127.0.0.1:{port}/a.mp4?..."));
+    assert_eq!(channel["items"][0]["location"], format!("http://localhost:{port}/a.mp4?..."));
     assert_eq!(Value::Null, channel["item"]);
 }
 

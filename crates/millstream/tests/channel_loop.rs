@@ -20,8 +20,11 @@ fn a_local_file_goes_round_without_a_seam() {
     for kind in [MediaKind::Video, MediaKind::Audio] {
         assert_in_order(&played, &files, kind);
     }
-    // The file's sound is longer than its video by up to a frame of it, and never overlaps.
-    assert_steps(&played, MediaKind::Video, 39..=66);
+    // At the seam: the file begins 7 ms inside its first frame, and its sound may be longer than its video by a frame of it.
+    assert_steps(&played, MediaKind::Video, 32..=66);
+    let ordinary = played.iter().filter(|played| played.frame.kind == MediaKind::Video).collect::<Vec<_>>();
+    let others = ordinary.windows(2).filter(|pair| pair[1].timestamp_ms - pair[0].timestamp_ms != 40).count();
+    assert!(others <= 2 * 2, "{others} steps that are not those of the file, in two seams");
     // What is cut off the last frame of sound by the file's own length is missing there.
     assert_steps(&played, MediaKind::Audio, 1..=24);
     assert_eq!(player.configurations.len(), 2, "one of video, one of sound, however often it goes round");
@@ -53,6 +56,6 @@ fn several_items_of_a_server_follow_each_other() {
     for kind in [MediaKind::Video, MediaKind::Audio] {
         assert_in_order(&played, &files, kind);
     }
-    assert_steps(&played, MediaKind::Video, 39..=66);
+    assert_steps(&played, MediaKind::Video, 32..=66);
     assert_steps(&played, MediaKind::Audio, 1..=47);
 }

@@ -12,6 +12,8 @@ use std::path::{Component, Path, PathBuf};
 
 use url::Url;
 
+use crate::ingest::settings::SourceSettings;
+
 /// Longest location, in bytes.
 pub const LOCATION_BYTES_MAX: usize = 2_048;
 
@@ -52,6 +54,14 @@ impl Location {
         match scheme_of(text) {
             Some(_) => Self::remote(text),
             None => Self::local(text, root, writer),
+        }
+    }
+
+    /// Refuses a URL whose host is written as an address that may not be connected to.
+    pub fn check_host(&self, settings: &SourceSettings) -> Result<(), String> {
+        match self {
+            Self::Remote(url) => url.host_str().map_or(Ok(()), |host| settings.check_host(host)),
+            Self::Local { .. } => Ok(()),
         }
     }
 

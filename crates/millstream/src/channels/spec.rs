@@ -1,11 +1,11 @@
 //! What a channel is: its stream, its items, and when it began. Checked once.
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use live::rtmp::name;
 
 use super::location::{Location, Writer};
+use crate::ingest::settings::SourceSettings;
 
 /// Items of one channel.
 pub const ITEMS_MAX: usize = 1_000;
@@ -41,8 +41,8 @@ pub struct Written<'a> {
 }
 
 impl ChannelSpec {
-    /// Checks what was `written`; relative paths begin at `root`. The error is a sentence without what may be secret.
-    pub fn new(written: Written<'_>, root: Option<&Path>, writer: Writer) -> Result<Self, String> {
+    /// Checks what was `written` against `settings`. The error is a sentence without what may be secret.
+    pub fn new(written: Written<'_>, settings: &SourceSettings, writer: Writer) -> Result<Self, String> {
         let Written { app, name, items, looped, start } = written;
         if !name::is_valid_name(app) || !name::is_valid_name(name) || name.contains('/') {
             return Err(format!("cannot publish as `{app}/{name}`: that is not a name of a stream"));
@@ -50,8 +50,11 @@ impl ChannelSpec {
         if items.is_empty() || items.len() > ITEMS_MAX {
             return Err(format!("items: takes 1 to {ITEMS_MAX} of them"));
         }
+        let root = settings.files_root.as_deref();
         let read = |(index, text): (usize, &String)| {
-            Location::parse(text, root, writer).map_err(|error| format!("items[{index}]: {error}"))
+            let read = Location::parse(text, root, writer);
+            let checked = read.and_then(|location| location.check_host(settings).map(|()| location));
+            checked.map_err(|error| format!("items[{index}]: {error}"))
         };
         let items = items.iter().enumerate().map(read).collect::<Result<_, _>>()?;
         Ok(Self { app: app.to_owned(), name: name.to_owned(), items, looped, start })
@@ -65,7 +68,7 @@ mod tests {
     fn error_of(app: &str, name: &str, items: &[&str]) -> String {
         let items: Vec<String> = items.iter().map(|item| (*item).to_owned()).collect();
         let written = Written { app, name, items: &items, looped: true, start: None };
-        ChannelSpec::new(written, None, Writer::Api).expect_err("refused")
+        ChannelSpec::new(written, &SourceSettings::default(), Writer::Api).expect_err("refused")
     }
 
     #[test]
@@ -77,6 +80,10 @@ mod tests {
             (error_of("live", "a", &["http://h/a"; ITEMS_MAX + 1]), "items: takes 1 to"),
             (error_of("live", "a", &["http://h/a", "ftp://me:secret@h/b"]), "items[1]: the scheme `ftp`"),
             (error_of("live", "a", &["a.mp4"]), "items[0]: local files need"),
+            (
+                error_of("live", "a", &["http://h/a", "http://10.1.2.3/b"]),
+                "items[1]: 10.1.2.3 is not a public",
+            ),
         ];
         for (error, expected) in cases {
             assert!(error.contains(expected) && !error.contains("secret"), "{error}");
@@ -87,7 +94,7 @@ mod tests {
     fn what_lets_in_is_not_shown() {
         let items = ["https://me:secret@h/a?token=secret".to_owned()];
         let written = Written { app: "a/b", name: "c", items: &items, looped: true, start: None };
-        let spec = ChannelSpec::new(written, None, Writer::Api).expect("a channel");
+        let spec = ChannelSpec::new(written, &SourceSettings::default(), Writer::Api).expect("a channel");
         assert!(!format!("{spec:?} {}", spec.items[0]).contains("secret"));
     }
 }

@@ -50,7 +50,7 @@ pub fn resolve(
     let demo = demo(config, &mut errors);
     let sources = sources::settings(config, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
-    let channels = sources::channels(config, sources.files_root.as_deref(), &mut errors);
+    let channels = sources::channels(config, &sources, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
         let message = format!("`log.level` cannot be `{given}`: it takes a level, or a list of module=level");

@@ -81,6 +81,10 @@ pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Err
         if pulls.iter().any(|other| (&other.app, &other.name) == (&spec.app, &spec.name)) {
             errors.add(&entry.origin, format!("[[pull]] has two entries for `{}`", entry.pull.stream));
         }
+        if config.channels.iter().any(|channel| channel.channel.stream == entry.pull.stream) {
+            let stream = &entry.pull.stream;
+            errors.add(&entry.origin, format!("`{stream}` has a [[pull]] and a [[channel]]: one must go"));
+        }
         pulls.push(spec);
     }
     let max = settings.pulls_max;
@@ -92,7 +96,7 @@ pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Err
 }
 
 /// `[[channel]]` entries, each stream once.
-pub(super) fn channels(config: &Config, root: Option<&Path>, errors: &mut Errors) -> Vec<ChannelSpec> {
+pub(super) fn channels(config: &Config, settings: &SourceSettings, errors: &mut Errors) -> Vec<ChannelSpec> {
     let mut channels: Vec<ChannelSpec> = Vec::new();
     for entry in &config.channels {
         let ChannelEntry { stream, items, r#loop, start } = &entry.channel;
@@ -101,7 +105,7 @@ pub(super) fn channels(config: &Config, root: Option<&Path>, errors: &mut Errors
             continue;
         };
         let written = Written { app, name, items, looped: *r#loop, start: start.0 };
-        let spec = match ChannelSpec::new(written, root, Writer::Configuration) {
+        let spec = match ChannelSpec::new(written, settings, Writer::Configuration) {
             Ok(spec) => spec,
             Err(reason) => {
                 errors.add(&entry.origin, format!("[[channel]] {reason}"));

@@ -179,7 +179,7 @@ fn applications_inherit_from_stream_whatever_set_it() {
 #[test]
 fn errors_say_where_what_and_what_would_be_right() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let cases: [Case; 34] = [
+    let cases: [Case; 35] = [
         (
             "[rtmp]\nlisen = \"*:1\"",
             &[],
@@ -266,6 +266,11 @@ fn errors_say_where_what_and_what_would_be_right() {
         ("[sources]\nfiles_root = \"/nowhere\"", &[], "m.toml:2: `sources.files_root` /nowhere:"),
         ("[sources]\nca_file = \"/nowhere\"", &[], "m.toml:2: `sources.ca_file` /nowhere:"),
         ("[pull]\nstream = \"live/a\"", &[], "unknown key `pull.stream`"),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"http://h/a\"\n[[channel]]\nstream = \"live/a\"\nitems = [\"/a\"]",
+            &[],
+            "m.toml:1: `live/a` has a [[pull]] and a [[channel]]",
+        ),
     ];
     for (file, environment, expected) in cases {
         let errors = errors_of(&sources(file, environment, &[]));

@@ -243,8 +243,8 @@ pub(super) async fn add_channel(
     };
     let NewChannel { app, name, items, looped, .. } = &new;
     let written = Written { app, name, items, looped: *looped, start };
-    let root = context.channels.settings().files_root.as_deref();
-    let spec = ChannelSpec::new(written, root, Writer::Api).map_err(Failure::BadRequest)?;
+    let spec =
+        ChannelSpec::new(written, context.channels.settings(), Writer::Api).map_err(Failure::BadRequest)?;
     match context.channels.add(spec, Writer::Api) {
         Ok(view) => {
             tracing::info!(channel = format_args!("{app}/{name}"), "channel added through the API");
