@@ -52,11 +52,12 @@ test-rust:
 	cargo test --package msgpack-array --all-features --locked
 	cargo test --package msgpack-array --no-default-features --locked
 
-# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, other
-# WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
+# SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
+# ffprobe sees it, other WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
 test-interop:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
+	scripts/make-mp4-samples check $(TARGET_DIR)/interop/mp4
 	cargo build --locked --package millstream
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream

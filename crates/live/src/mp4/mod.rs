@@ -5,7 +5,7 @@
 //! network what comes. [`BodyWriter`] makes FLV bodies of samples.
 //!
 //! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay as they stand in the file.
-//! Left out: encryption, references to other files, compressed indexes, rotation, subtitles.
+//! Left out: encryption, media in other files, compressed indexes (all three are refused), rotation, subtitles.
 
 mod bodies;
 mod boxes;

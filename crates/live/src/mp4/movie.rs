@@ -159,7 +159,8 @@ fn read_track(
     if kind == TrackKind::Other {
         return Ok((track, None));
     }
-    let stbl = Boxes(Boxes(mdia).require(b"minf")?).require(b"stbl")?;
+    let minf = Boxes(mdia).require(b"minf")?;
+    let stbl = Boxes(minf).require(b"stbl")?;
     track.descriptions = description::read(Boxes(stbl).require(b"stsd")?, kind == TrackKind::Video)?;
     let first = &track.descriptions[0];
     (track.codec, track.width, track.height) = (first.codec, first.width, first.height);
@@ -169,6 +170,9 @@ fn read_track(
     }
     if timescale == 0 {
         return Err(Mp4Error::malformed(b"mdhd", "its time scale is 0"));
+    }
+    if !is_self_contained(minf)? {
+        return Err(Mp4Error::Unsupported("media in another file (dref)"));
     }
     let tables = SampleTables::read(stbl, limits)?;
     let segments = edits::segments(edit_list(trak, limits)?.as_ref(), timescale, movie_timescale, limits)?;
@@ -183,6 +187,19 @@ fn handler(mdia: &[u8]) -> Result<mp4_atom::FourCC, Mp4Error> {
     let body = Boxes(mdia).require(b"hdlr")?;
     let fixed = body.get(..HDLR_BYTES).unwrap_or(body);
     Ok(decode::<Hdlr>(fixed)?.handler)
+}
+
+/// Whether all media is in this file (8.7.2): data references have flag 1, or there are none.
+fn is_self_contained(minf: &[u8]) -> Result<bool, Mp4Error> {
+    let Some(dinf) = Boxes(minf).find(b"dinf")? else { return Ok(true) };
+    let Some(dref) = Boxes(dinf).find(b"dref")? else { return Ok(true) };
+    for next in Boxes(dref.get(8..).unwrap_or_default()) {
+        let (_, reference) = next?;
+        if reference.get(3).is_some_and(|flags| flags & 1 == 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn edit_list(trak: &[u8], limits: &Limits) -> Result<Option<Elst>, Mp4Error> {
@@ -251,3 +268,41 @@ const LAST_FRAMES_MAX: usize = 4096;
 const NS_PER_SECOND: i128 = 1_000_000_000;
 /// Version and flags, and all up to the name (8.4.3.2).
 const HDLR_BYTES: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_in_another_file_is_noticed() {
+        let dref = |entries: &[u8]| {
+            let size = entries.len() as u32 + 16;
+            let dref = [&size.to_be_bytes()[..], b"dref\0\0\0\0\0\0\0\x01", entries].concat();
+            [&(size + 8).to_be_bytes()[..], b"dinf", &dref].concat()
+        };
+        for (minf, expected) in [
+            (Vec::new(), true),
+            (dref(b"\0\0\0\x0curl \0\0\0\x01"), true),
+            (dref(b"\0\0\0\x0calis\0\0\0\x01"), true),
+            (dref(b"\0\0\0\x0furl \0\0\0\0a:b"), false),
+            (dref(b"\0\0\0\x0curl \0\0\0\x01\0\0\0\x0curn \0\0\0\0"), false),
+        ] {
+            assert_eq!(is_self_contained(&minf).unwrap(), expected, "{}", minf.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn times_are_the_nearest_nanosecond_and_come_back() {
+        for (time, timescale, ns) in [
+            (1, 3, 333_333_333),
+            (2, 3, 666_666_667),
+            (-1, 3, -333_333_333),
+            (1, 0, 1_000_000_000),
+            (90_001, 90_000, 1_000_011_111),
+        ] {
+            assert_eq!(to_ns(time, timescale), ns, "{time} / {timescale}");
+            assert_eq!(from_ns(ns, timescale.max(1)), time, "{time} / {timescale}");
+        }
+        assert_eq!((to_ns(i64::MAX, 1), to_ns(i64::MIN, 1)), (i64::MAX, i64::MIN));
+    }
+}
