@@ -1,13 +1,12 @@
 //! What will be read next, learned from what has been read: a pattern of runs and gaps.
 //!
 //! Several contenders watch the same reads, each with its own idea of what repeats ([`tables`] of offsets inside the file,
-//! an exact repetition, interleaved cursors, a trend). Each is tested all the time against what is really read, at no cost,
+//! an exact repetition, a trend). Each is tested all the time against what is really read, at no cost,
 //! and only one that has been right lately is believed. How far ahead is fetched grows while it is right and shrinks when
 //! it is wrong. All of it is arithmetic on what the engine reports: nothing is asked for here, and no clock is read.
 //!
 //! Knows nothing of file formats. Not used once there are hints.
 
-mod cursors;
 mod repetition;
 mod runs;
 mod store;
@@ -72,7 +71,6 @@ pub struct Learner {
 enum Contender {
     Tables,
     Repetition,
-    Cursors,
     Trend,
 }
 
@@ -84,10 +82,9 @@ impl Learner {
             runs: Runs::default(),
             tables: Tables::new(limits.table_bytes_max),
             contenders: vec![
-                (Contender::Tables, Trust::new(trust::AFTER_PROOF)),
-                (Contender::Repetition, Trust::new(trust::AFTER_PROOF)),
-                (Contender::Cursors, Trust::new(trust::UNPROVEN)),
-                (Contender::Trend, Trust::new(trust::UNPROVEN)),
+                (Contender::Tables, Trust::new(trust::AFTER_PROOF, trust::AHEAD_MIN)),
+                (Contender::Repetition, Trust::new(trust::AFTER_PROOF, trust::AHEAD_MIN)),
+                (Contender::Trend, Trust::new(trust::UNPROVEN, trend::AHEAD_MAX)),
             ],
             allowed_in_vain: limits.vain_bytes_max,
             predicted: Vec::new(),
@@ -111,9 +108,7 @@ impl Learner {
             } else if trust.note_run(&run) {
                 let (contender, ahead) = (*contender, trust.ahead());
                 let expected = self.expect(contender, position, ahead);
-                // A place of its own for each run, but for cursors: they get one for all the runs of each.
-                let runs = if contender == Contender::Cursors { ahead } else { expected.len() };
-                self.contenders[number].1.expect(&expected, runs);
+                self.contenders[number].1.expect(&expected);
             }
             in_charge |= self.contenders[number].1.is_in_charge();
         }
@@ -162,7 +157,6 @@ impl Learner {
         match contender {
             Contender::Tables => self.tables.expect(position, runs_max),
             Contender::Repetition => repetition::expect(&self.runs, position, runs_max),
-            Contender::Cursors => cursors::expect(&self.runs, position, runs_max),
             Contender::Trend => trend::expect(&self.runs, position, runs_max),
         }
     }

@@ -5,12 +5,13 @@
 //! read, as many runs ahead as it is going to be asked about; that makes the margins on both sides. Where margins would take
 //! most of the gaps, nothing is said.
 
+use std::f64::consts::PI;
 use std::ops::Range;
 
 use super::runs::Runs;
 
 /// Runs expected at a time. The farther ahead, the fewer independent tests tell the margin.
-const AHEAD_MAX: usize = 8;
+pub(super) const AHEAD_MAX: usize = 12;
 
 /// Fewer are not worth expecting: the next question would have to wait for the answer to this one.
 const AHEAD_MIN: usize = 2;
@@ -26,40 +27,60 @@ const PERIODS: [usize; 2] = [1, 2];
 const TESTS_MAX: usize = 8;
 const TESTS_MIN: usize = 3;
 
-/// Margins are so many standard deviations of the best pace. Waiting a round trip for each miss would ask for 2; but what
-/// is on its way meanwhile hides most of the wait, and margins are paid for at each run. With 0.65 one boundary of five is
-/// missed by a little, and the published trace costs 1.14 times its bytes from the first to the last; with 1.2 it is one of
-/// nine, and 1.17 times (`examples/learn_trace.rs`).
-const MARGIN: f64 = 0.65;
-
-/// Margins may take this share of the gaps; the rest is what is saved.
+/// Expecting runs must cost this share at most of reading the gaps through; the rest is for what is not reckoned with.
 const GAP_SHARE_MAX: f64 = 0.75;
+
+/// A batch as a whole costs about as much as so many misses.
+const BATCH_MISSES: f64 = 1.0;
+
+/// Margins are so many standard deviations at most: what is left outside then is outside of any pattern.
+const MARGIN_MAX: f64 = 3.0;
 
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
 const LENGTH_FACTOR_MAX: f64 = 4.0;
 
+/// What a boundary that is missed costs, in bytes received in vain: an eighth of a path of 50 ms at 20 Mbit/s, since what is
+/// on its way meanwhile hides most of the wait. The whole path would widen margins to 2.3 deviations, and the published
+/// trace from 1.15 to 1.3 times its bytes (`examples/learn_trace.rs`).
+const MISS_BYTES: f64 = 16_000.0;
+
 /// What the runs so far expect from `position` on, a place in the present run.
+///
+/// With margins of `z` standard deviations a boundary costs `MISS_BYTES * P(off by more than z)` and the margin itself. That
+/// is least where one more byte of margin costs as much as it saves, `MISS_BYTES * density(z) = deviation`, so
+///
+/// ```text
+/// z = sqrt(2 ln(MISS_BYTES / (deviation * sqrt(2 pi))))
+/// ```
+///
+/// and something is expected only if that, and one miss for the batch as a whole, costs less than the gaps.
 pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize) -> Vec<Range<u64>> {
     let history = History::of(runs);
     let Some(end) = history.end_of_present() else { return Vec::new() };
+    let margin = end.margin();
     // A run that is longer than expected is expected to go on for as much as ends vary.
     let end =
-        if end.number > position as f64 { end.number } else { position as f64 + MARGIN * end.deviation };
+        if end.number + margin > position as f64 { end.number + margin } else { position as f64 + margin };
     let mut expected = Vec::with_capacity(AHEAD_MAX);
     expected.push(position..whole(end).max(position));
+    let mut cost = MISS_BYTES * BATCH_MISSES;
+    let mut worth = 1;
     for ahead in 1..runs_max.min(AHEAD_MAX) {
         let start = Guess::of(&history.starts, ahead);
         let end = Guess::of(&history.ends, ahead + 1);
         let Some((start, end)) = start.zip(end) else { break };
-        let margins = MARGIN * (start.deviation + end.deviation);
-        let start = start.number - MARGIN * start.deviation;
-        let end = end.number + MARGIN * end.deviation;
-        if margins > history.gap * GAP_SHARE_MAX || end - start > history.longest * LENGTH_FACTOR_MAX {
+        let (first, last) = (start.number - start.margin(), end.number + end.margin());
+        if last - first > history.longest * LENGTH_FACTOR_MAX {
             break;
         }
-        let last = expected.last().map_or(position, |last| last.end);
-        expected.push(whole(start).max(last)..whole(end).max(last));
+        cost += start.cost() + end.cost();
+        let previous = expected.last().map_or(position, |last| last.end);
+        expected.push(whole(first).max(previous)..whole(last).max(previous));
+        if cost < history.gap * ahead as f64 * GAP_SHARE_MAX {
+            worth = expected.len();
+        }
     }
+    expected.truncate(worth);
     if expected.len() < AHEAD_MIN.min(runs_max) { Vec::new() } else { expected }
 }
 
@@ -111,14 +132,13 @@ impl History {
         Self { starts, ends, gap, longest }
     }
 
-    /// Where the present run ends, margin included: by the ends of others, or by its own start and the lengths of others,
+    /// Where the present run ends: by the ends of others, or by its own start and the lengths of others,
     /// whichever is the surer.
     fn end_of_present(&self) -> Option<Guess> {
         let lengths: Vec<f64> = self.ends.iter().zip(&self.starts).map(|(end, start)| end - start).collect();
         let (mut by_length, by_end) = (Guess::of(&lengths, 1)?, Guess::of(&self.ends, 1)?);
         by_length.number += self.starts.last()?;
-        let surer = if by_length.deviation < by_end.deviation { by_length } else { by_end };
-        Some(Guess { number: surer.number + MARGIN * surer.deviation, ..surer })
+        Some(if by_length.deviation < by_end.deviation { by_length } else { by_end })
     }
 }
 
@@ -137,6 +157,19 @@ impl Guess {
             (weights, sum, deviation) = (weights + weight, sum + weight * number, of_pace.min(deviation));
         }
         (weights > 0.0).then(|| Self { number: sum / weights, deviation })
+    }
+
+    /// The margin that is worth its bytes.
+    fn margin(self) -> f64 {
+        let ratio = MISS_BYTES / (self.deviation.max(1.0) * (2.0 * PI).sqrt());
+        self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().min(MARGIN_MAX)
+    }
+
+    /// What the margin and the misses in spite of it cost: for `z` over 1 the tail of the normal distribution is about
+    /// `density(z) / z`, and `MISS_BYTES * density(z)` is the deviation.
+    fn cost(self) -> f64 {
+        let margin = self.margin();
+        margin + self.deviation * self.deviation / margin.max(self.deviation).max(1.0)
     }
 }
 
@@ -209,7 +242,7 @@ mod tests {
     #[test]
     fn an_even_pace_is_continued_to_the_byte() {
         let runs = steady(30, 0);
-        assert_eq!(expected_after(&runs[..20]), runs[19..27]);
+        assert_eq!(expected_after(&runs[..18]), runs[17..17 + AHEAD_MAX]);
         assert_eq!(expected_after(&runs[..9]), runs[8..12]);
     }
 
@@ -218,7 +251,7 @@ mod tests {
         let runs: Vec<_> = (0..40_u64)
             .map(|n| n * 50_000 + (n & 1) * 9000..n * 50_000 + 20_000 + (n & 1) * 15_000)
             .collect();
-        assert_eq!(expected_after(&runs[..25]), runs[24..32]);
+        assert_eq!(expected_after(&runs[..25]), runs[24..24 + AHEAD_MAX]);
     }
 
     #[test]
@@ -233,7 +266,7 @@ mod tests {
                 surplus += run.start.saturating_sub(expected.start) + expected.end.saturating_sub(run.end);
             }
         }
-        let runs_compared = 80 * 7;
+        let runs_compared = 80 * (AHEAD_MAX as u64 - 1);
         assert!(missing / runs_compared < 1500, "missing {missing}");
         assert!(surplus / runs_compared < 9000, "surplus {surplus}");
     }

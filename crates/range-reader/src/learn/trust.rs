@@ -15,6 +15,7 @@ pub(super) struct Trust {
     score: f64,
     /// Runs of a batch.
     ahead: usize,
+    ahead_min: usize,
     /// What it expects, ascending and not overlapping.
     expected: Vec<Range<u64>>,
     /// Runs left of the batch.
@@ -34,15 +35,15 @@ const BELIEVED: f64 = 0.65;
 const NEWEST: f64 = 0.25;
 
 /// Runs of the first batch; it doubles with each batch that came as expected, and halves with a miss.
-const AHEAD_MIN: usize = 4;
+pub(super) const AHEAD_MIN: usize = 4;
 
 /// Runs of a batch at most: what a request of several ranges may hold.
 const AHEAD_MAX: usize = 256;
 
 impl Trust {
-    /// Begins with `score`.
-    pub(super) fn new(score: f64) -> Self {
-        Self { score, ahead: AHEAD_MIN, expected: Vec::new(), runs_left: 0 }
+    /// Begins with `score`, and batches of `ahead_min` runs.
+    pub(super) fn new(score: f64, ahead_min: usize) -> Self {
+        Self { score, ahead: ahead_min, ahead_min, expected: Vec::new(), runs_left: 0 }
     }
 
     /// Whether its predictions are worth fetching.
@@ -65,16 +66,16 @@ impl Trust {
         self.score += (f64::from(u8::from(hit)) - self.score) * NEWEST;
         self.runs_left = self.runs_left.saturating_sub(1);
         if !hit {
-            self.ahead = (self.ahead / 2).max(AHEAD_MIN);
+            self.ahead = (self.ahead / 2).max(self.ahead_min);
         } else if self.runs_left == 0 {
             self.ahead = (self.ahead * 2).min(AHEAD_MAX);
         }
         !hit || self.runs_left == 0
     }
 
-    /// What it expects from now on, in so many `runs`; empty if it has no idea, which counts as neither right nor wrong.
-    pub(super) fn expect(&mut self, expected: &[Range<u64>], runs: usize) {
-        self.runs_left = runs;
+    /// The runs that it expects from now on; none if it has no idea, which counts as neither right nor wrong.
+    pub(super) fn expect(&mut self, expected: &[Range<u64>]) {
+        self.runs_left = expected.len();
         self.expected = ranges::merge(expected, 0);
     }
 
@@ -102,11 +103,11 @@ mod tests {
 
     /// Reads `runs`, each expected if it is `true`.
     fn after(score: f64, runs: &[bool]) -> Trust {
-        let mut trust = Trust::new(score);
+        let mut trust = Trust::new(score, AHEAD_MIN);
         for (number, expected) in runs.iter().enumerate() {
             let number = number as u64;
             let at = if *expected { run(number) } else { run(number + 500) };
-            trust.expect(&[at], 1);
+            trust.expect(&[at]);
             assert!(trust.note_run(&run(number)), "a batch of one is over after one");
         }
         trust
@@ -143,11 +144,11 @@ mod tests {
 
     #[test]
     fn a_batch_lasts_as_long_as_it_is_right() {
-        let mut trust = Trust::new(UNPROVEN);
-        trust.expect(&[run(1), run(2), run(3)], 3);
+        let mut trust = Trust::new(UNPROVEN, AHEAD_MIN);
+        trust.expect(&[run(1), run(2), run(3)]);
         assert!(!trust.note_run(&run(1)));
         assert!(trust.note_run(&(2000..2200)), "half of it was not expected");
-        trust.expect(&[run(3), run(4)], 2);
+        trust.expect(&[run(3), run(4)]);
         assert!(!trust.note_run(&run(3)));
         assert!(trust.note_run(&run(4)));
     }
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn having_no_idea_counts_neither_way() {
         let mut trust = after(UNPROVEN, &[true; 6]);
-        trust.expect(&[], 0);
+        trust.expect(&[]);
         for number in 0..50 {
             assert!(trust.note_run(&run(number)), "it is asked again");
         }
