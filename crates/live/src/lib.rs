@@ -1,6 +1,6 @@
-//! Live streaming protocols as byte machines: RTMP, AMF0 and FLV.
+//! Live streaming protocols as byte machines: RTMP, AMF0 and FLV; and MP4 files as a source of samples.
 //!
-//! Everything here takes bytes and returns bytes and decisions. There are no sockets, no threads and no
+//! Everything here takes bytes and returns bytes and decisions; [`mp4`] alone takes a reader, as its caller knows what a file is. There are no sockets, no threads and no
 //! clock in this crate: the caller moves the bytes, reads the time and decides who may publish or play.
 //! What a stream is, who watches it and what is kept for late comers is the business of `relay`.
 //!
@@ -11,6 +11,7 @@
 //!   of a connection.
 //! - [`flv`]: file and tag framing, and what can be read from a tag's body: codec, key frame,
 //!   composition time, picture size, sample rate. RTMP carries the same bodies.
+//! - [`mp4`]: samples of plain and fragmented files by decoding time, read forward, and FLV bodies of them.
 
 pub mod flv;
 pub mod mp4;
