@@ -39,41 +39,37 @@ const MARGIN_MAX: f64 = 3.0;
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
 const LENGTH_FACTOR_MAX: f64 = 4.0;
 
-/// What a boundary that is missed costs, in bytes received in vain: an eighth of a path of 50 ms at 20 Mbit/s, since what is
-/// on its way meanwhile hides most of the wait. The whole path would widen margins to 2.3 deviations, and the published
-/// trace from 1.15 to 1.3 times its bytes (`examples/learn_trace.rs`).
-const MISS_BYTES: f64 = 16_000.0;
-
-/// What the runs so far expect from `position` on, a place in the present run.
+/// What the runs so far expect from `position` on, a place in the present run, where a boundary that is missed costs as much
+/// as `miss_bytes` received in vain.
 ///
-/// With margins of `z` standard deviations a boundary costs `MISS_BYTES * P(off by more than z)` and the margin itself. That
-/// is least where one more byte of margin costs as much as it saves, `MISS_BYTES * density(z) = deviation`, so
+/// With margins of `z` standard deviations a boundary costs `miss_bytes * P(off by more than z)` and the margin itself. That
+/// is least where one more byte of margin costs as much as it saves, `miss_bytes * density(z) = deviation`, so
 ///
 /// ```text
-/// z = sqrt(2 ln(MISS_BYTES / (deviation * sqrt(2 pi))))
+/// z = sqrt(2 ln(miss_bytes / (deviation * sqrt(2 pi))))
 /// ```
 ///
 /// and something is expected only if that, and one miss for the batch as a whole, costs less than the gaps.
-pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize) -> Vec<Range<u64>> {
+pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, miss_bytes: f64) -> Vec<Range<u64>> {
     let history = History::of(runs);
     let Some(end) = history.end_of_present() else { return Vec::new() };
-    let margin = end.margin();
+    let margin = end.margin(miss_bytes);
     // A run that is longer than expected is expected to go on for as much as ends vary.
     let end =
         if end.number + margin > position as f64 { end.number + margin } else { position as f64 + margin };
     let mut expected = Vec::with_capacity(AHEAD_MAX);
     expected.push(position..whole(end).max(position));
-    let mut cost = MISS_BYTES * BATCH_MISSES;
+    let mut cost = miss_bytes * BATCH_MISSES;
     let mut worth = 1;
     for ahead in 1..runs_max.min(AHEAD_MAX) {
         let start = Guess::of(&history.starts, ahead);
         let end = Guess::of(&history.ends, ahead + 1);
         let Some((start, end)) = start.zip(end) else { break };
-        let (first, last) = (start.number - start.margin(), end.number + end.margin());
+        let (first, last) = (start.number - start.margin(miss_bytes), end.number + end.margin(miss_bytes));
         if last - first > history.longest * LENGTH_FACTOR_MAX {
             break;
         }
-        cost += start.cost() + end.cost();
+        cost += start.cost(miss_bytes) + end.cost(miss_bytes);
         let previous = expected.last().map_or(position, |last| last.end);
         expected.push(whole(first).max(previous)..whole(last).max(previous));
         if cost < history.gap * ahead as f64 * GAP_SHARE_MAX {
@@ -160,15 +156,15 @@ impl Guess {
     }
 
     /// The margin that is worth its bytes.
-    fn margin(self) -> f64 {
-        let ratio = MISS_BYTES / (self.deviation.max(1.0) * (2.0 * PI).sqrt());
+    fn margin(self, miss_bytes: f64) -> f64 {
+        let ratio = miss_bytes / (self.deviation.max(1.0) * (2.0 * PI).sqrt());
         self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().min(MARGIN_MAX)
     }
 
     /// What the margin and the misses in spite of it cost: for `z` over 1 the tail of the normal distribution is about
-    /// `density(z) / z`, and `MISS_BYTES * density(z)` is the deviation.
-    fn cost(self) -> f64 {
-        let margin = self.margin();
+    /// `density(z) / z`, and `miss_bytes * density(z)` is the deviation.
+    fn cost(self, miss_bytes: f64) -> f64 {
+        let margin = self.margin(miss_bytes);
         margin + self.deviation * self.deviation / margin.max(self.deviation).max(1.0)
     }
 }
@@ -236,7 +232,7 @@ mod tests {
             runs.note(read.clone());
         }
         let position = runs.present().start;
-        expect(&runs, position, 100)
+        expect(&runs, position, 100, 16_000.0)
     }
 
     #[test]
@@ -306,7 +302,7 @@ mod tests {
         }
         let position = runs.present().start + 97_000;
         runs.note(runs.present().start..position);
-        let expected = expect(&runs, position, 4);
+        let expected = expect(&runs, position, 4, 16_000.0);
         assert_eq!(expected[0].start, position);
         assert!((position + 1..position + 5000).contains(&expected[0].end), "{expected:?}");
     }
