@@ -4,6 +4,7 @@
 //! addresses behind one could not be checked.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use live::flv::{FlvReader, Tag};
@@ -13,7 +14,10 @@ use url::Url;
 use super::source::Failure;
 use crate::ingest::settings::SourceSettings;
 
-/// Least bytes a second; the time without a message is watched by the caller.
+/// The time without a message is watched by the caller, which finds all stalls, those of RTMP and drips too: its verdict
+/// comes first.
+const STALL_MARGIN: Duration = Duration::from_secs(5);
+/// Least bytes a second, for the same reason.
 const BYTES_PER_SECOND_MIN: u64 = 1;
 
 /// An open stream.
@@ -66,7 +70,7 @@ fn config(settings: &SourceSettings) -> HttpConfig {
         redirects_max: settings.redirects_max,
         connect_timeout: settings.connect_timeout,
         head_timeout: settings.connect_timeout,
-        idle_timeout: settings.stall_timeout,
+        idle_timeout: settings.stall_timeout + STALL_MARGIN,
         bytes_per_second_min: BYTES_PER_SECOND_MIN,
         connections_max: 1,
         // One answer that does not end: a connection of its own serves it best.
