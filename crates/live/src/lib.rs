@@ -2,7 +2,8 @@
 //!
 //! Everything here takes bytes and returns bytes and decisions; [`mp4`] alone takes a reader, which is
 //! the caller's, too. There are no sockets, no threads and no clock in this crate: the caller
-//! moves the bytes, reads the time and decides who may publish or play. What a stream is, who watches it and what is kept for late comers is the business of `relay`.
+//! moves the bytes, reads the time and decides who may publish or play. What a stream is,
+//! who watches it and what is kept for late comers is the business of `relay`.
 //!
 //! Input comes from the network and is hostile until proven otherwise: nothing in this crate panics on
 //! it, and each table, queue and buffer has a named limit that ends the session or drops the packet.
