@@ -9,7 +9,7 @@ use super::lane::{Lane, OPEN_END, State};
 use super::wanted::UPCOMING_MAX;
 use super::{Engine, Length};
 use crate::learn::Want;
-use crate::plan::{self, SeekPlan};
+use crate::plan::{self, LinkEstimate, SeekPlan};
 use crate::ranges::{self, ByteRange, RequestLimits};
 use crate::source::{RangeRequest, Source, SourceState};
 
@@ -88,16 +88,19 @@ impl<S: Source> Engine<S> {
         let is_free = state.connections_open > self.lanes.len() as u64;
         link.gives_up_cheaply |= is_free && lane.brings_any(self.wanted.upcoming(UPCOMING_MAX));
         // Distances on the lane, not in the file: between the parts of an answer nothing is sent.
-        let target = if covers { before.saturating_add(self.gaps_brought_by(lane)) } else { OPEN_END };
+        let target =
+            if covers { before.saturating_add(self.gaps_brought_by(lane, &state, link)) } else { OPEN_END };
         plan::choose(0, target, link)
     }
 
     /// Bytes of gaps that `lane` will bring between what is wanted from the position on: skipping to the position over it
-    /// means skipping those too, where a request for what is wanted would leave them out.
-    fn gaps_brought_by(&self, lane: &Lane<S::Body>) -> u64 {
+    /// means skipping those too, where requests for what is wanted would leave them out, at the cost of a part's head or
+    /// of a round trip each.
+    fn gaps_brought_by(&self, lane: &Lane<S::Body>, state: &SourceState, link: LinkEstimate) -> u64 {
+        let cost = plan::gap_worth_receiving(link, self.takes_several(state), state.requests_at_once);
         let upcoming = self.wanted.upcoming(UPCOMING_MAX);
         let gaps = upcoming.windows(2).filter(|pair| lane.covers(pair[0].end) && lane.covers(pair[1].start));
-        gaps.map(|pair| pair[1].start.saturating_sub(pair[0].end)).sum()
+        gaps.map(|pair| pair[1].start.saturating_sub(pair[0].end).saturating_sub(cost)).sum()
     }
 
     /// The lane may have been told to leave out what is wanted now.

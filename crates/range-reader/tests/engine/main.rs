@@ -1,5 +1,9 @@
 //! The reader over a server in virtual time: one behaviour a file.
 
+mod dropped_anywhere;
+mod hints;
 mod like_a_local_file;
+mod seeks;
+mod server_gone;
 mod slow_reader;
 mod world;

@@ -90,7 +90,6 @@ struct State {
     connections_open: u64,
     answers_open: u64,
     futures_open: u64,
-    bytes_sent: u64,
     several_sent: bool,
     log: Vec<Vec<ByteRange>>,
 }
@@ -112,7 +111,6 @@ impl World {
             connections_open: 0,
             answers_open: 0,
             futures_open: 0,
-            bytes_sent: 0,
             several_sent: false,
             log: Vec::new(),
         })))
@@ -159,11 +157,6 @@ impl World {
     /// Connections opened so far.
     pub(crate) fn connections(&self) -> u64 {
         self.lock().opened
-    }
-
-    /// Bytes put on the link, heads left out.
-    pub(crate) fn bytes_sent(&self) -> u64 {
-        self.lock().bytes_sent
     }
 
     /// Connections, answers and requests that are open.
@@ -392,7 +385,6 @@ impl SimBody {
                 self.round.max(Instant::now().checked_sub(state.link.round_trip).unwrap_or(self.round));
             let transfer = Duration::from_secs_f64(size as f64 / state.link.bytes_per_second);
             state.free_at = state.free_at.max(self.round) + transfer;
-            state.bytes_sent += size;
             let data = self.file.slice(self.at as usize..(self.at + size) as usize);
             self.queue.push_back((state.free_at, BodyEvent::Data(data)));
             self.queued_bytes += size as usize;
