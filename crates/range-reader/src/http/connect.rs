@@ -1,7 +1,7 @@
 //! Opening a TCP connection to a host: its name resolved, its addresses judged, and tried in turn.
 //!
 //! A trimmed "happy eyeballs" (RFC 8305): addresses of both families alternate, the next is tried when one fails or has
-//! not answered within [`ATTEMPT_DELAY`], and the first that connects is kept. Names are resolved by the system, in a
+//! not answered within 250 ms, and the first that connects is kept. Names are resolved by the system, in a
 //! thread of tokio's blocking pool: the one thread that this crate uses, because `getaddrinfo` blocks.
 
 use std::future::Future;
