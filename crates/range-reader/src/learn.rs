@@ -91,7 +91,7 @@ impl Learner {
             ],
             allowed_in_vain: limits.vain_bytes_max,
             predicted: Vec::new(),
-            miss_bytes: PATH_BYTES_UNKNOWN * MISS_SHARE,
+            miss_bytes: PATH_BYTES_UNKNOWN,
         }
     }
 
@@ -121,8 +121,7 @@ impl Learner {
     /// What the link is like: margins of what is not known to the byte are as wide as misses are dear on it.
     pub fn note_link(&mut self, link: LinkEstimate) {
         let path = link.time_to_first_byte.as_secs_f64() * link.bytes_per_second;
-        let path = if path.is_finite() { path.max(0.0) } else { PATH_BYTES_UNKNOWN };
-        self.miss_bytes = path * MISS_SHARE;
+        self.miss_bytes = if path.is_finite() { path.max(0.0) } else { PATH_BYTES_UNKNOWN };
     }
 
     /// `bytes`, at `start` of the file, have been handed to the caller.
@@ -183,10 +182,6 @@ impl Learner {
 
 /// What a link brings from a request to its answer, while it is not known: 50 ms at 20 Mbit/s.
 const PATH_BYTES_UNKNOWN: f64 = 125_000.0;
-
-/// A miss costs this share of that: what is on its way meanwhile hides most of the wait. The whole of it would widen margins
-/// to 2.3 deviations, and the published list of reads from 1.16 to 1.3 times its bytes (`examples/learn_trace.rs`).
-const MISS_SHARE: f64 = 0.125;
 
 /// What was read and left out allows for this part of it to be fetched in vain.
 const VAIN_SHARE_DIVISOR: u64 = 4;
