@@ -50,12 +50,13 @@ impl<B: Body> Lane<B> {
         self.outstanding.iter().any(|range| range.contains(&position))
     }
 
-    /// Something of `wanted` is still to come.
+    /// It was asked for because of a list, and something of `wanted` is still to come. What goes on to the end of the file
+    /// brings everything, and is no reason to ask beside it.
     pub(super) fn brings_any(&self, wanted: &[Range<u64>]) -> bool {
         let meets = |range: &Range<u64>| {
             self.outstanding.iter().any(|left| left.start < range.end && range.start < left.end)
         };
-        wanted.iter().any(meets)
+        self.keep.is_some() && wanted.iter().any(meets)
     }
 
     /// Bytes that come before the one at `position`.
