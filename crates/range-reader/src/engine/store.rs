@@ -341,3 +341,85 @@ impl Piece {
         fresh
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FILE_BYTES: u64 = 4000;
+
+    fn byte_at(position: u64) -> u8 {
+        (position * 31 % 251) as u8
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Insert(u64, u64),
+        Read(u64, usize),
+        Trim(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..FILE_BYTES, 1..600_u64).prop_map(|(start, size)| Step::Insert(start, size)),
+            (0..FILE_BYTES, 1..900_usize).prop_map(|(start, size)| Step::Read(start, size)),
+            (0..FILE_BYTES).prop_map(Step::Trim),
+        ]
+    }
+
+    proptest! {
+        /// Beside a plain array of what is here and what has been handed out.
+        #[test]
+        fn each_byte_is_given_back_and_counted_once(steps in prop::collection::vec(step(), 1..60)) {
+            let mut store = Store::new(700, 900);
+            let mut received = 0;
+            for step in steps {
+                match step {
+                    Step::Insert(start, size) => {
+                        let bytes: Vec<u8> = (start..start + size).map(byte_at).collect();
+                        store.insert(start, &bytes, 100, (Hope::Following, false));
+                        received += size;
+                    }
+                    Step::Read(start, size) => {
+                        let row = store.end_of_row(start) - start;
+                        let mut buffer = vec![0; size];
+                        let count = store.read(start, &mut buffer);
+                        assert_eq!(count as u64, row.min(size as u64));
+                        assert_eq!(store.contains(start), count > 0);
+                        let expected: Vec<u8> = (start..start + count as u64).map(byte_at).collect();
+                        assert!(buffer[..count] == expected);
+                    }
+                    Step::Trim(position) => store.trim(position),
+                }
+                let ranges: Vec<_> = store.ranges().collect();
+                assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+                assert_eq!(received, store.used + store.skipped + store.wasted + store.unread());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_behind_goes_oldest_first_and_counts_as_skipped() {
+        let mut store = Store::new(1000, 10_000);
+        for start in [0, 1000, 2000] {
+            store.insert(start, &[7; 500], 0, (Hope::Following, false));
+        }
+        store.trim(2000);
+        assert_eq!((store.skipped, store.wasted), (500, 0));
+        assert!(!store.contains(0) && store.contains(1000) && store.contains(2000));
+    }
+
+    #[test]
+    fn listed_bytes_stay_wherever_the_reader_stands_until_they_are_passed() {
+        let mut store = Store::new(0, 10_000);
+        store.insert(0, &[7; 500], 0, (Hope::Listed, false));
+        store.trim(5000);
+        assert!(store.contains(0));
+        store.pass(&(0..500));
+        store.trim(5000);
+        assert!(!store.contains(0));
+        assert_eq!(store.skipped, 500);
+    }
+}

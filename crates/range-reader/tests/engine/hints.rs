@@ -86,10 +86,10 @@ async fn a_new_list_stops_what_the_old_one_asked_for() {
     let file = file_of(8_600_000);
     let world = World::new(file.clone(), Link::COUNTRY, Habits::default());
     let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
-    reader.will_need([0..8_000_000]);
+    reader.will_need(std::iter::once(0..8_000_000));
     let mut piece = vec![0; 100_000];
     reader.read_exact(&mut piece).await.unwrap();
-    reader.will_need([8_400_000..8_500_000]);
+    reader.will_need(std::iter::once(8_400_000..8_500_000));
     reader.seek(SeekFrom::Start(8_400_000)).await.unwrap();
     reader.read_exact(&mut piece).await.unwrap();
     assert!(piece == file[8_400_000..8_500_000]);
