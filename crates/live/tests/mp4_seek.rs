@@ -60,6 +60,22 @@ fn a_seek_finds_the_key_frame_before_and_all_that_follows() {
 }
 
 #[test]
+fn sound_before_the_first_picture_is_not_left_out() {
+    let [mut video, mut audio] = tracks();
+    video.edits = vec![(500, -1, 1), (10_000, 0, 1)];
+    audio.edits = vec![(0, 0, 1)];
+    let (bytes, expected) = write(&[video, audio], &Layout::default());
+    let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
+    for (ms, begins_ms, sounds) in [(0, 0, 469), (300, 300, 455), (500, 500, 446), (950, 900, 427)] {
+        let (found, samples) = after(&mut file, Duration::from_millis(ms));
+        assert_eq!(found, Duration::from_millis(begins_ms));
+        let sound = samples.iter().filter(|sample| sample.kind == TrackKind::Audio).count();
+        assert_eq!(sound, sounds, "from {ms} ms on");
+    }
+    assert_eq!(expected[1].len(), 469);
+}
+
+#[test]
 fn a_seek_without_pictures_goes_to_the_frame_of_sound() {
     for (layout, remark) in layouts() {
         let (bytes, _) = write(&tracks(), &layout);

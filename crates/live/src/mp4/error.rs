@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::flv::Codec;
+
 /// Type of a box or sample entry (ISO/IEC 14496-12, 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FourCc(pub [u8; 4]);
@@ -51,8 +53,10 @@ pub enum Mp4Error {
     },
     /// No track has this id.
     NoTrack(u32),
-    /// No track can be played.
-    NothingToPlay,
+    /// No track can be played: these are the codecs of its pictures and sound, none if it has neither.
+    NothingToPlay(Vec<Codec>),
+    /// The tracks that could be played have no samples.
+    NoSamples,
     /// The file is in order, but uses something that is not read here.
     Unsupported(&'static str),
 }
@@ -78,7 +82,17 @@ impl fmt::Display for Mp4Error {
             Self::TooLarge { what, value, limit } => write!(f, "{what}: {value}, the limit is {limit}"),
             Self::Malformed { kind, why } => write!(f, "broken box {kind}: {why}"),
             Self::NoTrack(id) => write!(f, "no track has the id {id}"),
-            Self::NothingToPlay => f.write_str("no track can be played"),
+            Self::NothingToPlay(codecs) if codecs.is_empty() => {
+                f.write_str("no track with pictures or sound")
+            }
+            Self::NothingToPlay(codecs) => {
+                f.write_str("no track can be played, it has ")?;
+                for (index, codec) in codecs.iter().enumerate() {
+                    write!(f, "{}{codec}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Self::NoSamples => f.write_str("its tracks have no samples"),
             Self::Unsupported(what) => write!(f, "not supported: {what}"),
         }
     }

@@ -101,8 +101,8 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// Chooses a track with pictures and one with sound, by their ids, and rewinds.
     ///
-    /// [`Mp4Error::NothingToPlay`] without any, or if they have no samples; [`Mp4Error::NoTrack`] if there is none with that id and kind, or it cannot be
-    /// played.
+    /// [`Mp4Error::NothingToPlay`] without any, [`Mp4Error::NoSamples`] if they have none; [`Mp4Error::NoTrack`] if there
+    /// is none with that id and kind, or it cannot be played.
     pub fn select(&mut self, video: Option<u32>, audio: Option<u32>) -> Result<(), Mp4Error> {
         let mut lanes = Vec::new();
         for (id, kind) in [(video, TrackKind::Video), (audio, TrackKind::Audio)] {
@@ -113,8 +113,12 @@ impl<R: Read + Seek> Mp4<R> {
             lanes.push(Lane::new(track, id, kind, self.movie.tracks[track].timescale, media));
         }
         let is_empty = |lane: &Lane| media_of(&self.movie, lane.track).tables.len() == 0;
-        if lanes.is_empty() || (!self.movie.is_fragmented && lanes.iter().all(is_empty)) {
-            return Err(Mp4Error::NothingToPlay);
+        if lanes.is_empty() {
+            let heard_or_seen = self.movie.tracks.iter().filter(|track| track.kind != TrackKind::Other);
+            return Err(Mp4Error::NothingToPlay(heard_or_seen.map(|track| track.codec).collect()));
+        }
+        if !self.movie.is_fragmented && lanes.iter().all(is_empty) {
+            return Err(Mp4Error::NoSamples);
         }
         self.lanes = lanes;
         self.restart_queue();
@@ -123,7 +127,8 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// Goes to the last key frame at or before a time; gives the time at which that is shown. Sound begins there, too.
     ///
-    /// Behind the end it is the last key frame. Without video it is the frame of sound.
+    /// Behind the end it is the last key frame. Without video it is the frame of sound. Before the first key frame it is
+    /// that time itself: sound that is heard before the first picture belongs to the file.
     pub fn seek_to(&mut self, at: Duration) -> Result<Duration, Mp4Error> {
         let mut ns = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
         if self.is_behind_tables(ns) {
@@ -133,7 +138,7 @@ impl<R: Read + Seek> Mp4<R> {
             let found = lane.seek(ns, media_of(&self.movie, lane.track));
             // The first lane leads: pictures, if there are any.
             if index == 0 {
-                ns = found;
+                ns = ns.min(found);
             }
         }
         self.restart_queue();
