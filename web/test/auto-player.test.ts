@@ -31,6 +31,10 @@ class FakePlayer implements StreamPlayer {
   retryNow(): void {
     this.retries += 1;
   }
+  changes = 0;
+  formatChanged(): void {
+    this.changes += 1;
+  }
   pause(): void {}
   resume(): void {}
   plays(): void {
@@ -63,6 +67,20 @@ it('plays by the first and stays there', () => {
   last().plays();
   expect(transports()).toEqual(['rtc']);
   expect(state()).toMatchObject({ phase: 'playing', transport: 'rtc', fallback: '' });
+});
+
+it('tries what was ruled out again when the stream has another format', () => {
+  const { player, last, transports } = setup();
+  last().trouble(cannot);
+  player.formatChanged();
+  expect(last().changes).toBe(1);
+  last().trouble(absent);
+  expect(transports()).toEqual(['rtc', 'http']);
+  vi.advanceTimersByTime(1_000);
+  expect(transports()).toEqual(['rtc', 'http', 'rtc']);
+  player.stop();
+  player.formatChanged();
+  expect(transports()).toHaveLength(3);
 });
 
 it('takes the other at once when the first cannot, and says why', () => {

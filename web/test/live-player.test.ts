@@ -34,6 +34,7 @@ class FakeVideo extends EventTarget {
 class FakePlayer {
   handlers = new Map<string, (...values: unknown[]) => void>();
   destroyed = false;
+  destroyedEarly = false;
   constructor(readonly source: Mpegts.MediaDataSource) {}
   on(event: string, handler: (...values: unknown[]) => void): void {
     this.handlers.set(event, handler);
@@ -43,8 +44,12 @@ class FakePlayer {
   destroy(): void {
     this.destroyed = true;
   }
-  emit(event: string, ...values: unknown[]): void {
+  async emit(event: string, ...values: unknown[]): Promise<void> {
     this.handlers.get(event)?.(...values);
+    // mpegts.js hands its events on by microtasks, and what it does there is not for a player that is destroyed.
+    await Promise.resolve();
+    this.destroyedEarly ||= this.destroyed;
+    await vi.advanceTimersByTimeAsync(0);
   }
 }
 
@@ -98,7 +103,7 @@ it('connects again after the server ended the session, with growing delays', asy
   const { state, last, start, playing, made } = setup();
   await start();
   await playing(1);
-  last().emit('end');
+  await last().emit('end');
   expect(made[0]?.destroyed).toBe(true);
   expect(state()).toMatchObject({ phase: 'retrying', message: 'The server ended this session.' });
   for (const delay of [1_000, 2_000, 4_000, 8_000, 8_000]) {
@@ -107,7 +112,7 @@ it('connects again after the server ended the session, with growing delays', asy
     expect(made).toHaveLength(before);
     await vi.advanceTimersByTimeAsync(1);
     expect(made).toHaveLength(before + 1);
-    last().emit('error', 'NetworkError', 'HttpStatusCodeInvalid', { code: 404 });
+    await last().emit('error', 'NetworkError', 'HttpStatusCodeInvalid', { code: 404 });
     expect(state()?.message).toContain('Nobody publishes');
   }
   expect(state()?.reconnects).toBe(5);
@@ -116,10 +121,10 @@ it('connects again after the server ended the session, with growing delays', asy
 it('counts from the first delay again once it has played for a while', async () => {
   const { last, start, playing, made } = setup();
   await start();
-  last().emit('end');
+  await last().emit('end');
   await vi.advanceTimersByTimeAsync(1_000);
   await playing(7);
-  last().emit('end');
+  await last().emit('end');
   await vi.advanceTimersByTimeAsync(1_000);
   expect(made).toHaveLength(3);
 });
@@ -127,7 +132,7 @@ it('counts from the first delay again once it has played for a while', async () 
 it('asks for a token instead of trying for ever', async () => {
   const { state, last, start, made } = setup();
   await start();
-  last().emit('error', 'NetworkError', 'HttpStatusCodeInvalid', { code: 401 });
+  await last().emit('error', 'NetworkError', 'HttpStatusCodeInvalid', { code: 401 });
   expect(state()).toMatchObject({ phase: 'failed', needsToken: true });
   await vi.advanceTimersByTimeAsync(60_000);
   expect(made).toHaveLength(1);
@@ -137,11 +142,46 @@ it('gives up on a stream the browser cannot decode after a few tries', async () 
   const { state, last, start, made } = setup();
   await start();
   for (let tries = 0; tries < 4; tries += 1) {
-    last().emit('error', 'MediaError', 'MediaMSEError', { msg: 'unsupported type' });
+    await last().emit('error', 'MediaError', 'MediaMSEError', { msg: 'unsupported type' });
     await vi.advanceTimersByTimeAsync(10_000);
   }
   expect(made).toHaveLength(4);
   expect(state()).toMatchObject({ phase: 'failed', message: 'The browser cannot decode this stream: unsupported type.' });
+});
+
+it('destroys nothing within a call of the library, nor before what that has queued', async () => {
+  const { last, start, made } = setup();
+  for (const [event, ...values] of [['error', 'MediaError', 'MediaMSEError', {}], ['end']] as [string, ...unknown[]][]) {
+    await start();
+    const failing = last();
+    await failing.emit(event, ...values);
+    expect([failing.destroyed, failing.destroyedEarly]).toEqual([true, false]);
+  }
+  await start();
+  await last().emit('metadata', { videocodecid: 7 });
+  expect(made.at(-1)?.destroyed).toBe(false);
+});
+
+it('tries again at once when the stream has another format', async () => {
+  const { player, state, last, start, playing, made } = setup();
+  await start();
+  for (let tries = 0; tries < 4; tries += 1) {
+    await last().emit('error', 'MediaError', 'MediaMSEError', { msg: 'unsupported type' });
+    await vi.advanceTimersByTimeAsync(10_000);
+  }
+  expect(state()?.phase).toBe('failed');
+  player.formatChanged();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(made).toHaveLength(5);
+  await last().emit('error', 'MediaError', 'MediaMSEError', { msg: 'unsupported type' });
+  expect(state()?.phase).toBe('retrying');
+  player.formatChanged();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(made).toHaveLength(6);
+  await playing(1);
+  player.formatChanged();
+  await vi.advanceTimersByTimeAsync(10);
+  expect(made, 'what plays goes on').toHaveLength(6);
 });
 
 it('says that it cannot work without Media Source Extensions', async () => {
@@ -156,7 +196,7 @@ it('ignores what an earlier connection still reports', async () => {
   await start();
   const old = made[0];
   await start('http://h/live/b.flv');
-  old?.emit('error', 'NetworkError', 'Exception', {});
+  await old?.emit('error', 'NetworkError', 'Exception', {});
   expect(state()?.phase).toBe('connecting');
 });
 
@@ -185,7 +225,7 @@ describe('watching over a connection', () => {
     const { state, start, last, made } = setup();
     await start();
     for (let passed = 0; passed < 14 && made.length === 1; passed += 1) {
-      last().emit('statistics', { speed: 70 });
+      await last().emit('statistics', { speed: 70 });
       await vi.advanceTimersByTimeAsync(500);
       if (state()?.phase === 'retrying') await vi.advanceTimersByTimeAsync(1_000);
     }
@@ -196,15 +236,15 @@ describe('watching over a connection', () => {
   it('does not wait long for sound that the metadata does not announce', async () => {
     const { start, state, last, made } = setup();
     await start();
-    last().emit('metadata', { videocodecid: 7, width: 640 });
+    await last().emit('metadata', { videocodecid: 7, width: 640 });
     await vi.advanceTimersByTimeAsync(1_000);
     expect(made).toHaveLength(1);
-    last().emit('statistics', { speed: 70 });
+    await last().emit('statistics', { speed: 70 });
     await vi.advanceTimersByTimeAsync(1_000);
     expect(made).toHaveLength(2);
     expect(last().source).toMatchObject({ hasAudio: false, hasVideo: true });
     expect(state()?.reconnects).toBe(0);
-    last().emit('metadata', { videocodecid: 7, width: 640 });
+    await last().emit('metadata', { videocodecid: 7, width: 640 });
     await vi.advanceTimersByTimeAsync(3_000);
     expect(made).toHaveLength(2);
   });
@@ -212,7 +252,7 @@ describe('watching over a connection', () => {
   it('keeps sound that comes although the metadata does not announce it', async () => {
     const { video, start, last, playing, made } = setup();
     await start();
-    last().emit('metadata', { videocodecid: 7 });
+    await last().emit('metadata', { videocodecid: 7 });
     video.readyState = 4;
     await playing(5);
     expect(made).toHaveLength(1);
@@ -221,13 +261,13 @@ describe('watching over a connection', () => {
   it('takes up sound that a later publisher brings', async () => {
     const { video, start, last, playing, made } = setup();
     await start();
-    last().emit('metadata', { videocodecid: 7 });
+    await last().emit('metadata', { videocodecid: 7 });
     await vi.advanceTimersByTimeAsync(1_000);
-    last().emit('statistics', { speed: 70 });
+    await last().emit('statistics', { speed: 70 });
     await vi.advanceTimersByTimeAsync(1_000);
     video.readyState = 4;
     await playing(2);
-    last().emit('metadata', { videocodecid: 7, audiocodecid: 10 });
+    await last().emit('metadata', { videocodecid: 7, audiocodecid: 10 });
     await vi.advanceTimersByTimeAsync(0);
     expect(made).toHaveLength(3);
     expect(last().source).toMatchObject({ hasAudio: true, hasVideo: true });
@@ -263,7 +303,7 @@ describe('pausing', () => {
 it('stops for good', async () => {
   const { player, last, start, made } = setup();
   await start();
-  last().emit('end');
+  await last().emit('end');
   player.destroy();
   await vi.advanceTimersByTimeAsync(60_000);
   expect(made).toHaveLength(1);

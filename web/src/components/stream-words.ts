@@ -37,6 +37,13 @@ export function trackHints(stream: Stream | null): TrackHints {
   return hasVideo || hasAudio ? { hasAudio, hasVideo } : { hasAudio: null, hasVideo: null };
 }
 
+/** Tells one set of tracks and codecs from another; undefined while nothing is published. */
+export function formatKey(stream: Stream | null): string | undefined {
+  if (stream === null || stream.state !== 'live') return undefined;
+  const { video, audio } = stream;
+  return [video?.codec, video?.profile, video?.width, video?.height, '/', audio?.codec, audio?.sample_rate, audio?.channels].join(' ');
+}
+
 /**
  * By which transports the server offers the stream. Not known while nobody publishes: it depends on who does.
  */

@@ -76,6 +76,15 @@ export class AutoPlayer {
     else this.#player.retryNow();
   }
 
+  /** The stream has other tracks or codecs than before: transports that could not carry it are tried again. */
+  formatChanged(): void {
+    if (!this.#running) return;
+    this.#failures = 0;
+    this.#ruledOut.clear();
+    if (this.#player === null) this.#round();
+    else this.#player.formatChanged();
+  }
+
   pause(): void {
     this.#player?.pause();
   }

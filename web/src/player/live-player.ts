@@ -102,6 +102,14 @@ export class LivePlayer implements StreamPlayer {
     this.#reopen();
   }
 
+  formatChanged(): void {
+    if (this.#url === null) return;
+    // What could not be played says nothing of what comes now.
+    this.#failures = 0;
+    this.#tracks = new Tracks();
+    if (this.#state.phase === 'retrying' || this.#state.phase === 'failed') this.#reopen();
+  }
+
   pause(): void {
     this.#video.pause();
   }
@@ -147,15 +155,17 @@ export class LivePlayer implements StreamPlayer {
     const player = mpegts.createPlayer(source, PLAYER_CONFIG);
     this.#player = player;
     const current = () => generation === this.#generation;
+    // Closing is put off to a task of its own: this is the library's own call, and more of its calls are queued as microtasks,
+    // which find nothing where a player was that is destroyed.
+    const later = (close: () => void) => setTimeout(() => current() && close());
     player.on(mpegts.Events.ERROR, (_type: string, detail: string, info: ErrorInfo) => {
-      if (current()) this.#fail(describeError(detail, info ?? {}, webSocket));
+      if (current()) later(() => this.#fail(describeError(detail, info ?? {}, webSocket)));
     });
     player.on(mpegts.Events.LOADING_COMPLETE, () => {
-      if (current()) this.#fail(describeEnd());
+      if (current()) later(() => this.#fail(describeEnd()));
     });
     player.on(mpegts.Events.METADATA_ARRIVED, (metadata: Record<string, unknown>) => {
-      // Opening again is put off: this is the demuxer's own call.
-      if (current() && this.#tracks.announce(metadata)) queueMicrotask(() => this.#reopen(false));
+      if (current() && this.#tracks.announce(metadata)) later(() => this.#reopen(false));
     });
     player.on(mpegts.Events.STATISTICS_INFO, (statistics: { speed?: number }) => {
       if (current()) this.#measured((statistics.speed ?? 0) * 1024);

@@ -21,6 +21,8 @@ export interface PlayerViewProps {
   hints?: () => TrackHints;
   /** By which transports the server offers the stream, as far as is known. */
   offered?: () => Offered;
+  /** Tracks and codecs the server reports, in any words; what could not be played is tried again when they change. */
+  format?: string | undefined;
   /** Whether somebody publishes the stream, null when that cannot be told; asked when nothing arrives. */
   live?: () => Promise<boolean | null>;
   /** Shows figures below the picture. */
@@ -43,6 +45,11 @@ export function PlayerView(props: PlayerViewProps) {
     orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({ transport, token, url: playerUrl(location.origin, props.stream, transport, token) }));
   const advice = { hints: props.hints ?? NO_HINTS, live: props.live ?? CANNOT_TELL };
   const { video, player, state, stats, figures, delay } = usePlayer(streamKey(props.stream), `${preferred} ${token}`, sources, advice);
+  const format = useRef(props.format);
+  useEffect(() => {
+    if (format.current !== props.format) player?.formatChanged();
+    format.current = props.format;
+  }, [player, props.format]);
   const fallback = state.transport === preferred ? '' : fallbackWords(preferred, state.fallback, (props.offered ?? NOT_KNOWN)());
   const choose = (transport: Transport) => {
     // Choosing again what was chosen already means: try it once more.

@@ -39,6 +39,8 @@ export interface StreamPlayer {
   destroy(): void;
   /** Tries again at once, from a failed or waiting state. */
   retryNow(): void;
+  /** The stream has other tracks or codecs than before: what failed may work now. */
+  formatChanged(): void;
   pause(): void;
   /** Resumes at the live edge, never at the point where it was paused. */
   resume(): void;

@@ -101,6 +101,12 @@ export class WhepPlayer implements StreamPlayer {
     this.#reopen();
   }
 
+  formatChanged(): void {
+    if (this.#target === null) return;
+    this.#failures = 0;
+    if (this.#state.phase === 'retrying' || this.#state.phase === 'failed') this.#reopen();
+  }
+
   pause(): void {
     this.#video.pause();
   }

@@ -6,7 +6,7 @@ import type { Stream } from '../api/types';
 import { NoStreams } from '../components/no-streams';
 import { LoadBar, PageHead, Panel, StateBadge } from '../components/pieces';
 import { Sparkline } from '../components/sparkline';
-import { offered, trackHints, videoWords } from '../components/stream-words';
+import { formatKey, offered, trackHints, videoWords } from '../components/stream-words';
 import { StreamsTable } from '../components/streams-table';
 import { chooseStream } from '../lib/choose-stream';
 import { bitrate, count, plural } from '../lib/format';
@@ -60,7 +60,7 @@ function Stage({ stream, loading }: { stream: Stream | null; loading: boolean })
           <div class="controls" />
         </div>
       ) : (
-        <PlayerView stream={stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} />
+        <PlayerView stream={stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} format={formatKey(stream)} />
       )}
       <div class="stage-caption">
         {stream === null ? (

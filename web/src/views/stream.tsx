@@ -9,7 +9,7 @@ import { Command, CopyLine } from '../components/copy';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
 import { Sparkline } from '../components/sparkline';
 import { StreamCharts, StreamSessions } from '../components/stream-live';
-import { audioWords, gopWords, offered, RTC_ONLY, trackHints, videoWords } from '../components/stream-words';
+import { audioWords, formatKey, gopWords, offered, RTC_ONLY, trackHints, videoWords } from '../components/stream-words';
 import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
 import { sessionsHref, watchHref } from '../lib/routes';
 import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
@@ -44,7 +44,7 @@ export function StreamPage(props: { stream: StreamRef; session: string }) {
       </PageHead>
       <div class="stream-top">
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} live={live} figures />
+          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} live={live} format={formatKey(stream)} figures />
         </section>
         {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
       </div>
