@@ -27,6 +27,8 @@ pub enum FrameRole {
     Audio,
     /// Description of the whole stream (`onMetaData`); a newer one replaces it.
     Metadata,
+    /// Its track is over until another configuration begins it ("end of sequence"). Players are not told.
+    End,
     /// Anything else; passed on, never kept.
     Other,
 }

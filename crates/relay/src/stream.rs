@@ -127,7 +127,8 @@ impl Stream {
         self.awaits_key = true;
     }
 
-    /// Takes in a frame; `None` when players must not get it (repeated headers, video that cannot be decoded).
+    /// Takes in a frame; `None` when players must not get it (repeated headers, ends of tracks, video that cannot be
+    /// decoded).
     pub fn receive(&mut self, now_ms: u64, frame: &Arc<Frame>) -> Option<Received> {
         self.count(frame);
         if let Some(slot) = self.headers.slot(frame) {
@@ -135,6 +136,10 @@ impl Stream {
             *slot = Some(Arc::clone(frame));
             self.note_track(now_ms, frame.track);
             return (!repeated).then(|| self.keep(self.header_time(frame), frame));
+        }
+        if frame.role == FrameRole::End {
+            self.track_ended(frame.track);
+            return None;
         }
         if frame.track == Track::Data {
             return Some(self.keep(self.header_time(frame), frame));
@@ -150,9 +155,30 @@ impl Stream {
         Some(self.keep(time_ms, frame))
     }
 
-    /// Headers and data keep no time of their own (they often say 0): they belong to the frame before them.
+    /// Data keeps no time of its own (it often says 0): it belongs to the frame before it.
     fn header_time(&self, frame: &Frame) -> u64 {
-        self.timeline.head().unwrap_or(frame.timestamp.into())
+        match frame.track {
+            Track::Data => self.timeline.head().unwrap_or(frame.timestamp.into()),
+            track => self.timeline.place_header(track, frame.timestamp),
+        }
+    }
+
+    /// Who begins from now on is told nothing of the track, and does not wait for it.
+    fn track_ended(&mut self, track: Track) {
+        match track {
+            Track::Video => {
+                self.headers.video = None;
+                self.has_video = false;
+                self.awaits_key = true;
+                self.gop.clear();
+                self.entry_headers = self.headers.clone();
+            }
+            Track::Audio => {
+                self.headers.audio = None;
+                self.has_audio = false;
+            }
+            Track::Data => {}
+        }
     }
 
     /// Whether a new player should wait for a key frame: there is video, and it has not stopped.
@@ -347,6 +373,41 @@ mod tests {
         );
         assert_eq!(entry(stream.receive(12_050, &video(FrameRole::Key, 3_090))), Some(true));
         assert_eq!(entry(stream.receive(12_060, &sound(3_100))), Some(false));
+    }
+
+    #[test]
+    fn a_track_that_has_ended_is_not_offered_to_new_players() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let config = |track| frame(track, FrameRole::Config, 0, b"c");
+        let sound = |timestamp| frame(Track::Audio, FrameRole::Audio, timestamp, b"a");
+        let end = |track| frame(track, FrameRole::End, 80, b"");
+        for header in [config(Track::Video), config(Track::Audio)] {
+            stream.receive(0, &header);
+        }
+        stream.receive(0, &video(FrameRole::Key, 0));
+        assert_eq!(stream.receive(40, &end(Track::Video)), None, "players of old need not know");
+        assert_eq!(stream.gop().frames().len(), 0, "nobody begins with the old picture");
+        assert_eq!(stream.receive(40, &sound(40)), Some(Received { time_ms: 40, entry: true }));
+        assert!(stream.entry_headers().video.is_none() && stream.entry_headers().audio.is_some());
+        assert_eq!((stream.has_video(), stream.has_audio()), (false, true));
+        assert!(stream.receive(80, &config(Track::Video)).is_some(), "the same header begins it again");
+        stream.receive(80, &video(FrameRole::Key, 80));
+        stream.receive(90, &end(Track::Audio));
+        stream.receive(120, &video(FrameRole::Key, 120));
+        assert!(stream.entry_headers().video.is_some() && stream.entry_headers().audio.is_none());
+        assert_eq!((stream.has_video(), stream.has_audio()), (true, false));
+    }
+
+    #[test]
+    fn a_header_does_not_come_after_the_first_frame_it_is_for() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        stream.receive(0, &video(FrameRole::Key, 1_000));
+        stream.receive(0, &frame(Track::Audio, FrameRole::Audio, 1_060, b"a"));
+        let header = stream.receive(40, &frame(Track::Video, FrameRole::Config, 1_033, b"new"));
+        assert_eq!(header.map(|received| received.time_ms), Some(1_033));
+        assert_eq!(stream.receive(40, &video(FrameRole::Key, 1_033)).map(|r| r.time_ms), Some(1_033));
     }
 
     #[test]

@@ -54,6 +54,25 @@ impl Timeline {
         placed as u64
     }
 
+    /// Stream time of a header with publisher time `timestamp`, which moves nothing.
+    ///
+    /// What it says holds where no frame of its track is put behind it by that: at or after the last of its track, and
+    /// not after the newest of the stream. Many say 0, though, which means nothing: they go with the last frame of their
+    /// track, or of the stream where that is long ago.
+    pub fn place_header(&self, track: Track, timestamp: u32) -> u64 {
+        let Some((head, _)) = self.head else { return timestamp.into() };
+        let last = self.tracks[usize::from(track == Track::Video)];
+        let says = self.source.map(|source| {
+            source + i64::from(timestamp.wrapping_sub(source as u32).cast_signed()) + self.offset
+        });
+        let placed = match says {
+            Some(says) if (last..=head).contains(&says) => says,
+            _ if head - last <= JUMP_BACK_MS => last,
+            _ => head,
+        };
+        placed as u64
+    }
+
     /// Stream time of the newest frame, if there has been one.
     pub fn head(&self) -> Option<u64> {
         self.head.map(|(head, _)| head as u64)
@@ -106,6 +125,27 @@ mod tests {
             let head = timeline.place(0, Track::Video, before);
             assert_eq!(timeline.place(40, Track::Video, after), head + 40, "{remark}");
         }
+    }
+
+    #[test]
+    fn a_header_stands_between_the_frames_of_its_track() {
+        let mut timeline = Timeline::default();
+        assert_eq!(timeline.place_header(Track::Video, 7), 7, "nothing has come yet");
+        timeline.place(0, Track::Video, 1_000);
+        timeline.place(0, Track::Audio, 1_060);
+        for (says, placed, remark) in [
+            (1_040, 1_040, "that of the frame behind it"),
+            (1_000, 1_000, "that of the frame before it"),
+            (0, 1_000, "it says nothing"),
+            (1_080, 1_000, "later than anything: the frame behind it may come earlier"),
+        ] {
+            assert_eq!(timeline.place_header(Track::Video, says), placed, "{remark}");
+        }
+        timeline.place(0, Track::Audio, 9_000);
+        assert_eq!(timeline.place_header(Track::Video, 0), 9_000, "video was away for long");
+        assert_eq!(timeline.place_header(Track::Video, 8_990), 8_990, "and comes back");
+        timeline.restart();
+        assert_eq!(timeline.place_header(Track::Audio, 5), 9_000, "what another publisher says has no place yet");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum VideoPart {
         /// Presentation minus decoding time in milliseconds. H.264 and H.265 carry it; kept within 24 bits.
         composition_ms: i32,
     },
+    /// Nothing: no picture follows until there is another configuration (Enhanced RTMP, "SequenceEnd").
+    End,
 }
 
 /// What follows the head of an audio body.
@@ -27,22 +29,29 @@ pub enum SoundPart {
     Config,
     /// One access unit or packet.
     Frame,
+    /// Nothing: no sound follows until there is another configuration. AAC has that in Enhanced RTMP only, so a player
+    /// may not know it; G.711 has none.
+    End,
 }
 
 /// Appends the head of a video body. `None`, with nothing appended, for a codec that is none of H.264, H.265, AV1, VP8
 /// and VP9.
 pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Option<()> {
     let (frame_type, composition_ms) = match part {
-        VideoPart::Config => (KEY, 0),
+        VideoPart::Config | VideoPart::End => (KEY, 0),
         VideoPart::Frame { is_key, composition_ms } => {
             (if is_key { KEY } else { INTER }, composition_ms.clamp(-(1 << 23), (1 << 23) - 1))
         }
     };
-    let is_config = part == VideoPart::Config;
     let [_, composition @ ..] = composition_ms.to_be_bytes();
     let fourcc = match codec {
         Codec::H264 => {
-            out.extend_from_slice(&[frame_type << 4 | AVC, u8::from(!is_config)]);
+            let packet_type = match part {
+                VideoPart::Config => SEQUENCE_START,
+                VideoPart::Frame { .. } => CODED_FRAMES,
+                VideoPart::End => SEQUENCE_END,
+            };
+            out.extend_from_slice(&[frame_type << 4 | AVC, packet_type]);
             out.extend_from_slice(&composition);
             return Some(());
         }
@@ -52,10 +61,11 @@ pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Opt
         Codec::Vp9 => b"vp09",
         _ => return None,
     };
-    let packet_type = match (is_config, codec, composition_ms) {
-        (true, ..) => SEQUENCE_START,
+    let packet_type = match (part, codec, composition_ms) {
+        (VideoPart::Config, ..) => SEQUENCE_START,
+        (VideoPart::End, ..) => SEQUENCE_END,
         // Saves the three bytes of a composition time that is 0.
-        (false, Codec::H265, 0) => CODED_FRAMES_X,
+        (_, Codec::H265, 0) => CODED_FRAMES_X,
         _ => CODED_FRAMES,
     };
     out.push(0x80 | frame_type << 4 | packet_type);
@@ -67,15 +77,17 @@ pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Opt
 }
 
 /// Appends the head of an audio body. `None`, with nothing appended, for a codec that is none of AAC, Opus and G.711
-/// (of one channel), and for a configuration of G.711.
+/// (of one channel), and for a configuration or an end of G.711.
 pub fn write_sound_head(out: &mut Vec<u8>, codec: Codec, part: SoundPart) -> Option<()> {
     match (codec, part) {
         // Rate and channels of AAC are always said to be 44.1 kHz, 16 bits, stereo (E.4.2.1).
+        (Codec::Aac, SoundPart::End) => out.extend_from_slice(b"\x92mp4a"),
         (Codec::Aac, _) => out.extend_from_slice(&[0xaf, u8::from(part == SoundPart::Frame)]),
         (Codec::G711A, SoundPart::Frame) => out.push(0x72),
         (Codec::G711U, SoundPart::Frame) => out.push(0x82),
         (Codec::Opus, SoundPart::Config) => out.extend_from_slice(b"\x90Opus"),
         (Codec::Opus, SoundPart::Frame) => out.extend_from_slice(b"\x91Opus"),
+        (Codec::Opus, SoundPart::End) => out.extend_from_slice(b"\x92Opus"),
         _ => return None,
     }
     Some(())
@@ -135,6 +147,7 @@ const INTER: u8 = 2;
 const AVC: u8 = 7;
 const SEQUENCE_START: u8 = 0;
 const CODED_FRAMES: u8 = 1;
+const SEQUENCE_END: u8 = 2;
 const CODED_FRAMES_X: u8 = 3;
 
 #[cfg(test)]
@@ -182,6 +195,23 @@ mod tests {
         assert_eq!(write_sound_head(&mut body, Codec::G711A, SoundPart::Config), None);
         assert_eq!(write_sound_head(&mut body, Codec::Mp3, SoundPart::Frame), None);
         assert!(body.is_empty());
+    }
+
+    #[test]
+    fn ends_are_read_back_as_ends() {
+        for codec in [Codec::H264, Codec::H265, Codec::Av1, Codec::Vp8, Codec::Vp9] {
+            let mut body = Vec::new();
+            write_video_head(&mut body, codec, VideoPart::End).unwrap();
+            let info = inspect(MediaKind::Video, &body).unwrap();
+            assert_eq!((info.codec, info.role), (codec, BodyRole::End));
+        }
+        for codec in [Codec::Aac, Codec::Opus] {
+            let mut body = Vec::new();
+            write_sound_head(&mut body, codec, SoundPart::End).unwrap();
+            let info = inspect(MediaKind::Audio, &body).unwrap();
+            assert_eq!((info.codec, info.role), (codec, BodyRole::End));
+        }
+        assert_eq!(write_sound_head(&mut Vec::new(), Codec::G711A, SoundPart::End), None);
     }
 
     #[test]
