@@ -53,14 +53,36 @@ fn a_channel_is_added_seen_skipped_and_removed() {
     let full = post(&server, "/api/v1/channels", &third.to_string());
     assert_eq!((full.status, &full.json()["error"]["code"]), (409, &json!("full")));
 
+    let pull = json!({ "app": "a/b", "name": "c d", "url": "rtmp://media.example/live/cam" });
+    let taken = post(&server, "/api/v1/pulls", &pull.to_string());
+    assert_eq!((taken.status, &taken.json()["error"]["code"]), (409, &json!("exists")));
+    assert!(taken.text().contains("there is a channel"), "{}", taken.text());
+
     assert_eq!(delete(&server, path), 204);
     server.wait_for_publisher("a/b/c%20d", false);
+    assert_eq!(post(&server, "/api/v1/pulls", &pull.to_string()).status, 201);
+    let taken = post(&server, "/api/v1/channels", &new.to_string());
+    assert_eq!((taken.status, &taken.json()["error"]["code"]), (409, &json!("exists")));
+    assert!(taken.text().contains("there is a pull"), "{}", taken.text());
     assert_eq!(delete(&server, path), 404);
     assert_eq!(post(&server, &format!("{path}/skip"), "").status, 404);
     assert_eq!(http::get(server.http, path).expect("an answer").status, 404);
     assert_eq!(server.api("/api/v1/channels")["channels"].as_array().map(Vec::len), Some(1));
     eventually("the threads of the items end", || (threads(&server, "channel-item") <= 2).then_some(()));
     server.assert_healthy();
+}
+
+#[test]
+fn a_channel_that_plays_nothing_cannot_skip() {
+    let dir = ScratchDir::new();
+    make_mp4(&dir.path().join("a.mp4"), 0, 2);
+    let server = Server::start(&format!("[sources]\nfiles_root = '{}'\n", dir.path().display()));
+    let new = json!({ "app": "live", "name": "soon", "items": ["a.mp4"], "start": "2100-01-01T00:00:00Z" });
+    assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);
+    wait_for_channel(&server, "live/soon", "waiting", |now| now["state"] == "waiting");
+    let refused = post(&server, "/api/v1/channels/live/soon/skip", "");
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (409, &json!("not_playing")));
+    assert!(refused.text().contains("`waiting`"), "{}", refused.text());
 }
 
 #[test]
@@ -74,7 +96,7 @@ fn what_cannot_be_is_refused_with_its_place() {
         (json!({ "app": "a", "name": "b", "items": ["../a.mp4"] }), "items[0]"),
         (json!({ "app": "a", "name": "b", "items": ["file:///etc/passwd"] }), "scheme `file`"),
         (json!({ "app": "a", "name": "b", "items": ["http://h/a", "rtmp://h/a/b"] }), "items[1]"),
-        (json!({ "app": "a", "name": "b", "items": ["a.mp4"], "start": "today" }), "start"),
+        (json!({ "app": "a", "name": "b", "items": ["a.mp4"], "start": "today" }), "2026-01-01T00:00:00Z"),
         (json!({ "app": "a", "name": "b", "items": ["a.mp4"], "lop": true }), "lop"),
         (json!({ "app": "a", "name": "b" }), "items"),
     ];

@@ -42,11 +42,15 @@ fn a_playlist_goes_on_behind_files_that_are_missing_cut_off_or_none() {
     assert!(channel["items"][1]["last_error"].as_str().expect("a reason").contains("404"), "{channel:#}");
     assert_eq!(channel["pauses"], 0, "the next item was ready in time");
     let log = server.log();
-    assert!(log.contains("live/some") && log.contains("404"), "{log}");
+    let line = log.lines().find(|line| line.contains("404")).expect("a line");
+    assert!(line.contains("live/some") && line.contains("items[1]"), "{line}");
+    assert!(line.contains(&origin.url("missing.mp4")), "{line}");
     let metrics = http::get(server.http, "/metrics").expect("metrics").text();
     let failed: u64 = metrics
         .lines()
-        .find_map(|line| line.strip_prefix("millstream_channel_items_failed_total "))
+        .find_map(|line| {
+            line.strip_prefix("millstream_channel_items_failed_total{app=\"live\",stream=\"some\"} ")
+        })
         .and_then(|value| value.parse().ok())
         .expect("a counter");
     assert!(failed >= 3, "{failed}");

@@ -20,12 +20,13 @@ use url::Url;
 use super::location::{Location, open_local};
 use crate::ingest::settings::SourceSettings;
 
-/// Bytes fetched ahead of what is read, at most. The queue behind it holds as much again.
+/// Bytes fetched ahead of what is read, at most. The queue behind it holds twice as much.
 const WINDOW_BYTES: usize = 2 << 20;
-/// Longest pause between tries; how long is tried in all is decided by who waits for frames.
+/// Longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Tries without a new byte: more than fit into any time a channel waits.
-const TRIES_MAX: u32 = 10_000;
+/// Tries without a new byte, about three seconds of them: then a file cannot be opened. One that is being played is tried
+/// on; for how long is decided by who waits for frames.
+const TRIES_MAX: u32 = 4;
 /// What servers are told reads from them.
 const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
 /// What a read says once nobody wants it.
@@ -56,6 +57,8 @@ pub struct Remote {
     runtime: Runtime,
     reader: AsyncRangeReader,
     stop: Stop,
+    /// A server that is away is waited for.
+    is_patient: bool,
 }
 
 impl MediaFile {
@@ -77,6 +80,13 @@ impl MediaFile {
         }
     }
 
+    /// From now on a server that goes away is waited for until nobody wants the file any more.
+    pub fn wait_for_server(&mut self) {
+        if let Self::Remote(remote) = self {
+            remote.is_patient = true;
+        }
+    }
+
     /// Whether saying it is of use.
     pub fn takes_hints(&self) -> bool {
         matches!(self, Self::Remote(_))
@@ -94,12 +104,12 @@ impl Remote {
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let reader = AsyncRangeReader::open(url, http_config(settings), reader_config)?;
-        Ok(Self { runtime, reader, stop })
+        Ok(Self { runtime, reader, stop, is_patient: false })
     }
 
     /// Waits for what `wait` waits for, or until nobody wants it.
     fn wait<T>(&mut self, wait: impl AsyncFnOnce(&mut AsyncRangeReader) -> io::Result<T>) -> io::Result<T> {
-        let Self { runtime, reader, stop } = self;
+        let Self { runtime, reader, stop, .. } = self;
         runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -131,7 +141,13 @@ impl Read for MediaFile {
                 local.position += count as u64;
                 Ok(count)
             }
-            Self::Remote(remote) => remote.wait(async |reader| reader.read(bytes).await),
+            Self::Remote(remote) => loop {
+                match remote.wait(async |reader| reader.read(bytes).await) {
+                    // The reader has paused between its tries.
+                    Err(error) if remote.is_patient && error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    result => return result,
+                }
+            },
         }
     }
 }

@@ -69,7 +69,8 @@ impl Item {
             };
             // Nobody listens any more when the item was dropped; then the queue is closed as well.
             let _ = tell.send(told);
-            if let Some(mp4) = mp4 {
+            if let Some(mut mp4) = mp4 {
+                mp4.get_mut().wait_for_server();
                 read_all(mp4, &sender);
             }
         };

@@ -57,6 +57,13 @@ impl Location {
         }
     }
 
+    /// So many, for tests that look into none.
+    #[cfg(test)]
+    pub fn some(count: usize) -> Vec<Self> {
+        let url = Url::parse("http://media.example/a.mp4").expect("a URL");
+        vec![Self::Remote(url); count]
+    }
+
     /// Refuses a URL whose host is written as an address that may not be connected to.
     pub fn check_host(&self, settings: &SourceSettings) -> Result<(), String> {
         match self {

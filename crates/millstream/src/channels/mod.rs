@@ -28,8 +28,8 @@ pub use location::Writer;
 pub use spec::{ChannelSpec, Written};
 pub use status::{Event, EventKind, ItemStatus, Snapshot, State};
 
-use crate::ingest::Ingest;
 use crate::ingest::settings::SourceSettings;
+use crate::ingest::{Claim, Ingest, SourceKind};
 use item::Item;
 use playlist::{Opener, Patience, Playlist};
 use runner::{Command, Parts, Runner};
@@ -43,13 +43,22 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 /// Why a channel was not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAdded {
-    /// There is one for the stream.
-    Exists,
+    /// The stream has a channel already, or another source of this server.
+    Exists(SourceKind),
     /// There are as many as there may be.
     Full {
         /// `sources.channels_max`.
         most: usize,
     },
+}
+
+/// Why no item was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotSkipped {
+    /// There is no such channel.
+    None,
+    /// It plays nothing now.
+    Idle(State),
 }
 
 /// A channel as the API shows it.
@@ -63,11 +72,15 @@ pub struct View {
     pub now: Snapshot,
 }
 
-/// Totals over all channels, since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Channels by state, in the order of [`State::ALL`].
-    pub by_state: [u64; 5],
+/// What metrics tell of a channel, since it was added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    /// Application.
+    pub app: String,
+    /// Name of its stream.
+    pub name: String,
+    /// What it does.
+    pub state: State,
     /// Items played to their end.
     pub items_played: u64,
     /// Items skipped because they were broken.
@@ -84,13 +97,8 @@ pub struct Channels {
     list: Mutex<List>,
 }
 
-#[derive(Debug, Default)]
-struct List {
-    /// By app and name.
-    channels: BTreeMap<(String, String), Channel>,
-    /// Of channels that were removed.
-    past: Totals,
-}
+/// By app and name.
+type List = BTreeMap<(String, String), Channel>;
 
 #[derive(Debug)]
 struct Channel {
@@ -100,6 +108,7 @@ struct Channel {
     commands: mpsc::Sender<Command>,
     /// The channel ends when this is dropped or becomes true.
     removed: watch::Sender<bool>,
+    _claim: Claim,
 }
 
 impl Channels {
@@ -128,63 +137,58 @@ impl Channels {
     pub fn add(&self, spec: ChannelSpec, writer: Writer) -> Result<View, NotAdded> {
         let key = (spec.app.clone(), spec.name.clone());
         let mut list = self.lock();
-        if list.channels.contains_key(&key) {
-            return Err(NotAdded::Exists);
-        }
+        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Channel).map_err(NotAdded::Exists)?;
         let most = self.settings.channels_max;
-        if list.channels.len() >= most {
+        if list.len() >= most {
             return Err(NotAdded::Full { most });
         }
-        let channel = self.start(Arc::new(spec), writer);
+        let channel = self.start(Arc::new(spec), writer, claim);
         let view = channel.view();
-        list.channels.insert(key, channel);
+        list.insert(key, channel);
         Ok(view)
     }
 
     /// Ends a channel and forgets it. Whether there was one.
     pub fn remove(&self, app: &str, name: &str) -> bool {
         let mut list = self.lock();
-        let Some(channel) = list.channels.remove(&(app.to_owned(), name.to_owned())) else { return false };
-        list.past.add(&channel.status);
+        let Some(channel) = list.remove(&(app.to_owned(), name.to_owned())) else { return false };
         // The task may wait for more than one thing: the word reaches it before the sender is dropped.
         let _ = channel.removed.send(true);
         true
     }
 
-    /// Has a channel go on with its next item. Whether there is such a channel.
-    pub fn skip(&self, app: &str, name: &str) -> bool {
+    /// Has a channel go on with its next item.
+    pub fn skip(&self, app: &str, name: &str) -> Result<(), NotSkipped> {
         let list = self.lock();
-        let Some(channel) = list.channels.get(&(app.to_owned(), name.to_owned())) else { return false };
+        let channel = list.get(&(app.to_owned(), name.to_owned())).ok_or(NotSkipped::None)?;
+        let state = channel.status.totals().0;
+        if state != State::Playing {
+            return Err(NotSkipped::Idle(state));
+        }
         // When several wait to be served already, another one changes nothing.
         let _ = channel.commands.try_send(Command::Skip);
-        true
+        Ok(())
     }
 
     /// All channels, by app and name.
     pub fn views(&self) -> Vec<View> {
-        self.lock().channels.values().map(Channel::view).collect()
+        self.lock().values().map(Channel::view).collect()
     }
 
     /// One channel.
     pub fn view(&self, app: &str, name: &str) -> Option<View> {
-        self.lock().channels.get(&(app.to_owned(), name.to_owned())).map(Channel::view)
+        self.lock().get(&(app.to_owned(), name.to_owned())).map(Channel::view)
     }
 
-    /// Totals of all channels there are and were.
-    pub fn totals(&self) -> Totals {
-        let list = self.lock();
-        let mut totals = list.past;
-        for channel in list.channels.values() {
-            totals.add(&channel.status);
-            totals.by_state[channel.status.totals().0 as usize] += 1;
-        }
-        totals
+    /// Figures of all channels, by app and name.
+    pub fn figures(&self) -> Vec<Figures> {
+        self.lock().values().map(Channel::figures).collect()
     }
 
-    fn start(&self, spec: Arc<ChannelSpec>, writer: Writer) -> Channel {
+    fn start(&self, spec: Arc<ChannelSpec>, writer: Writer, claim: Claim) -> Channel {
         #[expect(clippy::disallowed_methods, reason = "since when a channel is what it is, for people")]
         let now = SystemTime::now();
-        let status = Arc::new(Status::new(format!("{}/{}", spec.app, spec.name), spec.items.len(), now));
+        let status = Arc::new(Status::new(format!("{}/{}", spec.app, spec.name), spec.items.clone(), now));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (removed, ends) = watch::channel(false);
         let patience = Patience { open: OPEN_PATIENCE, frame: self.settings.stall_timeout };
@@ -201,7 +205,7 @@ impl Channels {
             removed: ends,
         };
         self.ingest.spawn(Runner::new(parts, playlist).run());
-        Channel { spec, writer, status, commands, removed }
+        Channel { spec, writer, status, commands, removed, _claim: claim }
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
@@ -214,14 +218,11 @@ impl Channel {
     fn view(&self) -> View {
         View { spec: Arc::clone(&self.spec), writer: self.writer, now: self.status.snapshot() }
     }
-}
 
-impl Totals {
-    fn add(&mut self, status: &Status) {
-        let (_, played, failed, pauses) = status.totals();
-        self.items_played += played;
-        self.items_failed += failed;
-        self.pauses += pauses;
+    fn figures(&self) -> Figures {
+        let (app, name) = (self.spec.app.clone(), self.spec.name.clone());
+        let (state, items_played, items_failed, pauses) = self.status.totals();
+        Figures { app, name, state, items_played, items_failed, pauses }
     }
 }
 

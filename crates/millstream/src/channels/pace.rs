@@ -1,17 +1,21 @@
 //! When a frame leaves: at an absolute time, so that a late wake-up delays nothing after it.
 //!
-//! A channel whose source was late does not hurry after it: the pace starts anew with the late frame, and players see a
-//! pause instead of a fast picture. Only when a playlist is joined in its middle, frames since the last key frame leave
-//! at once, and the pace is that of the clock on the wall.
+//! Two kinds of lateness differ. Frames that lay ready while this machine had no time for them leave at once, and the
+//! pace stays: nothing is lost but a moment. A channel whose source was late does not hurry after it: the pace starts
+//! anew with the late frame, and players see a pause instead of a fast picture. Only when a playlist is joined in its
+//! middle, frames since the last key frame leave at once, and the pace is that of the clock on the wall.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Later than this, the pace starts anew.
+/// Later than this because of its source, the pace starts anew.
 const LATE_MAX: Duration = Duration::from_millis(250);
 /// A channel that is joined and has not caught up with its schedule after this long plays late from then on.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
+
+/// Later than this for whatever reason it does: a machine that stood still does not send the whole time at once.
+const OWN_LATE_MAX: Duration = Duration::from_secs(10);
 
 /// Relates timestamps to the clock.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +37,18 @@ impl Pace {
         Self { anchor: Some((moment, timestamp_ms)), catching_up_until: Some(now + CATCH_UP_MAX) }
     }
 
+    /// The timestamp that is due at `now`; `None` before the first frame.
+    pub fn timestamp_at(&self, now: Instant) -> Option<u64> {
+        let (moment, anchored_ms) = self.anchor?;
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let before = ms(moment.saturating_duration_since(now));
+        Some((anchored_ms + ms(now.saturating_duration_since(moment))).saturating_sub(before))
+    }
+
     /// When a frame that is ready at `now` leaves, and by how much the channel is later than before because of it.
-    pub fn due(&mut self, now: Instant, timestamp_ms: u64) -> (Instant, Duration) {
+    ///
+    /// `was_awaited`: the source had not brought it when it was asked for.
+    pub fn due(&mut self, now: Instant, timestamp_ms: u64, was_awaited: bool) -> (Instant, Duration) {
         let Some((moment, anchored_ms)) = self.anchor else {
             self.anchor = Some((now, timestamp_ms));
             return (now, Duration::ZERO);
@@ -49,7 +63,8 @@ impl Pace {
         if late.is_zero() {
             self.catching_up_until = None;
         }
-        if late > LATE_MAX && self.catching_up_until.is_none_or(|until| now > until) {
+        let late_max = if was_awaited { LATE_MAX } else { OWN_LATE_MAX };
+        if late > late_max && self.catching_up_until.is_none_or(|until| now > until) {
             self.anchor = Some((now, timestamp_ms));
             self.catching_up_until = None;
             return (now, late);
@@ -68,10 +83,10 @@ mod tests {
     async fn frames_leave_at_their_time_however_late_the_task_wakes() {
         let began = Instant::now();
         let mut pace = Pace::new();
-        assert_eq!(pace.due(began, 1_000), (began, Duration::ZERO));
+        assert_eq!(pace.due(began, 1_000, true), (began, Duration::ZERO));
         for (wakes_ms, timestamp_ms) in [(39, 1_040), (95, 1_080), (120, 1_120), (410, 1_160)] {
             let expected = began + (timestamp_ms as u32 - 1_000) * MS;
-            assert_eq!(pace.due(began + wakes_ms * MS, timestamp_ms), (expected, Duration::ZERO));
+            assert_eq!(pace.due(began + wakes_ms * MS, timestamp_ms, true), (expected, Duration::ZERO));
         }
     }
 
@@ -79,10 +94,26 @@ mod tests {
     async fn after_a_pause_of_the_source_frames_are_not_hurried_after() {
         let began = Instant::now();
         let mut pace = Pace::new();
-        pace.due(began, 0);
+        pace.due(began, 0, true);
         let late = began + 5_000 * MS;
-        assert_eq!(pace.due(late, 40), (late, 4_960 * MS));
-        assert_eq!(pace.due(late, 80), (late + 40 * MS, Duration::ZERO));
+        assert_eq!(pace.due(late, 40, true), (late, 4_960 * MS));
+        assert_eq!(pace.due(late, 80, true), (late + 40 * MS, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_lay_ready_leaves_at_once_and_the_pace_stays() {
+        let began = Instant::now();
+        let mut pace = Pace::new();
+        pace.due(began, 0, true);
+        let late = began + 3_000 * MS;
+        for timestamp_ms in (40..3_000).step_by(40) {
+            let due = began + timestamp_ms as u32 * MS;
+            assert_eq!(pace.due(late, timestamp_ms, false), (due, Duration::ZERO));
+        }
+        assert_eq!(pace.due(late, 3_040, false), (late + 40 * MS, Duration::ZERO), "it has caught up");
+        assert_eq!(pace.timestamp_at(late), Some(3_000));
+        let hour = late + 3_600_000 * MS;
+        assert_eq!(pace.due(hour, 3_080, false), (hour, 3_599_920 * MS), "an hour is not sent at once");
     }
 
     #[tokio::test(start_paused = true)]
@@ -91,11 +122,11 @@ mod tests {
         let mut pace = Pace::anchored(now, 4_000, now);
         // From the key frame, four seconds back; opening took another second.
         for timestamp_ms in (0..5_000).step_by(40) {
-            let (due, late) = pace.due(now + 1_000 * MS, timestamp_ms);
+            let (due, late) = pace.due(now + 1_000 * MS, timestamp_ms, true);
             assert!(due <= now + 1_000 * MS && late.is_zero(), "{timestamp_ms} leaves at once");
         }
-        assert_eq!(pace.due(now + 1_000 * MS, 5_040), (now + 1_040 * MS, Duration::ZERO));
-        let (_, late) = pace.due(now + 9_000 * MS, 5_080);
+        assert_eq!(pace.due(now + 1_000 * MS, 5_040, true), (now + 1_040 * MS, Duration::ZERO));
+        let (_, late) = pace.due(now + 9_000 * MS, 5_080, true);
         assert_eq!(late, 7_920 * MS, "once it has caught up, a pause is a pause");
     }
 
@@ -103,9 +134,9 @@ mod tests {
     async fn a_source_too_slow_to_catch_up_is_played_late() {
         let now = Instant::now() + 100_000 * MS;
         let mut pace = Pace::anchored(now, 60_000, now);
-        assert!(pace.due(now + 29_000 * MS, 0).1.is_zero());
+        assert!(pace.due(now + 29_000 * MS, 0, true).1.is_zero());
         let after = now + 30_001 * MS;
-        assert_eq!(pace.due(after, 40), (after, 90_001 * MS - 40 * MS));
-        assert_eq!(pace.due(after, 80), (after + 40 * MS, Duration::ZERO));
+        assert_eq!(pace.due(after, 40, true), (after, 90_001 * MS - 40 * MS));
+        assert_eq!(pace.due(after, 80, true), (after + 40 * MS, Duration::ZERO));
     }
 }

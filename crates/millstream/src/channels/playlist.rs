@@ -3,6 +3,7 @@
 //! Gives frames in order and says where items begin and end; when they leave is decided in `runner.rs`. An item that
 //! cannot be opened or read on is told of and skipped. When none can be played, that is said instead of trying for ever.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +20,11 @@ const PREPARE_AHEAD: Duration = Duration::from_secs(20);
 const ITEM_MIN: Duration = Duration::from_millis(100);
 /// An item that has been played for this long is a success, whatever becomes of it.
 const PLAYED_MIN: Duration = Duration::from_secs(1);
+
+/// An item with a longer time without any frame is broken: the stream would seem to have ended.
+const GAP_MAX: Duration = Duration::from_secs(20);
+
+const GAP_MAX_NS: i64 = GAP_MAX.as_nanos() as i64;
 
 /// Opens the item with an index, to be played from a position on.
 pub type Opener = Box<dyn FnMut(usize, Duration) -> Item + Send + Sync>;
@@ -38,7 +44,12 @@ pub enum Next {
     /// An item begins.
     Begins(Facts),
     /// A frame of it.
-    Frame(Sample),
+    Frame {
+        /// It.
+        sample: Sample,
+        /// It was not there when it was asked for.
+        was_awaited: bool,
+    },
     /// It is over: played to its end with its length, or left before.
     Ends(Option<Duration>),
     /// No item can be played now. Asked again, all are tried again.
@@ -83,6 +94,10 @@ pub struct Playlist {
     prepare_failures: usize,
     /// The item that was played last.
     last: Option<usize>,
+    /// When the item before was over, while one is waited for.
+    ended: Option<Instant>,
+    /// What comes next was not there when it was asked for.
+    was_awaited: bool,
 }
 
 /// The present item.
@@ -92,6 +107,8 @@ struct Playing {
     facts: Facts,
     /// End of the latest of its frames.
     position: Duration,
+    /// Latest time at which one is decoded.
+    decoded_ns: i64,
     /// Since when its next frame is waited for.
     waiting_since: Option<Instant>,
 }
@@ -121,6 +138,8 @@ impl Playlist {
             failures: 0,
             prepare_failures: 0,
             last: None,
+            ended: None,
+            was_awaited: false,
         }
     }
 
@@ -136,6 +155,7 @@ impl Playlist {
             if self.failures >= self.items {
                 self.failures = 0;
                 self.upcoming = Some(0);
+                self.ended = None;
                 return Next::Nothing;
             }
             if self.prepared.is_none() && !self.prepare() {
@@ -154,8 +174,16 @@ impl Playlist {
 
     /// Leaves the present item. Whether there was one.
     pub fn skip(&mut self) -> bool {
-        let Some(left) = self.playing.take() else { return false };
+        let Some(left) = self.playing.take() else { return self.skip_prepared() };
+        self.ended = Some(Instant::now());
         self.tell(left.index, EventKind::Skipped, "skipped on request");
+        true
+    }
+
+    /// Leaves the item that is waited for. Whether one is.
+    fn skip_prepared(&mut self) -> bool {
+        let Some(left) = self.prepared.take_if(|prepared| prepared.facts.is_none()) else { return false };
+        self.tell(left.index, EventKind::Skipped, "skipped on request before it was open");
         true
     }
 
@@ -169,6 +197,7 @@ impl Playlist {
     pub async fn join(&mut self, elapsed: impl Fn() -> Duration) -> Joined {
         self.playing = None;
         self.prepared = None;
+        self.ended = None;
         for length in &mut self.lengths {
             if *length == Length::Broken {
                 *length = Length::Unknown;
@@ -235,7 +264,15 @@ impl Playlist {
     async fn opened(&mut self) -> Result<(), String> {
         let Some(prepared) = &mut self.prepared else { return Ok(()) };
         if prepared.facts.is_none() {
-            let facts = prepared.opened(self.patience.open).await?;
+            // While a stream stands its players do not wait for long.
+            let patience = match self.ended {
+                Some(ended) => {
+                    let since = ended.max(prepared.began);
+                    (since + self.patience.frame - prepared.began).min(self.patience.open)
+                }
+                None => self.patience.open,
+            };
+            let facts = noting(&mut self.was_awaited, prepared.opened(patience)).await?;
             self.learned(facts);
         }
         Ok(())
@@ -269,15 +306,19 @@ impl Playlist {
         let goes_round = self.last.is_some_and(|last| index <= last);
         self.last = Some(index);
         self.prepare_failures = 0;
+        self.ended = None;
         self.status.update(|status| {
             status.item = Some(index);
             status.position = facts.begins;
-            (status.next, status.next_ready) = (None, false);
+            (status.next, status.next_ready) = (self.upcoming, false);
             status.loops += u64::from(goes_round);
             status.items[index].last_error = None;
         });
         let position = facts.begins;
-        self.playing = Some(Playing { index, item, facts: facts.clone(), position, waiting_since: None });
+        let decoded_ns = i64::try_from(position.as_nanos()).unwrap_or(i64::MAX);
+        let facts_of = facts.clone();
+        self.playing =
+            Some(Playing { index, item, facts: facts_of, position, decoded_ns, waiting_since: None });
         Some(facts)
     }
 
@@ -297,7 +338,7 @@ impl Playlist {
         };
         tokio::select! {
             biased;
-            frame = playing.item.next() => Some(self.frame(frame)),
+            // Once an item: frames, of which there is always one, do not have to wait for it.
             told = opened, if is_preparing => {
                 match told {
                     Ok(facts) => self.learned(facts),
@@ -305,6 +346,7 @@ impl Playlist {
                 }
                 None
             }
+            frame = noting(&mut self.was_awaited, playing.item.next()) => Some(self.frame(frame)),
             () = sleep_until(since + patience.frame) => {
                 let reason = format!("nothing came for {} s", patience.frame.as_secs_f32());
                 Some(self.present_failed(&reason))
@@ -325,14 +367,21 @@ impl Playlist {
         let Some(playing) = &mut self.playing else { return Next::Ends(None) };
         playing.waiting_since = None;
         match frame {
-            Some(Ok(sample)) => {
+            Some(Ok(sample)) if sample.dts_ns.saturating_sub(playing.decoded_ns) > GAP_MAX_NS => {
+                let gap = Duration::from_nanos(sample.dts_ns.abs_diff(playing.decoded_ns));
+                self.present_failed(&format!("it has nothing to play for {} s", gap.as_secs()))
+            }
+            Some(Ok(mut sample)) => {
+                playing.decoded_ns = playing.decoded_ns.max(sample.dts_ns);
+                // Of the last frame this may be anything.
+                sample.duration_ns = sample.duration_ns.min(GAP_MAX_NS);
                 let ends_ns = sample.pts_ns.saturating_add(sample.duration_ns);
                 let ends = Duration::from_nanos(u64::try_from(ends_ns).unwrap_or(0));
                 playing.position = playing.position.max(ends);
                 if playing.position.saturating_sub(playing.facts.begins) >= PLAYED_MIN {
                     self.failures = 0;
                 }
-                Next::Frame(sample)
+                Next::Frame { sample, was_awaited: std::mem::take(&mut self.was_awaited) }
             }
             Some(Err(reason)) => self.present_failed(&reason),
             None => self.present_ended(),
@@ -342,7 +391,11 @@ impl Playlist {
     /// The present item was played to its end.
     fn present_ended(&mut self) -> Next {
         let Some(played) = self.playing.take() else { return Next::Ends(None) };
-        let length = played.facts.duration.map_or(played.position, |length| length.max(played.position));
+        self.ended = Some(Instant::now());
+        // An index that pretends that the last frame lasts for days is no reason to wait for so long.
+        let longest = played.position.saturating_add(PLAYED_MIN);
+        let told = played.facts.duration.unwrap_or_default();
+        let length = told.min(longest).max(played.position);
         if length < ITEM_MIN {
             self.broken(played.index, &format!("it is shorter than {} ms", ITEM_MIN.as_millis()));
         } else {
@@ -359,6 +412,7 @@ impl Playlist {
 
     fn present_failed(&mut self, reason: &str) -> Next {
         if let Some(playing) = self.playing.take() {
+            self.ended = Some(Instant::now());
             self.broken(playing.index, reason);
         }
         Next::Ends(None)
@@ -370,7 +424,7 @@ impl Playlist {
             status.items_failed += 1;
             status.items[index].last_error = Some(reason.to_owned());
             if status.next == Some(index) {
-                (status.next, status.next_ready) = (None, false);
+                (status.next, status.next_ready) = (self.upcoming, false);
             }
         });
         self.tell(index, EventKind::Broken, reason);
@@ -400,6 +454,17 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Waits for `what`, and notes if it was not there at once.
+async fn noting<T>(was_awaited: &mut bool, what: impl Future<Output = T>) -> T {
+    let mut what = std::pin::pin!(what);
+    poll_fn(|context| {
+        let polled = what.as_mut().poll(context);
+        *was_awaited |= polled.is_pending();
+        polled
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ const CLOCK_CHECK: Duration = Duration::from_secs(30);
 /// Frames that come late again within this time are counted, not told.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
+/// A channel with a start that is later than its schedule by more than this goes back to it when an item ends.
+const BEHIND_MAX: Duration = Duration::from_millis(500);
+
 /// What a channel can be asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
@@ -86,6 +89,8 @@ pub struct Runner {
     publishes: Instant,
     refusals: Backoff,
     held: Option<Held>,
+    /// By how much the channel is later than its schedule because frames were late.
+    behind: Duration,
     /// When it was told last that frames came late.
     told_late: Option<Instant>,
     stopping: watch::Receiver<bool>,
@@ -106,6 +111,7 @@ impl Runner {
             publishes: Instant::now(),
             refusals: Backoff::new(least, most),
             held: None,
+            behind: Duration::ZERO,
             told_late: None,
             parts,
         }
@@ -123,7 +129,9 @@ impl Runner {
         };
         if stopped == Stopped::Over {
             self.enter(State::Ended, None);
-            self.parts.status.update(|status| (status.item, status.next) = (None, None));
+            self.parts
+                .status
+                .update(|status| (status.item, status.next, status.next_ready) = (None, None, false));
             tracing::info!(channel = %self.shown(), "the playlist is over");
         }
         if let Some(publisher) = self.publisher.take() {
@@ -189,7 +197,10 @@ impl Runner {
         self.timeline.end_item(None);
         let elapsed = || wall_clock().duration_since(start).unwrap_or_default();
         match self.playlist.join(elapsed).await {
-            Joined::At { position, moment } => self.joined = Some((position, moment)),
+            Joined::At { position, moment } => {
+                self.joined = Some((position, moment));
+                self.behind = Duration::ZERO;
+            }
             Joined::Nothing => {}
             Joined::Over => return false,
         }
@@ -239,13 +250,20 @@ impl Runner {
                 if self.publisher.is_some() {
                     self.enter(State::Playing, None);
                 }
+                let behind = self.behind;
+                self.parts.status.update(|status| status.behind = behind);
                 if let Some((position, moment)) = self.joined.take() {
                     let timestamp_ms = self.timeline.at(ns(position));
                     self.pace = Pace::anchored(moment, timestamp_ms, Instant::now());
                 }
             }
-            Next::Frame(sample) => self.hold(sample),
-            Next::Ends(length) => self.timeline.end_item(length.map(ns)),
+            Next::Frame { sample, was_awaited } => self.hold(sample, was_awaited),
+            Next::Ends(length) => {
+                self.timeline.end_item(length.map(ns));
+                if self.parts.start.is_some() && self.behind > BEHIND_MAX {
+                    return Some(Pause::Rejoin);
+                }
+            }
             Next::Nothing => return Some(Pause::Nothing),
             Next::Over => return Some(Pause::Over),
         }
@@ -253,7 +271,7 @@ impl Runner {
     }
 
     /// Gives a frame its time.
-    fn hold(&mut self, sample: Sample) {
+    fn hold(&mut self, sample: Sample, was_awaited: bool) {
         let Some(kind) = media_kind(&sample) else { return };
         let time = ItemTime {
             dts_ns: sample.dts_ns,
@@ -262,7 +280,8 @@ impl Runner {
             duration_ns: sample.duration_ns,
         };
         let stamp = self.timeline.place(kind, time);
-        let (due, late) = self.pace.due(Instant::now(), stamp.timestamp_ms);
+        let (due, late) = self.pace.due(Instant::now(), stamp.timestamp_ms, was_awaited);
+        self.behind += late;
         if !late.is_zero() && self.publisher.is_some() {
             self.was_late(late);
         }
@@ -271,8 +290,10 @@ impl Runner {
 
     /// The source was too slow; of a row of such moments the first is told.
     fn was_late(&mut self, late: Duration) {
+        let behind = self.behind;
         let item = self.parts.status.update(|status| {
             status.pauses += 1;
+            status.behind = behind;
             status.item
         });
         let now = Instant::now();
@@ -312,7 +333,9 @@ impl Runner {
     fn skip(&mut self) {
         if self.playlist.skip() {
             self.held = None;
-            self.timeline.end_item(None);
+            if let Some(timestamp_ms) = self.pace.timestamp_at(Instant::now()) {
+                self.timeline.leave_item(timestamp_ms);
+            }
             // The next item begins now, not when the rest of this one would have been over.
             self.joined = None;
         }
@@ -353,7 +376,7 @@ impl Runner {
         if self.parts.start.is_none() {
             self.pace = Pace::new();
         }
-        held.due = self.pace.due(now, held.stamp.timestamp_ms).0;
+        held.due = self.pace.due(now, held.stamp.timestamp_ms, true).0;
     }
 
     async fn refused(&mut self, refused: &Refused) {

@@ -10,6 +10,9 @@ use crate::ingest::settings::SourceSettings;
 /// Items of one channel.
 pub const ITEMS_MAX: usize = 1_000;
 
+/// Items that are named in one error.
+const ERRORS_MAX: usize = 10;
+
 /// One channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelSpec {
@@ -56,7 +59,12 @@ impl ChannelSpec {
             let checked = read.and_then(|location| location.check_host(settings).map(|()| location));
             checked.map_err(|error| format!("items[{index}]: {error}"))
         };
-        let items = items.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        let (items, errors): (Vec<_>, Vec<_>) = items.iter().enumerate().map(read).partition(Result::is_ok);
+        let errors: Vec<_> = errors.into_iter().filter_map(Result::err).take(ERRORS_MAX).collect();
+        if !errors.is_empty() {
+            return Err(errors.join("; "));
+        }
+        let items = items.into_iter().flatten().collect();
         Ok(Self { app: app.to_owned(), name: name.to_owned(), items, looped, start })
     }
 }
@@ -83,6 +91,10 @@ mod tests {
             (
                 error_of("live", "a", &["http://h/a", "http://10.1.2.3/b"]),
                 "items[1]: 10.1.2.3 is not a public",
+            ),
+            (
+                error_of("live", "a", &["http://10.1.2.3/b", "http://h/a", "ftp://h/b"]),
+                "; items[2]: the scheme",
             ),
         ];
         for (error, expected) in cases {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
+use super::location::Location;
+
 /// Events kept of a channel, the newest ones.
 pub const EVENTS_MAX: usize = 64;
 /// Longest message of an event, in bytes.
@@ -69,14 +71,14 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Its name in the log and in the API.
-    pub fn name(self) -> &'static str {
+    /// What the log says.
+    fn sentence(self) -> &'static str {
         match self {
-            Self::Broken => "broken",
-            Self::Skipped => "skipped",
-            Self::Late => "late",
-            Self::Interrupted => "interrupted",
-            Self::NothingToPlay => "nothing_to_play",
+            Self::Broken => "channel: an item cannot be played",
+            Self::Skipped => "channel: an item was skipped",
+            Self::Late => "channel: frames are late",
+            Self::Interrupted => "channel: the stream was refused or interrupted",
+            Self::NothingToPlay => "channel: no item can be played",
         }
     }
 }
@@ -115,6 +117,8 @@ pub struct Snapshot {
     pub items_failed: u64,
     /// Times the pace began anew because frames were late.
     pub pauses: u64,
+    /// By how much it is later because of that; with a start, since it was last where its schedule says.
+    pub behind: Duration,
     /// When something is tried again.
     pub retry_at: Option<SystemTime>,
     /// Newest last.
@@ -126,16 +130,18 @@ pub struct Snapshot {
 pub struct Status {
     /// `app/name`, for the log.
     channel: String,
+    /// Of its items, for the log.
+    locations: Vec<Location>,
     now: Mutex<Snapshot>,
 }
 
 impl Status {
-    /// Of a playlist of `items` items, at `now`.
-    pub fn new(channel: String, items: usize, now: SystemTime) -> Self {
+    /// Of a playlist of items at these places, at `now`.
+    pub fn new(channel: String, locations: Vec<Location>, now: SystemTime) -> Self {
         let now = Mutex::new(Snapshot {
             state: State::Opening,
             since: now,
-            items: vec![ItemStatus::default(); items],
+            items: vec![ItemStatus::default(); locations.len()],
             item: None,
             position: Duration::ZERO,
             next: None,
@@ -144,10 +150,11 @@ impl Status {
             items_played: 0,
             items_failed: 0,
             pauses: 0,
+            behind: Duration::ZERO,
             retry_at: None,
             events: VecDeque::new(),
         });
-        Self { channel, now }
+        Self { channel, locations, now }
     }
 
     /// Changes it.
@@ -169,10 +176,15 @@ impl Status {
     /// Adds an event, and writes it to the log; the oldest gives way.
     pub fn tell(&self, at: SystemTime, item: Option<usize>, kind: EventKind, message: &str) {
         let message = shortened(message);
-        let (channel, kind_name) = (self.channel.as_str(), kind.name());
+        let (channel, sentence) = (self.channel.as_str(), kind.sentence());
+        // As in the errors of the configuration and the API.
+        let place = item.map(|index| format!("items[{index}]"));
+        let location = item.and_then(|index| self.locations.get(index)).map(tracing::field::display);
         match kind {
-            EventKind::Skipped => tracing::info!(channel, item, message, kind = kind_name, "channel"),
-            _ => tracing::warn!(channel, item, message, kind = kind_name, "channel"),
+            EventKind::Skipped => {
+                tracing::info!(channel, item = place, location, reason = message, "{sentence}");
+            }
+            _ => tracing::warn!(channel, item = place, location, reason = message, "{sentence}"),
         }
         self.update(|snapshot| {
             if snapshot.events.len() == EVENTS_MAX {
@@ -211,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_newest_events_are_kept_and_none_is_long() {
-        let status = Status::new(String::new(), 1, SystemTime::UNIX_EPOCH);
+        let status = Status::new(String::new(), Location::some(1), SystemTime::UNIX_EPOCH);
         for index in 0..EVENTS_MAX + 10 {
             let message = format!("{index} {}", "\u{20ac}\n".repeat(1_000));
             status.tell(SystemTime::UNIX_EPOCH, Some(0), EventKind::Broken, &message);
@@ -226,7 +238,7 @@ mod tests {
     #[test]
     fn a_state_begins_once() {
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
-        let status = Status::new(String::new(), 1, SystemTime::UNIX_EPOCH);
+        let status = Status::new(String::new(), Location::some(1), SystemTime::UNIX_EPOCH);
         status.enter(State::Retrying, SystemTime::UNIX_EPOCH, Some(later));
         status.enter(State::Retrying, later, None);
         let now = status.snapshot();

@@ -10,6 +10,9 @@ use live::rtmp::MediaKind;
 /// their item's beginning, and times on the wire are never negative.
 const BEGINNING_NS: i64 = 1_000_000_000;
 
+/// Pictures are shown this long after they were decoded, at most, as far as anybody waits for them.
+const REORDERED_NS_MAX: i64 = 500_000_000;
+
 /// Times of a frame within its item, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemTime {
@@ -39,13 +42,15 @@ pub struct Timeline {
     zero_ns: i64,
     /// Time at which all that was placed has been shown.
     end_ns: i64,
+    /// Time at which the last of it has begun to be shown.
+    shown_ns: i64,
     /// Last timestamp of sound and of video.
     last_ms: [Option<i64>; 2],
 }
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self { zero_ns: BEGINNING_NS, end_ns: BEGINNING_NS, last_ms: [None; 2] }
+        Self { zero_ns: BEGINNING_NS, end_ns: BEGINNING_NS, shown_ns: BEGINNING_NS, last_ms: [None; 2] }
     }
 }
 
@@ -59,6 +64,7 @@ impl Timeline {
     pub fn place(&mut self, kind: MediaKind, time: ItemTime) -> Stamp {
         let end_ns = time.pts_ns.saturating_add(time.duration_ns);
         self.end_ns = self.end_ns.max(self.zero_ns.saturating_add(end_ns));
+        self.shown_ns = self.shown_ns.max(self.zero_ns.saturating_add(time.pts_ns));
         let shown_ms = to_ms(self.zero_ns.saturating_add(time.pts_ns)).max(0);
         let wanted_ms = to_ms(self.zero_ns.saturating_add(time.dts_ns)).max(0);
         let last = &mut self.last_ms[usize::from(kind == MediaKind::Video)];
@@ -76,6 +82,15 @@ impl Timeline {
         if let Some(duration_ns) = duration_ns {
             self.end_ns = self.end_ns.max(self.zero_ns.saturating_add(duration_ns));
         }
+    }
+
+    /// The present item is left when `timestamp_ms` is due: the next one need not wait until its last frame has been shown
+    /// to its end.
+    pub fn leave_item(&mut self, timestamp_ms: u64) {
+        let now_ns = i64::try_from(timestamp_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        // Frames that are sent and not yet shown have their time.
+        let soonest = now_ns.max(self.shown_ns.min(now_ns.saturating_add(REORDERED_NS_MAX)));
+        self.end_ns = self.end_ns.min(soonest);
     }
 
     /// Timestamp of `item_ns` of the present item, milliseconds.
@@ -169,6 +184,21 @@ mod tests {
         timeline.begin_item(0);
         let stamp = timeline.place(MediaKind::Video, frame(0, 0, 40 * MS));
         assert_eq!(stamp.timestamp_ms, 1_040);
+    }
+
+    #[test]
+    fn an_item_that_is_left_does_not_hold_the_next_one_up() {
+        let mut timeline = Timeline::default();
+        timeline.begin_item(0);
+        timeline.place(MediaKind::Video, frame(0, 80 * MS, 40 * MS));
+        timeline.place(MediaKind::Video, frame(9_000 * MS, 9_080 * MS, 15_000 * MS));
+        timeline.leave_item(4_000);
+        timeline.begin_item(0);
+        let stamp = timeline.place(MediaKind::Audio, frame(0, 0, 20 * MS));
+        assert_eq!(stamp.timestamp_ms, 4_500, "not 25,080, and behind what may still be shown");
+        timeline.leave_item(60_000);
+        timeline.begin_item(0);
+        assert_eq!(timeline.place(MediaKind::Audio, frame(0, 0, 20 * MS)).timestamp_ms, 4_520);
     }
 
     #[test]

@@ -431,7 +431,7 @@ section! {
 
         /// Channels at a time, those of the configuration included; further ones are answered 409.
         channels_max: i64 = 100, unit "channels", range 0..=100_000,
-        cost "A thread and up to a few MB of memory per channel.";
+        cost "For each: a thread and the memory of an item, see `channel.items`; of two items while the next one is opened.";
 
         /// Redirects followed in a row.
         redirects_max: i64 = 5, unit "redirects", range 0..=20,
@@ -481,7 +481,7 @@ section! {
 
         /// What is played, in order: `http://` and `https://` URLs of MP4 files, and paths. Relative paths begin at `sources.files_root`, or where the server was started. A user name and password in a URL are used and not shown.
         items: Vec<String> = Vec::new(), unit "URLs and paths",
-        cost "A thread and up to 8 MB of memory for the item that is played, and for the next one before it begins.";
+        cost "A thread and up to 7 MB of memory for the item that is played, besides the index of its file (about 6 MB an hour), and 8 MB more where its sound and pictures lie far apart; the same for the next one before it begins.";
 
         /// Whether the first item follows the last one.
         r#loop: bool = true,

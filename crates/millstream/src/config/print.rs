@@ -237,8 +237,9 @@ Millstream starts without any configuration. Each key can be set in four places;
    `--set section.key=value` for any key.
 
 A key that does not exist is an error that names the nearest one that does, and so is a value of the wrong type or out
-of range. `millstream config check` reports all errors at once and ends with exit code 2 if there is one;
-`millstream config print` shows what applies; `--origins` adds where it was set, `--documented` this page as comments.
+of range. `millstream config check` reports all of these at once, and when there are none, all that is wrong with values
+together and inside lists; it ends with exit code 2 if there is an error. `millstream config print` shows what applies;
+`--origins` adds where it was set, `--documented` this page as comments.
 Variables that Kubernetes sets for a service called `millstream` (`MILLSTREAM_SERVICE_...`, `MILLSTREAM_PORT...`) are
 ignored, and those of `millstream top` (`MILLSTREAM_TOP_...`).
 ";

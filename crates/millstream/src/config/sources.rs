@@ -101,7 +101,13 @@ pub(super) fn channels(config: &Config, settings: &SourceSettings, errors: &mut 
     for entry in &config.channels {
         let ChannelEntry { stream, items, r#loop, start } = &entry.channel;
         let Some((app, name)) = stream.rsplit_once('/') else {
-            errors.add(&entry.origin, "[[channel]] needs a `stream`, such as \"live/films\"");
+            let message = match stream.as_str() {
+                "" => "[[channel]] needs a `stream`, such as \"live/films\"".to_owned(),
+                other => {
+                    format!("[[channel]] `stream`: `{other}` names no application: write \"live/{other}\"")
+                }
+            };
+            errors.add(&entry.origin, message);
             continue;
         };
         let written = Written { app, name, items, looped: *r#loop, start: start.0 };
@@ -114,6 +120,12 @@ pub(super) fn channels(config: &Config, settings: &SourceSettings, errors: &mut 
         };
         if channels.iter().any(|other| (&other.app, &other.name) == (&spec.app, &spec.name)) {
             errors.add(&entry.origin, format!("[[channel]] has two entries for `{stream}`"));
+        }
+        if config.demo.enabled && config.demo.stream == *stream {
+            errors.add(
+                &entry.origin,
+                format!("`{stream}` has a [[channel]] and is `demo.stream`: one must go"),
+            );
         }
         channels.push(spec);
     }

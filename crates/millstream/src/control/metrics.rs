@@ -21,7 +21,6 @@ use prometheus_client::registry::Registry;
 
 use super::api::merge::{Merged, merged};
 use super::{Context, api};
-use crate::channels::Totals;
 use crate::worker::snapshot::WorkerSnapshot;
 
 mod bridges;
@@ -57,7 +56,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .log_lines_dropped
             .as_ref()
             .map_or(0, |counter| counter.dropped_lines() as u64),
-        channels: context.channels.totals(),
+        channels: channels::ChannelMetrics::read(context.channels.figures(), context.metrics_streams_max),
         pulls: pulls::PullMetrics::read(&context.pulls.list(), context.metrics_streams_max),
         process: Process::read(),
     };
@@ -84,7 +83,7 @@ struct Scrape {
     stats_subscribers: usize,
     stats: stats::StatsCost,
     log_lines_dropped: u64,
-    channels: Totals,
+    channels: channels::ChannelMetrics,
     pulls: pulls::PullMetrics,
     process: Process,
 }
@@ -264,7 +263,7 @@ const STREAM_GAUGES: [StreamGauge; 8] = [
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_process(&mut encoder)?;
-        channels::encode(&self.channels, &mut encoder)?;
+        self.channels.encode(&mut encoder)?;
         self.pulls.encode(&mut encoder)?;
         self.encode_workers(&mut encoder)?;
         self.encode_streams(&mut encoder)

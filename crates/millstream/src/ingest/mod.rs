@@ -6,11 +6,13 @@
 //! that media never holds the management API up. What they send is their own business.
 
 pub mod backoff;
+mod names;
 mod pair;
 mod publisher;
 pub mod settings;
 mod thread;
 
+pub use names::Claim;
 pub use publisher::{Ended, Publisher, Unsent};
 pub use thread::IngestThread;
 
@@ -95,6 +97,7 @@ struct Shared {
     link: WorkersLink,
     thread: thread::Spawner,
     message_bytes_max: u32,
+    names: names::Names,
     /// One at a time is dealt to a worker, so that many that start at once do not all see the same worker as the idle one.
     dealing: Mutex<()>,
 }
@@ -103,7 +106,13 @@ impl Ingest {
     /// Over `link` to the workers. `message_bytes_max` is what they take as the largest message.
     pub fn new(link: WorkersLink, thread: &IngestThread, message_bytes_max: u32) -> Self {
         let thread = thread.spawner();
-        Self(Arc::new(Shared { link, thread, message_bytes_max, dealing: Mutex::new(()) }))
+        let (names, dealing) = (names::Names::default(), Mutex::new(()));
+        Self(Arc::new(Shared { link, thread, message_bytes_max, names, dealing }))
+    }
+
+    /// Claims a stream among the sources of this server, or says which kind of source has claimed it already.
+    pub fn claim(&self, app: &str, name: &str, kind: SourceKind) -> Result<Claim, SourceKind> {
+        self.0.names.claim(app, name, kind)
     }
 
     /// Runs a task on the thread of sources. It must end by itself once [`stopping`](Self::stopping) says so.
@@ -167,6 +176,15 @@ impl Ingest {
 }
 
 impl SourceKind {
+    /// For people.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Self::Channel => "channel",
+            Self::Pull => "pull",
+            Self::Demo => "demo",
+        }
+    }
+
     fn protocol(self) -> Protocol {
         match self {
             Self::Channel => Protocol::Channel,

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinHandle;
 
-use crate::ingest::Ingest;
 use crate::ingest::settings::SourceSettings;
+use crate::ingest::{Claim, Ingest, SourceKind};
 
 /// Who asked for a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub enum AskedBy {
 /// Why a pull is not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAdded {
-    /// There is one for the stream.
-    Exists,
+    /// The stream has a pull already, or another source of this server.
+    Exists(SourceKind),
     /// There are as many as there may be.
     Full,
     /// Its address is not allowed; a sentence.
@@ -64,6 +64,7 @@ pub struct Pulls {
 struct Running {
     pull: Arc<Pull>,
     task: JoinHandle<()>,
+    _claim: Claim,
 }
 
 impl Pull {
@@ -107,23 +108,22 @@ impl Pulls {
         self.settings.check_host(spec.origin.host()).map_err(NotAdded::Forbidden)?;
         let mut running = self.locked();
         let key = (spec.app.clone(), spec.name.clone());
-        if running.contains_key(&key) {
-            return Err(NotAdded::Exists);
-        }
+        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Pull).map_err(NotAdded::Exists)?;
         if running.len() >= self.settings.pulls_max {
             return Err(NotAdded::Full);
         }
         let pull = Arc::new(Pull { spec, asked_by, status: Mutex::new(Status::new()) });
         tracing::info!(stream = pull.stream(), url = %pull.spec.origin, "pull added");
         let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
-        running.insert(key, Running { pull: Arc::clone(&pull), task: self.ingest.spawn(task) });
+        let task = self.ingest.spawn(task);
+        running.insert(key, Running { pull: Arc::clone(&pull), task, _claim: claim });
         Ok(pull)
     }
 
     /// Ends one, and its publication; answers whether it existed.
     pub fn remove(&self, app: &str, name: &str) -> bool {
         let removed = self.locked().remove(&(app.to_owned(), name.to_owned()));
-        let Some(Running { pull, task }) = removed else { return false };
+        let Some(Running { pull, task, .. }) = removed else { return false };
         // Everything it has open is dropped with it.
         task.abort();
         tracing::info!(stream = pull.stream(), "pull removed");

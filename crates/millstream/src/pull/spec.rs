@@ -32,7 +32,10 @@ const URL_BYTES_MAX: usize = 2048;
 impl PullSpec {
     /// A pull of `url` as `stream`, which is `app/name`; an application may contain `/`.
     pub fn of_stream(stream: &str, url: &str) -> Result<Self, String> {
-        let (app, name) = stream.rsplit_once('/').ok_or("needs a `stream`, such as \"live/cam\"")?;
+        let (app, name) = stream.rsplit_once('/').ok_or_else(|| match stream {
+            "" => "needs a `stream`, such as \"live/cam\"".to_owned(),
+            other => format!("`stream`: `{other}` names no application: write \"live/{other}\""),
+        })?;
         Self::new(app, name, url)
     }
 
@@ -73,6 +76,9 @@ impl Origin {
                 Ok(url) if url.host().is_some() => Ok(Self::Http(url)),
                 _ => Err("cannot use its URL: it is not a valid one".to_owned()),
             },
+            "" if !text.is_empty() => {
+                Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"https://\"".to_owned())
+            }
             "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
             other => {
                 Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http and https"))
@@ -147,10 +153,11 @@ mod tests {
     #[test]
     fn what_cannot_be_pulled_is_refused_with_a_reason() {
         let cases = [
-            ("cam", "rtmp://h/a/b", "needs a `stream`"),
+            ("", "rtmp://h/a/b", "needs a `stream`"),
+            ("cam", "rtmp://h/a/b", "write \"live/cam\""),
             ("live/", "rtmp://h/a/b", "not a name"),
             ("live/cam", "", "needs a `url`"),
-            ("live/cam", "media.example/a/b", "needs a `url`"),
+            ("live/cam", "media.example/a/b?secret", "no scheme"),
             ("live/cam", "file:///etc/passwd", "scheme `file`"),
             ("live/cam", "gopher://h/1", "scheme `gopher`"),
             ("live/cam", "http://", "not a valid one"),

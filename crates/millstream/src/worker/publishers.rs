@@ -65,7 +65,16 @@ impl Worker {
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
         let claim = self.claim(&key, (app, name), credential, address).inspect_err(|refusal| {
-            tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "publisher refused");
+            let reason = refusal.reason();
+            match credential {
+                // It is told, and says so itself, with its name.
+                Credential::Own => {
+                    tracing::debug!(session = %id, stream = key, reason, "source of this server refused");
+                }
+                Credential::Token(_) => {
+                    tracing::info!(session = %id, %address, stream = key, reason, "publisher refused");
+                }
+            }
         })?;
         if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
             self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
@@ -192,13 +201,15 @@ impl Worker {
         };
         let received = self.spread(stream, &frame, info.codec);
         let local = &mut self.streams.slab[stream];
-        // What players have already, a bridge may need anew.
-        let repeated = (frame.role == FrameRole::Config).then_some(local.relay.timeline_head_ms());
+        // What players have already, or need not know, a bridge may need.
+        let is_for_bridges = matches!(frame.role, FrameRole::Config | FrameRole::End);
+        let repeated = is_for_bridges.then_some(local.relay.timeline_head_ms());
         let Some(time_ms) = received.map(|received| received.time_ms).or(repeated) else { return };
         let bridge = local.bridge;
         // Headers say what there is; without one, the first frame, or the first key frame where the header says nothing; and
         // B-frames, what can be done about them.
         let news = frame.role == FrameRole::Config && received.is_some()
+            || frame.role == FrameRole::End
             || local.is_undescribed(&frame)
             || frame.role == FrameRole::Key && local.describe_at_ms.is_some()
             || local.has_shown_order(frame.track, info.composition_ms);
@@ -351,6 +362,9 @@ impl Worker {
 /// Remembers what the publisher sends, for those who ask.
 fn note_format(local: &mut LocalStream, frame: &Frame, codec: Codec) {
     let config = frame.role == FrameRole::Config;
+    if frame.role == FrameRole::End {
+        return local.track_ended(frame.track);
+    }
     match frame.track {
         Track::Video if config || (local.video.is_none() && codec != Codec::None) => {
             local.video = Some((codec, flv::video_format(codec, &frame.payload)));

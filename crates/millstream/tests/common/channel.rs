@@ -106,6 +106,11 @@ impl Player {
         }
     }
 
+    /// Takes what comes until the stream ends.
+    pub(crate) fn play_to_end(&mut self) {
+        while self.tags.next().is_some() {}
+    }
+
     /// Frames until the stream has gone on by `ms`.
     pub(crate) fn play(&mut self, ms: u32) -> Vec<Played> {
         let mut played = vec![self.next()];

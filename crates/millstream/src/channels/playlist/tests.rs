@@ -7,11 +7,13 @@ use live::mp4::TrackKind;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use super::super::location::Location;
 use super::super::queue::{Sender, queue};
 use super::super::status::Snapshot;
 use super::*;
 
 const FRAME_NS: i64 = 40_000_000;
+const DAYS: Duration = Duration::from_secs(4 * 86_400);
 const PATIENCE: Patience = Patience { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
 
 /// What becomes of an item when it is opened.
@@ -23,6 +25,10 @@ enum Script {
     Breaks(u32),
     /// After so many frames nothing comes any more.
     Stalls(u32),
+    /// After so many frames the next one is of half a minute later.
+    Gap(u32),
+    /// It has so many frames, of which the last pretends to last for days.
+    Lasts(u32),
     /// It cannot be opened.
     Missing,
     /// Opening never ends.
@@ -35,7 +41,7 @@ type Held = (Sender<Result<Sample, String>>, Option<oneshot::Sender<Result<Facts
 
 /// A playlist whose items go through these scripts, one each time they are opened, the last one for ever.
 fn playlist(scripts: &[&[Script]], looped: bool) -> (Playlist, Arc<Status>, Log) {
-    let status = Arc::new(Status::new(String::new(), scripts.len(), SystemTime::UNIX_EPOCH));
+    let status = Arc::new(Status::new(String::new(), Location::some(scripts.len()), SystemTime::UNIX_EPOCH));
     let log = Log::default();
     let mut scripts: Vec<VecDeque<Script>> =
         scripts.iter().map(|own| own.iter().copied().collect()).collect();
@@ -54,12 +60,14 @@ fn open(script: Script, join: Duration, log: &Log) -> Item {
     let (tell, opened) = oneshot::channel();
     let (sender, samples) = queue(usize::MAX);
     let (frames, ending) = match script {
-        Plays(frames) => (frames, None),
+        Plays(frames) | Lasts(frames) => (frames, None),
+        Gap(frames) => (frames, Some(Ok(sample(i64::from(frames) + 750)))),
         Breaks(frames) => (frames, Some(Err("cut off".to_owned()))),
         Stalls(frames) => (frames, None),
         Missing | Hangs => (0, None),
     };
-    let length = Duration::from_nanos(u64::from(frames) * FRAME_NS as u64);
+    let days = if let Lasts(_) = script { DAYS } else { Duration::ZERO };
+    let length = Duration::from_nanos(u64::from(frames) * FRAME_NS as u64) + days;
     let skipped = (join.as_nanos() / FRAME_NS as u128) as u32;
     let facts = Facts {
         duration: Some(length),
@@ -67,7 +75,11 @@ fn open(script: Script, join: Duration, log: &Log) -> Item {
         tracks: Vec::new(),
     };
     for index in skipped..frames {
-        sender.push(Ok(sample(index.into())), 1).expect("room");
+        let mut sample = sample(index.into());
+        if index + 1 == frames {
+            sample.duration_ns += days.as_nanos() as i64;
+        }
+        sender.push(Ok(sample), 1).expect("room");
     }
     if let Some(ending) = ending {
         sender.push(ending, 1).expect("room");
@@ -106,7 +118,7 @@ async fn told(playlist: &mut Playlist, events: usize) -> String {
     for _ in 0..events {
         match playlist.next().await {
             Next::Begins(_) => out.push('['),
-            Next::Frame(_) => frames += 1,
+            Next::Frame { .. } => frames += 1,
             Next::Ends(length) => {
                 let ending = if length.is_some() { "]" } else { "/" };
                 out.push_str(&format!("{frames}{ending}"));
@@ -127,7 +139,7 @@ fn broken(now: &Snapshot) -> Vec<(Option<usize>, &str)> {
     now.events.iter().filter(|event| of(event)).map(|event| (event.item, event.message.as_str())).collect()
 }
 
-use Script::{Breaks, Hangs, Missing, Plays, Stalls};
+use Script::{Breaks, Gap, Hangs, Lasts, Missing, Plays, Stalls};
 
 #[tokio::test(start_paused = true)]
 async fn items_follow_each_other_and_the_first_follows_the_last() {
@@ -137,6 +149,19 @@ async fn items_follow_each_other_and_the_first_follows_the_last() {
     assert_eq!((now.loops, now.items_played, now.items_failed, now.item), (2, 4, 0, Some(0)));
     assert_eq!(now.items[1].duration, Some(Duration::from_secs(2)));
     assert!(now.events.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_next_is_told_from_the_beginning_of_an_item_on() {
+    // A minute each: nothing is opened ahead yet.
+    for (items, looped, next) in [(1, true, Some(0)), (2, true, Some(1)), (1, false, None)] {
+        let scripts = vec![&[Plays(1_500)][..]; items];
+        let (mut playlist, status, log) = playlist(&scripts, looped);
+        assert!(told(&mut playlist, 1).await.starts_with('['));
+        let now = status.snapshot();
+        assert_eq!((now.item, now.next, now.next_ready), (Some(0), next, false));
+        assert_eq!(log.lock().expect("a log").0.len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,9 +180,8 @@ async fn the_next_item_is_open_before_the_present_one_ends_but_not_long_before()
     told(&mut playlist, 2).await;
     assert_eq!(opened(), 2);
     let now = status.snapshot();
-    assert_eq!((now.item, now.next, now.next_ready), (Some(0), Some(1), false), "frames go first");
+    assert_eq!((now.item, now.next, now.next_ready), (Some(0), Some(1), true), "while frames flow");
     told(&mut playlist, 499).await;
-    // Only waiting for the end of the first item's frames is left to do, so opening is noticed.
     assert_eq!(told(&mut playlist, 2).await, "0][", "the queue was empty");
 }
 
@@ -220,8 +244,32 @@ async fn an_item_that_does_not_open_does_not_hold_up_the_one_that_plays() {
     assert_eq!(told(&mut playlist, 32).await, "[30]");
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(told(&mut playlist, 42).await, "[40]");
-    assert_eq!(began.elapsed(), PATIENCE.open);
-    assert_eq!(broken(&status.snapshot())[0], (Some(1), "it could not be opened within 60 s"));
+    assert_eq!(began.elapsed(), PATIENCE.frame, "the picture stands no longer than for a frame");
+    assert_eq!(broken(&status.snapshot())[0], (Some(1), "it could not be opened within 10 s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_item_has_more_time_to_open() {
+    let (mut playlist, ..) = playlist(&[&[Hangs], &[Plays(40)]], true);
+    let began = Instant::now();
+    assert_eq!(told(&mut playlist, 42).await, "[40]");
+    assert_eq!(began.elapsed(), PATIENCE.open, "nobody watches yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_does_not_open_can_be_skipped() {
+    let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Hangs], &[Plays(40)]], true);
+    told(&mut playlist, 32).await;
+    tokio::select! {
+        biased;
+        _ = playlist.next() => panic!("it hangs"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    assert!(playlist.skip());
+    let began = Instant::now();
+    assert_eq!(told(&mut playlist, 42).await, "[40]");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(status.snapshot().events[0].kind, EventKind::Skipped);
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +278,7 @@ async fn when_nothing_can_be_played_that_is_said_once_a_round() {
     assert_eq!(told(&mut playlist, 2).await, "!!");
     assert_eq!(log.lock().expect("a log").0.len(), 4, "each item once a round");
     assert_eq!(told(&mut playlist, 32).await, "[30]");
-    assert_eq!(status.snapshot().items_failed, 5);
+    assert_eq!(status.snapshot().items_failed, 6, "five before it, and the first one again while it played");
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,4 +331,44 @@ async fn a_playlist_that_is_over_or_has_nothing_to_play_cannot_be_joined() {
     assert_eq!(nothing.join(|| Duration::from_secs(11)).await, Joined::Nothing);
     let again = nothing.join(|| Duration::from_secs(11)).await;
     assert!(matches!(again, Joined::At { position, .. } if position == Duration::from_secs(1)), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_with_a_long_gap_is_broken_there() {
+    let (mut playlist, status, _) = playlist(&[&[Gap(30)], &[Plays(40)]], true);
+    assert_eq!(told(&mut playlist, 32 + 42).await, "[30/[40]");
+    assert_eq!(broken(&status.snapshot())[0], (Some(0), "it has nothing to play for 30 s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_frame_does_not_last_for_days() {
+    let (mut playlist, status, _) = playlist(&[&[Lasts(30)], &[Plays(40)]], true);
+    for _ in 0..31 {
+        playlist.next().await;
+    }
+    let Next::Ends(Some(length)) = playlist.next().await else { panic!("it ends") };
+    assert!(length <= Duration::from_secs(3) + GAP_MAX, "{length:?}");
+    assert_eq!(status.snapshot().items[0].duration, Some(length));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_told_whether_a_frame_was_waited_for() {
+    let (mut playlist, _, log) = playlist(&[&[Stalls(5)]], true);
+    playlist.next().await;
+    let mut awaited = Vec::new();
+    for index in 0..7 {
+        let log = Arc::clone(&log);
+        let later = async {
+            if index == 5 {
+                sleep(Duration::from_secs(1)).await;
+                for index in 5..7 {
+                    log.lock().expect("a log").1[0].0.push(Ok(sample(index)), 1).expect("room");
+                }
+            }
+        };
+        let (next, ()) = tokio::join!(playlist.next(), later);
+        let Next::Frame { was_awaited, .. } = next else { panic!("a frame") };
+        awaited.push(was_awaited);
+    }
+    assert_eq!(awaited, [false, false, false, false, false, true, false]);
 }

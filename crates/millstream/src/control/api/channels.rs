@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Context, ErrorBody, Failure};
-use crate::channels::{self, ChannelSpec, EventKind, NotAdded, View, Writer, Written};
+use crate::channels::{self, ChannelSpec, EventKind, NotAdded, NotSkipped, View, Writer, Written};
 use crate::time;
 
 /// All channels.
@@ -58,6 +58,8 @@ pub(super) struct Channel {
     items_failed: u64,
     /// Times frames came too late, so that the pace began anew.
     pauses: u64,
+    /// By how much it is later because of that; with a `start`, since it was last where its schedule says.
+    behind_ms: u64,
     /// Time until something is tried again, or until the start.
     #[schema(required = true)]
     retry_in_ms: Option<u64>,
@@ -181,6 +183,7 @@ impl From<View> for Channel {
             items_played: now.items_played,
             items_failed: now.items_failed,
             pauses: now.pauses,
+            behind_ms: ms(now.behind),
             retry_in_ms: left.map(ms),
             events: now.events.into_iter().map(ChannelEvent::from).collect(),
         }
@@ -228,7 +231,7 @@ pub(super) async fn channels(State(context): State<Arc<Context>>) -> Json<Channe
     (status = 400, description = "The body is not valid, or a name or item cannot be used", body = ErrorBody),
     (status = 401, description = "Token missing or wrong", body = ErrorBody),
     (status = 403, description = "Not allowed from here", body = ErrorBody),
-    (status = 409, description = "The stream has a channel already (`exists`), or there are too many (`full`)", body = ErrorBody),
+    (status = 409, description = "The stream has a channel or a pull already (`exists`), or there are too many (`full`)", body = ErrorBody),
 ))]
 pub(super) async fn add_channel(
     State(context): State<Arc<Context>>,
@@ -238,7 +241,10 @@ pub(super) async fn add_channel(
     let start = match new.start.as_deref() {
         None => None,
         Some(text) => Some(time::parse_rfc3339(text).ok_or_else(|| {
-            Failure::BadRequest("start: takes a date with time and offset (RFC 3339)".to_owned())
+            let example = "2026-01-01T00:00:00Z";
+            Failure::BadRequest(format!(
+                "start: takes a date with time and offset (RFC 3339), such as {example}"
+            ))
         })?),
     };
     let NewChannel { app, name, items, looped, .. } = &new;
@@ -250,8 +256,8 @@ pub(super) async fn add_channel(
             tracing::info!(channel = format_args!("{app}/{name}"), "channel added through the API");
             Ok((StatusCode::CREATED, Json(view.into())))
         }
-        Err(NotAdded::Exists) => {
-            Err(Failure::Conflict("exists", format!("there is a channel for `{app}/{name}`")))
+        Err(NotAdded::Exists(kind)) => {
+            Err(Failure::Conflict("exists", format!("there is a {} for `{app}/{name}`", kind.shown())))
         }
         Err(NotAdded::Full { most }) => Err(Failure::Conflict(
             "full",
@@ -312,13 +318,21 @@ pub(super) async fn remove_channel(
     (status = 401, description = "Token missing or wrong", body = ErrorBody),
     (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such channel", body = ErrorBody),
+    (status = 409, description = "It plays nothing now (`not_playing`)", body = ErrorBody),
 ))]
 pub(super) async fn skip_item(
     State(context): State<Arc<Context>>,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<StatusCode, Failure> {
     let Path((app, name)) = path?;
-    if context.channels.skip(&app, &name) { Ok(StatusCode::NO_CONTENT) } else { Err(NONE) }
+    match context.channels.skip(&app, &name) {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(NotSkipped::None) => Err(NONE),
+        Err(NotSkipped::Idle(state)) => Err(Failure::Conflict(
+            "not_playing",
+            format!("the channel plays nothing now: its state is `{}`", state.name()),
+        )),
+    }
 }
 
 const NONE: Failure = Failure::NotFound("no such channel");

@@ -125,7 +125,7 @@ pub(super) async fn pulls(State(context): State<Arc<Context>>) -> Json<PullList>
     (status = 400, description = "The body is not valid, or the name, URL or address cannot be used", body = ErrorBody),
     (status = 401, description = "Token missing or wrong", body = ErrorBody),
     (status = 403, description = "Not allowed from here", body = ErrorBody),
-    (status = 409, description = "The stream has a pull already (`exists`), or there are too many (`full`)", body = ErrorBody),
+    (status = 409, description = "The stream has a pull or a channel already (`exists`), or there are too many (`full`)", body = ErrorBody),
 ))]
 pub(super) async fn add_pull(
     State(context): State<Arc<Context>>,
@@ -136,8 +136,8 @@ pub(super) async fn add_pull(
         PullSpec::new(&app, &name, &url).map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
     match context.pulls.add(spec, AskedBy::Api) {
         Ok(pull) => Ok((StatusCode::CREATED, Json(Pull::from(&*pull)))),
-        Err(NotAdded::Exists) => {
-            Err(Failure::Conflict("exists", format!("there is a pull for `{app}/{name}`")))
+        Err(NotAdded::Exists(kind)) => {
+            Err(Failure::Conflict("exists", format!("there is a {} for `{app}/{name}`", kind.shown())))
         }
         Err(NotAdded::Forbidden(reason)) => Err(Failure::BadRequest(format!("`url`: {reason}"))),
         Err(NotAdded::Full) => Err(Failure::Conflict("full", "`sources.pulls_max` is reached".to_owned())),

@@ -1,25 +1,50 @@
-//! Metrics of channels: how many are in which state, and what became of their items.
-//!
-//! Totals only: what happens in one channel is in the API, and its stream has series of its own.
+//! Metrics of channels: how many are in which state, and of each what became of its items.
 
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::counter;
-use crate::channels::{State, Totals};
+use crate::channels::{Figures, State};
 
-pub(super) fn encode(totals: &Totals, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let mut states =
-        encoder.encode_descriptor("millstream_channels", "Channels by state", None, MetricType::Gauge)?;
-    for (state, count) in State::ALL.into_iter().zip(totals.by_state) {
-        states.encode_family(&[("state", state.name())])?.encode_gauge(&(count as f64))?;
+/// Channels as of one scrape.
+#[derive(Debug)]
+pub(super) struct ChannelMetrics {
+    channels: Vec<Figures>,
+    streams_max: usize,
+}
+
+type Figure = (&'static str, &'static str, fn(&Figures) -> u64);
+
+/// Per channel; `_total` is added.
+const COUNTERS: [Figure; 3] = [
+    ("millstream_channel_items_played", "Items played to their end", |f| f.items_played),
+    ("millstream_channel_items_failed", "Items skipped as broken, each time", |f| f.items_failed),
+    ("millstream_channel_pauses", "Times frames came too late, so that the pace began anew", |f| f.pauses),
+];
+
+impl ChannelMetrics {
+    /// Of `channels`; at most `streams_max` of them get series of their own.
+    pub(super) fn read(channels: Vec<Figures>, streams_max: usize) -> Self {
+        Self { channels, streams_max }
     }
-    let figures = [
-        ("millstream_channel_items_played", "Items of channels played to their end", totals.items_played),
-        ("millstream_channel_items_failed", "Items of channels skipped as broken", totals.items_failed),
-        ("millstream_channel_pauses", "Times frames of a channel came too late", totals.pauses),
-    ];
-    figures.into_iter().try_for_each(|(name, help, value)| counter(encoder, name, help, value))
+
+    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut states =
+            encoder.encode_descriptor("millstream_channels", "Channels by state", None, MetricType::Gauge)?;
+        for state in State::ALL {
+            let count = self.channels.iter().filter(|channel| channel.state == state).count();
+            states.encode_family(&[("state", state.name())])?.encode_gauge(&(count as f64))?;
+        }
+        for (name, help, value) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for channel in self.channels.iter().take(self.streams_max) {
+                let labels = [("app", channel.app.as_str()), ("stream", channel.name.as_str())];
+                family
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, u64, u64>(&value(channel), None)?;
+            }
+        }
+        Ok(())
+    }
 }
