@@ -83,6 +83,8 @@ pub struct SourceState {
     pub requests_at_once: usize,
     /// Giving an answer up costs nothing but what is in flight (HTTP/2); else the connection (HTTP/1.1).
     pub can_reset: bool,
+    /// The server takes ranges: it has answered with one, or says that it does.
+    pub takes_ranges: bool,
     /// The server has answered several ranges with several ranges; `None`: not tried yet.
     pub takes_several_ranges: Option<bool>,
     /// Requests sent.

@@ -35,7 +35,9 @@ pub(super) struct Lane<B> {
     pub(super) cursor: u64,
     /// End of the present part.
     pub(super) part_end: u64,
-    /// A byte has come that was not here before.
+    /// A byte of the body has come, of use or not.
+    pub(super) has_begun: bool,
+    /// A byte has come that was not here before, and is kept for being read.
     pub(super) has_brought: bool,
     pub(super) asked_at: Instant,
     /// Reads that had been answered when this was asked.

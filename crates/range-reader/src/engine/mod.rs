@@ -194,7 +194,7 @@ impl<S: Source> Engine<S> {
     /// Replaces the list of what will be read.
     pub(crate) fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.wanted.replace(ranges);
-        self.store.hope_for(&self.wanted.ascending());
+        self.store.hope_for(self.wanted.ascending());
         self.is_hinted = !self.wanted.is_empty();
         self.planned_for = None;
     }

@@ -138,7 +138,7 @@ impl<S: Source> Engine<S> {
         learner.note_link(link);
         let predicted = learner.predict(self.position, want);
         self.wanted.replace(predicted);
-        self.store.hope_for(&self.wanted.ascending());
+        self.store.hope_for(self.wanted.ascending());
         !self.wanted.is_empty()
     }
 
@@ -151,8 +151,10 @@ impl<S: Source> Engine<S> {
     fn ask_for_position(&mut self, demand: u64) {
         if self.stand() || !self.is_hinted && self.predict() {
             self.wanted.ask_again();
-            // What others bring follows without a second request for what comes after it.
-            let ranges_max = if self.lanes.is_empty() { usize::MAX } else { 1 };
+            // What others bring follows without a second request for what comes after it. After a try that brought nothing
+            // new, the byte that is missing is asked for without what might come before it in the answer.
+            let is_alone = self.lanes.is_empty() && self.tries == 0;
+            let ranges_max = if is_alone { usize::MAX } else { 1 };
             if self.ask_wanted(ranges_max) {
                 return;
             }
@@ -287,6 +289,7 @@ impl<S: Source> Engine<S> {
             is_predicted,
             cursor: 0,
             part_end: 0,
+            has_begun: false,
             has_brought: false,
             asked_at: Instant::now(),
             asked_in: self.answered,

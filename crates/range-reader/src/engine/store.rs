@@ -105,7 +105,7 @@ impl Store {
         filled
     }
 
-    /// Keeps bytes that have come for `start..`. Those that are here already count as wasted.
+    /// Keeps bytes that have come for `start..`. Those that are here already count as wasted; returns how many are new.
     ///
     /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no more than that.
     pub(super) fn insert(
@@ -114,7 +114,8 @@ impl Store {
         mut bytes: &[u8],
         more: u64,
         (hope, is_predicted): (Hope, bool),
-    ) {
+    ) -> u64 {
+        let mut fresh = 0;
         while !bytes.is_empty() {
             let next = self.index_after(start);
             let here = match self.pieces.get(next) {
@@ -130,8 +131,10 @@ impl Store {
             };
             let count = self.append(next, start, &bytes[..here as usize], more, (hope, is_predicted));
             start += count as u64;
+            fresh += count as u64;
             bytes = &bytes[count..];
         }
+        fresh
     }
 
     /// Appends to the piece before `next`, if it ends at `start` and has room, or begins a new one.
@@ -179,8 +182,9 @@ impl Store {
     }
 
     /// Drops what is over the limits, now that the reader stands at `position`: what it has left behind longest ago, and
-    /// of what came ahead the farthest.
-    pub(super) fn trim(&mut self, position: u64) {
+    /// of what came ahead the farthest: what is in the list of what will be read by its `turn` there, what is not after that
+    /// by its place in the file.
+    pub(super) fn trim(&mut self, position: u64, turn: impl Fn(&Range<u64>) -> usize) {
         if self.bytes <= self.look_back_bytes.min(self.window_bytes) {
             return;
         }
@@ -199,12 +203,14 @@ impl Store {
         }
         // The piece at the reader itself stays, however small the window; so does what a client brings at once.
         while ahead > self.window_bytes + BROUGHT_AT_ONCE_BYTES {
-            let Some(index) = (0..self.pieces.len()).rev().find(|&index| {
-                let piece = &self.pieces[index];
-                !piece.is_behind(position) && !(piece.start..piece.end()).contains(&position)
-            }) else {
-                break;
-            };
+            let ahead_of = |piece: &Piece| !piece.is_behind(position) && !piece.range().contains(&position);
+            let farthest =
+                (0..self.pieces.len()).filter(|&index| ahead_of(&self.pieces[index])).max_by_key(|&index| {
+                    let piece = &self.pieces[index];
+                    let is_listed = piece.hope == Hope::Listed;
+                    (is_listed, if is_listed { turn(&piece.range()) } else { 0 }, index)
+                });
+            let Some(index) = farthest else { break };
             ahead -= self.pieces[index].cost();
             self.evict(index, position);
         }
@@ -301,6 +307,10 @@ impl Piece {
         self.start + self.data.len() as u64
     }
 
+    fn range(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
     fn cost(&self) -> u64 {
         self.data.len() as u64 + PIECE_OVERHEAD_BYTES
     }
@@ -391,7 +401,7 @@ mod tests {
                         let expected: Vec<u8> = (start..start + count as u64).map(byte_at).collect();
                         assert!(buffer[..count] == expected);
                     }
-                    Step::Trim(position) => store.trim(position),
+                    Step::Trim(position) => store.trim(position, |_| 0),
                 }
                 let ranges: Vec<_> = store.ranges().collect();
                 assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
@@ -406,7 +416,7 @@ mod tests {
         for start in [0, 1000, 2000] {
             store.insert(start, &[7; 500], 0, (Hope::Following, false));
         }
-        store.trim(2000);
+        store.trim(2000, |_| 0);
         assert_eq!((store.skipped, store.wasted), (500, 0));
         assert!(!store.contains(0) && store.contains(1000) && store.contains(2000));
     }
@@ -415,10 +425,10 @@ mod tests {
     fn listed_bytes_stay_wherever_the_reader_stands_until_they_are_passed() {
         let mut store = Store::new(0, 10_000);
         store.insert(0, &[7; 500], 0, (Hope::Listed, false));
-        store.trim(5000);
+        store.trim(5000, |_| 0);
         assert!(store.contains(0));
         store.pass(&(0..500));
-        store.trim(5000);
+        store.trim(5000, |_| 0);
         assert!(!store.contains(0));
         assert_eq!(store.skipped, 500);
     }

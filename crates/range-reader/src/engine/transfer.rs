@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::iter;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl<S: Source> Engine<S> {
             self.pause = None;
             return Poll::Ready(());
         }
-        if self.lanes.iter().any(|lane| lane.has_brought) {
+        if self.lanes.iter().any(|lane| lane.has_begun) {
             self.link.wait(Instant::now());
         }
         Poll::Pending
@@ -161,13 +162,15 @@ impl<S: Source> Engine<S> {
         }
         self.learn_length(&response.pinned)?;
         self.pinned.get_or_insert_with(|| Arc::new(response.pinned));
-        if response.is_whole_file {
-            if lane.several {
-                self.one_range_only = true;
-                (self.resting, self.planned_for) = (false, None);
-                return Ok(true);
-            }
-            self.whole_only = true;
+        self.one_range_only |= response.is_whole_file && lane.several;
+        if response.is_whole_file && lane.several && state.takes_ranges {
+            (self.resting, self.planned_for) = (false, None);
+            return Ok(true);
+        }
+        self.whole_only = response.is_whole_file;
+        if self.whole_only {
+            // Whatever of it will be read comes along now, and the next time all of it would come again.
+            (lane.keep, lane.is_predicted) = (None, false);
             lane.outstanding = iter::once(0..self.total().unwrap_or(OPEN_END)).collect();
         }
         if let Some(total) = self.total() {
@@ -203,25 +206,41 @@ impl<S: Source> Engine<S> {
             return Err(SourceError::Permanent(Permanent::Limit("the file is larger than allowed")));
         }
         self.bytes_received += data.len() as u64;
-        self.tries = 0;
-        lane.has_brought = true;
-        lane.cursor = end;
+        (lane.has_begun, lane.cursor) = (true, end);
         // Bytes so far behind the reader that looking back does not reach them are not kept even for a moment.
         let floor = self.position.saturating_sub(self.config.look_back_bytes as u64).clamp(start, end);
         let more = lane.part_end.min(self.end()).saturating_sub(end);
-        let mut kept = 0;
-        for part in lane.wanted_of(start..end) {
-            let hope =
-                if lane.keep.is_some() { self.wanted.hope(&part, self.position) } else { Hope::Following };
+        let (mut kept, mut newest) = (0, None);
+        for (part, hope) in self.parts(lane, start..end) {
             let from = if hope == Hope::Listed { part.start } else { part.start.max(floor).min(part.end) };
             let bytes = &data[(from - start) as usize..(part.end - start) as usize];
-            self.store.insert(from, bytes, more, (hope, lane.is_predicted));
+            let fresh = self.store.insert(from, bytes, more, (hope, lane.is_predicted));
+            let will_be_read = hope == Hope::Listed || part.end > self.position;
+            newest = if fresh > 0 && will_be_read { part.end.checked_sub(1) } else { newest };
             kept += bytes.len();
         }
         self.store.skipped += (data.len() - kept) as u64;
         lane.bring(start..end);
-        self.store.trim(self.position);
+        self.store.trim(self.position, |piece| self.wanted.turn_of(piece));
+        // What the reader has passed by, has already, or has no room for brings it no further: a server that breaks off
+        // before what is missing may send that again and again.
+        if newest.is_some_and(|newest| self.store.contains(newest)) {
+            self.tries = 0;
+            lane.has_brought = true;
+        }
         Ok(())
+    }
+
+    /// What of `range`, which `lane` brings, is wanted, and why.
+    fn parts(&self, lane: &Lane<S::Body>, range: Range<u64>) -> Vec<(Range<u64>, Hope)> {
+        if self.whole_only {
+            return self.wanted.split(range, self.position);
+        }
+        let hope = |part: &Range<u64>| match lane.keep {
+            Some(_) => self.wanted.hope(part, self.position),
+            None => Hope::Following,
+        };
+        lane.wanted_of(range).map(|part| (part.clone(), hope(&part))).collect()
     }
 
     /// The answer is complete, as the server sees it.

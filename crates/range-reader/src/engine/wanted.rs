@@ -17,6 +17,8 @@ pub(super) const UPCOMING_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     ranges: Vec<Range<u64>>,
+    /// The same in the order of the file, merged.
+    ascending: Vec<Range<u64>>,
     /// The range the reader stands in, or stood in last.
     at: usize,
     /// The first range that has not been asked for.
@@ -27,6 +29,7 @@ impl Wanted {
     pub(super) fn replace(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.ranges.clear();
         self.ranges.extend(ranges.into_iter().filter(|range| range.start < range.end).take(HINTS_MAX));
+        self.ascending = ranges::merge(&self.ranges, 0);
         (self.at, self.next) = (0, 0);
     }
 
@@ -49,8 +52,31 @@ impl Wanted {
     }
 
     /// The whole list, ascending.
-    pub(super) fn ascending(&self) -> Vec<Range<u64>> {
-        ranges::merge(&self.ranges, 0)
+    pub(super) fn ascending(&self) -> &[Range<u64>] {
+        &self.ascending
+    }
+
+    /// `part` of a file that comes whole, cut where the list begins and ends, and why each piece is kept.
+    pub(super) fn split(&self, part: Range<u64>, position: u64) -> Vec<(Range<u64>, Hope)> {
+        let mut pieces = Vec::new();
+        let mut from = part.start;
+        let first = self.ascending.partition_point(|range| range.end <= part.start);
+        for range in self.ascending[first..].iter().take_while(|range| range.start < part.end) {
+            let listed = range.start.max(part.start)..range.end.min(part.end);
+            pieces.push((from..listed.start, Hope::Following));
+            from = listed.end;
+            let hope = self.hope(&listed, position);
+            pieces.push((listed, hope));
+        }
+        pieces.push((from..part.end, Hope::Following));
+        pieces.retain(|(piece, _)| !piece.is_empty());
+        pieces
+    }
+
+    /// How many ranges of the list come before the one that `piece` is of, as far as is looked.
+    pub(super) fn turn_of(&self, piece: &Range<u64>) -> usize {
+        let meets = |range: &Range<u64>| range.start < piece.end && piece.start < range.end;
+        self.upcoming(UPCOMING_MAX).iter().position(meets).unwrap_or(UPCOMING_MAX)
     }
 
     /// Looks up where the reader stands. Ranges it has jumped over are not asked for any more.

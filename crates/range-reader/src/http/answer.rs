@@ -197,7 +197,7 @@ fn unsatisfiable(asked: Asked<'_>, headers: &HeaderMap, several: bool) -> Verdic
 fn agreed(asked: Asked<'_>, new: &Pinned) -> Result<Pinned, SourceError> {
     match asked.pinned {
         None => Ok(new.clone()),
-        Some(known) => validator::merge(known, new).ok_or(SourceError::Changed),
+        Some(known) => validator::merge(known, new, asked.has_condition).ok_or(SourceError::Changed),
     }
 }
 
@@ -211,6 +211,15 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let (then, now) = (date::seconds(value)?, date::seconds(headers.get(header::DATE)?.as_bytes())?);
     Some(Duration::from_secs(u64::try_from(then - now).unwrap_or(0)))
+}
+
+/// Whether the server has answered with a range, or says that it takes them (RFC 9110, 14.3).
+pub(crate) fn takes_ranges(status: u16, headers: &HeaderMap) -> bool {
+    let mut units = headers
+        .get_all(header::ACCEPT_RANGES)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    status == 206 || units.any(|unit| unit.trim_ascii().eq_ignore_ascii_case(b"bytes"))
 }
 
 /// Whether an answer of 200 says that it is a part.
@@ -391,7 +400,7 @@ mod tests {
             asked,
             &[
                 (206, &[part, ("etag", ETAG)], "5..8"),
-                (206, &[part], "5..8"),
+                (206, &[part], "changed"), // it says nothing of its version, which was known
                 (206, &[part, ("etag", "\"b\"")], "changed"),
                 (206, &[("content-range", "bytes 5-7/11"), ("etag", ETAG)], "changed"),
                 (206, &[("content-range", "bytes 5-8/10"), ("etag", ETAG)], "lying"),
@@ -405,7 +414,7 @@ mod tests {
                 (416, &[], "ask whole"),
             ],
         );
-        check(Asked { has_condition: false, ..asked }, &[(200, &[("content-length", "10")], "0..10 whole")]);
+        check(Asked { has_condition: false, ..asked }, &[(200, &[("content-length", "10")], "changed")]);
         let behind = [ByteRange::from(10..11)];
         let asked = Asked { ranges: Some(&behind), ..asked };
         check(

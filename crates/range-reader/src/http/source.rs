@@ -35,6 +35,7 @@ struct Learned {
     found: Option<Url>,
     /// The date of the first answer may go into `If-Range`.
     date_is_strong: bool,
+    takes_ranges: bool,
     takes_several_ranges: Option<bool>,
 }
 
@@ -70,6 +71,7 @@ impl Source for HttpSource {
     fn state(&self) -> SourceState {
         let counts = self.client.counts();
         let newest = self.client.newest();
+        let Learned { takes_ranges, takes_several_ranges, .. } = *self.learned();
         let requests_at_once = match newest.streams_max {
             Some(streams) => streams.clamp(1, STREAMS_MAX),
             None => self.client.config().connections_max,
@@ -79,7 +81,8 @@ impl Source for HttpSource {
             time_to_connect: newest.time_to_connect,
             requests_at_once,
             can_reset: newest.streams_max.is_some(),
-            takes_several_ranges: self.learned().takes_several_ranges,
+            takes_ranges,
+            takes_several_ranges,
             requests: counts.requests,
             connections: counts.connections,
             connections_open: counts.connections_open,
@@ -165,6 +168,8 @@ impl Opening {
         if is_first {
             learned.date_is_strong = validator::date_is_strong(&answer.headers);
         }
+        learned.takes_ranges |=
+            !reading.is_whole_file || answer::takes_ranges(answer.status.as_u16(), &answer.headers);
         learned.takes_several_ranges = reading.takes_several_ranges.or(learned.takes_several_ranges);
     }
 }

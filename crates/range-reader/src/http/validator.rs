@@ -34,15 +34,24 @@ pub(crate) fn if_range(validator: &Validator, date_is_strong: bool) -> Option<&s
     }
 }
 
-/// What is known of the file after another answer; `None` if it is another file.
-pub(crate) fn merge(known: &Pinned, new: &Pinned) -> Option<Pinned> {
+/// What is known of the file after another answer; `None` if it is another file, or may be one.
+///
+/// A version that is known has to be confirmed, by the entity tag or by the date: an answer with part of the file carries
+/// the entity tag that one with all of it would (RFC 9110, 15.3.7). Only a date may be left out, and only where a
+/// condition was asked (`has_condition`), as it has been compared by the server then.
+pub(crate) fn merge(known: &Pinned, new: &Pinned, has_condition: bool) -> Option<Pinned> {
     let same_etag = both(&known.validator.etag, &new.validator.etag, |a, b| a == b);
     let same_date = both(&known.validator.last_modified, &new.validator.last_modified, |a, b| a == b);
     let same_length = both(&known.total_bytes, &new.total_bytes, |a, b| a == b);
     // With the same strong entity tag, a date that differs is that of another server of the same farm.
     let strong = same_etag == Some(true) && known.validator.etag.as_deref().is_some_and(is_strong);
-    let differs =
-        same_etag == Some(false) || same_length == Some(false) || (same_date == Some(false) && !strong);
+    let has_version = known.validator.etag.is_some() || known.validator.last_modified.is_some();
+    let is_spared = has_condition && known.validator.etag.is_none();
+    let is_confirmed = same_etag == Some(true) || same_date == Some(true) || is_spared;
+    let differs = same_etag == Some(false)
+        || same_length == Some(false)
+        || (same_date == Some(false) && !strong)
+        || (has_version && !is_confirmed);
     (!differs).then(|| Pinned {
         total_bytes: known.total_bytes.or(new.total_bytes),
         validator: Validator {
@@ -123,9 +132,16 @@ mod tests {
         let pinned = |total_bytes, etag, date| Pinned { total_bytes, validator: validator(etag, date) };
         let known = pinned(Some(10), Some("\"a\""), Some("monday"));
         let weak = pinned(Some(10), Some("W/\"a\""), Some("monday"));
+        let (none, dated) = (pinned(Some(10), None, None), pinned(Some(10), None, Some("monday")));
         let cases = [
             (&known, known.clone(), true),
-            (&known, pinned(None, None, None), true), // nothing contradicts
+            (&known, pinned(Some(10), None, None), false), // nothing contradicts, and nothing confirms
+            (&known, pinned(None, Some("\"a\""), None), true),
+            (&known, pinned(None, None, Some("monday")), true),
+            (&none, pinned(None, None, None), true),
+            (&none, pinned(Some(11), None, None), false),
+            (&dated, pinned(Some(10), None, None), false),
+            (&dated, pinned(Some(10), None, Some("monday")), true),
             (&known, pinned(Some(11), Some("\"a\""), None), false),
             (&known, pinned(Some(10), Some("\"b\""), Some("monday")), false),
             (&known, pinned(Some(10), Some("W/\"a\""), Some("monday")), false), // strong has become weak
@@ -135,9 +151,12 @@ mod tests {
             (&weak, pinned(Some(10), Some("W/\"a\""), Some("tuesday")), false),
         ];
         for (known, new, agrees) in cases {
-            assert_eq!(merge(known, &new).is_some(), agrees, "{known:?} {new:?}");
+            assert_eq!(merge(known, &new, false).is_some(), agrees, "{known:?} {new:?}");
         }
-        let merged = merge(&pinned(None, None, Some("monday")), &known).unwrap();
+        // To a condition that holds, an answer need not say the date again (RFC 9110, 15.3.7).
+        assert_eq!(merge(&dated, &pinned(Some(10), None, None), true), Some(dated.clone()));
+        assert_eq!(merge(&known, &pinned(Some(10), None, None), true), None);
+        let merged = merge(&pinned(None, None, Some("monday")), &known, false).unwrap();
         assert_eq!(merged, known);
     }
 }

@@ -111,3 +111,56 @@ async fn without_hints_a_pattern_is_learned() {
     assert!(unlearned.bytes_received > counters.bytes_received, "{unlearned:?}");
     assert_eq!(unlearned.bytes_predicted, 0);
 }
+
+/// Reads of a small part of a file, in the order of the file or not.
+fn crumbs(order: [u64; 3]) -> Vec<Range<u64>> {
+    order.map(|start| start..start + 8000).to_vec()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_sends_nothing_but_the_whole_file_is_asked_once() {
+    let file = file_of(317_000);
+    let many = (0..45).map(|run| run * 7000..run * 7000 + 900).collect();
+    let lists =
+        [crumbs([0, 100_000, 300_000]), crumbs([200_000, 0, 290_000]), crumbs([290_000, 9000, 0]), many];
+    for reads in lists {
+        for http2 in [false, true] {
+            for hides_length in [false, true] {
+                let habits = Habits { no_ranges: true, http2, hides_length, ..Habits::default() };
+                let world = World::new(file.clone(), Link::COUNTRY, habits);
+                let (counters, _) = read(&world, &reads, &file, ReaderConfig::default(), true).await;
+                assert_eq!((counters.requests, counters.connections), (1, 1), "{reads:?}: {counters:?}");
+                assert!(counters.bytes_received <= 317_000, "{reads:?}: {counters:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_hinted_of_a_whole_file_is_kept_as_far_as_the_window_goes() {
+    let file = file_of(8_600_000);
+    let habits = Habits { no_ranges: true, ..Habits::default() };
+    // Backwards, and more than the window holds: the second look at the file finds the rest.
+    let reads: Vec<_> = (0..40).rev().map(|run| run * 200_000..run * 200_000 + 100_000).collect();
+    let mut received = Vec::new();
+    for has_hints in [true, false] {
+        let world = World::new(file.clone(), Link::NEAR, habits);
+        let (counters, _) = read(&world, &reads, &file, ReaderConfig::default(), has_hints).await;
+        received.push(counters.bytes_received);
+    }
+    assert!(received[0] <= 3 * 8_600_000, "{received:?}");
+    assert!(received[1] > received[0], "{received:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_hints_cost_nothing_with_a_server_that_sends_the_whole_file() {
+    let file = file_of(400_000);
+    let habits = Habits { no_ranges: true, ..Habits::default() };
+    let world = World::new(file.clone(), Link::COUNTRY, habits);
+    let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+    reader.will_need(crumbs([0, 100_000, 300_000]));
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).await.unwrap();
+    assert!(all == file);
+    assert_eq!(world.requests(), 1, "{:?}", world.log());
+}

@@ -62,3 +62,23 @@ async fn a_file_that_changes_is_an_error_from_then_on() {
         reader.seek(std::io::SeekFrom::Start(0)).await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_comes_to_the_end_of_the_whole_file_is_given_up() {
+    let file = file_of(1_000_000);
+    for (start, has_hints) in [(0, false), (0, true), (900_000, false), (900_000, true)] {
+        let habits = Habits { no_ranges: true, breaks_after: Some(100_000), ..Habits::default() };
+        let world = World::new(file.clone(), Link::COUNTRY, habits);
+        let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+        if has_hints {
+            reader.will_need([900_000..950_000, 10_000..20_000]);
+        }
+        reader.seek(std::io::SeekFrom::Start(start)).await.unwrap();
+        let error = reader.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+        // Its answers break off at points that differ: some bring a little more than those before.
+        assert!(world.requests() <= 40, "{} requests from {start}", world.requests());
+        let counters = reader.counters();
+        assert!(counters.retries + 1 >= world.requests(), "{counters:?}");
+    }
+}

@@ -264,6 +264,7 @@ impl Source for SimSource {
         SourceState {
             requests_at_once: if state.habits.http2 { 8 } else { 2 },
             can_reset: state.habits.http2,
+            takes_ranges: !state.habits.no_ranges,
             takes_several_ranges: state.several_sent.then_some(true),
             requests: self.requests,
             connections: self.opened,

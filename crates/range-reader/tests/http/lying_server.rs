@@ -111,6 +111,56 @@ async fn ranges_ignored_cost_bytes_only() {
 }
 
 #[tokio::test]
+async fn ranges_ignored_are_asked_for_once_with_hints_too() {
+    let file = file(FILE_BYTES);
+    let theirs = file.clone();
+    let server = Scripted::start(move |_| send(answer("200 OK", &[], &theirs))).await;
+    assert_eq!(outcome(read_hinted(&server, config(), &file).await), Bytes);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn several_ranges_ignored_by_a_server_that_takes_one_are_asked_one_by_one() {
+    let file = file(FILE_BYTES);
+    let theirs = file.clone();
+    let script = move |asked: &Asked| {
+        let takes = "accept-ranges: bytes";
+        if ranges(asked).len() > 1 {
+            send(answer("200 OK", &[takes], &theirs))
+        } else {
+            send(honest(asked, &theirs, &[takes]))
+        }
+    };
+    let server = Scripted::start(script).await;
+    assert_eq!(outcome(read_hinted(&server, config(), &file).await), Bytes);
+    let asked = server.asked();
+    assert!(asked.len() > 1 && asked[1..].iter().all(|asked| ranges(asked).len() == 1), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_whole_file_that_never_comes_to_its_end_is_an_error_after_a_few_tries() {
+    type Cut = fn(&[u8]) -> Vec<u8>;
+    let cuts: [(&str, Cut); 2] = [
+        ("length", |file| answer("200 OK", &[], file)[..100_000].to_vec()),
+        ("chunks", |file| chunked("200 OK", &[], file)[..100_000].to_vec()),
+    ];
+    for (name, cut) in cuts {
+        for has_hints in [false, true] {
+            let file = file(FILE_BYTES);
+            let theirs = cut(&file);
+            let server = Scripted::start(move |_| vec![Step::Send(theirs.clone()), Step::Close]).await;
+            let result = if has_hints {
+                read_hinted(&server, config(), &file).await
+            } else {
+                read_all(&mut reader(&server.url("/file"), config())).await.map(|bytes| bytes == file)
+            };
+            assert_eq!(outcome(result), Transient, "{name}");
+            assert!(server.asked().len() <= 8, "{name}: {} requests", server.asked().len());
+        }
+    }
+}
+
+#[tokio::test]
 async fn ranges_are_used_whatever_accept_ranges_says() {
     for field in ["accept-ranges: none", "accept-ranges: items", "accept-ranges: bytes"] {
         let script = move |asked: &Asked, file: &[u8]| send(honest(asked, file, &[field]));
@@ -368,13 +418,18 @@ async fn a_chunked_range_is_read() {
 async fn a_file_that_changes_is_an_error() {
     // After the first request, everything is different: length, entity tag, date.
     type Later = fn(&Asked, &[u8]) -> Vec<u8>;
-    let cases: [(&str, &str, Later); 5] = [
+    let cases: [(&str, &str, Later); 9] = [
         ("length", "x: y", |asked, file| honest(asked, &file[..FILE_BYTES - 1], &[])),
         ("entity tag", "etag: \"a\"", |asked, file| honest(asked, file, &["etag: \"b\""])),
         ("weak entity tag", "etag: W/\"a\"", |asked, file| honest(asked, file, &["etag: W/\"b\""])),
         ("date", "last-modified: Sat, 29 Oct 1994 19:43:31 GMT", |asked, file| {
             honest(asked, file, &["last-modified: Sat, 29 Oct 1994 19:43:32 GMT"])
         }),
+        // The new file says nothing of its version, and the server has not looked at the condition.
+        ("entity tag gone", "etag: \"a\"", |asked, file| honest(asked, file, &[])),
+        ("weak entity tag gone", "etag: W/\"a\"", |asked, file| honest(asked, file, &[])),
+        ("weak entity tag gone, whole", "etag: W/\"a\"", |_, file| answer("200 OK", &[], file)),
+        ("date gone", "last-modified: Sat, 29 Oct 1994 19:43:31 GMT", |asked, file| honest(asked, file, &[])),
         // What `If-Range` is for: the server answers with the new file, and says nothing else of it.
         ("condition", "etag: \"a\"", |asked, file| {
             let condition = asked.field("if-range");
