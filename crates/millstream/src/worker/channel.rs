@@ -161,6 +161,8 @@ pub(crate) fn frame_of(message: live::rtmp::MediaMessage) -> Option<(Arc<Frame>,
         flv::BodyRole::Inter | flv::BodyRole::Disposable => FrameRole::Inter,
         flv::BodyRole::Audio => FrameRole::Audio,
         flv::BodyRole::Metadata if track == Track::Data => FrameRole::Metadata,
+        // Of one track among several it is not the end of the pictures.
+        flv::BodyRole::End if !info.multitrack => FrameRole::End,
         flv::BodyRole::Metadata | flv::BodyRole::End | flv::BodyRole::Other => FrameRole::Other,
     };
     let is_header = matches!(role, FrameRole::Config | FrameRole::Metadata);

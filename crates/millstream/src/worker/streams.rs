@@ -105,6 +105,15 @@ impl LocalStream {
         counts && (self.out_of_order == 1 || self.out_of_order == ORDER_PICTURES)
     }
 
+    /// A track is over: what was known of it says nothing of what may come.
+    pub(crate) fn track_ended(&mut self, track: Track) {
+        match track {
+            Track::Video => (self.video, self.out_of_order, self.first[1]) = (None, 0, None),
+            Track::Audio => (self.audio, self.first[0]) = (None, None),
+            Track::Data => {}
+        }
+    }
+
     /// The channel of a format, made when its first player comes.
     pub(crate) fn channel_mut(&mut self, format: Format, now_ms: u64) -> &mut Channel {
         let merge_ms = self.settings.merge_latency.as_millis() as u64;
