@@ -42,7 +42,7 @@ fn a_playlist_goes_on_behind_files_that_are_missing_cut_off_or_none() {
     assert!(channel["items"][1]["last_error"].as_str().expect("a reason").contains("404"), "{channel:#}");
     assert_eq!(channel["pauses"], 0, "the next item was ready in time");
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("404")).expect("a line");
+    let line = log.lines().find(|line| line.contains("the server answers 404")).expect("a line");
     assert!(line.contains("live/some") && line.contains("items[1]"), "{line}");
     assert!(line.contains(&origin.url("missing.mp4")), "{line}");
     let metrics = http::get(server.http, "/metrics").expect("metrics").text();
@@ -79,4 +79,27 @@ fn when_nothing_can_be_played_it_is_tried_again_after_growing_pauses() {
     eventually("frames flow", || {
         (server.api("/api/v1/channels/live/later")["items_played"].as_u64() > Some(0)).then_some(())
     });
+}
+
+#[test]
+fn an_item_whose_server_is_not_there_holds_nobody_up() {
+    let dir = ScratchDir::new();
+    let path = dir.path().join("a.mp4");
+    make_mp4(&path, 0, 4);
+    // A port that was free a moment ago, and a name that is none.
+    let closed = FileServer::start(dir.path()).kill();
+    let items =
+        [path.display().to_string(), format!("http://{closed}/x.mp4"), "http://host.invalid/x.mp4".into()];
+    let quoted = items.map(|item| format!("'{item}'")).join(", ");
+    let server = Server::start(&format!(
+        "[sources]\nallow_private_addresses = true\n[limits]\npublisher_idle_timeout_ms = 15000\n\
+         [[channel]]\nstream = 'live/near'\nitems = [{quoted}]\n"
+    ));
+    let played = Player::start(&server, "live/near").play(6_000);
+    assert_in_order(&played, &[frames_of(&path)], MediaKind::Video);
+    let channel = wait_for_channel(&server, "live/near", "round", |now| now["loops"].as_u64() >= Some(1));
+    assert!(event_kinds(&channel).iter().all(|kind| ["broken", "late"].contains(kind)), "{channel:#}");
+    let reason = |item: usize| channel["items"][item]["last_error"].as_str().expect("a reason").to_owned();
+    assert!(reason(1).contains("refused"), "{channel:#}");
+    assert!(!reason(2).contains("within"), "{channel:#}");
 }

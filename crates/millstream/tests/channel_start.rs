@@ -118,3 +118,21 @@ fn a_playlist_that_is_played_once_is_over_at_its_end() {
     assert_eq!(ended("before")["items_played"], 0, "it was over before");
     server.wait_for_publisher("live/now", false);
 }
+
+#[test]
+fn a_machine_that_stood_still_for_a_moment_is_back_on_its_schedule() {
+    let dir = ScratchDir::new();
+    make_mp4(&dir.path().join("a.mp4"), 0, 8);
+    let server = Server::start(&format!("[sources]\nfiles_root = '{}'\n", dir.path().display()));
+    let (start, _) = moment(-0.5);
+    let new = json!({ "app": "live", "name": "busy", "items": ["a.mp4"], "start": start });
+    assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);
+    let mut player = Player::start(&server, "live/busy");
+    player.play(500);
+    server.signal(nix::sys::signal::Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(1_500)); // how long it stands is what is tested
+    server.signal(nix::sys::signal::Signal::SIGCONT);
+    player.play(3_000);
+    let now = wait_for_channel(&server, "live/busy", "playing", |now| now["state"] == "playing");
+    assert_eq!((&now["pauses"], &now["behind_ms"]), (&0.into(), &0.into()), "{now:#}");
+}
