@@ -111,7 +111,7 @@ impl ToPackets {
     /// What comes of it is appended to `out`.
     pub fn frame(&mut self, now: Instant, time_ms: u64, frame: &Frame, out: &mut PacketsOut) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX).min(TIME_MS_MAX);
-        if frame.track != Track::Data && frame.role != FrameRole::Config {
+        if frame.track != Track::Data && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
             self.clock.arrived(now, time_ms * 1_000);
         }
         let before = out.packets.len();

@@ -68,6 +68,8 @@ pub struct Stream {
     headers: Headers,
     /// Headers in effect at the newest entry point.
     entry_headers: Headers,
+    /// Headers of sound and of video that have ended: they hold again if frames go on without others.
+    ended: [Option<Arc<Frame>>; 2],
     has_video: bool,
     has_audio: bool,
     /// Since when the current publisher has sent sound and no video, if it sent sound last.
@@ -96,6 +98,7 @@ impl Stream {
             gop: GopCache::new(limits),
             headers: Headers::default(),
             entry_headers: Headers::default(),
+            ended: [None, None],
             has_video: false,
             has_audio: false,
             sound_only_since_ms: None,
@@ -114,6 +117,7 @@ impl Stream {
         self.gop.clear();
         self.headers = Headers::default();
         self.entry_headers = Headers::default();
+        self.ended = [None, None];
         self.has_video = false;
         self.has_audio = false;
         self.sound_only_since_ms = None;
@@ -134,6 +138,9 @@ impl Stream {
         if let Some(slot) = self.headers.slot(frame) {
             let repeated = slot.as_ref().is_some_and(|known| known.payload == frame.payload);
             *slot = Some(Arc::clone(frame));
+            if frame.role == FrameRole::Config {
+                self.ended[usize::from(frame.track == Track::Video)] = None;
+            }
             self.note_track(now_ms, frame.track);
             return (!repeated).then(|| self.keep(self.header_time(frame), frame));
         }
@@ -145,6 +152,11 @@ impl Stream {
             return Some(self.keep(self.header_time(frame), frame));
         }
         self.note_track(now_ms, frame.track);
+        match (frame.role, &mut self.ended) {
+            (FrameRole::Audio, [sound @ Some(_), _]) => self.headers.audio = sound.take(),
+            (FrameRole::Key, [_, video @ Some(_)]) => self.headers.video = video.take(),
+            _ => {}
+        }
         let time_ms = self.timeline.place(now_ms, frame.track, frame.timestamp);
         match frame.role {
             FrameRole::Key => self.key_frame(time_ms),
@@ -167,14 +179,14 @@ impl Stream {
     fn track_ended(&mut self, track: Track) {
         match track {
             Track::Video => {
-                self.headers.video = None;
+                self.ended[1] = self.headers.video.take();
                 self.has_video = false;
                 self.awaits_key = true;
                 self.gop.clear();
                 self.entry_headers = self.headers.clone();
             }
             Track::Audio => {
-                self.headers.audio = None;
+                self.ended[0] = self.headers.audio.take();
                 self.has_audio = false;
             }
             Track::Data => {}
@@ -397,6 +409,18 @@ mod tests {
         stream.receive(120, &video(FrameRole::Key, 120));
         assert!(stream.entry_headers().video.is_some() && stream.entry_headers().audio.is_none());
         assert_eq!((stream.has_video(), stream.has_audio()), (true, false));
+    }
+
+    #[test]
+    fn a_track_that_goes_on_after_its_end_has_its_header_again() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"c"));
+        stream.receive(0, &video(FrameRole::Key, 0));
+        stream.receive(40, &frame(Track::Video, FrameRole::End, 40, b""));
+        assert!(stream.headers().video.is_none());
+        stream.receive(80, &video(FrameRole::Key, 80));
+        assert!(stream.entry_headers().video.is_some() && stream.has_video());
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(super) struct Sound {
     samples: Vec<u8>,
     /// Nothing was sent yet of this publisher.
     begins: bool,
+    /// The publisher has ended it; what was known of it holds again if it goes on without another configuration.
+    is_over: bool,
 }
 
 /// What tells one kind of sound from another.
@@ -56,6 +58,7 @@ impl Sound {
             refused: None,
             samples: Vec::new(),
             begins: true,
+            is_over: false,
         }
     }
 
@@ -66,11 +69,11 @@ impl Sound {
     }
 
     pub(super) fn published(&self) -> Option<Codec> {
-        self.published
+        self.published.filter(|_| !self.is_over)
     }
 
     pub(super) fn refused(&self) -> Option<&Arc<str>> {
-        self.refused.as_ref()
+        self.refused.as_ref().filter(|_| !self.is_over)
     }
 
     pub(super) fn refuse(&mut self, reason: Arc<str>) {
@@ -96,13 +99,18 @@ impl Sound {
             return false;
         };
         let is_config = body.kind == BodyKind::Config;
-        if !is_config && body.kind != BodyKind::Frames || body.codec == FlvCodec::None {
+        if matches!(body.kind, BodyKind::Other) || body.codec == FlvCodec::None {
             return false;
         }
         if *self.track_id.get_or_insert(body.track_id) != body.track_id {
             return false;
         }
-        let changed = self.learn(&body, is_config);
+        let turns = self.is_over != (body.kind == BodyKind::End);
+        self.is_over = body.kind == BodyKind::End;
+        if self.is_over {
+            return turns;
+        }
+        let changed = self.learn(&body, is_config) | turns;
         if is_config || self.published.is_none() {
             return changed;
         }

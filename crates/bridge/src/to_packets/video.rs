@@ -35,6 +35,8 @@ pub(super) struct Video {
     warning: Option<&'static str>,
     is_warned: bool,
     waits_for_key: bool,
+    /// The publisher has ended it; what was known of it holds again if it goes on without another configuration.
+    is_over: bool,
 }
 
 /// What a codec needs to know from frame to frame.
@@ -77,6 +79,7 @@ impl Video {
             warning: None,
             is_warned: false,
             waits_for_key: true,
+            is_over: false,
         }
     }
 
@@ -87,11 +90,11 @@ impl Video {
     }
 
     pub(super) fn published(&self) -> Option<&PublishedVideo> {
-        self.published.as_ref()
+        self.published.as_ref().filter(|_| !self.is_over)
     }
 
     pub(super) fn refused(&self) -> Option<&Arc<str>> {
-        self.refused.as_ref()
+        self.refused.as_ref().filter(|_| !self.is_over)
     }
 
     pub(super) fn take_warning(&mut self) -> Option<&'static str> {
@@ -114,8 +117,10 @@ impl Video {
         if body.codec == FlvCodec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
             return false;
         }
-        let Some(codec) = rtp_codec(body.codec) else { return self.cannot(body.codec) };
-        match body.kind {
+        let turns = self.is_over != (body.kind == BodyKind::End);
+        self.is_over = body.kind == BodyKind::End;
+        let Some(codec) = rtp_codec(body.codec) else { return self.cannot(body.codec) | turns };
+        let changed = match body.kind {
             BodyKind::Config => self.config(settings, codec, &body, stats),
             BodyKind::Frames if body.data.is_empty() => {
                 // Nothing that a later picture could need.
@@ -127,7 +132,8 @@ impl Video {
                 self.picture(settings, codec, time_ms, &body, stats, out) | begins
             }
             BodyKind::End | BodyKind::Other => false,
-        }
+        };
+        changed | turns
     }
 
     /// A codec WebRTC has no format for.

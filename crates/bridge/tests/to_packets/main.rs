@@ -208,7 +208,8 @@ pub(crate) fn flv_tags(file: &[u8]) -> Vec<(u64, Track, Vec<u8>)> {
         tags.push((time_ms, track, behind[..len].to_vec()));
         rest = &behind[len + 4..];
     }
-    tags.retain(|(_, track, _)| *track != Track::Data);
+    // Nor the end, behind which nothing is offered any more.
+    tags.retain(|(_, track, body)| *track != Track::Data && body[..2] != [0x17, 2] && body[0] != 0x92);
     tags
 }
 

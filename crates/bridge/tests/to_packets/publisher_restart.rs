@@ -29,6 +29,26 @@ fn numbers_and_timestamps_go_on_and_the_formats_are_told_anew() {
 }
 
 #[test]
+fn a_track_that_has_ended_is_not_offered_and_goes_on_with_its_next_configuration() {
+    let mut rig = Rig::new();
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
+    for (time_ms, _, body) in &tags {
+        rig.video(*time_ms, body);
+    }
+    rig.audio(100, b"\x91Opus\xfc\x01\x02");
+    assert!(rig.bridge.take_formats_change());
+    assert_eq!(rig.video(120, b"\x17\x02\x00\x00\x00"), []);
+    assert!(rig.bridge.take_formats_change());
+    assert_eq!((&rig.bridge.formats().video, rig.bridge.formats().sound), (&None, Some(Codec::Opus)));
+    assert_eq!(rig.audio(140, b"\x92Opus"), []);
+    assert_eq!(rig.bridge.formats().sound, None);
+    for (index, (time_ms, _, body)) in tags.iter().enumerate() {
+        assert_eq!(rig.video(1_000 + time_ms, body).len(), usize::from(index > 0), "its numbers go on");
+    }
+    assert!(rig.bridge.formats().video.is_some());
+}
+
+#[test]
 fn pictures_that_come_ahead_of_the_new_headers_are_not_sent() {
     let mut rig = Rig::new();
     let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
