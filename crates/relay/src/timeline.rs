@@ -145,7 +145,11 @@ mod tests {
         assert_eq!(timeline.place_header(Track::Video, 0), 9_000, "video was away for long");
         assert_eq!(timeline.place_header(Track::Video, 8_990), 8_990, "and comes back");
         timeline.restart();
-        assert_eq!(timeline.place_header(Track::Audio, 5), 9_000, "what another publisher says has no place yet");
+        assert_eq!(
+            timeline.place_header(Track::Audio, 5),
+            9_000,
+            "what another publisher says has no place yet"
+        );
     }
 
     #[test]
