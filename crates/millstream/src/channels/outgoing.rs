@@ -1,8 +1,9 @@
 //! Frames of an item as messages of its stream: configurations when they change, then bodies with their times.
 //!
-//! Remembers what the present publication has been told. How a body looks is `live::mp4`'s and `live::flv`'s business.
+//! Remembers what the present publication has been told, and ends a track that the present item does not have, so that who
+//! begins to play does not wait for it. How a body looks is `live::mp4`'s and `live::flv`'s business.
 
-use live::flv::{self, Metadata};
+use live::flv::{self, Codec, Metadata, SoundPart, VideoPart};
 use live::mp4::{BodyWriter, Sample, Track, TrackKind};
 use live::rtmp::MediaKind;
 
@@ -27,20 +28,32 @@ pub struct Outgoing {
     writers: Vec<(u32, BodyWriter)>,
     /// `onMetaData` of the present item.
     metadata: Vec<u8>,
-    /// What the publication was told last: metadata, configuration of sound and of video.
-    told: [Option<Vec<u8>>; 3],
+    /// `onMetaData` that the publication was told last.
+    told_metadata: Option<Vec<u8>>,
+    /// Configuration of sound and of video that it was told last.
+    told: [Option<Told>; 2],
     /// Frames wait for the next key frame.
     awaits_key: bool,
-    /// The present item has video, so that sound waits for it.
-    has_video: bool,
+    /// Whether the present item has sound, and video, for which sound waits.
+    has: [bool; 2],
 }
+
+/// A configuration.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    codec: Codec,
+    body: Vec<u8>,
+}
+
+const SOUND: usize = 0;
+const VIDEO: usize = 1;
 
 impl Outgoing {
     /// An item with these tracks begins.
     pub fn begin_item(&mut self, tracks: &[Track]) {
         self.writers = tracks.iter().map(|track| (track.id, BodyWriter::new(track))).collect();
         let of = |kind| tracks.iter().find(|track| track.kind == kind);
-        self.has_video = of(TrackKind::Video).is_some();
+        self.has = [TrackKind::Audio, TrackKind::Video].map(|kind| of(kind).is_some());
         self.metadata.clear();
         flv::write_metadata(
             &mut self.metadata,
@@ -56,7 +69,7 @@ impl Outgoing {
 
     /// A publication begins: it knows nothing yet, and begins with a key frame.
     pub fn begin_publication(&mut self) {
-        self.told = [const { None }; 3];
+        (self.told_metadata, self.told) = (None, [None, None]);
         self.awaits_key = true;
         for (_, writer) in &mut self.writers {
             writer.resend();
@@ -65,28 +78,50 @@ impl Outgoing {
 
     /// The messages of a frame, in order; none for one that waits for a key frame.
     pub fn messages(&mut self, sample: &Sample, stamp: Stamp) -> Result<Vec<Message>, String> {
-        if self.awaits_key && self.has_video && !(sample.kind == TrackKind::Video && sample.is_key) {
+        if self.awaits_key && self.has[VIDEO] && !(sample.kind == TrackKind::Video && sample.is_key) {
             return Ok(Vec::new());
         }
         self.awaits_key = false;
         let Some(kind) = media_kind(sample) else { return Ok(Vec::new()) };
         let writer = self.writers.iter_mut().find(|(id, _)| *id == sample.track_id);
         let (_, writer) = writer.ok_or("a frame of no track of the item")?;
+        let config = writer.config(sample).map_err(|error| error.to_string())?;
+        let body = writer.frame(sample, stamp.composition_ms).map_err(|error| error.to_string())?;
         let mut messages = Vec::with_capacity(1);
-        if self.told[0].as_ref() != Some(&self.metadata) {
-            self.told[0] = Some(self.metadata.clone());
+        if self.told_metadata.as_ref() != Some(&self.metadata) {
+            self.told_metadata = Some(self.metadata.clone());
             messages.push(Message { kind: MediaKind::Data, body: self.metadata.clone() });
         }
-        if let Some(config) = writer.config(sample).map_err(|error| error.to_string())? {
-            let told = &mut self.told[1 + usize::from(kind == MediaKind::Video)];
+        messages.extend(self.ends());
+        if let Some(config) = config {
+            let codec = flv::inspect(kind, &config).map_or(Codec::None, |info| info.codec);
+            let config = Told { codec, body: config };
+            let told = &mut self.told[if kind == MediaKind::Video { VIDEO } else { SOUND }];
             if told.as_ref() != Some(&config) {
-                *told = Some(config.clone());
-                messages.push(Message { kind, body: config });
+                messages.push(Message { kind, body: config.body.clone() });
+                *told = Some(config);
             }
         }
-        let body = writer.frame(sample, stamp.composition_ms).map_err(|error| error.to_string())?;
         messages.push(Message { kind, body });
         Ok(messages)
+    }
+
+    /// Ends of tracks that the publication was told of and the present item does not have.
+    fn ends(&mut self) -> Vec<Message> {
+        let mut ends = Vec::new();
+        for (track, told) in self.told.iter_mut().enumerate() {
+            if self.has[track] {
+                continue;
+            }
+            let Some(told) = told.take() else { continue };
+            let mut body = Vec::new();
+            let (kind, written) = match track {
+                VIDEO => (MediaKind::Video, flv::write_video_head(&mut body, told.codec, VideoPart::End)),
+                _ => (MediaKind::Audio, flv::write_sound_head(&mut body, told.codec, SoundPart::End)),
+            };
+            ends.extend(written.map(|()| Message { kind, body }));
+        }
+        ends
     }
 }
 
