@@ -37,8 +37,8 @@ pub(super) struct Lane<B> {
     pub(super) part_end: u64,
     /// A byte of the body has come, of use or not.
     pub(super) has_begun: bool,
-    /// A byte has come that was not here before, and is kept for being read.
-    pub(super) has_brought: bool,
+    /// Bytes that have come, were not here before, and are kept for being read.
+    pub(super) new_bytes: u64,
     pub(super) asked_at: Instant,
     /// Reads that had been answered when this was asked.
     pub(super) asked_in: u64,

@@ -290,7 +290,7 @@ impl<S: Source> Engine<S> {
             cursor: 0,
             part_end: 0,
             has_begun: false,
-            has_brought: false,
+            new_bytes: 0,
             asked_at: Instant::now(),
             asked_in: self.answered,
             connections,

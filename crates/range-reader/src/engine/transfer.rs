@@ -19,6 +19,9 @@ use crate::source::{Body, BodyEvent, Pinned, Response, Source};
 /// Doublings of the pause between tries at most.
 const PAUSE_DOUBLINGS_MAX: u32 = 16;
 
+/// An answer that broke off after so many new bytes is continued without a pause: it was worth its connection.
+const AT_ONCE_BYTES: u64 = 64 << 10;
+
 /// What polling one lane has come to.
 enum Polled {
     /// More will come.
@@ -210,13 +213,15 @@ impl<S: Source> Engine<S> {
         // Bytes so far behind the reader that looking back does not reach them are not kept even for a moment.
         let floor = self.position.saturating_sub(self.config.look_back_bytes as u64).clamp(start, end);
         let more = lane.part_end.min(self.end()).saturating_sub(end);
-        let (mut kept, mut newest) = (0, None);
+        let (mut kept, mut new_bytes, mut newest) = (0, 0, None);
         for (part, hope) in self.parts(lane, start..end) {
             let from = if hope == Hope::Listed { part.start } else { part.start.max(floor).min(part.end) };
             let bytes = &data[(from - start) as usize..(part.end - start) as usize];
             let fresh = self.store.insert(from, bytes, more, (hope, lane.is_predicted));
             let will_be_read = hope == Hope::Listed || part.end > self.position;
-            newest = if fresh > 0 && will_be_read { part.end.checked_sub(1) } else { newest };
+            if fresh > 0 && will_be_read {
+                (newest, new_bytes) = (part.end.checked_sub(1), new_bytes + fresh);
+            }
             kept += bytes.len();
         }
         self.store.skipped += (data.len() - kept) as u64;
@@ -226,7 +231,7 @@ impl<S: Source> Engine<S> {
         // before what is missing may send that again and again.
         if newest.is_some_and(|newest| self.store.contains(newest)) {
             self.tries = 0;
-            lane.has_brought = true;
+            lane.new_bytes += new_bytes;
         }
         Ok(())
     }
@@ -256,7 +261,7 @@ impl<S: Source> Engine<S> {
             return Ok(());
         }
         self.one_range_only |= lane.several;
-        if lane.has_brought {
+        if lane.new_bytes > 0 {
             return Ok(());
         }
         Err(SourceError::Transient {
@@ -276,7 +281,7 @@ impl<S: Source> Engine<S> {
                     self.tries = 0;
                     return Err(ReadError::Source(SourceError::Transient { reason, retry_after }));
                 }
-                let at_once = lane.has_brought && self.tries == 1 && retry_after.is_none();
+                let at_once = lane.new_bytes >= AT_ONCE_BYTES && self.tries == 1 && retry_after.is_none();
                 if !at_once {
                     self.pause = Some(Box::pin(sleep(self.pause_length(retry_after))));
                 }

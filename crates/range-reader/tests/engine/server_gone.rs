@@ -47,6 +47,20 @@ async fn tries_end_and_begin_anew_with_the_next_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_gives_a_byte_a_connection_is_not_flooded() {
+    let file = file_of(100_000);
+    let habits = Habits { breaks_after: Some(1), ..Habits::default() };
+    let world = World::new(file.clone(), Link::NEAR, habits);
+    let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+    let began = tokio::time::Instant::now();
+    let mut piece = [0; 20];
+    reader.read_exact(&mut piece).await.unwrap();
+    assert!(piece == file[..20]);
+    // On a clock that only the waits move.
+    assert!(began.elapsed() >= 19 * ReaderConfig::default().pause, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_changes_is_an_error_from_then_on() {
     let world = World::new(file_of(3_000_000), Link::COUNTRY, Habits::default());
     let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
