@@ -98,6 +98,10 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let expected = "read of 20 bytes at 299990 (line 2 of the trace): the file ends at 300000";
     assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    let behind = written(&dir, "behind.csv", "0,48\n400000,5\n");
+    let output = fetch(&[&origin.url(), "--trace", &behind], &[]);
+    let expected = "read of 5 bytes at 400000 (line 2 of the trace): the file ends at 300000";
+    assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     let trace = written(&dir, "reads.csv", TRACE);
     let gone = origin.url().replace("file.bin", "gone?signature=secret").replace("://", "://user:secret@");
     let output = fetch(&[&gone, "--trace", &trace], &[]);

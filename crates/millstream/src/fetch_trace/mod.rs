@@ -132,7 +132,8 @@ fn fetch(args: &Args, url: &Url, http: HttpConfig, reads: &[Wanted]) -> Result<R
     }
     let replayed = replay::replay(&mut reader, reads, &mut output).map_err(|error| match error {
         ReplayError::Read(at, error) => format!("{shown}: {}: {error}", place(at)),
-        ReplayError::End(at, end) => format!("{shown}: {}: the file ends at {end}", place(at)),
+        ReplayError::End(at, Some(end)) => format!("{shown}: {}: the file ends at {end}", place(at)),
+        ReplayError::End(at, None) => format!("{shown}: {}: the file ends before", place(at)),
         ReplayError::Write(error) => {
             cannot("--output", args.output.as_deref().unwrap_or(Path::new("-")), error)
         }

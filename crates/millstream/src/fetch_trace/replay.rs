@@ -23,8 +23,8 @@ pub struct Replayed {
 pub enum ReplayError {
     /// The read of this line of the trace.
     Read(Wanted, io::Error),
-    /// The file ends before this read does.
-    End(Wanted, u64),
+    /// The file ends before this read does: here, if that is known.
+    End(Wanted, Option<u64>),
     /// What was read could not be written.
     Write(io::Error),
 }
@@ -44,7 +44,7 @@ pub fn replay(
         while left > 0 {
             let room = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
             match reader.read(&mut piece[..room]) {
-                Ok(0) => return Err(ReplayError::End(*wanted, wanted.offset + wanted.length - left)),
+                Ok(0) => return Err(ReplayError::End(*wanted, end_of(reader, wanted, left))),
                 Ok(got) => {
                     sum.update(&piece[..got]);
                     output.write_all(&piece[..got]).map_err(ReplayError::Write)?;
@@ -59,6 +59,12 @@ pub fn replay(
     output.flush().map_err(ReplayError::Write)?;
     let sha256 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Replayed { sha256, bytes })
+}
+
+/// Where the file ends, after a read of which `left` bytes are missing.
+fn end_of(reader: &mut impl Seek, wanted: &Wanted, left: u64) -> Option<u64> {
+    let is_within = left < wanted.length;
+    if is_within { Some(wanted.offset + wanted.length - left) } else { reader.seek(SeekFrom::End(0)).ok() }
 }
 
 #[cfg(test)]
@@ -92,9 +98,10 @@ mod tests {
 
     #[test]
     fn a_read_beyond_the_end_says_where_the_file_ends() {
-        let error =
-            replay(&mut Cursor::new(b"abcde"), &[wanted(3, 4)], &mut io::sink()).expect_err("too long");
-        assert!(matches!(error, ReplayError::End(read, 5) if read == wanted(3, 4)), "{error:?}");
+        for read in [wanted(3, 4), wanted(5, 1), wanted(400_000, 5), wanted(u64::MAX - 1, 1)] {
+            let error = replay(&mut Cursor::new(b"abcde"), &[read], &mut io::sink()).expect_err("too long");
+            assert!(matches!(error, ReplayError::End(at, Some(5)) if at == read), "{error:?}");
+        }
     }
 
     #[test]

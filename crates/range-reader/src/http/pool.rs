@@ -80,9 +80,10 @@ impl Pool {
         }
     }
 
-    /// Drops what is kept of `connection`.
+    /// Drops what is kept of `connection`, which takes no more requests.
     pub(crate) fn forget(&self, connection: &Connection) {
         if let Connection::Shared(shared) = connection {
+            shared.retire();
             self.lock().retain(|idle| !idle.connection.is_same(shared));
         }
     }

@@ -39,7 +39,8 @@ pub(crate) struct Shared {
     /// Answers whose bodies somebody holds.
     answers: AtomicUsize,
     link: Link,
-    _open: OpenCount,
+    /// Until it takes no more requests.
+    open: Mutex<Option<OpenCount>>,
 }
 
 /// What moves bytes.
@@ -65,7 +66,7 @@ impl Shared {
             waiting: Arc::default(),
             answers: AtomicUsize::new(0),
             link,
-            _open: open,
+            open: Mutex::new(Some(open)),
         })
     }
 
@@ -115,6 +116,11 @@ impl Shared {
     /// Whether it takes no more requests.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// It takes no more requests: another one may be opened in its place, while its answers come to their end.
+    pub(crate) fn retire(&self) {
+        drop(lock(&self.open).take());
     }
 
     /// Streams that the server allows at a time.

@@ -21,6 +21,11 @@ impl Nginx {
         Self::start_with("http", server, files)
     }
 
+    /// As [`Self::start`], for HTTP/2 without TLS.
+    pub(crate) fn start_http2(server: &str, files: &[(&str, &[u8])]) -> Self {
+        Self::start_with("http http2", server, files)
+    }
+
     /// As [`Self::start`], over TLS with a certificate for `127.0.0.1`; `http2` or not.
     pub(crate) fn start_tls(http2: bool, files: &[(&str, &[u8])]) -> (Self, rcgen::Certificate) {
         Self::tls(if http2 { "https http2" } else { "https" }, "", files)
@@ -50,7 +55,7 @@ impl Nginx {
             fs::write(directory.join("files").join(name), bytes).unwrap();
         }
         fs::write(directory.join("nginx.conf"), configuration(&directory, port, kind, server)).unwrap();
-        let scheme = if kind == "http" { "http" } else { "https" };
+        let scheme = if kind.starts_with("https") { "https" } else { "http" };
         let mut nginx = Self { child: spawn(&directory), directory, port, scheme };
         nginx.wait();
         nginx
@@ -127,6 +132,7 @@ fn configuration(directory: &Path, port: u16, kind: &str, server: &str) -> Strin
     let options = match kind {
         "https http2" => "ssl http2",
         "https" => "ssl",
+        "http http2" => "http2",
         _ => "",
     };
     format!(

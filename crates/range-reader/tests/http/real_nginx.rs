@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use range_reader::ReadError;
 use range_reader::error::SourceError;
-use range_reader::http::HttpSource;
+use range_reader::http::{HttpConfig, HttpSource};
 use range_reader::ranges::ByteRange;
 use range_reader::source::{Body, BodyEvent, RangeRequest, Source};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::nginx::Nginx;
-use crate::{config, file, read_all, reader};
+use crate::{bytes_of, config, file, one, read_all, reader};
 
 #[tokio::test]
 async fn parts_of_a_file_come_over_one_connection() {
@@ -91,4 +91,21 @@ async fn a_file_replaced_in_the_middle_is_an_error() {
     let error = reader.read_exact(&mut bytes).await.unwrap_err();
     let error = error.get_ref().unwrap().downcast_ref::<ReadError>().unwrap();
     assert_eq!(*error, ReadError::Source(SourceError::Changed));
+}
+
+/// nginx says so after `keepalive_requests`, while answers are still on their way (GOAWAY, RFC 9113 section 6.8).
+#[tokio::test]
+async fn a_connection_that_takes_no_more_requests_makes_room_for_another() {
+    let file = file(5 << 20);
+    let nginx = Nginx::start_http2("keepalive_requests 1;", &[("file.bin", &file)]);
+    let http = HttpConfig { http2_prior_knowledge: true, connections_max: 1, ..config() };
+    let mut source = HttpSource::new(&nginx.url("/file.bin"), http).unwrap();
+    let mut first = source.open(one(0..file.len() as u64)).await.unwrap();
+    // The farewell comes with the first bytes.
+    while !matches!(poll_fn(|context| first.body.poll_event(context)).await.unwrap(), BodyEvent::Data(_)) {}
+    let mut second = source.open(one(7..1000)).await.unwrap();
+    assert!(bytes_of(&mut second.body).await.unwrap() == file[7..1000]);
+    drop((first, second));
+    assert_eq!(source.state().connections, 2);
+    assert!(source.state().connections_open <= 1, "the first one has gone with its answer");
 }
