@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use live::flv::{FlvReader, Tag};
+use live::flv::{BodyRole, FlvReader, Tag, inspect};
 use live::rtmp::MediaKind;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -93,6 +93,8 @@ impl Sample {
         }
         let loop_ms = [MediaKind::Video, MediaKind::Audio].map(|kind| duration_ms(&tags, kind));
         let loop_ms = u64::from(loop_ms.into_iter().max().unwrap_or(0));
+        // The last tag says that there are no pictures any more, but they go on.
+        tags.retain(|tag| !inspect(tag.kind, &tag.body).is_ok_and(|body| body.role == BodyRole::End));
         if loop_ms == 0 { Err("no two frames of one kind") } else { Ok(Self { tags, loop_ms }) }
     }
 }
