@@ -110,8 +110,7 @@ pub(crate) fn sample_sound() -> Vec<Tag> {
 pub(crate) fn pictures_sample(name: &str) -> Vec<Tag> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bridge/tests/samples").join(name);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut tags = super::flv::TagReader::new(bytes.as_slice());
-    std::iter::from_fn(|| tags.next()).collect()
+    super::flv::tags_of(&bytes)
 }
 
 /// A metric of `/metrics` whose labels contain `labels`, summed; `None` if there is none.

@@ -12,8 +12,13 @@ const TAG_BYTES_MAX: u32 = 16 << 20;
 /// All tags of the sample.
 pub(crate) fn sample_tags() -> Vec<Tag> {
     let bytes = std::fs::read(sample()).expect("read media/demo.flv; scripts/make-sample makes it");
-    let mut tags = TagReader::new(bytes.as_slice());
-    // The last one says that there are no pictures any more, which is not what a publisher in the middle says.
+    tags_of(&bytes)
+}
+
+/// All tags of an FLV file but the one that says there are no pictures any more: files end with it, and a publisher who
+/// goes on does not send it.
+pub(crate) fn tags_of(file: &[u8]) -> Vec<Tag> {
+    let mut tags = TagReader::new(file);
     let is_end = |tag: &Tag| inspect(tag.kind, &tag.body).is_ok_and(|body| body.role == BodyRole::End);
     std::iter::from_fn(|| tags.next()).filter(|tag| !is_end(tag)).collect()
 }
