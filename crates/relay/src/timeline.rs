@@ -58,15 +58,15 @@ impl Timeline {
     ///
     /// What it says holds where no frame of its track is put behind it by that: at or after the last of its track, and
     /// not after the newest of the stream. Many say 0, though, which means nothing: they go with the last frame of their
-    /// track, or of the stream where that is long ago.
+    /// track, or of the stream where that is long ago. Frames of a publisher that begins come behind all others, and so
+    /// do its headers.
     pub fn place_header(&self, track: Track, timestamp: u32) -> u64 {
         let Some((head, _)) = self.head else { return timestamp.into() };
+        let Some(source) = self.source else { return head as u64 };
         let last = self.tracks[usize::from(track == Track::Video)];
-        let says = self.source.map(|source| {
-            source + i64::from(timestamp.wrapping_sub(source as u32).cast_signed()) + self.offset
-        });
+        let says = source + i64::from(timestamp.wrapping_sub(source as u32).cast_signed()) + self.offset;
         let placed = match says {
-            Some(says) if (last..=head).contains(&says) => says,
+            says if (last..=head).contains(&says) => says,
             _ if head - last <= JUMP_BACK_MS => last,
             _ => head,
         };
@@ -144,12 +144,11 @@ mod tests {
         timeline.place(0, Track::Audio, 9_000);
         assert_eq!(timeline.place_header(Track::Video, 0), 9_000, "video was away for long");
         assert_eq!(timeline.place_header(Track::Video, 8_990), 8_990, "and comes back");
+        timeline.place(0, Track::Audio, 9_500);
         timeline.restart();
-        assert_eq!(
-            timeline.place_header(Track::Audio, 5),
-            9_000,
-            "what another publisher says has no place yet"
-        );
+        for track in [Track::Audio, Track::Video] {
+            assert_eq!(timeline.place_header(track, 5), 9_500, "frames of another publisher come behind all");
+        }
     }
 
     #[test]
