@@ -129,6 +129,7 @@ pub fn http_config(settings: &SourceSettings) -> HttpConfig {
         head_timeout: settings.stall_timeout,
         idle_timeout: settings.stall_timeout,
         headers: HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]),
+        extra_roots_pem: settings.extra_roots_pem.clone(),
         ..HttpConfig::default()
     }
 }

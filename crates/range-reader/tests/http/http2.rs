@@ -179,6 +179,28 @@ async fn a_body_that_ends_too_early_or_too_late_is_noticed() {
 }
 
 #[tokio::test]
+async fn informational_answers_are_passed_over_until_there_are_too_many() {
+    for (count, is_read) in [(20, true), (3_000, false)] {
+        let file = file(FILE_BYTES);
+        let theirs = file.clone();
+        let server = Streams::start(move |request, _| {
+            let mut turns = honest(request, &theirs);
+            turns.insert(0, Turn::Hints(count));
+            turns
+        })
+        .await;
+        let mut source = HttpSource::new(&server.url(), http2()).unwrap();
+        match source.open(one(0..1_000)).await {
+            Ok(mut response) => {
+                assert!(is_read, "{count} of them");
+                assert_eq!(bytes_of(&mut response.body).await.unwrap(), &file[..1_000]);
+            }
+            Err(error) => assert!(!is_read && matches!(error, SourceError::Permanent(_)), "{count}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_without_http2_is_an_error() {
     let server = crate::scripted::Scripted::start(|_| vec![crate::scripted::Step::Close]).await;
     let mut source = HttpSource::new(&server.url("/"), http2()).unwrap();

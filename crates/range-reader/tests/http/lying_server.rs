@@ -161,6 +161,23 @@ async fn a_whole_file_that_never_comes_to_its_end_is_an_error_after_a_few_tries(
 }
 
 #[tokio::test]
+async fn informational_answers_are_passed_over_until_there_are_too_many() {
+    for (count, expected) in [(1, Bytes), (20, Bytes), (100, Lying), (100_000, Lying)] {
+        for status in ["102 Processing", "103 Early Hints"] {
+            let file = file(FILE_BYTES);
+            let theirs = file.clone();
+            let before = head(status, &["link: </a>"]).repeat(count);
+            let script =
+                move |asked: &Asked| send([before.clone(), honest(asked, &theirs, &["etag: \"a\""])].concat());
+            let server = Scripted::start(script).await;
+            let result = read_all(&mut reader(&server.url("/file"), config())).await;
+            assert_eq!(outcome(result.map(|bytes| bytes == file)), expected, "{count} times {status}");
+            assert!(expected == Bytes || server.asked().len() == 1, "{count} times {status}: tried again");
+        }
+    }
+}
+
+#[tokio::test]
 async fn ranges_are_used_whatever_accept_ranges_says() {
     for field in ["accept-ranges: none", "accept-ranges: items", "accept-ranges: bytes"] {
         let script = move |asked: &Asked, file: &[u8]| send(honest(asked, file, &[field]));

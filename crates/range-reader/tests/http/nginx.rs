@@ -82,6 +82,11 @@ impl Nginx {
         self.wait();
     }
 
+    /// What was asked for and answered so far, a line each.
+    pub(crate) fn answered(&self) -> String {
+        fs::read_to_string(self.directory.join("access.log")).unwrap_or_default()
+    }
+
     /// Where `path` is.
     pub(crate) fn url(&self, path: &str) -> url::Url {
         format!("{}://127.0.0.1:{}{path}", self.scheme, self.port).parse().unwrap()
@@ -139,7 +144,7 @@ fn configuration(directory: &Path, port: u16, kind: &str, server: &str) -> Strin
         "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log;
         events {{}}
         http {{
-            access_log off; client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;
+            access_log {here}/access.log; client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;
             fastcgi_temp_path {here}/fastcgi; uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;
             server {{ listen 0.0.0.0:{port} {options}; root {here}/files; {server} }}
         }}"

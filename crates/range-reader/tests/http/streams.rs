@@ -15,6 +15,8 @@ use tokio::task::JoinSet;
 /// What is done for one stream, in this order.
 #[derive(Debug, Clone)]
 pub(crate) enum Turn {
+    /// Sends so many informational answers (103), of about 6 KB each.
+    Hints(usize),
     /// Sends a head with this status and these fields.
     Head(u16, Vec<(&'static str, String)>),
     /// Sends bytes as the windows allow.
@@ -113,6 +115,20 @@ async fn perform(
     let mut body: Option<SendStream<Bytes>> = None;
     for turn in turns {
         match turn {
+            Turn::Hints(count) => {
+                // Longer than what HPACK remembers, so that each is sent in full.
+                let field = "</a>".repeat(2_000);
+                let hint = || Response::builder().status(103).header("link", &field).body(()).unwrap();
+                for index in 0..count {
+                    if respond.send_informational(hint()).is_err() {
+                        return;
+                    }
+                    // What is sent waits in memory: the connection's task gets its turns.
+                    if index % 16 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
             Turn::Head(status, fields) => {
                 let mut response = Response::builder().status(status);
                 for (name, value) in fields {

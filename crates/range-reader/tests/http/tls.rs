@@ -25,6 +25,8 @@ async fn a_file_is_read_over_tls_by_either_protocol() {
         assert_eq!(source.state().can_reset, theirs && ours);
         assert!(source.state().time_to_connect.is_some() && source.state().round_trip.is_some());
         assert_eq!(bytes_of(&mut response.body).await.unwrap(), &file[1_000..2_000]);
+        let protocol = if theirs && ours { "HTTP/2.0" } else { "HTTP/1.1" };
+        assert!(nginx.answered().lines().all(|line| line.contains(protocol)), "{}", nginx.answered());
     }
 }
 
