@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use url::Url;
 
 pub use super::answer_body::AnswerBody;
-use super::connection::Connection;
+use super::connection::{Connection, NoAnswer};
 use super::pool::{Origin, Pool};
 use super::request::{Form, check_fields, head_bytes, request};
 use super::{HttpConfig, redirect, tls};
@@ -195,10 +195,16 @@ impl Inner {
                 Ok(Ok(response)) => return Ok(self.answer(url, origin, connection, response, read_before)),
                 // The server closed an idle connection just then: no answer has begun, and GET may be repeated
                 // (RFC 9110, 9.2.2).
-                Ok(Err(error)) if is_reused && !error.is_parse() && !error.is_timeout() => {
+                Ok(Err(NoAnswer::Http(error))) if is_reused && !error.is_parse() && !error.is_timeout() => {
                     self.pool.forget(&connection)
                 }
-                Ok(Err(error)) => return Err(explain(url, &error)),
+                Ok(Err(NoAnswer::Http(error))) => return Err(explain(url, &error)),
+                Ok(Err(NoAnswer::Flood)) => {
+                    self.pool.forget(&connection);
+                    return Err(SourceError::Permanent(Permanent::Lying(
+                        "informational ones (1xx) without end come before it",
+                    )));
+                }
                 Err(_) => {
                     self.pool.forget(&connection);
                     return Err(SourceError::transient(format!(

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -25,6 +25,9 @@ use super::shared::Shared;
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Header fields of an answer.
 pub(crate) const HEAD_FIELDS_MAX: usize = 128;
+/// Informational answers (1xx; RFC 9110, 15.2) before the one to a request. A server that works on it says so now and then, or
+/// hints at what to fetch besides; more of them only keep this side busy.
+const INFORMATIONAL_MAX: u32 = 32;
 /// Bytes that hyper reads at once, and ahead of what is asked of a body.
 const READ_BUFFER_BYTES_MAX: usize = PIECE_BYTES_MAX;
 
@@ -33,6 +36,21 @@ pub(crate) const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A request without a body.
 pub(crate) type Ask = Request<Empty<Bytes>>;
+
+/// Why no head of an answer came.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The connection failed, or what came is no answer.
+    Http(hyper::Error),
+    /// Something else came instead, again and again.
+    Flood,
+}
+
+impl From<hyper::Error> for NoAnswer {
+    fn from(error: hyper::Error) -> Self {
+        Self::Http(error)
+    }
+}
 
 /// A connection that can take a request, or whose answer is being read.
 #[derive(Debug)]
@@ -45,7 +63,7 @@ pub(crate) enum Connection {
 
 impl Connection {
     /// Sends a request and waits for the head of its answer.
-    pub(crate) async fn send(&mut self, request: Ask) -> hyper::Result<Response<Incoming>> {
+    pub(crate) async fn send(&mut self, request: Ask) -> Result<Response<Incoming>, NoAnswer> {
         match self {
             Self::Single(single) => single.send(request).await,
             Self::Shared(shared) => shared.send(request).await,
@@ -95,7 +113,7 @@ impl Single {
         Ok(Self { sender, driver, has_ended: false, link, _open: open })
     }
 
-    async fn send(&mut self, request: Ask) -> hyper::Result<Response<Incoming>> {
+    async fn send(&mut self, mut request: Ask) -> Result<Response<Incoming>, NoAnswer> {
         // The answer before has been read to its end; the connection may still have to notice.
         std::future::poll_fn(|context| {
             let ended = poll_drive(&mut self.driver, &mut self.has_ended, context);
@@ -106,13 +124,21 @@ impl Single {
             }
         })
         .await;
+        let informational = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&informational);
+        hyper::ext::on_informational(&mut request, move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
         let mut answer = pin!(self.sender.send_request(request));
         std::future::poll_fn(|context| {
             if let Poll::Ready(result) = answer.as_mut().poll(context) {
-                return Poll::Ready(result);
+                return Poll::Ready(result.map_err(NoAnswer::from));
             }
             poll_drive(&mut self.driver, &mut self.has_ended, context);
-            answer.as_mut().poll(context)
+            if informational.load(Ordering::Relaxed) > INFORMATIONAL_MAX {
+                return Poll::Ready(Err(NoAnswer::Flood));
+            }
+            answer.as_mut().poll(context).map_err(NoAnswer::from)
         })
         .await
     }

@@ -74,8 +74,12 @@ impl Link {
     /// Bytes that are here and have not been handed on: in HTTP's buffers (within the size of a head) and in the
     /// kernel's (with TLS, as they came).
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        let in_http = self.read_bytes().saturating_sub(self.taken_bytes.load(Ordering::Relaxed));
-        in_http + tcp_info::unread_bytes(self.stream.as_fd())
+        self.unread_bytes() + tcp_info::unread_bytes(self.stream.as_fd())
+    }
+
+    /// Bytes that HTTP has taken in and that have not been handed on.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.read_bytes().saturating_sub(self.taken_bytes.load(Ordering::Relaxed))
     }
 
     /// The other end.

@@ -18,12 +18,15 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioIo;
 
-use super::connection::{Ask, OpenCount};
+use super::connection::{Ask, NoAnswer, OpenCount};
 use super::link::{Link, Metered};
 
 /// Bytes that the server may send ahead of the reader, for each stream and for all of them.
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// Bytes that come, and are of no body that is read, while the head of an answer is waited for: bodies that nobody reads at the
+/// time fill the window, and the rest is for frames. More are answers that are none (1xx), which hyper does not count here.
+const UNREAD_BYTES_MAX: u64 = CONNECTION_WINDOW_BYTES as u64 + (1 << 20);
 /// Longest head of an answer, in bytes as HTTP/2 counts them.
 const HEAD_LIST_BYTES_MAX: u32 = 64 << 10;
 
@@ -71,15 +74,19 @@ impl Shared {
     }
 
     /// Sends a request on a stream of its own and waits for the head of its answer.
-    pub(crate) async fn send(&self, request: Ask) -> hyper::Result<Response<Incoming>> {
+    pub(crate) async fn send(&self, request: Ask) -> Result<Response<Incoming>, NoAnswer> {
         let mut sender = self.sender.clone();
+        let unread_before = self.link.unread_bytes();
         let mut answer = pin!(sender.send_request(request));
         std::future::poll_fn(|context| {
             if let Poll::Ready(result) = answer.as_mut().poll(context) {
-                return Poll::Ready(result);
+                return Poll::Ready(result.map_err(NoAnswer::from));
             }
             self.poll_drive(context);
-            answer.as_mut().poll(context)
+            if self.link.unread_bytes().saturating_sub(unread_before) > UNREAD_BYTES_MAX {
+                return Poll::Ready(Err(NoAnswer::Flood));
+            }
+            answer.as_mut().poll(context).map_err(NoAnswer::from)
         })
         .await
     }
