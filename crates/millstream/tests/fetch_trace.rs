@@ -91,6 +91,29 @@ fn a_trace_that_makes_no_sense_is_refused_with_its_line_before_anything_is_asked
 }
 
 #[test]
+fn what_is_read_is_not_written_over_under_any_name() {
+    let (dir, origin) = (ScratchDir::new(), Origin::start(None));
+    let trace = written(&dir, "reads.csv", TRACE);
+    let authority = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let authority = written(&dir, "ca.pem", &authority.cert.pem());
+    let [symbolic, hard] = ["symbolic", "hard"].map(|name| dir.path().join(name));
+    std::os::unix::fs::symlink(&trace, &symbolic).expect("a link");
+    fs::hard_link(&trace, &hard).expect("a link");
+    let spelled = dir.path().join(".").join("reads.csv");
+    let names = [spelled, symbolic, hard].map(|path| path.display().to_string());
+    let before = [&trace, &authority].map(|path| fs::read(path).expect("it is there"));
+    for output in names.iter().chain([&trace, &authority]) {
+        let url = origin.url();
+        let ran = fetch(&[&url, "--trace", &trace, "--ca", &authority, "--output", output], &[]);
+        let error = text(&ran.stderr);
+        assert_eq!((ran.status.code(), ran.stdout.len()), (Some(2), 0), "{output}: {error}");
+        assert!(error.contains("--output") && error.contains("would be lost"), "{output}: {error}");
+        assert_eq!([&trace, &authority].map(|path| fs::read(path).expect("it is there")), before, "{output}");
+    }
+    assert_eq!(origin.requests().len(), 0);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let (dir, origin) = (ScratchDir::new(), Origin::start(None));
     let beyond = written(&dir, "beyond.csv", "0,48\n299990,20\n");

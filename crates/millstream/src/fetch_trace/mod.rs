@@ -10,6 +10,7 @@ mod trace;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -40,7 +41,7 @@ pub struct Args {
     /// Tell the reader all reads beforehand.
     #[arg(long)]
     pub hints: bool,
-    /// Write the bytes here, one read after the other.
+    /// Write the bytes here, one read after the other; what was in the file is lost.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Header field for each request, such as `authorization: Bearer ...`; may be given several times.
@@ -96,7 +97,21 @@ fn prepare(args: &Args) -> Result<(Url, HttpConfig, Vec<Wanted>), String> {
     }
     let trace = File::open(&args.trace).map_err(|error| cannot("--trace", &args.trace, error))?;
     let reads = trace::parse(BufReader::new(trace)).map_err(|error| cannot("--trace", &args.trace, error))?;
+    if let Some(output) = &args.output {
+        for (option, input) in [("--trace", Some(&args.trace)), ("--ca", args.ca.as_ref())] {
+            if input.is_some_and(|input| is_same_file(input, output)) {
+                return Err(cannot("--output", output, format!("the file of {option}, which would be lost")));
+            }
+        }
+    }
     Ok((url, http, reads))
+}
+
+/// Whether two names are of one regular file: of links, symbolic or not, and of other spellings too. A terminal or a pipe may be
+/// both read and written.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else { return false };
+    one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn headers(lines: &[String]) -> Result<HeaderMap, String> {

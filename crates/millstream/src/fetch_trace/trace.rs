@@ -31,7 +31,9 @@ pub fn parse(mut text: impl BufRead) -> Result<Vec<Wanted>, String> {
         if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
             return Err(format!("line {number}: longer than {LINE_BYTES_MAX} bytes"));
         }
-        let words = std::str::from_utf8(&line).map_err(|_| format!("line {number}: not text"))?.trim();
+        let words = std::str::from_utf8(&line).map_err(|_| format!("line {number}: not text"))?;
+        // Spreadsheets put a byte order mark before the first line.
+        let words = if number == 1 { words.strip_prefix('\u{feff}').unwrap_or(words) } else { words }.trim();
         if words.is_empty() || reads.is_empty() && is_heading(words) {
             continue;
         }
@@ -74,6 +76,13 @@ mod tests {
     fn a_heading_is_optional() {
         assert_eq!(reads("0,48\n100,7\n"), Ok(vec![(0, 48, 1), (100, 7, 2)]));
         assert_eq!(reads("offset,length\r\n0,48\r\n\r\n 100 , 7"), Ok(vec![(0, 48, 2), (100, 7, 4)]));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        assert_eq!(reads("\u{feff}offset,length\r\n0,48\r\n"), Ok(vec![(0, 48, 2)]));
+        assert_eq!(reads("\u{feff}0,48\n100,7\n"), Ok(vec![(0, 48, 1), (100, 7, 2)]));
+        assert!(reads("0,48\n\u{feff}100,7\n").is_err(), "in the middle it is no text of a list");
     }
 
     #[test]

@@ -167,8 +167,9 @@ async fn informational_answers_are_passed_over_until_there_are_too_many() {
             let file = file(FILE_BYTES);
             let theirs = file.clone();
             let before = head(status, &["link: </a>"]).repeat(count);
-            let script =
-                move |asked: &Asked| send([before.clone(), honest(asked, &theirs, &["etag: \"a\""])].concat());
+            let script = move |asked: &Asked| {
+                send([before.clone(), honest(asked, &theirs, &["etag: \"a\""])].concat())
+            };
             let server = Scripted::start(script).await;
             let result = read_all(&mut reader(&server.url("/file"), config())).await;
             assert_eq!(outcome(result.map(|bytes| bytes == file)), expected, "{count} times {status}");
