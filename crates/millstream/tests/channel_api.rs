@@ -134,7 +134,8 @@ fn addresses_inside_are_refused_and_nothing_secret_is_shown() {
     });
     for item in channel["items"].as_array().expect("items") {
         let error = item["last_error"].as_str().expect("a reason");
-        assert!(error.contains("not allowed"), "{item}");
+        let says_what_allows_it = error.contains("`sources.allow_private_addresses`");
+        assert!(error.contains("not allowed") && says_what_allows_it, "{item}");
     }
     assert_eq!(origin.requests(), Vec::<String>::new(), "nothing was connected to");
     for text in [channel.to_string(), server.log(), server.api("/api/v1/channels").to_string()] {

@@ -53,7 +53,10 @@ fn addresses_inside_are_refused_in_every_notation() {
     for (name, host) in names {
         let pull = wait_for_pull(&server, &name, "refused", |pull| pull["last_error"].is_string());
         let error = pull["last_error"].as_str().expect("a reason");
-        assert!(error.contains("not allowed"), "{name} {host}: {error}");
+        assert!(
+            error.contains("not allowed") && error.contains("`sources.allow_private_addresses`"),
+            "{name} {host}: {error}"
+        );
     }
     assert!(origin.accept_now().is_none(), "nothing was connected to");
     server.assert_healthy();

@@ -32,8 +32,10 @@ pub enum Permanent {
     Status(u16),
     /// The server's answer contradicts the request or itself; the reason says how.
     Lying(&'static str),
-    /// A scheme, address or redirect that is not allowed.
+    /// A scheme or redirect that is not allowed.
     Forbidden(String),
+    /// A host whose addresses [`HttpConfig::addresses`](crate::http::HttpConfig::addresses) does not allow.
+    NotPublic(String),
     /// Larger, or taking longer, than allowed.
     Limit(&'static str),
     /// Name, certificate, URL: set up wrongly on this side or that one.
@@ -66,6 +68,12 @@ impl fmt::Display for Permanent {
             Self::Status(status) => write!(f, "the server answers {status}"),
             Self::Lying(how) => write!(f, "the server's answer is wrong: {how}"),
             Self::Forbidden(what) => write!(f, "not allowed: {what}"),
+            Self::NotPublic(host) => {
+                write!(
+                    f,
+                    "not allowed: {host} has no public address, and `HttpConfig::addresses` is not `Any`"
+                )
+            }
             Self::Limit(what) => write!(f, "over the limit: {what}"),
             Self::Setup(what) => f.write_str(what),
         }
@@ -91,7 +99,7 @@ impl From<ReadError> for io::Error {
                 io::ErrorKind::NotFound
             }
             ReadError::Source(SourceError::Permanent(
-                Permanent::Status(401 | 403) | Permanent::Forbidden(_),
+                Permanent::Status(401 | 403) | Permanent::Forbidden(_) | Permanent::NotPublic(_),
             )) => io::ErrorKind::PermissionDenied,
             ReadError::Source(
                 SourceError::Permanent(_) | SourceError::Changed | SourceError::Unsatisfiable { .. },

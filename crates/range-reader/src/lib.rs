@@ -45,3 +45,8 @@ pub use engine::blocking::RangeReader;
 pub use error::ReadError;
 /// As [`RangeReader::open`] takes it.
 pub use url::Url;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

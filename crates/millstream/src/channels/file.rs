@@ -10,15 +10,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http::header::{HeaderMap, HeaderValue, USER_AGENT};
+use range_reader::error::SourceError;
 use range_reader::http::HttpConfig;
-use range_reader::{AsyncRangeReader, ReaderConfig};
+use range_reader::{AsyncRangeReader, ReadError, ReaderConfig};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use url::Url;
 
 use super::location::{Location, open_local};
-use crate::ingest::settings::SourceSettings;
+use crate::ingest::settings::{SourceSettings, explain};
 
 /// Bytes fetched ahead of what is read, at most. The queue behind it holds twice as much.
 const WINDOW_BYTES: usize = 2 << 20;
@@ -114,9 +115,20 @@ impl Remote {
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => Err(io::Error::other(STOPPED)),
-                result = wait(reader) => result,
+                result = wait(reader) => result.map_err(explained),
             }
         })
+    }
+}
+
+/// An error of the reader in the words of the configuration.
+fn explained(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
+    match source {
+        Some(ReadError::Source(source @ SourceError::Permanent(_))) => {
+            io::Error::new(error.kind(), explain(source))
+        }
+        _ => error,
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use range_reader::error::{Permanent, SourceError};
 use range_reader::http::address::AddressPolicy;
 
 /// Settings of channels and pulls, the same for all.
@@ -46,6 +47,16 @@ impl SourceSettings {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// What an error of a source says here: in the words of the configuration, where the library's are those of its own.
+pub fn explain(error: &SourceError) -> String {
+    match error {
+        SourceError::Permanent(Permanent::NotPublic(host)) => format!(
+            "not allowed: {host} has no public address, and `sources.allow_private_addresses` is not set"
+        ),
+        other => other.to_string(),
     }
 }
 

@@ -9,7 +9,7 @@ use range_reader::error::SourceError;
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
 use super::spec::Origin;
-use crate::ingest::settings::SourceSettings;
+use crate::ingest::settings::{SourceSettings, explain};
 
 /// Why a source gives nothing any more: a sentence for the log and the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl std::fmt::Display for Failure {
 
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
-        Self(error.to_string())
+        Self(explain(&error))
     }
 }
 

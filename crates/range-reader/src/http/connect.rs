@@ -27,7 +27,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// is made to the very address that was judged.
 ///
 /// # Errors
-/// [`Permanent::Forbidden`] when no address is allowed; [`SourceError::Transient`] when the name cannot be resolved,
+/// [`Permanent::NotPublic`] when no address is allowed; [`SourceError::Transient`] when the name cannot be resolved,
 /// nothing answers, or time is up.
 pub async fn tcp(
     host: &str,
@@ -75,7 +75,7 @@ fn allowed(
         .filter(|address| policy.allows(address.ip()))
         .partition(|address| address.is_ipv6() == first_is_ipv6);
     if first.is_empty() && second.is_empty() {
-        return Err(SourceError::Permanent(Permanent::Forbidden(format!("{host} has no public address"))));
+        return Err(SourceError::Permanent(Permanent::NotPublic(host.to_owned())));
     }
     first.reverse();
     second.reverse();
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(allowed(many, AddressPolicy::Public, "a").unwrap().len(), ADDRESSES_MAX);
         let private = addresses(&["10.0.0.1", "::ffff:127.0.0.1"]);
         let error = allowed(private.clone(), AddressPolicy::Public, "a").unwrap_err();
-        assert!(matches!(error, SourceError::Permanent(Permanent::Forbidden(_))), "{error}");
+        assert!(matches!(error, SourceError::Permanent(Permanent::NotPublic(_))), "{error}");
         assert_eq!(allowed(private.clone(), AddressPolicy::Any, "a").unwrap(), private);
     }
 

@@ -28,6 +28,7 @@ mod validator;
 use std::fmt;
 use std::time::Duration;
 
+pub use ::http::{HeaderMap, HeaderName, HeaderValue};
 use address::AddressPolicy;
 pub use body::HttpBody;
 pub use client::{Answer, AnswerBody, Client, ClientCounts};
@@ -43,7 +44,7 @@ pub struct HttpConfig {
     pub addresses: AddressPolicy,
     /// Header fields of each request, such as `authorization` or `user-agent`. Credentials are not sent to other hosts
     /// after a redirect.
-    pub headers: http::HeaderMap,
+    pub headers: HeaderMap,
     /// Redirects followed in a row. Default 5.
     pub redirects_max: usize,
     /// Time to open a connection: name, TCP, proxy, TLS. Default 10 s.
@@ -85,7 +86,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             addresses: AddressPolicy::Public,
-            headers: http::HeaderMap::new(),
+            headers: HeaderMap::new(),
             redirects_max: 5,
             connect_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(20),

@@ -97,7 +97,7 @@ pub(crate) fn check_host(host: &str, policy: AddressPolicy) -> Result<(), Source
     if is_allowed {
         return Ok(());
     }
-    Err(SourceError::Permanent(Permanent::Forbidden(format!("{host} is no public address"))))
+    Err(SourceError::Permanent(Permanent::NotPublic(host.to_owned())))
 }
 
 /// Opens a tunnel to `origin` over a connection to a proxy.

@@ -125,6 +125,6 @@ async fn a_forbidden_host_is_not_asked_of_a_proxy() {
     for url in ["http://127.0.0.1/", "https://localhost/", "http://[::ffff:10.0.0.1]/"] {
         let http = through("all", &format!("http://{}", proxy.address), HttpConfig::default());
         let error = HttpSource::new(&url.parse().unwrap(), http).unwrap().open(one(0..1)).await.unwrap_err();
-        assert!(matches!(error, SourceError::Permanent(Permanent::Forbidden(_))), "{url}: {error}");
+        assert!(matches!(error, SourceError::Permanent(Permanent::NotPublic(_))), "{url}: {error}");
     }
 }

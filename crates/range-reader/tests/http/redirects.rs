@@ -199,7 +199,8 @@ async fn forbidden_addresses_are_refused_in_every_form() {
     ] {
         let url: Url = format!("http://{host}:{port}/").parse().unwrap();
         let error = first_error(&url, HttpConfig::default()).await;
-        assert!(matches!(error, SourceError::Permanent(Permanent::Forbidden(_))), "{host}: {error}");
+        assert!(matches!(error, SourceError::Permanent(Permanent::NotPublic(_))), "{host}: {error}");
+        assert!(error.to_string().contains("`HttpConfig::addresses`"), "says what allows it: {error}");
     }
     for url in ["ftp://example.com/", "file:///etc/passwd", "rtmp://example.com/"] {
         let error = HttpSource::new(&url.parse().unwrap(), config()).unwrap_err();
@@ -221,7 +222,7 @@ async fn a_redirect_to_a_forbidden_address_is_refused() {
     let proxies = range_reader::http::Proxy { by_scheme, except: vec!["127.0.0.1".to_owned()] };
     let http = HttpConfig { proxy: Some(proxies), ..HttpConfig::default() };
     let error = first_error(&"http://example.com/".parse().unwrap(), http).await;
-    assert!(matches!(error, SourceError::Permanent(Permanent::Forbidden(_))), "{error}");
+    assert!(matches!(error, SourceError::Permanent(Permanent::NotPublic(_))), "{error}");
     assert_eq!(proxy.asked().len(), 1);
 }
 
