@@ -130,11 +130,12 @@ impl Server {
             .sum()
     }
 
-    /// Resident memory of the server, bytes.
+    /// Memory that the server has allocated and touched, bytes. What is resident of the program file itself does not count:
+    /// it grows with each part of a debug build that runs for the first time, by as much as the system chooses to read.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the server runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("RssAnon");
         line.split_whitespace().nth(1).and_then(|text| text.parse::<u64>().ok()).expect("a number of kB")
             * 1024
     }
