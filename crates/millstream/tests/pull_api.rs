@@ -31,6 +31,10 @@ fn a_pull_is_added_seen_and_removed() {
         (&pull["state"], &pull["last_error"], &pull["retry_in_ms"]),
         (&json!("live"), &Value::Null, &Value::Null)
     );
+    assert_eq!(
+        (&pull["attempts"], &pull["failures"], &pull["last_error_at"]),
+        (&json!(1), &json!(0), &Value::Null)
+    );
     assert_eq!(server.api("/api/v1/pulls")["pulls"].as_array().map(Vec::len), Some(1));
     let shown = [
         server.api("/api/v1/pulls"),
@@ -113,11 +117,12 @@ fn state_says_what_it_waits_for() {
     add_pull(&server, "cam", &origin.url("/cam.flv"));
     let mut asked = origin.accept();
     let pull = wait_for_pull(&server, "cam", "connecting", |pull| pull["state"] == "connecting");
-    assert_eq!((&pull["attempts"], &pull["retry_in_ms"]), (&json!(0), &Value::Null));
+    assert_eq!((&pull["attempts"], &pull["retry_in_ms"]), (&json!(1), &Value::Null));
     asked.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     let pull = wait_for_pull(&server, "cam", "waiting", |pull| pull["state"] == "waiting");
     assert_eq!((&pull["attempts"], &pull["failures"]), (&json!(1), &json!(1)));
     assert!(pull["last_error"].as_str().is_some_and(|error| error.contains("404")), "{pull}");
     assert!(pull["retry_in_ms"].as_u64().is_some_and(|pause| pause <= 100), "{pull}");
     assert_eq!(pull["since"].as_str().map(str::len), Some("2026-11-21T12:00:00Z".len()));
+    assert_eq!(pull["last_error_at"], pull["since"], "it waits since it failed");
 }

@@ -41,14 +41,14 @@ pub struct Status {
     pub state: State,
     /// Since when.
     pub since: SystemTime,
-    /// Attempts that failed since it was live last.
+    /// Attempts since it was live last, the present one among them; while it is live, those that it took.
     pub attempts: u32,
     /// Times it has become live, the first left out.
     pub reconnects: u64,
     /// Attempts that failed, in all.
     pub failures: u64,
-    /// Why the last attempt failed.
-    pub last_error: Option<String>,
+    /// Why the last attempt that failed did, and when.
+    pub last_error: Option<(String, SystemTime)>,
     /// Bytes received of bodies and messages.
     pub bytes: u64,
     retry_at: Option<Instant>,
@@ -78,22 +78,24 @@ impl Status {
     /// An attempt begins.
     pub(super) fn connecting(&mut self) {
         self.enter(State::Connecting);
+        self.attempts = self.attempts.saturating_add(1);
     }
 
     /// Media comes in and is published.
     pub(super) fn live(&mut self) {
         self.enter(State::Live);
-        self.attempts = 0;
         self.reconnects += u64::from(std::mem::replace(&mut self.was_live, true));
         self.sampled = (Instant::now(), self.bytes);
     }
 
     /// The attempt has failed; the next one follows after `pause`.
     pub(super) fn failed(&mut self, error: String, pause: Duration) {
+        if self.state == State::Live {
+            self.attempts = 0;
+        }
         self.enter(State::Waiting);
-        self.attempts = self.attempts.saturating_add(1);
         self.failures += 1;
-        self.last_error = Some(error);
+        self.last_error = Some((error, self.since));
         self.retry_at = Some(Instant::now() + pause);
         self.bits_per_second = 0;
     }
@@ -156,10 +158,13 @@ mod tests {
         status.connecting();
         assert_eq!(status.retry_in(), None);
         status.live();
-        assert_eq!((status.attempts, status.reconnects, status.failures), (0, 0, 3));
+        assert_eq!((status.attempts, status.reconnects, status.failures), (4, 0, 3), "the fourth went well");
         status.failed("closed".to_owned(), Duration::ZERO);
+        assert_eq!(status.attempts, 0);
+        let when = status.since;
         status.connecting();
         status.live();
-        assert_eq!((status.reconnects, status.last_error.as_deref()), (1, Some("closed")));
+        assert_eq!((status.attempts, status.reconnects), (1, 1));
+        assert_eq!(status.last_error, Some(("closed".to_owned(), when)));
     }
 }

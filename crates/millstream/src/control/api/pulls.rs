@@ -31,15 +31,18 @@ pub(super) struct Pull {
     state: PullState,
     /// Since when it has been in this state (RFC 3339).
     since: String,
-    /// Attempts that failed since it was live last.
+    /// Attempts since it was live last, the present one among them; while it is live, those that it took.
     attempts: u32,
     /// Times it became live again.
     reconnects: u64,
     /// Attempts that failed since it was added.
     failures: u64,
-    /// Why the last attempt failed.
+    /// Why the last attempt that failed did; it stays when the pull is live again.
     #[schema(required = true)]
     last_error: Option<String>,
+    /// When that was (RFC 3339).
+    #[schema(required = true)]
+    last_error_at: Option<String>,
     /// Time until the next attempt, while it waits for one.
     #[schema(required = true)]
     retry_in_ms: Option<u64>,
@@ -84,6 +87,7 @@ pub(super) struct NewPull {
 impl From<&pull::Pull> for Pull {
     fn from(pull: &pull::Pull) -> Self {
         let status = pull.status();
+        let (last_error, failed_at) = status.last_error.clone().unzip();
         Self {
             app: pull.spec.app.clone(),
             name: pull.spec.name.clone(),
@@ -104,7 +108,8 @@ impl From<&pull::Pull> for Pull {
             retry_in_ms: status.retry_in().map(|pause| pause.as_millis() as u64),
             bitrate_bits_per_second: status.bits_per_second(),
             bytes: status.bytes,
-            last_error: status.last_error,
+            last_error,
+            last_error_at: failed_at.map(time::rfc3339),
         }
     }
 }
