@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::net::TcpListener;
+
 use common::channel::{FileServer, event_kinds, make_mp4, wait_for_channel};
 use common::openapi::departures;
 use common::origin::post;
@@ -83,6 +85,30 @@ fn a_channel_that_plays_nothing_cannot_skip() {
     let refused = post(&server, "/api/v1/channels/live/soon/skip", "");
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (409, &json!("not_playing")));
     assert!(refused.text().contains("`waiting`"), "{}", refused.text());
+}
+
+#[test]
+fn an_item_that_is_waited_for_is_shown_as_such_and_can_be_skipped() {
+    let dir = ScratchDir::new();
+    make_mp4(&dir.path().join("a.mp4"), 0, 2);
+    let files = format!("allow_private_addresses = true\nfiles_root = '{}'\n", dir.path().display());
+    let server = Server::start(&format!("[sources]\n{files}"));
+    // Connections open, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let url = format!("http://{}/x.mp4", silent.local_addr().expect("an address"));
+    let new = json!({ "app": "live", "name": "films", "items": ["a.mp4", url] });
+    assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);
+    wait_for_channel(&server, "live/films", "playing", |now| now["state"] == "playing");
+    let waits =
+        wait_for_channel(&server, "live/films", "behind the first item", |now| now["state"] == "opening");
+    assert_eq!(waits["item"], Value::Null, "not the item before: {waits:#}");
+    assert_eq!((&waits["position_ms"], &waits["duration_ms"]), (&Value::Null, &Value::Null));
+    assert_eq!((&waits["next"], &waits["next_ready"]), (&json!(1), &json!(false)));
+    assert_eq!(post(&server, "/api/v1/channels/live/films/skip", "").status, 204);
+    let again = wait_for_channel(&server, "live/films", "playing again", |now| now["state"] == "playing");
+    assert_eq!((&again["item"], &again["loops"]), (&json!(0), &json!(1)), "{again:#}");
+    let skipped = &again["events"][0];
+    assert_eq!((&skipped["kind"], &skipped["item"]), (&json!("skipped"), &json!(1)), "{again:#}");
 }
 
 #[test]

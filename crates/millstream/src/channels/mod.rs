@@ -57,7 +57,7 @@ pub enum NotAdded {
 pub enum NotSkipped {
     /// There is no such channel.
     None,
-    /// It plays nothing now.
+    /// It neither plays an item nor waits for a certain one.
     Idle(State),
 }
 
@@ -161,10 +161,7 @@ impl Channels {
     pub fn skip(&self, app: &str, name: &str) -> Result<(), NotSkipped> {
         let list = self.lock();
         let channel = list.get(&(app.to_owned(), name.to_owned())).ok_or(NotSkipped::None)?;
-        let state = channel.status.totals().0;
-        if state != State::Playing {
-            return Err(NotSkipped::Idle(state));
-        }
+        channel.status.can_skip().map_err(NotSkipped::Idle)?;
         // When several wait to be served already, another one changes nothing.
         let _ = channel.commands.try_send(Command::Skip);
         Ok(())

@@ -4,7 +4,9 @@
 //! cannot be opened or read on is told of and skipped. When none can be played, that is said instead of trying for ever.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use live::mp4::Sample;
@@ -52,6 +54,8 @@ pub enum Next {
     },
     /// It is over: played to its end with its length, or left before.
     Ends(Option<Duration>),
+    /// Nothing plays until the next item is open.
+    Waits,
     /// No item can be played now. Asked again, all are tried again.
     Nothing,
     /// The playlist is over.
@@ -96,6 +100,8 @@ pub struct Playlist {
     last: Option<usize>,
     /// When the item before was over, while one is waited for.
     ended: Option<Instant>,
+    /// That one is waited for has been said.
+    told_wait: bool,
     /// What comes next was not there when it was asked for.
     was_awaited: bool,
 }
@@ -139,6 +145,7 @@ impl Playlist {
             prepare_failures: 0,
             last: None,
             ended: None,
+            told_wait: false,
             was_awaited: false,
         }
     }
@@ -156,18 +163,25 @@ impl Playlist {
                 self.failures = 0;
                 self.upcoming = Some(0);
                 self.ended = None;
+                self.nothing_plays();
                 return Next::Nothing;
             }
             if self.prepared.is_none() && !self.prepare() {
                 return Next::Over;
             }
-            match self.opened().await {
-                Ok(()) => {
+            let opened = if self.told_wait { Some(self.opened().await) } else { self.opened_already().await };
+            match opened {
+                Some(Ok(())) => {
                     if let Some(facts) = self.begin() {
                         return Next::Begins(facts);
                     }
                 }
-                Err(reason) => self.prepared_failed(&reason),
+                Some(Err(reason)) => self.prepared_failed(&reason),
+                None => {
+                    self.told_wait = true;
+                    self.nothing_plays();
+                    return Next::Waits;
+                }
             }
         }
     }
@@ -198,6 +212,9 @@ impl Playlist {
         self.playing = None;
         self.prepared = None;
         self.ended = None;
+        self.told_wait = false;
+        self.nothing_plays();
+        self.status.update(|status| (status.next, status.next_ready) = (None, false));
         for length in &mut self.lengths {
             if *length == Length::Broken {
                 *length = Length::Unknown;
@@ -228,7 +245,7 @@ impl Playlist {
     /// Opens an item for its length only.
     async fn learn(&mut self, index: usize) {
         (self.upcoming, self.join) = (Some(index), Duration::ZERO);
-        self.prepare();
+        self.open_upcoming();
         match self.opened().await {
             Err(reason) => self.prepared_failed(&reason),
             Ok(()) => {
@@ -247,17 +264,21 @@ impl Playlist {
         self.failures = 0;
     }
 
-    /// Begins to open the upcoming item. False: there is none.
+    /// Begins to open the upcoming item, which is played next. False: there is none.
     fn prepare(&mut self) -> bool {
-        let Some(index) = self.upcoming else { return false };
+        let index = self.open_upcoming();
+        if index.is_some() {
+            self.status.update(|status| (status.next, status.next_ready) = (index, false));
+        }
+        index.is_some()
+    }
+
+    fn open_upcoming(&mut self) -> Option<usize> {
+        let index = self.upcoming?;
         let item = (self.open)(index, std::mem::take(&mut self.join));
         self.prepared = Some(Prepared { index, item, began: Instant::now(), facts: None });
         self.upcoming = self.following(index);
-        self.status.update(|status| {
-            status.next = Some(index);
-            status.next_ready = false;
-        });
-        true
+        Some(index)
     }
 
     /// Waits until the prepared item is open.
@@ -278,6 +299,18 @@ impl Playlist {
         Ok(())
     }
 
+    /// As [`Self::opened`], if that can be said without waiting.
+    async fn opened_already(&mut self) -> Option<Result<(), String>> {
+        let mut opened = pin!(self.opened());
+        poll_fn(|context| {
+            Poll::Ready(match opened.as_mut().poll(context) {
+                Poll::Ready(opened) => Some(opened),
+                Poll::Pending => None,
+            })
+        })
+        .await
+    }
+
     /// The prepared item is open.
     fn learned(&mut self, facts: Facts) {
         let Some(prepared) = &mut self.prepared else { return };
@@ -286,7 +319,7 @@ impl Playlist {
         }
         let index = prepared.index;
         self.status.update(|status| {
-            status.next_ready = true;
+            status.next_ready = status.next == Some(index);
             status.items[index].duration = facts.duration;
         });
         prepared.facts = Some(facts);
@@ -307,6 +340,7 @@ impl Playlist {
         self.last = Some(index);
         self.prepare_failures = 0;
         self.ended = None;
+        self.told_wait = false;
         self.status.update(|status| {
             status.item = Some(index);
             status.position = facts.begins;
@@ -430,6 +464,10 @@ impl Playlist {
         self.tell(index, EventKind::Broken, reason);
     }
 
+    fn nothing_plays(&self) {
+        self.status.update(|status| (status.item, status.position) = (None, Duration::ZERO));
+    }
+
     fn tell(&self, index: usize, kind: EventKind, message: &str) {
         #[expect(clippy::disallowed_methods, reason = "the time of an event, for people")]
         let now = SystemTime::now();
@@ -458,7 +496,7 @@ impl Prepared {
 
 /// Waits for `what`, and notes if it was not there at once.
 async fn noting<T>(was_awaited: &mut bool, what: impl Future<Output = T>) -> T {
-    let mut what = std::pin::pin!(what);
+    let mut what = pin!(what);
     poll_fn(|context| {
         let polled = what.as_mut().poll(context);
         *was_awaited |= polled.is_pending();

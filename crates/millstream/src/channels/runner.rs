@@ -264,6 +264,11 @@ impl Runner {
                     return Some(Pause::Rejoin);
                 }
             }
+            Next::Waits => {
+                if self.publisher.is_some() {
+                    self.enter(State::Opening, None);
+                }
+            }
             Next::Nothing => return Some(Pause::Nothing),
             Next::Over => return Some(Pause::Over),
         }

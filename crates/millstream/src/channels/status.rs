@@ -16,7 +16,7 @@ const MESSAGE_BYTES_MAX: usize = 400;
 pub enum State {
     /// Its start is in the future, or its stream has another publisher.
     Waiting,
-    /// The item to begin with is being opened.
+    /// Nothing is played until the next item, or the one to begin with, is open.
     Opening,
     /// Frames leave.
     Playing,
@@ -197,6 +197,17 @@ impl Status {
     /// How it is now.
     pub fn snapshot(&self) -> Snapshot {
         self.lock().clone()
+    }
+
+    /// Whether there is an item that can be left: one that plays, or one that is waited for; if not, its state.
+    pub fn can_skip(&self) -> Result<(), State> {
+        let now = self.lock();
+        match now.state {
+            State::Playing => Ok(()),
+            // While the place in a schedule is looked for, there is no next one yet.
+            State::Opening if now.next.is_some() => Ok(()),
+            state => Err(state),
+        }
     }
 
     /// State and totals without a copy of the rest: state, items played, items broken, pauses.

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::super::location::Location;
 use super::super::queue::{Sender, queue};
-use super::super::status::Snapshot;
+use super::super::status::{Snapshot, State};
 use super::*;
 
 const FRAME_NS: i64 = 40_000_000;
@@ -111,7 +111,7 @@ fn sample(index: i64) -> Sample {
     }
 }
 
-/// What comes out, shortened: `[` an item, its number of frames, `]` its end, `!` nothing can be played, `.` the end.
+/// What comes out, shortened: `[` an item, its number of frames, `]` its end, `~` a wait, `!` nothing can be played, `.` the end.
 async fn told(playlist: &mut Playlist, events: usize) -> String {
     let mut out = String::new();
     let mut frames = 0;
@@ -119,6 +119,7 @@ async fn told(playlist: &mut Playlist, events: usize) -> String {
         match playlist.next().await {
             Next::Begins(_) => out.push('['),
             Next::Frame { .. } => frames += 1,
+            Next::Waits => out.push('~'),
             Next::Ends(length) => {
                 let ending = if length.is_some() { "]" } else { "/" };
                 out.push_str(&format!("{frames}{ending}"));
@@ -243,6 +244,13 @@ async fn an_item_that_does_not_open_does_not_hold_up_the_one_that_plays() {
     let began = Instant::now();
     assert_eq!(told(&mut playlist, 32).await, "[30]");
     assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(told(&mut playlist, 1).await, "~");
+    let now = status.snapshot();
+    assert_eq!(
+        (now.item, now.next, now.next_ready),
+        (None, Some(1), false),
+        "nothing plays while it is waited for"
+    );
     assert_eq!(told(&mut playlist, 42).await, "[40]");
     assert_eq!(began.elapsed(), PATIENCE.frame, "the picture stands no longer than for a frame");
     assert_eq!(broken(&status.snapshot())[0], (Some(1), "it could not be opened within 10 s"));
@@ -252,14 +260,14 @@ async fn an_item_that_does_not_open_does_not_hold_up_the_one_that_plays() {
 async fn the_first_item_has_more_time_to_open() {
     let (mut playlist, ..) = playlist(&[&[Hangs], &[Plays(40)]], true);
     let began = Instant::now();
-    assert_eq!(told(&mut playlist, 42).await, "[40]");
+    assert_eq!(told(&mut playlist, 43).await, "~[40]");
     assert_eq!(began.elapsed(), PATIENCE.open, "nobody watches yet");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_item_that_does_not_open_can_be_skipped() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Hangs], &[Plays(40)]], true);
-    told(&mut playlist, 32).await;
+    told(&mut playlist, 33).await;
     tokio::select! {
         biased;
         _ = playlist.next() => panic!("it hangs"),
@@ -270,6 +278,22 @@ async fn an_item_that_does_not_open_can_be_skipped() {
     assert_eq!(told(&mut playlist, 42).await, "[40]");
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(status.snapshot().events[0].kind, EventKind::Skipped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_opened_for_its_length_only_is_not_what_comes_next() {
+    let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Hangs]], true);
+    told(&mut playlist, 10).await;
+    status.enter(State::Opening, SystemTime::UNIX_EPOCH, None);
+    tokio::select! {
+        biased;
+        _ = playlist.join(|| Duration::from_secs(5)) => panic!("it hangs"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    let now = status.snapshot();
+    assert_eq!((now.item, now.next, now.next_ready), (None, None, false));
+    assert_eq!(now.items[0].duration, Some(Duration::from_millis(1_200)));
+    assert_eq!(status.can_skip(), Err(State::Opening));
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ pub(super) struct Channel {
     /// When the playlist began (RFC 3339), if that was set.
     #[schema(required = true)]
     start: Option<String>,
-    /// Index of the item that is played.
+    /// Index of the item that is played; none while the next one is waited for.
     #[schema(required = true)]
     item: Option<usize>,
     /// How far.
@@ -45,7 +45,7 @@ pub(super) struct Channel {
     /// How long it is.
     #[schema(required = true)]
     duration_ms: Option<u64>,
-    /// Index of the item that is opened ahead.
+    /// Index of the item that comes next, or that is waited for.
     #[schema(required = true)]
     next: Option<usize>,
     /// It is open, and its first frames are being read.
@@ -114,8 +114,8 @@ enum ChannelSource {
     Api,
 }
 
-/// What a channel does: it waits for its start or its stream, opens its first item, plays, waits because no item can be
-/// played, or is over.
+/// What a channel does: it waits for its start or its stream, opens its first item or its next one while nothing plays, plays,
+/// waits because no item can be played, or is over.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ChannelState {
@@ -308,7 +308,7 @@ pub(super) async fn remove_channel(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Has a channel go on with its next item.
+/// Has a channel leave the item that it plays, or waits for, and go on with the next one.
 #[utoipa::path(post, path = "/api/v1/channels/{app}/{name}/skip", tag = "channels", params(
     ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
     ("name" = String, Path, description = "Name of the stream, percent-encoded"),
@@ -318,7 +318,7 @@ pub(super) async fn remove_channel(
     (status = 401, description = "Token missing or wrong", body = ErrorBody),
     (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such channel", body = ErrorBody),
-    (status = 409, description = "It plays nothing now (`not_playing`)", body = ErrorBody),
+    (status = 409, description = "It neither plays an item nor waits for one (`not_playing`)", body = ErrorBody),
 ))]
 pub(super) async fn skip_item(
     State(context): State<Arc<Context>>,
