@@ -111,10 +111,13 @@ impl ToPackets {
     /// What comes of it is appended to `out`.
     pub fn frame(&mut self, now: Instant, time_ms: u64, frame: &Frame, out: &mut PacketsOut) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX).min(TIME_MS_MAX);
+        let before = out.packets.len();
         if frame.track != Track::Data && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
             self.clock.arrived(now, time_ms * 1_000);
+            if frame.track == Track::Audio {
+                self.video.goes_on(&self.settings, time_ms, out);
+            }
         }
-        let before = out.packets.len();
         let changed = match frame.track {
             Track::Video => self.video.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
             Track::Audio => self.sound.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
@@ -124,6 +127,16 @@ impl ToPackets {
         if changed {
             self.update_formats();
         }
+    }
+
+    /// What the frames so far tell of a track has ended, as if its end had been one of them.
+    pub fn track_ended(&mut self, track: Track) {
+        match track {
+            Track::Video => self.video.ended(),
+            Track::Audio => self.sound.ended(),
+            Track::Data => {}
+        }
+        self.update_formats();
     }
 
     /// An Opus packet of the transcoder.

@@ -246,6 +246,11 @@ impl Stream {
         }
     }
 
+    /// Headers of sound and of video that have ended and may go on.
+    pub fn ended(&self) -> impl Iterator<Item = &Arc<Frame>> {
+        self.ended.iter().flatten()
+    }
+
     /// Ends a sample of the rates and begins the next; call it about once a second.
     pub fn sample_rates(&mut self, now_ms: u64) {
         let sample = std::mem::replace(&mut self.sample, Sample { since_ms: now_ms, ..Sample::default() });
@@ -418,9 +423,10 @@ mod tests {
         stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"c"));
         stream.receive(0, &video(FrameRole::Key, 0));
         stream.receive(40, &frame(Track::Video, FrameRole::End, 40, b""));
-        assert!(stream.headers().video.is_none());
+        assert!(stream.headers().video.is_none() && stream.ended().count() == 1);
         stream.receive(80, &video(FrameRole::Key, 80));
         assert!(stream.entry_headers().video.is_some() && stream.has_video());
+        assert_eq!(stream.ended().count(), 0);
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub struct PublishedVideo {
 /// What can be offered of a stream in packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishedFormats {
-    /// Video, if there is some that can be bridged.
+    /// Video, if there is some that can be bridged, or was until the publisher ended it.
     pub video: Option<PublishedVideo>,
-    /// Sound as it is sent in packets, if there is some that can be bridged.
+    /// Sound as it is sent in packets, if there is some that can be bridged, or was until the publisher ended it.
     pub sound: Option<Codec>,
     /// Why video or sound is missing although the publisher sends it: for the player's error and the log.
     pub refused: Option<Arc<str>>,

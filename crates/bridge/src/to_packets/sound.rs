@@ -68,8 +68,14 @@ impl Sound {
         *self = Self { sender: self.sender, clock_rate: self.clock_rate, timestamps, ..Self::new() };
     }
 
+    /// Also of sound that is over: it may go on.
     pub(super) fn published(&self) -> Option<Codec> {
-        self.published.filter(|_| !self.is_over)
+        self.published
+    }
+
+    /// The publisher has ended it.
+    pub(super) fn ended(&mut self) {
+        self.is_over = true;
     }
 
     pub(super) fn refused(&self) -> Option<&Arc<str>> {

@@ -3,6 +3,7 @@
 
 mod av1;
 mod nal;
+mod stand_in;
 mod vp;
 
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(super) struct Video {
     waits_for_key: bool,
     /// The publisher has ended it; what was known of it holds again if it goes on without another configuration.
     is_over: bool,
+    /// When the newest picture is shown, stream time.
+    shown_ms: Option<i64>,
 }
 
 /// What a codec needs to know from frame to frame.
@@ -80,6 +83,7 @@ impl Video {
             is_warned: false,
             waits_for_key: true,
             is_over: false,
+            shown_ms: None,
         }
     }
 
@@ -89,8 +93,9 @@ impl Video {
         *self = Self { sender: self.sender, timestamps, picture_id: self.picture_id, ..Self::new() };
     }
 
+    /// Also of video that is over: it may go on, and viewers who come until then get a stand-in.
     pub(super) fn published(&self) -> Option<&PublishedVideo> {
-        self.published.as_ref().filter(|_| !self.is_over)
+        self.published.as_ref()
     }
 
     pub(super) fn refused(&self) -> Option<&Arc<str>> {
@@ -119,6 +124,7 @@ impl Video {
         }
         let turns = self.is_over != (body.kind == BodyKind::End);
         self.is_over = body.kind == BodyKind::End;
+        self.waits_for_key |= self.is_over;
         let Some(codec) = rtp_codec(body.codec) else { return self.cannot(body.codec) | turns };
         let changed = match body.kind {
             BodyKind::Config => self.config(settings, codec, &body, stats),
@@ -134,6 +140,24 @@ impl Video {
             BodyKind::End | BodyKind::Other => false,
         };
         changed | turns
+    }
+
+    /// The publisher has ended it.
+    pub(super) fn ended(&mut self) {
+        (self.is_over, self.waits_for_key) = (true, true);
+    }
+
+    /// The stream goes on, with sound, at this time: once a second, video that is over gets a picture that stands in for it.
+    pub(super) fn goes_on(&mut self, settings: &ToPacketsSettings, time_ms: i64, out: &mut PacketsOut) {
+        let is_due = self.shown_ms.is_none_or(|shown_ms| time_ms >= shown_ms + STAND_IN_MS);
+        if !self.is_over || self.published.is_none() || !is_due {
+            return;
+        }
+        self.shown_ms = Some(time_ms);
+        let timestamp = self.timestamps.next(time_ms * 1_000);
+        let mut writer = self.sender.frame(payload_type(Codec::H264), timestamp, &mut out.packets);
+        stand_in::write(settings.payload_bytes_max, &mut writer);
+        writer.end_frame(true);
     }
 
     /// A codec WebRTC has no format for.
@@ -283,6 +307,7 @@ impl Video {
             return Verdict::Broken;
         }
         self.timestamps = timestamps;
+        self.shown_ms = Some(shown_ms);
         self.picture_id = self.picture_id.wrapping_add(1);
         self.waits_for_key = false;
         Verdict::Sent { is_key }
@@ -332,6 +357,10 @@ pub(super) fn offset_us(body: &Body<'_>) -> i64 {
 
 /// Sixteen reference pictures, the most there can be, of 8 a second.
 const COMPOSITION_MS_MAX: i32 = 2_000;
+
+/// From one stand-in to the next, and from the last picture to the first of them: files that are sent in a loop end their
+/// video each time.
+const STAND_IN_MS: i64 = 1_000;
 
 /// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata included.
 const RECORD_BYTES_MAX: usize = 64 << 10;

@@ -1,5 +1,6 @@
 //! A publisher that comes back, or another one: numbers and timestamps go on, and nothing of the one before is used.
 
+use relay::Track;
 use rtp::payload::Codec;
 
 use crate::{Rig, demo_tags};
@@ -29,23 +30,59 @@ fn numbers_and_timestamps_go_on_and_the_formats_are_told_anew() {
 }
 
 #[test]
-fn a_track_that_has_ended_is_not_offered_and_goes_on_with_its_next_configuration() {
+fn sound_that_has_ended_is_offered_still_and_goes_on() {
     let mut rig = Rig::new();
-    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
-    for (time_ms, _, body) in &tags {
-        rig.video(*time_ms, body);
-    }
     rig.audio(100, b"\x91Opus\xfc\x01\x02");
-    assert!(rig.bridge.take_formats_change());
-    assert_eq!(rig.video(120, b"\x17\x02\x00\x00\x00"), []);
-    assert!(rig.bridge.take_formats_change());
-    assert_eq!((&rig.bridge.formats().video, rig.bridge.formats().sound), (&None, Some(Codec::Opus)));
     assert_eq!(rig.audio(140, b"\x92Opus"), []);
-    assert_eq!(rig.bridge.formats().sound, None);
-    for (index, (time_ms, _, body)) in tags.iter().enumerate() {
-        assert_eq!(rig.video(1_000 + time_ms, body).len(), usize::from(index > 0), "its numbers go on");
+    assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus));
+    assert_eq!(rig.audio(200, b"\x91Opus\xfc\x01\x02").len(), 1);
+}
+
+/// Whose video is over, and who says so by its own frame or who came to the stream later.
+fn over(rig: &mut Rig, tags: &[(u64, Track, Vec<u8>)], came_later: bool) {
+    let before = if came_later { &tags[..1] } else { tags };
+    before.iter().for_each(|(time_ms, _, body)| _ = rig.video(*time_ms, body));
+    match came_later {
+        true => rig.bridge.track_ended(Track::Video),
+        false => assert_eq!(rig.video(120, b"\x17\x02\x00\x00\x00"), []),
     }
-    assert!(rig.bridge.formats().video.is_some());
+}
+
+#[test]
+fn video_that_has_ended_is_offered_still_and_a_picture_stands_in_for_it_while_sound_goes_on() {
+    let opus = b"\x91Opus\xfc\x01\x02";
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
+    for came_later in [false, true] {
+        let mut rig = Rig::new();
+        over(&mut rig, &tags, came_later);
+        assert_eq!(rig.bridge.formats().video.as_ref().map(|video| video.codec), Some(Codec::H264));
+        let (mut stand_ins, mut last) = (Vec::new(), 0);
+        for time_ms in (140..5_000).step_by(20) {
+            let video = rig.audio(time_ms, opus).into_iter().filter(|sent| sent.data.starts_with(&[0, 0, 0]));
+            for sent in video {
+                assert!(sent.marker && sent.timestamp > last, "times go on");
+                last = sent.timestamp;
+                stand_ins.push((time_ms, sent));
+            }
+        }
+        let times: Vec<u64> = stand_ins.iter().map(|(time_ms, _)| *time_ms).collect();
+        let expected = if came_later {
+            [140, 1_140, 2_140, 3_140, 4_140].to_vec()
+        } else {
+            vec![1_080, 2_080, 3_080, 4_080]
+        };
+        assert_eq!(times, expected, "one a second, at once only where no picture has been sent");
+        assert_eq!(rig.bridge.stats().video_frames, if came_later { 0 } else { 2 });
+        for (index, (time_ms, _, body)) in tags.iter().enumerate() {
+            let sent = rig.video(6_000 + time_ms, body);
+            assert_eq!(sent.len(), usize::from(index > 0), "its numbers go on");
+            assert!(sent.iter().all(|sent| sent.timestamp > last));
+        }
+        assert!(
+            rig.audio(8_000, opus).iter().all(|sent| !sent.data.starts_with(&[0, 0, 0])),
+            "it is there again"
+        );
+    }
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl Worker {
         let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
         let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
         let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
+        self.bridge_feed_ended_tracks(index, begin_ms);
         let sound_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(SOUND_MS));
         let is_wanted = |(time_ms, frame): &&(u64, Arc<Frame>)| {
             frame.role != FrameRole::Audio || *time_ms >= sound_from_ms
@@ -105,6 +106,20 @@ impl Worker {
             if bridge.met().packets > bridge.forwarded + TURN_PACKETS {
                 bridge.forwarded = bridge.met().packets;
                 self.rtc_forward();
+            }
+        }
+    }
+
+    /// What is over may go on.
+    fn bridge_feed_ended_tracks(&mut self, index: usize, time_ms: u64) {
+        let frames = self.bridges.slab[index].frames;
+        let headers: Vec<_> = self.streams.slab[frames].relay.ended().map(Arc::clone).collect();
+        for header in headers {
+            self.bridge_frame(index, time_ms, &header);
+            if let Some(Bridge { machine: Machine::ToPackets(machine), .. }) =
+                self.bridges.slab.get_mut(index)
+            {
+                machine.track_ended(header.track);
             }
         }
     }

@@ -139,6 +139,10 @@ impl Worker {
         let local = &self.streams.slab[stream];
         let mut probe = ToPackets::new(to_packets_settings(local.settings.bridge), self.now);
         let mut out = PacketsOut::default();
+        for header in local.relay.ended() {
+            probe.frame(self.now, 0, header, &mut out);
+            probe.track_ended(header.track);
+        }
         local.relay.headers().iter().for_each(|header| probe.frame(self.now, 0, header, &mut out));
         local.first.iter().flatten().for_each(|frame| probe.frame(self.now, 0, frame, &mut out));
         for (time_ms, frame) in local.relay.gop().frames() {
