@@ -56,7 +56,7 @@ class Channel {
       loop: this.loop, start: this.start,
       item: playing ? this.at : null, position_ms: playing ? now - this.itemBegan : null, duration_ms: playing ? this.items[this.at].length : null,
       next: playing ? next : null, next_ready: playing && now - this.itemBegan > 3_000,
-      loops: this.loops, items_played: this.played, items_failed: state === 'retrying' ? 12 : this.failed, pauses: 0,
+      loops: this.loops, items_played: this.played, items_failed: state === 'retrying' ? 12 : this.failed, pauses: this.start === null ? 0 : 3, behind_ms: this.start === null || !playing ? 0 : 4_330,
       retry_in_ms: state === 'retrying' ? 5_000 - (now % 5_000) : null, events: this.events,
     };
   }
@@ -72,8 +72,9 @@ class Pull {
     const seconds = (now - this.since) / 1000;
     return {
       app: this.app, name: this.name, source: this.source, url: this.url, state: this.dead ? 'waiting' : 'live', since: iso(this.since),
-      attempts: this.dead ? Math.floor(seconds / 8) + 1 : 0, failures: this.dead ? Math.floor(seconds / 8) + 1 : 2, reconnects: this.dead ? 0 : 1,
-      last_error: this.dead ? 'cannot connect to 203.0.113.9:1935: connection refused' : 'no data for 10 s', retry_in_ms: this.dead ? 8_000 - (now - this.since) % 8_000 : null,
+      attempts: this.dead ? Math.floor(seconds / 8) + 1 : 1, failures: this.dead ? Math.floor(seconds / 8) + 1 : 2, reconnects: this.dead ? 0 : 1,
+      last_error: this.dead ? 'cannot connect to 203.0.113.9:1935: connection refused' : 'no data for 10 s',
+      last_error_at: iso(this.dead ? now - (now - this.since) % 8_000 : this.since - 60_000), retry_in_ms: this.dead ? 8_000 - (now - this.since) % 8_000 : null,
       bytes: this.dead ? 0 : Math.round(seconds * 262_500), bitrate_bits_per_second: this.dead ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
     };
   }

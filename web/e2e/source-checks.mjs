@@ -29,6 +29,7 @@ async function showsWhatTheyDo(test) {
   await says(row(page, 'channel', 'tv/premiere'), 'begins in 4 h 59 min');
   await says(row(page, 'pull', 'sport/court-3'), 'connection refused');
   await says(row(page, 'pull', 'sport/court-4'), '1 reconnect');
+  await says(evening, '4.3 s behind schedule');
   await evening.getByRole('link').click();
   await page.locator('.playlist .is-here').waitFor();
   if ((await page.locator('.playlist li').count()) !== 4) throw new Error('the playlist lacks items');
@@ -63,13 +64,14 @@ async function addsAndIsRefused(test) {
   await page.getByRole('button', { name: 'Add channel' }).click();
   const dialog = page.getByRole('dialog');
   const add = dialog.getByRole('button', { name: 'Add channel' });
+  await says(dialog, 'gone when the server starts again');
   await dialog.getByLabel('Stream').fill('mill');
   await dialog.getByLabel('Playlist').fill('file:///etc/passwd');
   await says(dialog, 'file: is not possible');
   if (await add.isEnabled()) throw new Error('a file: address can be sent');
-  await dialog.getByLabel('Playlist').fill('https://example.org/a.mp4\nhttp://192.168.0.1/b.mp4');
+  await dialog.getByLabel('Playlist').fill('https://example.org/a.mp4\n\nhttp://192.168.0.1/b.mp4');
   await add.click();
-  await says(page.getByTestId('refusal'), 'items[1]: the address is private');
+  await says(page.getByTestId('refusal'), 'line 3: the address is private');
   if (!(await dialog.getByLabel('Playlist').inputValue()).includes('a.mp4')) throw new Error('the form has lost its playlist');
   await dialog.getByLabel('Playlist').fill('https://example.org/a.mp4');
   await add.click();

@@ -5,7 +5,22 @@ import { ApiError } from '../src/api/errors';
 import type { Channel, ChannelEventKind, Pull } from '../src/api/sources';
 import { positionWords } from '../src/components/channels-table';
 import { connectionWords } from '../src/components/pulls-table';
-import { channelState, dayAndTime, itemName, itemProblem, itemsOf, lastTrouble, placeWords, pullProblem, waitWords } from '../src/components/source-words';
+import {
+  behindWords,
+  canSkip,
+  channelState,
+  dayAndTime,
+  errorWords,
+  itemName,
+  itemProblem,
+  itemsOf,
+  lastTrouble,
+  lineWords,
+  placeWords,
+  pullProblem,
+  waitWords,
+  zoneWords,
+} from '../src/components/source-words';
 import { Sources } from '../src/state/sources';
 import { aChannel, aPull } from './samples';
 
@@ -43,6 +58,23 @@ describe('words of a channel', () => {
     expect(waitWords(aChannel('tv/a', { state: 'opening', start: '2026-01-01T00:00:00Z' }), now)).toBe('');
   });
 
+  it('says which item is opened while nothing plays, and lets it be skipped', () => {
+    const items = ['a.mp4', 'b.mp4'].map((location) => ({ location, duration_ms: null, last_error: null }));
+    const waits = aChannel('tv/a', { items, state: 'opening', next: 1 });
+    expect([waitWords(waits, 0), canSkip(waits)]).toEqual(['opens b.mp4', true]);
+    // Its place in the schedule is still looked for.
+    expect(canSkip(aChannel('tv/a', { items, state: 'opening' }))).toBe(false);
+    expect(canSkip(aChannel('tv/a', { items, state: 'playing', item: 0 }))).toBe(true);
+    // It has no stream to play into.
+    expect(canSkip(aChannel('tv/a', { items, state: 'waiting', item: 0, next: 1 }))).toBe(false);
+  });
+
+  it('says how far behind it is, and behind what', () => {
+    expect(behindWords(aChannel('tv/a', { behind_ms: 4_330, start: '2026-01-01T00:00:00Z' }))).toBe('4.3\u00a0s behind schedule');
+    expect(behindWords(aChannel('tv/a', { behind_ms: 320 }))).toBe('320\u00a0ms late in all');
+    expect(behindWords(aChannel('tv/a', { behind_ms: 30 }))).toBe('');
+  });
+
   it('names the day when it is another', () => {
     const noon = new Date(2026, 2, 1, 12, 0, 5).getTime();
     expect(dayAndTime(noon, noon + 60_000)).toBe('12:00:05');
@@ -68,6 +100,20 @@ describe('words of a channel', () => {
 });
 
 describe('what is entered', () => {
+  it('is called by its line when the server refuses it', () => {
+    const text = 'a.mp4\n\n  b.mp4\n';
+    expect(lineWords('items[1]: 10.0.0.1 is not a public address', text)).toBe('line 3: 10.0.0.1 is not a public address');
+    expect(lineWords('items[0]: no; items[1]: neither', text)).toBe('line 1: no; line 3: neither');
+    expect(lineWords('items[7]: there is none', text)).toBe('items[7]: there is none');
+  });
+
+  it('is in the time zone of the person at the page', () => {
+    const shifted = (minutes: number) => zoneWords({ getTimezoneOffset: () => minutes } as Date);
+    expect(shifted(-330)).toMatch(/UTC\+05:30$/);
+    expect(shifted(210)).toMatch(/UTC\u221203:30$/);
+    expect(shifted(0)).toMatch(/UTC\+00:00$/);
+  });
+
   it('is a playlist of the lines that say something', () => {
     expect(itemsOf(' https://a/1.mp4 \r\n\n  b c.mp4\n')).toEqual(['https://a/1.mp4', 'b c.mp4']);
   });
@@ -97,7 +143,17 @@ it('says of a pull how long it has been there, or when it tries again', () => {
   expect(connectionWords(aPull('a/b', { state: 'live' }), now)).toBe('for 1\u00a0min 00\u00a0s');
   expect(connectionWords(aPull('a/b', { state: 'live', reconnects: 2 }), now)).toBe('for 1\u00a0min 00\u00a0s, 2 reconnects');
   expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 3, retry_in_ms: 3_500 }), now)).toBe('3 tries, tries again in 4\u00a0s');
+  expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 0, retry_in_ms: 3_500 }), now)).toBe('tries again in 4\u00a0s');
   expect(connectionWords(aPull('a/b'), now)).toBe('first try');
+  expect(connectionWords(aPull('a/b', { attempts: 3 }), now)).toBe('try 3');
+});
+
+it('says of a pull that is live when it failed last', () => {
+  const now = new Date(2026, 2, 1, 12, 5, 0).getTime();
+  const failed = { last_error: 'no data', last_error_at: new Date(2026, 2, 1, 12, 0, 5).toISOString() };
+  expect(errorWords(aPull('a/b', { state: 'live', ...failed }), now)).toBe('12:00:05: no data');
+  expect(errorWords(aPull('a/b', { state: 'waiting', ...failed }), now)).toBe('no data');
+  expect(errorWords(aPull('a/b'), now)).toBeNull();
 });
 
 describe('requests', () => {

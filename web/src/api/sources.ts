@@ -33,6 +33,7 @@ export interface ChannelItem {
 
 /**
  * - `waiting`: for its start, or for its stream's name, which somebody else has
+ * - `opening`: nothing plays until the next item is open
  * - `retrying`: no item could be played; the next try comes later
  * - `ended`: played to its end, without repetition
  */
@@ -63,6 +64,8 @@ export interface Channel {
   items_failed: number;
   /** Times frames came too late, so that the pace began anew. */
   pauses: number;
+  /** By how much it is later because of that; with a start, since it was last where its schedule says. */
+  behind_ms: number;
   /** Until something is tried again, or until the start. */
   retry_in_ms: number | null;
   events: ChannelEvent[];
@@ -81,12 +84,15 @@ export interface Pull {
   state: PullState;
   /** When the state began, RFC 3339. */
   since: string;
-  /** Tries that failed since it was live last, and since it was added. */
+  /** Tries since it was live last, the present one among them; while it is live, those that it took. */
   attempts: number;
+  /** Tries that failed since it was added. */
   failures: number;
   /** Times it became live again. */
   reconnects: number;
+  /** Why the last try that failed did, and when (RFC 3339); it stays when the pull is live again. */
   last_error: string | null;
+  last_error_at: string | null;
   retry_in_ms: number | null;
   bytes: number;
   bitrate_bits_per_second: number;

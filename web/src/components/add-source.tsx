@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks';
 import { nameProblem, streamKey, type StreamRef } from '../lib/urls';
 import { useServices } from '../state/hooks';
 import { FormDialog, TextField } from './form-dialog';
-import { itemProblem, itemsOf, pullProblem } from './source-words';
+import { itemProblem, itemsOf, lineWords, pullProblem, zoneWords } from './source-words';
 
 export function AddChannel({ onClose }: { onClose: () => void }) {
   const { client } = useServices();
@@ -22,7 +22,14 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
     added('Channel', stream);
   };
   return (
-    <FormDialog title="New channel" action="Add channel" ready={named(stream) && items.length > 0 && problem === null} onSubmit={submit} onClose={onClose}>
+    <FormDialog
+      title="New channel"
+      action="Add channel"
+      ready={named(stream) && items.length > 0 && problem === null}
+      onSubmit={submit}
+      refusalWords={(message) => lineWords(message, text)}
+      onClose={onClose}
+    >
       <StreamFields stream={stream} onStream={setStream} />
       <TextField
         name="items"
@@ -32,7 +39,7 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
         problem={problem}
         rows={5}
         placeholder={'https://example.org/film.mp4'}
-        hint="MP4 files, one a line: web addresses, or files on the server as its configuration allows"
+        hint="MP4 files, one a line: web addresses, or files on the server below the folder that sources.files_root of its configuration names"
       />
       <label class="switch">
         <input type="checkbox" checked={loop} onChange={(event) => setLoop(event.currentTarget.checked)} />
@@ -41,8 +48,12 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
       <div class="field">
         <label for="form-start">Start</label>
         <input id="form-start" type="datetime-local" step={1} value={start} aria-describedby="form-start-hint" onInput={(event) => setStart(event.currentTarget.value)} />
-        <small id="form-start-hint">Empty: now. A time gone by: joined in the middle, as if it had run since then.</small>
+        <small id="form-start-hint">
+          By the clock of this device ({zoneWords(start === '' ? new Date() : new Date(start))}). Empty: now. A time gone by: joined in the middle, as if it
+          had run since then.
+        </small>
       </div>
+      <Passing what="channel" />
     </FormDialog>
   );
 }
@@ -69,7 +80,16 @@ export function AddPull({ onClose }: { onClose: () => void }) {
         placeholder="rtmp://example.org/live/show"
         hint="A live stream of another server, by RTMP or as FLV over HTTP"
       />
+      <Passing what="pull" />
     </FormDialog>
+  );
+}
+
+function Passing({ what }: { what: 'channel' | 'pull' }) {
+  return (
+    <p class="muted">
+      A {what} that is added here is gone when the server starts again. One that is to stay belongs in its configuration, as <code>[[{what}]]</code>.
+    </p>
   );
 }
 

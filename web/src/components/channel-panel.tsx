@@ -10,7 +10,7 @@ import { Badge, Fact, Panel } from './pieces';
 import { Progress } from './progress';
 import { connectionWords } from './pulls-table';
 import { RemoveChannel, RemovePull, SkipButton } from './source-actions';
-import { channelState, dayAndTime, eventWords, isTrouble, itemName, placeWords, pullState, waitWords } from './source-words';
+import { behindWords, channelState, dayAndTime, errorWords, eventWords, isTrouble, itemName, placeWords, pullState, waitWords } from './source-words';
 
 /** Nothing for a stream that somebody publishes. */
 export function SourcePanel({ stream }: { stream: StreamRef }) {
@@ -35,6 +35,7 @@ function ChannelPanel({ channel }: { channel: Channel }) {
         <Badge {...channelState(channel)} />
         <span>{placeWords(channel)}</span>
         <span class="muted">{[positionWords(channel) || waitWords(channel, Date.now()), kindWords(channel)].filter(Boolean).join(' · ')}</span>
+        {behindWords(channel) !== '' && <span class={channel.start === null ? 'muted' : 'warn'}>{behindWords(channel)}</span>}
       </div>
       <Playlist channel={channel} />
       {channel.events.length > 0 && <Events channel={channel} />}
@@ -105,7 +106,7 @@ function PullPanel({ pull }: { pull: Pull }) {
         </Fact>
         <Fact name="Received">{bytes(pull.bytes)}</Fact>
         <Fact name="Failed tries">{count(pull.failures)}</Fact>
-        <Fact name="Last error">{pull.last_error ?? 'none'}</Fact>
+        <Fact name="Last error">{errorWords(pull, Date.now()) ?? 'none'}</Fact>
       </dl>
     </Panel>
   );

@@ -8,7 +8,7 @@ import { streamKey } from '../lib/urls';
 import { Badge } from './pieces';
 import { Progress } from './progress';
 import { RemoveChannel, SkipButton } from './source-actions';
-import { channelState, itemName, lastTrouble, placeWords, waitWords } from './source-words';
+import { behindWords, channelState, itemName, lastTrouble, placeWords, waitWords } from './source-words';
 
 export function ChannelsTable({ channels }: { channels: readonly Channel[] }) {
   return (
@@ -58,6 +58,7 @@ function Row({ channel }: { channel: Channel }) {
       <td data-label="Position" class="cell-position">
         {channel.duration_ms !== null && <Progress value={channel.position_ms} of={channel.duration_ms} label={`Position of ${streamKey(channel)}`} />}
         <span class="sub">{positionWords(channel)}</span>
+        {behindWords(channel) !== '' && <span class={`sub${channel.start === null ? '' : ' warn'}`}>{behindWords(channel)}</span>}
       </td>
       <td data-label="Next" class="cell-next">
         <span title={next?.location}>{next ? itemName(next.location) : UNKNOWN}</span>

@@ -14,6 +14,8 @@ export interface FormDialogProps {
   ready: boolean;
   /** Fails when the server refuses. */
   onSubmit: () => Promise<void>;
+  /** What the server says against it, in the words of the form. */
+  refusalWords?: (message: string) => string;
   onClose: () => void;
 }
 
@@ -33,7 +35,8 @@ export function FormDialog(props: FormDialogProps) {
     try {
       await props.onSubmit();
     } catch (cause) {
-      setRefusal(asApiError(cause).message);
+      const { message } = asApiError(cause);
+      setRefusal(props.refusalWords?.(message) ?? message);
       setBusy(false);
       return;
     }

@@ -2,12 +2,12 @@
  * The list of pulls: from where, whether it comes, how much, and what went wrong.
  */
 import type { Pull } from '../api/sources';
-import { bitrate, bytes, duration, plural } from '../lib/format';
+import { bitrate, bytes, count, duration, plural } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { streamKey } from '../lib/urls';
 import { Badge } from './pieces';
 import { RemovePull } from './source-actions';
-import { pullState, retryWords } from './source-words';
+import { errorWords, pullState, retryWords } from './source-words';
 
 export function PullsTable({ pulls }: { pulls: readonly Pull[] }) {
   return (
@@ -53,7 +53,7 @@ function Row({ pull }: { pull: Pull }) {
         <span class={pull.state === 'waiting' ? 'warn' : ''}>{connectionWords(pull)}</span>
         {pull.last_error !== null && (
           <span class="sub" title={pull.last_error}>
-            {pull.state === 'live' ? `earlier: ${pull.last_error}` : pull.last_error}
+            {errorWords(pull, Date.now())}
           </span>
         )}
       </td>
@@ -66,12 +66,13 @@ function Row({ pull }: { pull: Pull }) {
   );
 }
 
-/** `3 tries, tries again in 4 s`, `for 2 min 05 s, reconnected twice` */
+/** `3 tries, tries again in 4 s`, `try 4`, `for 2 min 05 s, 2 reconnects` */
 export function connectionWords(pull: Pull, now = Date.now()): string {
   if (pull.state === 'live') {
     const since = `for ${duration(Math.max(0, (now - Date.parse(pull.since)) / 1000))}`;
     return pull.reconnects === 0 ? since : `${since}, ${plural(pull.reconnects, 'reconnect', 'reconnects')}`;
   }
+  if (pull.state === 'connecting') return pull.attempts <= 1 ? 'first try' : `try ${count(pull.attempts)}`;
   const tries = pull.attempts === 0 ? '' : plural(pull.attempts, 'try', 'tries');
-  return [tries, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ') || 'first try';
+  return [tries, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ');
 }

@@ -8,6 +8,7 @@ import { streamKey, type StreamRef } from '../lib/urls';
 import { useServices } from '../state/hooks';
 import { Confirm } from './confirm';
 import { Icon } from './icons';
+import { canSkip } from './source-words';
 
 export function SkipButton({ channel }: { channel: Channel }) {
   const { client, sources, toasts } = useServices();
@@ -25,7 +26,7 @@ export function SkipButton({ channel }: { channel: Channel }) {
     sources.refresh();
   };
   return (
-    <button type="button" class="button button-small" disabled={busy || channel.item === null} onClick={() => void skip()} aria-label={`Skip to the next item of ${key}`}>
+    <button type="button" class="button button-small" disabled={busy || !canSkip(channel)} onClick={() => void skip()} aria-label={`Skip to the next item of ${key}`}>
       <Icon name="next" size={16} /> Skip
     </button>
   );

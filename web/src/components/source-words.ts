@@ -2,7 +2,7 @@
  * What a channel or a pull does, in a few words, the same on every page.
  */
 import type { Channel, ChannelEvent, ChannelState, Pull, PullState } from '../api/sources';
-import { clockTime, count, duration, plural } from '../lib/format';
+import { clockTime, count, duration, milliseconds, plural } from '../lib/format';
 
 export type Tone = 'live' | 'plain' | 'hollow' | 'bad';
 
@@ -57,11 +57,30 @@ export function placeWords(channel: Channel): string {
 
 /** What a channel that shows no item waits for; empty when that is not known. */
 export function waitWords(channel: Channel, now: number): string {
+  const next = channel.next === null ? undefined : channel.items[channel.next];
+  if (channel.state === 'opening' && next !== undefined) return `opens ${itemName(next.location)}`;
   if (channel.state === 'waiting' && channel.start !== null) {
     const start = Date.parse(channel.start);
     if (start > now) return `begins in ${duration((start - now) / 1000)}, at ${dayAndTime(start, now)}`;
   }
   return channel.state === 'ended' ? 'played to its end' : retryWords(channel.retry_in_ms);
+}
+
+/** `4.3 s behind schedule`; of a channel without a start, what its pauses have come to. Empty for what nobody sees. */
+export function behindWords(channel: Channel): string {
+  if (channel.behind_ms < BEHIND_MS_MIN) return '';
+  return `${milliseconds(channel.behind_ms)} ${channel.start === null ? 'late in all' : 'behind schedule'}`;
+}
+
+/** Whether there is an item that can be left: one that plays, or one that is waited for. */
+export function canSkip(channel: Channel): boolean {
+  return channel.state === 'playing' || (channel.state === 'opening' && channel.next !== null);
+}
+
+/** Why a pull failed last; with the time, once that is over. */
+export function errorWords(pull: Pull, now: number): string | null {
+  if (pull.last_error === null || pull.state !== 'live') return pull.last_error;
+  return `${pull.last_error_at === null ? 'earlier' : dayAndTime(Date.parse(pull.last_error_at), now)}: ${pull.last_error}`;
 }
 
 export function retryWords(ms: number | null): string {
@@ -101,6 +120,21 @@ export function itemsOf(text: string): string[] {
   return text.split('\n').map((line) => line.trim()).filter((line) => line !== '');
 }
 
+/** What the server says of an item, `items[1]`, as the form has it: `line 3`. */
+export function lineWords(message: string, text: string): string {
+  const lines = text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [index + 1]));
+  return message.replace(/\bitems\[(\d+)\]/g, (said, index: string) => (lines[Number(index)] === undefined ? said : `line ${lines[Number(index)]}`));
+}
+
+/** `Europe/Berlin, UTC+02:00`: how the clock of the person at the page counts, at that time. */
+export function zoneWords(date: Date): string {
+  const minutes = -date.getTimezoneOffset();
+  const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
+  const offset = `UTC${minutes < 0 ? '\u2212' : '+'}${two(Math.abs(minutes) / 60)}:${two(Math.abs(minutes) % 60)}`;
+  const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone === undefined || zone === 'UTC' ? offset : `${zone}, ${offset}`;
+}
+
 /** What is wrong with an item; null when it may be tried. The server has the last word. */
 export function itemProblem(location: string): string | null {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(location)?.[1]?.toLowerCase();
@@ -108,6 +142,9 @@ export function itemProblem(location: string): string | null {
   if (scheme !== undefined && !URL.canParse(location)) return `${location} is no address.`;
   return null;
 }
+
+/** Less is not worth a word: it passes with the next item. */
+const BEHIND_MS_MIN = 100;
 
 const PULL_SCHEMES = ['http', 'https', 'rtmp', 'rtmps'];
 
