@@ -102,6 +102,11 @@ impl Item {
     pub async fn next(&mut self) -> Option<Result<Sample, String>> {
         self.samples.pop().await
     }
+
+    /// Waits until no more frames have room, or all are here.
+    pub async fn filled(&mut self) {
+        self.samples.filled().await;
+    }
 }
 
 fn open(file: MediaFile, join: Duration, needs_length: bool) -> Result<(Mp4<MediaFile>, Facts), Mp4Error> {

@@ -186,6 +186,13 @@ impl Playlist {
         }
     }
 
+    /// Waits until no more frames of the present item can be gathered.
+    pub async fn filled(&mut self) {
+        if let Some(playing) = &mut self.playing {
+            playing.item.filled().await;
+        }
+    }
+
     /// Leaves the present item. Whether there was one.
     pub fn skip(&mut self) -> bool {
         let Some(left) = self.playing.take() else { return self.skip_prepared() };

@@ -94,6 +94,19 @@ impl<T> Receiver<T> {
         }
     }
 
+    /// Waits until nothing more is coming, for want of room or because the sender has gone. Dropping the future loses nothing.
+    pub async fn filled(&mut self) {
+        loop {
+            {
+                let state = self.0.lock();
+                if state.bytes >= self.0.bytes_max || state.sender_gone {
+                    return;
+                }
+            }
+            self.0.has_entry.notified().await;
+        }
+    }
+
     /// Bytes that wait.
     #[cfg(test)]
     fn bytes(&self) -> usize {
@@ -152,6 +165,23 @@ mod tests {
         let thread = std::thread::spawn(move || sender.push(2, 10));
         drop(receiver);
         assert_eq!(thread.join().expect("no panic"), Err(Closed));
+    }
+
+    #[tokio::test]
+    async fn it_is_known_when_no_more_comes() {
+        let (sender, mut receiver) = queue::<u32>(10);
+        for (entry, is_full) in [(1, false), (2, true)] {
+            sender.push(entry, 5).expect("room");
+            tokio::select! {
+                biased;
+                () = receiver.filled() => assert!(is_full),
+                () = tokio::task::yield_now() => assert!(!is_full),
+            }
+        }
+        assert_eq!((receiver.pop().await, receiver.pop().await), (Some(1), Some(2)));
+        drop(sender);
+        receiver.filled().await;
+        assert_eq!(receiver.pop().await, None);
     }
 
     #[tokio::test]

@@ -73,6 +73,8 @@ struct Held {
     sample: Sample,
     stamp: Stamp,
     due: Instant,
+    /// Until then frames are gathered behind it.
+    gathers: bool,
 }
 
 /// See the module.
@@ -105,7 +107,7 @@ impl Runner {
             playlist,
             outgoing: Outgoing::default(),
             timeline: Timeline::default(),
-            pace: Pace::new(),
+            pace: Pace::new(parts.settings.stall_timeout),
             joined: None,
             publisher: None,
             publishes: Instant::now(),
@@ -226,7 +228,15 @@ impl Runner {
     /// Waits for one thing to happen, and does it.
     async fn step(&mut self) -> Option<Pause> {
         let due = self.held.as_ref().map(|held| held.due);
-        let publisher = &mut self.publisher;
+        let gathers = self.held.as_ref().is_some_and(|held| held.gathers);
+        let (publisher, playlist) = (&mut self.publisher, &mut self.playlist);
+        let coming = async {
+            if gathers {
+                playlist.filled().await;
+                return None;
+            }
+            Some(playlist.next().await)
+        };
         tokio::select! {
             biased;
             command = self.parts.commands.recv() => {
@@ -237,7 +247,13 @@ impl Runner {
             }
             ended = ended(publisher) => self.interrupted(ended),
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.send().await,
-            next = self.playlist.next(), if due.is_none() => self.take(next),
+            next = coming, if due.is_none() || gathers => match next {
+                Some(next) => self.take(next),
+                None => {
+                    self.go_on();
+                    None
+                }
+            },
         }
     }
 
@@ -246,6 +262,7 @@ impl Runner {
             Next::Begins(facts) => {
                 let begins_ns = ns(facts.begins);
                 self.timeline.begin_item(begins_ns);
+                self.pace.begin_item();
                 self.outgoing.begin_item(&facts.tracks);
                 if self.publisher.is_some() {
                     self.enter(State::Playing, None);
@@ -254,7 +271,7 @@ impl Runner {
                 self.parts.status.update(|status| status.behind = behind);
                 if let Some((position, moment)) = self.joined.take() {
                     let timestamp_ms = self.timeline.at(ns(position));
-                    self.pace = Pace::anchored(moment, timestamp_ms, Instant::now());
+                    self.pace.join(moment, timestamp_ms, Instant::now());
                 }
             }
             Next::Frame { sample, was_awaited } => self.hold(sample, was_awaited),
@@ -285,16 +302,29 @@ impl Runner {
             duration_ns: sample.duration_ns,
         };
         let stamp = self.timeline.place(kind, time);
-        let (due, late) = self.pace.due(Instant::now(), stamp.timestamp_ms, was_awaited);
+        let now = Instant::now();
+        let (due, late) = self.pace.due(now, stamp.timestamp_ms, was_awaited);
         self.behind += late;
+        let gather = if late.is_zero() { Duration::ZERO } else { due.saturating_duration_since(now) };
         if !late.is_zero() && self.publisher.is_some() {
-            self.was_late(late);
+            self.was_late(late - gather, gather);
         }
-        self.held = Some(Held { sample, stamp, due });
+        self.held = Some(Held { sample, stamp, due, gathers: !gather.is_zero() });
+    }
+
+    /// As many frames have been gathered as have room, or as there are.
+    fn go_on(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let now = Instant::now();
+        self.pace.go_on(now, held.due);
+        self.behind = self.behind.saturating_sub(held.due.saturating_duration_since(now));
+        (held.due, held.gathers) = (now, false);
+        let behind = self.behind;
+        self.parts.status.update(|status| status.behind = behind);
     }
 
     /// The source was too slow; of a row of such moments the first is told.
-    fn was_late(&mut self, late: Duration) {
+    fn was_late(&mut self, late: Duration, gather: Duration) {
         let behind = self.behind;
         let item = self.parts.status.update(|status| {
             status.pauses += 1;
@@ -304,8 +334,7 @@ impl Runner {
         let now = Instant::now();
         if self.told_late.is_none_or(|told| now > told + TELL_AGAIN) {
             self.told_late = Some(now);
-            let message = format!("frames came {:.1} s late", late.as_secs_f64());
-            self.parts.status.tell(wall_clock(), item, EventKind::Late, &message);
+            self.parts.status.tell(wall_clock(), item, EventKind::Late, &late_words(late, gather, behind));
         }
     }
 
@@ -337,6 +366,9 @@ impl Runner {
 
     fn skip(&mut self) {
         if self.playlist.skip() {
+            if self.held.as_ref().is_some_and(|held| held.gathers) {
+                self.go_on();
+            }
             self.held = None;
             if let Some(timestamp_ms) = self.pace.timestamp_at(Instant::now()) {
                 self.timeline.leave_item(timestamp_ms);
@@ -379,8 +411,9 @@ impl Runner {
         let Some(held) = &mut self.held else { return };
         let now = Instant::now();
         if self.parts.start.is_none() {
-            self.pace = Pace::new();
+            self.pace.restart();
         }
+        held.gathers = false;
         held.due = self.pace.due(now, held.stamp.timestamp_ms, true).0;
     }
 
@@ -436,6 +469,19 @@ async fn ended(publisher: &mut Option<Publisher>) -> Ended {
     }
 }
 
+/// What an event says of frames that were late; `behind`: with those before.
+fn late_words(late: Duration, gather: Duration, behind: Duration) -> String {
+    let seconds = |duration: Duration| format!("{:.1} s", duration.as_secs_f64());
+    let mut words = format!("frames came {} late", seconds(late));
+    if !gather.is_zero() {
+        words += &format!(" again; more are gathered for up to {}", seconds(gather));
+    }
+    if behind > late {
+        words += &format!("; {} behind in all", seconds(behind));
+    }
+    words
+}
+
 fn unsent(why: Unsent, bytes: usize) -> String {
     match why {
         Unsent::TooLong => format!("a frame of {bytes} bytes is larger than `limits.message_max_bytes`"),
@@ -455,4 +501,25 @@ fn ns(duration: Duration) -> i64 {
 #[expect(clippy::disallowed_methods, reason = "schedules and events go by the clock on the wall")]
 fn wall_clock() -> SystemTime {
     SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_told_with_its_sum() {
+        let ms = Duration::from_millis;
+        let cases = [
+            ((300, 0, 300), "frames came 0.3 s late"),
+            ((300, 0, 8_640), "frames came 0.3 s late; 8.6 s behind in all"),
+            (
+                (300, 2_000, 2_600),
+                "frames came 0.3 s late again; more are gathered for up to 2.0 s; 2.6 s behind in all",
+            ),
+        ];
+        for ((late, gather, behind), expected) in cases {
+            assert_eq!(late_words(ms(late), ms(gather), ms(behind)), expected);
+        }
+    }
 }
