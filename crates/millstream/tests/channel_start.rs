@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use common::channel::{Player, assert_in_order, frames_of, make_mp4, wait_for_channel};
 use common::origin::post;
 use common::server::{ScratchDir, Server};
+use common::tools::{ffmpeg, run};
 use live::rtmp::MediaKind;
 use serde_json::json;
 
@@ -85,6 +86,45 @@ fn a_playlist_that_began_long_ago_is_joined_in_its_middle() {
         assert!(shown.abs_diff(position) < 500, "{shown} ms, and should be at {position} ms");
     }
     assert_eq!(now["loops"].as_u64().expect("rounds"), elapsed / whole, "{now:#}");
+}
+
+#[test]
+fn a_start_is_the_same_moment_by_whatever_clock_it_is_written() {
+    // A leap day by one clock, the day before and after by others; midnight passes by the first second.
+    const BEGAN: Duration = Duration::from_millis(1_709_231_399_500);
+    let writings = [
+        ("utc", "2024-02-29T18:29:59.5Z"),
+        ("india", "2024-02-29T23:59:59.5+05:30"),
+        ("kiritimati", "2024-03-01T08:29:59.5+14:00"),
+        ("baker", "2024-02-29T06:29:59.5-12:00"),
+    ];
+    let dir = ScratchDir::new();
+    let path = dir.path().join("a.mp4");
+    // To the millisecond, because millions of rounds of it are counted.
+    let picture = "testsrc=size=64x64:rate=25:duration=4";
+    run(ffmpeg().args(["-f", "lavfi", "-i", picture, "-c:v", "libx264", "-g", "25", "-y"]).arg(&path));
+    let channel = |name: &str, start: &str| {
+        format!("[[channel]]\nstream = 'live/{name}'\nitems = ['{}']\nstart = {start}\n", path.display())
+    };
+    let written: String = writings.map(|(name, start)| channel(name, start)).concat();
+    let server = Server::start(&format!("[sources]\nfiles_root = '{}'\n{written}", dir.path().display()));
+    for (name, start) in writings {
+        let by_api = format!("{name}-api");
+        let new = json!({ "app": "live", "name": by_api, "items": ["a.mp4"], "start": start });
+        assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);
+        for name in [name, &by_api] {
+            let expected = || {
+                let elapsed = SystemTime::now().duration_since(UNIX_EPOCH + BEGAN).expect("in the past");
+                (elapsed.as_millis() / 4_000, elapsed.as_millis() % 4_000)
+            };
+            wait_for_channel(&server, &format!("live/{name}"), "where it should be", |now| {
+                let (rounds, place) = expected();
+                let at = now["position_ms"].as_u64().map(u128::from);
+                now["loops"].as_u64().map(u128::from) == Some(rounds)
+                    && at.is_some_and(|at| at.abs_diff(place) < 500)
+            });
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Publishers whose clock passes 2^24 ms (extended timestamps begin) and 2^32 ms (it wraps to zero).
+//! Publishers, and pulls, whose clock passes 2^24 ms (extended timestamps begin) and 2^32 ms (it wraps to zero). Channels do so
+//! in virtual time, in a test of their own (`channels/runner/wraps.rs`).
 
 mod common;
 
 use common::flv::{TagReader, sample_tags};
 use common::http;
+use common::origin::{LOCAL, Origin, add_pull};
 use common::rtmp::RtmpClient;
 use common::server::Server;
 use live::flv::Tag;
@@ -51,5 +53,25 @@ fn time_goes_on_evenly_for_players_when_the_publisher_s_clock_wraps() {
         }
         let steps: Vec<u32> = times.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
         assert!(steps.iter().all(|step| (39..=41).contains(step)), "HTTP-FLV, {remark}: {steps:?}");
+    }
+}
+
+#[test]
+fn time_goes_on_evenly_when_the_clock_of_a_pull_wraps() {
+    for start in [0x00ff_ffff - 4_000, u32::MAX - 4_000] {
+        let (server, origin) = (Server::start(LOCAL), Origin::start());
+        let mut player = RtmpClient::play(server.rtmp, "live/mill");
+        add_pull(&server, "mill", &origin.url("/live.flv"));
+        let mut asked = origin.accept();
+        asked.begin();
+        let tags: Vec<Tag> = sample_tags().into_iter().filter(|tag| tag.timestamp < 8_000).collect();
+        asked.send_tags(&tags, start);
+        let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
+        let played = player.take_frames(sent.len());
+        for (got, want) in played.iter().zip(&sent) {
+            let elapsed = got.timestamp.wrapping_sub(played[0].timestamp);
+            assert_eq!(elapsed, want.timestamp - sent[0].timestamp, "from {start}");
+            assert!(got.payload == want.body, "from {start}");
+        }
     }
 }

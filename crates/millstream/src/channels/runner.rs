@@ -451,6 +451,9 @@ impl Runner {
     }
 }
 
+#[cfg(test)]
+mod wraps;
+
 /// Why playing does not simply go on.
 enum Pause {
     /// No item can be played.

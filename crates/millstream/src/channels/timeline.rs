@@ -55,6 +55,13 @@ impl Default for Timeline {
 }
 
 impl Timeline {
+    /// One on which so much has been played.
+    #[cfg(test)]
+    pub fn after(played: std::time::Duration) -> Self {
+        let end_ns = BEGINNING_NS + i64::try_from(played.as_nanos()).expect("some centuries at most");
+        Self { zero_ns: end_ns, end_ns, shown_ns: end_ns, ..Self::default() }
+    }
+
     /// The next item begins, joined at `from_ns` of its own time.
     pub fn begin_item(&mut self, from_ns: i64) {
         self.zero_ns = self.end_ns.saturating_sub(from_ns);
