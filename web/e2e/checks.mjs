@@ -144,10 +144,10 @@ async function playsAChannel({ page, url, api, film }) {
   await dialog.getByLabel('Stream').fill('e2e-channel');
   await dialog.getByLabel('Playlist').fill(`${film}\n../../etc/passwd`);
   await dialog.getByRole('button', { name: 'Add channel' }).click();
-  await until('a path that leads elsewhere is refused', async () => (await page.getByTestId('refusal').innerText()).includes('items[1]'));
+  await until('a path that leads elsewhere is refused', async () => (await page.getByTestId('refusal').innerText()).includes('line 2'));
   await dialog.getByLabel('Playlist').fill(`${film}\nabsent.mp4\nhttp://127.0.0.1:9/private.mp4`);
   await dialog.getByRole('button', { name: 'Add channel' }).click();
-  await until('a private address is refused', async () => /items\[2\].*public/s.test(await page.getByTestId('refusal').innerText()));
+  await until('a private address is refused', async () => /line 3.*public/s.test(await page.getByTestId('refusal').innerText()));
   await dialog.getByLabel('Playlist').fill(`${film}\nabsent.mp4`);
   await dialog.getByRole('button', { name: 'Add channel' }).click();
   const row = page.locator('tr[data-channel="live/e2e-channel"]');
