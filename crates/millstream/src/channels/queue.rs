@@ -1,16 +1,27 @@
 //! A bounded queue from a thread that may wait to a task that must not block.
 //!
 //! Bounded by bytes, because pictures differ in size by a factor of a thousand. When it is full the thread waits, which
-//! is what keeps it from reading a whole file ahead. When one end is dropped the other learns it at once.
+//! is what keeps it from reading a whole file ahead. It goes on when there is room for some more, not for one: with a thread
+//! woken for each entry, a thousand channels would do little else. When one end is dropped the other learns it at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
+/// A thread that waits for room is woken when this part of the queue is free. No more, so that a server that is read from
+/// does not see its client stand still for long: 256 KiB of 4 MiB are half a minute of sound.
+const ROOM_PART: usize = 16;
+
 /// A queue that takes entries as long as less than `bytes_max` bytes wait in it: one entry may go beyond.
 pub fn queue<T>(bytes_max: usize) -> (Sender<T>, Receiver<T>) {
-    let state = State { entries: VecDeque::new(), bytes: 0, sender_gone: false, receiver_gone: false };
+    let state = State {
+        entries: VecDeque::new(),
+        bytes: 0,
+        sender_waits: false,
+        sender_gone: false,
+        receiver_gone: false,
+    };
     let shared = Arc::new(Shared {
         state: Mutex::new(state),
         bytes_max,
@@ -45,6 +56,8 @@ struct State<T> {
     entries: VecDeque<(T, usize)>,
     /// Sum of the entries' sizes.
     bytes: usize,
+    /// For room.
+    sender_waits: bool,
     sender_gone: bool,
     receiver_gone: bool,
 }
@@ -53,7 +66,11 @@ impl<T> Sender<T> {
     /// Adds an entry that counts `bytes`; **blocks** while the queue is full.
     pub fn push(&self, entry: T, bytes: usize) -> Result<(), Closed> {
         let mut state = self.0.lock();
-        while state.bytes >= self.0.bytes_max && !state.receiver_gone {
+        if state.bytes >= self.0.bytes_max {
+            state.sender_waits = true;
+            self.0.has_entry.notify_one();
+        }
+        while state.sender_waits && !state.receiver_gone {
             state = self.0.has_room.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         if state.receiver_gone {
@@ -82,7 +99,11 @@ impl<T> Receiver<T> {
                 let mut state = self.0.lock();
                 if let Some((entry, bytes)) = state.entries.pop_front() {
                     state.bytes -= bytes;
-                    self.0.has_room.notify_one();
+                    let room = self.0.bytes_max.saturating_sub(state.bytes);
+                    if state.sender_waits && room > self.0.bytes_max / ROOM_PART {
+                        state.sender_waits = false;
+                        self.0.has_room.notify_one();
+                    }
                     return Some(entry);
                 }
                 if state.sender_gone {
@@ -99,7 +120,7 @@ impl<T> Receiver<T> {
         loop {
             {
                 let state = self.0.lock();
-                if state.bytes >= self.0.bytes_max || state.sender_gone {
+                if state.sender_waits || state.bytes >= self.0.bytes_max || state.sender_gone {
                     return;
                 }
             }
@@ -156,6 +177,24 @@ mod tests {
         sender.push(1, 1_000).expect("an empty queue takes anything");
         assert_eq!(receiver.pop().await, Some(1));
         assert_eq!(receiver.bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_waits_for_room_is_woken_when_there_is_some() {
+        let (sender, mut receiver) = queue::<u32>(160);
+        let thread = std::thread::spawn(move || (0..20).all(|index| sender.push(index, 10).is_ok()));
+        receiver.filled().await;
+        while !receiver.0.lock().sender_waits {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(receiver.pop().await, Some(0));
+        assert!(receiver.0.lock().sender_waits, "for one there would be room");
+        receiver.filled().await;
+        assert_eq!(receiver.pop().await, Some(1));
+        for expected in 2..20 {
+            assert_eq!(receiver.pop().await, Some(expected));
+        }
+        assert!(thread.join().expect("no panic"));
     }
 
     #[test]
