@@ -5,10 +5,10 @@
 //! anew with the late frame, and players see a pause instead of a fast picture. Only when a playlist is joined in its
 //! middle, frames since the last key frame leave at once, and the pace is that of the clock on the wall.
 //!
-//! A source that is a little too slow would be late again after a moment: without a reserve the picture stands for a third
-//! of a second every other second. So from the second stop of a row on, the late frame is held back while frames
-//! gather behind it, for a second at first, twice as long each time. A source of rate `r` then plays for
-//! `wait * r / (1 - r)`. The picture stands as long in all, which is the source's doing, but seldom.
+//! A source that is a little too slow would be late again after a moment: without a reserve each frame leaves when it comes,
+//! and players, who have a small reserve at most, stop again and again. So from the second time in a row on, the late frame
+//! is held back while others gather behind it, for a second at first, twice as long each time. A source of rate `r` then
+//! plays for `wait * r / (1 - r)`. The picture stands as long in all, which is the source's doing, but seldom.
 
 use std::time::Duration;
 

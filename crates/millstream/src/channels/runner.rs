@@ -452,6 +452,8 @@ impl Runner {
 }
 
 #[cfg(test)]
+mod slow_source;
+#[cfg(test)]
 mod wraps;
 
 /// Why playing does not simply go on.

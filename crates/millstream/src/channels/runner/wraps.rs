@@ -19,7 +19,7 @@ use crate::worker::link::{Adopt, Command as Asked};
 use crate::worker::snapshot::{SessionId, WorkerSnapshot};
 
 /// 1.2 s of pictures and sound.
-const FILM: &[u8] = include_bytes!("../../../../live/tests/samples/h264-aac.mp4");
+pub(super) const FILM: &[u8] = include_bytes!("../../../../live/tests/samples/h264-aac.mp4");
 /// More than six rounds of it.
 const TAGS: usize = 500;
 
@@ -43,7 +43,7 @@ fn playlist() -> (Playlist, Arc<Status>) {
 }
 
 /// The way to a worker that takes every publisher, and what it takes.
-fn worker(
+pub(super) fn worker(
     thread: &IngestThread,
 ) -> (Ingest, mpsc::UnboundedReceiver<(std::net::TcpStream, oneshot::Sender<&'static str>)>) {
     let (taken, takes) = mpsc::unbounded_channel();
