@@ -201,9 +201,16 @@ impl Inner {
                 Ok(Err(NoAnswer::Http(error))) => return Err(explain(url, &error)),
                 Ok(Err(NoAnswer::Flood)) => {
                     self.pool.forget(&connection);
-                    return Err(SourceError::Permanent(Permanent::Lying(
-                        "informational ones (1xx) without end come before it",
-                    )));
+                    return Err(match connection {
+                        Connection::Single(_) => SourceError::Permanent(Permanent::Lying(
+                            "informational ones (1xx) without end come before it",
+                        )),
+                        // Among many streams it cannot be told for certain what those bytes are.
+                        Connection::Shared(_) => SourceError::transient(format!(
+                            "{}: no answer among all that comes",
+                            redirect::authority(url)
+                        )),
+                    });
                 }
                 Err(_) => {
                     self.pool.forget(&connection);

@@ -25,8 +25,9 @@ use super::link::{Link, Metered};
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes that come, and are of no body that is read, while the head of an answer is waited for: bodies that nobody reads at the
-/// time fill the window, and the rest is for frames. More are answers that are none (1xx), which hyper does not count here.
-const UNREAD_BYTES_MAX: u64 = CONNECTION_WINDOW_BYTES as u64 + (1 << 20);
+/// time fill the window, and those that were given up are still on their way. More are answers that are none (1xx), which
+/// hyper does not count here.
+const UNREAD_BYTES_MAX: u64 = 2 * CONNECTION_WINDOW_BYTES as u64;
 /// Longest head of an answer, in bytes as HTTP/2 counts them.
 const HEAD_LIST_BYTES_MAX: u32 = 64 << 10;
 
