@@ -20,7 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lines = text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
     let reads: Vec<Range<u64>> = lines.map(parse).collect::<Result<_, _>>()?;
     let want = Want { ranges_max: 200, bytes_max: 2 << 20, file_end: file.len() as u64 };
-    let replay = replay::Replay::of(&mut Learner::new(LearnLimits::default()), &reads, &file, want);
+    let mut learner = Learner::new(LearnLimits::default());
+    // 50 ms at 20 Mbit/s.
+    learner.note_link(125_000.0, true);
+    let replay = replay::Replay::of(&mut learner, &reads, &file, want);
     println!("{replay:?}");
     let in_vain = replay.fetched - replay.fetched_and_used;
     let ratio = (replay.used + in_vain + replay.skipped) as f64 / replay.used as f64;

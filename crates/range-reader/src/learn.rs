@@ -14,13 +14,13 @@ mod tables;
 mod trend;
 mod trust;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use runs::Runs;
 use tables::Tables;
 use trust::Trust;
 
-use crate::plan::LinkEstimate;
 use crate::ranges;
 
 /// What learning may take.
@@ -63,10 +63,16 @@ pub struct Learner {
     tables: Tables,
     contenders: Vec<(Contender, Trust)>,
     allowed_in_vain: u64,
-    /// What was predicted last, [`Want::ranges_max`] at most.
-    predicted: Vec<Range<u64>>,
-    /// What a place that is missed costs, in bytes that could have come meanwhile.
-    miss_bytes: f64,
+    /// What has been asked for because it was guessed, the newest [`ASKED_MAX`].
+    asked: VecDeque<Range<u64>>,
+    /// The last prediction was a guess.
+    is_guess: bool,
+    /// Runs that have ended since there was one.
+    seeks_without_guess: u32,
+    /// What the link could bring between a request and its answer.
+    path_bytes: f64,
+    /// What is missed is asked for beside what goes on coming.
+    asks_beside: bool,
 }
 
 /// An idea of what repeats.
@@ -90,8 +96,11 @@ impl Learner {
                 (Contender::Trend, Trust::new(trust::UNPROVEN, trend::AHEAD_MAX)),
             ],
             allowed_in_vain: limits.vain_bytes_max,
-            predicted: Vec::new(),
-            miss_bytes: PATH_BYTES_UNKNOWN,
+            asked: VecDeque::new(),
+            is_guess: false,
+            seeks_without_guess: 0,
+            path_bytes: PATH_BYTES_UNKNOWN,
+            asks_beside: false,
         }
     }
 
@@ -102,6 +111,7 @@ impl Learner {
     pub fn note_read(&mut self, range: Range<u64>) {
         let Some(run) = self.runs.note(range) else { return };
         self.allow_for(&run);
+        self.seeks_without_guess = self.seeks_without_guess.saturating_add(1);
         self.tables.note_run(&run, &self.runs);
         let position = self.runs.present().start;
         let mut in_charge = false;
@@ -118,10 +128,34 @@ impl Learner {
         }
     }
 
-    /// What the link is like: margins of what is not known to the byte are as wide as misses are dear on it.
-    pub fn note_link(&mut self, link: LinkEstimate) {
-        let path = link.time_to_first_byte.as_secs_f64() * link.bytes_per_second;
-        self.miss_bytes = if path.is_finite() { path.max(0.0) } else { PATH_BYTES_UNKNOWN };
+    /// What the link is like: it could bring `path_bytes` between a request and its answer, and what is missed can be asked
+    /// for beside what goes on coming, or not. What is not known to the byte is guessed only if it can, with margins as wide
+    /// as misses are dear.
+    pub fn note_link(&mut self, path_bytes: f64, asks_beside: bool) {
+        self.path_bytes = if path_bytes.is_finite() { path_bytes.max(0.0) } else { PATH_BYTES_UNKNOWN };
+        self.asks_beside = asks_beside;
+    }
+
+    /// `ranges` have been asked for because they were predicted. What is guessed later leaves them as they are: a run whose
+    /// margins move a little is not worth another request.
+    pub fn note_asked(&mut self, ranges: &[Range<u64>]) {
+        if self.is_guess {
+            self.asked.extend(ranges.iter().cloned());
+            let surplus = self.asked.len().saturating_sub(ASKED_MAX);
+            self.asked.drain(..surplus);
+        }
+    }
+
+    /// Whether the last prediction was a guess, with margins: better asked for piece by piece, each time with what has been
+    /// learned since, than all at once.
+    pub fn is_guess(&self) -> bool {
+        self.is_guess
+    }
+
+    /// Whether runs follow each other so slowly that guessing may pay and that a guess may still be come by: not more
+    /// often than round trips, or a reader that waits for each miss falls behind; and not yet so many without one.
+    pub fn may_guess(&self) -> bool {
+        self.hides_misses() && self.seeks_without_guess <= SEEKS_WITHOUT_GUESS_MAX
     }
 
     /// `bytes`, at `start` of the file, have been handed to the caller.
@@ -147,13 +181,16 @@ impl Learner {
                 (*contender, self.expect(*contender, position, trust.ahead().min(want.ranges_max)))
             })
             .find(|(_, expected)| !expected.is_empty());
+        self.is_guess = matches!(expected, Some((Contender::Trend, _)));
         let expected = match expected {
-            Some((Contender::Trend, expected)) => keep(expected, &self.predicted),
+            Some((Contender::Trend, expected)) => {
+                self.seeks_without_guess = 0;
+                keep(expected, &self.asked)
+            }
             Some((_, expected)) => expected,
             None => Vec::new(),
         };
-        self.predicted = cut(expected, Want { bytes_max, ..want });
-        self.predicted.clone()
+        cut(expected, Want { bytes_max, ..want })
     }
 
     /// Of `fetched_bytes` that were fetched because they had been predicted, and that are now done with, `used_bytes` were
@@ -167,8 +204,19 @@ impl Learner {
         match contender {
             Contender::Tables => self.tables.expect(position, runs_max),
             Contender::Repetition => repetition::expect(&self.runs, position, runs_max),
-            Contender::Trend => trend::expect(&self.runs, position, runs_max, self.miss_bytes),
+            Contender::Trend if self.hides_misses() => {
+                trend::expect(&self.runs, position, runs_max, self.path_bytes / HIDDEN_MISS_DIVISOR)
+            }
+            Contender::Trend => Vec::new(),
         }
+    }
+
+    /// While the reader waits for what it has missed, what comes next goes on coming; where a round trip brings no more than
+    /// a run or so, the reader has caught up before the next miss.
+    fn hides_misses(&self) -> bool {
+        let pace = self.runs.newest_first().next().map_or(0, |run| run.end - run.start)
+            + self.runs.gap_before_last();
+        self.asks_beside && self.path_bytes <= pace as f64 * HIDING_PACE_FACTOR
     }
 
     /// A run that has been read, and the gap before it, allow for bytes fetched in vain.
@@ -183,15 +231,29 @@ impl Learner {
 /// What a link brings from a request to its answer, while it is not known: 50 ms at 20 Mbit/s.
 const PATH_BYTES_UNKNOWN: f64 = 125_000.0;
 
+/// A miss that is hidden costs this part of its round trip all the same: those that come too close upon each other, and
+/// those near the end, where nothing else comes.
+const HIDDEN_MISS_DIVISOR: f64 = 4.0;
+
+/// Times a run and its gap that a round trip may bring while misses are hidden.
+const HIDING_PACE_FACTOR: f64 = 1.5;
+
+/// Seeks without anything to guess after which none is hoped for.
+const SEEKS_WITHOUT_GUESS_MAX: u32 = 24;
+
+/// Ranges that are remembered as asked for.
+const ASKED_MAX: usize = 64;
+
 /// What was read and left out allows for this part of it to be fetched in vain.
 const VAIN_SHARE_DIVISOR: u64 = 4;
 
-/// `expected`, but where it overlaps what was `predicted` before, that is left as it was: most of it has been asked for, and
-/// a run whose margins move a little is not worth another request.
-fn keep(mut expected: Vec<Range<u64>>, predicted: &[Range<u64>]) -> Vec<Range<u64>> {
+/// `expected`, but where it overlaps what was `asked` before, that is left as it was.
+fn keep(mut expected: Vec<Range<u64>>, asked: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
     for (number, range) in expected.iter_mut().enumerate() {
         let overlaps = |before: &&Range<u64>| before.start < range.end && range.start < before.end;
-        if let Some(before) = predicted.iter().find(overlaps) {
+        // Beside what a miss has asked of it.
+        let widest = asked.iter().filter(overlaps).max_by_key(|before| before.end - before.start);
+        if let Some(before) = widest {
             // The first one begins where reading is.
             let start = if number == 0 { range.start } else { before.start };
             *range = start..before.end;

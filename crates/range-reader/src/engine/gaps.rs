@@ -4,7 +4,7 @@
 //! better known is the learner's matter.
 
 /// Seeks before anything is concluded from them.
-const SEEKS_MIN: u32 = 3;
+const SEEKS_MIN: u32 = 2;
 /// Seeks over which the distance is averaged.
 const SEEKS_AVERAGED: f64 = 4.0;
 
@@ -28,10 +28,9 @@ impl Gaps {
         self.bytes += (gap as f64 - self.bytes) / weight;
     }
 
-    /// The average gap comes in half the time of an answer to a request, in which the link brings `path_bytes`. Where
-    /// both take about as long, the request is better: it spares the bytes.
-    pub(super) fn are_worth_reading(&self, path_bytes: f64) -> bool {
-        self.seeks >= SEEKS_MIN && self.bytes < path_bytes / 2.0
+    /// The average gap, once there is one, is shorter than this.
+    pub(super) fn are_shorter_than(&self, bytes: f64) -> bool {
+        self.seeks >= SEEKS_MIN && self.bytes < bytes
     }
 }
 
@@ -40,19 +39,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_read_through_where_they_cost_less_than_a_round_trip() {
+    fn the_average_is_that_of_the_last_seeks_forward() {
         let mut gaps = Gaps::default();
         let mut position = 0;
-        for _ in 0..3 {
-            assert!(!gaps.are_worth_reading(125_000.0), "too early to say");
+        for _ in 0..SEEKS_MIN {
+            assert!(!gaps.are_shorter_than(62_500.0), "too early to say");
             gaps.note(position, position + 50_000);
             position += 150_000;
         }
-        assert!(gaps.are_worth_reading(125_000.0));
-        assert!(!gaps.are_worth_reading(80_000.0));
+        assert!(gaps.are_shorter_than(62_500.0));
+        assert!(!gaps.are_shorter_than(40_000.0));
         gaps.note(position, position + 900_000);
-        assert!(!gaps.are_worth_reading(125_000.0), "one long gap tells");
+        assert!(!gaps.are_shorter_than(62_500.0), "one long gap tells");
         gaps.note(position, 0);
-        assert!(!gaps.are_worth_reading(1e9), "a step back begins anew");
+        assert!(!gaps.are_shorter_than(1e9), "a step back begins anew");
     }
 }

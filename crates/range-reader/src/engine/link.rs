@@ -12,6 +12,8 @@ use crate::source::SourceState;
 
 /// Time over which throughput is averaged: older figures fade by half each time as much has gone by.
 const AVERAGED_OVER: Duration = Duration::from_millis(400);
+/// Round trips in which the highest throughput is forgotten.
+const PEAK_FADES_OVER_ROUND_TRIPS: f64 = 100.0;
 /// Before anything is measured: a road across a country.
 const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(50);
 /// Before anything is measured: 10 Mbit/s.
@@ -26,6 +28,10 @@ pub(super) struct Link {
     fresh: Option<Duration>,
     bytes: f64,
     seconds: f64,
+    /// The shortest of all that were measured on a connection that was open.
+    least: Option<Duration>,
+    /// The most that has been measured, in bytes a second; fades where less comes.
+    peak: f64,
     /// When the reader began to wait for bytes of an answer that has begun.
     waiting_since: Option<Instant>,
 }
@@ -33,6 +39,9 @@ pub(super) struct Link {
 impl Link {
     /// An answer's head has come after `elapsed`; a connection was opened for it or not.
     pub(super) fn head(&mut self, elapsed: Duration, is_fresh: bool) {
+        if !is_fresh {
+            self.least = Some(self.least.map_or(elapsed, |least| least.min(elapsed)));
+        }
         let average = if is_fresh { &mut self.fresh } else { &mut self.kept };
         *average = Some(match *average {
             None => elapsed,
@@ -51,12 +60,30 @@ impl Link {
         if bytes == 0 {
             return;
         }
+        let waited = (now - since).as_secs_f64();
         self.bytes += bytes as f64;
-        self.seconds += (now - since).as_secs_f64();
+        self.seconds += waited;
         while self.seconds > 2.0 * AVERAGED_OVER.as_secs_f64() {
             self.bytes /= 2.0;
             self.seconds /= 2.0;
         }
+        let present = self.bytes_per_second().unwrap_or(0.0);
+        let round_trip = self.least.unwrap_or(UNKNOWN_ROUND_TRIP).as_secs_f64();
+        let fading = (waited / (round_trip * PEAK_FADES_OVER_ROUND_TRIPS)).min(1.0);
+        self.peak = present.max(self.peak + (present - self.peak) * fading);
+    }
+
+    /// What the link brings between a request and its answer, while nothing else is under way and it is not idle: how much
+    /// has to be under way so that it never is. (What is measured while several answers share the link, or while it idles
+    /// because too little was asked, is longer and slower.)
+    pub(super) fn path_bytes(&self) -> f64 {
+        let first_byte = self.least.unwrap_or_else(|| self.time_to_first_byte());
+        first_byte.as_secs_f64() * self.peak_bytes_per_second()
+    }
+
+    /// What has come at best of late.
+    pub(super) fn peak_bytes_per_second(&self) -> f64 {
+        self.peak.max(self.bytes_per_second().unwrap_or(UNKNOWN_BYTES_PER_SECOND))
     }
 
     pub(super) fn bytes_per_second(&self) -> Option<f64> {

@@ -47,6 +47,8 @@ pub(crate) struct Engine<S: Source> {
     /// The list of what is wanted is the caller's; else it is the learner's.
     is_hinted: bool,
     learner: Option<Learner>,
+    /// The list is a guess: asked for piece by piece, and what is missed beside it.
+    is_guessing: bool,
     /// What the learner has been told of its predictions.
     told: Predicted,
     lanes: Vec<Lane<S::Body>>,
@@ -108,6 +110,7 @@ impl<S: Source> Engine<S> {
             wanted: Wanted::default(),
             is_hinted: false,
             learner,
+            is_guessing: false,
             told: Predicted::default(),
             lanes: Vec::new(),
             position: 0,
@@ -196,6 +199,7 @@ impl<S: Source> Engine<S> {
         self.wanted.replace(ranges);
         self.store.hope_for(self.wanted.ascending());
         self.is_hinted = !self.wanted.is_empty();
+        self.is_guessing = false;
         self.planned_for = None;
     }
 

@@ -2,13 +2,14 @@
 
 use std::iter;
 use std::ops::Range;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::lane::{Lane, OPEN_END, State};
 use super::wanted::UPCOMING_MAX;
 use super::{Engine, Length};
-use crate::learn::Want;
+use crate::learn::{Learner, Want};
 use crate::plan::{self, LinkEstimate, SeekPlan};
 use crate::ranges::{self, ByteRange, RequestLimits};
 use crate::source::{RangeRequest, Source, SourceState};
@@ -27,6 +28,15 @@ const WINDOW_ROUND_TRIPS_MAX: f64 = 4.0;
 const OPEN_AFTER_BYTES: u64 = 1 << 20;
 /// Requests on their way at a time at most.
 const LANES_MAX: usize = 8;
+/// Of these, for what is guessed or read through. One is left for what is missed then.
+const GUESSING_LANES_MAX: usize = 3;
+/// So many times what the link brings in a round trip is under way then. One would do, but that a connection that was idle
+/// for some round trips begins with a small window again (RFC 5681, 4.1). More would have what is missed wait longer.
+const UNDER_WAY_PATHS: f64 = 3.0;
+/// And a request takes so much of it: the less, the later the next one is asked and the better it is guessed.
+const PIECE_PATHS: f64 = 2.0;
+/// Gaps that come sooner are received rather than asked around: requests are not free on either side.
+const GAP_WORTH_A_REQUEST: Duration = Duration::from_millis(2);
 /// What a `Range` field takes at most.
 const FIELD_BYTES_MAX: usize = 6000;
 
@@ -85,7 +95,8 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let mut link = self.link.estimate(&state, lane.bytes_buffered(), lane.bytes_left());
         // Beside an answer that goes on being wanted there is no answer to give up.
-        let is_free = state.connections_open > self.lanes.len() as u64;
+        let is_free = state.connections_open > self.lanes.len() as u64
+            || self.is_guessing && state.requests_at_once > self.lanes.len();
         link.gives_up_cheaply |= is_free && lane.brings_any(self.wanted.upcoming(UPCOMING_MAX));
         // Distances on the lane, not in the file: between the parts of an answer nothing is sent.
         let target =
@@ -116,8 +127,14 @@ impl<S: Source> Engine<S> {
     /// Gives answers up until another request can be sent: those that bring nothing of what is wanted, then the last ones.
     fn make_room_for_request(&mut self, at_once: usize) {
         let wanted = self.wanted.upcoming(UPCOMING_MAX);
-        let (kept, useless): (Vec<_>, Vec<_>) =
-            self.lanes.drain(..).partition(|lane| lane.brings_any(wanted));
+        // While guessing, what comes in vain is short, and its connection is of use.
+        let is_short = |lane: &Lane<S::Body>| {
+            lane.bytes_left().is_some_and(|left| (left as f64) < self.link.path_bytes())
+        };
+        let (kept, useless): (Vec<_>, Vec<_>) = self
+            .lanes
+            .drain(..)
+            .partition(|lane| lane.brings_any(wanted) || self.is_guessing && is_short(lane));
         self.lanes = kept;
         let too_many = self.lanes.len().saturating_sub(at_once - 1);
         let last = self.lanes.split_off(self.lanes.len() - too_many);
@@ -132,11 +149,12 @@ impl<S: Source> Engine<S> {
     /// Has the learner say what is wanted from the position on. False if it knows nothing.
     fn predict(&mut self) -> bool {
         let file_end = self.end();
-        let link = self.link.estimate(&self.source.state(), 0, None);
+        let asks_beside = self.asks_beside();
         let Some(learner) = &mut self.learner else { return false };
         let want = Want { ranges_max: self.config.ranges_per_request_max, bytes_max: OPEN_END, file_end };
-        learner.note_link(link);
+        learner.note_link(self.link.path_bytes(), asks_beside);
         let predicted = learner.predict(self.position, want);
+        self.is_guessing = learner.is_guess() && asks_beside;
         self.wanted.replace(predicted);
         self.store.hope_for(self.wanted.ascending());
         !self.wanted.is_empty()
@@ -166,9 +184,17 @@ impl<S: Source> Engine<S> {
     pub(super) fn look_ahead(&mut self) -> bool {
         let before = self.lanes.len();
         while self.may_look_ahead() {
-            if !self.wanted.is_empty() || !self.is_hinted && self.predict() {
+            // What is guessed is guessed anew with all that is known by now.
+            let is_known = !self.wanted.is_empty() && !self.is_guessing;
+            if is_known || !self.is_hinted && self.predict() {
                 self.stand();
                 if !self.ask_wanted(usize::MAX) {
+                    break;
+                }
+                continue;
+            }
+            if self.reads_through() {
+                if !self.ask_piece() {
                     break;
                 }
                 continue;
@@ -196,6 +222,12 @@ impl<S: Source> Engine<S> {
             return true;
         }
         let state = self.source.state();
+        let left =
+            self.lanes.iter().map(|lane| lane.bytes_left().unwrap_or(OPEN_END)).fold(0, u64::saturating_add);
+        if self.is_guessing || self.reads_through() {
+            return self.lanes.len() < GUESSING_LANES_MAX
+                && (left as f64) < self.link.path_bytes() * UNDER_WAY_PATHS;
+        }
         if self.lanes.len() >= state.requests_at_once.min(LANES_MAX) {
             return false;
         }
@@ -205,8 +237,6 @@ impl<S: Source> Engine<S> {
         if must_connect && self.takes_several(&state) {
             return false;
         }
-        let left =
-            self.lanes.iter().map(|lane| lane.bytes_left().unwrap_or(OPEN_END)).fold(0, u64::saturating_add);
         left < plan::ask_ahead_bytes(self.link.estimate(&state, 0, Some(left)), must_connect)
     }
 
@@ -218,9 +248,10 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let several = self.takes_several(&state);
         let link = self.link.estimate(&state, 0, Some(0));
+        let piece = (self.link.path_bytes() * PIECE_PATHS) as u64;
         let limits = RequestLimits {
             ranges_max: if several { self.config.ranges_per_request_max.min(ranges_max) } else { 1 },
-            bytes_max: OPEN_END,
+            bytes_max: if self.is_guessing { piece } else { OPEN_END },
             field_bytes_max: FIELD_BYTES_MAX,
             gap_bytes_max: plan::gap_worth_receiving(link, several, state.requests_at_once),
         };
@@ -229,8 +260,40 @@ impl<S: Source> Engine<S> {
         if asked.is_empty() {
             return false;
         }
+        if let Some(learner) = self.learner.as_mut().filter(|_| !self.is_hinted) {
+            learner.note_asked(&asked);
+        }
         self.ask(asked, Some(keep), !self.is_hinted);
         true
+    }
+
+    /// Whether what is missed can be asked for beside what is guessed, and gaps take long enough to be worth a guess.
+    fn asks_beside(&self) -> bool {
+        self.source.state().requests_at_once > GUESSING_LANES_MAX && !self.gaps_come_at_once()
+    }
+
+    fn gaps_come_at_once(&self) -> bool {
+        self.gaps.are_shorter_than(self.link.peak_bytes_per_second() * GAP_WORTH_A_REQUEST.as_secs_f64())
+    }
+
+    /// Gaps come sooner than answers to requests, and it may yet turn out how they go on: pieces are asked ahead of each
+    /// other, as much as the link needs, so that no answer has to be given up once that is known.
+    fn reads_through(&self) -> bool {
+        let may_guess = self.learner.as_ref().is_some_and(Learner::may_guess);
+        !self.is_hinted && may_guess && self.gaps.are_shorter_than(self.link.path_bytes())
+    }
+
+    /// Asks for what follows what has been asked for, gaps and all. False at the end of the file.
+    fn ask_piece(&mut self) -> bool {
+        let have = self.have();
+        let from =
+            have.iter().find(|range| range.contains(&self.position)).map_or(self.position, |range| range.end);
+        let next = have.iter().map(|range| range.start).find(|&start| start > from);
+        let end = from.saturating_add(self.link.path_bytes() as u64).min(next.unwrap_or(self.end()));
+        if from < end {
+            self.ask(iter::once(from..end).collect(), None, false);
+        }
+        from < end
     }
 
     /// Asks for the next piece of a run.
@@ -248,10 +311,13 @@ impl<S: Source> Engine<S> {
             _ if self.seeks == 0 => run.saturating_mul(WINDOW_GROWTH),
             _ => run.max(FIRST_WINDOW_BYTES),
         };
-        let size = size.max(demand);
+        let reads_through = self.reads_through() && self.lanes.is_empty();
+        let size = if reads_through { size.max(path_bytes as u64) } else { size }.max(demand);
         let is_long = run > 0 && size as f64 > path_bytes * WINDOW_ROUND_TRIPS_MAX;
-        let is_open =
-            self.gaps.are_worth_reading(path_bytes) || is_long && (self.seeks == 0 || run > OPEN_AFTER_BYTES);
+        // Where a gap and a request take about as long, the request is better, for it spares the bytes.
+        let gap_max = if self.gaps_come_at_once() { path_bytes } else { path_bytes / 2.0 };
+        let is_open = !reads_through && self.gaps.are_shorter_than(gap_max)
+            || is_long && (self.seeks == 0 || run > OPEN_AFTER_BYTES);
         let wanted_end = if is_open && self.lanes.is_empty() { OPEN_END } else { from.saturating_add(size) };
         let total = self.end();
         // What little would be left after that comes along.
@@ -264,7 +330,10 @@ impl<S: Source> Engine<S> {
 
     /// What is here or on its way, ascending.
     fn have(&self) -> Vec<Range<u64>> {
-        let coming = self.lanes.iter().flat_map(|lane| &lane.outstanding).cloned();
+        let coming = self
+            .lanes
+            .iter()
+            .flat_map(|lane| lane.outstanding.iter().flat_map(|range| lane.wanted_of(range.clone())));
         let all: Vec<_> = self.store.ranges().chain(coming).collect();
         ranges::merge(&all, 0)
     }

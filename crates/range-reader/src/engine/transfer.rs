@@ -276,12 +276,13 @@ impl<S: Source> Engine<S> {
         match error {
             SourceError::Transient { reason, retry_after } => {
                 self.retries += 1;
-                self.tries += 1;
+                // What was asked ahead may fail as often as it likes: it is asked for again when it is missing.
+                self.tries += u32::from(lane.covers(self.position));
                 if self.tries > self.config.tries_max {
                     self.tries = 0;
                     return Err(ReadError::Source(SourceError::Transient { reason, retry_after }));
                 }
-                let at_once = lane.new_bytes >= AT_ONCE_BYTES && self.tries == 1 && retry_after.is_none();
+                let at_once = lane.new_bytes >= AT_ONCE_BYTES && self.tries <= 1 && retry_after.is_none();
                 if !at_once {
                     self.pause = Some(Box::pin(sleep(self.pause_length(retry_after))));
                 }

@@ -55,7 +55,8 @@ pub struct HttpConfig {
     pub idle_timeout: Duration,
     /// Least bytes a second while a body is waited for, averaged over `idle_timeout`. Default 100: slower is given up.
     pub bytes_per_second_min: u64,
-    /// HTTP/1.1 connections at a time. Default 2: while one brings what was asked, the other takes what comes next.
+    /// HTTP/1.1 connections at a time. Default 4: while some bring what was asked, another takes what comes next or was
+    /// missed. One is opened only where that spares time; with hints that a server answers in one piece, one is enough.
     pub connections_max: usize,
     /// HTTP/2 over TLS when the server offers it. Default true.
     pub http2: bool,
@@ -92,7 +93,7 @@ impl Default for HttpConfig {
             head_timeout: Duration::from_secs(20),
             idle_timeout: Duration::from_secs(20),
             bytes_per_second_min: 100,
-            connections_max: 2,
+            connections_max: 4,
             http2: true,
             http2_prior_knowledge: false,
             allow_downgrade: false,

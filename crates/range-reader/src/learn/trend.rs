@@ -1,31 +1,32 @@
 //! Runs that come at a steady pace with some jitter, as those of an interleaved file of constant bit rate.
 //!
-//! Starts and ends each go on at a pace: a level and a slope, remembered over more or fewer runs, for each run or for each
-//! second one where long and short runs alternate. How far a pace misses is found by asking it about runs that have been
-//! read, as many runs ahead as it is going to be asked about; that makes the margins on both sides. Where margins would take
-//! most of the gaps, nothing is said.
+//! Starts and ends each go on as the newer half of those that are known, since files begin otherwise than they go on: along
+//! a line that something holds them to, or by steps from the last one; where long and short runs alternate, like each second
+//! one. How far they stray says how far off a guess will be, and so the margins on both sides. Where margins would take most
+//! of the gaps, nothing is said.
 
 use std::f64::consts::PI;
 use std::ops::Range;
 
 use super::runs::Runs;
 
-/// Runs expected at a time. The farther ahead, the fewer independent tests tell the margin.
+/// Runs expected at a time.
 pub(super) const AHEAD_MAX: usize = 12;
 
 /// Fewer are not worth expecting: the next question would have to wait for the answer to this one.
 const AHEAD_MIN: usize = 2;
 
-/// Paces that are tried: a level from so many of the newest runs, a slope over so many. Short memories follow a pace that
-/// changes, long ones even the jitter out.
-const MEMORIES: [(usize, usize); 5] = [(1, 1), (2, 2), (2, 8), (4, 16), (8, 32)];
+/// Numbers that anything is concluded from at least: with fewer, how far they stray is luck.
+const LINE_MIN: usize = 4;
 
-/// Each run like the last, or like the one before the last.
-const PERIODS: [usize; 2] = [1, 2];
+/// Below this the statistic of Durbin and Watson says that numbers wander off rather than stray from a line.
+const WANDERING: f64 = 0.5;
 
-/// Tests of a pace, on the newest runs, at most and at least.
-const TESTS_MAX: usize = 8;
-const TESTS_MIN: usize = 3;
+/// Each second number tells more than each only if it halves what guesses are off by.
+const ALTERNATION_FACTOR: f64 = 2.0;
+
+/// Runs of late whose longest says what is too long.
+const LENGTHS: usize = 8;
 
 /// Expecting runs must cost this share at most of reading the gaps through; the rest is for what is not reckoned with.
 const GAP_SHARE_MAX: f64 = 0.75;
@@ -35,6 +36,10 @@ const BATCH_MISSES: f64 = 1.0;
 
 /// Margins are so many standard deviations at most: what is left outside then is outside of any pattern.
 const MARGIN_MAX: f64 = 3.0;
+
+/// And so many at least, however cheap a miss: with them a third of the runs still wants a byte that has not been asked for,
+/// which is about as often as a reader can wait for one and keep up with the link.
+const MARGIN_MIN: f64 = 1.2;
 
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
 const LENGTH_FACTOR_MAX: f64 = 4.0;
@@ -55,8 +60,7 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, miss_bytes: f6
     let Some(end) = history.end_of_present() else { return Vec::new() };
     let margin = end.margin(miss_bytes);
     // A run that is longer than expected is expected to go on for as much as ends vary.
-    let end =
-        if end.number + margin > position as f64 { end.number + margin } else { position as f64 + margin };
+    let end = end.number.max(position as f64) + margin;
     let mut expected = Vec::with_capacity(AHEAD_MAX);
     expected.push(position..whole(end).max(position));
     let mut cost = miss_bytes * BATCH_MISSES;
@@ -89,7 +93,7 @@ struct History {
     ends: Vec<f64>,
     /// Bytes between two of them: the median, so that a jump does not count.
     gap: f64,
-    /// Length of the longest of the [`TESTS_MAX`] newest.
+    /// Length of the longest of the [`LENGTHS`] newest.
     longest: f64,
 }
 
@@ -97,17 +101,8 @@ struct History {
 #[derive(Debug, Clone, Copy)]
 struct Guess {
     number: f64,
-    /// Standard deviation of earlier guesses of this kind.
+    /// Standard deviation of what comes from it.
     deviation: f64,
-}
-
-/// How numbers go on: from a level, by a slope, each one like those whole periods before it.
-#[derive(Debug, Clone, Copy)]
-struct Pace {
-    period: usize,
-    /// Numbers that the level is the mean of, and periods that the slope is taken over.
-    level: usize,
-    slope: usize,
 }
 
 impl History {
@@ -123,7 +118,7 @@ impl History {
         let mut gaps: Vec<f64> = ends.iter().zip(&starts[1..]).map(|(end, start)| start - end).collect();
         gaps.sort_unstable_by(f64::total_cmp);
         let gap = gaps.get(gaps.len() / 2).copied().unwrap_or(0.0);
-        let lengths = ends.iter().zip(&starts).rev().take(TESTS_MAX).map(|(end, start)| end - start);
+        let lengths = ends.iter().zip(&starts).rev().take(LENGTHS).map(|(end, start)| end - start);
         let longest = lengths.fold(0.0, f64::max);
         Self { starts, ends, gap, longest }
     }
@@ -139,73 +134,65 @@ impl History {
 }
 
 impl Guess {
-    /// The number `ahead` behind the last of `numbers`: what the paces say on average, those that would have guessed the
-    /// last ones well counting far more than the others. (Choosing the best by so few tests chooses luck, too.)
+    /// The number `ahead` behind the last of `numbers`.
     fn of(numbers: &[f64], ahead: usize) -> Option<Self> {
-        let (mut weights, mut sum, mut deviation) = (0.0, 0.0, f64::INFINITY);
-        for pace in PERIODS
-            .into_iter()
-            .flat_map(|period| MEMORIES.map(|(level, slope)| Pace { period, level, slope }))
-        {
-            let tested = pace.deviation(numbers, ahead).zip(pace.extrapolate(numbers, ahead));
-            let Some((of_pace, number)) = tested else { continue };
-            let weight = of_pace.max(1.0).powi(-4);
-            (weights, sum, deviation) = (weights + weight, sum + weight * number, of_pace.min(deviation));
+        let each = Self::from_each(numbers, ahead, 1)?;
+        let second = Self::from_each(numbers, ahead, 2);
+        let alternates = |second: &Self| second.deviation * ALTERNATION_FACTOR < each.deviation;
+        Some(second.filter(alternates).unwrap_or(each))
+    }
+
+    /// The same from those `numbers` alone that are a multiple of `step` before the one that is asked for, the newer half.
+    ///
+    /// If they stray from a line to either side by turns, as they do where something holds the pace (a constant bit rate), it
+    /// is on the line of least squares. With `n` of them around the mean place `m`, straying by `s` (`n - 2` degrees of
+    /// freedom), the one at place `x` strays from the line by `s * sqrt(1 + 1/n + (x - m)^2 / sum((place - m)^2))`.
+    ///
+    /// If each strays from the one before (the statistic of Durbin and Watson, 2 in the first case, tends to 0), it goes on
+    /// from the last by the mean step; `k` steps of deviation `d` stray by `d * sqrt(k + k^2 / (n - 1))`.
+    fn from_each(numbers: &[f64], ahead: usize, step: usize) -> Option<Self> {
+        let target = (numbers.len() + ahead).checked_sub(1)?;
+        let places = (ahead.div_ceil(step)..).map_while(|back| target.checked_sub(back * step));
+        let known: Vec<(f64, f64)> = places
+            .take((numbers.len() / 2 / step).max(LINE_MIN))
+            .map(|place| (place as f64, numbers[place]))
+            .collect();
+        let (&[newest, .., oldest], true) = (&known[..], known.len() >= LINE_MIN) else { return None };
+        let count = known.len() as f64;
+        let mean_place = known.iter().map(|(place, _)| place).sum::<f64>() / count;
+        let mean = known.iter().map(|(_, number)| number).sum::<f64>() / count;
+        let squares: f64 = known.iter().map(|(place, _)| (place - mean_place).powi(2)).sum();
+        let products: f64 = known.iter().map(|(place, number)| (place - mean_place) * (number - mean)).sum();
+        let slope = products / squares;
+        let at = |place: f64| mean + slope * (place - mean_place);
+        let strays: f64 = known.iter().map(|&(place, number)| (number - at(place)).powi(2)).sum();
+        let step_mean = (newest.1 - oldest.1) / (count - 1.0);
+        let steps: f64 = known.windows(2).map(|pair| (pair[0].1 - pair[1].1 - step_mean).powi(2)).sum();
+        let target = target as f64;
+        if steps < strays * WANDERING {
+            let ahead = (target - newest.0) / step as f64;
+            let deviation = (steps / (count - 2.0) * (ahead + ahead * ahead / (count - 1.0))).sqrt();
+            return Some(Self { number: newest.1 + step_mean * ahead, deviation });
         }
-        (weights > 0.0).then(|| Self { number: sum / weights, deviation })
+        let widening = 1.0 + 1.0 / count + (target - mean_place).powi(2) / squares;
+        Some(Self { number: at(target), deviation: (strays / (count - 2.0) * widening).sqrt() })
     }
 
     /// The margin that is worth its bytes.
     fn margin(self, miss_bytes: f64) -> f64 {
         let ratio = miss_bytes / (self.deviation.max(1.0) * (2.0 * PI).sqrt());
-        self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().min(MARGIN_MAX)
+        self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().clamp(MARGIN_MIN, MARGIN_MAX)
     }
 
-    /// What the margin and the misses in spite of it cost: for `z` over 1 the tail of the normal distribution is about
-    /// `density(z) / z`, and `miss_bytes * density(z)` is the deviation.
+    /// What the margin and the misses in spite of it cost: `density(z) / z` is a little more than the tail of the normal
+    /// distribution from `z` on, for `z` of 1 and more.
     fn cost(self, miss_bytes: f64) -> f64 {
         let margin = self.margin(miss_bytes);
-        margin + self.deviation * self.deviation / margin.max(self.deviation).max(1.0)
+        let z = margin / self.deviation.max(1.0);
+        let density = (-z * z / 2.0).exp() / (2.0 * PI).sqrt();
+        margin + miss_bytes * density / z.max(1.0)
     }
 }
-
-impl Pace {
-    /// The number `ahead` behind the last of `numbers`.
-    fn extrapolate(self, numbers: &[f64], ahead: usize) -> Option<f64> {
-        let last = numbers.len().checked_sub(1)?;
-        let periods = self.slope.min(last / self.period);
-        if periods == 0 {
-            return None;
-        }
-        let slope = (numbers[last] - numbers[last - periods * self.period]) / periods as f64;
-        let target = last + ahead;
-        let back = (ahead.div_ceil(self.period)..).take(self.level);
-        let levels = back
-            .map_while(|back| Some(numbers[target.checked_sub(back * self.period)?] + slope * back as f64));
-        let (count, sum) = levels.fold((0.0, 0.0), |(count, sum), level| (count + 1.0, sum + level));
-        (count > 0.0).then(|| sum / count)
-    }
-
-    /// By how much it would have missed the last of `numbers`, asked `ahead` before each: the standard deviation, estimated
-    /// by the median so that single jumps do not count. `None` with too few numbers.
-    fn deviation(self, numbers: &[f64], ahead: usize) -> Option<f64> {
-        let known = (self.period + 1..=numbers.len().checked_sub(ahead)?).rev();
-        let mut missed: Vec<f64> = known
-            .take(TESTS_MAX)
-            .map_while(|known| {
-                Some((numbers[known + ahead - 1] - self.extrapolate(&numbers[..known], ahead)?).abs())
-            })
-            .collect();
-        if missed.len() < TESTS_MIN {
-            return None;
-        }
-        missed.sort_unstable_by(f64::total_cmp);
-        Some(missed[missed.len() / 2] * DEVIATIONS_PER_MEDIAN)
-    }
-}
-
-/// The median of the absolute value is 0.6745 standard deviations of a normal distribution.
-const DEVIATIONS_PER_MEDIAN: f64 = 1.4826;
 
 /// A place in a file: no less than its beginning.
 fn whole(number: f64) -> u64 {
@@ -239,7 +226,7 @@ mod tests {
     fn an_even_pace_is_continued_to_the_byte() {
         let runs = steady(30, 0);
         assert_eq!(expected_after(&runs[..18]), runs[17..17 + AHEAD_MAX]);
-        assert_eq!(expected_after(&runs[..9]), runs[8..12]);
+        assert_eq!(expected_after(&runs[..5]), runs[4..4 + AHEAD_MAX]);
     }
 
     #[test]
@@ -289,7 +276,7 @@ mod tests {
     #[test]
     fn few_runs_say_nothing() {
         let runs = steady(10, 0);
-        for count in 0..5 {
+        for count in 0..LINE_MIN {
             assert_eq!(expected_after(&runs[..count]), [], "{count} runs");
         }
     }

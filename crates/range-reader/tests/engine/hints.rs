@@ -63,7 +63,8 @@ async fn a_server_that_refuses_several_ranges_is_asked_for_one_at_a_time() {
         let (counters, seconds) = read(&world, &film(), &file, ReaderConfig::default(), true).await;
         let through = 8_600_000.0 / Link::COUNTRY.bytes_per_second;
         assert!(seconds < 1.3 * through, "{seconds} s, reading through takes {through} s: {counters:?}");
-        assert!(counters.connections <= 4, "{counters:?}");
+        // Four at a time, and the one that was given up with the whole file on it.
+        assert!(counters.connections <= 5, "{counters:?}");
         assert!(counters.bytes_received <= 8_900_000, "{counters:?}");
     }
 }

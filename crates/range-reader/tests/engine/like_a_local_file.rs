@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 const FILE_BYTES: u64 = 600_000;
 
 /// Longer than all that any of these sequences can take.
-const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(crate) const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn habits() -> impl Strategy<Value = Habits> {
+pub(crate) fn habits() -> impl Strategy<Value = Habits> {
     let lies = (any::<[bool; 7]>(), prop::option::of(2000..50_000_u64));
     let faults =
         (prop::option::weighted(0.3, 2000..60_000_u64), prop::option::weighted(0.3, 2..6_u64), any::<bool>());
@@ -82,7 +82,7 @@ fn habits() -> impl Strategy<Value = Habits> {
     )
 }
 
-fn config() -> impl Strategy<Value = ReaderConfig> {
+pub(crate) fn config() -> impl Strategy<Value = ReaderConfig> {
     (0..40_000_usize, 1..300_000_usize, 1..20_usize, any::<bool>(), any::<bool>()).prop_map(
         |(look_back_bytes, window_bytes, ranges_per_request_max, several_ranges, learn)| ReaderConfig {
             look_back_bytes,
@@ -95,7 +95,7 @@ fn config() -> impl Strategy<Value = ReaderConfig> {
     )
 }
 
-fn links() -> impl Strategy<Value = Link> {
+pub(crate) fn links() -> impl Strategy<Value = Link> {
     prop_oneof![Just(Link::COUNTRY), Just(Link::NEAR), Just(Link::FAR)]
 }
 
@@ -162,4 +162,57 @@ async fn seek_both(remote: &mut AsyncRangeReader<SimSource>, local: &mut Cursor<
         }
         (local, remote) => panic!("{to:?}: {local:?} and {remote:?}"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_answer_brings_without_its_being_kept_is_asked_for() {
+    let first = 282..66_583;
+    let then = vec![0..1, 37_103..37_104, 600_591..600_592, 6946..37_105, 136_366..136_367, 0..2];
+    let steps = vec![
+        Step::Seek(SeekFrom::Start(68_302)),
+        Step::Read(1),
+        Step::ReadHinted(vec![first]),
+        Step::ReadHinted(then),
+    ];
+    let habits = Habits { first_of_several: true, http2: true, ..Habits::default() };
+    let config = ReaderConfig {
+        look_back_bytes: 0,
+        window_bytes: 1589,
+        learn: false,
+        ranges_per_request_max: 2,
+        ..ReaderConfig::default()
+    };
+    let compared = tokio::time::timeout(MONTH, compare(steps, habits, config, Link::FAR));
+    compared.await.expect("a read never ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_ahead_may_fail_more_often_than_a_read() {
+    let single = |first: u64, count: u64| {
+        Step::ReadHinted((0..count).map(|n| first + n * 17_101..first + n * 17_101 + 1).collect())
+    };
+    let steps = vec![
+        Step::Read(1),
+        Step::Seek(SeekFrom::Start(810)),
+        Step::Read(148_511),
+        single(600_000, 8),
+        single(0, 7),
+    ];
+    let habits = Habits {
+        hides_length: true,
+        shortens_to: Some(2507),
+        fails_every: Some(2),
+        http2: true,
+        ..Habits::default()
+    };
+    let config = ReaderConfig {
+        look_back_bytes: 0,
+        window_bytes: 1,
+        learn: false,
+        ranges_per_request_max: 1,
+        several_ranges: false,
+        ..ReaderConfig::default()
+    };
+    let compared = tokio::time::timeout(MONTH, compare(steps, habits, config, Link::COUNTRY));
+    compared.await.expect("a read never ends");
 }

@@ -1,6 +1,7 @@
 //! The reader over a server in virtual time: one behaviour a file.
 
 mod dropped_anywhere;
+mod guesses;
 mod hints;
 mod like_a_local_file;
 mod seeks;

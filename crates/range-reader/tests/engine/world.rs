@@ -262,7 +262,7 @@ impl Source for SimSource {
     fn state(&self) -> SourceState {
         let state = self.world.lock();
         SourceState {
-            requests_at_once: if state.habits.http2 { 8 } else { 2 },
+            requests_at_once: if state.habits.http2 { 8 } else { 4 },
             can_reset: state.habits.http2,
             takes_ranges: !state.habits.no_ranges,
             takes_several_ranges: state.several_sent.then_some(true),
