@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...
-//!  kind: 0 video, 1 sound, 2 Opus of the transcoder, 3 another publisher, 4 sound is refused; +128: hours later
+//!  kind: 0 video, 1 sound, 2 Opus of the transcoder, 3 another publisher, 4 sound is refused, 5 video and 6 sound
+//!        is over; +128: hours later
 //! ```
 //! `crates/bridge/tests/to_packets_fuzz_corpus.rs` includes this file and replays the kept corpus.
 
@@ -74,6 +75,8 @@ impl Viewer {
             }
             3 => self.bridge.publisher_started(now),
             4 => self.bridge.refuse_sound("no transcoder is free"),
+            5 => self.bridge.track_ended(Track::Video),
+            6 => self.bridge.track_ended(Track::Audio),
             _ => return,
         }
         let stats = self.bridge.stats();

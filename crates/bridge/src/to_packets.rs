@@ -50,7 +50,7 @@ pub struct ToPacketsSettings {
 /// What has gone through a bridge. Counts only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToPacketsStats {
-    /// Pictures sent.
+    /// Pictures sent, those included that stand in for video that is over.
     pub video_frames: u64,
     /// RTP packets written, sound included.
     pub packets: u64,
@@ -115,7 +115,7 @@ impl ToPackets {
         if frame.track != Track::Data && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
             self.clock.arrived(now, time_ms * 1_000);
             if frame.track == Track::Audio {
-                self.video.goes_on(&self.settings, time_ms, out);
+                self.video.goes_on(&self.settings, time_ms, &mut self.stats, out);
             }
         }
         let changed = match frame.track {

@@ -148,7 +148,13 @@ impl Video {
     }
 
     /// The stream goes on, with sound, at this time: once a second, video that is over gets a picture that stands in for it.
-    pub(super) fn goes_on(&mut self, settings: &ToPacketsSettings, time_ms: i64, out: &mut PacketsOut) {
+    pub(super) fn goes_on(
+        &mut self,
+        settings: &ToPacketsSettings,
+        time_ms: i64,
+        stats: &mut ToPacketsStats,
+        out: &mut PacketsOut,
+    ) {
         let is_due = self.shown_ms.is_none_or(|shown_ms| time_ms >= shown_ms + STAND_IN_MS);
         if !self.is_over || self.published.is_none() || !is_due {
             return;
@@ -158,6 +164,7 @@ impl Video {
         let mut writer = self.sender.frame(payload_type(Codec::H264), timestamp, &mut out.packets);
         stand_in::write(settings.payload_bytes_max, &mut writer);
         writer.end_frame(true);
+        stats.video_frames += 1;
     }
 
     /// A codec WebRTC has no format for.
