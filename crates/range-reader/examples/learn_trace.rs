@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::ops::Range;
 
-use range_reader::learn::{LearnLimits, Learner, Want};
+use range_reader::learn::{LearnLimits, Learner, Misses, Want};
 
 #[path = "../tests/support/replay.rs"]
 mod replay;
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let want = Want { ranges_max: 200, bytes_max: 2 << 20, file_end: file.len() as u64 };
     let mut learner = Learner::new(LearnLimits::default());
     // 50 ms at 20 Mbit/s.
-    learner.note_link(125_000.0, true);
+    learner.note_link(125_000.0, Misses::Hidden);
     let replay = replay::Replay::of(&mut learner, &reads, &file, want);
     println!("{replay:?}");
     let in_vain = replay.fetched - replay.fetched_and_used;

@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use runs::Runs;
 use tables::Tables;
+use trend::Costs;
 use trust::Trust;
 
 use crate::ranges;
@@ -71,8 +72,18 @@ pub struct Learner {
     seeks_without_guess: u32,
     /// What the link could bring between a request and its answer.
     path_bytes: f64,
-    /// What is missed is asked for beside what goes on coming.
-    asks_beside: bool,
+    misses: Misses,
+}
+
+/// What becomes of a reader that misses what was guessed wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misses {
+    /// It waits for a round trip, while what comes next goes on coming.
+    Hidden,
+    /// It waits for a round trip, or for the rest of an answer.
+    Waited,
+    /// It is not to be risked: no guess spares as much as it may cost.
+    Avoided,
 }
 
 /// An idea of what repeats.
@@ -100,7 +111,7 @@ impl Learner {
             is_guess: false,
             seeks_without_guess: 0,
             path_bytes: PATH_BYTES_UNKNOWN,
-            asks_beside: false,
+            misses: Misses::Waited,
         }
     }
 
@@ -128,12 +139,11 @@ impl Learner {
         }
     }
 
-    /// What the link is like: it could bring `path_bytes` between a request and its answer, and what is missed can be asked
-    /// for beside what goes on coming, or not. What is not known to the byte is guessed only if it can, with margins as wide
-    /// as misses are dear.
-    pub fn note_link(&mut self, path_bytes: f64, asks_beside: bool) {
+    /// What the link is like: what it could bring between a request and its answer, and what becomes of misses. What is not
+    /// known to the byte is guessed with margins as wide as they are dear.
+    pub fn note_link(&mut self, path_bytes: f64, misses: Misses) {
         self.path_bytes = if path_bytes.is_finite() { path_bytes.max(0.0) } else { PATH_BYTES_UNKNOWN };
-        self.asks_beside = asks_beside;
+        self.misses = misses;
     }
 
     /// `ranges` have been asked for because they were predicted. What is guessed later leaves them as they are: a run whose
@@ -204,10 +214,14 @@ impl Learner {
         match contender {
             Contender::Tables => self.tables.expect(position, runs_max),
             Contender::Repetition => repetition::expect(&self.runs, position, runs_max),
-            Contender::Trend if self.hides_misses() => {
-                trend::expect(&self.runs, position, runs_max, self.path_bytes / HIDDEN_MISS_DIVISOR)
+            Contender::Trend => {
+                let costs = match self.misses {
+                    Misses::Hidden if self.hides_misses() => Costs::hidden(self.path_bytes),
+                    Misses::Waited => Costs::waited(self.path_bytes),
+                    Misses::Hidden | Misses::Avoided => return Vec::new(),
+                };
+                trend::expect(&self.runs, position, runs_max, costs)
             }
-            Contender::Trend => Vec::new(),
         }
     }
 
@@ -216,7 +230,7 @@ impl Learner {
     fn hides_misses(&self) -> bool {
         let pace = self.runs.newest_first().next().map_or(0, |run| run.end - run.start)
             + self.runs.gap_before_last();
-        self.asks_beside && self.path_bytes <= pace as f64 * HIDING_PACE_FACTOR
+        self.misses == Misses::Hidden && self.path_bytes <= pace as f64 * HIDING_PACE_FACTOR
     }
 
     /// A run that has been read, and the gap before it, allow for bytes fetched in vain.
@@ -231,15 +245,14 @@ impl Learner {
 /// What a link brings from a request to its answer, while it is not known: 50 ms at 20 Mbit/s.
 const PATH_BYTES_UNKNOWN: f64 = 125_000.0;
 
-/// A miss that is hidden costs this part of its round trip all the same: those that come too close upon each other, and
-/// those near the end, where nothing else comes.
-const HIDDEN_MISS_DIVISOR: f64 = 4.0;
-
 /// Times a run and its gap that a round trip may bring while misses are hidden.
 const HIDING_PACE_FACTOR: f64 = 1.5;
 
 /// Seeks without anything to guess after which none is hoped for.
 const SEEKS_WITHOUT_GUESS_MAX: u32 = 24;
+
+/// What was asked of a run is all of it unless so much is missing; margins move by less.
+const ASKED_IN_PART_DIVISOR: u64 = 4;
 
 /// Ranges that are remembered as asked for.
 const ASKED_MAX: usize = 64;
@@ -251,12 +264,15 @@ const VAIN_SHARE_DIVISOR: u64 = 4;
 fn keep(mut expected: Vec<Range<u64>>, asked: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
     for (number, range) in expected.iter_mut().enumerate() {
         let overlaps = |before: &&Range<u64>| before.start < range.end && range.start < before.end;
-        // Beside what a miss has asked of it.
-        let widest = asked.iter().filter(overlaps).max_by_key(|before| before.end - before.start);
-        if let Some(before) = widest {
-            // The first one begins where reading is.
-            let start = if number == 0 { range.start } else { before.start };
-            *range = start..before.end;
+        let (start, end) = asked
+            .iter()
+            .filter(overlaps)
+            .fold((u64::MAX, 0), |(start, end), before| (before.start.min(start), before.end.max(end)));
+        if start < end {
+            // The first one begins where reading is. What is much longer than what was asked was asked in part.
+            let start = if number == 0 { range.start } else { start };
+            let in_part = range.end.saturating_sub(end) > (range.end - range.start) / ASKED_IN_PART_DIVISOR;
+            *range = start..if in_part { range.end } else { end.max(start) };
         }
     }
     expected

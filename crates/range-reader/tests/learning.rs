@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use range_reader::learn::{LearnLimits, Learner, Want};
+use range_reader::learn::{LearnLimits, Learner, Misses, Want};
 
 #[path = "support/replay.rs"]
 mod replay;
@@ -85,7 +85,7 @@ fn a_pace_is_learned_where_no_table_fits() {
     let reads = film.reads(&[0, 1]);
     film.bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
     let mut learner = Learner::new(LearnLimits::default());
-    learner.note_link(125_000.0, true);
+    learner.note_link(125_000.0, Misses::Hidden);
     let want = Want { ranges_max: 200, bytes_max: 2 << 20, file_end: film.bytes.len() as u64 };
     let replay = Replay::of(&mut learner, &reads[2..], &film.bytes, want);
     let in_vain = replay.fetched - replay.fetched_and_used + replay.skipped;

@@ -14,6 +14,10 @@ use crate::source::SourceState;
 const AVERAGED_OVER: Duration = Duration::from_millis(400);
 /// Round trips in which the highest throughput is forgotten.
 const PEAK_FADES_OVER_ROUND_TRIPS: f64 = 100.0;
+/// So much longer, so often in a row, and the shortest time to a first byte holds no more. Three round trips' bytes are under
+/// way at most.
+const LONGER_FACTOR: u32 = 4;
+const LONGER_IN_A_ROW: u32 = 4;
 /// Before anything is measured: a road across a country.
 const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(50);
 /// Before anything is measured: 10 Mbit/s.
@@ -28,8 +32,10 @@ pub(super) struct Link {
     fresh: Option<Duration>,
     bytes: f64,
     seconds: f64,
-    /// The shortest of all that were measured on a connection that was open.
+    /// The shortest that was measured on a connection that was open.
     least: Option<Duration>,
+    /// How many in a row were far longer, and the shortest of these.
+    longer: (u32, Duration),
     /// The most that has been measured, in bytes a second; fades where less comes.
     peak: f64,
     /// When the reader began to wait for bytes of an answer that has begun.
@@ -40,13 +46,26 @@ impl Link {
     /// An answer's head has come after `elapsed`; a connection was opened for it or not.
     pub(super) fn head(&mut self, elapsed: Duration, is_fresh: bool) {
         if !is_fresh {
-            self.least = Some(self.least.map_or(elapsed, |least| least.min(elapsed)));
+            self.note_least(elapsed);
         }
         let average = if is_fresh { &mut self.fresh } else { &mut self.kept };
         *average = Some(match *average {
             None => elapsed,
             Some(smooth) => (smooth * 3 + elapsed) / 4,
         });
+    }
+
+    /// What is asked while several answers share the link comes later than it could, but not so much: then the way to the
+    /// server has changed.
+    fn note_least(&mut self, elapsed: Duration) {
+        let least = self.least.unwrap_or(elapsed);
+        let (count, shortest) = self.longer;
+        self.longer = match elapsed > least * LONGER_FACTOR {
+            true => (count + 1, if count == 0 { elapsed } else { shortest.min(elapsed) }),
+            false => (0, elapsed),
+        };
+        let has_changed = self.longer.0 >= LONGER_IN_A_ROW;
+        self.least = Some(if has_changed { self.longer.1 } else { least.min(elapsed) });
     }
 
     /// The reader waits for more of an answer.

@@ -49,6 +49,8 @@ pub(crate) struct Engine<S: Source> {
     learner: Option<Learner>,
     /// The list is a guess: asked for piece by piece, and what is missed beside it.
     is_guessing: bool,
+    /// Requests that have been refused while others were answered, and how many were then.
+    refused_beside: (u32, usize),
     /// What the learner has been told of its predictions.
     told: Predicted,
     lanes: Vec<Lane<S::Body>>,
@@ -111,6 +113,7 @@ impl<S: Source> Engine<S> {
             is_hinted: false,
             learner,
             is_guessing: false,
+            refused_beside: (0, usize::MAX),
             told: Predicted::default(),
             lanes: Vec::new(),
             position: 0,

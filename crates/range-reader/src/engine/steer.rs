@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::lane::{Lane, OPEN_END, State};
 use super::wanted::UPCOMING_MAX;
 use super::{Engine, Length};
-use crate::learn::{Learner, Want};
+use crate::learn::{Learner, Misses, Want};
 use crate::plan::{self, LinkEstimate, SeekPlan};
 use crate::ranges::{self, ByteRange, RequestLimits};
 use crate::source::{RangeRequest, Source, SourceState};
@@ -35,6 +35,13 @@ const GUESSING_LANES_MAX: usize = 3;
 const UNDER_WAY_PATHS: f64 = 3.0;
 /// And a request takes so much of it: the less, the later the next one is asked and the better it is guessed.
 const PIECE_PATHS: f64 = 2.0;
+/// Where a round trip brings less, pieces would be too small: what is guessed is asked for as if it were known.
+const GUESSING_PATH_MIN: u64 = 32 << 10;
+/// However near and slow the server: a request is not free on either side.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+const UNDER_WAY_BYTES_MIN: u64 = 96 << 10;
+/// Refusals of a request while others were answered after which no more are sent at a time: servers limit connections.
+const REFUSED_BESIDE_MAX: u32 = 2;
 /// Gaps that come sooner are received rather than asked around: requests are not free on either side.
 const GAP_WORTH_A_REQUEST: Duration = Duration::from_millis(2);
 /// What a `Range` field takes at most.
@@ -46,7 +53,6 @@ impl<S: Source> Engine<S> {
         if self.pause.is_some() || self.planned_for == Some(self.position) && !self.lanes.is_empty() {
             return false;
         }
-        let state = self.source.state();
         let best = self.best_lane();
         if !self.lanes.is_empty() {
             if !self.stand() && !self.is_hinted {
@@ -64,7 +70,7 @@ impl<S: Source> Engine<S> {
                     self.resting = true;
                     return true;
                 }
-                SeekPlan::AskAnew => self.make_room_for_request(state.requests_at_once.max(1)),
+                SeekPlan::AskAnew => self.make_room_for_request(self.at_once()),
             }
         }
         self.ask_for_position(demand);
@@ -96,8 +102,9 @@ impl<S: Source> Engine<S> {
         let mut link = self.link.estimate(&state, lane.bytes_buffered(), lane.bytes_left());
         // Beside an answer that goes on being wanted there is no answer to give up.
         let is_free = state.connections_open > self.lanes.len() as u64
-            || self.is_guessing && state.requests_at_once > self.lanes.len();
-        link.gives_up_cheaply |= is_free && lane.brings_any(self.wanted.upcoming(UPCOMING_MAX));
+            || self.asks_pieces() && self.at_once() > self.lanes.len();
+        let goes_on = self.asks_pieces() || lane.brings_any(self.wanted.upcoming(UPCOMING_MAX));
+        link.gives_up_cheaply |= is_free && goes_on;
         // Distances on the lane, not in the file: between the parts of an answer nothing is sent.
         let target =
             if covers { before.saturating_add(self.gaps_brought_by(lane, &state, link)) } else { OPEN_END };
@@ -108,7 +115,7 @@ impl<S: Source> Engine<S> {
     /// means skipping those too, where requests for what is wanted would leave them out, at the cost of a part's head or
     /// of a round trip each.
     fn gaps_brought_by(&self, lane: &Lane<S::Body>, state: &SourceState, link: LinkEstimate) -> u64 {
-        let cost = plan::gap_worth_receiving(link, self.takes_several(state), state.requests_at_once);
+        let cost = plan::gap_worth_receiving(link, self.takes_several(state), self.at_once());
         let upcoming = self.wanted.upcoming(UPCOMING_MAX);
         let gaps = upcoming.windows(2).filter(|pair| lane.covers(pair[0].end) && lane.covers(pair[1].start));
         gaps.map(|pair| pair[1].start.saturating_sub(pair[0].end).saturating_sub(cost)).sum()
@@ -127,14 +134,12 @@ impl<S: Source> Engine<S> {
     /// Gives answers up until another request can be sent: those that bring nothing of what is wanted, then the last ones.
     fn make_room_for_request(&mut self, at_once: usize) {
         let wanted = self.wanted.upcoming(UPCOMING_MAX);
-        // While guessing, what comes in vain is short, and its connection is of use.
-        let is_short = |lane: &Lane<S::Body>| {
-            lane.bytes_left().is_some_and(|left| (left as f64) < self.link.path_bytes())
-        };
-        let (kept, useless): (Vec<_>, Vec<_>) = self
-            .lanes
-            .drain(..)
-            .partition(|lane| lane.brings_any(wanted) || self.is_guessing && is_short(lane));
+        // What is asked in pieces is short, most of it will be read, and its connection is of use.
+        let (asks_pieces, short) = (self.asks_pieces(), self.under_way_max());
+        let is_piece =
+            |lane: &Lane<S::Body>| asks_pieces && lane.bytes_left().is_some_and(|left| left <= short);
+        let (kept, useless): (Vec<_>, Vec<_>) =
+            self.lanes.drain(..).partition(|lane| lane.brings_any(wanted) || is_piece(lane));
         self.lanes = kept;
         let too_many = self.lanes.len().saturating_sub(at_once - 1);
         let last = self.lanes.split_off(self.lanes.len() - too_many);
@@ -149,12 +154,12 @@ impl<S: Source> Engine<S> {
     /// Has the learner say what is wanted from the position on. False if it knows nothing.
     fn predict(&mut self) -> bool {
         let file_end = self.end();
-        let asks_beside = self.asks_beside();
+        let misses = self.misses();
         let Some(learner) = &mut self.learner else { return false };
         let want = Want { ranges_max: self.config.ranges_per_request_max, bytes_max: OPEN_END, file_end };
-        learner.note_link(self.link.path_bytes(), asks_beside);
+        learner.note_link(self.link.path_bytes(), misses);
         let predicted = learner.predict(self.position, want);
-        self.is_guessing = learner.is_guess() && asks_beside;
+        self.is_guessing = learner.is_guess() && misses == Misses::Hidden;
         self.wanted.replace(predicted);
         self.store.hope_for(self.wanted.ascending());
         !self.wanted.is_empty()
@@ -173,7 +178,9 @@ impl<S: Source> Engine<S> {
             // new, the byte that is missing is asked for without what might come before it in the answer.
             let is_alone = self.lanes.is_empty() && self.tries == 0;
             let ranges_max = if is_alone { usize::MAX } else { 1 };
-            if self.ask_wanted(ranges_max) {
+            // A list that leaves the position out is no reason to.
+            if self.ask_wanted(ranges_max) && self.lanes.last().is_some_and(|lane| lane.covers(self.position))
+            {
                 return;
             }
         }
@@ -224,11 +231,10 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let left =
             self.lanes.iter().map(|lane| lane.bytes_left().unwrap_or(OPEN_END)).fold(0, u64::saturating_add);
-        if self.is_guessing || self.reads_through() {
-            return self.lanes.len() < GUESSING_LANES_MAX
-                && (left as f64) < self.link.path_bytes() * UNDER_WAY_PATHS;
+        if self.asks_pieces() {
+            return self.lanes.len() < GUESSING_LANES_MAX && left < self.under_way_max();
         }
-        if self.lanes.len() >= state.requests_at_once.min(LANES_MAX) {
+        if self.lanes.len() >= self.at_once().min(LANES_MAX) {
             return false;
         }
         // A second HTTP/1.1 connection is opened only where each range costs a request: what a connection that is at speed
@@ -248,12 +254,12 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let several = self.takes_several(&state);
         let link = self.link.estimate(&state, 0, Some(0));
-        let piece = (self.link.path_bytes() * PIECE_PATHS) as u64;
+        let piece = self.paths(PIECE_PATHS).max(PIECE_BYTES_MIN);
         let limits = RequestLimits {
             ranges_max: if several { self.config.ranges_per_request_max.min(ranges_max) } else { 1 },
             bytes_max: if self.is_guessing { piece } else { OPEN_END },
             field_bytes_max: FIELD_BYTES_MAX,
-            gap_bytes_max: plan::gap_worth_receiving(link, several, state.requests_at_once),
+            gap_bytes_max: plan::gap_worth_receiving(link, several, self.at_once()),
         };
         let have = self.have();
         let (asked, keep) = self.wanted.next_request(self.position, &have, self.end(), limits);
@@ -267,9 +273,38 @@ impl<S: Source> Engine<S> {
         true
     }
 
-    /// Whether what is missed can be asked for beside what is guessed, and gaps take long enough to be worth a guess.
-    fn asks_beside(&self) -> bool {
-        self.source.state().requests_at_once > GUESSING_LANES_MAX && !self.gaps_come_at_once()
+    /// What is missed can be asked for beside what is guessed if there is a connection for it, and while pieces are worth
+    /// requests; and gaps have to take long enough to be worth a guess.
+    fn misses(&self) -> Misses {
+        if self.at_once() <= GUESSING_LANES_MAX || self.paths(1.0) < GUESSING_PATH_MIN {
+            Misses::Waited
+        } else if self.gaps_come_at_once() {
+            Misses::Avoided
+        } else {
+            Misses::Hidden
+        }
+    }
+
+    /// Requests that the source sends at a time, and the server answers.
+    fn at_once(&self) -> usize {
+        let (refused, answered) = self.refused_beside;
+        let most = if refused >= REFUSED_BESIDE_MAX { answered } else { usize::MAX };
+        self.source.state().requests_at_once.min(most).max(1)
+    }
+
+    /// Pieces are asked ahead of each other, of what is guessed or of everything.
+    fn asks_pieces(&self) -> bool {
+        self.is_guessing || self.reads_through()
+    }
+
+    /// Bytes of pieces that are under way.
+    fn under_way_max(&self) -> u64 {
+        self.paths(UNDER_WAY_PATHS).max(UNDER_WAY_BYTES_MIN)
+    }
+
+    /// So many times what the link brings between a request and its answer.
+    fn paths(&self, times: f64) -> u64 {
+        (self.link.path_bytes() * times) as u64
     }
 
     fn gaps_come_at_once(&self) -> bool {
@@ -289,7 +324,8 @@ impl<S: Source> Engine<S> {
         let from =
             have.iter().find(|range| range.contains(&self.position)).map_or(self.position, |range| range.end);
         let next = have.iter().map(|range| range.start).find(|&start| start > from);
-        let end = from.saturating_add(self.link.path_bytes() as u64).min(next.unwrap_or(self.end()));
+        let piece = self.paths(1.0).max(PIECE_BYTES_MIN);
+        let end = from.saturating_add(piece).min(next.unwrap_or(self.end()));
         if from < end {
             self.ask(iter::once(from..end).collect(), None, false);
         }

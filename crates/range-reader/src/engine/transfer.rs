@@ -276,6 +276,10 @@ impl<S: Source> Engine<S> {
         match error {
             SourceError::Transient { reason, retry_after } => {
                 self.retries += 1;
+                if !lane.has_begun && !self.lanes.is_empty() {
+                    let (count, fewest) = self.refused_beside;
+                    self.refused_beside = (count + 1, fewest.min(self.lanes.len()));
+                }
                 // What was asked ahead may fail as often as it likes: it is asked for again when it is missing.
                 self.tries += u32::from(lane.covers(self.position));
                 if self.tries > self.config.tries_max {

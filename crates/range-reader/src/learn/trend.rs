@@ -28,8 +28,13 @@ const ALTERNATION_FACTOR: f64 = 2.0;
 /// Runs of late whose longest says what is too long.
 const LENGTHS: usize = 8;
 
-/// Expecting runs must cost this share at most of reading the gaps through; the rest is for what is not reckoned with.
-const GAP_SHARE_MAX: f64 = 0.75;
+/// Expecting runs must cost this share at most of reading the gaps through, or of asking for each run when it is read;
+/// the rest is for what is not reckoned with.
+const SPARED_SHARE_MAX: f64 = 0.75;
+
+/// A miss that is hidden costs this part of its round trip all the same: those that come too close upon each other, and
+/// those near the end, where nothing else comes.
+const HIDDEN_MISS_DIVISOR: f64 = 4.0;
 
 /// A batch as a whole costs about as much as so many misses.
 const BATCH_MISSES: f64 = 1.0;
@@ -37,46 +42,75 @@ const BATCH_MISSES: f64 = 1.0;
 /// Margins are so many standard deviations at most: what is left outside then is outside of any pattern.
 const MARGIN_MAX: f64 = 3.0;
 
-/// And so many at least, however cheap a miss: with them a third of the runs still wants a byte that has not been asked for,
+/// And so many at least where misses are hidden: with them a third of the runs still wants a byte that has not been asked for,
 /// which is about as often as a reader can wait for one and keep up with the link.
 const MARGIN_MIN: f64 = 1.2;
 
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
 const LENGTH_FACTOR_MAX: f64 = 4.0;
 
-/// What the runs so far expect from `position` on, a place in the present run, where a boundary that is missed costs as much
-/// as `miss_bytes` received in vain.
+/// What guessing wrong costs, and not guessing, in bytes that could have come meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Costs {
+    /// A boundary that is missed.
+    miss_bytes: f64,
+    /// A run that is not expected costs its gap, or this if it is less.
+    spared_max: f64,
+    /// Margins are so many standard deviations at least.
+    margin_min: f64,
+}
+
+impl Costs {
+    /// Of a reader that waits for each miss while nothing else comes, on a link that could bring `path_bytes` in that time.
+    pub(super) fn waited(path_bytes: f64) -> Self {
+        Self { miss_bytes: path_bytes, spared_max: f64::INFINITY, margin_min: 0.0 }
+    }
+
+    /// Of a reader that waits while what comes next goes on coming. What is not guessed is read through, or asked for when
+    /// it is read, whichever takes less.
+    pub(super) fn hidden(path_bytes: f64) -> Self {
+        Self { miss_bytes: path_bytes / HIDDEN_MISS_DIVISOR, spared_max: path_bytes, margin_min: MARGIN_MIN }
+    }
+}
+
+/// What the runs so far expect from `position` on, a place in the present run.
 ///
-/// With margins of `z` standard deviations a boundary costs `miss_bytes * P(off by more than z)` and the margin itself. That
-/// is least where one more byte of margin costs as much as it saves, `miss_bytes * density(z) = deviation`, so
+/// With margins of `z` standard deviations a boundary costs
+/// `miss_bytes * P(off by more than z)` and the margin itself. That is least where one more byte of margin costs as much as
+/// it saves, `miss_bytes * density(z) = deviation`, so
 ///
 /// ```text
 /// z = sqrt(2 ln(miss_bytes / (deviation * sqrt(2 pi))))
 /// ```
 ///
-/// and something is expected only if that, and one miss for the batch as a whole, costs less than the gaps.
-pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, miss_bytes: f64) -> Vec<Range<u64>> {
+/// and something is expected only if that, and one miss for the batch as a whole, costs less than what it spares.
+pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, costs: Costs) -> Vec<Range<u64>> {
     let history = History::of(runs);
+    let spared = history.gap.min(costs.spared_max);
     let Some(end) = history.end_of_present() else { return Vec::new() };
-    let margin = end.margin(miss_bytes);
     // A run that is longer than expected is expected to go on for as much as ends vary.
-    let end = end.number.max(position as f64) + margin;
+    let end = match end.number > position as f64 {
+        true => end.number + end.margin(costs),
+        false => position as f64 + end.margin(costs).max(end.deviation).max(1.0),
+    };
+    let end = end.min(position as f64 + history.longest * LENGTH_FACTOR_MAX);
     let mut expected = Vec::with_capacity(AHEAD_MAX);
     expected.push(position..whole(end).max(position));
-    let mut cost = miss_bytes * BATCH_MISSES;
+    let mut cost = costs.miss_bytes * BATCH_MISSES;
     let mut worth = 1;
     for ahead in 1..runs_max.min(AHEAD_MAX) {
         let start = Guess::of(&history.starts, ahead);
         let end = Guess::of(&history.ends, ahead + 1);
         let Some((start, end)) = start.zip(end) else { break };
-        let (first, last) = (start.number - start.margin(miss_bytes), end.number + end.margin(miss_bytes));
+        let (first, last) = (start.number - start.margin(costs), end.number + end.margin(costs));
         if last - first > history.longest * LENGTH_FACTOR_MAX {
             break;
         }
-        cost += start.cost(miss_bytes) + end.cost(miss_bytes);
+        cost += start.cost(costs) + end.cost(costs);
         let previous = expected.last().map_or(position, |last| last.end);
-        expected.push(whole(first).max(previous)..whole(last).max(previous));
-        if cost < history.gap * ahead as f64 * GAP_SHARE_MAX {
+        let first = whole(first).max(previous);
+        expected.push(first..whole(last).max(first));
+        if cost < spared * ahead as f64 * SPARED_SHARE_MAX {
             worth = expected.len();
         }
     }
@@ -159,6 +193,7 @@ impl Guess {
             .collect();
         let (&[newest, .., oldest], true) = (&known[..], known.len() >= LINE_MIN) else { return None };
         let count = known.len() as f64;
+        let freedom = count - 2.0;
         let mean_place = known.iter().map(|(place, _)| place).sum::<f64>() / count;
         let mean = known.iter().map(|(_, number)| number).sum::<f64>() / count;
         let squares: f64 = known.iter().map(|(place, _)| (place - mean_place).powi(2)).sum();
@@ -171,26 +206,26 @@ impl Guess {
         let target = target as f64;
         if steps < strays * WANDERING {
             let ahead = (target - newest.0) / step as f64;
-            let deviation = (steps / (count - 2.0) * (ahead + ahead * ahead / (count - 1.0))).sqrt();
+            let deviation = (steps / freedom * (ahead + ahead * ahead / (count - 1.0))).sqrt();
             return Some(Self { number: newest.1 + step_mean * ahead, deviation });
         }
         let widening = 1.0 + 1.0 / count + (target - mean_place).powi(2) / squares;
-        Some(Self { number: at(target), deviation: (strays / (count - 2.0) * widening).sqrt() })
+        Some(Self { number: at(target), deviation: (strays / freedom * widening).sqrt() })
     }
 
     /// The margin that is worth its bytes.
-    fn margin(self, miss_bytes: f64) -> f64 {
-        let ratio = miss_bytes / (self.deviation.max(1.0) * (2.0 * PI).sqrt());
-        self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().clamp(MARGIN_MIN, MARGIN_MAX)
+    fn margin(self, costs: Costs) -> f64 {
+        let ratio = costs.miss_bytes / (self.deviation.max(1.0) * (2.0 * PI).sqrt());
+        self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().clamp(costs.margin_min, MARGIN_MAX)
     }
 
     /// What the margin and the misses in spite of it cost: `density(z) / z` is a little more than the tail of the normal
     /// distribution from `z` on, for `z` of 1 and more.
-    fn cost(self, miss_bytes: f64) -> f64 {
-        let margin = self.margin(miss_bytes);
+    fn cost(self, costs: Costs) -> f64 {
+        let margin = self.margin(costs);
         let z = margin / self.deviation.max(1.0);
         let density = (-z * z / 2.0).exp() / (2.0 * PI).sqrt();
-        margin + miss_bytes * density / z.max(1.0)
+        margin + costs.miss_bytes * density / z.max(1.0)
     }
 }
 
@@ -219,7 +254,7 @@ mod tests {
             runs.note(read.clone());
         }
         let position = runs.present().start;
-        expect(&runs, position, 100, 16_000.0)
+        expect(&runs, position, 100, Costs::waited(16_000.0))
     }
 
     #[test]
@@ -289,7 +324,7 @@ mod tests {
         }
         let position = runs.present().start + 97_000;
         runs.note(runs.present().start..position);
-        let expected = expect(&runs, position, 4, 16_000.0);
+        let expected = expect(&runs, position, 4, Costs::waited(16_000.0));
         assert_eq!(expected[0].start, position);
         assert!((position + 1..position + 5000).contains(&expected[0].end), "{expected:?}");
     }

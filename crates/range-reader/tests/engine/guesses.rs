@@ -2,6 +2,7 @@
 
 use std::io::SeekFrom;
 use std::ops::Range;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use range_reader::{AsyncRangeReader, Counters, ReaderConfig};
@@ -126,4 +127,38 @@ async fn a_pace_takes_no_longer_than_reading_through_where_it_cannot_be_guessed(
             "{name}: {seconds} s, reading through takes {through}: {counters:?}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn near_a_slow_server_requests_are_few() {
+    let runs = runs(10_000);
+    for (milliseconds, bytes_per_second) in
+        [(1, 1e5), (5, 1.25e5), (5, 3e5), (20, 1.25e5), (50, 1.25e5), (10, 1e6), (5, 2.5e6)]
+    {
+        let link = Link { round_trip: Duration::from_millis(milliseconds), bytes_per_second };
+        let (counters, seconds) = read(link, Habits::default(), &runs, ReaderConfig::default()).await;
+        // As if each run were asked for when it is read.
+        let asked = useful(&runs) / bytes_per_second + 2.0 * RUNS as f64 * link.round_trip.as_secs_f64();
+        assert!(seconds < 1.25 * asked, "{link:?}: {seconds} s of {asked}, {counters:?}");
+        assert!(counters.requests < 2 * RUNS, "{link:?}: {counters:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_goes_on_where_it_was_expected_to_end_is_read() {
+    let mut stray = strays(1622);
+    let runs: Vec<Range<u64>> = (0..60)
+        .map(|n| (n * 18_981 + stray(), 5971 + stray()))
+        .map(|(start, size)| start..start + size)
+        .collect();
+    let habits = Habits { breaks_after: Some(6724), ..Habits::default() };
+    let config = ReaderConfig {
+        look_back_bytes: 0,
+        window_bytes: 1,
+        ranges_per_request_max: 2,
+        several_ranges: false,
+        ..ReaderConfig::default()
+    };
+    let read = tokio::time::timeout(MONTH, read(Link::NEAR, habits, &runs, config));
+    read.await.expect("a read never ends");
 }
