@@ -88,10 +88,16 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, costs: Costs) 
     let history = History::of(runs);
     let spared = history.gap.min(costs.spared_max);
     let Some(end) = history.end_of_present() else { return Vec::new() };
-    // A run that is longer than expected is expected to go on for as much as ends vary.
-    let end = match end.number > position as f64 {
-        true => end.number + end.margin(costs),
-        false => position as f64 + end.margin(costs).max(end.deviation).max(1.0),
+    // A run that is longer than expected is expected to go on for as much as ends vary, and one that is longer than that is
+    // outside of any pattern.
+    let beyond = position as f64 - end.number;
+    if beyond > end.deviation * MARGIN_MAX {
+        return Vec::new();
+    }
+    let end = if beyond < 0.0 {
+        end.number + end.margin(costs)
+    } else {
+        position as f64 + end.margin(costs).max(end.deviation)
     };
     let end = end.min(position as f64 + history.longest * LENGTH_FACTOR_MAX);
     let mut expected = Vec::with_capacity(AHEAD_MAX);
@@ -322,10 +328,13 @@ mod tests {
         for run in steady(30, 2000) {
             runs.note(run);
         }
-        let position = runs.present().start + 97_000;
+        let position = runs.present().start + 94_000;
         runs.note(runs.present().start..position);
         let expected = expect(&runs, position, 4, Costs::waited(16_000.0));
         assert_eq!(expected[0].start, position);
         assert!((position + 1..position + 5000).contains(&expected[0].end), "{expected:?}");
+        let beyond = position + 50_000;
+        runs.note(position..beyond);
+        assert_eq!(expect(&runs, beyond, 4, Costs::waited(16_000.0)), [], "that is no jitter");
     }
 }

@@ -34,6 +34,8 @@ proptest! {
         let runs: Vec<Range<u64>> =
             (0..60).map(|n| (n * pace + stray(), run + stray())).map(|(start, size)| start..start + size).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        // Where each second request fails, that is the one that is waited for each time, if one is asked ahead between.
+        let habits = Habits { fails_every: habits.fails_every.map(|every| 2 * every + 1), ..habits };
         let config = ReaderConfig { learn: true, ..config };
         let read = async { tokio::time::timeout(MONTH, read(link, habits, &runs, config)).await };
         runtime.block_on(read).expect("a read never ends");
@@ -60,6 +62,17 @@ fn strays(jitter: u64) -> impl FnMut() -> u64 {
 }
 
 async fn read(link: Link, habits: Habits, runs: &[Range<u64>], config: ReaderConfig) -> (Counters, f64) {
+    read_by(link, habits, runs, config, usize::MAX).await
+}
+
+/// In reads of at most so many bytes.
+async fn read_by(
+    link: Link,
+    habits: Habits,
+    runs: &[Range<u64>],
+    config: ReaderConfig,
+    bytes_max: usize,
+) -> (Counters, f64) {
     let file = file_of(runs.last().map_or(0, |run| run.end + 10_000) as usize);
     let world = World::new(file.clone(), link, habits);
     let mut reader = AsyncRangeReader::with_source(world.source(), config);
@@ -67,7 +80,9 @@ async fn read(link: Link, habits: Habits, runs: &[Range<u64>], config: ReaderCon
     for run in runs {
         let mut piece = vec![0; (run.end - run.start) as usize];
         reader.seek(SeekFrom::Start(run.start)).await.unwrap();
-        reader.read_exact(&mut piece).await.unwrap();
+        for part in piece.chunks_mut(bytes_max) {
+            reader.read_exact(part).await.unwrap();
+        }
         assert!(piece == file[run.start as usize..run.end as usize], "{run:?}");
     }
     let counters = reader.counters();
@@ -161,4 +176,27 @@ async fn a_run_that_goes_on_where_it_was_expected_to_end_is_read() {
     };
     let read = tokio::time::timeout(MONTH, read(Link::NEAR, habits, &runs, config));
     read.await.expect("a read never ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_run_after_many_short_ones_is_not_asked_for_by_the_byte() {
+    for jitter in [0, 40, 4000] {
+        for link in [Link::COUNTRY, Link::NEAR, Link::FAR] {
+            let mut stray = strays(jitter);
+            let mut runs: Vec<Range<u64>> = (0..40)
+                .map(|n| (n * 142_000 + stray(), 90_000 + stray()))
+                .map(|(start, size)| start..start + size)
+                .collect();
+            runs.push(40 * 142_000..40 * 142_000 + 3_000_000);
+            let (before, _) = read(link, Habits::default(), &runs[..40], ReaderConfig::default()).await;
+            let (counters, _) =
+                read_by(link, Habits::default(), &runs, ReaderConfig::default(), 16_384).await;
+            // No more than one for each read of the long run.
+            let reads = 3_000_000 / 16_384;
+            assert!(
+                counters.requests < before.requests + reads,
+                "{jitter} {link:?}: {counters:?}, {before:?}"
+            );
+        }
+    }
 }
