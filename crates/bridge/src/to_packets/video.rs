@@ -122,10 +122,13 @@ impl Video {
         if body.codec == FlvCodec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
             return false;
         }
-        let turns = self.is_over != (body.kind == BodyKind::End);
-        self.is_over = body.kind == BodyKind::End;
-        self.waits_for_key |= self.is_over;
-        let Some(codec) = rtp_codec(body.codec) else { return self.cannot(body.codec) | turns };
+        let was_over = self.is_over;
+        if body.kind == BodyKind::End {
+            self.ended();
+        }
+        let Some(codec) = rtp_codec(body.codec) else {
+            return self.cannot(body.codec) | (was_over != self.is_over);
+        };
         let changed = match body.kind {
             BodyKind::Config => self.config(settings, codec, &body, stats),
             BodyKind::Frames if body.data.is_empty() => {
@@ -139,10 +142,11 @@ impl Video {
             }
             BodyKind::End | BodyKind::Other => false,
         };
-        changed | turns
+        changed | (was_over != self.is_over)
     }
 
-    /// The publisher has ended it.
+    /// The publisher has ended it. It goes on with a key picture; a configuration that is sent again, or a picture that comes late,
+    /// changes nothing.
     pub(super) fn ended(&mut self) {
         (self.is_over, self.waits_for_key) = (true, true);
     }
@@ -176,6 +180,8 @@ impl Video {
     fn refuse(&mut self, reason: Arc<str>) -> bool {
         let is_news = self.refused.as_ref() != Some(&reason) || self.published.is_some();
         (self.published, self.coding, self.refused) = (None, None, Some(reason));
+        // What cannot be sent is no reason to wait for the next picture of before.
+        self.is_over = false;
         is_news
     }
 
@@ -250,6 +256,7 @@ impl Video {
             return false;
         }
         let verdict = match self.review(body) {
+            Verdict::Sent { is_key: false } if self.is_over => Verdict::Nothing,
             Verdict::Sent { is_key } => self.write(settings, codec, time_ms, is_key, body, out),
             other => other,
         };
@@ -316,7 +323,7 @@ impl Video {
         self.timestamps = timestamps;
         self.shown_ms = Some(shown_ms);
         self.picture_id = self.picture_id.wrapping_add(1);
-        self.waits_for_key = false;
+        (self.waits_for_key, self.is_over) = (false, false);
         Verdict::Sent { is_key }
     }
 

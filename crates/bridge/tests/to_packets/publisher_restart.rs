@@ -115,3 +115,31 @@ fn sound_goes_from_one_clock_to_another() {
     let third = rig.audio(3_000, &opus);
     assert_eq!((third[0].timestamp, third[0].marker), (144_000, true));
 }
+
+#[test]
+fn what_is_left_of_video_that_is_over_does_not_end_the_stand_in() {
+    let opus = b"\x91Opus\xfc\x01\x02";
+    let is_video = |body: &[u8]| body[0] & 0x8f == 0x07;
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| is_video(body)).take(3).collect();
+    let stand_ins = |stray: Option<usize>| {
+        let mut rig = Rig::new();
+        over(&mut rig, &tags, false);
+        if let Some(index) = stray {
+            rig.video(130, &tags[index].2);
+        }
+        let is_stand_in = |rig: &mut Rig, time_ms| {
+            rig.audio(time_ms, opus).iter().any(|sent| sent.data.starts_with(&[0, 0, 0]))
+        };
+        let times: Vec<u64> =
+            (140..5_000).step_by(20).filter(|time_ms| is_stand_in(&mut rig, *time_ms)).collect();
+        let (.., key) = &tags[1];
+        assert!(!rig.video(5_000, &tags[0].2).iter().any(|sent| sent.data.is_empty()));
+        assert!(!rig.video(5_010, key).is_empty(), "a key picture ends it");
+        assert!((5_020..8_000).step_by(20).all(|time_ms| !is_stand_in(&mut rig, time_ms)));
+        times
+    };
+    let undisturbed = stand_ins(None);
+    assert_eq!(undisturbed.len(), 4, "{undisturbed:?}");
+    assert_eq!(stand_ins(Some(0)), undisturbed, "a configuration");
+    assert_eq!(stand_ins(Some(2)), undisturbed, "a picture that needs others");
+}
