@@ -228,8 +228,8 @@ impl Learner {
     /// While the reader waits for what it has missed, what comes next goes on coming; where a round trip brings no more than
     /// a run or so, the reader has caught up before the next miss.
     fn hides_misses(&self) -> bool {
-        let pace = self.runs.newest_first().next().map_or(0, |run| run.end - run.start)
-            + self.runs.gap_before_last();
+        let run = self.runs.newest_first().next().map_or(0, |run| run.end - run.start);
+        let pace = run.saturating_add(self.runs.gap_before_last());
         self.misses == Misses::Hidden && self.path_bytes <= pace as f64 * HIDING_PACE_FACTOR
     }
 
