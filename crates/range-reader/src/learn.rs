@@ -1,7 +1,7 @@
 //! What will be read next, learned from what has been read: a pattern of runs and gaps.
 //!
 //! Several contenders watch the same reads, each with its own idea of what repeats (tables of offsets inside the file, an
-//! exact repetition, a trend). Each is tested all the time against what is really read, at no cost,
+//! exact repetition, a guess with margins). Each is tested all the time against what is really read, at no cost,
 //! and only one that has been right lately is believed. How far ahead is fetched grows while it is right and shrinks when
 //! it is wrong. All of it is arithmetic on what the engine reports: nothing is asked for here, and no clock is read.
 //!

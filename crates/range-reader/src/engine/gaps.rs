@@ -1,7 +1,7 @@
 //! How far seeks have gone lately.
 //!
-//! Where nothing better is known than that seeks go a little forward, an answer without end is read through. What is
-//! better known is the learner's matter.
+//! Where nothing better is known than that seeks go a little forward, gaps are read through: in pieces while it may yet turn
+//! out how they go on, then in an answer without end. What is better known is the learner's matter.
 
 /// Seeks before anything is concluded from them.
 const SEEKS_MIN: u32 = 2;

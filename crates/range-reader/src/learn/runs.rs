@@ -11,7 +11,7 @@ pub(super) struct Runs {
     present: Range<u64>,
 }
 
-/// Runs remembered: enough for a trend over 32 and its test over as many.
+/// Runs remembered: a guess goes by the newer half of them.
 pub(super) const RUNS_MAX: usize = 64;
 
 /// Gaps up to this do not end a run: a parser that steps over a field has not sought. Below the head of a part, so that
