@@ -84,8 +84,8 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 	touch $@
 
 # Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
-OTHER_PACKAGES := fuzz experiments/send-path crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench \
-    crates/msgpack-array/python crates/range-reader/bench
+OTHER_PACKAGES := fuzz crates/srtp/compare libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
+    libs/msgpack-array/python libs/range-reader/bench
 
 lint: console
 	cargo fmt --all --check
@@ -93,7 +93,7 @@ lint: console
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --package group-send --package transcode --package msgpack-array --all-targets --all-features --locked -- -D warnings
-	for package in crates/srtp/compare crates/ssrc-map/bench crates/group-send/bench crates/msgpack-array/bench crates/msgpack-array/python crates/range-reader/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
+	for package in crates/srtp/compare libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench libs/msgpack-array/python libs/range-reader/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --all-features --locked -- -D warnings; done
 
 one-crypto-provider:

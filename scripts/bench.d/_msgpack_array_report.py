@@ -141,7 +141,7 @@ def page(figures, small_pages, found):
         "",
         "Times the speed of `rmp`, which goes element by element through a vector with room for all; everyone else is used in",
         "its best way too. Many different arrays in rotation: one array repeated trains the branch predictor and makes a",
-        "scalar contender nearly three times faster than it is. `crates/msgpack-array/bench` has the definitions.",
+        "scalar contender nearly three times faster than it is. `libs/msgpack-array/bench` has the definitions.",
         "",
         "![Speed against rmp by type, length and instruction set](msgpack-array.svg)",
         "",
