@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::live::chunk_stream`.
+//! See `millstream_fuzz::rtmp::chunk_stream`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::live::chunk_stream(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtmp::chunk_stream(data));

@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::live::client_session`.
+//! See `millstream_fuzz::rtmp::client_session`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::live::client_session(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtmp::client_session(data));

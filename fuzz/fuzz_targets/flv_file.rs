@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::live::flv_file`.
+//! See `millstream_fuzz::rtmp::flv_file`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::live::flv_file(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtmp::flv_file(data));

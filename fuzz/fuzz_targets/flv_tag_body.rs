@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::live::flv_tag_body`.
+//! See `millstream_fuzz::rtmp::flv_tag_body`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::live::flv_tag_body(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtmp::flv_tag_body(data));

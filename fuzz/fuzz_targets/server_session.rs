@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::live::server_session`.
+//! See `millstream_fuzz::rtmp::server_session`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::live::server_session(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtmp::server_session(data));

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use bridge::clock::Stamp;
 use bridge::to_frames::Piece;
 use bridge::{CodedSound, FramesOut, SoundCodec, SoundFormat, ToFrames, ToFramesSettings};
-use live::flv::{BodyRole, inspect};
-use live::rtmp;
-use relay::{FrameRole, Track};
+use delivery::{FrameRole, Track};
+use rtmp;
+use rtmp::flv::{BodyRole, inspect};
 use rtp::payload::{Codec, MediaKind};
 
 /// A check: panics if `data` shows something wrong.

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use bridge::{
     BFrames, CodedSound, PacketsOut, SOUND_SSRC, ToPackets, ToPacketsSettings, VIDEO_SSRC, payload_type,
 };
-use relay::packets::WallClock;
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
 use rtp::Packet;
 use rtp::depacketize::Depacketizer;
 use rtp::payload::{Codec, inspect};
 use rtp::rtcp::{NtpTime, packets};
+use sfu::WallClock;
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use bridge::BFrames;
 use bridge::pictures::{Nals, PictureFilter, RecordError, Verdict};
-use live::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
 use rtp::payload::Codec;
 
 /// Largest tag body read.

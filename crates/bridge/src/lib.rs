@@ -1,9 +1,9 @@
 //! One stream from frames (RTMP, FLV) to packets (WebRTC), and from packets to frames.
 //!
 //! ```text
-//!  relay::Frame  ─▶ to_packets (pictures, rtp::packetize) ─▶ RTP packets  ─▶ relay::packets::PacketStream
+//!  delivery::Frame  ─▶ to_packets (pictures, rtp::packetize) ─▶ RTP packets  ─▶ sfu::PacketStream
 //!                        └▶ sound to be transcoded ─▶ caller's threads ─▶ back in
-//!  relay::Frame  ◀─ to_frames (jitter, rtp::depacketize)  ◀─ RTP packets  ◀─ relay::packets::PacketStream
+//!  delivery::Frame  ◀─ to_frames (jitter, rtp::depacketize)  ◀─ RTP packets  ◀─ sfu::PacketStream
 //! ```
 //!
 //! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is handed to the

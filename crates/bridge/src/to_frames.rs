@@ -20,9 +20,9 @@ mod video;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use relay::Frame;
-use relay::packets::Packet;
+use delivery::Frame;
 use rtp::payload::MediaKind;
+use sfu::Packet;
 
 use self::headers::Headers;
 use self::opening::Opening;

@@ -1,7 +1,7 @@
 //! Frames of an RTMP publisher to RTP packets, once for all viewers.
 //!
 //! ```text
-//!  frame ─▶ live::flv body ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
+//!  frame ─▶ rtmp::flv body ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
 //!                           └▶ sound.rs: G.711, Opus as they are ─────────────────▶ packets
 //!                                        AAC, MP3 ─▶ jobs ─▶ caller's threads ─▶ Opus ─▶ packets
 //! ```
@@ -17,8 +17,8 @@ mod video;
 
 use std::time::Instant;
 
-use relay::packets::WallClock;
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
+use sfu::WallClock;
 
 use crate::clock::{Sender, SenderReports, StreamClock};
 use crate::sound::CodedSound;

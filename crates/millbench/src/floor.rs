@@ -18,10 +18,10 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use live::rtmp::chunk::write_play_message;
-use live::rtmp::server::{PublishReject, ServerConfig, ServerEvent, ServerSession};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use rtmp::chunk::write_play_message;
+use rtmp::server::{PublishReject, ServerConfig, ServerEvent, ServerSession};
 use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -3,7 +3,7 @@
 //! It keeps the first bytes of each tag body and skips the rest, so a player costs the same whatever its
 //! bitrate. Redirects, compression and keep-alive are left out: a media server answers 200 and streams.
 
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 use crate::net::HttpUrl;
 use crate::stamp::PREFIX_BYTES;
@@ -291,9 +291,9 @@ mod tests {
             (MediaKind::Audio, u32::MAX, 79),
         ];
         let mut bytes = Vec::new();
-        live::flv::write_file_header(&mut bytes, true, true);
+        rtmp::flv::write_file_header(&mut bytes, true, true);
         for (kind, timestamp, length) in tags {
-            live::flv::write_tag(&mut bytes, kind, timestamp, &vec![0xaf; length as usize]);
+            rtmp::flv::write_tag(&mut bytes, kind, timestamp, &vec![0xaf; length as usize]);
         }
         (bytes, tags.to_vec())
     }

@@ -8,9 +8,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use live::rtmp::RtmpUrl;
 use mio::net::TcpStream;
 use nix::sys::socket::{setsockopt, sockopt};
+use rtmp::RtmpUrl;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Where sessions connect and which stream each asks for.

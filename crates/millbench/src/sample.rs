@@ -4,8 +4,8 @@
 //! headers and metadata are sent once, at the start of a session; the loop holds coded frames only. Each
 //! H.264 frame gets room for a [`stamp`] when the file is loaded.
 
-use live::flv::{BodyRole, Codec, FlvReader, inspect};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::{BodyRole, Codec, FlvReader, inspect};
 
 use crate::stamp::{self, Stamp};
 use crate::tally::Count;

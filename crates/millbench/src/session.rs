@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::str::FromStr;
 
-use live::rtmp::RtmpUrl;
-use live::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use rtmp::RtmpUrl;
+use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use crate::clock;
 use crate::http_flv::{self, HttpFlvClient, HttpFlvError};

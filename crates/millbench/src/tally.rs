@@ -9,7 +9,7 @@
 //! after the first media message of this session had arrived: `stamp.sent_ns > first_media_ns`. Everything
 //! older was history when the session joined. Publisher and player must share a clock, that is, a machine.
 
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 use crate::playback::Playback;
 use crate::stamp::{self, Stamp};

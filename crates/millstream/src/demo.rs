@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use live::flv::{BodyRole, FlvReader, Tag, inspect};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::{BodyRole, FlvReader, Tag, inspect};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -7,7 +7,7 @@ use common::flv::sample_tags;
 use common::rtc::Client;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn a_viewer_sees_and_hears_the_next_publisher_in_the_same_session() {

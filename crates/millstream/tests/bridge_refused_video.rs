@@ -12,9 +12,9 @@ use common::http::Response;
 use common::rtc::{Client, Options};
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
 use rtc::sdp::Direction;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 use rtp::payload::Codec;
 
 const STARTED: &str = "millstream_bridge_started_total";

@@ -11,9 +11,9 @@ use common::flv::sample_tags;
 use common::rtc::{Client, Options};
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
 use rtc::sdp::Direction;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 use rtp::payload::Codec;
 
 /// How much later the header of the video comes.

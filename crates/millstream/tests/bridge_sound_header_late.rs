@@ -5,7 +5,7 @@ mod common;
 use common::bridge::{SteppedPublisher, Viewed, pictures_sample};
 use common::rtc::Client;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn a_viewer_of_the_first_group_of_pictures_hears() {

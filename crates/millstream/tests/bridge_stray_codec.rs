@@ -6,8 +6,8 @@ mod common;
 use common::bridge::{SteppedPublisher, Viewed, is_header, sample_sound};
 use common::rtc::{Client, Options};
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 
 /// More than can be on its way through decoder and encoder, in packets of 20 ms.
 const NEW: u32 = 100;

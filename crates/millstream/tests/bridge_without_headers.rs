@@ -8,8 +8,8 @@ use std::path::Path;
 use common::bridge::{LivePublisher, Viewed, sample_sound};
 use common::rtc::{Client, Options};
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 use rtp::depacketize::Depacketizer;
 use rtp::payload::Codec;
 

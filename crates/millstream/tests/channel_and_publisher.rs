@@ -8,7 +8,7 @@ use common::http;
 use common::origin::post;
 use common::rtmp::RtmpClient;
 use common::server::{ScratchDir, Server};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 use serde_json::json;
 
 #[test]

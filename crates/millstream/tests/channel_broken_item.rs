@@ -7,7 +7,7 @@ use common::channel::{
 };
 use common::server::{ScratchDir, Server};
 use common::{eventually, http};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn a_playlist_goes_on_behind_files_that_are_missing_cut_off_or_none() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use common::channel::{Played, Player, event_kinds, frames_of, make_mp4, wait_for_channel};
 use common::server::{ScratchDir, Server};
 use common::tools::{ffmpeg, run};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 /// Writes two seconds of a test picture and a tone, coded as said.
 fn make_other(path: &Path, size: &str, coding: &[&str]) {

@@ -15,8 +15,8 @@ use common::origin::{LOCAL, add_pull, post, wait_for_pull};
 use common::rtmp::RtmpClient;
 use common::server::{ScratchDir, Server};
 use common::tools::sample;
-use live::rtmp::MediaKind;
 use nginx::Nginx;
+use rtmp::MediaKind;
 use serde_json::json;
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::channel::{FileServer, Played, Player, assert_in_order, assert_steps, frames_of, make_mp4};
 use common::channel::{event_kinds, wait_for_channel};
 use common::server::{ScratchDir, Server};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn a_local_file_goes_round_without_a_seam() {

@@ -6,7 +6,7 @@ use common::channel::{FileServer, Player, assert_in_order, frames_of, make_mp4, 
 use common::eventually;
 use common::origin::Origin;
 use common::server::{ScratchDir, Server};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn a_file_that_breaks_off_is_read_on_where_it_broke() {

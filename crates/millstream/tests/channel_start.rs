@@ -10,7 +10,7 @@ use common::channel::{Player, assert_in_order, frames_of, make_mp4, wait_for_cha
 use common::origin::post;
 use common::server::{ScratchDir, Server};
 use common::tools::{ffmpeg, run};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 use serde_json::json;
 
 /// `seconds` before or after now, as the API takes it; the fraction of the second is part of it.

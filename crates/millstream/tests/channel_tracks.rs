@@ -6,7 +6,7 @@ use std::process::Command;
 
 use common::channel::{Player, index, make_mp4, wait_for_channel};
 use common::server::{ScratchDir, Server};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn who_comes_while_an_item_has_no_picture_or_no_sound_gets_no_header_of_one() {

@@ -5,7 +5,7 @@ mod common;
 use common::flv::{TagReader, sample_tags};
 use common::http;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn the_demo_channel_plays_the_sample_in_a_loop_without_a_seam_in_time() {

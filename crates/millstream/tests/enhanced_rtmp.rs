@@ -4,7 +4,7 @@ mod common;
 
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn fourcc_and_multitrack_messages_arrive_byte_for_byte() {

@@ -5,7 +5,7 @@ mod common;
 use common::flv::sample_tags;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn truncated_bodies_at_every_length_harm_nobody() {

@@ -52,7 +52,7 @@ fn chunks_of_one_byte_and_of_16_mb_carry_the_same_messages() {
         let mut player = RtmpClient::play(server.rtmp, "live/mill");
         let mut publisher = RtmpClient::publish_in_chunks(server.rtmp, "live/mill", chunk_size);
         publisher.send_tags(&tags[..80]);
-        let sent: Vec<_> = tags[..80].iter().filter(|tag| tag.kind != live::rtmp::MediaKind::Data).collect();
+        let sent: Vec<_> = tags[..80].iter().filter(|tag| tag.kind != rtmp::MediaKind::Data).collect();
         for (index, (got, want)) in player.take_frames(sent.len()).iter().zip(&sent).enumerate() {
             assert!(got.payload == want.body, "message {index} with chunks of {chunk_size}");
         }
@@ -66,12 +66,8 @@ fn messages_interleaved_chunk_by_chunk_are_put_together_again() {
     let mut publisher = RtmpClient::publish_in_chunks(server.rtmp, "live/mill", 100);
     let video = [vec![0x17, 1, 0, 0, 0], (0..995).map(|index| index as u8).collect()].concat();
     let audio = [vec![0xaf, 1], vec![0x55; 298]].concat();
-    publisher.send(
-        live::rtmp::MediaKind::Video,
-        0,
-        &[0x17, 0, 0, 0, 0, 1, 0x4d, 0x40, 0x1e, 0xff, 0xe0, 0, 0],
-    );
-    publisher.send(live::rtmp::MediaKind::Audio, 0, &[0xaf, 0, 0x12, 0x10]);
+    publisher.send(rtmp::MediaKind::Video, 0, &[0x17, 0, 0, 0, 0, 1, 0x4d, 0x40, 0x1e, 0xff, 0xe0, 0, 0]);
+    publisher.send(rtmp::MediaKind::Audio, 0, &[0xaf, 0, 0x12, 0x10]);
     let mut bytes = Vec::new();
     for part in 0..10 {
         if part == 0 {

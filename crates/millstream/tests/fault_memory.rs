@@ -53,11 +53,11 @@ fn a_thousand_connections_that_announce_16_mb_on_64_chunk_streams_each() {
 fn a_publisher_may_not_hold_more_than_the_largest_message_in_parts() {
     let mut server = Server::start("[limits]\nmessage_max_bytes = 65536\n");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
-    publisher.send(live::rtmp::MediaKind::Video, 0, &vec![0x17; 60_000]);
+    publisher.send(rtmp::MediaKind::Video, 0, &vec![0x17; 60_000]);
     common::eventually("a message below the limit is taken", || {
         (server.api("/api/v1/streams/live/mill")["bytes_in"].as_u64()? >= 60_000).then_some(())
     });
-    publisher.send(live::rtmp::MediaKind::Video, 0, &vec![0x17; 70_000]);
+    publisher.send(rtmp::MediaKind::Video, 0, &vec![0x17; 70_000]);
     while publisher.next_event().is_some() {}
     common::eventually("the reason is in the log", || {
         server.log().to_ascii_lowercase().contains("message").then_some(())

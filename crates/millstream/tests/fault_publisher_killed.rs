@@ -6,7 +6,7 @@ use common::flv::sample_tags;
 use common::rtmp::RtmpClient;
 use common::server::Server;
 use common::tools::publish;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn players_get_whole_frames_only_and_the_next_publisher_goes_on() {

@@ -9,8 +9,8 @@ use common::flv::{TagReader, sample_tags};
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 use socket2::{Domain, Socket, Type};
 
 const STALLED: usize = 500;

@@ -5,8 +5,8 @@ mod common;
 use common::flv::sample_tags;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 
 #[test]
 fn without_the_cache_a_player_begins_with_the_next_key_frame() {

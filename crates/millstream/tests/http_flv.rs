@@ -8,7 +8,7 @@ use common::flv::{TagReader, sample_tags};
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 #[test]
 fn tags_arrive_with_the_published_bodies_and_times() {

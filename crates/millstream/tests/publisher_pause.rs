@@ -8,7 +8,7 @@ use common::flv::sample_tags;
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::client::ClientEvent;
+use rtmp::client::ClientEvent;
 
 /// Half of the pauses below.
 const STALL_TIMEOUT: &str = "[stream]\nplayer_stall_timeout_ms = 700\n";

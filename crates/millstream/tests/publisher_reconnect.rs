@@ -6,8 +6,8 @@ use common::flv::{TagReader, sample_tags};
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::{MediaKind, MediaMessage};
+use rtmp::flv::Tag;
+use rtmp::{MediaKind, MediaMessage};
 
 #[test]
 fn players_survive_and_time_goes_on_after_a_polite_end() {

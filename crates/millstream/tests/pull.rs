@@ -8,8 +8,8 @@ use common::openapi::departures;
 use common::origin::{LOCAL, wait_for_pull};
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 
 #[test]
 fn by_http_flv_every_frame_arrives_unchanged() {

@@ -6,8 +6,8 @@ use common::flv::{TagReader, sample_tags};
 use common::http;
 use common::origin::{LOCAL, Origin, add_pull, wait_for_pull};
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 
 #[test]
 fn players_are_served_on_and_time_never_runs_back() {

@@ -8,8 +8,8 @@ use common::flv::sample_tags;
 use common::origin::{LOCAL, add_pull, wait_for_pull};
 use common::rtmp::RtmpClient;
 use common::server::{ScratchDir, Server};
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 
 #[test]
 fn certificates_decide_and_a_private_authority_can_be_trusted() {

@@ -5,7 +5,7 @@ mod common;
 use common::flv::sample_tags;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::client::ClientEvent;
+use rtmp::client::ClientEvent;
 
 #[test]
 fn the_newcomer_is_refused_by_default_and_the_first_goes_on() {

@@ -9,8 +9,8 @@ use common::flv::sample_tags;
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::client::ClientEvent;
 use nix::sys::signal::Signal;
+use rtmp::client::ClientEvent;
 
 #[test]
 fn sigterm_tells_everybody_and_ends_with_status_zero() {

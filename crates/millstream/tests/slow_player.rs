@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::flv::{TagReader, sample_tags};
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 use socket2::{Domain, Socket, Type};
 
 #[test]

@@ -8,8 +8,8 @@ use common::http;
 use common::origin::{LOCAL, Origin, add_pull};
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::flv::Tag;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
 
 #[test]
 fn time_goes_on_evenly_for_players_when_the_publisher_s_clock_wraps() {

@@ -9,7 +9,7 @@ use common::flv::{TagReader, sample_tags};
 use common::http;
 use common::rtmp::RtmpClient;
 use common::server::Server;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 use tungstenite::{Message, WebSocket};
 
 #[test]

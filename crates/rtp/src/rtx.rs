@@ -4,7 +4,7 @@
 //! | RTP header of the retransmission stream | OSN (16) | original payload |      RFC 4588 section 4
 //! ```
 //! Marker, timestamp and header extensions are the original's; sequence number, SSRC and payload type are the
-//! retransmission stream's own. What is resent, and when, is decided in `relay`.
+//! retransmission stream's own. What is resent, and when, is decided in `sfu`.
 
 use std::error::Error;
 use std::fmt;

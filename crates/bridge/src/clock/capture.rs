@@ -13,8 +13,8 @@
 
 use std::time::Instant;
 
-use relay::packets::{Anchor, Packet};
 use rtp::payload::MediaKind;
+use sfu::{Anchor, Packet};
 
 use super::delay::LeastDelay;
 use super::micros;

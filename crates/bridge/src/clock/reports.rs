@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use relay::packets::WallClock;
 use rtp::rtcp::{SenderInfo, SenderReport, SourceDescription};
+use sfu::WallClock;
 
 use super::stream::StreamClock;
 use super::timestamps::rtp_timestamp;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use live::flv::{Codec, Metadata, Record, write_metadata};
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::{Codec, Metadata, Record, write_metadata};
 
 use super::FramesOut;
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
 
 use super::FramesOut;
 use super::piece::Piece;

@@ -1,6 +1,6 @@
 //! A frame as its codec coded it to a tag body, and the configuration it brings along.
 
-use live::flv::{self, Record, VideoPart, write_video_head};
+use rtmp::flv::{self, Record, VideoPart, write_video_head};
 use rtp::payload::Codec;
 
 use super::units::{self, Contents, Family, ParameterSets};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use relay::packets::Packet;
 use rtp::payload::{Codec, MediaKind};
+use sfu::Packet;
 
 use crate::clock::Stamp;
 

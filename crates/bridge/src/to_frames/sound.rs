@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use live::flv::{self, SoundPart, opus_head, write_sound_head};
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::{self, SoundPart, opus_head, write_sound_head};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::picture::flv_codec;

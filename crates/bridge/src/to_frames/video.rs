@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use live::flv::Record;
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::Record;
 use rtp::depacketize::{Broken, Depacketizer};
 use rtp::payload::{Codec, inspect};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use live::flv::{Body, BodyKind, Codec as FlvCodec, audio_body};
+use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body};
 use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 

@@ -8,7 +8,7 @@ mod vp;
 
 use std::sync::Arc;
 
-use live::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
+use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
 use rtp::packetize::Sender;
 use rtp::payload::Codec;
 

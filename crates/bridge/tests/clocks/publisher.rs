@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use bridge::clock::{CaptureClock, Stamp};
 use bridge::{FramesOut, ToFrames, ToFramesSettings};
-use live::flv::{BodyKind, audio_body, video_body};
+use delivery::Track;
 use netsim::Random;
-use relay::Track;
-use relay::packets::{Limits, Packet, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
+use rtmp::flv::{BodyKind, audio_body, video_body};
 use rtp::HeaderFields;
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::{NtpTime, SenderInfo, SenderReport};
+use sfu::{Limits, Packet, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
 
 pub(crate) const MILLI: i64 = 1_000;
 pub(crate) const SECOND: i64 = 1_000_000;

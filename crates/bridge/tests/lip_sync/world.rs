@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bridge::{BFrames, PacketsOut, ToPackets, ToPacketsSettings, payload_type};
+use delivery::{Frame, FrameRole, GopLimits, Stream, Track};
 use netsim::Random;
-use relay::packets::{
-    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, Turn,
-    ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
-};
-use relay::{Frame, FrameRole, GopLimits, Stream, Track};
 use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
+use sfu::{
+    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, Turn,
+    ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+};
 
 use crate::browser::Browser;
 
@@ -398,7 +398,7 @@ fn picture(is_key: bool) -> Vec<u8> {
 
 fn sound_config() -> Vec<u8> {
     let mut body = b"\x90Opus".to_vec();
-    body.extend(live::flv::opus_head(2));
+    body.extend(rtmp::flv::opus_head(2));
     body
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use bridge::BFrames;
 use bridge::pictures::{Nals, PictureFilter, Verdict};
-use live::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
 use rtp::payload::Codec;
 
 /// A frame of a sample.

@@ -102,7 +102,7 @@ proptest! {
             rig.arrive(ms, kind, number, ms, &payload, marker);
         }
         rig.run_until(ms + 1_000);
-        for track in [relay::Track::Audio, relay::Track::Video] {
+        for track in [delivery::Track::Audio, delivery::Track::Video] {
             let of_track = rig.frames.iter().filter(|frame| frame.track == track);
             let times: Vec<_> = of_track.map(|frame| { crate::body(frame); frame.timestamp }).collect();
             prop_assert!(times.is_sorted());

@@ -1,6 +1,6 @@
 //! A file of a real encoder goes to packets and comes back as it was.
 
-use relay::{FrameRole, Track};
+use delivery::{FrameRole, Track};
 use rtp::packetize::{PacketSlab, Sender, h264};
 use rtp::payload::Codec;
 

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use bridge::clock::Stamp;
 use bridge::to_frames::Piece;
 use bridge::{CodedSound, FramesOut, ToFrames, ToFramesSettings};
-use live::flv::{Body, BodyKind, Codec as FlvCodec, audio_body, video_body};
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body, video_body};
 use rtp::payload::{Codec, MediaKind};
 
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(250);

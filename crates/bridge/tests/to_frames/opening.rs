@@ -1,7 +1,7 @@
 //! Players see at the first bytes what there is: metadata once, configurations of both tracks, then a picture.
 
 use bridge::ToFramesSettings;
-use relay::{FrameRole, Track};
+use delivery::{FrameRole, Track};
 use rtp::payload::Codec;
 
 use crate::transcoded_sound::{STEREO, aac};

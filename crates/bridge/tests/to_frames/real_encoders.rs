@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use live::flv::video_format;
-use relay::{FrameRole, Track};
+use delivery::{FrameRole, Track};
+use rtmp::flv::video_format;
 use rtp::payload::Codec;
 
 use crate::{Rig, body, flv};

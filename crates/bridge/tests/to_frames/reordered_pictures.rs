@@ -1,8 +1,8 @@
 //! A publisher whose pictures are not sent in the order they are shown: decoding times never go back, showing times are
 //! kept.
 
-use live::flv::BodyKind;
-use relay::Track;
+use delivery::Track;
+use rtmp::flv::BodyKind;
 use rtp::payload::Codec;
 
 use crate::{Rig, body};

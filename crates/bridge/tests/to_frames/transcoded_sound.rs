@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bridge::{CodedSound, SoundCodec, SoundFormat, ToFramesSettings};
-use live::flv::audio_format;
-use relay::{FrameRole, Track};
+use delivery::{FrameRole, Track};
+use rtmp::flv::audio_format;
 use rtp::payload::Codec;
 
 use crate::{OPUS, Rig, settings};
@@ -65,7 +65,7 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
     let formats: Vec<_> = rig
         .of(Track::Audio, Config)
         .into_iter()
-        .map(|frame| audio_format(live::flv::Codec::Aac, &frame.payload).unwrap())
+        .map(|frame| audio_format(rtmp::flv::Codec::Aac, &frame.payload).unwrap())
         .map(|format| (format.sample_rate, format.channels))
         .collect();
     assert_eq!(formats, [(48_000, 2), (48_000, 1)]);

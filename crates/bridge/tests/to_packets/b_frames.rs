@@ -4,7 +4,7 @@
 //! Which pictures may be left out is looked at in `tests/pictures_*.rs`.
 
 use bridge::{BFrames, ToPacketsSettings};
-use relay::Track;
+use delivery::Track;
 
 use crate::{PAYLOAD_BYTES_MAX, Rig, Sent, flv_tags};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bridge::PacketsOut;
+use delivery::{Frame, FrameRole, Track};
 use proptest::prelude::*;
-use relay::{Frame, FrameRole, Track};
 use rtp::payload::Codec;
 
 use crate::{Rig, demo_tags, settings, start};

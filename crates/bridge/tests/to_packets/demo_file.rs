@@ -2,7 +2,7 @@
 //! size, and the transcoder gets every piece of sound.
 
 use bridge::SoundCodec;
-use relay::Track;
+use delivery::Track;
 use rtp::payload::Codec;
 
 use crate::{PAYLOAD_BYTES_MAX, Rig, Sent, demo_tags, units};

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use bridge::{
     BFrames, CodedSound, PacketsOut, SOUND_SSRC, ToPackets, ToPacketsSettings, VIDEO_SSRC, payload_type,
 };
-use relay::packets::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
-use relay::{Frame, FrameRole, Track};
+use delivery::{Frame, FrameRole, Track};
 use rtp::depacketize::Depacketizer;
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
+use sfu::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
 
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1_160;
 

@@ -1,6 +1,6 @@
 //! A publisher that comes back, or another one: numbers and timestamps go on, and nothing of the one before is used.
 
-use relay::Track;
+use delivery::Track;
 use rtp::payload::Codec;
 
 use crate::{Rig, demo_tags};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use relay::packets::WallClock;
 use rtp::rtcp::{NtpTime, Rtcp, packets};
+use sfu::WallClock;
 
 use crate::Rig;
 

@@ -4,7 +4,7 @@
 //! WHIP publisher would have given them. The sound is a recording in AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that
 //! codes it anew has real work. Each picture ends in a place for a mark. Connecting and sending are left to `rtmp.rs`.
 
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 use super::mark::{self, MARK_BYTES, Mark};
 use super::media;
@@ -215,9 +215,9 @@ mod tests {
         let roles: Vec<_> = media
             .headers
             .iter()
-            .map(|(kind, body)| live::flv::inspect(*kind, body).expect("a header").role)
+            .map(|(kind, body)| rtmp::flv::inspect(*kind, body).expect("a header").role)
             .collect();
-        assert_eq!(roles, [live::flv::BodyRole::Config; 2]);
+        assert_eq!(roles, [rtmp::flv::BodyRole::Config; 2]);
         for (index, body) in media.pictures.iter().enumerate() {
             let length = u32::from_be_bytes([body[5], body[6], body[7], body[8]]) as usize;
             assert_eq!(length, body.len() - 9, "{index}");

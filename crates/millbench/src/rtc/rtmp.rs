@@ -8,10 +8,10 @@ use std::net::{Shutdown, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use live::rtmp::RtmpUrl;
-use live::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use rtmp::RtmpUrl;
+use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use super::counters::Counters;
 use super::flv::{FlvMedia, Timeline};

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use live::rtmp::chunk::write_play_message;
-use live::rtmp::server::{PlayReject, ServerConfig, ServerEvent, ServerSession};
-use live::rtmp::{MediaKind, MediaMessage};
+use rtmp::chunk::write_play_message;
+use rtmp::server::{PlayReject, ServerConfig, ServerEvent, ServerSession};
+use rtmp::{MediaKind, MediaMessage};
 
 /// What the relay does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +129,11 @@ fn handle_http(mut socket: TcpStream, room: Arc<Mutex<Room>>, fault: Fault) {
         }
     }
     let mut begin = b"HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\n\r\n".to_vec();
-    live::flv::write_file_header(&mut begin, true, true);
+    rtmp::flv::write_file_header(&mut begin, true, true);
     let media = room.lock().expect("no panic elsewhere").join();
     if socket.write_all(&begin).is_ok() {
         relay(socket, &media, fault, |out, message| {
-            live::flv::write_tag(out, message.kind, message.timestamp, &message.payload);
+            rtmp::flv::write_tag(out, message.kind, message.timestamp, &message.payload);
         });
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use live::mp4::{Limits, Mp4, Mp4Error, Sample, Track};
+use mp4::{Limits, Mp4, Mp4Error, Sample, Track};
 use tokio::sync::{oneshot, watch};
 
 use super::file::MediaFile;

@@ -1,7 +1,7 @@
 //! Where an item of a playlist is: a URL, or a file of this machine.
 //!
 //! Decides what may be named, and shows locations without what must stay secret. Whether a server may be connected to
-//! is decided once its name is resolved, in `range_reader::http`; what is in the file, in `live::mp4`.
+//! is decided once its name is resolved, in `range_reader::http`; what is in the file, in `mp4`.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

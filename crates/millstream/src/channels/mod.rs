@@ -2,7 +2,7 @@
 //!
 //! `location.rs` says what may be played, `item.rs` reads a file on a thread of its own, `playlist.rs` puts items one
 //! after the other, `schedule.rs` says where a playlist is at a time, `timeline.rs` and `pace.rs` give each frame its
-//! times, `runner.rs` publishes. Here is the list of all channels. What is in a file is `live::mp4`'s business, how it is
+//! times, `runner.rs` publishes. Here is the list of all channels. What is in a file is `mp4`'s business, how it is
 //! fetched `range_reader`'s, who may publish the workers'.
 
 mod file;

@@ -1,11 +1,11 @@
 //! Frames of an item as messages of its stream: configurations when they change, then bodies with their times.
 //!
 //! Remembers what the present publication has been told, and ends a track that the present item does not have, so that who
-//! begins to play does not wait for it. How a body looks is `live::mp4`'s and `live::flv`'s business.
+//! begins to play does not wait for it. How a body looks is `mp4`'s and `rtmp::flv`'s business.
 
-use live::flv::{self, Codec, Metadata, SoundPart, VideoPart};
-use live::mp4::{BodyWriter, Sample, Track, TrackKind};
-use live::rtmp::MediaKind;
+use mp4::{BodyWriter, Sample, Track, TrackKind};
+use rtmp::MediaKind;
+use rtmp::flv::{self, Codec, Metadata, SoundPart, VideoPart};
 
 use super::timeline::Stamp;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use live::mp4::Sample;
+use mp4::Sample;
 use tokio::time::{Instant, sleep_until};
 
 use super::item::{Facts, Item};

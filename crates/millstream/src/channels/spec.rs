@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use live::rtmp::name;
+use rtmp::name;
 
 use super::location::{Location, Writer};
 use crate::ingest::settings::SourceSettings;

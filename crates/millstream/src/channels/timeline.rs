@@ -4,7 +4,7 @@
 //! So nothing adds up, however often a playlist goes round. An item lasts as long as its longest track, to the end of its
 //! last whole frame: no track ever runs into the next item, and the others end at most about a frame earlier.
 
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
 
 /// Where the timeline begins, nanoseconds: pictures that are decoded before they are shown have times below that of
 /// their item's beginning, and times on the wire are never negative.

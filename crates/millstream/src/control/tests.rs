@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
 use axum::body::{Body, to_bytes};
-use live::flv::{AudioFormat, Codec, VideoFormat};
+use rtmp::flv::{AudioFormat, Codec, VideoFormat};
 use serde_json::{Value, json};
 
 use super::*;

@@ -6,8 +6,8 @@
 use std::io;
 use std::time::Duration;
 
-use live::flv;
-use live::rtmp::MediaKind;
+use rtmp::MediaKind;
+use rtmp::flv;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -184,7 +184,7 @@ const FLV_BODY_BYTES_MAX: usize = 0xff_ffff;
 
 #[cfg(test)]
 mod tests {
-    use live::flv::{FlvReader, Tag};
+    use rtmp::flv::{FlvReader, Tag};
     use tokio::io::AsyncReadExt;
 
     use super::super::pair;

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use live::flv::{FlvReader, Tag};
 use range_reader::http::{AnswerBody, Client, HttpConfig};
+use rtmp::flv::{FlvReader, Tag};
 use url::Url;
 
 use super::source::Failure;

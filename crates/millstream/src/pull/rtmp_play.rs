@@ -1,13 +1,13 @@
 //! A stream played from an RTMP server.
 //!
-//! The protocol is `live::rtmp::client`'s, addresses and TLS are `range_reader::http`'s; this moves bytes between them.
+//! The protocol is `rtmp::client`'s, addresses and TLS are `range_reader::http`'s; this moves bytes between them.
 
 use std::net::SocketAddr;
 
-use live::flv::Tag;
-use live::rtmp::RtmpUrl;
-use live::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use range_reader::http::{connect, tls};
+use rtmp::RtmpUrl;
+use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+use rtmp::flv::Tag;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use live::flv::Tag;
 use range_reader::error::SourceError;
+use rtmp::flv::Tag;
 
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;

@@ -3,7 +3,7 @@
 //! URLs come from the configuration or from whoever may use the API. The scheme is decided here; which addresses may be
 //! reached is decided where they are known, after the name was resolved.
 
-use live::rtmp::{RtmpUrl, name};
+use rtmp::{RtmpUrl, name};
 use url::Url;
 
 /// One pull.

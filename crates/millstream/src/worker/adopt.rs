@@ -7,9 +7,9 @@
 
 use std::net::SocketAddr;
 
-use live::flv::FlvReader;
-use live::rtmp::MediaMessage;
 use mio::net::TcpStream;
+use rtmp::MediaMessage;
+use rtmp::flv::FlvReader;
 use tokio::sync::oneshot;
 
 use super::connection::Connection;

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use live::flv;
-use live::rtmp::MediaKind;
-use live::rtmp::chunk;
-use relay::{DeliveryLog, Frame, FrameRole, Headers, Mark, Received, Schedule, Stream, Track};
+use delivery::{DeliveryLog, Frame, FrameRole, Headers, Mark, Received, Schedule, Stream, Track};
+use rtmp::MediaKind;
+use rtmp::chunk;
+use rtmp::flv;
 
 use super::websocket;
 
@@ -148,7 +148,7 @@ fn media_kind(track: Track) -> MediaKind {
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
 /// The frame of a message, or `None` for a message no player can use.
-pub(crate) fn frame_of(message: live::rtmp::MediaMessage) -> Option<(Arc<Frame>, flv::BodyInfo)> {
+pub(crate) fn frame_of(message: rtmp::MediaMessage) -> Option<(Arc<Frame>, flv::BodyInfo)> {
     let info = flv::inspect(message.kind, &message.payload).ok()?;
     let track = match message.kind {
         MediaKind::Audio => Track::Audio,

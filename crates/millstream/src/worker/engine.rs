@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use live::rtmp::server::{ServerConfig, ServerSession};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
+use rtmp::server::{ServerConfig, ServerSession};
 use slab::Slab;
 use tokio::sync::mpsc::Sender;
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use live::rtmp::name::{is_valid_name, query_value};
+use rtmp::name::{is_valid_name, query_value};
 
 use super::websocket;
 

@@ -167,10 +167,7 @@ impl Workers {
 
 /// The time of day, as of now: the same for all workers, so that reports about one stream agree.
 #[expect(clippy::disallowed_methods, reason = "read once at start; later times are counted from here")]
-fn wall_clock() -> ::relay::packets::WallClock {
+fn wall_clock() -> ::sfu::WallClock {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    ::relay::packets::WallClock {
-        at: std::time::Instant::now(),
-        ntp: ::rtp::rtcp::NtpTime::from_unix(since_1970),
-    }
+    ::sfu::WallClock { at: std::time::Instant::now(), ntp: ::rtp::rtcp::NtpTime::from_unix(since_1970) }
 }

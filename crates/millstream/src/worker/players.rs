@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use relay::{Cursor, Verdict};
+use delivery::{Cursor, Verdict};
 
 use super::channel::{self, Format};
 use super::columns::frames_reference;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use live::flv::{self, Codec};
-use live::rtmp::MediaMessage;
-use relay::{Frame, FrameRole, Received, Track};
+use delivery::{Frame, FrameRole, Received, Track};
+use rtmp::MediaMessage;
+use rtmp::flv::{self, Codec};
 
 use super::channel::{self, Channel, Format};
 use super::columns::frames_reference;

@@ -1,7 +1,7 @@
 //! What clients ask for: RTMP commands, HTTP request heads, WebSocket control frames.
 
-use live::rtmp::name::query_value;
-use live::rtmp::server::{PlayReject, PublishReject, ServerEvent};
+use rtmp::name::query_value;
+use rtmp::server::{PlayReject, PublishReject, ServerEvent};
 
 use super::channel::{self, Format};
 use super::columns::NO_STREAM;

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use relay::Frame;
-use relay::packets::{Packet, TrackIndex};
+use delivery::Frame;
 use rtrb::{Consumer, Producer, RingBuffer};
+use sfu::{Packet, TrackIndex};
 
 use super::directory::{Epoch, PublishedTracks, StreamId};
 
@@ -121,7 +121,7 @@ impl Neighbour {
 
 #[cfg(test)]
 mod tests {
-    use relay::{FrameRole, Track};
+    use delivery::{FrameRole, Track};
 
     use super::*;
 

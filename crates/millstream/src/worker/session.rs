@@ -5,8 +5,8 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-use live::rtmp::server::ServerSession;
-use relay::{Cursor, SlotIndex};
+use delivery::{Cursor, SlotIndex};
+use rtmp::server::ServerSession;
 
 use super::adopt::Adopted;
 use super::channel::Format;

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use live::flv::{AudioFormat, Codec, VideoFormat};
+use rtmp::flv::{AudioFormat, Codec, VideoFormat};
 
 use super::columns::OutboxCounters;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use live::flv::{AudioFormat, Codec, VideoFormat};
-use relay::{Frame, GopLimits, QueueLimits, Stream, Track};
+use delivery::{Frame, GopLimits, QueueLimits, Stream, Track};
+use rtmp::flv::{AudioFormat, Codec, VideoFormat};
 use slab::Slab;
 
 use super::channel::{Channel, Format};

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use live::flv::{Body, BodyKind, audio_body, video_body};
-use live::mp4::{Limits, Mp4, TrackKind};
-use live::rtmp::MediaKind;
+use mp4::{Limits, Mp4, TrackKind};
+use rtmp::MediaKind;
+use rtmp::flv::{Body, BodyKind, audio_body, video_body};
 use serde_json::Value;
 
 use super::PATIENCE;

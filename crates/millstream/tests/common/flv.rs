@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use live::flv::{BodyRole, FlvReader, Tag, inspect};
+use rtmp::flv::{BodyRole, FlvReader, Tag, inspect};
 
 use super::tools::sample;
 

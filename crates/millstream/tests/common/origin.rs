@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use live::flv::{Tag, write_file_header, write_tag};
+use rtmp::flv::{Tag, write_file_header, write_tag};
 use serde_json::{Value, json};
 
 use super::server::Server;

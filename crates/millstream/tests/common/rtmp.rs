@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use live::flv::Tag;
-use live::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
-use live::rtmp::{MediaKind, MediaMessage, RtmpUrl};
+use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+use rtmp::flv::Tag;
+use rtmp::{MediaKind, MediaMessage, RtmpUrl};
 
 use super::PATIENCE;
 

@@ -1,5 +1,5 @@
 //! The running server and clients behind a UDP relay that loses, and that changes its address: what is lost is
-//! repaired on either side, and sessions live on. More faults, in virtual time: `crates/relay/tests/network_faults`.
+//! repaired on either side, and sessions live on. More faults, in virtual time: `crates/sfu/tests/network_faults`.
 
 #![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
 

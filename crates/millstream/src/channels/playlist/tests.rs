@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use live::mp4::TrackKind;
+use mp4::TrackKind;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 

@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
-use live::flv::FlvReader;
-use live::mp4::{Limits, Mp4};
+use mp4::{Limits, Mp4};
+use rtmp::flv::FlvReader;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;

@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
-use live::flv::{FlvReader, Tag};
-use live::mp4::{Limits, Mp4};
+use mp4::{Limits, Mp4};
+use rtmp::flv::{FlvReader, Tag};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use crate::worker::link::{Adopt, Command as Asked};
 use crate::worker::snapshot::{SessionId, WorkerSnapshot};
 
 /// 1.2 s of pictures and sound.
-pub(super) const FILM: &[u8] = include_bytes!("../../../../live/tests/samples/h264-aac.mp4");
+pub(super) const FILM: &[u8] = include_bytes!("../../../../mp4/tests/samples/h264-aac.mp4");
 /// More than six rounds of it.
 const TAGS: usize = 500;
 

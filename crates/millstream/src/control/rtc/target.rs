@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use axum::http::Uri;
-use live::rtmp::name::{is_valid_name, query_value};
 use percent_encoding::percent_decode_str;
+use rtmp::name::{is_valid_name, query_value};
 
 use super::refusal::Refusal;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ::bridge::{ToFrames, ToFramesSettings, ToPackets, ToPacketsSettings};
-use relay::packets::Packet;
-use relay::{Frame, FrameRole};
+use delivery::{Frame, FrameRole};
+use sfu::Packet;
 
 use super::cost::Cost;
 use super::sound::Sound;

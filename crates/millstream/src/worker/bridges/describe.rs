@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ::bridge::{PacketsOut, PublishedFormats, ToPackets};
-use relay::packets::PublisherInput;
 use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
+use sfu::PublisherInput;
 
 use super::Machine;
 use super::begin::to_packets_settings;

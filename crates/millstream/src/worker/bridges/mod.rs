@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::bridge::{FramesOut, PacketsOut, ToFrames, ToPackets};
-use relay::packets::Packet;
+use sfu::Packet;
 use slab::Slab;
 
 use self::cost::Cost;

@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use live::flv;
-use live::rtmp::MediaKind;
-use relay::packets::{Packet, TrackIndex};
-use relay::{Frame, Track};
+use delivery::{Frame, Track};
+use rtmp::MediaKind;
+use rtmp::flv;
+use sfu::{Packet, TrackIndex};
 
 use super::cost::{clock, cpu_time};
 use super::describe;

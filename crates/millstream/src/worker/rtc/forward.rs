@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use relay::packets::{HEADER_LEN_MAX, Resend, Turn};
+use sfu::{HEADER_LEN_MAX, Resend, Turn};
 use srtp::OutboundContext;
 
 use super::port::{SendCounters, UdpPort};

@@ -1,10 +1,10 @@
-//! What was negotiated, in the words of `relay`, which does not know of offers and answers.
+//! What was negotiated, in the words of `sfu`, which does not know of offers and answers.
 
-use relay::packets::{
-    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
-};
 use rtc::sdp::{Format, TrackDescription};
 use rtp::extension::Form;
+use sfu::{
+    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+};
 
 /// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
 const FEEDBACK_SSRC: u32 = 1;
@@ -51,7 +51,7 @@ pub(super) fn viewer(
     published: &[TrackDescription],
 ) -> ViewerInput {
     let tracks = tracks.iter().zip(plays).filter_map(|(track, &plays)| {
-        // Counted among its kind, as `relay` does.
+        // Counted among its kind, as `sfu` does.
         let before = published.iter().take(plays).filter(|other| other.kind == track.kind).count();
         viewer_track(before, track, published.get(plays))
     });

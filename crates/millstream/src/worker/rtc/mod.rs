@@ -1,11 +1,11 @@
 //! WebRTC on a worker: sockets, sessions and the path of a packet from a publisher to its viewers.
 //!
 //! ```text
-//! port ─▶ receive.rs ─▶ session's peer (STUN, DTLS)  or  unprotect ─▶ relay::packets ─▶ forward.rs ─▶ port
+//! port ─▶ receive.rs ─▶ session's peer (STUN, DTLS)  or  unprotect ─▶ sfu ─▶ forward.rs ─▶ port
 //! ```
 //!
 //! A session lives on one worker, at a port of that worker. `drive.rs` carries out what a peer wants, `open.rs` begins
-//! and ends sessions, `tcp.rs` is for networks without UDP. Nothing here decides about media: that is `relay::packets`.
+//! and ends sessions, `tcp.rs` is for networks without UDP. Nothing here decides about media: that is `sfu`.
 
 pub mod control;
 mod drive;
@@ -30,7 +30,7 @@ use std::time::Instant;
 
 use group_send::{AfXdpConfig, RecvBatch, RecvConfig};
 use mio::net::TcpListener;
-use relay::packets::{Resend, WallClock};
+use sfu::{Resend, WallClock};
 use slab::Slab;
 
 use self::control::Notices;

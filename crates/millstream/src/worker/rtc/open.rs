@@ -358,7 +358,7 @@ impl Worker {
         self.rtc_forget_unused(stream);
     }
 
-    fn rtc_leave(&mut self, stream: usize, viewer: Option<relay::packets::ViewerId>) {
+    fn rtc_leave(&mut self, stream: usize, viewer: Option<sfu::ViewerId>) {
         let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         if let Some(viewer) = viewer {
             entry.packets.leave(viewer);
@@ -467,7 +467,7 @@ impl Worker {
     }
 
     /// A mirror's viewers want a key frame: the home has to ask for it.
-    pub(super) fn rtc_ask_home(&mut self, stream: usize, track: relay::packets::TrackIndex) {
+    pub(super) fn rtc_ask_home(&mut self, stream: usize, track: sfu::TrackIndex) {
         let Some(entry) = self.rtc.streams.slab.get(stream) else { return };
         let id = entry.id;
         let home = self.parts.directory.home(&entry.key);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use relay::packets::WallClock;
 use rtc::dtls::{Certificate, Config, DtlsRole};
 use rtc::sdp::IceCredentials;
 use rtc::{PeerConfig, Side, Timeouts};
+use sfu::WallClock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::control::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};

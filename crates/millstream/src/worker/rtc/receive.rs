@@ -6,9 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use relay::packets::ViewerStats;
 use rtc::demux::{self, Kind};
 use rtc::{Path, Refusal, Signal};
+use sfu::ViewerStats;
 use srtp::UnprotectError;
 
 use super::control::RtcRole;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use relay::packets::{TrackIndex, TrackReception};
 use rtc::sdp::TrackDescription;
 use rtp::payload::MediaKind;
+use sfu::{TrackIndex, TrackReception};
 
 use super::control::RtcRole;
 use super::session::{RtcSession, Way};

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use relay::packets::ViewerId;
 use rtc::{Path, Peer};
+use sfu::ViewerId;
 use srtp::{InboundContext, OutboundContext};
 
 use super::control::RtcRole;

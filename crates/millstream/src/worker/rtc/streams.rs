@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use relay::packets::{Limits, PacketStream, WallClock};
+use sfu::{Limits, PacketStream, WallClock};
 use slab::Slab;
 
 use crate::worker::directory::{Epoch, Origin, PublishedTracks, StreamId};

@@ -1,0 +1,24 @@
+//! The frames lane of a stream: who gets which frame, and when.
+//!
+//! Everything here only decides. There are no sockets, formats or clocks: input is a frame and `now`, output is positions
+//! in bytes that all receivers share. The caller writes.
+//!
+//! A stream is driven like this: [`Stream::receive`] for every frame of its publisher; what it returns is serialised by the
+//! caller into a [`DeliveryLog`] per wire format; each player has a [`Cursor`] into such a log, and a [`Schedule`] says which
+//! players are served when, so that writes are merged and spread over time.
+
+mod cursor;
+mod frame;
+mod gop;
+mod log;
+mod schedule;
+mod stream;
+mod timeline;
+
+pub use cursor::{Cursor, QueueLimits, Verdict};
+pub use frame::{Frame, FrameRole, Track};
+pub use gop::{GopCache, GopLimits};
+pub use log::{DeliveryLog, Mark, SEGMENT_BYTES};
+pub use schedule::{Schedule, SlotIndex};
+pub use stream::{Headers, Received, Stream, StreamRates};
+pub use timeline::Timeline;

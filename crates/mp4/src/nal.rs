@@ -1,0 +1,161 @@
+//! NAL units in samples and records of H.264 and H.265 (ISO/IEC 14496-15): sizes of four bytes, and parameter sets that come
+//! in the samples.
+//!
+//! ```text
+//!  avcC: 1 | profile, compatibility, level | 111111, size - 1: 2 | 111, n 5 | { 16 | SPS } | n 8 | { 16 | PPS } | ..
+//!  hvcC: 1 | 20 bytes | size - 1 in the low bits of byte 21 | arrays 8 | { kind 8 | n 16 | { 16 | NAL unit } }
+//! ```
+
+use super::description::Description;
+use super::{Mp4Error, Sample};
+use rtmp::flv::{Codec, avc_record, hevc_record};
+
+/// Parameter sets that came in samples, by kind and id, and the record made of them.
+#[derive(Debug, Default)]
+pub(super) struct ParameterSets {
+    /// Whole NAL units; the key is their kind and their first bytes' id.
+    sets: Vec<(u8, u32, Vec<u8>)>,
+    /// The record that was made last.
+    pub(super) made: Option<Vec<u8>>,
+}
+
+/// How many bytes the sizes of NAL units have in the samples; `None` for codecs without.
+pub(super) fn length_size(description: &Description) -> Result<Option<usize>, Mp4Error> {
+    let (kind, at) = match description.codec {
+        Codec::H264 => (b"avcC", 4),
+        Codec::H265 => (b"hvcC", 21),
+        _ => return Ok(None),
+    };
+    match description.record.get(at).map(|byte| usize::from(byte & 3) + 1) {
+        None => Err(Mp4Error::malformed(kind, "cut short")),
+        Some(3) => Err(Mp4Error::malformed(kind, "sizes of three bytes")),
+        size => Ok(size),
+    }
+}
+
+/// Appends NAL units with sizes of `size` bytes (1 or 2) as ones with four.
+pub(super) fn write_with_long_sizes(out: &mut Vec<u8>, data: &[u8], size: usize) -> Result<(), Mp4Error> {
+    for unit in (Units { rest: data, size }) {
+        let unit = unit?;
+        out.extend_from_slice(&(unit.len() as u32).to_be_bytes());
+        out.extend_from_slice(unit);
+    }
+    Ok(())
+}
+
+/// The record that holds for a sample, with sizes of four bytes; `None` as long as no parameter sets have come.
+pub(super) fn record(
+    description: &Description,
+    sample: &Sample,
+    sets: &mut ParameterSets,
+) -> Result<Option<Vec<u8>>, Mp4Error> {
+    let Some(size) = length_size(description)? else { return Ok(None) };
+    let (length_at, sets_at) = if description.codec == Codec::H264 { (4, 5) } else { (21, 22) };
+    if description.in_band && sample.is_key {
+        sets.take(description.codec, &sample.data, size)?;
+    }
+    if sets.made.is_some() {
+        return Ok(sets.made.clone());
+    }
+    let mut record = description.record.clone();
+    // An `avc3` or `hev1` track need not have any sets in its record.
+    let has_sets = record.get(sets_at).is_some_and(|count| count & 0x1f > 0);
+    if !has_sets {
+        return Ok(None);
+    }
+    record[length_at] |= 3;
+    Ok(Some(record))
+}
+
+impl ParameterSets {
+    /// Takes what a key frame has; makes a record of it if anything is new.
+    fn take(&mut self, codec: Codec, data: &[u8], size: usize) -> Result<(), Mp4Error> {
+        let mut is_new = false;
+        for unit in (Units { rest: data, size }) {
+            let unit = unit?;
+            let Some((kind, id)) = set_of(codec, unit) else { continue };
+            let known = self.sets.len();
+            match self.sets.iter_mut().find(|(a, b, _)| (*a, *b) == (kind, id)) {
+                Some((_, _, held)) if held == unit => continue,
+                Some((_, _, held)) => *held = unit.to_vec(),
+                None if known < SETS_MAX => self.sets.push((kind, id, unit.to_vec())),
+                None => continue,
+            }
+            is_new = true;
+        }
+        if is_new {
+            let of = |wanted: u8| -> Vec<&[u8]> {
+                let these = self.sets.iter().filter(|(kind, ..)| *kind == wanted);
+                these.map(|(_, _, unit)| &unit[..]).collect()
+            };
+            let made = match codec {
+                Codec::H264 => avc_record(&of(AVC_SPS), &of(AVC_PPS)),
+                _ => hevc_record(&of(HEVC_VPS), &of(HEVC_SPS), &of(HEVC_PPS)),
+            };
+            if let Some(made) = made {
+                self.made = Some(made.bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Kind and id of a parameter set.
+///
+/// The id is the first Exp-Golomb number or bits of the payload, or, for an SPS of H.265, far behind: one of those is kept.
+fn set_of(codec: Codec, unit: &[u8]) -> Option<(u8, u32)> {
+    let first = *unit.first()?;
+    let ue = |bytes: &[u8]| {
+        let word = bytes.iter().take(4).fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        let word = word << (64 - 8 * bytes.len().min(4));
+        let zeros = word.leading_zeros().min(15);
+        (word >> (63 - 2 * zeros)) as u32
+    };
+    match codec {
+        Codec::H264 => match first & 0x1f {
+            AVC_SPS => Some((AVC_SPS, ue(unit.get(4..)?))),
+            AVC_PPS => Some((AVC_PPS, ue(unit.get(1..)?))),
+            _ => None,
+        },
+        _ => match first >> 1 & 0x3f {
+            HEVC_VPS => Some((HEVC_VPS, u32::from(unit.get(2)? >> 4))),
+            HEVC_SPS => Some((HEVC_SPS, 0)),
+            HEVC_PPS => Some((HEVC_PPS, ue(unit.get(2..)?))),
+            _ => None,
+        },
+    }
+}
+
+/// NAL units behind their sizes.
+struct Units<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl<'a> Iterator for Units<'a> {
+    type Item = Result<&'a [u8], Mp4Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.is_empty() {
+            return None;
+        }
+        let parts = rest.split_at_checked(self.size).and_then(|(size, rest)| {
+            let size = size.iter().fold(0usize, |size, byte| size << 8 | usize::from(*byte));
+            rest.split_at_checked(size)
+        });
+        let Some((unit, rest)) = parts else {
+            return Some(Err(Mp4Error::malformed(b"mdat", "a NAL unit is larger than its sample")));
+        };
+        self.rest = rest;
+        Some(Ok(unit))
+    }
+}
+
+const AVC_SPS: u8 = 7;
+const AVC_PPS: u8 = 8;
+const HEVC_VPS: u8 = 32;
+const HEVC_SPS: u8 = 33;
+const HEVC_PPS: u8 = 34;
+/// Parameter sets that are kept. Real streams have two to four.
+const SETS_MAX: usize = 64;

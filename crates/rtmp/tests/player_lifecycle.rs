@@ -1,0 +1,106 @@
+//! What a player hears while it plays: pause, publisher gone and back, the server's farewell, refusals.
+
+mod common;
+
+use common::*;
+use rtmp::amf0::Value;
+use rtmp::client::{ClientConfig, ClientEvent};
+use rtmp::server::{PlayReject, ServerConfig, ServerEvent};
+
+fn user_control(event: u16) -> Said {
+    Said::Control(4, [&event.to_be_bytes()[..], &1u32.to_be_bytes()].concat())
+}
+
+#[test]
+fn the_start_is_told_in_the_order_players_expect() {
+    let mut server = server_connected(&ServerConfig::default());
+    server.handle_input(&command("play", 0.0, &[Value::Null, "stream".into()])).unwrap();
+    server.accept_play();
+    let said = said(&mut server);
+    assert_eq!(said[0], user_control(0), "Stream Begin");
+    assert_eq!(codes(&said), ["NetStream.Play.Reset", "NetStream.Play.Start", "NetStream.Data.Start"]);
+    let Said::Values(access) = &said[3] else { panic!("{said:?}") };
+    assert_eq!(access[..], ["|RtmpSampleAccess".into(), true.into(), Value::Boolean(true)]);
+}
+
+#[test]
+fn pause_and_unpause_are_answered_and_told() {
+    let mut pair = Pair::play(&ClientConfig::default());
+    pair.client_events.clear();
+    pair.server_events.clear();
+    pair.client.pause(true, 1234);
+    pair.run();
+    pair.client.pause(false, 1300);
+    pair.run();
+    assert_eq!(
+        pair.server_events,
+        [ServerEvent::Pause { paused: true, at_ms: 1234 }, ServerEvent::Pause { paused: false, at_ms: 1300 }]
+    );
+    let codes = pair.client_events.iter().map(|event| match event {
+        ClientEvent::Status { code, .. } => &**code,
+        event => panic!("{event:?}"),
+    });
+    assert_eq!(codes.collect::<Vec<_>>(), ["NetStream.Pause.Notify", "NetStream.Unpause.Notify"]);
+}
+
+#[test]
+fn a_publisher_may_go_and_come_back() {
+    let mut server = server_playing(&ServerConfig::default());
+    server.notify_publisher_gone();
+    let gone = said(&mut server);
+    assert_eq!(
+        (&gone[0], codes(&gone)),
+        (&user_control(1), vec!["NetStream.Play.UnpublishNotify".to_owned()])
+    );
+    server.notify_publisher_back();
+    let back = said(&mut server);
+    assert_eq!((&back[0], codes(&back)), (&user_control(0), vec!["NetStream.Play.PublishNotify".to_owned()]));
+}
+
+#[test]
+fn the_servers_farewell_ends_the_client() {
+    for (mut pair, code) in [
+        (Pair::play(&ClientConfig::default()), "NetStream.Play.Stop"),
+        (Pair::publish(&ClientConfig::default()), "NetStream.Unpublish.Success"),
+    ] {
+        pair.client_events.clear();
+        pair.server.close("Kicked by an operator.");
+        pair.run();
+        assert_eq!(pair.client_events, [ClientEvent::Ended { code: code.to_owned() }]);
+        assert!(!pair.client.is_started());
+    }
+}
+
+#[test]
+fn a_seek_is_refused_and_the_stream_goes_on() {
+    let mut server = server_playing(&ServerConfig::default());
+    server.handle_input(&command("seek", 0.0, &[Value::Null, 10.0.into()])).unwrap();
+    assert_eq!(codes(&said(&mut server)), ["NetStream.Seek.Failed"]);
+    assert!(server.poll_event().is_none());
+}
+
+#[test]
+fn a_refused_player_hears_why_and_may_ask_again() {
+    for (reject, code) in [
+        (PlayReject::StreamNotFound, "NetStream.Play.StreamNotFound"),
+        (PlayReject::Unauthorized, "NetStream.Play.Failed"),
+    ] {
+        let mut server = server_connected(&ServerConfig::default());
+        for _ in 0..2 {
+            server.handle_input(&command("play", 0.0, &[Value::Null, "stream".into()])).unwrap();
+            assert!(matches!(server.poll_event(), Some(ServerEvent::Play(_))));
+            server.reject_play(reject, "why");
+            assert_eq!(codes(&said(&mut server)), [code]);
+        }
+    }
+}
+
+#[test]
+fn a_player_session_is_small_after_trim() {
+    let mut server = server_playing(&ServerConfig::default());
+    server.output().clear();
+    server.trim();
+    assert_eq!(server.output().capacity(), 0);
+    let bytes = size_of_val(&server) + server.buffered_bytes();
+    assert!(bytes < 1024, "{bytes}");
+}

@@ -1,0 +1,62 @@
+//! The packets lane: RTP of a publisher forwarded to viewers, each packet kept once and addressed anew for each.
+//!
+//! A [`PacketStream`] is one stream on one worker. The worker drives it like this, all with plaintext:
+//!
+//! 1. [`PacketStream::receive`] for every packet of the publisher that arrived, [`PacketStream::receive_rtcp`] for
+//!    its RTCP, [`PacketStream::viewer_rtcp`] for that of viewers;
+//! 2. [`PacketStream::turn`], headers for every viewer ([`Viewer::header_for`]), [`PacketStream::end_turn`];
+//! 3. [`PacketStream::send_backlog`] and [`PacketStream::send_reports`] for those who join,
+//!    [`PacketStream::poll_feedback`] to the publisher;
+//! 4. the last two again at [`PacketStream::next_timeout`].
+//!
+//! Numbers and timestamps of the output are made once per track and are continuous whoever publishes; viewers share
+//! them, and differ in SSRC, payload types and ids of header extensions. No keys, addresses, sockets or clocks here.
+//! Left out: choosing layers by a viewer's bandwidth, sender-side estimates, FEC.
+
+mod clock;
+mod directory;
+mod feedback;
+mod history;
+mod inputs;
+mod joining;
+mod key_frames;
+mod layers;
+mod limits;
+mod nack;
+mod numbering;
+mod packet;
+mod publisher;
+mod receive;
+mod reception;
+mod reports;
+mod resend;
+mod shape;
+mod shapes;
+mod source;
+mod stream;
+mod track;
+mod transport_feedback;
+mod turn;
+mod viewer;
+mod viewers;
+
+pub use clock::{Anchor, WallClock};
+pub use inputs::{
+    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+};
+pub use joining::JoinError;
+pub use limits::{LAYERS_MAX, Limits, TRACKS_MAX};
+pub use packet::Packet;
+pub use receive::{DropReason, PublisherNews, Received};
+pub use reports::ViewerNews;
+pub use resend::Resend;
+pub use shape::HEADER_LEN_MAX;
+pub use stream::{PacketStream, StreamStats, TrackReception};
+pub use turn::{Turn, TurnPackets};
+pub use viewer::{Viewer, ViewerStats};
+pub use viewers::{ViewerId, Viewers};
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

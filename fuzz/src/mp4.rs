@@ -1,0 +1,66 @@
+//! What the fuzz target of MP4 files checks: any bytes give samples or an error, never a panic, more memory than the limits
+//! allow, or times that step back.
+//!
+//! `crates/mp4/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+
+use std::io::Cursor;
+use std::time::Duration;
+
+use mp4::{BodyWriter, Limits, Mp4, Mp4Error};
+
+/// A check: panics if `data` shows something wrong.
+pub type Check = fn(data: &[u8]);
+
+/// All checks, by the name of their target and corpus folder.
+pub const CHECKS: &[(&str, Check)] = &[("mp4_demux", mp4_demux)];
+
+/// A whole file: played, searched, and asked for hints.
+pub fn mp4_demux(data: &[u8]) {
+    let Ok(mut file) = Mp4::open(Cursor::new(data), LIMITS) else { return };
+    let writers =
+        file.video().into_iter().chain(file.audio()).map(|track| (track.id, BodyWriter::new(track)));
+    let mut writers: Vec<_> = writers.collect();
+    let _ = play(&mut file, &mut writers);
+    let half = file.find_duration().ok().flatten().unwrap_or(Duration::from_secs(1)) / 2;
+    if let Ok(found) = file.seek_to(half) {
+        // A broken index may send it behind, never a sound one; the time is one that can be gone to again.
+        let _ = file.seek_to(found);
+        let _ = play(&mut file, &mut writers);
+    }
+    let ids: Vec<_> = file.tracks().iter().map(|track| track.id).collect();
+    for id in ids {
+        if file.select(Some(id), None).is_ok() || file.select(None, Some(id)).is_ok() {
+            let _ = file.next_sample();
+        }
+    }
+}
+
+/// Plays up to the end, an error, or so many samples that the rest would be the same.
+fn play(file: &mut Mp4<Cursor<&[u8]>>, writers: &mut [(u32, BodyWriter)]) -> Result<(), Mp4Error> {
+    let mut last = vec![i64::MIN; writers.len()];
+    for number in 0..SAMPLES_PLAYED {
+        if number % 16 == 0 {
+            let hints = file.upcoming(5_000)?;
+            assert!(hints.iter().all(|range| range.start < range.end), "hints are not empty");
+        }
+        let Some(sample) = file.next_sample()? else { break };
+        assert!(sample.pts_ns >= sample.dts_ns && !sample.data.is_empty());
+        assert!(sample.data.len() <= LIMITS.sample_bytes as usize);
+        let lane = writers.iter().position(|(id, _)| *id == sample.track_id).expect("a selected track");
+        assert!(sample.dts_ns >= last[lane], "decoding times never step back");
+        last[lane] = sample.dts_ns;
+        let _ = writers[lane].1.config(&sample);
+        let _ = writers[lane].1.frame(&sample, 0);
+    }
+    Ok(())
+}
+
+const LIMITS: Limits = Limits {
+    index_bytes: 1 << 20,
+    samples: 100_000,
+    sample_bytes: 1 << 20,
+    reorder_bytes: 10_000,
+    tracks: 8,
+    edits: 16,
+};
+const SAMPLES_PLAYED: usize = 500;

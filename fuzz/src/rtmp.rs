@@ -1,0 +1,195 @@
+//! What the fuzz targets of `rtmp` check: one function per parser.
+//!
+//! `crates/rtmp/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+
+use rtmp::amf0::{Decoder, Limits, Value, encode};
+use rtmp::chunk::{ChunkReader, ReaderLimits};
+use rtmp::client::{ClientConfig, ClientSession};
+use rtmp::flv::{
+    BodyKind, BodyRole, FlvError, FlvReader, Tag, audio_body, audio_format, inspect, video_body,
+    video_format, write_file_header, write_tag,
+};
+use rtmp::message::Message;
+use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
+use rtmp::{MediaKind, RtmpError, RtmpUrl};
+
+/// A check: panics if `data` shows something wrong.
+pub type Check = fn(data: &[u8]);
+
+/// All checks, by the name of their target and corpus folder.
+pub const CHECKS: &[(&str, Check)] = &[
+    ("amf0", amf0),
+    ("chunk_stream", chunk_stream),
+    ("client_session", client_session),
+    ("flv_file", flv_file),
+    ("flv_tag_body", flv_tag_body),
+    ("server_session", server_session),
+];
+
+/// AMF0: what was decoded is the same after encoding and decoding it again.
+pub fn amf0(data: &[u8]) {
+    for limits in [Limits::COMMAND, Limits::METADATA] {
+        let values = decode_amf0(data, limits);
+        let mut bytes = Vec::new();
+        values.iter().for_each(|value| encode(&mut bytes, value));
+        // Debug form, because a NaN is not equal to itself.
+        assert_eq!(format!("{values:?}"), format!("{:?}", decode_amf0(&bytes, Limits::METADATA)));
+    }
+}
+
+/// All values up to the first error.
+fn decode_amf0(data: &[u8], limits: Limits) -> Vec<Value> {
+    let mut decoder = Decoder::new(data, limits);
+    std::iter::from_fn(|| decoder.next_value().ok().flatten()).collect()
+}
+
+/// Chunk stream: memory stays within its limit, and where the input is cut changes nothing.
+pub fn chunk_stream(data: &[u8]) {
+    let Some((&step, data)) = data.split_first() else { return };
+    let whole = read_chunks(data, data.len().max(1));
+    let pieces = read_chunks(data, usize::from(step).max(1));
+    // What an unfinished message may hold depends on when its bytes come, so only then may results differ.
+    if whole.1 != Some(RtmpError::MemoryLimit) && pieces.1 != Some(RtmpError::MemoryLimit) {
+        assert_eq!(whole, pieces);
+    }
+}
+
+const CHUNK_LIMITS: ReaderLimits =
+    ReaderLimits { message_bytes: 1 << 20, partial_bytes: 64 << 10, keep_payload_bytes: u32::MAX };
+
+/// States of 64 chunk streams with room to grow, beside the bytes of unfinished messages.
+const CHUNK_STATES_BYTES_MAX: usize = 128 * 64;
+
+fn read_chunks(data: &[u8], step: usize) -> (Vec<Message>, Option<RtmpError>) {
+    let mut reader = ChunkReader::new(CHUNK_LIMITS);
+    let mut messages = Vec::new();
+    for mut piece in data.chunks(step) {
+        loop {
+            match reader.next_message(&mut piece) {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(error) => return (messages, Some(error)),
+            }
+        }
+        assert!(piece.is_empty(), "no message came, so all was taken");
+        assert!(reader.buffered_bytes() <= CHUNK_LIMITS.partial_bytes as usize + CHUNK_STATES_BYTES_MAX);
+    }
+    (messages, None)
+}
+
+/// FLV framing: where the input is cut changes nothing, and tags survive being written again.
+pub fn flv_file(data: &[u8]) {
+    let Some((&step, data)) = data.split_first() else { return };
+    let (tags, error) = read_tags(data, data.len().max(1));
+    assert_eq!((tags.clone(), error), read_tags(data, usize::from(step).max(1)));
+    let mut file = Vec::new();
+    write_file_header(&mut file, true, true);
+    tags.iter().for_each(|tag| write_tag(&mut file, tag.kind, tag.timestamp, &tag.body));
+    assert_eq!((tags, None), read_tags(&file, file.len()));
+}
+
+fn read_tags(data: &[u8], step: usize) -> (Vec<Tag>, Option<FlvError>) {
+    let mut reader = FlvReader::new(1 << 20);
+    let mut tags = Vec::new();
+    for piece in data.chunks(step) {
+        reader.push(piece);
+        loop {
+            match reader.next_tag() {
+                Ok(Some(tag)) => tags.push(tag),
+                Ok(None) => break,
+                Err(error) => return (tags, Some(error)),
+            }
+        }
+    }
+    (tags, None)
+}
+
+/// Tag bodies: codec, role and format are read from anything.
+pub fn flv_tag_body(data: &[u8]) {
+    for kind in [MediaKind::Audio, MediaKind::Video, MediaKind::Data] {
+        if let Ok(info) = inspect(kind, data) {
+            let _ = video_format(info.codec, data);
+            let _ = audio_format(info.codec, data);
+        }
+    }
+    // Taken apart, a body is what it was looked at for, and what it carries is its end or, of many tracks, a part of it.
+    for (kind, body) in [(MediaKind::Video, video_body(data)), (MediaKind::Audio, audio_body(data))] {
+        let info = inspect(kind, data);
+        assert_eq!(info.is_ok(), body.is_ok());
+        let (Ok(info), Ok(body)) = (info, body) else { continue };
+        assert_eq!((body.codec, body.composition_ms), (info.codec, info.composition_ms));
+        assert_eq!(body.kind == BodyKind::Config, info.role == BodyRole::Config);
+        assert_eq!(body.is_key && body.kind == BodyKind::Frames, info.role == BodyRole::Key);
+        assert!(data.ends_with(body.data) || info.multitrack);
+        assert!(info.multitrack || body.track_id == 0);
+    }
+}
+
+/// Client session: whatever a server sends behind its handshake.
+pub fn client_session(data: &[u8]) {
+    let Some((&choices, data)) = data.split_first() else { return };
+    let url: RtmpUrl = "rtmp://localhost/live/mill".parse().expect("a valid URL");
+    let config = ClientConfig {
+        max_message_bytes: 1 << 20,
+        partial_memory_bytes: 64 << 10,
+        ..ClientConfig::default()
+    };
+    let mut session = match choices & 1 {
+        0 => ClientSession::play(&url, &config, 1),
+        _ => ClientSession::publish(&url, &config, 1),
+    };
+    session.handle_input(&simple_handshake()).expect("a valid handshake");
+    for piece in data.chunks(usize::from(choices | 1)) {
+        let result = session.handle_input(piece);
+        while session.poll_event().is_some() {}
+        session.output().clear();
+        if result.is_err() {
+            return;
+        }
+    }
+}
+
+/// Server session: behind the handshake, neither memory nor replies grow beyond the input.
+pub fn server_session(data: &[u8]) {
+    let Some((&choices, data)) = data.split_first() else { return };
+    let config = ServerConfig {
+        max_message_bytes: 1 << 20,
+        idle_memory_bytes: 16 << 10,
+        publish_memory_bytes: 64 << 10,
+        ..ServerConfig::default()
+    };
+    let mut session = ServerSession::new(&config, 1);
+    session.handle_input(&simple_handshake()).expect("a valid handshake");
+    session.output().clear();
+    let mut written = 0;
+    for piece in data.chunks(usize::from(choices | 1)) {
+        let result = session.handle_input(piece);
+        while let Some(event) = session.poll_event() {
+            answer(&mut session, &event, choices);
+        }
+        written += std::mem::take(session.output()).len();
+        assert!(session.buffered_bytes() <= 128 << 10, "{} bytes held", session.buffered_bytes());
+        if result.is_err() || session.failure().is_some() {
+            break;
+        }
+    }
+    // The longest replies, those to connect and play, have about 1.5 kB and answer at least ten bytes.
+    assert!(written <= 4096 + 200 * data.len(), "{written} bytes in reply to {}", data.len());
+}
+
+fn answer(session: &mut ServerSession, event: &ServerEvent, choices: u8) {
+    match event {
+        ServerEvent::Connect(_) if choices & 2 == 0 => session.accept_connect(),
+        ServerEvent::Connect(_) => session.reject_connect("no"),
+        ServerEvent::Publish(_) => session.accept_publish(),
+        ServerEvent::Play(_) => session.accept_play(),
+        _ => {}
+    }
+}
+
+/// Version, a block without digest, and a block that answers the other side's.
+fn simple_handshake() -> Vec<u8> {
+    let mut bytes = vec![0; 1 + 1536 + 1536];
+    bytes[0] = 3;
+    bytes
+}
