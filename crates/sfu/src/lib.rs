@@ -40,7 +40,7 @@ mod turn;
 mod viewer;
 mod viewers;
 
-pub use clock::{Anchor, WallClock};
+pub use clock::{NtpRtpMapping, WallClock};
 pub use inputs::{
     PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
 };

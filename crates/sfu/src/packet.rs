@@ -11,7 +11,7 @@ use std::time::Instant;
 use rtp::extension::Extension;
 use rtp::payload::Codec;
 
-use super::clock::Anchor;
+use super::clock::NtpRtpMapping;
 use super::inputs::TrackIndex;
 
 /// One received packet. Immutable once others can see it.
@@ -43,7 +43,7 @@ pub(crate) struct Facts {
     /// Fills a number that turned out to be the publisher's padding. Has no payload.
     pub(crate) filler: bool,
     /// What links timestamps of the track to time, if the publisher has told.
-    pub(crate) anchor: Option<Anchor>,
+    pub(crate) anchor: Option<NtpRtpMapping>,
 }
 
 /// Bytes of extensions a packet carries on; elements beyond are left out. A dependency descriptor with its structure
@@ -94,7 +94,7 @@ impl Packet {
 
     /// When some timestamp of its track was captured, by our clock, as far as was known when it arrived: from the
     /// publisher's sender reports, or guessed if it sends none for the first 5 s.
-    pub fn anchor(&self) -> Option<Anchor> {
+    pub fn anchor(&self) -> Option<NtpRtpMapping> {
         self.facts.anchor
     }
 

@@ -5,9 +5,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rtp::extension::Extension;
 use rtp::payload::MediaKind;
 use rtp::rtcp::{Rtcp, packets};
+use rtp::{FIXED_HEADER_LEN, HeaderFields};
 
+use super::clock::NtpRtpMapping;
 use super::directory::{NoRole, Role};
 use super::inputs::{TrackIndex, TrackPayload};
 use super::numbering::SourceId;
@@ -93,19 +96,43 @@ impl PacketStream {
     /// # Errors
     /// [`DropReason`]; the packet changes nothing then, but for numbers that say that something was lost.
     pub fn receive(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
-        let received = self.take_in(now, rtp);
+        let received = self.receive_wire(now, rtp);
+        self.count_received(now, rtp.len(), received)
+    }
+
+    /// Takes in a packet of a publisher inside this process, as values: nothing is parsed. Its SSRC must be
+    /// one the publisher signalled ([`TrackInput::ssrcs`](super::TrackInput::ssrcs)).
+    ///
+    /// # Errors
+    /// As [`PacketStream::receive`].
+    pub fn receive_packet(
+        &mut self,
+        now: Instant,
+        fields: &HeaderFields,
+        payload: &[u8],
+    ) -> Result<Received, DropReason> {
+        let received = self.receive_values(now, fields, payload);
+        self.count_received(now, FIXED_HEADER_LEN + payload.len(), received)
+    }
+
+    fn count_received(
+        &mut self,
+        now: Instant,
+        bytes: usize,
+        received: Result<Received, DropReason>,
+    ) -> Result<Received, DropReason> {
         match received {
             Ok(_) => {
                 self.stats.received_packets += 1;
-                self.stats.received_bytes += rtp.len() as u64;
-                self.rate.add(now, rtp.len());
+                self.stats.received_bytes += bytes as u64;
+                self.rate.add(now, bytes);
             }
             Err(_) => self.stats.dropped_packets += 1,
         }
         received
     }
 
-    fn take_in(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
+    fn receive_wire(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
         let packet = rtp::Packet::parse(rtp).map_err(|_| DropReason::Malformed)?;
         let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
         publisher.note_arrival(now, &packet);
@@ -126,14 +153,64 @@ impl PacketStream {
         let Some((media, payload)) = Media::of(&packet, role, track)? else {
             return Ok(Received { track: index, forwarded: false });
         };
-        let identified = identify(now, &media, payload, track, publisher, &mut self.stats)?;
         let extensions = track.input.as_ref().map(|input| input.extensions).unwrap_or_default();
         let elements = packet
             .extensions()
             .filter_map(|(id, data)| extensions.extension_of(id).map(|extension| (extension, data)));
+        self.accept(now, &media, elements, payload)
+    }
+
+    fn receive_values(
+        &mut self,
+        now: Instant,
+        fields: &HeaderFields,
+        payload: &[u8],
+    ) -> Result<Received, DropReason> {
+        let publisher = self.publisher.as_ref().ok_or(DropReason::NoPublisher)?;
+        let role = publisher.directory.get(fields.ssrc).filter(|role| !role.is_repair && !role.is_retired);
+        let role = role.ok_or(DropReason::UnknownSsrc)?;
+        let track = self.tracks.get(usize::from(role.track)).ok_or(DropReason::UnknownSsrc)?;
+        let payloads = track.input.as_ref().map_or(&[][..], |input| &input.payloads);
+        let format = payloads.iter().find(|format| format.payload_type == fields.payload_type);
+        let media = Media {
+            role,
+            format: *format.ok_or(DropReason::UnknownPayloadType)?,
+            sequence_number: fields.sequence_number,
+            timestamp: fields.timestamp,
+            marker: fields.marker,
+            is_padding: payload.is_empty(),
+            bytes: FIXED_HEADER_LEN + payload.len(),
+        };
+        self.accept(now, &media, std::iter::empty(), payload)
+    }
+
+    /// Gives an identified packet its place in the output of its track.
+    fn accept<'a>(
+        &mut self,
+        now: Instant,
+        media: &Media,
+        elements: impl Iterator<Item = (Extension, &'a [u8])>,
+        payload: &[u8],
+    ) -> Result<Received, DropReason> {
+        let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
+        let track = self.tracks.get_mut(usize::from(media.role.track)).ok_or(DropReason::UnknownSsrc)?;
+        let index = track.index;
+        let identified = identify(now, media, payload, track, publisher, &mut self.stats)?;
         let taken = track.receive(now, &identified, (elements, payload), &self.limits, &mut self.pool);
         let forwarded = self.note_taken(index, taken)?;
         Ok(Received { track: index, forwarded })
+    }
+
+    /// Says which instant a timestamp of a track stands for: what a sender report says, for a publisher inside
+    /// this process, whose clock is ours. For tracks with one layer.
+    pub fn set_clock(&mut self, track: TrackIndex, mapping: NtpRtpMapping) {
+        let Some(publisher) = &mut self.publisher else { return };
+        let Some(track) = self.tracks.get_mut(track.position()) else { return };
+        let Some(source) = track.sources.first_mut() else { return };
+        publisher.clock.set(self.clock.ntp(mapping.at), mapping.at);
+        source.sender_report = Some((mapping.at, mapping.timestamp));
+        let id = SourceId { epoch: publisher.epoch, layer: 0, generation: source.generation };
+        track.reported(id);
     }
 
     /// Takes in a packet the home worker forwarded.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rtp::payload::{MediaKind, PayloadInfo};
 
-use super::clock::{Anchor, rtp_units};
+use super::clock::{NtpRtpMapping, rtp_units};
 use super::history::{History, Kept, NotKept};
 use super::inputs::{TrackIndex, TrackInput, TrackPayload};
 use super::key_frames;
@@ -30,9 +30,9 @@ pub(crate) struct Track {
     wished_at: Option<Instant>,
     /// The newest packet's clock rate and link to time, with this worker's timestamps.
     pub(crate) clock_rate: u32,
-    pub(crate) anchor: Option<Anchor>,
+    pub(crate) anchor: Option<NtpRtpMapping>,
     /// The same guessed from arrivals, for publishers that do not report.
-    guess: Option<Anchor>,
+    guess: Option<NtpRtpMapping>,
 }
 
 /// The tracks of a stream, by [`TrackIndex::position`].
@@ -303,7 +303,7 @@ impl Track {
         let (from_at, from_timestamp) = self.sources.get(usize::from(held))?.sender_report?;
         let shift = self.numbering.timestamp_shift()?;
         let reports =
-            Anchor { at: from_at, timestamp: from_timestamp }.timestamp_at(to_at, arrival.clock_rate);
+            NtpRtpMapping { at: from_at, timestamp: from_timestamp }.timestamp_at(to_at, arrival.clock_rate);
         let aligned = reports.wrapping_add(arrival.timestamp.wrapping_sub(to_timestamp)).wrapping_add(shift);
         let expected = self.numbering.expected_timestamp(arrival.now, arrival.clock_rate)?;
         let tolerance = rtp_units(Duration::from_millis(500), arrival.clock_rate);
@@ -319,13 +319,13 @@ impl Track {
             is_stale || timestamp.wrapping_sub(guess.timestamp_at(now, clock_rate)).cast_signed() >= 0
         });
         if is_better {
-            self.guess = Some(Anchor { at: now, timestamp });
+            self.guess = Some(NtpRtpMapping { at: now, timestamp });
         }
     }
 
-    fn source_anchor(&self, layer: u8) -> Option<Anchor> {
+    fn source_anchor(&self, layer: u8) -> Option<NtpRtpMapping> {
         let (at, timestamp) = self.sources.get(usize::from(layer))?.sender_report?;
-        Some(Anchor { at, timestamp: timestamp.wrapping_add(self.numbering.timestamp_shift()?) })
+        Some(NtpRtpMapping { at, timestamp: timestamp.wrapping_add(self.numbering.timestamp_shift()?) })
     }
 }
 
