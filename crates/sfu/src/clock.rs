@@ -144,15 +144,15 @@ mod tests {
     #[test]
     fn anchors_count_in_the_clock_of_the_track() {
         let at = start();
-        let anchor = NtpRtpMapping { at, timestamp: u32::MAX - 8_999 };
+        let mapping = NtpRtpMapping { at, timestamp: u32::MAX - 8_999 };
         for (rate, half_a_second) in [(8_000, 4_000), (48_000, 24_000), (90_000, 45_000)] {
             let half = Duration::from_millis(500);
-            assert_eq!(anchor.timestamp_at(at + half, rate), anchor.timestamp.wrapping_add(half_a_second));
-            assert_eq!(anchor.timestamp_at(at - half, rate), anchor.timestamp.wrapping_sub(half_a_second));
+            assert_eq!(mapping.timestamp_at(at + half, rate), mapping.timestamp.wrapping_add(half_a_second));
+            assert_eq!(mapping.timestamp_at(at - half, rate), mapping.timestamp.wrapping_sub(half_a_second));
         }
         let hour = Duration::from_secs(3_600 * 24);
         let expected = (3_600u64 * 24 * 90_000) as u32;
-        assert_eq!(anchor.timestamp_at(at + hour, 90_000), anchor.timestamp.wrapping_add(expected));
+        assert_eq!(mapping.timestamp_at(at + hour, 90_000), mapping.timestamp.wrapping_add(expected));
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl From<&Packet> for Stamp {
             timestamp: packet.timestamp(),
             clock_rate: packet.clock_rate(),
             arrival: packet.arrival(),
-            anchor: packet.anchor(),
+            anchor: packet.clock_mapping(),
         }
     }
 }

@@ -377,10 +377,10 @@ impl World {
 
     /// Hands what has arrived to the bridge.
     fn give(&mut self, now: Instant) {
-        let turn = self.stream.turn();
+        let turn = self.stream.prepare_batch();
         let packet = turn.packets.packet(0).expect("what was received is forwarded");
         let given = self.bridge.packet(now, packet);
-        self.stream.end_turn();
+        self.stream.finish_batch();
         self.note(given);
     }
 

@@ -145,8 +145,8 @@ impl Rig {
         assert!(under_way.is_none(), "a picture without its end");
         self.sound_jobs.append(&mut self.out.sound);
         self.out.clear();
-        self.stream.turn();
-        self.stream.end_turn();
+        self.stream.prepare_batch();
+        self.stream.finish_batch();
         all
     }
 

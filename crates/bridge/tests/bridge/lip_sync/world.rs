@@ -11,7 +11,7 @@ use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{
-    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, Turn,
+    Batch, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload,
     ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
 };
 
@@ -328,7 +328,7 @@ impl World {
             browser.packet(&packet, captured_us.copied().filter(|captured_us| *captured_us >= from_us));
         };
         let mut header = [0; HEADER_LEN_MAX];
-        let Turn { packets, viewers } = self.packets.turn();
+        let Batch { packets, viewers } = self.packets.prepare_batch();
         for viewer in viewers.iter_mut() {
             for at in 0..packets.len() {
                 if let Some(len) = viewer.header_for(&packets, at, &mut header) {
@@ -336,7 +336,7 @@ impl World {
                 }
             }
         }
-        self.packets.end_turn();
+        self.packets.finish_batch();
         self.packets.send_backlog(now, &mut sent);
         self.packets.send_reports(now, |_, rtcp| self.browser.rtcp(rtcp));
         self.packets.poll_feedback(now, &mut rtcp);

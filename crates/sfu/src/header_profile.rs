@@ -1,11 +1,11 @@
-//! Headers for viewers: one template per packet and shape, patched for each viewer.
+//! Headers for viewers: one template per packet and profile, patched for each viewer.
 //!
 //! Viewers whose header extensions have the same ids, whose m-line has the same MID and whose codecs have the same
-//! payload types share a shape; in practice there is one for each browser. Everything but SSRC, sequence number and
-//! (for joiners) timestamp is the same for all viewers of a shape, and written once.
+//! payload types share a profile; in practice there is one for each browser. Everything but SSRC, sequence number and
+//! (for joiners) timestamp is the same for all viewers of a profile, and written once.
 //!
-//! All of this is chosen by the viewers' offers, so each could have a shape of its own: which of them have templates is
-//! decided in `shapes.rs`.
+//! All of this is chosen by the viewers' offers, so each could have a profile of its own: which of them have templates is
+//! decided in `header_profiles.rs`.
 
 use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
@@ -24,7 +24,7 @@ const MID_LEN_MAX: usize = 32;
 
 /// What the headers of some viewers have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct HeaderProfile {
     mid: String,
     payloads: Vec<ViewerPayload>,
     extensions: ExtensionMap,
@@ -33,15 +33,15 @@ pub(crate) struct Shape {
 
 /// How a packet goes to one viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Addressing {
+pub(crate) struct ViewerFields {
     pub(crate) ssrc: u32,
     pub(crate) sequence_number: u16,
     pub(crate) timestamp: u32,
     /// Its timestamp is not the packet's own, so that what refers to it is left out.
-    pub(crate) is_squeezed: bool,
+    pub(crate) is_catch_up: bool,
 }
 
-impl Shape {
+impl HeaderProfile {
     pub(crate) fn new(input: &ViewerTrackInput) -> Self {
         Self {
             mid: input.mid.clone(),
@@ -51,27 +51,27 @@ impl Shape {
         }
     }
 
-    /// The payload types for a packet; `None` if viewers of this shape do not take its codec.
+    /// The payload types for a packet; `None` if viewers of this profile do not take its codec.
     pub(crate) fn payload_of(&self, packet: &Packet) -> Option<&ViewerPayload> {
-        self.payloads.iter().find(|payload| payload.codec == packet.facts.codec)
+        self.payloads.iter().find(|payload| payload.codec == packet.meta.codec)
     }
 
-    /// Writes the header of `packet`; returns its length, or `None` if viewers of this shape do not take its codec.
+    /// Writes the header of `packet`; returns its length, or `None` if viewers of this profile do not take its codec.
     pub(crate) fn header(
         &self,
         packet: &Packet,
-        to: Addressing,
+        to: ViewerFields,
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> Option<usize> {
         let payload_type = self.payload_of(packet)?.payload_type;
         Some(self.write(packet, to, payload_type, out))
     }
 
-    /// Writes the header of a retransmission of `packet`; `None` if viewers of this shape take none (RFC 4588).
+    /// Writes the header of a retransmission of `packet`; `None` if viewers of this profile take none (RFC 4588).
     pub(crate) fn rtx_header(
         &self,
         packet: &Packet,
-        to: Addressing,
+        to: ViewerFields,
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> Option<usize> {
         let payload_type = self.payload_of(packet)?.rtx?;
@@ -81,7 +81,7 @@ impl Shape {
     fn write(
         &self,
         packet: &Packet,
-        to: Addressing,
+        to: ViewerFields,
         payload_type: u8,
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> usize {
@@ -96,7 +96,7 @@ impl Shape {
         }
         for (extension, data) in packet.extensions() {
             let is_left_out = match extension {
-                Extension::AbsCaptureTime => to.is_squeezed,
+                Extension::AbsCaptureTime => to.is_catch_up,
                 // Its structure, which comes with key frames, fits the two-byte form only, and without it what follows
                 // cannot be read: all or none.
                 Extension::DependencyDescriptor => self.form == Form::OneByte,
@@ -111,7 +111,7 @@ impl Shape {
         }
         let len = writer.finish();
         let fields = HeaderFields {
-            marker: packet.facts.marker,
+            marker: packet.meta.marker,
             payload_type,
             sequence_number: to.sequence_number,
             timestamp: to.timestamp,
@@ -130,12 +130,12 @@ const PADDING_BIT: u8 = 0x20;
 
 /// A header ready to be patched. Empty for viewers that do not take the packet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Template {
+pub(crate) struct HeaderTemplate {
     pub(crate) bytes: [u8; HEADER_LEN_MAX],
     pub(crate) len: u16,
 }
 
-impl Template {
+impl HeaderTemplate {
     pub(crate) const EMPTY: Self = Self { bytes: [0; HEADER_LEN_MAX], len: 0 };
 
     /// Writes the header with this SSRC and sequence number to `out`.

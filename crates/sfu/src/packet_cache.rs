@@ -1,6 +1,6 @@
 //! The packets of one track that can still be wanted: to be sent again, or by a new viewer.
 //!
-//! One history serves all viewers of the track on this worker; packets are moved in and never copied. Resending and the
+//! One cache serves all viewers of the track on this worker; packets are moved in and never copied. Resending and the
 //! GOP cache are two reasons to keep a packet in the same store: it stays while one of them holds. Numbers that never
 //! arrived are gaps, which a late packet fills.
 
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::limits::Limits;
 use super::packet::{Packet, Pool};
 
-/// A packet of the history and the timestamp it is sent with on this worker.
+/// A packet of the cache and the timestamp it is sent with on this worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct CachedPacket {
     pub(crate) packet: Arc<Packet>,
     pub(crate) timestamp: u32,
 }
@@ -22,8 +22,8 @@ pub(crate) struct Kept {
 ///
 /// Invariant: `first + slots.len()` is the number after the newest; the oldest slot is never a gap.
 #[derive(Debug, Default)]
-pub(crate) struct History {
-    slots: VecDeque<Option<Kept>>,
+pub(crate) struct PacketCache {
+    slots: VecDeque<Option<CachedPacket>>,
     first: u64,
     bytes: usize,
     gop: Option<Gop>,
@@ -39,30 +39,30 @@ struct Gop {
 
 /// Why a packet was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotKept {
+pub(crate) enum NotCached {
     Duplicate,
     TooOld,
 }
 
-impl History {
+impl PacketCache {
     /// Takes in the packet with this number. Later numbers than the newest leave gaps for those between; the caller
     /// bounds how many.
     pub(crate) fn insert(
         &mut self,
         number: u64,
-        kept: Kept,
+        kept: CachedPacket,
         limits: &Limits,
         pool: &mut Pool,
-    ) -> Result<(), NotKept> {
+    ) -> Result<(), NotCached> {
         if self.slots.is_empty() {
             self.first = number;
         }
-        let at = number.checked_sub(self.first).ok_or(NotKept::TooOld)? as usize;
+        let at = number.checked_sub(self.first).ok_or(NotCached::TooOld)? as usize;
         let bytes = kept.packet.payload().len();
         let newest = Arc::clone(&kept.packet);
         let timestamp = kept.timestamp;
         match self.slots.get_mut(at) {
-            Some(Some(_)) => return Err(NotKept::Duplicate),
+            Some(Some(_)) => return Err(NotCached::Duplicate),
             Some(gap) => *gap = Some(kept),
             None => {
                 self.slots.resize_with(at, || None);
@@ -123,7 +123,7 @@ impl History {
         let age = self.get(gop.start).map(|kept| now.saturating_duration_since(kept.packet.arrival()));
         let fits = packets <= limits.gop_packets_max
             && gop.bytes <= limits.gop_bytes_max
-            && age.is_some_and(|age| age <= limits.gop_duration_max + HAND_OUT);
+            && age.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
         if !fits {
             self.gop = None;
         }
@@ -135,7 +135,7 @@ impl History {
             pool.recycle(kept.packet);
         }
         self.first += 1;
-        // Without a cache the key frame stays only as long as the history keeps it anyway.
+        // Without a cache the key frame stays only as long as the cache keeps it anyway.
         self.gop = self.gop.filter(|gop| gop.start >= self.first);
     }
 
@@ -152,7 +152,7 @@ impl History {
     }
 
     /// The packet with this number.
-    pub(crate) fn get(&self, number: u64) -> Option<&Kept> {
+    pub(crate) fn get(&self, number: u64) -> Option<&CachedPacket> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?.as_ref()
     }
 
@@ -210,7 +210,7 @@ impl History {
     }
 
     /// All packets from `from` on, oldest first, gaps left out.
-    pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = &Kept> {
+    pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = &CachedPacket> {
         let at = from.saturating_sub(self.first) as usize;
         self.slots.iter().skip(at).flatten()
     }
@@ -227,4 +227,4 @@ impl History {
 }
 
 /// How much longer than it is offered the cache is kept, for those who are being sent it.
-const HAND_OUT: Duration = Duration::from_secs(2);
+const GOP_GRACE: Duration = Duration::from_secs(2);

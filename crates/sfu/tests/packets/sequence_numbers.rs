@@ -33,7 +33,7 @@ fn duplicates_go_out_once() {
     let before = world.video(1).len();
     for sequence_number in [299, 298, 250, 180, 130] {
         let repeated = world.receive(&frame(sequence_number, 0, false));
-        // Further back than the window of the source, the history knows; further back than that, it is too late.
+        // Further back than the window of the source, the cache knows; further back than that, it is too late.
         let known = matches!(repeated, Err(DropReason::Duplicate | DropReason::TooOld));
         assert!(known, "{sequence_number}: {repeated:?}");
     }

@@ -12,17 +12,17 @@ use super::clock::rtp_units;
 
 /// Which source a packet comes from: the publisher and the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SourceId {
+pub(crate) struct EncodingId {
     pub(crate) epoch: u64,
     pub(crate) layer: u8,
     /// Counts up when the layer's numbers begin anew.
     pub(crate) generation: u32,
 }
 
-/// What numbering has to know of a packet.
+/// What the rewriter has to know of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
-    pub(crate) source: SourceId,
+    pub(crate) encoding: EncodingId,
     /// Extended sequence number.
     pub(crate) sequence: u64,
     pub(crate) timestamp: u32,
@@ -34,20 +34,20 @@ pub(crate) struct Arrival {
 
 /// Where a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Rewrite {
     /// It is sent with this number and timestamp.
-    At { number: u64, timestamp: u32 },
+    Forward { number: u64, timestamp: u32 },
     /// Padding that was taken out: nothing is sent.
     Removed,
     /// Padding that came after later numbers had been given: they cannot close up, so something must fill the gap.
     Filler { number: u64, timestamp: u32 },
     /// Too late to know where it belongs, or from a source that is not forwarded.
-    Nowhere,
+    TooLate,
 }
 
 /// Numbers and timestamps of one track.
 #[derive(Debug, Default)]
-pub(crate) struct Numbering {
+pub(crate) struct RtpRewriter {
     current: Option<Segment>,
     /// The source before, whose late packets still have a place.
     previous: Option<Segment>,
@@ -65,7 +65,7 @@ struct Newest {
 /// A stretch of output that comes from one source.
 #[derive(Debug)]
 struct Segment {
-    source: SourceId,
+    encoding: EncodingId,
     first: u64,
     last: u64,
     /// Output number minus sequence number, packets taken out left aside; modulo 2^64.
@@ -76,26 +76,26 @@ struct Segment {
     removed: VecDeque<u64>,
 }
 
-impl Numbering {
-    /// Gives a packet of the current source (or a late one of the source before) its place.
-    pub(crate) fn place(&mut self, arrival: &Arrival) -> Place {
+impl RtpRewriter {
+    /// Numbers a packet of the current encoding, or a late one of the encoding before.
+    pub(crate) fn rewrite(&mut self, arrival: &Arrival) -> Rewrite {
         match &self.current {
-            Some(current) if current.source == arrival.source => {
+            Some(current) if current.encoding == arrival.encoding => {
                 if arrival.sequence > current.last + JUMP_MAX {
                     self.switch(arrival, None);
                 }
             }
-            _ => return self.place_late(arrival),
+            _ => return self.rewrite_late(arrival),
         }
-        let Some(current) = &mut self.current else { return Place::Nowhere };
+        let Some(current) = &mut self.current else { return Rewrite::TooLate };
         if arrival.sequence < current.first {
-            return self.place_late(arrival);
+            return self.rewrite_late(arrival);
         }
-        let place = current.place(arrival);
-        if let Place::At { number, timestamp } = place {
+        let rewritten = current.rewrite(arrival);
+        if let Rewrite::Forward { number, timestamp } = rewritten {
             self.note(number, timestamp, arrival.now);
         }
-        place
+        rewritten
     }
 
     /// Makes the source of `arrival` the current one, which begins with it. `timestamp` is the output timestamp if
@@ -110,7 +110,7 @@ impl Numbering {
             None => (arrival.sequence, arrival.timestamp),
         };
         let segment = Segment {
-            source: arrival.source,
+            encoding: arrival.encoding,
             first: arrival.sequence,
             last: arrival.sequence,
             shift: number.wrapping_sub(arrival.sequence),
@@ -126,8 +126,8 @@ impl Numbering {
     }
 
     /// The source that is being forwarded.
-    pub(crate) fn source(&self) -> Option<SourceId> {
-        self.current.as_ref().map(|current| current.source)
+    pub(crate) fn encoding(&self) -> Option<EncodingId> {
+        self.current.as_ref().map(|current| current.encoding)
     }
 
     /// Output timestamp minus input timestamp of the current source.
@@ -154,13 +154,13 @@ impl Numbering {
         Some(newest.timestamp.wrapping_add(passed))
     }
 
-    fn place_late(&mut self, arrival: &Arrival) -> Place {
+    fn rewrite_late(&mut self, arrival: &Arrival) -> Rewrite {
         let fits = |segment: &&mut Segment| {
-            segment.source == arrival.source && (segment.first..=segment.last).contains(&arrival.sequence)
+            segment.encoding == arrival.encoding && (segment.first..=segment.last).contains(&arrival.sequence)
         };
         match self.previous.as_mut().filter(fits) {
-            Some(previous) => previous.place(arrival),
-            None => Place::Nowhere,
+            Some(previous) => previous.rewrite(arrival),
+            None => Rewrite::TooLate,
         }
     }
 
@@ -172,20 +172,24 @@ impl Numbering {
 }
 
 impl Segment {
-    fn place(&mut self, arrival: &Arrival) -> Place {
+    fn rewrite(&mut self, arrival: &Arrival) -> Rewrite {
         if self.removed.contains(&arrival.sequence) {
-            return Place::Removed;
+            return Rewrite::Removed;
         }
         let is_late = arrival.sequence < self.last;
         self.last = self.last.max(arrival.sequence);
         if arrival.is_padding && !is_late {
             self.remove(arrival.sequence);
-            return Place::Removed;
+            return Rewrite::Removed;
         }
         let removed = self.removed.iter().filter(|removed| **removed < arrival.sequence).count() as u64;
         let number = arrival.sequence.wrapping_add(self.shift).wrapping_sub(removed);
         let timestamp = arrival.timestamp.wrapping_add(self.timestamp_shift);
-        if arrival.is_padding { Place::Filler { number, timestamp } } else { Place::At { number, timestamp } }
+        if arrival.is_padding {
+            Rewrite::Filler { number, timestamp }
+        } else {
+            Rewrite::Forward { number, timestamp }
+        }
     }
 
     fn remove(&mut self, sequence: u64) {
@@ -219,61 +223,65 @@ mod tests {
     }
 
     fn arrival(sequence: u64, timestamp: u32, epoch: u64, now: Instant) -> Arrival {
-        let source = SourceId { epoch, layer: 0, generation: 0 };
-        Arrival { source, sequence, timestamp, clock_rate: 90_000, now, is_padding: false }
+        let encoding = EncodingId { epoch, layer: 0, generation: 0 };
+        Arrival { encoding, sequence, timestamp, clock_rate: 90_000, now, is_padding: false }
     }
 
-    fn at(number: u64, timestamp: u32) -> Place {
-        Place::At { number, timestamp }
+    fn at(number: u64, timestamp: u32) -> Rewrite {
+        Rewrite::Forward { number, timestamp }
     }
 
     #[test]
     fn the_first_source_keeps_its_numbers_and_the_next_goes_on_from_them() {
-        let (mut numbering, now) = (Numbering::default(), start());
+        let (mut rewriter, now) = (RtpRewriter::default(), start());
         let first = arrival(70_000, 5, 1, now);
-        assert_eq!(numbering.place(&first), Place::Nowhere, "nobody has made it the source yet");
-        numbering.switch(&first, None);
-        assert_eq!(numbering.place(&first), at(70_000, 5));
-        assert_eq!(numbering.place(&arrival(70_002, 15, 1, now)), at(70_002, 15));
+        assert_eq!(rewriter.rewrite(&first), Rewrite::TooLate, "nobody has made it the encoding yet");
+        rewriter.switch(&first, None);
+        assert_eq!(rewriter.rewrite(&first), at(70_000, 5));
+        assert_eq!(rewriter.rewrite(&arrival(70_002, 15, 1, now)), at(70_002, 15));
         let later = now + Duration::from_secs(1);
         let next = arrival(9, u32::MAX, 2, later);
-        numbering.switch(&next, None);
-        assert_eq!(numbering.place(&next), at(70_003, 90_015));
-        assert_eq!(numbering.place(&arrival(10, 99, 2, later)), at(70_004, 90_015 + 100));
-        assert_eq!(numbering.place(&arrival(70_001, 10, 1, later)), at(70_001, 10), "a late one of the last");
-        assert_eq!(numbering.place(&arrival(70_003, 20, 1, later)), Place::Nowhere, "which has ended");
-        assert_eq!(numbering.place(&arrival(8, 0, 2, later)), Place::Nowhere, "before the beginning");
+        rewriter.switch(&next, None);
+        assert_eq!(rewriter.rewrite(&next), at(70_003, 90_015));
+        assert_eq!(rewriter.rewrite(&arrival(10, 99, 2, later)), at(70_004, 90_015 + 100));
+        assert_eq!(
+            rewriter.rewrite(&arrival(70_001, 10, 1, later)),
+            at(70_001, 10),
+            "a late one of the last"
+        );
+        assert_eq!(rewriter.rewrite(&arrival(70_003, 20, 1, later)), Rewrite::TooLate, "which has ended");
+        assert_eq!(rewriter.rewrite(&arrival(8, 0, 2, later)), Rewrite::TooLate, "before the beginning");
     }
 
     #[test]
     fn without_time_between_timestamps_still_rise() {
-        let (mut numbering, now) = (Numbering::default(), start());
+        let (mut rewriter, now) = (RtpRewriter::default(), start());
         for epoch in 1..5 {
             let first = arrival(100, 7, epoch, now);
-            numbering.switch(&first, None);
-            assert_eq!(numbering.place(&first), at(100 + epoch - 1, 7 + epoch as u32 - 1));
+            rewriter.switch(&first, None);
+            assert_eq!(rewriter.rewrite(&first), at(100 + epoch - 1, 7 + epoch as u32 - 1));
         }
     }
 
     #[test]
     fn a_known_timestamp_goes_before_the_time_that_passed() {
-        let (mut numbering, now) = (Numbering::default(), start());
+        let (mut rewriter, now) = (RtpRewriter::default(), start());
         let first = arrival(1, 0, 1, now);
-        numbering.switch(&first, None);
-        numbering.place(&first);
+        rewriter.switch(&first, None);
+        rewriter.rewrite(&first);
         let other = arrival(50, 1_000, 2, now + Duration::from_secs(1));
-        numbering.switch(&other, Some(77_777));
-        assert_eq!(numbering.place(&other), at(2, 77_777));
-        assert_eq!(numbering.timestamp_shift(), Some(76_777));
+        rewriter.switch(&other, Some(77_777));
+        assert_eq!(rewriter.rewrite(&other), at(2, 77_777));
+        assert_eq!(rewriter.timestamp_shift(), Some(76_777));
     }
 
     #[test]
     fn timestamps_that_go_on_are_told_from_new_ones() {
-        let (mut numbering, now) = (Numbering::default(), start());
+        let (mut rewriter, now) = (RtpRewriter::default(), start());
         let first = arrival(1, 1_000_000, 1, now);
-        assert_eq!(numbering.continued(&first), None, "there is nothing to go on from");
-        numbering.switch(&first, Some(77));
-        numbering.place(&first);
+        assert_eq!(rewriter.continued(&first), None, "there is nothing to go on from");
+        rewriter.switch(&first, Some(77));
+        rewriter.rewrite(&first);
         let rows = [
             (1_900_000, Some(900_077), "ten seconds later"),
             (1_000_001, Some(78), "a group of pictures from the cache begins earlier"),
@@ -284,22 +292,22 @@ mod tests {
         ];
         for (timestamp, continued, remark) in rows {
             let next = arrival(7, timestamp, 2, now + Duration::from_secs(10));
-            assert_eq!(numbering.continued(&next), continued, "{remark}");
+            assert_eq!(rewriter.continued(&next), continued, "{remark}");
         }
     }
 
     #[test]
     fn padding_is_taken_out_once_and_remembered_for_late_ones() {
-        let (mut numbering, now) = (Numbering::default(), start());
+        let (mut rewriter, now) = (RtpRewriter::default(), start());
         let padding = |sequence| Arrival { is_padding: true, ..arrival(sequence, 0, 1, now) };
         let first = arrival(100, 0, 1, now);
-        numbering.switch(&first, None);
-        numbering.place(&first);
-        assert_eq!(numbering.place(&padding(101)), Place::Removed);
-        assert_eq!(numbering.place(&padding(101)), Place::Removed, "again");
-        assert_eq!(numbering.place(&padding(103)), Place::Removed);
-        assert_eq!(numbering.place(&arrival(104, 0, 1, now)), at(102, 0));
-        assert_eq!(numbering.place(&arrival(102, 0, 1, now)), at(101, 0), "between the two");
-        assert_eq!(numbering.next(), Some(103));
+        rewriter.switch(&first, None);
+        rewriter.rewrite(&first);
+        assert_eq!(rewriter.rewrite(&padding(101)), Rewrite::Removed);
+        assert_eq!(rewriter.rewrite(&padding(101)), Rewrite::Removed, "again");
+        assert_eq!(rewriter.rewrite(&padding(103)), Rewrite::Removed);
+        assert_eq!(rewriter.rewrite(&arrival(104, 0, 1, now)), at(102, 0));
+        assert_eq!(rewriter.rewrite(&arrival(102, 0, 1, now)), at(101, 0), "between the two");
+        assert_eq!(rewriter.next(), Some(103));
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use rtp::payload::MediaKind;
 
-use super::history::Kept;
+use super::header_profile::{HeaderProfile, HeaderTemplate, ViewerFields};
+use super::header_profiles::HeaderProfiles;
 use super::inputs::TrackIndex;
 use super::packet::Packet;
-use super::shape::{Addressing, Shape, Template};
-use super::shapes::Shapes;
+use super::packet_cache::CachedPacket;
 use super::stream::PacketStream;
 use super::viewers::Viewers;
 
@@ -28,27 +28,27 @@ pub(crate) struct Forward {
 ///
 /// [`Viewer::header_for`]: super::Viewer::header_for
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct Batch<'a> {
     /// The packets, with headers made.
-    pub packets: TurnPackets<'a>,
+    pub packets: BatchPackets<'a>,
     /// Who may get them.
     pub viewers: &'a mut Viewers,
 }
 
 /// The packets of a turn.
 #[derive(Debug, Clone, Copy)]
-pub struct TurnPackets<'a> {
+pub struct BatchPackets<'a> {
     pub(crate) forwards: &'a [Forward],
-    pub(crate) templates: &'a [Template],
-    pub(crate) shapes: &'a Shapes,
+    pub(crate) templates: &'a [HeaderTemplate],
+    pub(crate) profiles: &'a HeaderProfiles,
 }
 
-impl<'a> TurnPackets<'a> {
-    /// The header of packet `index` for viewers of a shape. `None` if there is none ready: it has to be written.
+impl<'a> BatchPackets<'a> {
+    /// The header of packet `index` for viewers of a profile. `None` if there is none ready: it has to be written.
     #[inline]
-    pub(crate) fn template(&self, index: usize, shape: u16) -> Option<&'a Template> {
-        let (place, width) = (self.shapes.place(shape), self.shapes.templates());
-        if place < width { self.templates.get(index * width + place) } else { None }
+    pub(crate) fn template(&self, index: usize, profile: u16) -> Option<&'a HeaderTemplate> {
+        let (slot, width) = (self.profiles.slot(profile), self.profiles.templates());
+        if slot < width { self.templates.get(index * width + slot) } else { None }
     }
 
     /// How many there are.
@@ -61,12 +61,12 @@ impl<'a> TurnPackets<'a> {
         self.forwards.is_empty()
     }
 
-    /// The packet at `index`, to be handed to other workers. `None` from [`TurnPackets::len`] on.
+    /// The packet at `index`, to be handed to other workers. `None` from [`BatchPackets::len`] on.
     pub fn packet(&self, index: usize) -> Option<&'a Arc<Packet>> {
         self.forwards.get(index).map(|forward| &forward.packet)
     }
 
-    /// What follows the header of packet `index`; empty from [`TurnPackets::len`] on.
+    /// What follows the header of packet `index`; empty from [`BatchPackets::len`] on.
     #[inline]
     pub fn payload(&self, index: usize) -> &'a [u8] {
         self.forwards.get(index).map_or(&[], |forward| forward.packet.payload())
@@ -75,62 +75,62 @@ impl<'a> TurnPackets<'a> {
 
 /// What a turn is made of; kept, so that its memory is used again.
 #[derive(Debug, Default)]
-pub(crate) struct TurnBuffers {
+pub(crate) struct BatchBuffers {
     /// Track and number of what has arrived and was not in a turn yet.
     pub(crate) arrived: Vec<(TrackIndex, u64)>,
     forwards: Vec<Forward>,
-    /// For each packet one for each shape that has templates, as far as there is room.
-    templates: Vec<Template>,
+    /// For each packet one for each profile that has templates, as far as there is room.
+    templates: Vec<HeaderTemplate>,
 }
 
 impl PacketStream {
     /// Packets that arrived since the last turn, with headers made, and the viewers. End it with
-    /// [`PacketStream::end_turn`].
-    pub fn turn(&mut self) -> Turn<'_> {
+    /// [`PacketStream::finish_batch`].
+    pub fn prepare_batch(&mut self) -> Batch<'_> {
         self.prepare();
-        let packets = TurnPackets {
-            forwards: &self.turn.forwards,
-            templates: &self.turn.templates,
-            shapes: &self.shapes,
+        let packets = BatchPackets {
+            forwards: &self.batch.forwards,
+            templates: &self.batch.templates,
+            profiles: &self.profiles,
         };
-        Turn { packets, viewers: &mut self.viewers }
+        Batch { packets, viewers: &mut self.viewers }
     }
 
     fn prepare(&mut self) {
         if self.limits.equalise_runs {
             self.equalise();
         }
-        for (track, number) in self.turn.arrived.drain(..) {
-            let kept = self.tracks.get(track.position()).and_then(|track| track.history.get(number));
-            // A burst larger than the history has already lost its beginning.
-            let Some(Kept { packet, timestamp }) = kept else { continue };
+        for (track, number) in self.batch.arrived.drain(..) {
+            let kept = self.tracks.get(track.position()).and_then(|track| track.cache.get(number));
+            // A burst larger than the cache has already lost its beginning.
+            let Some(CachedPacket { packet, timestamp }) = kept else { continue };
             let forward = Forward { track, number, timestamp: *timestamp, packet: Arc::clone(packet) };
-            if self.turn.templates.len() + self.shapes.templates() <= TEMPLATES_MAX {
-                let made = self.shapes.templated().map(|shape| template(shape, &forward));
-                self.turn.templates.extend(made);
+            if self.batch.templates.len() + self.profiles.templates() <= TEMPLATES_MAX {
+                let made = self.profiles.templated().map(|profile| template(profile, &forward));
+                self.batch.templates.extend(made);
             }
-            self.turn.forwards.push(forward);
+            self.batch.forwards.push(forward);
         }
     }
 
     /// Pads packets that are one byte shorter than the longest of their frame. Packetisers cut frames into parts that
     /// differ by a byte, and only equal datagrams leave in one run.
     fn equalise(&mut self) {
-        let mut rest = &self.turn.arrived[..];
+        let mut rest = &self.batch.arrived[..];
         while let Some((index, first)) = rest.first() {
             let Some(track) = self.tracks.get_mut(index.position()) else { return };
-            let timestamp = track.history.get(*first).map(|kept| kept.timestamp);
+            let timestamp = track.cache.get(*first).map(|kept| kept.timestamp);
             let shown = |(of, number): &&(TrackIndex, u64)| {
-                of == index && track.history.get(*number).map(|kept| kept.timestamp) == timestamp
+                of == index && track.cache.get(*number).map(|kept| kept.timestamp) == timestamp
             };
             let (frame, others) = rest.split_at(rest.iter().take_while(shown).count().max(1));
             rest = others;
             if index.kind() == MediaKind::Video {
-                let len_of = |number| track.history.get(number).map_or(0, |kept| kept.packet.sent_len());
+                let len_of = |number| track.cache.get(number).map_or(0, |kept| kept.packet.sent_len());
                 let longest = frame.iter().map(|(_, number)| len_of(*number)).max().unwrap_or(0);
                 for (_, number) in frame {
-                    if track.history.get(*number).is_some_and(|kept| kept.packet.sent_len() + 1 == longest) {
-                        track.history.pad(*number);
+                    if track.cache.get(*number).is_some_and(|kept| kept.packet.sent_len() + 1 == longest) {
+                        track.cache.pad(*number);
                     }
                 }
             }
@@ -138,41 +138,41 @@ impl PacketStream {
     }
 
     /// Ends the turn: what it held has been sent.
-    pub fn end_turn(&mut self) {
-        self.turn.arrived.clear();
-        self.turn.forwards.clear();
-        self.turn.templates.clear();
+    pub fn finish_batch(&mut self) {
+        self.batch.arrived.clear();
+        self.batch.forwards.clear();
+        self.batch.templates.clear();
         // Until the next large one: a burst, or a crowd of viewers, is no reason to keep its memory.
-        shrink(&mut self.turn.arrived);
-        shrink(&mut self.turn.forwards);
-        shrink(&mut self.turn.templates);
+        shrink(&mut self.batch.arrived);
+        shrink(&mut self.batch.forwards);
+        shrink(&mut self.batch.templates);
     }
 
     /// Whether packets have arrived that no turn has handed out.
     pub fn has_arrivals(&self) -> bool {
-        !self.turn.arrived.is_empty() || !self.turn.forwards.is_empty()
+        !self.batch.arrived.is_empty() || !self.batch.forwards.is_empty()
     }
 }
 
-fn template(shape: Option<&Shape>, forward: &Forward) -> Template {
+fn template(profile: Option<&HeaderProfile>, forward: &Forward) -> HeaderTemplate {
     let (sequence_number, timestamp) = (forward.number as u16, forward.timestamp);
-    let to = Addressing { ssrc: 0, sequence_number, timestamp, is_squeezed: false };
-    let mut template = Template::EMPTY;
-    let len = shape.and_then(|shape| shape.header(&forward.packet, to, &mut template.bytes));
+    let to = ViewerFields { ssrc: 0, sequence_number, timestamp, is_catch_up: false };
+    let mut template = HeaderTemplate::EMPTY;
+    let len = profile.and_then(|profile| profile.header(&forward.packet, to, &mut template.bytes));
     template.len = len.unwrap_or(0) as u16;
     template
 }
 
-/// Gives back what an empty buffer has beyond [`KEPT_BYTES`].
+/// Gives back what an empty buffer has beyond [`RETAINED_BYTES`].
 fn shrink<T>(buffer: &mut Vec<T>) {
-    buffer.shrink_to(KEPT_BYTES / size_of::<T>());
+    buffer.shrink_to(RETAINED_BYTES / size_of::<T>());
 }
 
-/// Templates of one turn, 4 MB: those of 16,384 packets while viewers have one shape, of 512 with all that have any.
+/// Templates of one turn, 4 MB: those of 16,384 packets while viewers have one profile, of 512 with all that have any.
 /// Headers of later packets are written for each viewer.
 const TEMPLATES_MAX: usize = 16_384;
 /// Memory each buffer of a turn keeps for the next.
-const KEPT_BYTES: usize = 256 << 10;
+const RETAINED_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -183,15 +183,15 @@ mod tests {
     use rtp::payload::Codec;
 
     use super::super::clock::WallClock;
+    use super::super::header_profile::HEADER_LEN_MAX;
     use super::super::inputs::{
         PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
     };
     use super::super::limits::Limits;
-    use super::super::shape::HEADER_LEN_MAX;
     use super::*;
 
     const VIEWERS: u64 = 1_000;
-    /// With 32 shapes more templates than there is room for.
+    /// With 32 profiles more templates than there is room for.
     const PACKETS: u16 = 520;
     const MID_ID: u8 = 3;
 
@@ -248,8 +248,8 @@ mod tests {
             stream.join(now, &viewer(token, &mid_of(token))).expect("room");
         }
         receive(&mut stream, now, 0);
-        stream.turn();
-        stream.end_turn();
+        stream.prepare_batch();
+        stream.finish_batch();
         stream.send_backlog(now, |_, _, _| {});
         stream
     }
@@ -263,7 +263,7 @@ mod tests {
     ) -> usize {
         (0..PACKETS).for_each(|at| receive(stream, now, from + at));
         let templates = {
-            let Turn { packets, viewers } = stream.turn();
+            let Batch { packets, viewers } = stream.prepare_batch();
             assert_eq!((packets.len(), viewers.len()), (usize::from(PACKETS), VIEWERS as usize));
             for viewer in viewers.iter_mut() {
                 let mut last = None;
@@ -282,7 +282,7 @@ mod tests {
             }
             size_of_val(packets.templates)
         };
-        stream.end_turn();
+        stream.finish_batch();
         templates
     }
 
@@ -297,11 +297,11 @@ mod tests {
             let mut stream = stream(now, mid_of);
             for from in [1, 1 + PACKETS] {
                 let templates = check_turn(&mut stream, now, mid_of, from);
-                assert!(templates <= templates_max * size_of::<Template>(), "{templates}");
+                assert!(templates <= templates_max * size_of::<HeaderTemplate>(), "{templates}");
             }
-            let TurnBuffers { arrived, forwards, templates } = &stream.turn;
+            let BatchBuffers { arrived, forwards, templates } = &stream.batch;
             for kept in [bytes(arrived), bytes(forwards), bytes(templates)] {
-                assert!(kept <= KEPT_BYTES, "{kept}");
+                assert!(kept <= RETAINED_BYTES, "{kept}");
             }
             assert!(stream.viewers.iter_mut().all(|viewer| viewer.stats().packets > u64::from(PACKETS)));
         }

@@ -8,7 +8,7 @@ use super::reception::Reception;
 
 /// State of one source.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct Encoding {
     /// SSRC of the media, once known.
     pub(crate) ssrc: Option<u32>,
     /// SSRC of the retransmissions, once known.
@@ -26,7 +26,7 @@ pub(crate) struct Source {
     rate: Rate,
 }
 
-impl Source {
+impl Encoding {
     pub(crate) fn new(ssrc: Option<u32>, repair_ssrc: Option<u32>) -> Self {
         Self {
             ssrc,
@@ -49,7 +49,7 @@ impl Source {
     }
 
     /// Its numbers are unrelated to those before, or too much between them is missing: a decoder needs a key frame.
-    pub(crate) fn begin_anew(&mut self, now: Instant) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         self.generation += 1;
         self.nacks.clear();
         self.key_frames.want(now);

@@ -15,7 +15,7 @@ use super::track::{Track, Tracks};
 
 /// What an SSRC is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Role {
+pub(crate) struct SsrcRole {
     pub(crate) track: u8,
     pub(crate) layer: u8,
     /// It carries retransmissions of the source.
@@ -26,27 +26,29 @@ pub(crate) struct Role {
 
 /// SSRCs of one publisher.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    roles: SsrcMap<Role>,
+pub(crate) struct SsrcTable {
+    roles: SsrcMap<SsrcRole>,
 }
 
 /// Why an SSRC has no role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoRole {
-    Unknown,
-    TooMany,
+pub(crate) enum UnknownSsrc {
+    /// Neither signalling nor its packets name its track.
+    NotIdentified,
+    /// The publisher has used as many SSRCs as are remembered.
+    TableFull,
 }
 
-impl Directory {
+impl SsrcTable {
     pub(crate) fn new() -> Self {
         Self { roles: SsrcMap::new(SSRCS_MAX) }
     }
 
     /// Remembers the SSRCs a track signalled.
     pub(crate) fn signalled(&mut self, track: &Track) {
-        for (layer, source) in track.sources.iter().enumerate() {
-            for (ssrc, is_repair) in [(source.ssrc, false), (source.repair_ssrc, true)] {
-                let role = Role {
+        for (layer, encoding) in track.encodings.iter().enumerate() {
+            for (ssrc, is_repair) in [(encoding.ssrc, false), (encoding.repair_ssrc, true)] {
+                let role = SsrcRole {
                     track: track.index.position() as u8,
                     layer: layer as u8,
                     is_repair,
@@ -62,21 +64,21 @@ impl Directory {
 
     /// The role of the SSRC of a packet, if it is known.
     #[inline]
-    pub(crate) fn get(&self, ssrc: u32) -> Option<Role> {
+    pub(crate) fn get(&self, ssrc: u32) -> Option<SsrcRole> {
         self.roles.get(ssrc).copied()
     }
 
     /// A packet of an SSRC that was replaced: it takes its place again if the one that replaced it is silent.
-    pub(crate) fn return_to(&mut self, now: Instant, ssrc: u32, role: Role, track: &mut Track) -> bool {
-        let Some(source) = track.sources.get_mut(usize::from(role.layer)) else { return false };
-        if source.is_live(now) {
+    pub(crate) fn return_to(&mut self, now: Instant, ssrc: u32, role: SsrcRole, track: &mut Track) -> bool {
+        let Some(encoding) = track.encodings.get_mut(usize::from(role.layer)) else { return false };
+        if encoding.is_live(now) {
             return false;
         }
         let replaced = if role.is_repair {
-            source.repair_ssrc.replace(ssrc)
+            encoding.repair_ssrc.replace(ssrc)
         } else {
-            let replaced = source.ssrc;
-            source.replace(ssrc);
+            let replaced = encoding.ssrc;
+            encoding.replace(ssrc);
             replaced
         };
         if let Some(role) = replaced.and_then(|replaced| self.roles.get_mut(replaced)) {
@@ -89,36 +91,40 @@ impl Directory {
     }
 
     /// Finds out what the SSRC of a packet is and remembers it.
-    pub(crate) fn identify(&mut self, packet: &Packet<'_>, tracks: &mut Tracks) -> Result<Role, NoRole> {
+    pub(crate) fn identify(
+        &mut self,
+        packet: &Packet<'_>,
+        tracks: &mut Tracks,
+    ) -> Result<SsrcRole, UnknownSsrc> {
         if self.roles.len() >= SSRCS_MAX {
-            return Err(NoRole::TooMany);
+            return Err(UnknownSsrc::TableFull);
         }
-        let role = role_of(packet, tracks).ok_or(NoRole::Unknown)?;
-        let source = tracks
+        let role = role_of(packet, tracks).ok_or(UnknownSsrc::NotIdentified)?;
+        let encoding = tracks
             .get_mut(usize::from(role.track))
-            .and_then(|track| track.sources.get_mut(usize::from(role.layer)))
-            .ok_or(NoRole::Unknown)?;
+            .and_then(|track| track.encodings.get_mut(usize::from(role.layer)))
+            .ok_or(UnknownSsrc::NotIdentified)?;
         let ssrc = packet.ssrc();
         let replaced = if role.is_repair {
-            source.repair_ssrc.replace(ssrc)
+            encoding.repair_ssrc.replace(ssrc)
         } else {
-            let replaced = source.ssrc;
+            let replaced = encoding.ssrc;
             match replaced {
-                Some(_) => source.replace(ssrc),
-                None => source.ssrc = Some(ssrc),
+                Some(_) => encoding.replace(ssrc),
+                None => encoding.ssrc = Some(ssrc),
             }
             replaced
         };
         if let Some(role) = replaced.and_then(|replaced| self.roles.get_mut(replaced)) {
             role.is_retired = true;
         }
-        self.roles.insert(ssrc, role).map_err(|_| NoRole::TooMany)?;
+        self.roles.insert(ssrc, role).map_err(|_| UnknownSsrc::TableFull)?;
         Ok(role)
     }
 }
 
 /// What a packet says of itself.
-fn role_of(packet: &Packet<'_>, tracks: &Tracks) -> Option<Role> {
+fn role_of(packet: &Packet<'_>, tracks: &Tracks) -> Option<SsrcRole> {
     let known = || tracks.iter();
     let by_mid = known().find(|track| {
         let input = track.input.as_ref();
@@ -138,11 +144,11 @@ fn role_of(packet: &Packet<'_>, tracks: &Tracks) -> Option<Role> {
         element(packet, &input.extensions, if is_repair { Extension::RepairedRid } else { Extension::Rid });
     let layer = match named {
         Some(rid) => input.rids.iter().position(|known| known.as_bytes() == rid)?,
-        None if track.sources.len() == 1 => 0,
+        None if track.encodings.len() == 1 => 0,
         None => return None,
     };
     let track = track.index.position() as u8;
-    Some(Role { track, layer: layer as u8, is_repair, is_retired: false })
+    Some(SsrcRole { track, layer: layer as u8, is_repair, is_retired: false })
 }
 
 /// Whether the payload type is that of retransmissions; `None` if the track does not have it at all.
