@@ -276,13 +276,13 @@ section! {
 }
 
 section! {
-    /// Threads that transcode the sound of bridges, shared by all streams. Workers never transcode.
+    /// Threads that transcode the audio of bridges, shared by all streams. Workers never transcode.
     Transcoding = "transcoding" {
         /// Threads. 0 starts one per core the process may use, at most 8. They start with the first stream that needs one.
         threads: i64 = 0, unit "threads", range 0..=64,
         cost "Threads beyond the cores only add switching; they compete with workers that are not pinned.";
 
-        /// Streams transcoded at a time; further ones are bridged without sound.
+        /// Streams transcoded at a time; further ones are bridged without audio.
         streams_max: i64 = 256, unit "streams", range 0..=100_000,
         cost "CPU of about a hundredth of a core per stream, and 200 kB of memory.";
 

@@ -188,7 +188,7 @@ fn application_settings(stream: &Stream) -> ApplicationSettings {
             delay_max: ms(stream.bridge_delay_max_ms),
             key_frame_interval_max: ms(stream.bridge_key_frame_interval_ms),
             linger: ms(stream.bridge_linger_ms),
-            sound_to_aac: stream.bridge_aac,
+            audio_to_aac: stream.bridge_aac,
         },
     }
 }

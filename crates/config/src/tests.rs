@@ -90,7 +90,7 @@ fn bridges_are_set_by_application_and_transcoding_for_all() {
     let cinema = BridgeSettings {
         b_frames: bridge::BFrames::Refuse,
         key_frame_interval_max: Duration::from_secs(4),
-        sound_to_aac: false,
+        audio_to_aac: false,
         ..all
     };
     assert_eq!(bridges, [cinema, BridgeSettings { enabled: false, ..all }, all]);

@@ -195,8 +195,8 @@ const WORKER_COUNTERS: [Counter; 42] = [
         "Frames and packets bridges could not use: broken, late or incomplete",
         |w| w.counters.bridges.broken,
     ),
-    ("millstream_bridge_dropped_sound", "Pieces of sound transcoders had no room for", |w| {
-        w.counters.bridges.sound_dropped
+    ("millstream_bridge_dropped_audio", "Audio frames transcoders had no room for", |w| {
+        w.counters.bridges.audio_dropped
     }),
     ("millstream_stats_snapshots", "Snapshots made for the live statistics", |w| w.counters.stats.made),
     ("millstream_stats_snapshots_dropped", "Snapshots dropped because they were not read in time", |w| {

@@ -229,18 +229,18 @@ async fn streams_of_several_workers_become_one() {
 /// Worker 1 is home to `live/both`, published by RTMP; a bridge makes packets of it, which are played on both.
 fn bridged() -> Vec<WorkerSnapshot> {
     let bridge = BridgeSnapshot {
-        direction: BridgeDirection::ToPackets,
+        direction: BridgeDirection::FrameToRtp,
         running_ms: 2_500,
         video_frames: 75,
         packets: 300,
-        sound_pieces: 125,
+        audio_frames: 125,
         cpu_us: 5_000,
         transcoding_cpu_us: 25_000,
         video_latency_us: 150,
-        sound_latency_us: 42_000,
+        audio_latency_us: 42_000,
         b_frames_dropped: 7,
         broken: 1,
-        sound_dropped: 0,
+        audio_dropped: 0,
         note: Some("the sound is of a kind that is not bridged".into()),
     };
     let packets = |players, bridge| StreamSnapshot {
@@ -260,8 +260,8 @@ fn bridged() -> Vec<WorkerSnapshot> {
         ..stream("both", players)
     };
     let bridges = BridgeCounters {
-        to_packets_started: 3,
-        to_packets_running: 1,
+        frame_to_rtp_started: 3,
+        frame_to_rtp_running: 1,
         cpu_us: 7_000,
         transcoding_cpu_us: 30_000,
         b_frames_dropped: 9,
@@ -298,14 +298,14 @@ async fn a_stream_with_both_kinds_of_players_is_one_stream_and_shows_its_bridge(
             "running_seconds": 2.5,
             "video_frames": 75,
             "packets": 300,
-            "sound_pieces": 125,
+            "audio_frames": 125,
             "cpu_seconds": 0.005,
             "transcoding_cpu_seconds": 0.025,
             "video_latency_ms": 0.15,
             "audio_latency_ms": 42.0,
             "b_frames_dropped": 7,
             "broken": 1,
-            "sound_dropped": 0,
+            "audio_dropped": 0,
         })
     );
     assert_eq!(stream["not_bridged"], "the sound is of a kind that is not bridged");

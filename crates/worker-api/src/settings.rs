@@ -46,7 +46,7 @@ pub struct WorkerSettings {
     pub applications: Vec<Application>,
     /// WebRTC: WHIP and WHEP.
     pub rtc: RtcSettings,
-    /// Transcoding of sound.
+    /// Transcoding of audio.
     pub transcoding: TranscodingSettings,
 }
 
@@ -162,16 +162,16 @@ pub struct BridgeSettings {
     pub key_frame_interval_max: Duration,
     /// How long a bridge goes on without a player.
     pub linger: Duration,
-    /// From WebRTC: sound becomes AAC, where the encoder is built in; else it stays Opus.
-    pub sound_to_aac: bool,
+    /// From WebRTC: audio becomes AAC, where the encoder is built in; else it stays Opus.
+    pub audio_to_aac: bool,
 }
 
-/// Threads for transcoding sound, shared by all streams.
+/// Threads for transcoding audio, shared by all streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranscodingSettings {
     /// Threads; at least 1.
     pub threads: usize,
-    /// Streams transcoded at a time; the sound of further ones is left out.
+    /// Streams transcoded at a time; the audio of further ones is left out.
     pub streams_max: usize,
     /// Opus, stereo, bits per second.
     pub opus_bits_per_second: u32,
@@ -214,7 +214,7 @@ impl Default for BridgeSettings {
             delay_max: Duration::from_millis(250),
             key_frame_interval_max: Duration::from_secs(2),
             linger: Duration::from_secs(10),
-            sound_to_aac: true,
+            audio_to_aac: true,
         }
     }
 }

@@ -125,13 +125,13 @@ pub struct WorkerCounters {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BridgeCounters {
     /// Bridges from RTMP to WebRTC that were started.
-    pub to_packets_started: u64,
+    pub frame_to_rtp_started: u64,
     /// Bridges from WebRTC to RTMP that were started.
-    pub to_frames_started: u64,
+    pub rtp_to_frame_started: u64,
     /// Gauge: bridges from RTMP to WebRTC.
-    pub to_packets_running: u64,
+    pub frame_to_rtp_running: u64,
     /// Gauge: bridges from WebRTC to RTMP.
-    pub to_frames_running: u64,
+    pub rtp_to_frame_running: u64,
     /// Transcoders started.
     pub transcoders_started: u64,
     /// Transcoders refused because there were as many as there may be.
@@ -144,8 +144,8 @@ pub struct BridgeCounters {
     pub b_frames_dropped: u64,
     /// Frames or packets that made no sense, or came too late, or lacked a part.
     pub broken: u64,
-    /// Pieces of sound the transcoders had no room for.
-    pub sound_dropped: u64,
+    /// Audio frames the transcoders had no room for.
+    pub audio_dropped: u64,
 }
 
 /// WebRTC counters of one worker since start (gauges are named so).
@@ -240,9 +240,9 @@ pub struct StreamSnapshot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BridgeDirection {
     /// From RTMP to WebRTC.
-    ToPackets,
+    FrameToRtp,
     /// From WebRTC to RTMP and FLV.
-    ToFrames,
+    RtpToFrame,
 }
 
 /// A running bridge. Totals are since it started.
@@ -256,22 +256,22 @@ pub struct BridgeSnapshot {
     pub video_frames: u64,
     /// Packets made (to packets) or taken in (to frames).
     pub packets: u64,
-    /// Pieces of sound that came back from the transcoder.
-    pub sound_pieces: u64,
+    /// Audio frames that came back from the transcoder.
+    pub audio_frames: u64,
     /// CPU time on the worker, microseconds.
     pub cpu_us: u64,
     /// CPU time on transcoding threads, microseconds.
     pub transcoding_cpu_us: u64,
     /// Time from a video frame's (last) arrival to its packets or frame, median of the last second, microseconds.
     pub video_latency_us: u32,
-    /// The same for sound, transcoding included.
-    pub sound_latency_us: u32,
+    /// The same for audio, transcoding included.
+    pub audio_latency_us: u32,
     /// B-frames left out.
     pub b_frames_dropped: u64,
     /// Frames or packets that made no sense, or came too late, or lacked a part.
     pub broken: u64,
     /// Sound the transcoder had no room for.
-    pub sound_dropped: u64,
+    pub audio_dropped: u64,
     /// Why something the publisher sends is not bridged.
     pub note: Option<std::sync::Arc<str>>,
 }

@@ -113,22 +113,22 @@ pub(super) struct Bridge {
     pub(super) video_frames: u64,
     /// RTP packets that were made or taken in.
     pub(super) packets: u64,
-    /// Pieces of sound that were transcoded.
-    pub(super) sound_pieces: u64,
+    /// Audio frames that were transcoded.
+    pub(super) audio_frames: u64,
     /// CPU time on the worker.
     pub(super) cpu_seconds: f64,
     /// CPU time on transcoding threads.
     pub(super) transcoding_cpu_seconds: f64,
     /// What it adds to the delay of video: median of the last second.
     pub(super) video_latency_ms: f64,
-    /// The same of sound, transcoding included.
+    /// The same of audio, transcoding included.
     pub(super) audio_latency_ms: f64,
     /// B-frames left out.
     pub(super) b_frames_dropped: u64,
     /// Frames or packets that made no sense, came too late, or lacked a part.
     pub(super) broken: u64,
-    /// Pieces of sound the transcoder had no room for.
-    pub(super) sound_dropped: u64,
+    /// Audio frames the transcoder had no room for.
+    pub(super) audio_dropped: u64,
 }
 
 impl From<&BridgeSnapshot> for Bridge {
@@ -138,14 +138,14 @@ impl From<&BridgeSnapshot> for Bridge {
             running_seconds: bridge.running_ms as f64 / 1e3,
             video_frames: bridge.video_frames,
             packets: bridge.packets,
-            sound_pieces: bridge.sound_pieces,
+            audio_frames: bridge.audio_frames,
             cpu_seconds: bridge.cpu_us as f64 / 1e6,
             transcoding_cpu_seconds: bridge.transcoding_cpu_us as f64 / 1e6,
             video_latency_ms: f64::from(bridge.video_latency_us) / 1e3,
-            audio_latency_ms: f64::from(bridge.sound_latency_us) / 1e3,
+            audio_latency_ms: f64::from(bridge.audio_latency_us) / 1e3,
             b_frames_dropped: bridge.b_frames_dropped,
             broken: bridge.broken,
-            sound_dropped: bridge.sound_dropped,
+            audio_dropped: bridge.audio_dropped,
         }
     }
 }
@@ -163,8 +163,8 @@ pub(super) enum DirectionName {
 impl From<BridgeDirection> for DirectionName {
     fn from(direction: BridgeDirection) -> Self {
         match direction {
-            BridgeDirection::ToPackets => Self::RtmpToWebrtc,
-            BridgeDirection::ToFrames => Self::WebrtcToRtmp,
+            BridgeDirection::FrameToRtp => Self::RtmpToWebrtc,
+            BridgeDirection::RtpToFrame => Self::WebrtcToRtmp,
         }
     }
 }

@@ -18,31 +18,31 @@ type Counter = (&'static str, &'static str, fn(&BridgeSnapshot) -> u64);
 const COUNTERS: [Counter; 6] = [
     ("millstream_stream_bridge_video_frames", "Frames of video taken in or made", |b| b.video_frames),
     ("millstream_stream_bridge_packets", "RTP packets made or taken in", |b| b.packets),
-    ("millstream_stream_bridge_sound_pieces", "Pieces of sound transcoded", |b| b.sound_pieces),
+    ("millstream_stream_bridge_audio_frames", "Audio frames transcoded", |b| b.audio_frames),
     ("millstream_stream_bridge_dropped_b_frames", "B-frames left out", |b| b.b_frames_dropped),
     ("millstream_stream_bridge_broken", "Frames and packets that were broken, late or incomplete", |b| {
         b.broken
     }),
-    ("millstream_stream_bridge_dropped_sound", "Pieces of sound the transcoder had no room for", |b| {
-        b.sound_dropped
+    ("millstream_stream_bridge_dropped_audio", "Audio frames the transcoder had no room for", |b| {
+        b.audio_dropped
     }),
 ];
 
 /// Which way a bridge goes, as a label.
 fn name(direction: BridgeDirection) -> &'static str {
     match direction {
-        BridgeDirection::ToPackets => "rtmp_to_webrtc",
-        BridgeDirection::ToFrames => "webrtc_to_rtmp",
+        BridgeDirection::FrameToRtp => "rtmp_to_webrtc",
+        BridgeDirection::RtpToFrame => "webrtc_to_rtmp",
     }
 }
 
 /// Of each worker: bridges started and running by direction, CPU time by where it was spent.
 pub(super) fn encode_workers(workers: &[WorkerSnapshot], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let by_direction = |to_packets, to_frames| {
-        [(BridgeDirection::ToPackets, to_packets), (BridgeDirection::ToFrames, to_frames)]
+    let by_direction = |frame_to_rtp, rtp_to_frame| {
+        [(BridgeDirection::FrameToRtp, frame_to_rtp), (BridgeDirection::RtpToFrame, rtp_to_frame)]
     };
-    let started = |of: &BridgeCounters| by_direction(of.to_packets_started, of.to_frames_started);
-    let running = |of: &BridgeCounters| by_direction(of.to_packets_running, of.to_frames_running);
+    let started = |of: &BridgeCounters| by_direction(of.frame_to_rtp_started, of.rtp_to_frame_started);
+    let running = |of: &BridgeCounters| by_direction(of.frame_to_rtp_running, of.rtp_to_frame_running);
 
     let help = "Bridges between RTMP and WebRTC started";
     let mut family =
@@ -103,7 +103,7 @@ pub(super) fn encode_streams(streams: &[Merged<'_>], encoder: &mut DescriptorEnc
         MetricType::Gauge,
     )?;
     for (labels, bridge) in &bridged {
-        for (kind, latency_us) in [("video", bridge.video_latency_us), ("audio", bridge.sound_latency_us)] {
+        for (kind, latency_us) in [("video", bridge.video_latency_us), ("audio", bridge.audio_latency_us)] {
             let labels = with(labels, ("kind", kind));
             family.encode_family(&labels)?.encode_gauge(&(f64::from(latency_us) / 1e6))?;
         }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ::bridge::{ToFrames, ToFramesSettings, ToPackets, ToPacketsSettings};
+use ::bridge::{FrameToRtp, FrameToRtpSettings, RtpToFrame, RtpToFrameSettings};
 use delivery::{Frame, FrameRole};
 use sfu::Packet;
 
+use super::audio::Audio;
 use super::cost::Cost;
-use super::sound::Sound;
 use super::{Bridge, Machine, describe};
 use crate::directory::{Epoch, Lane, Origin, StreamId};
 use crate::engine::Worker;
@@ -21,8 +21,8 @@ use worker_api::settings::settings_for;
 /// that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP + 1180.
 const PAYLOAD_BYTES_MAX: usize = 1_180;
 
-/// Sound that a bridge begins with, milliseconds. Older sound would be played before what comes now, and late for good.
-const SOUND_MS: u64 = 100;
+/// Audio that a bridge begins with, milliseconds. Older audio would be played before what comes now, and late for good.
+const AUDIO_MS: u64 = 100;
 
 /// Packets after which a turn is taken while a bridge begins: half of what a stream holds for one.
 const TURN_PACKETS: u64 = 4_000;
@@ -50,16 +50,16 @@ impl Worker {
         );
         let source = RtcSource { epoch, origin: Origin::Bridge };
         self.rtc_start_source(packets, source, describe::tracks(&Default::default()));
-        let machine = ToPackets::new(to_packets_settings(settings), self.now);
+        let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.now);
         let index = self.bridge_insert(
             id,
             (frames, packets),
             publication,
             epoch,
-            Machine::ToPackets(Box::new(machine)),
+            Machine::FrameToRtp(Box::new(machine)),
         );
         self.streams.slab[frames].bridge = Some(index);
-        self.bridges.counters.to_packets_started += 1;
+        self.bridges.counters.frame_to_rtp_started += 1;
         self.watch_or_not(frames);
         self.rtc.streams.slab[packets].remotes = Vec::new();
         self.bridge_feed_cached_frames(index, epoch);
@@ -93,9 +93,9 @@ impl Worker {
         let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
         let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
         self.bridge_feed_ended_tracks(index, begin_ms);
-        let sound_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(SOUND_MS));
+        let audio_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(AUDIO_MS));
         let is_wanted = |(time_ms, frame): &&(u64, Arc<Frame>)| {
-            frame.role != FrameRole::Audio || *time_ms >= sound_from_ms
+            frame.role != FrameRole::Audio || *time_ms >= audio_from_ms
         };
         for (time_ms, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
             self.bridge_frame(index, *time_ms, frame);
@@ -117,7 +117,7 @@ impl Worker {
         let headers: Vec<_> = self.streams.slab[frames].relay.ended().map(Arc::clone).collect();
         for header in headers {
             self.bridge_frame(index, time_ms, &header);
-            if let Some(Bridge { machine: Machine::ToPackets(machine), .. }) =
+            if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
                 self.bridges.slab.get_mut(index)
             {
                 machine.track_ended(header.track);
@@ -141,12 +141,12 @@ impl Worker {
         let name = (entry.app(), entry.name());
         let frames = self.streams.find_or_insert(id, name, applications, self.now_ms);
         self.start_source(frames, Source { epoch, origin: Origin::Bridge });
-        let sound_to_aac = settings.sound_to_aac && cfg!(feature = "fdk-aac");
-        let machine = ToFrames::new(to_frames_settings(settings, sound_to_aac), self.now);
-        let machine = Machine::ToFrames(Box::new(machine));
+        let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
+        let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.now);
+        let machine = Machine::RtpToFrame(Box::new(machine));
         let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
         self.rtc.streams.slab[packets].bridge = Some(index);
-        self.bridges.counters.to_frames_started += 1;
+        self.bridges.counters.rtp_to_frame_started += 1;
         for &worker in &others {
             self.tell(worker, Crossing::Start { stream: id, epoch, frames: Vec::new() });
         }
@@ -175,7 +175,7 @@ impl Worker {
             publication,
             epoch,
             machine,
-            sound: Sound::default(),
+            audio: Audio::default(),
             idle_since_ms: None,
             started_ms: self.now_ms,
             due: None,
@@ -217,14 +217,14 @@ impl Worker {
         let seconds = (self.now_ms - bridge.started_ms) / 1000;
         tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
         match bridge.machine {
-            Machine::ToPackets(_) => {
+            Machine::FrameToRtp(_) => {
                 if let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.id == id) {
                     local.bridge = None;
                     self.watch_or_not(frames);
                 }
                 self.bridge_end_packets(id, packets, epoch);
             }
-            Machine::ToFrames(_) => {
+            Machine::RtpToFrame(_) => {
                 if let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.id == id) {
                     entry.bridge = None;
                 }
@@ -265,13 +265,13 @@ impl Worker {
             let entry = &self.rtc.streams.slab[bridge.packets];
             let linger_ms = local.settings.bridge.linger.as_millis() as u64;
             let is_idle = match bridge.machine {
-                Machine::ToPackets(_) => entry.players == 0 && entry.remotes.is_empty(),
-                Machine::ToFrames(_) => local.players == 0 && local.remotes.is_empty(),
+                Machine::FrameToRtp(_) => entry.players == 0 && entry.remotes.is_empty(),
+                Machine::RtpToFrame(_) => local.players == 0 && local.remotes.is_empty(),
             };
             let bridge = &mut self.bridges.slab[index];
             if samples {
                 bridge.cost.video.sample();
-                bridge.cost.sound.sample();
+                bridge.cost.audio.sample();
             }
             let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.now_ms));
             bridge.idle_since_ms = since_ms;
@@ -283,14 +283,14 @@ impl Worker {
 }
 
 /// For a bridge of the crate.
-pub(super) fn to_packets_settings(settings: BridgeSettings) -> ToPacketsSettings {
-    ToPacketsSettings { b_frames: settings.b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX }
+pub(super) fn frame_to_rtp_settings(settings: BridgeSettings) -> FrameToRtpSettings {
+    FrameToRtpSettings { b_frames: settings.b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX }
 }
 
-fn to_frames_settings(settings: BridgeSettings, sound_to_aac: bool) -> ToFramesSettings {
-    ToFramesSettings {
+fn rtp_to_frame_settings(settings: BridgeSettings, audio_to_aac: bool) -> RtpToFrameSettings {
+    RtpToFrameSettings {
         delay_max: settings.delay_max,
         key_frame_interval_max: settings.key_frame_interval_max,
-        sound_to_aac,
+        audio_to_aac,
     }
 }

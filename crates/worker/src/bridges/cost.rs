@@ -14,12 +14,12 @@ pub(super) struct Cost {
     pub(super) cpu: Duration,
     /// On transcoding threads.
     pub(super) transcoding: Duration,
-    pub(super) sound_pieces: u64,
-    pub(super) sound_dropped: u64,
-    /// Pieces of sound that could not be decoded.
+    pub(super) audio_frames: u64,
+    pub(super) audio_dropped: u64,
+    /// Audio frames that could not be decoded.
     pub(super) broken: u64,
     pub(super) video: Latency,
-    pub(super) sound: Latency,
+    pub(super) audio: Latency,
 }
 
 /// The median latency of the last second.

@@ -3,20 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use ::bridge::{PacketsOut, PublishedFormats, ToPackets};
+use ::bridge::{FrameToRtp, PacketsOut, PublishedFormats};
 use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
 use sfu::PublisherInput;
 
 use super::Machine;
-use super::begin::to_packets_settings;
+use super::begin::frame_to_rtp_settings;
 use crate::directory::{Bridged, Origin, PublishedTracks};
 use crate::engine::Worker;
 use crate::rtc::inputs;
 use crate::streams::LocalStream;
 
-/// How long a publisher that has sent only sound, or only video, may still come with the other, milliseconds.
+/// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;
 
 /// How often a publisher is looked at as soon as it says something new; from then on every [`KINDS_MS`] at most, so that
@@ -41,10 +41,10 @@ pub(super) fn virtual_publisher() -> PublisherInput {
 
 /// The tracks of what is really there.
 pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
-    let sound = formats.sound.map(|codec| track(MediaKind::Audio, vec![format(codec, String::new())]));
+    let audio = formats.audio.map(|codec| track(MediaKind::Audio, vec![format(codec, String::new())]));
     let video = formats.video.as_ref();
     let video = video.map(|video| track(MediaKind::Video, vec![format(video.codec, video.fmtp.clone())]));
-    sound.into_iter().chain(video).collect()
+    audio.into_iter().chain(video).collect()
 }
 
 /// The same as an answer for players.
@@ -57,14 +57,14 @@ fn bridged(formats: &PublishedFormats) -> Bridged {
     }
 }
 
-/// Whether only sound, or only video, is known of so far.
+/// Whether only audio, or only video, is known of so far.
 fn is_one_kind(formats: &PublishedFormats) -> bool {
-    formats.refused.is_none() && formats.video.is_some() != formats.sound.is_some()
+    formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
 }
 
 fn track(kind: MediaKind, formats: Vec<Format>) -> TrackDescription {
     let ssrc = match kind {
-        MediaKind::Audio => ::bridge::SOUND_SSRC,
+        MediaKind::Audio => ::bridge::AUDIO_SSRC,
         MediaKind::Video => ::bridge::VIDEO_SSRC,
     };
     TrackDescription {
@@ -110,7 +110,7 @@ impl Worker {
         let running = local.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
         let formats = match running.map(|bridge| &bridge.machine) {
-            Some(Machine::ToPackets(machine)) => machine.formats(),
+            Some(Machine::FrameToRtp(machine)) => machine.formats(),
             _ => {
                 probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).unwrap_or_else(|_| {
                     self.rtc.counters.panics += 1;
@@ -121,7 +121,7 @@ impl Worker {
                 &probed
             }
         };
-        // The headers of sound and video come one after the other: who came in between would be answered without a picture.
+        // The headers of audio and video come one after the other: who came in between would be answered without a picture.
         let may_be_early = is_one_kind(formats) && self.now_ms - local.live_since_ms < KINDS_MS;
         let bridged = match local.settings.bridge.enabled {
             false => Bridged::Impossible(OFF.into()),
@@ -137,7 +137,7 @@ impl Worker {
     /// What a bridge would say that had seen what new players begin with.
     fn probe(&self, stream: usize) -> PublishedFormats {
         let local = &self.streams.slab[stream];
-        let mut probe = ToPackets::new(to_packets_settings(local.settings.bridge), self.now);
+        let mut probe = FrameToRtp::new(frame_to_rtp_settings(local.settings.bridge), self.now);
         let mut out = PacketsOut::default();
         for header in local.relay.ended() {
             probe.frame(self.now, 0, header, &mut out);

@@ -1,45 +1,45 @@
 //! Bridges between the lanes of the streams whose home this worker is: frames to packets, packets to frames.
 //!
 //! ```text
-//! publisher by RTMP ─▶ frames ─▶ ToPackets ─▶ packets ─▶ players by WHEP, other workers
+//! publisher by RTMP ─▶ frames ─▶ FrameToRtp ─▶ packets ─▶ players by WHEP, other workers
 //!                                 │    ▲
-//!                                 ▼    │ sound, on transcoding threads
-//! players by FLV, RTMP ◀─ frames ◀─ ToFrames ◀─ packets ◀─ publisher by WHIP
+//!                                 ▼    │ audio, on transcoding threads
+//! players by FLV, RTMP ◀─ frames ◀─ RtpToFrame ◀─ packets ◀─ publisher by WHIP
 //! ```
 //!
 //! A bridge begins with the first player of the other lane, wherever that is, and ends some seconds after the last. What
 //! comes out of it is a publication of its own in the other lane, so that everything behind it is as with a publisher.
-//! `begin.rs` begins and ends bridges, `run.rs` moves media through them, `sound.rs` is the way to the transcoding threads,
+//! `begin.rs` begins and ends bridges, `run.rs` moves media through them, `audio.rs` is the way to the transcoding threads,
 //! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. What is done to pictures and
-//! sound is the business of the crates `bridge` and `transcode`.
+//! audio is the business of the crates `bridge` and `transcode`.
 
+mod audio;
 mod begin;
 mod cost;
 mod describe;
 mod report;
 mod run;
-mod sound;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::bridge::{FramesOut, PacketsOut, ToFrames, ToPackets};
+use ::bridge::{FrameToRtp, FramesOut, PacketsOut, RtpToFrame};
 use sfu::Packet;
 use slab::Slab;
 
+use self::audio::Audio;
+pub(crate) use self::audio::Transcoding;
 use self::cost::Cost;
-use self::sound::Sound;
-pub(crate) use self::sound::Transcoding;
 use super::directory::{Epoch, StreamId};
 use worker_api::snapshot::BridgeCounters;
 
 /// What a bridge does.
 pub(super) enum Machine {
     /// From RTMP to WebRTC.
-    ToPackets(Box<ToPackets>),
+    FrameToRtp(Box<FrameToRtp>),
     /// From WebRTC to RTMP and FLV.
-    ToFrames(Box<ToFrames>),
+    RtpToFrame(Box<RtpToFrame>),
 }
 
 /// A running bridge.
@@ -54,7 +54,7 @@ pub(super) struct Bridge {
     /// What comes out.
     epoch: Epoch,
     machine: Machine,
-    sound: Sound,
+    audio: Audio,
     /// Since when there has been no player.
     idle_since_ms: Option<u64>,
     started_ms: u64,

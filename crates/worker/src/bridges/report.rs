@@ -8,8 +8,8 @@ impl Machine {
     /// Which way it goes.
     pub(super) fn direction(&self) -> BridgeDirection {
         match self {
-            Self::ToPackets(_) => BridgeDirection::ToPackets,
-            Self::ToFrames(_) => BridgeDirection::ToFrames,
+            Self::FrameToRtp(_) => BridgeDirection::FrameToRtp,
+            Self::RtpToFrame(_) => BridgeDirection::RtpToFrame,
         }
     }
 }
@@ -26,7 +26,7 @@ pub(super) struct Met {
 impl Bridge {
     pub(super) fn met(&self) -> Met {
         match &self.machine {
-            Machine::ToPackets(machine) => {
+            Machine::FrameToRtp(machine) => {
                 let stats = machine.stats();
                 Met {
                     video_frames: stats.video_frames,
@@ -35,7 +35,7 @@ impl Bridge {
                     broken: stats.broken + self.cost.broken,
                 }
             }
-            Machine::ToFrames(machine) => {
+            Machine::RtpToFrame(machine) => {
                 let stats = machine.stats();
                 Met {
                     video_frames: stats.video_frames,
@@ -59,14 +59,14 @@ impl Worker {
             running_ms: self.now_ms - bridge.started_ms,
             video_frames: met.video_frames,
             packets: met.packets,
-            sound_pieces: cost.sound_pieces,
+            audio_frames: cost.audio_frames,
             cpu_us: cost.cpu.as_micros() as u64,
             transcoding_cpu_us: cost.transcoding.as_micros() as u64,
             video_latency_us: cost.video.median_us(),
-            sound_latency_us: cost.sound.median_us(),
+            audio_latency_us: cost.audio.median_us(),
             b_frames_dropped: met.b_frames_dropped,
             broken: met.broken,
-            sound_dropped: cost.sound_dropped,
+            audio_dropped: cost.audio_dropped,
             note: note.clone(),
         })
     }
@@ -79,8 +79,8 @@ impl Worker {
             counters.b_frames_dropped += met.b_frames_dropped;
             counters.broken += met.broken;
             match bridge.machine {
-                Machine::ToPackets(_) => counters.to_packets_running += 1,
-                Machine::ToFrames(_) => counters.to_frames_running += 1,
+                Machine::FrameToRtp(_) => counters.frame_to_rtp_running += 1,
+                Machine::RtpToFrame(_) => counters.rtp_to_frame_running += 1,
             }
         }
         counters

@@ -27,7 +27,7 @@ impl Worker {
             let mut out = std::mem::take(&mut worker.bridges.packets_out);
             let now = worker.now;
             let begun = cpu_time();
-            if let Some(Bridge { machine: Machine::ToPackets(machine), .. }) =
+            if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
             {
                 machine.frame(now, time_ms, frame, &mut out);
@@ -44,7 +44,7 @@ impl Worker {
             let mut out = std::mem::take(&mut worker.bridges.frames_out);
             let now = worker.now;
             let begun = cpu_time();
-            if let Some(Bridge { machine: Machine::ToFrames(machine), .. }) =
+            if let Some(Bridge { machine: Machine::RtpToFrame(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
             {
                 for packet in packets {
@@ -67,7 +67,7 @@ impl Worker {
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
-            Machine::ToPackets(machine) => {
+            Machine::FrameToRtp(machine) => {
                 let mut report = std::mem::take(&mut self.rtc.scratch);
                 report.clear();
                 if machine.report(now, &self.rtc.streams.clock(), &mut report)
@@ -78,7 +78,7 @@ impl Worker {
                 }
                 self.rtc.scratch = report;
             }
-            Machine::ToFrames(machine) => {
+            Machine::RtpToFrame(machine) => {
                 let mut out = std::mem::take(&mut self.bridges.frames_out);
                 machine.poll(now, &mut out);
                 self.bridge_take_frames(index, &mut out);
@@ -89,28 +89,28 @@ impl Worker {
         self.bridge_set_timer(index);
     }
 
-    /// Sound that has been transcoded comes back.
+    /// Audio that has been transcoded comes back.
     pub(crate) fn bridge_replies(&mut self) {
         while let Some(reply) = self.bridges.transcoding.next_reply() {
             let Some(index) = self.bridge_note_reply(&reply) else { continue };
-            self.bridge_guarded(index, |worker| worker.bridge_sound(index, &reply.sound));
+            self.bridge_guarded(index, |worker| worker.bridge_audio(index, &reply.audio));
         }
     }
 
-    fn bridge_sound(&mut self, index: usize, sound: &[::bridge::CodedSound]) {
+    fn bridge_audio(&mut self, index: usize, audio: &[::bridge::CodedAudio]) {
         let begun = cpu_time();
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
-            Machine::ToPackets(machine) => {
+            Machine::FrameToRtp(machine) => {
                 let mut out = std::mem::take(&mut self.bridges.packets_out);
-                sound.iter().for_each(|sound| machine.sound(now, sound, &mut out));
+                audio.iter().for_each(|audio| machine.audio(now, audio, &mut out));
                 self.bridge_take_packets(index, &mut out);
                 self.bridges.packets_out = out;
             }
-            Machine::ToFrames(machine) => {
+            Machine::RtpToFrame(machine) => {
                 let mut out = std::mem::take(&mut self.bridges.frames_out);
-                sound.iter().for_each(|sound| machine.sound(now, sound, &mut out));
+                audio.iter().for_each(|audio| machine.audio(now, audio, &mut out));
                 self.bridge_take_frames(index, &mut out);
                 self.bridges.frames_out = out;
             }
@@ -130,7 +130,7 @@ impl Worker {
             }
         }
         self.rtc.touch(packets);
-        self.bridge_transcode(index, &mut out.sound);
+        self.bridge_transcode(index, &mut out.audio);
         out.clear();
         self.bridge_note_formats(index);
     }
@@ -138,7 +138,7 @@ impl Worker {
     /// What the bridge has found out of the stream.
     fn bridge_note_formats(&mut self, index: usize) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
-        let Machine::ToPackets(machine) = &mut bridge.machine else { return };
+        let Machine::FrameToRtp(machine) = &mut bridge.machine else { return };
         let Some(local) = self.streams.slab.get_mut(bridge.frames) else { return };
         let key = &*local.key;
         // Once a publication, however many bridges it has had.
@@ -163,7 +163,7 @@ impl Worker {
         let before = entry.tracks.replace(Arc::clone(&tracks));
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
-            // Who waits for a picture is sent away, and told why when it comes again; who came for sound stays.
+            // Who waits for a picture is sent away, and told why when it comes again; who came for audio stays.
             for worker in entry.remotes.clone() {
                 let (tracks, packets) = (Arc::clone(&tracks), Vec::new());
                 self.tell(worker, Crossing::PacketsStart { stream: id, epoch, tracks, packets });
@@ -192,7 +192,7 @@ impl Worker {
             let due = entry.packets.next_timeout();
             self.rtc.set_stream_timer(packets, due, self.now);
         }
-        self.bridge_transcode(index, &mut out.sound);
+        self.bridge_transcode(index, &mut out.audio);
     }
 
     /// Adds up what a call has cost.
@@ -203,16 +203,16 @@ impl Worker {
         bridge.cost.cpu += took;
         match &bridge.machine {
             // The frame came in within this turn.
-            Machine::ToPackets(_) if is_video => {
+            Machine::FrameToRtp(_) if is_video => {
                 bridge.cost.video.note(clock().saturating_duration_since(self.now));
             }
-            Machine::ToFrames(machine) => {
+            Machine::RtpToFrame(machine) => {
                 if let Some(latency) = machine.stats().video_latency {
                     // As of the beginning of this turn, when the packet came in that was waited for.
                     bridge.cost.video.note(latency + clock().saturating_duration_since(self.now));
                 }
             }
-            Machine::ToPackets(_) => {}
+            Machine::FrameToRtp(_) => {}
         }
         self.bridge_set_timer(index);
     }
@@ -221,11 +221,11 @@ impl Worker {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let due = match &bridge.machine {
             // The first report is due at once, but after everything else of the turn.
-            Machine::ToPackets(machine) if machine.stats().packets > 0 => {
+            Machine::FrameToRtp(machine) if machine.stats().packets > 0 => {
                 Some(machine.next_timeout().unwrap_or(self.now))
             }
-            Machine::ToPackets(_) => None,
-            Machine::ToFrames(machine) => machine.next_timeout(),
+            Machine::FrameToRtp(_) => None,
+            Machine::RtpToFrame(machine) => machine.next_timeout(),
         };
         let due = due.map(|due| due.max(self.now + TIMER_MIN));
         if let Some(due) = due.filter(|due| bridge.due.is_none_or(|set| *due < set)) {

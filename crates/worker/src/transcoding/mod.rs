@@ -1,4 +1,4 @@
-//! Threads that transcode sound, shared by all streams of all workers; never a worker.
+//! Threads that transcode audio, shared by all streams of all workers; never a worker.
 //!
 //! ```text
 //!  worker ─ Transcoder::push ─▶ queue of the stream ─▶ thread: one piece of each stream in turn ─▶ Replies ─ waker ─▶ worker
@@ -13,13 +13,13 @@ mod replies;
 mod thread;
 mod work;
 
-use bridge::CodedSound;
+use bridge::CodedAudio;
 
 pub(crate) use pool::{Pool, Transcoder};
 pub(crate) use replies::{Replies, Reply};
 
 /// Pieces that wait for a transcoder; when full, [`Transcoder::push`] refuses. As much as ten seconds of AAC, since the
-/// pictures kept for new viewers bring their sound along at once.
+/// pictures kept for new viewers bring their audio along at once.
 pub(crate) const PIECES_MAX: usize = 512;
 
 /// What is made of what.
@@ -70,8 +70,8 @@ trait Work: Send {
     /// Transcodes a piece and appends what it completes.
     fn transcode(
         &mut self,
-        piece: &CodedSound,
-        out: &mut Vec<CodedSound>,
+        piece: &CodedAudio,
+        out: &mut Vec<CodedAudio>,
     ) -> Result<(), transcode::TranscodeError>;
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
-use bridge::CodedSound;
+use bridge::CodedAudio;
 
 use super::thread::Stream;
 use super::work::{Aac, Opus};
@@ -38,7 +38,7 @@ struct Running {
 #[derive(Debug)]
 pub(crate) struct Transcoder {
     /// `Some` until it is dropped.
-    pieces: Option<rtrb::Producer<CodedSound>>,
+    pieces: Option<rtrb::Producer<CodedAudio>>,
     thread: Thread,
 }
 
@@ -125,7 +125,7 @@ impl Running {
         let (inbox, streams) = channel();
         let seats = Arc::clone(seats);
         let thread = std::thread::Builder::new()
-            .name(format!("sound-{index}"))
+            .name(format!("audio-{index}"))
             .spawn(move || thread::run(index, &seats, &streams))
             .map_err(|_| PoolRefused::NoThread)?;
         Ok(Self { streams: 0, inbox, thread: thread.thread().clone() })
@@ -134,7 +134,7 @@ impl Running {
 
 impl Transcoder {
     /// Hands a piece over. Never waits.
-    pub(crate) fn push(&mut self, piece: CodedSound) -> Result<(), PushError> {
+    pub(crate) fn push(&mut self, piece: CodedAudio) -> Result<(), PushError> {
         if piece.data.len() > transcode::PIECE_BYTES_MAX {
             return Err(PushError::Oversized);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bridge::CodedSound;
+use bridge::CodedAudio;
 
 /// Replies that wait for a worker; when full, further ones are dropped and their pieces counted in a later one.
 const REPLIES_MAX: usize = 8_192;
@@ -18,7 +18,7 @@ pub(crate) struct Reply {
     /// The token the transcoder was opened with.
     pub(crate) bridge: u64,
     /// What came out, in order; the first has its format.
-    pub(crate) sound: Vec<CodedSound>,
+    pub(crate) audio: Vec<CodedAudio>,
     /// CPU time since the reply before.
     pub(crate) cpu: Duration,
     /// Pieces since the reply before that could not be decoded.
@@ -31,7 +31,7 @@ pub(crate) struct Reply {
     pub(crate) ended: bool,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Replies {
     queue: Mutex<VecDeque<Reply>>,

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bridge::{CodedSound, SoundCodec, SoundFormat};
+use bridge::{AudioCodec, AudioFormat, CodedAudio};
 use transcode::{TranscodeError, Unsupported};
 
 use super::{Conversion, PIECES_MAX, Pool, PoolRefused, PushError, Replies, Reply, Transcoder, Work};
@@ -63,7 +63,7 @@ impl Echo {
 }
 
 impl Work for Echo {
-    fn transcode(&mut self, piece: &CodedSound, out: &mut Vec<CodedSound>) -> Result<(), TranscodeError> {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         match piece.data[0] {
             WAIT_AT_GATE => self.gate.recv_timeout(PATIENCE).unwrap(),
             PANIC => panic!("a codec that panics, for a test"),
@@ -77,8 +77,8 @@ impl Work for Echo {
     }
 }
 
-fn piece(what: u8) -> CodedSound {
-    CodedSound { pts_us: 0, format: None, data: vec![what] }
+fn piece(what: u8) -> CodedAudio {
+    CodedAudio { pts_us: 0, format: None, data: vec![what] }
 }
 
 fn pool(threads: usize, streams_max: usize) -> Pool {
@@ -112,7 +112,7 @@ fn a_full_queue_refuses_and_takes_again_when_there_is_room() {
     gate.send(()).unwrap();
     let mut came = 0;
     while came < taken + 1 {
-        came += worker.next_reply().sound.len();
+        came += worker.next_reply().audio.len();
     }
     assert_eq!(transcoder.push(piece(PLAIN)), Ok(()));
 }
@@ -121,7 +121,7 @@ fn a_full_queue_refuses_and_takes_again_when_there_is_room() {
 fn pieces_longer_than_any_codec_makes_are_refused() {
     let (pool, worker, log) = (pool(1, 1), Worker::new(), Arc::default());
     let (mut transcoder, _gate) = open(&pool, &worker, 'a', &log);
-    let oversized = CodedSound { data: vec![0; transcode::PIECE_BYTES_MAX + 1], ..piece(PLAIN) };
+    let oversized = CodedAudio { data: vec![0; transcode::PIECE_BYTES_MAX + 1], ..piece(PLAIN) };
     assert_eq!(transcoder.push(oversized), Err(PushError::Oversized));
 }
 
@@ -137,7 +137,7 @@ fn a_panic_ends_the_stream_it_happened_in_and_no_other() {
     until(|| bad.push(piece(PLAIN)) == Err(PushError::Ended));
     good.push(piece(PLAIN)).unwrap();
     let reply = worker.next_reply();
-    assert_eq!((reply.bridge, reply.sound.len(), reply.ended), (u64::from('g'), 1, false));
+    assert_eq!((reply.bridge, reply.audio.len(), reply.ended), (u64::from('g'), 1, false));
     // And the seat is free again.
     until(|| pool.load() == [1]);
     open(&pool, &worker, 'n', &log);
@@ -154,7 +154,7 @@ fn a_stream_with_much_to_do_does_not_keep_another_waiting() {
     gate.send(()).unwrap();
     let mut came = 0;
     while came < 102 {
-        came += worker.next_reply().sound.len();
+        came += worker.next_reply().audio.len();
     }
     let position = log.lock().unwrap().find('o').unwrap();
     assert!(position <= 2, "{position} pieces of the other stream first");
@@ -181,7 +181,7 @@ fn a_thread_ends_with_its_last_stream_and_another_begins_with_the_next() {
     for _ in 0..50 {
         let (mut transcoder, _gate) = open(&pool, &worker, 'a', &log);
         transcoder.push(piece(PLAIN)).unwrap();
-        assert_eq!(worker.next_reply().sound.len(), 1);
+        assert_eq!(worker.next_reply().audio.len(), 1);
         drop(transcoder);
         until(|| pool.load().is_empty());
     }
@@ -201,7 +201,7 @@ fn what_cannot_be_decoded_is_counted_and_a_lasting_reason_told_once() {
     );
     assert_eq!((first.broken, first.ended), (1, false));
     let second = worker.next_reply();
-    assert_eq!((second.error.as_deref(), second.broken, second.sound.len()), (None, 3, 1));
+    assert_eq!((second.error.as_deref(), second.broken, second.audio.len()), (None, 3, 1));
 }
 
 #[test]
@@ -224,12 +224,12 @@ fn replies_nobody_takes_are_bounded_and_their_loss_is_counted() {
     until(|| transcoder.push(piece(WAIT_AT_GATE)).is_ok());
     let mut came = 0;
     while came < 8_192 {
-        came += worker.next_reply().sound.len();
+        came += worker.next_reply().audio.len();
     }
     gate.send(()).unwrap();
     let last = worker.next_reply();
     assert_eq!(came as u64 + last.dropped, pushed as u64);
-    assert_eq!(last.sound.len(), 1);
+    assert_eq!(last.audio.len(), 1);
 }
 
 #[test]
@@ -238,26 +238,26 @@ fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
     let (pool, mut worker) = (pool(1, 1), Worker::new());
     let mut transcoder = pool.open(Conversion::ToOpus, 7, &worker.replies).unwrap();
     let config =
-        SoundFormat { codec: SoundCodec::Aac, config: vec![0x11, 0x90], sample_rate: 48_000, channels: 2 };
+        AudioFormat { codec: AudioCodec::Aac, config: vec![0x11, 0x90], sample_rate: 48_000, channels: 2 };
     let mut format = Some(Arc::new(config));
     let (mut rest, mut pts_us) = (&aac[..], 0);
     while rest.len() > 7 {
         let length = usize::from(rest[3] & 3) << 11 | usize::from(rest[4]) << 3 | usize::from(rest[5] >> 5);
         let data = rest[7..length].to_vec();
-        transcoder.push(CodedSound { pts_us, format: format.take(), data }).unwrap();
+        transcoder.push(CodedAudio { pts_us, format: format.take(), data }).unwrap();
         rest = &rest[length..];
         pts_us += 21_333;
     }
-    let mut sound: Vec<CodedSound> = Vec::new();
+    let mut audio: Vec<CodedAudio> = Vec::new();
     let mut cpu = Duration::ZERO;
-    while sound.last().is_none_or(|piece| piece.pts_us < 1_400_000) {
+    while audio.last().is_none_or(|piece| piece.pts_us < 1_400_000) {
         let reply = worker.next_reply();
         assert_eq!((reply.bridge, reply.broken, &reply.error), (7, 0, &None));
-        sound.extend(reply.sound);
+        audio.extend(reply.audio);
         cpu += reply.cpu;
     }
-    assert_eq!(sound[0].format.as_ref().unwrap().codec, SoundCodec::Opus);
-    assert!(sound.windows(2).all(|pair| pair[1].pts_us - pair[0].pts_us == 20_000));
+    assert_eq!(audio[0].format.as_ref().unwrap().codec, AudioCodec::Opus);
+    assert!(audio.windows(2).all(|pair| pair[1].pts_us - pair[0].pts_us == 20_000));
     assert!(cpu > Duration::ZERO);
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use bridge::CodedSound;
+use bridge::CodedAudio;
 use nix::time::{ClockId, clock_gettime};
 
 use super::pool::Seats;
@@ -16,7 +16,7 @@ use super::{Replies, Reply, Work};
 /// One stream on its thread.
 pub(super) struct Stream {
     work: Box<dyn Work>,
-    pieces: rtrb::Consumer<CodedSound>,
+    pieces: rtrb::Consumer<CodedAudio>,
     replies: Arc<Replies>,
     next: Reply,
     /// The last error told, so that it is told once.
@@ -57,7 +57,7 @@ pub(super) fn run(index: usize, seats: &Seats, inbox: &Receiver<Stream>) {
 impl Stream {
     pub(super) fn new(
         work: Box<dyn Work>,
-        pieces: rtrb::Consumer<CodedSound>,
+        pieces: rtrb::Consumer<CodedAudio>,
         bridge: u64,
         replies: Arc<Replies>,
     ) -> Self {
@@ -69,9 +69,9 @@ impl Stream {
             return Turn::Gone;
         }
         let Ok(piece) = self.pieces.pop() else { return Turn::Idle };
-        let (work, sound) = (&mut self.work, &mut self.next.sound);
+        let (work, audio) = (&mut self.work, &mut self.next.audio);
         // After a panic the codec is dropped, never used again.
-        let result = catch_unwind(AssertUnwindSafe(|| work.transcode(&piece, sound)));
+        let result = catch_unwind(AssertUnwindSafe(|| work.transcode(&piece, audio)));
         let now = thread_cpu_time();
         self.next.cpu += now.saturating_sub(*cpu);
         *cpu = now;
@@ -79,7 +79,7 @@ impl Stream {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.note(error),
             Err(_) => {
-                self.next.error = Some("the transcoder of the sound has failed".to_owned());
+                self.next.error = Some("the transcoder of the audio has failed".to_owned());
                 self.next.ended = true;
             }
         }
@@ -97,15 +97,15 @@ impl Stream {
 
     /// Gives the reply to the worker if there is something in it to act on.
     fn reply(&mut self) -> Turn {
-        if self.next.sound.is_empty() && self.next.error.is_none() {
+        if self.next.audio.is_empty() && self.next.error.is_none() {
             return Turn::Worked;
         }
         let ended = self.next.ended;
         let empty = Reply::empty(self.next.bridge);
         let reply = std::mem::replace(&mut self.next, empty);
         if let Err(mut refused) = self.replies.put(reply) {
-            refused.dropped += refused.sound.len() as u64;
-            refused.sound.clear();
+            refused.dropped += refused.audio.len() as u64;
+            refused.audio.clear();
             self.next = refused;
         }
         if ended { Turn::Gone } else { Turn::Worked }
@@ -116,7 +116,7 @@ impl Reply {
     fn empty(bridge: u64) -> Self {
         Self {
             bridge,
-            sound: Vec::new(),
+            audio: Vec::new(),
             cpu: Duration::ZERO,
             broken: 0,
             dropped: 0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bridge::{CodedSound, SoundCodec, SoundFormat};
+use bridge::{AudioCodec, AudioFormat, CodedAudio};
 use transcode::{
     AacSettings, Coded, InputCodec, InputFormat, NotBuiltIn, OpusSettings, ToAac, ToOpus, TranscodeError,
 };
@@ -13,20 +13,20 @@ use super::Work;
 pub(super) struct Opus {
     transcoder: ToOpus,
     coded: Vec<Coded>,
-    format: Option<Arc<SoundFormat>>,
+    format: Option<Arc<AudioFormat>>,
 }
 
 /// Opus to AAC.
 pub(super) struct Aac {
     transcoder: ToAac,
     coded: Vec<Coded>,
-    format: Option<Arc<SoundFormat>>,
+    format: Option<Arc<AudioFormat>>,
 }
 
 impl Opus {
     pub(super) fn new(bits_per_second: u32) -> Self {
         let format =
-            SoundFormat { codec: SoundCodec::Opus, config: Vec::new(), sample_rate: 48_000, channels: 2 };
+            AudioFormat { codec: AudioCodec::Opus, config: Vec::new(), sample_rate: 48_000, channels: 2 };
         Self {
             transcoder: ToOpus::new(OpusSettings { bits_per_second }),
             coded: Vec::new(),
@@ -38,8 +38,8 @@ impl Opus {
 impl Aac {
     pub(super) fn new(bits_per_second: u32) -> Result<Self, NotBuiltIn> {
         let transcoder = ToAac::new(AacSettings { bits_per_second })?;
-        let format = SoundFormat {
-            codec: SoundCodec::Aac,
+        let format = AudioFormat {
+            codec: AudioCodec::Aac,
             config: transcoder.config().to_vec(),
             sample_rate: 48_000,
             channels: 2,
@@ -49,7 +49,7 @@ impl Aac {
 }
 
 impl Work for Opus {
-    fn transcode(&mut self, piece: &CodedSound, out: &mut Vec<CodedSound>) -> Result<(), TranscodeError> {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         let format = piece.format.as_deref().map(input_format).transpose()?;
         let result = self.transcoder.push(format.as_ref(), piece.pts_us, &piece.data, &mut self.coded);
         hand_out(&mut self.coded, &mut self.format, out);
@@ -58,26 +58,26 @@ impl Work for Opus {
 }
 
 impl Work for Aac {
-    fn transcode(&mut self, piece: &CodedSound, out: &mut Vec<CodedSound>) -> Result<(), TranscodeError> {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         let result = self.transcoder.push(piece.pts_us, &piece.data, &mut self.coded);
         hand_out(&mut self.coded, &mut self.format, out);
         result
     }
 }
 
-fn input_format(format: &SoundFormat) -> Result<InputFormat, TranscodeError> {
+fn input_format(format: &AudioFormat) -> Result<InputFormat, TranscodeError> {
     let codec = match format.codec {
-        SoundCodec::Aac => InputCodec::Aac,
-        SoundCodec::Mp3 => InputCodec::Mp3,
+        AudioCodec::Aac => InputCodec::Aac,
+        AudioCodec::Mp3 => InputCodec::Mp3,
         // These need no transcoding, and bridges ask for none.
-        SoundCodec::Opus | SoundCodec::Pcmu | SoundCodec::Pcma => return Err(TranscodeError::BadConfig),
+        AudioCodec::Opus | AudioCodec::Pcmu | AudioCodec::Pcma => return Err(TranscodeError::BadConfig),
     };
     Ok(InputFormat { codec, config: format.config.clone() })
 }
 
 /// Moves what came out; the very first piece says what it is.
-fn hand_out(coded: &mut Vec<Coded>, format: &mut Option<Arc<SoundFormat>>, out: &mut Vec<CodedSound>) {
-    out.extend(coded.drain(..).map(|piece| CodedSound {
+fn hand_out(coded: &mut Vec<Coded>, format: &mut Option<Arc<AudioFormat>>, out: &mut Vec<CodedAudio>) {
+    out.extend(coded.drain(..).map(|piece| CodedAudio {
         pts_us: piece.pts_us,
         format: format.take(),
         data: piece.data,

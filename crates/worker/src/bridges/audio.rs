@@ -1,13 +1,13 @@
-//! The way of sound to the transcoding threads and back.
+//! The way of audio to the transcoding threads and back.
 //!
 //! A bridge gets a transcoder with the first piece that needs one. What the transcoder's queue has no room for is left
-//! out: sound that comes too late is worth nothing, and a worker never waits.
+//! out: audio that comes too late is worth nothing, and a worker never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::bridge::CodedSound;
+use ::bridge::CodedAudio;
 
 use super::{Bridge, Machine};
 use crate::engine::Worker;
@@ -21,7 +21,7 @@ const INDEX_BITS: u32 = 24;
 
 /// What a bridge has of transcoding.
 #[derive(Default)]
-pub(super) struct Sound {
+pub(super) struct Audio {
     state: State,
     /// When pieces were handed over: their time in the stream, and ours.
     arrivals: VecDeque<(i64, Instant)>,
@@ -33,7 +33,7 @@ enum State {
     #[default]
     Unused,
     Runs(Transcoder, u64),
-    /// There was no room for it, or it has failed: sound is left out.
+    /// There was no room for it, or it has failed: audio is left out.
     Without,
 }
 
@@ -61,7 +61,7 @@ impl Transcoding {
     }
 }
 
-impl Sound {
+impl Audio {
     /// Whether replies under this token are for it.
     fn is_token(&self, token: u64) -> bool {
         matches!(self.state, State::Runs(_, own) if own == token)
@@ -85,58 +85,58 @@ impl Sound {
 }
 
 impl Bridge {
-    /// Sound cannot be transcoded.
-    fn refuse_sound(&mut self, reason: &str) {
+    /// Audio cannot be transcoded.
+    fn refuse_audio(&mut self, reason: &str) {
         self.note = Some(reason.into());
-        if let Machine::ToPackets(machine) = &mut self.machine {
-            machine.refuse_sound(reason);
+        if let Machine::FrameToRtp(machine) = &mut self.machine {
+            machine.refuse_audio(reason);
         }
     }
 }
 
 impl Worker {
-    /// Hands sound over to be transcoded.
-    pub(super) fn bridge_transcode(&mut self, index: usize, sound: &mut Vec<CodedSound>) {
-        if sound.is_empty() {
+    /// Hands audio over to be transcoded.
+    pub(super) fn bridge_transcode(&mut self, index: usize, audio: &mut Vec<CodedAudio>) {
+        if audio.is_empty() {
             return;
         }
         self.bridge_open_transcoder(index);
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
-        for piece in sound.drain(..) {
-            bridge.sound.note_arrival(piece.pts_us, now);
-            let taken = match &mut bridge.sound.state {
+        for piece in audio.drain(..) {
+            bridge.audio.note_arrival(piece.pts_us, now);
+            let taken = match &mut bridge.audio.state {
                 State::Runs(transcoder, _) => transcoder.push(piece).is_ok(),
                 State::Unused | State::Without => false,
             };
-            bridge.cost.sound_dropped += u64::from(!taken);
-            self.bridges.counters.sound_dropped += u64::from(!taken);
+            bridge.cost.audio_dropped += u64::from(!taken);
+            self.bridges.counters.audio_dropped += u64::from(!taken);
         }
     }
 
     fn bridge_open_transcoder(&mut self, index: usize) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
-        if !matches!(bridge.sound.state, State::Unused) {
+        if !matches!(bridge.audio.state, State::Unused) {
             return;
         }
         let conversion = match bridge.machine {
-            Machine::ToPackets(_) => Conversion::ToOpus,
-            Machine::ToFrames(_) => Conversion::ToAac,
+            Machine::FrameToRtp(_) => Conversion::ToOpus,
+            Machine::RtpToFrame(_) => Conversion::ToAac,
         };
         let transcoding = &mut self.bridges.transcoding;
         // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
         transcoding.last_token += 1;
         let token = transcoding.last_token << INDEX_BITS | index as u64;
         let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.key);
-        bridge.sound.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
+        bridge.audio.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
             Ok(transcoder) => {
                 self.bridges.counters.transcoders_started += 1;
                 State::Runs(transcoder, token)
             }
             Err(refused) => {
                 self.bridges.counters.transcoders_refused += 1;
-                tracing::warn!(stream = key, reason = %refused, "no sound through the bridge");
-                bridge.refuse_sound(&refused.to_string());
+                tracing::warn!(stream = key, reason = %refused, "no audio through the bridge");
+                bridge.refuse_audio(&refused.to_string());
                 State::Without
             }
         };
@@ -146,24 +146,24 @@ impl Worker {
     pub(super) fn bridge_note_reply(&mut self, reply: &Reply) -> Option<usize> {
         self.bridges.counters.transcoding_cpu_us += reply.cpu.as_micros() as u64;
         let index = (reply.bridge & ((1 << INDEX_BITS) - 1)) as usize;
-        let bridge = self.bridges.slab.get_mut(index).filter(|bridge| bridge.sound.is_token(reply.bridge))?;
+        let bridge = self.bridges.slab.get_mut(index).filter(|bridge| bridge.audio.is_token(reply.bridge))?;
         bridge.cost.transcoding += reply.cpu;
-        bridge.cost.sound_pieces += reply.sound.len() as u64;
+        bridge.cost.audio_frames += reply.audio.len() as u64;
         bridge.cost.broken += reply.broken;
-        bridge.cost.sound_dropped += reply.dropped;
-        self.bridges.counters.sound_dropped += reply.dropped;
-        for piece in &reply.sound {
-            if let Some(latency) = bridge.sound.latency(piece.pts_us, self.now) {
-                bridge.cost.sound.note(latency);
+        bridge.cost.audio_dropped += reply.dropped;
+        self.bridges.counters.audio_dropped += reply.dropped;
+        for piece in &reply.audio {
+            if let Some(latency) = bridge.audio.latency(piece.pts_us, self.now) {
+                bridge.cost.audio.note(latency);
             }
         }
         if let Some(error) = &reply.error {
             let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.key);
-            tracing::warn!(stream = key, error, "sound of a bridge");
+            tracing::warn!(stream = key, error, "audio of a bridge");
             // Until the publisher changes it; what has ended does not come back.
-            bridge.refuse_sound(error);
+            bridge.refuse_audio(error);
             if reply.ended {
-                bridge.sound.state = State::Without;
+                bridge.audio.state = State::Without;
             }
         }
         Some(index)
