@@ -28,7 +28,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run quick test test-console test-rust test-interop test-full-size test-browser test-walks console setup fmt lint \
+.PHONY: run quick test test-console test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks console setup fmt lint \
     one-crypto-provider docs deny neon portable miri fuzz bench house typos semver coverage clean
 
 run:
@@ -65,13 +65,24 @@ endif
 	cargo test --package group-send --package transcode --package msgpack-array --all-features --locked
 	cargo test --package msgpack-array --no-default-features --locked
 
+# Debug server and load generator for other programs' tests: those that test-rust builds for its own
+# tests. Built as packages alone they would have fewer features of their dependencies, and a ninth of
+# all crates would be compiled again.
+test_of = $(if $(wildcard crates/$(1)/tests/$(1)/main.rs),$(1),$(2))
+DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet \
+    --test $(call test_of,millstream,http_flv) --test $(call test_of,millbench,exit_code)
+
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, other WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
-test-interop:
+test-interop: test-interop-files test-interop-live
+
+test-interop-files:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	scripts/make-mp4-samples check $(TARGET_DIR)/interop/mp4
-	cargo build --locked --package millstream
+
+test-interop-live: console
+	$(DEBUG_SERVER)
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-channels $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
@@ -80,17 +91,17 @@ test-interop:
 test-full-size: console
 	TEST_AT_FULL_SIZE=1 cargo test --locked --package millstream \
 	    --test rtc_security_churn --test rtc_security_injection --test bridge_once
-	cargo build --locked --package millstream
+	$(DEBUG_SERVER)
 	scripts/test-interop-rtc --prepare $(TARGET_DIR)/interop
 	scripts/test-interop-bridge --full-size --only 'ten minutes' $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # The debug build is traced as it is; nothing in the server knows of it. x86-64 Linux.
-test-walks:
-	cargo build --locked --package millstream --package millbench
+test-walks: console
+	$(DEBUG_SERVER)
 	scripts/house check --binaries $(TARGET_DIR)/debug
 
 test-browser:
-	cargo build --locked --package millstream
+	$(DEBUG_SERVER)
 	scripts/test-console $(TARGET_DIR)/debug/millstream
 
 # The server embeds web/dist, so the console is built before any Rust.
