@@ -23,8 +23,7 @@ use sps::{PictureOrderType, Sps};
 use super::bits::{BitReader, Malformed};
 use super::nal::{NalUnits, Nals};
 use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
-use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
-use crate::frame_to_rtp::BFrames;
+use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]
