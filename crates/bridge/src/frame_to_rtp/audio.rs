@@ -92,14 +92,14 @@ impl Audio {
         self.clock_rate
     }
 
-    /// Takes in a tag body. Returns whether what is published may have changed.
+    /// Takes in a tag body; without `out`, no packets are written. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
         time_ms: i64,
         body: &[u8],
         stats: &mut FrameToRtpStats,
-        out: &mut PacketsOut,
+        out: Option<&mut PacketsOut>,
     ) -> bool {
         let Ok(body) = audio_body(body) else {
             tracing::trace!(bytes = body.len(), "dropped: malformed audio body");
@@ -127,6 +127,7 @@ impl Audio {
             stats.undecodable += 1;
             return changed;
         }
+        let Some(out) = out else { return changed };
         let pts_us = time_ms * 1_000 + offset_us(&body);
         let is_whole = match body.codec {
             FlvCodec::Aac | FlvCodec::Mp3 => {

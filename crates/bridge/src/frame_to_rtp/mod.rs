@@ -155,9 +155,10 @@ impl FrameToRtp {
                 self.video.fill(&self.settings, time_ms, &mut self.stats, out);
             }
         }
+        let (settings, stats, body) = (&self.settings, &mut self.stats, &frame.payload[..]);
         let changed = match frame.track {
-            Track::Video => self.video.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
-            Track::Audio => self.audio.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
+            Track::Video => self.video.frame(settings, time_ms, body, stats, Some(out)),
+            Track::Audio => self.audio.frame(settings, time_ms, body, stats, Some(out)),
             Track::Data => false,
         };
         self.note_packets(now, out.packets.len() - before);
@@ -245,18 +246,53 @@ impl FrameToRtp {
     }
 
     fn update_formats(&mut self) {
-        let refused = match (self.video.refused(), self.audio.refused()) {
-            (Some(video), Some(audio)) => Some(format!("{video}; {audio}").into()),
-            (Some(one), None) | (None, Some(one)) => Some(Arc::clone(one)),
-            (None, None) => None,
-        };
-        let video = self.video.published().cloned();
-        let formats = PublishedFormats { video, audio: self.audio.published(), refused };
+        let formats = formats_of(&self.video, &self.audio);
         if formats != self.formats {
             self.formats = formats;
             self.formats_changed = true;
         }
     }
+}
+
+/// What a bridge would publish of a stream with these frames, without making packets of them: `ended` are the sequence
+/// headers of tracks that have ended, `frames` the headers and frames that a new player would begin with.
+///
+/// The headers give the formats of most codecs. Only the key frames of VP8 and VP9 say what they are, and only the
+/// pictures of H.264 and H.265 say whether their B-frames can be dropped.
+pub fn describe<'a>(
+    settings: &FrameToRtpSettings,
+    ended: impl IntoIterator<Item = &'a Frame>,
+    frames: impl IntoIterator<Item = &'a Frame>,
+) -> PublishedFormats {
+    let (mut video, mut audio, mut stats) = (Video::new(), Audio::new(), FrameToRtpStats::default());
+    let marked = ended.into_iter().map(|frame| (frame, true));
+    for (frame, has_ended) in marked.chain(frames.into_iter().map(|frame| (frame, false))) {
+        match frame.track {
+            Track::Video => {
+                video.frame(settings, 0, &frame.payload, &mut stats, None);
+                if has_ended {
+                    video.ended();
+                }
+            }
+            Track::Audio => {
+                audio.frame(settings, 0, &frame.payload, &mut stats, None);
+                if has_ended {
+                    audio.ended();
+                }
+            }
+            Track::Data => {}
+        }
+    }
+    formats_of(&video, &audio)
+}
+
+fn formats_of(video: &Video, audio: &Audio) -> PublishedFormats {
+    let refused = match (video.refused(), audio.refused()) {
+        (Some(video), Some(audio)) => Some(format!("{video}; {audio}").into()),
+        (Some(one), None) | (None, Some(one)) => Some(Arc::clone(one)),
+        (None, None) => None,
+    };
+    PublishedFormats { video: video.published().cloned(), audio: audio.published(), refused }
 }
 
 /// Clock of video timestamps, in Hz.

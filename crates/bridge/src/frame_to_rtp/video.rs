@@ -94,14 +94,14 @@ impl Video {
         Some(B_FRAMES_WARNING)
     }
 
-    /// Takes in a tag body. Returns whether what is published may have changed.
+    /// Takes in a tag body; without `out`, no packets are written. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
         time_ms: i64,
         body: &[u8],
         stats: &mut FrameToRtpStats,
-        out: &mut PacketsOut,
+        out: Option<&mut PacketsOut>,
     ) -> bool {
         let Ok(body) = video_body(body) else {
             tracing::trace!(bytes = body.len(), "dropped: malformed video body");
@@ -226,7 +226,7 @@ impl Video {
         time_ms: i64,
         body: &Body<'_>,
         stats: &mut FrameToRtpStats,
-        out: &mut PacketsOut,
+        out: Option<&mut PacketsOut>,
     ) -> bool {
         let mut changed = false;
         // VP8 and VP9 need no sequence header: a key frame carries all of it.
@@ -267,15 +267,18 @@ impl Video {
             // A copy, because a picture that turns out to be broken takes no timestamp.
             let mut timestamps = self.timestamps.clone();
             let timestamp = timestamps.next(shown_ms * 1_000 + offset_us(body));
-            let limit = settings.payload_bytes_max;
-            let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
-            match &self.coding {
-                None => {}
-                Some(Coding::Nal(nal)) => nal.write(limit, &mut writer),
-                Some(Coding::Av1(av1)) => av1.write(body.data, key, limit, &mut writer),
-                Some(Coding::Vp(vp)) => vp.write(body.data, self.picture_id, key, limit, &mut writer),
-            }
-            if writer.end_frame(true) > 0 {
+            let is_written = out.is_none_or(|out| {
+                let limit = settings.payload_bytes_max;
+                let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
+                match &self.coding {
+                    None => {}
+                    Some(Coding::Nal(nal)) => nal.write(limit, &mut writer),
+                    Some(Coding::Av1(av1)) => av1.write(body.data, key, limit, &mut writer),
+                    Some(Coding::Vp(vp)) => vp.write(body.data, self.picture_id, key, limit, &mut writer),
+                }
+                writer.end_frame(true) > 0
+            });
+            if is_written {
                 self.timestamps = timestamps;
                 self.shown_ms = Some(shown_ms);
                 self.picture_id = self.picture_id.wrapping_add(1);

@@ -200,11 +200,7 @@ mod tests {
             writer.end_frame(true);
             let (_, last) = slab.iter().next_back().expect("a packet");
             let number = timeline.pictures - 1;
-            assert_eq!(
-                mark::find(last).map(|mark| mark.number),
-                Some(number),
-                "{payload_bytes_max}"
-            );
+            assert_eq!(mark::find(last).map(|mark| mark.number), Some(number), "{payload_bytes_max}");
         }
     }
 
