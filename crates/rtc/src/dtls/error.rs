@@ -15,7 +15,8 @@ pub enum DtlsError {
     NoSrtpProfile,
     /// The peer offers no DTLS version that we allow.
     NoVersion,
-    /// The handshake went against the protocol, or a signature or Finished was wrong. Fault of the peer.
+    /// The handshake went against the protocol, or a signature or Finished was wrong. Fault of the
+    /// peer.
     Handshake,
     /// There were no keys in time.
     Timeout,
