@@ -1,7 +1,7 @@
 //! The client's side of ICE: sends checks, nominates, keeps consent (RFC 8445, RFC 7675), over the
 //! agent of crate `is`.
 //!
-//! What stands here is what that agent leaves open: messages are authenticated before it parses
+//! This file adds what that agent leaves open: messages are authenticated before it parses
 //! them, an answer has to come from where the check went (RFC 8445 §7.2.5.2.1), addresses learned
 //! from the peer have a limit, and consent is counted by answers on the selected path alone, while
 //! the agent also lets the peer's own checks keep a path alive.

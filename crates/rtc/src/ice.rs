@@ -1,5 +1,5 @@
 //! What both kinds of ICE agent have in common: reasons to refuse a datagram, limits, times, what
-//! they tell the peer.
+//! they report to the peer.
 //!
 //! [`lite`](crate::lite) is the server's side, [`full`](crate::full) the client's. Both keep one
 //! rule: **nothing changes, and nothing is answered, before a message has proven its origin** by
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::Path;
 
 /// Paths of one peer that are valid at a time. A browser with two interfaces, IPv6 and TCP has 6;
-/// when there are more, the one not heard of for longest makes place.
+/// when there are more, the one without a check for the longest time is replaced.
 pub const VALID_PATHS_MAX: usize = 8;
 
 /// Remote addresses that one client side learns, from candidates and checks together. More are

@@ -3,16 +3,16 @@
 //!
 //! A peer is reached at whatever address an authentic check of it came from, so this side needs no
 //! list of candidates, neither its own nor the peer's: a host with many addresses, or one announced
-//! by another address (NAT 1:1), works without being told. The crate `is` has such an agent, too;
+//! by another address (NAT 1:1), needs no configuration. The crate `is` has such an agent, too;
 //! it keeps the path of the higher priority until that has been silent for 15 s, where a peer whose
 //! NAT forgot it must be followed at its first check, and it has no limit on addresses learned. It
 //! reads and writes the messages here, and is the client's side in `full.rs`.
 //!
 //! The path to send on is the one nominated last. Once media flows, it has to lead to a host that
 //! has proven to receive what is sent to it: by finishing the DTLS handshake, by a TCP connection,
-//! or by answering a check of ours (the one exception to "sends none"). So neither a check recorded
-//! on the way and sent from elsewhere, nor a viewer who forges the source of his own checks, turns
-//! a stream on a stranger. A new port on the same host, what a NAT makes, is followed at once.
+//! or by answering a check of ours (the one exception to "sends none"). So neither a replayed check
+//! from another address, nor a viewer that forges the source of its own checks, directs a stream at
+//! a third party. A new port on the same host, as after a NAT rebinding, is followed at once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -43,15 +43,15 @@ const CHALLENGE_REPEATS: [Duration; 4] = [
     Duration::from_millis(800),
 ];
 
-/// A way to the peer that an authentic check has come over.
+/// A path over which an authentic check has arrived.
 struct ValidPath {
     path: Path,
     checked: Instant,
     nominated: bool,
 }
 
-/// An authentic request that has come, and over which path. The path as a hash: a stranger for whom
-/// it fits by chance gets an answer, and nothing changes.
+/// An authentic request that has come, and over which path. The path as a hash: a replay for
+/// which it matches by chance gets an answer, and nothing changes.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     transaction: Option<TransactionId>,

@@ -29,7 +29,7 @@ impl std::fmt::Display for FrameTooLong {
 
 impl std::error::Error for FrameTooLong {}
 
-/// What stands before a datagram of `length` bytes.
+/// The prefix of a datagram of `length` bytes.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What one DTLS session is told: who we are, who the peer must be, what is allowed.
+//! Configuration of one DTLS session: our certificate, the peer's fingerprints, what is allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use srtp::Profile;
 
 use super::{Certificate, Fingerprint};
 
-/// Who begins the handshake (RFC 5763 section 5).
+/// Which side starts the handshake (RFC 5763 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DtlsRole {
     /// `a=setup:active`: sends the ClientHello.
@@ -25,7 +25,7 @@ pub enum DtlsVersion {
     V1_3,
 }
 
-/// What one session is told. Cheap to clone.
+/// Configuration of one session. Cheap to clone.
 #[derive(Clone)]
 pub struct Config {
     /// Ours, shown to the peer.

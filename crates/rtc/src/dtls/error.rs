@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a DTLS session has ended. Each is final: the session answers nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DtlsError {
-    /// No certificate fingerprint was signalled, so nobody can be let in. Fault of the caller.
+    /// No certificate fingerprint was signalled, so no peer can be accepted. Fault of the caller.
     NoFingerprint,
     /// The peer showed no certificate.
     NoCertificate,
