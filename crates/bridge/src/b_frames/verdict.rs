@@ -53,6 +53,8 @@ pub enum Refusal {
     ReferencedBFrames,
     /// No picture a decoder can start with comes where the encoder marks its key frames.
     NoIdr,
+    /// It counts its pictures in a way that is not followed.
+    PictureOrder,
 }
 
 impl Refusal {
@@ -67,6 +69,10 @@ impl Refusal {
                 "the stream has B-frames that other pictures are predicted from, so they cannot be left out for WebRTC: set \
                  B-frames to 0 in the encoder (OBS: \"Max B-frames\" 0 or x264 option bframes=0; ffmpeg: -bf 0), or at \
                  least turn B-frames as references off (x264 option b-pyramid=none, NVENC: b_ref_mode disabled)"
+            }
+            Self::PictureOrder => {
+                "the order of the pictures is coded as type 1, which is not supported: use another encoder \
+                 (x264, OBS and ffmpeg use types 0 and 2)"
             }
             Self::NoIdr => {
                 "the key frames of the stream are no IDR pictures, which WebRTC needs to start: turn open GOP and intra \

@@ -168,6 +168,9 @@ impl Filter {
             return Ok(());
         }
         let (sps, pps) = self.sets.of(SliceHeader::pps_id(unit)?)?;
+        if sps.order == PictureOrderType::Cycle {
+            return Err(Stop::Refused(Refusal::PictureOrder));
+        }
         let header = SliceHeader::parse(unit, sps, pps)?;
         if self.picture.as_ref().is_none_or(|picture| picture.header.is_other_picture(&header)) {
             self.end_picture();
@@ -256,7 +259,7 @@ impl Filter {
     /// The header of a picture as it is sent behind what was left out; its lists are up to each slice.
     fn changed(&self, sps: &Sps, header: &SliceHeader, number: u64, order: i64) -> Result<SliceHeader, Stop> {
         let refused = Stop::Refused(Refusal::ReferencedBFrames);
-        if header.structure != Structure::Frame || matches!(sps.order, PictureOrderType::Cycle { .. }) {
+        if header.structure != Structure::Frame {
             return Err(refused);
         }
         let mut changed = header.clone();
@@ -321,7 +324,6 @@ impl SliceHeader {
             || self.reference != next.reference
             || self.order_lsb != next.order_lsb
             || self.order_bottom_delta != next.order_bottom_delta
-            || self.order_deltas != next.order_deltas
     }
 }
 
