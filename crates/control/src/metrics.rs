@@ -343,6 +343,15 @@ impl Scrape {
                 family.encode_family(&labels)?.encode_gauge(&value(worker))?;
             }
         }
+        let help = "Sessions that have ended, by cause";
+        let mut family =
+            encoder.encode_descriptor("millstream_sessions_ended", help, None, MetricType::Counter)?;
+        for worker in &self.workers {
+            for (cause, count) in worker.counters.ended.iter() {
+                let labels = [("worker", worker.index.to_string()), ("cause", cause.to_owned())];
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+            }
+        }
         bridges::encode_workers(&self.workers, encoder)
     }
 

@@ -8,6 +8,7 @@ use rtmp::flv::{AudioFormat, Codec, VideoFormat};
 use serde_json::{Value, json};
 
 use super::*;
+use worker_api::EndReason;
 use worker_api::auth::Tokens;
 use worker_api::auth::manage::Manage;
 use worker_api::link::{Command, Listed, WorkerUnavailable};
@@ -311,6 +312,21 @@ async fn a_stream_with_both_kinds_of_players_is_one_stream_and_shows_its_bridge(
     assert_eq!(stream["not_bridged"], "the sound is of a kind that is not bridged");
     let (_, body) = ask(&local(), "GET", "/api/v1/streams/live/a%20b").await;
     assert_eq!((&body["bridge"], &body["not_bridged"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn ended_sessions_are_counted_by_worker_and_cause() {
+    let mut counters = WorkerCounters::default();
+    for reason in [EndReason::Kicked, EndReason::Stalled, EndReason::TooFarBehind] {
+        counters.ended.count(reason);
+    }
+    let workers = vec![WorkerSnapshot { index: 1, counters, ..WorkerSnapshot::default() }];
+    let context = context(workers, Manage { loopback: true, ..Manage::default() }, true);
+    let (_, _, body) = ask_as(&context, "127.0.0.1", "GET", "/metrics", &[]).await;
+    for (cause, count) in [("kicked", 1), ("too_slow", 2), ("defect", 0)] {
+        let line = format!("millstream_sessions_ended_total{{worker=\"1\",cause=\"{cause}\"}} {count}");
+        assert!(body.lines().any(|other| other == line), "{line} in {body}");
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use rtmp::flv::{BodyRole, FlvReader, Tag, inspect};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{Ended, Ingest, Publisher, Request, SourceKind};
+use crate::{Ingest, Publisher, Request, SourceKind};
+use worker_api::EndReason;
 
 /// Ten seconds of H.264 and AAC, about 600 kbit/s.
 const SAMPLE: &[u8] = include_bytes!("../../../media/demo.flv");
@@ -40,7 +41,7 @@ pub async fn run(ingest: Ingest, app: String, stream: String) {
             Err(refused) => tracing::warn!(reason = refused.reason(), "the demo channel was refused"),
             Ok(publisher) => match play(&sample, publisher, &mut stopping).await {
                 None => return,
-                Some(ended) => tracing::warn!(reason = ended.reason(), "the demo channel was interrupted"),
+                Some(ended) => tracing::warn!(reason = ended.text(), "the demo channel was interrupted"),
             },
         }
         pause = if began.elapsed() > PAUSE.1 { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
@@ -56,7 +57,7 @@ async fn play(
     sample: &Sample,
     mut publisher: Publisher,
     stopping: &mut watch::Receiver<bool>,
-) -> Option<Ended> {
+) -> Option<EndReason> {
     let mut pace = Pace::new(sample);
     loop {
         tokio::select! {

@@ -16,7 +16,7 @@ pub mod settings;
 mod thread;
 
 pub use names::Claim;
-pub use publisher::{Ended, Publisher, Unsent};
+pub use publisher::{Publisher, Unsent};
 pub use thread::IngestThread;
 
 use std::net::SocketAddr;

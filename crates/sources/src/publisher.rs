@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use worker_api::link::{DRAINING, KICKED, SILENT, TAKEN_OVER};
+use worker_api::EndReason;
 use worker_api::snapshot::SessionId;
 
 /// Bytes that may wait to be flushed; several of the largest messages.
@@ -34,48 +34,7 @@ pub enum Unsent {
     QueueFull,
 }
 
-/// Why a publication is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The operator ended its session.
-    Kicked,
-    /// Another publisher took the stream over.
-    TakenOver,
-    /// The server is shutting down.
-    Draining,
-    /// Nothing was sent for `limits.publisher_idle_timeout_ms`.
-    Silent,
-    /// The worker did not take what was flushed in time.
-    Stalled,
-    /// For another reason.
-    Lost(&'static str),
-}
-
-impl Ended {
-    fn of(reason: &'static str) -> Self {
-        match reason {
-            KICKED => Self::Kicked,
-            TAKEN_OVER => Self::TakenOver,
-            DRAINING => Self::Draining,
-            SILENT => Self::Silent,
-            other => Self::Lost(other),
-        }
-    }
-
-    /// One sentence for the log and the API.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Kicked => KICKED,
-            Self::TakenOver => TAKEN_OVER,
-            Self::Draining => DRAINING,
-            Self::Silent => SILENT,
-            Self::Stalled => "the worker takes no data",
-            Self::Lost(reason) => reason,
-        }
-    }
-}
-
-/// See the module. Dropping it ends the publication at once.
+/// A publication by a part of this server. Dropping it ends the publication at once.
 #[derive(Debug)]
 pub struct Publisher {
     socket: TcpStream,
@@ -84,8 +43,8 @@ pub struct Publisher {
     /// FLV; `queue[..sent]` has left. `0 <= sent <= queue.len()`.
     queue: Vec<u8>,
     sent: usize,
-    end: oneshot::Receiver<&'static str>,
-    ended: Option<Ended>,
+    end: oneshot::Receiver<EndReason>,
+    ended: Option<EndReason>,
 }
 
 impl Publisher {
@@ -93,7 +52,7 @@ impl Publisher {
     pub(super) fn new(
         socket: TcpStream,
         session: SessionId,
-        end: oneshot::Receiver<&'static str>,
+        end: oneshot::Receiver<EndReason>,
         message_bytes_max: u32,
     ) -> Self {
         let mut queue = Vec::new();
@@ -119,24 +78,24 @@ impl Publisher {
     /// Waits until the worker's socket has taken all that is queued, at most 10 s.
     ///
     /// When the future is dropped, what has not left stays queued.
-    pub async fn flush(&mut self) -> Result<(), Ended> {
+    pub async fn flush(&mut self) -> Result<(), EndReason> {
         if let Some(ended) = self.ended {
             return Err(ended);
         }
         match timeout(PATIENCE, self.write_all()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(self.last_words().await),
-            Err(_) => Err(*self.ended.insert(Ended::Stalled)),
+            Err(_) => Err(*self.ended.insert(EndReason::WorkerStalled)),
         }
     }
 
     /// Waits for the end of the session. The future may be dropped and asked for again.
-    pub async fn ended(&mut self) -> Ended {
+    pub async fn ended(&mut self) -> EndReason {
         if let Some(ended) = self.ended {
             return ended;
         }
-        let reason = (&mut self.end).await.unwrap_or("the worker has ended");
-        *self.ended.insert(Ended::of(reason))
+        let reason = (&mut self.end).await.unwrap_or(EndReason::WorkerEnded);
+        *self.ended.insert(reason)
     }
 
     /// Flushes, ends the session, and waits (at most about a second) until the stream has no publisher.
@@ -171,10 +130,10 @@ impl Publisher {
     }
 
     /// Why the connection is closed.
-    async fn last_words(&mut self) -> Ended {
+    async fn last_words(&mut self) -> EndReason {
         match timeout(LAST_WORDS, self.ended()).await {
             Ok(ended) => ended,
-            Err(_) => *self.ended.insert(Ended::Lost("closed by the worker")),
+            Err(_) => *self.ended.insert(EndReason::ClosedByWorker),
         }
     }
 }
@@ -191,7 +150,7 @@ mod tests {
     use super::*;
 
     /// A publisher, the worker's end of its socket, and where the worker says why it ends.
-    async fn publisher() -> (Publisher, TcpStream, oneshot::Sender<&'static str>) {
+    async fn publisher() -> (Publisher, TcpStream, oneshot::Sender<EndReason>) {
         let pair = pair::connect().await.expect("a pair");
         let theirs = TcpStream::from_std(pair.theirs).expect("a socket that does not block");
         let (ended, end) = oneshot::channel();
@@ -260,8 +219,8 @@ mod tests {
             publisher.send(MediaKind::Video, 0, &[0; 900_000]).expect("room");
         }
         tokio::time::pause();
-        assert_eq!(publisher.flush().await, Err(Ended::Stalled));
-        assert_eq!(publisher.ended().await, Ended::Stalled, "it stays so");
+        assert_eq!(publisher.flush().await, Err(EndReason::WorkerStalled));
+        assert_eq!(publisher.ended().await, EndReason::WorkerStalled, "it stays so");
     }
 
     #[tokio::test]
@@ -280,26 +239,25 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_told_with_its_reason() {
-        for (reason, expected) in [
-            (KICKED, Ended::Kicked),
-            (TAKEN_OVER, Ended::TakenOver),
-            (DRAINING, Ended::Draining),
-            (SILENT, Ended::Silent),
-            ("a tag is too large", Ended::Lost("a tag is too large")),
+        for reason in [
+            EndReason::Kicked,
+            EndReason::TakenOver,
+            EndReason::Draining,
+            EndReason::SilentPublisher,
+            EndReason::Protocol("a tag is too large"),
         ] {
             let (mut publisher, theirs, ended) = publisher().await;
             ended.send(reason).expect("the publisher waits");
             drop(theirs);
-            assert_eq!(publisher.ended().await, expected);
-            assert_eq!(publisher.flush().await, Err(expected));
-            assert_eq!(expected.reason(), reason);
+            assert_eq!(publisher.ended().await, reason);
+            assert_eq!(publisher.flush().await, Err(reason));
         }
     }
 
     #[tokio::test]
     async fn a_connection_that_breaks_is_explained_by_what_the_worker_says() {
         let (mut publisher, theirs, ended) = publisher().await;
-        ended.send(KICKED).expect("the publisher waits");
+        ended.send(EndReason::Kicked).expect("the publisher waits");
         drop(theirs);
         // The first write may still be taken by the kernel.
         let failure = loop {
@@ -308,6 +266,6 @@ mod tests {
                 break ended;
             }
         };
-        assert_eq!(failure, Ended::Kicked);
+        assert_eq!(failure, EndReason::Kicked);
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod auth;
 pub mod columns;
+mod end_reason;
 pub mod link;
 pub mod pattern;
 pub mod rtc;
@@ -15,6 +16,7 @@ pub mod streams;
 pub mod time;
 mod workers_link;
 
+pub use end_reason::{CAUSES, EndCounters, EndReason};
 pub use workers_link::{NoAnswer, WorkersLink};
 
 use std::net::SocketAddr;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::EndReason;
 use super::rtc::{RtcOpen, RtcPatch};
 use super::snapshot::{Protocol, SessionId, WorkerSnapshot};
 
@@ -91,7 +92,7 @@ pub struct Adopt {
     /// Where the answer goes: its session, which publishes from then on.
     pub reply: oneshot::Sender<Result<SessionId, AdoptRefusal>>,
     /// Where the reason goes once the session is over.
-    pub ended: oneshot::Sender<&'static str>,
+    pub ended: oneshot::Sender<EndReason>,
 }
 
 /// Why a worker does not take a publisher of this process.
@@ -104,15 +105,6 @@ pub enum AdoptRefusal {
     /// The server is shutting down.
     Draining,
 }
-
-/// Reason of sessions that the management API ended.
-pub const KICKED: &str = "ended by the operator";
-/// Reason of publishers that another one replaced.
-pub const TAKEN_OVER: &str = "another publisher took over";
-/// Reason of sessions that end with the server.
-pub const DRAINING: &str = "the server is shutting down";
-/// Reason of publishers that fell silent.
-pub const SILENT: &str = "publisher sent nothing for too long";
 
 /// An HTTP connection that is not media: the worker read the request head and gives all of it away.
 #[derive(Debug)]

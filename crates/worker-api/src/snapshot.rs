@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use rtmp::flv::{AudioFormat, Codec, VideoFormat};
 
+use super::EndCounters;
 use super::columns::OutboxCounters;
 
 /// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
@@ -108,6 +109,8 @@ pub struct WorkerCounters {
     pub protocol_errors: u64,
     /// Sessions refused by authorisation.
     pub unauthorized: u64,
+    /// Sessions that have ended, by cause; each once.
+    pub ended: EndCounters,
     /// Loop turns.
     pub loop_turns: u64,
     /// Busy time of all turns, microseconds.

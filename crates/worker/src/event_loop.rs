@@ -33,6 +33,7 @@ use crate::proto::session::{Media, Pending, Rtmp, Session, State};
 use crate::registry::Directory;
 use crate::stats::columns::{Columns, Outbox};
 use crate::stats::load::LoadMeter;
+use worker_api::EndReason;
 use worker_api::auth::Policy;
 use worker_api::link::{Command, Handoff};
 use worker_api::settings::WorkerSettings;
@@ -277,7 +278,7 @@ impl Worker {
                 }
                 Ok(ReadOutcome::WouldBlock) => false,
                 Ok(ReadOutcome::Closed) => {
-                    self.remove(index, "closed by peer");
+                    self.remove(index, EndReason::ClosedByPeer);
                     false
                 }
                 Err(error) => {
@@ -305,10 +306,10 @@ impl Worker {
         if session.connection.tls.is_some() && error.kind() == io::ErrorKind::Other {
             self.counters.protocol_errors += 1;
             tracing::debug!(session = %id, %error, "TLS failed");
-            self.remove(index, "TLS failed");
+            self.remove(index, EndReason::TlsFailed);
         } else {
             tracing::debug!(session = %id, %error, "connection failed");
-            self.remove(index, "connection failed");
+            self.remove(index, EndReason::ConnectionFailed);
         }
     }
 

@@ -5,7 +5,8 @@
 
 use crate::event_loop::{LINGER_MS, Worker};
 use crate::proto::session::{Media, Session, State};
-use worker_api::link::{Command, DRAINING, KICKED, SILENT};
+use worker_api::EndReason;
+use worker_api::link::Command;
 
 /// What a sweep finds about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,9 +15,9 @@ enum Finding {
     /// Look at its queue: the limits of a blocked player count from its last byte.
     Review,
     /// Remove it at once.
-    Remove(&'static str),
+    Remove(EndReason),
     /// Tell it why, then close.
-    End(&'static str),
+    End(EndReason),
     /// The same, and it counts as a peer's fault.
     Overdue,
 }
@@ -57,15 +58,15 @@ impl Worker {
             u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis()
         };
         if let Some(at_ms) = session.closing_at_ms {
-            return if now_ms >= at_ms { Finding::Remove("closed") } else { Finding::Fine };
+            return if now_ms >= at_ms { Finding::Remove(EndReason::Closed) } else { Finding::Fine };
         }
         match &session.media {
-            Media::None if draining.is_some() => Finding::End(DRAINING),
+            Media::None if draining.is_some() => Finding::End(EndReason::Draining),
             Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => Finding::Overdue,
             Media::None => Finding::Fine,
-            Media::Publish(_) if draining.is_some() => Finding::End(DRAINING),
+            Media::Publish(_) if draining.is_some() => Finding::End(EndReason::Draining),
             Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
-                Finding::End(SILENT)
+                Finding::End(EndReason::SilentPublisher)
             }
             Media::Publish(_) => Finding::Fine,
             Media::Play(play) => {
@@ -74,16 +75,16 @@ impl Worker {
                 let lag = channel.map_or(0, |channel| play.cursor.lag_bytes(&channel.log));
                 // A draining player first gets what it is owed, while there is time to tell it why.
                 if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
-                    return Finding::End(DRAINING);
+                    return Finding::End(EndReason::Draining);
                 }
                 let waits = play.waiting_since_ms.zip(stream.settings.wait_for_publisher);
                 if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
-                    return Finding::End("no publisher in time");
+                    return Finding::End(EndReason::NoPublisher);
                 }
                 let stalled = session.pending.len() > 0
                     && passed(session.written_ms, stream.settings.player_stall_timeout);
                 match session.blocked {
-                    true if stalled => Finding::Remove("player took nothing for too long"),
+                    true if stalled => Finding::Remove(EndReason::Stalled),
                     true => Finding::Review,
                     false => Finding::Fine,
                 }
@@ -97,7 +98,7 @@ impl Worker {
             State::HttpHead(head) if !head.is_empty() => {
                 self.answer(index, 408, "the request took too long", true)
             }
-            _ => self.remove(index, "no request in time"),
+            _ => self.remove(index, EndReason::NoRequest),
         }
     }
 
@@ -113,9 +114,9 @@ impl Worker {
                     let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
                     let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(index, _)| index);
                     if let Some(index) = found {
-                        self.end(index, KICKED);
+                        self.end(index, EndReason::Kicked);
                     }
-                    let kicked = found.is_some() || self.rtc_close(session, KICKED);
+                    let kicked = found.is_some() || self.rtc_close(session, EndReason::Kicked);
                     let _ = reply.send(kicked);
                 }
                 Command::Adopt(adopt) => self.adopt(*adopt),
@@ -124,7 +125,7 @@ impl Worker {
                     let _ = reply.send(self.rtc_patch(session, patch));
                 }
                 Command::RtcClose { session, reply } => {
-                    let _ = reply.send(self.rtc_close(session, "closed by the client"));
+                    let _ = reply.send(self.rtc_close(session, EndReason::ClosedByClient));
                 }
                 Command::Drain { deadline } => {
                     self.stop_listening();

@@ -20,7 +20,8 @@ use super::status::{EventKind, State, Status};
 use super::timeline::{ItemTime, Stamp, Timeline};
 use crate::backoff::Backoff;
 use crate::settings::SourceSettings;
-use crate::{Ended, Ingest, Publisher, Refused, Request, SourceKind, Unsent};
+use crate::{Ingest, Publisher, Refused, Request, SourceKind, Unsent};
+use worker_api::EndReason;
 
 /// The clock on the wall is looked at this often while a start is waited for: somebody may set it.
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
@@ -428,15 +429,15 @@ impl Runner {
     }
 
     /// The publication is over. With a start the playlist goes on without it.
-    fn interrupted(&mut self, ended: Ended) -> Option<Pause> {
-        let reason = ended.reason();
+    fn interrupted(&mut self, ended: EndReason) -> Option<Pause> {
+        let reason = ended.text();
         self.publisher = None;
         let pause = self.refusals.pause(self.publishes.elapsed(), random());
         self.publishes = Instant::now() + pause;
         self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
         self.enter(State::Waiting, Some(pause));
         match ended {
-            Ended::Draining => Some(Pause::Over),
+            EndReason::Draining => Some(Pause::Over),
             _ => self.parts.start.is_some().then_some(Pause::Rejoin),
         }
     }
@@ -467,7 +468,7 @@ enum Pause {
 }
 
 /// The end of the publication, if there is one.
-async fn ended(publisher: &mut Option<Publisher>) -> Ended {
+async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
     match publisher {
         Some(publisher) => publisher.ended().await,
         None => std::future::pending().await,

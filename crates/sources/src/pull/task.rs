@@ -18,7 +18,8 @@ use super::source::{Failure, Source};
 use super::spec::PullSpec;
 use crate::backoff::{Backoff, random};
 use crate::settings::SourceSettings;
-use crate::{Ended, Ingest, Publisher, Request, SourceKind, Unsent};
+use crate::{Ingest, Publisher, Request, SourceKind, Unsent};
+use worker_api::EndReason;
 
 /// How an attempt ended.
 enum End {
@@ -27,7 +28,7 @@ enum End {
     /// The source failed, or does not begin.
     Failed(String),
     /// The publication was ended on this side.
-    Unpublished(Ended),
+    Unpublished(EndReason),
 }
 
 impl From<Failure> for End {
@@ -49,7 +50,9 @@ pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSet
             End::Stopping => return,
             End::Failed(reason) => (reason, Duration::ZERO),
             // Somebody does not want it now: there is no hurry.
-            End::Unpublished(Ended::Kicked | Ended::TakenOver) => (end_reason(&end), settings.retry_max),
+            End::Unpublished(EndReason::Kicked | EndReason::TakenOver) => {
+                (end_reason(&end), settings.retry_max)
+            }
             End::Unpublished(_) => (end_reason(&end), Duration::ZERO),
         };
         let pause = backoff.pause(live, random()).max(least);
@@ -69,7 +72,7 @@ fn end_reason(end: &End) -> String {
     match end {
         End::Stopping => String::new(),
         End::Failed(reason) => reason.clone(),
-        End::Unpublished(ended) => ended.reason().to_owned(),
+        End::Unpublished(ended) => ended.text().to_owned(),
     }
 }
 
@@ -154,7 +157,7 @@ impl Attempt<'_> {
 }
 
 /// The end of the publication; never, while there is none.
-async fn ended(publisher: &mut Option<Publisher>) -> Ended {
+async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
     match publisher {
         Some(publisher) => publisher.ended().await,
         None => std::future::pending().await,

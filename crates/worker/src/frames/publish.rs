@@ -13,8 +13,8 @@ use crate::mailbox::Crossing;
 use crate::proto::session::{Media, Publish};
 use crate::registry::{Claim, Epoch, Origin, StreamId};
 use crate::stats::columns::frames_reference;
+use worker_api::EndReason;
 use worker_api::auth::Denied;
-use worker_api::link::TAKEN_OVER;
 use worker_api::settings::SecondPublisher;
 use worker_api::snapshot::Role;
 
@@ -48,7 +48,7 @@ impl PublishRefusal {
         match self {
             Self::Denied(denied) => denied.reason(),
             Self::Taken => "the stream is already being published",
-            Self::Draining => "the server is shutting down",
+            Self::Draining => EndReason::Draining.text(),
         }
     }
 }
@@ -137,7 +137,7 @@ impl Worker {
         if let Some(publisher) =
             source.filter(|source| source.epoch < epoch).and_then(|source| source.origin.session())
         {
-            self.end(publisher, TAKEN_OVER);
+            self.end(publisher, EndReason::TakenOver);
         }
     }
 

@@ -15,6 +15,7 @@ use crate::proto::requests::ANSWER_BYTES_MAX;
 use crate::proto::session::{Media, Play, Session};
 use crate::registry::{Lane, Published};
 use crate::stats::columns::frames_reference;
+use worker_api::EndReason;
 use worker_api::auth::Denied;
 use worker_api::settings::settings_for;
 use worker_api::snapshot::Role;
@@ -42,7 +43,7 @@ impl PlayRefusal {
             Self::Denied(denied) => denied.reason(),
             Self::NotFound => "there is no such stream",
             Self::NotFrames => "the stream is published by WebRTC: play it by WHEP",
-            Self::Draining => "the server is shutting down",
+            Self::Draining => EndReason::Draining.text(),
         }
     }
 
@@ -62,7 +63,7 @@ enum Served {
     /// Everything there is has been written, or waits for the socket.
     Done,
     /// The player is to be disconnected.
-    TooSlow(&'static str),
+    TooSlow(EndReason),
 }
 
 impl Worker {
@@ -290,7 +291,7 @@ impl Worker {
         }
         let result = write_pending(session, self.now_ms);
         match result {
-            Err(_) => self.remove(index, "connection failed"),
+            Err(_) => self.remove(index, EndReason::ConnectionFailed),
             Ok(bytes) => {
                 self.columns.sent(index, bytes as u64);
                 self.count_written(bytes as u64, 0);
@@ -332,7 +333,7 @@ impl Worker {
                 // What it does not take it cannot be told either.
                 self.remove(index, reason);
             }
-            Err(_) => self.remove(index, "connection failed"),
+            Err(_) => self.remove(index, EndReason::ConnectionFailed),
         }
     }
 
@@ -371,8 +372,8 @@ fn serve_player(
     loop {
         let verdict = play.cursor.review(log, &stream.queue_limits, now_ms);
         let mut end = match verdict {
-            Verdict::Stalled => return Ok(Served::TooSlow("player took nothing for too long")),
-            Verdict::TooFarBehind => return Ok(Served::TooSlow("player too far behind")),
+            Verdict::Stalled => return Ok(Served::TooSlow(EndReason::Stalled)),
+            Verdict::TooFarBehind => return Ok(Served::TooSlow(EndReason::TooFarBehind)),
             Verdict::Idle => None,
             Verdict::Send(end) | Verdict::Begin(end) => {
                 if !std::mem::replace(&mut play.begun, true) {

@@ -18,6 +18,7 @@ use crate::packets::PORTS_MAX;
 
 use crate::event_loop::Worker;
 use crate::packets::Rtc;
+use worker_api::EndReason;
 use worker_api::rtc::RtcRole;
 
 /// Time a session whose peer fell silent has for a restart of ICE, milliseconds.
@@ -130,27 +131,27 @@ impl Worker {
         }
     }
 
-    fn rtc_overdue(&mut self, index: usize) -> Option<&'static str> {
+    fn rtc_overdue(&mut self, index: usize) -> Option<EndReason> {
         let session = &self.rtc.sessions[index];
         let passed = |since_ms: u64, limit: Duration| u128::from(self.now_ms - since_ms) > limit.as_millis();
         if self.draining_until.is_some() {
-            return Some("the server is shutting down");
+            return Some(EndReason::Draining);
         }
         if !session.is_connected()
             && passed(self.rtc.columns.opened_ms(index), self.parts.settings.rtc.pending_timeout)
         {
             self.rtc.counters.expired += 1;
-            return Some("no connection in time");
+            return Some(EndReason::ConnectTimeout);
         }
         if session.lost_ms.is_some_and(|since_ms| self.now_ms - since_ms > RESTART_MS_MAX) {
             self.rtc.counters.consent_lost += 1;
-            return Some("the peer is silent");
+            return Some(EndReason::SilentPeer);
         }
         let wait = self.rtc.streams.slab.get(session.stream).and_then(|stream| stream.wait_for_publisher);
         if session.role == RtcRole::Play
             && session.waiting_since_ms.zip(wait).is_some_and(|(since_ms, limit)| passed(since_ms, limit))
         {
-            return Some("no publisher in time");
+            return Some(EndReason::NoPublisher);
         }
         None
     }

@@ -17,6 +17,7 @@ use crate::net::udp_port::{SendCounters, UdpPort};
 use crate::packets::Rtc;
 use crate::packets::session::{Outlet, Way};
 use crate::stats::columns::Columns;
+use worker_api::EndReason;
 
 /// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
 const TAG_BYTES_MAX: usize = 16;
@@ -205,7 +206,7 @@ impl Worker {
         }
         // What panicked is not asked again.
         self.rtc.streams.start_anew(index);
-        self.bridge_end_of_stream(self.rtc.streams.slab[index].id, "defect in the server");
+        self.bridge_end_of_stream(self.rtc.streams.slab[index].id, EndReason::Defect.text());
         if self.rtc.streams.slab.get(index).is_none() {
             return;
         }
@@ -216,7 +217,7 @@ impl Worker {
         };
         let sessions: Vec<usize> = self.rtc.sessions.iter().filter_map(of_stream).collect();
         for session in sessions {
-            self.rtc_end(session, "defect in the server");
+            self.rtc_end(session, EndReason::Defect);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::packets::inputs;
 use crate::packets::session::RtcSession;
 use crate::packets::streams::RtcSource;
 use crate::registry::{Bridged, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
+use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
 use worker_api::settings::settings_for;
@@ -30,7 +31,7 @@ impl Worker {
         if reply.send(opened).is_err()
             && let Some(index) = opened.ok().and_then(|id| self.rtc.find(id))
         {
-            self.rtc_end(index, "nobody waited for the answer");
+            self.rtc_end(index, EndReason::Abandoned);
         }
     }
 
@@ -153,7 +154,7 @@ impl Worker {
         let silent =
             self.rtc.sessions.get(index).is_some_and(|session| self.now_ms - session.received_ms > SILENT_MS);
         if silent {
-            self.rtc_end(index, "silent, and another publisher came");
+            self.rtc_end(index, EndReason::Preempted);
         }
         silent
     }
@@ -204,7 +205,7 @@ impl Worker {
         let players: Vec<usize> =
             self.rtc.sessions.iter().filter_map(|(index, session)| waits(session).then_some(index)).collect();
         for player in players {
-            self.rtc_end(player, "the video cannot be shown by WebRTC");
+            self.rtc_end(player, EndReason::VideoNotPlayable);
         }
     }
 
@@ -213,7 +214,7 @@ impl Worker {
         let source = self.rtc.streams.find(id).and_then(|stream| self.rtc.streams.slab[stream].source);
         let older = source.filter(|source| source.epoch < epoch);
         if let Some(publisher) = older.and_then(|source| source.origin.session()) {
-            self.rtc_end(publisher, "another publisher took over");
+            self.rtc_end(publisher, EndReason::TakenOver);
         }
     }
 
@@ -273,7 +274,7 @@ impl Worker {
     }
 
     /// Ends a session by its id; says whether it existed.
-    pub(crate) fn rtc_close(&mut self, id: SessionId, reason: &'static str) -> bool {
+    pub(crate) fn rtc_close(&mut self, id: SessionId, reason: EndReason) -> bool {
         let found = self.rtc.find(id);
         if let Some(index) = found {
             self.rtc_guarded(index, |worker| worker.rtc_end(index, reason));
@@ -282,19 +283,19 @@ impl Worker {
     }
 
     /// Ends a session: the peer is told, its stream is left, and nothing of it stays.
-    pub(crate) fn rtc_end(&mut self, index: usize, reason: &'static str) {
+    pub(crate) fn rtc_end(&mut self, index: usize, reason: EndReason) {
         let Some(session) = self.rtc.sessions.get(index) else { return };
         let (id, role, columns) = (session.id, session.role, &self.rtc.columns);
         let (bytes_in, bytes_out) = (columns.bytes_in(index), columns.bytes_out(index));
         let seconds = (self.now_ms - columns.opened_ms(index)) / 1000;
         let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &stream.key);
-        tracing::info!(session = %id, ?role, stream, reason, seconds, bytes_in, bytes_out, "session ended");
-        self.rtc_say_bye(index, reason);
-        self.rtc_leave_all(index);
+        tracing::info!(session = %id, ?role, stream, reason = reason.text(), seconds, bytes_in, bytes_out, "session ended");
+        self.rtc_say_bye(index, reason.text());
+        self.rtc_leave_all(index, reason);
     }
 
     /// Takes a session out of its stream and out of every table.
-    pub(crate) fn rtc_leave_all(&mut self, index: usize) {
+    pub(crate) fn rtc_leave_all(&mut self, index: usize, reason: EndReason) {
         let Some(session) = self.rtc.sessions.get(index) else { return };
         let (id, role, stream, epoch, viewer) =
             (session.id, session.role, session.stream, session.epoch, session.viewer);
@@ -305,6 +306,7 @@ impl Worker {
         for connection in self.rtc.forget(index) {
             self.rtc_close_tcp(connection);
         }
+        self.counters.ended.count(reason);
         let _ = self.rtc.notices.send(RtcNotice::Ended(id));
     }
 

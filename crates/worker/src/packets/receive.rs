@@ -14,6 +14,7 @@ use srtp::UnprotectError;
 use crate::event_loop::Worker;
 use crate::packets::session::Way;
 use crate::stats::columns::Reception;
+use worker_api::EndReason;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::RtcCounters;
 
@@ -196,11 +197,11 @@ impl Worker {
         let Some(session) = self.rtc.sessions.get(index) else { return };
         tracing::error!(session = %session.id, "a defect in the server ended this session");
         let stream = session.stream;
-        let ended = catch_unwind(AssertUnwindSafe(|| self.rtc_end(index, "defect in the server")));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.rtc_end(index, EndReason::Defect)));
         if ended.is_err() {
             // Saying goodbye met the defect again, in the peer or in the stream: both are given up, without a word.
             self.rtc.streams.start_anew(stream);
-            self.rtc_leave_all(index);
+            self.rtc_leave_all(index, EndReason::Defect);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::packets::Rtc;
 use crate::packets::inputs;
 use crate::packets::session::{Outlet, RtcSession, Way};
 use crate::stats::columns::packets_reference;
+use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcRole};
 
 /// How long after its last datagram a session keeps its address against another that proves to be there,
@@ -57,12 +58,12 @@ impl Worker {
                 }
                 self.rtc.sessions[index].lost_ms = Some(self.now_ms);
             }
-            Event::Closed(_) => self.rtc_end(index, "closed by peer"),
+            Event::Closed(_) => self.rtc_end(index, EndReason::ClosedByPeer),
             Event::Failed(reason) => {
                 tracing::debug!(session = %id, ?reason, "connection failed");
                 let expired = matches!(reason, FailReason::IceTimeout | FailReason::DtlsTimeout);
                 self.rtc.counters.expired += u64::from(expired);
-                self.rtc_end(index, "no connection");
+                self.rtc_end(index, EndReason::ConnectFailed);
             }
         }
     }
@@ -80,7 +81,7 @@ impl Worker {
             Ok(contexts) => contexts,
             Err(error) => {
                 tracing::error!(session = %id, %error, "keys that DTLS gave are not usable");
-                return self.rtc_end(index, "defect in the server");
+                return self.rtc_end(index, EndReason::Defect);
             }
         };
         session.inbound = Some(Box::new(inbound));
@@ -108,7 +109,7 @@ impl Worker {
             return;
         }
         let Some(stream) = self.rtc.streams.slab.get_mut(session.stream) else {
-            return self.rtc_end(index, "the stream is gone");
+            return self.rtc_end(index, EndReason::StreamGone);
         };
         let published = stream.tracks.as_deref().unwrap_or_default();
         let input = inputs::viewer(index as u64, &session.tracks, &session.published, published);
@@ -120,7 +121,7 @@ impl Worker {
             }
             Err(error) => {
                 tracing::warn!(session = %session.id, ?error, "player could not join");
-                self.rtc_end(index, "the stream takes no more players");
+                self.rtc_end(index, EndReason::StreamFull);
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::event_loop::Worker;
 use crate::frames::publish::{Credential, PublishRefusal};
 use crate::net::connection::Connection;
 use crate::proto::session::{Media, Pending, Session, State};
+use worker_api::EndReason;
 use worker_api::link::{Adopt, AdoptRefusal};
 use worker_api::snapshot::SessionId;
 
@@ -23,12 +24,12 @@ use worker_api::snapshot::SessionId;
 #[derive(Debug)]
 pub(crate) struct Adopted {
     reader: FlvReader,
-    ended: Option<oneshot::Sender<&'static str>>,
+    ended: Option<oneshot::Sender<EndReason>>,
 }
 
 impl Adopted {
     /// Tells the other end why the session is over; the first reason counts.
-    pub(crate) fn tell(&mut self, reason: &'static str) {
+    pub(crate) fn tell(&mut self, reason: EndReason) {
         if let Some(ended) = self.ended.take() {
             // The other end may have gone first.
             let _ = ended.send(reason);
@@ -70,7 +71,7 @@ impl Worker {
         let refused = outcome.is_err();
         // Who does not wait for the answer any more does not use the session either.
         if reply.send(outcome).is_err() || refused {
-            self.remove(index, "refused");
+            self.remove(index, EndReason::Refused("refused"));
         }
     }
 
@@ -124,7 +125,7 @@ impl Worker {
                 Ok(None) => return,
                 Err(error) => {
                     self.counters.protocol_errors += 1;
-                    return self.remove(index, error.reason());
+                    return self.remove(index, EndReason::Protocol(error.reason()));
                 }
             }
         }

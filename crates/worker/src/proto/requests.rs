@@ -10,6 +10,7 @@ use crate::frames::serve::PlayRefusal;
 use crate::proto::http::{self, MediaRequest, Method, Request};
 use crate::proto::session::{Media, Session, State};
 use crate::proto::websocket::{self, ClientFrames, ClientInput};
+use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::link::Handoff;
 use worker_api::snapshot::{Protocol, Role, SessionId};
@@ -50,7 +51,7 @@ impl Worker {
             State::Adopted(_) => self.adopted_input(index, input),
             State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
                 ClientInput::Continue => self.write_answers(index),
-                ClientInput::Close => self.end(index, "closed by peer"),
+                ClientInput::Close => self.end(index, EndReason::ClosedByPeer),
             },
         }
     }
@@ -76,7 +77,7 @@ impl Worker {
         if let Err(error) = result {
             self.counters.protocol_errors += 1;
             tracing::debug!(session = %session.id, address = %session.address, error = error.reason(), "RTMP error");
-            return self.end(index, error.reason());
+            return self.end(index, EndReason::Protocol(error.reason()));
         }
         session.collect_output();
         self.write_answers(index);
@@ -93,7 +94,7 @@ impl Worker {
             .is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed)
         {
             self.counters.protocol_errors += 1;
-            self.remove(index, "answers are not read");
+            self.remove(index, EndReason::AnswersUnread);
         }
     }
 
@@ -133,15 +134,15 @@ impl Worker {
                             }
                         };
                         rtmp.machine.reject_play(code, refusal.reason());
-                        self.end(index, refusal.reason());
+                        self.end(index, EndReason::Refused(refusal.reason()));
                     }
                 }
             }
             ServerEvent::Pause { paused, .. } => self.pause(index, paused),
             ServerEvent::StreamEnded if self.finish_message(index) => {
-                self.detach(index, "stream closed by peer")
+                self.detach(index, EndReason::StreamClosedByPeer)
             }
-            ServerEvent::StreamEnded => self.remove(index, "stream closed by peer"),
+            ServerEvent::StreamEnded => self.remove(index, EndReason::StreamClosedByPeer),
             ServerEvent::PingReply { .. } => {}
         }
     }
@@ -164,7 +165,7 @@ impl Worker {
                     PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
                 };
                 rtmp.machine.reject_publish(code, refusal.reason());
-                self.end(index, refusal.reason());
+                self.end(index, EndReason::Refused(refusal.reason()));
             }
         }
     }
@@ -207,7 +208,7 @@ impl Worker {
         let format = match &request.method {
             Method::Options => {
                 http::write_preflight(&mut session.pending.bytes, cors);
-                return self.end(index, "preflight answered");
+                return self.end(index, EndReason::Answered("preflight answered"));
             }
             Method::Other => return self.answer(index, 405, "a stream can only be read", true),
             Method::WebSocketVersion => {
@@ -246,7 +247,7 @@ impl Worker {
             Ok(()) => {
                 let cors = self.parts.settings.cors_allow_origin.as_deref();
                 http::write_stream_head(&mut self.sessions[index].pending.bytes, cors, request.chunked);
-                self.end(index, "HEAD answered");
+                self.end(index, EndReason::Answered("HEAD answered"));
             }
             Err(refusal) => self.answer(index, refusal.status(), refusal.reason(), false),
         }
@@ -256,7 +257,7 @@ impl Worker {
     pub(crate) fn answer(&mut self, index: usize, status: u16, text: &'static str, with_body: bool) {
         let cors = self.parts.settings.cors_allow_origin.as_deref();
         http::write_answer(&mut self.sessions[index].pending.bytes, status, text, cors, with_body);
-        self.end(index, text);
+        self.end(index, EndReason::Refused(text));
     }
 
     fn hand_over(&mut self, index: usize) {
@@ -277,7 +278,7 @@ impl Worker {
 
     /// Ends a session in order: its stream is left, the peer is told, and the connection closes once the last
     /// bytes have been taken.
-    pub(crate) fn end(&mut self, index: usize, reason: &'static str) {
+    pub(crate) fn end(&mut self, index: usize, reason: EndReason) {
         let Some(session) = self.sessions.get(index) else { return };
         if session.closing_at_ms.is_some() {
             return;
@@ -287,11 +288,12 @@ impl Worker {
         if !self.finish_message(index) {
             return self.remove(index, reason);
         }
+        self.counters.ended.count(reason);
         self.detach(index, reason);
         let session = &mut self.sessions[index];
         if unanswered {
             let cors = self.parts.settings.cors_allow_origin.as_deref();
-            http::write_answer(&mut session.pending.bytes, 404, reason, cors, true);
+            http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
         } else if let Some((format, true)) = play {
             channel::write_end(format, &mut session.pending.bytes);
         }
@@ -299,11 +301,11 @@ impl Worker {
         self.columns.retire(index);
         match &mut session.state {
             State::Rtmp(rtmp) => {
-                rtmp.machine.close(reason);
+                rtmp.machine.close(reason.text());
                 session.collect_output();
             }
             // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
-            State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason),
+            State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
             State::HttpHead(_) | State::HttpBody | State::Adopted(_) => {}
         }
         session.blocked = false;
@@ -311,17 +313,21 @@ impl Worker {
     }
 
     /// Ends a session at once.
-    pub(crate) fn remove(&mut self, index: usize, reason: &'static str) {
-        if self.sessions.contains(index) {
+    pub(crate) fn remove(&mut self, index: usize, reason: EndReason) {
+        if let Some(session) = self.sessions.get(index) {
+            // One that is closing was counted when it ended.
+            if session.closing_at_ms.is_none() {
+                self.counters.ended.count(reason);
+            }
             self.detach(index, reason);
             let mut session = self.take(index);
             session.connection.finish();
-            tracing::debug!(session = %session.id, reason, "connection closed");
+            tracing::debug!(session = %session.id, reason = reason.text(), "connection closed");
         }
     }
 
     /// Leaves the stream the session publishes or plays.
-    fn detach(&mut self, index: usize, reason: &'static str) {
+    fn detach(&mut self, index: usize, reason: EndReason) {
         let session = &mut self.sessions[index];
         if let State::Adopted(adopted) = &mut session.state {
             adopted.tell(reason);
@@ -334,7 +340,7 @@ impl Worker {
             Media::None => {}
             Media::Publish(publish) => {
                 let stream = self.stream_key(publish.stream);
-                tracing::info!(session = %id, stream, reason, seconds, bytes_in, "publisher left");
+                tracing::info!(session = %id, stream, reason = reason.text(), seconds, bytes_in, "publisher left");
                 if publish.read_at_ms.is_some() {
                     // What it says next is no stream's media. Fails only for a socket that is about to close.
                     let _ = self.set_readable(index, true);
@@ -344,7 +350,7 @@ impl Worker {
             Media::Play(play) => {
                 let stream = self.stream_key(play.stream);
                 let dropped = play.cursor.dropped();
-                tracing::info!(session = %id, stream, reason, seconds, bytes_out, dropped, "player left");
+                tracing::info!(session = %id, stream, reason = reason.text(), seconds, bytes_out, dropped, "player left");
                 self.leave(index, &play);
             }
         }

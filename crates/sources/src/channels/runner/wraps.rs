@@ -14,9 +14,9 @@ use super::super::playlist::Patience;
 use super::super::queue::queue;
 use super::*;
 use crate::IngestThread;
-use worker_api::WorkersLink;
 use worker_api::link::{Adopt, Command as Asked};
 use worker_api::snapshot::{SessionId, WorkerSnapshot};
+use worker_api::{EndReason, WorkersLink};
 
 /// 1.2 s of pictures and sound.
 pub(super) const FILM: &[u8] = include_bytes!("../../../../mp4/tests/samples/h264-aac.mp4");
@@ -45,7 +45,7 @@ fn playlist() -> (Playlist, Arc<Status>) {
 /// The way to a worker that takes every publisher, and what it takes.
 pub(super) fn worker(
     thread: &IngestThread,
-) -> (Ingest, mpsc::UnboundedReceiver<(std::net::TcpStream, oneshot::Sender<&'static str>)>) {
+) -> (Ingest, mpsc::UnboundedReceiver<(std::net::TcpStream, oneshot::Sender<EndReason>)>) {
     let (taken, takes) = mpsc::unbounded_channel();
     let send = move |_, command| {
         match command {
