@@ -4,7 +4,8 @@
 //! wait ─▶ sockets ─▶ other workers ─▶ commands ─▶ players that are due ─▶ deadlines
 //! ```
 //!
-//! Input goes first, so that a write takes along everything there is. The clock is read once per turn. What to do
+//! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins, and again when it
+//! ends, for its length; nothing in between reads it but bridges, for what they cost. What to do
 //! with input is in `proto/requests.rs` (commands of clients), `frames/publish.rs` (frames in), `frames/serve.rs` (frames out) and
 //! `timeouts.rs` (deadlines); this file only moves bytes and events.
 
@@ -183,7 +184,7 @@ impl Worker {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the worker's only reading of the clock")]
+    #[expect(clippy::disallowed_methods, reason = "a turn begins or ends")]
     fn read_clock(&mut self) -> Instant {
         let now = Instant::now();
         self.now = now;
@@ -211,7 +212,7 @@ impl Worker {
         self.rtc_input();
         self.read_unwatched();
         self.claim_again();
-        self.receive_crossings();
+        self.receive_messages();
         self.bridge_replies();
         self.handle_commands();
         self.rtc_output();

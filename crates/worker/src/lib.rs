@@ -11,6 +11,7 @@ mod mailbox;
 mod net;
 mod packets;
 mod proto;
+mod publication;
 mod registry;
 mod stats;
 mod timeouts;

@@ -11,69 +11,80 @@ use delivery::Frame;
 use rtrb::{Consumer, Producer, RingBuffer};
 use sfu::{Packet, TrackIndex};
 
-use crate::registry::{Epoch, PublishedTracks, StreamId};
+use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 
-/// What one worker tells another about a stream.
+/// What one worker sends another about a stream.
 #[derive(Debug)]
-pub(crate) enum Crossing {
-    /// To the home: send me this stream.
-    Subscribe(StreamId),
-    /// To the home: no more.
-    Unsubscribe(StreamId),
-    /// From the home: a publisher is there; `frames` are its headers and GOP cache so far.
-    Start { stream: StreamId, epoch: Epoch, frames: Vec<Arc<Frame>> },
+pub(crate) struct WorkerMessage {
+    pub(crate) stream: StreamId,
+    /// The publication that it is about.
+    pub(crate) epoch: Epoch,
+    pub(crate) lane: Lane,
+    pub(crate) body: MessageBody,
+}
+
+/// What a message says.
+#[derive(Debug)]
+pub(crate) enum MessageBody {
     /// From the home: the next frame; `after_loss` when frames before it were dropped.
-    Frame { stream: StreamId, epoch: Epoch, frame: Arc<Frame>, after_loss: bool },
-    /// From the home: the publisher has gone.
-    Gone { stream: StreamId, epoch: Epoch },
-    /// To the old home: this publication was taken over.
-    Replaced { stream: StreamId, epoch: Epoch },
-    /// To the home of a stream of packets: send me this stream.
-    PacketsSubscribe(StreamId),
-    /// To the home of a stream of packets: no more.
-    PacketsUnsubscribe(StreamId),
-    /// From the home: a publisher of packets is there; `packets` are those a new player begins with.
-    PacketsStart { stream: StreamId, epoch: Epoch, tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
+    Frame { frame: Arc<Frame>, after_loss: bool },
     /// From the home: the next packet.
-    Packet { stream: StreamId, epoch: Epoch, packet: Arc<Packet> },
-    /// From the home: the publisher of packets has gone.
-    PacketsGone { stream: StreamId, epoch: Epoch },
+    Packet(Arc<Packet>),
+    /// To the home: send me this lane of the stream.
+    Subscribe,
+    /// To the home: no more.
+    Unsubscribe,
+    /// From the home: a publication has begun.
+    Start(Box<Start>),
+    /// From the home: the publication has ended.
+    End,
+    /// To the old home, whatever its lane: this publication was taken over.
+    Replaced,
     /// To the home: a publisher has come to another worker. If this publication has fallen silent, it ends.
-    Contested { stream: StreamId, epoch: Epoch },
+    Contested,
     /// To the home: players here cannot go on without a key frame.
-    KeyFrameWanted { stream: StreamId, track: TrackIndex },
+    KeyFrameWanted(TrackIndex),
+}
+
+/// What a new player of a publication begins with.
+#[derive(Debug)]
+pub(crate) enum Start {
+    /// Headers and the GOP cache.
+    Frames(Vec<Arc<Frame>>),
+    /// What is published, and the packets since the last key frame.
+    Packets { tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
 }
 
 /// One worker's ends of the rings to and from another.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
-    outgoing: Producer<Crossing>,
-    incoming: Consumer<Crossing>,
-    backlog: VecDeque<Crossing>,
+    outgoing: Producer<WorkerMessage>,
+    incoming: Consumer<WorkerMessage>,
+    backlog: VecDeque<WorkerMessage>,
     waker: Arc<mio::Waker>,
     wake: bool,
 }
 
 impl Neighbour {
     /// Queues a message that must arrive.
-    pub(crate) fn tell(&mut self, crossing: Crossing) {
-        self.backlog.push_back(crossing);
+    pub(crate) fn send(&mut self, message: WorkerMessage) {
+        self.backlog.push_back(message);
         self.push_backlog();
     }
 
     /// Queues a frame, or gives it back when there is no room.
-    pub(crate) fn offer(&mut self, crossing: Crossing) -> Result<(), Crossing> {
+    pub(crate) fn try_send(&mut self, message: WorkerMessage) -> Result<(), WorkerMessage> {
         self.push_backlog();
         if !self.backlog.is_empty() {
-            return Err(crossing);
+            return Err(message);
         }
-        self.outgoing.push(crossing).map_err(|rtrb::PushError::Full(crossing)| crossing)?;
+        self.outgoing.push(message).map_err(|rtrb::PushError::Full(message)| message)?;
         self.wake = true;
         Ok(())
     }
 
     /// Takes the next message of the other worker.
-    pub(crate) fn receive(&mut self) -> Option<Crossing> {
+    pub(crate) fn receive(&mut self) -> Option<WorkerMessage> {
         self.incoming.pop().ok()
     }
 
@@ -87,9 +98,9 @@ impl Neighbour {
     }
 
     fn push_backlog(&mut self) {
-        while let Some(crossing) = self.backlog.pop_front() {
-            if let Err(rtrb::PushError::Full(crossing)) = self.outgoing.push(crossing) {
-                self.backlog.push_front(crossing);
+        while let Some(message) = self.backlog.pop_front() {
+            if let Err(rtrb::PushError::Full(message)) = self.outgoing.push(message) {
+                self.backlog.push_front(message);
                 return;
             }
             self.wake = true;
@@ -114,7 +125,11 @@ pub(crate) fn connect(wakers: &[Arc<mio::Waker>], capacity: usize) -> Vec<Vec<Op
 }
 
 impl Neighbour {
-    fn new(outgoing: Producer<Crossing>, incoming: Consumer<Crossing>, waker: &Arc<mio::Waker>) -> Self {
+    fn new(
+        outgoing: Producer<WorkerMessage>,
+        incoming: Consumer<WorkerMessage>,
+        waker: &Arc<mio::Waker>,
+    ) -> Self {
         Self { outgoing, incoming, backlog: VecDeque::new(), waker: Arc::clone(waker), wake: false }
     }
 }
@@ -137,23 +152,27 @@ mod tests {
         (ends[0][1].take().unwrap(), second)
     }
 
-    fn frame(timestamp: u32) -> Crossing {
+    fn message(body: MessageBody) -> WorkerMessage {
+        WorkerMessage { stream: StreamId(1), epoch: Epoch(1), lane: Lane::Frames, body }
+    }
+
+    fn frame(timestamp: u32) -> WorkerMessage {
         let frame = Frame { track: Track::Audio, role: FrameRole::Audio, timestamp, payload: Vec::new() };
-        Crossing::Frame { stream: StreamId(1), epoch: Epoch(1), frame: Arc::new(frame), after_loss: false }
+        message(MessageBody::Frame { frame: Arc::new(frame), after_loss: false })
     }
 
     #[test]
     fn full_ring_gives_frames_back_and_keeps_the_rest() {
         let (mut near, mut far) = pair(2);
-        assert!(near.offer(frame(1)).is_ok());
-        assert!(near.offer(frame(2)).is_ok());
-        assert!(near.offer(frame(3)).is_err());
-        near.tell(Crossing::Gone { stream: StreamId(1), epoch: Epoch(1) });
-        assert!(matches!(far.receive(), Some(Crossing::Frame { .. })));
+        assert!(near.try_send(frame(1)).is_ok());
+        assert!(near.try_send(frame(2)).is_ok());
+        assert!(near.try_send(frame(3)).is_err());
+        near.send(message(MessageBody::End));
+        assert!(matches!(far.receive(), Some(WorkerMessage { body: MessageBody::Frame { .. }, .. })));
         near.flush();
-        assert!(near.offer(frame(4)).is_err(), "no room again");
-        assert!(matches!(far.receive(), Some(Crossing::Frame { .. })));
-        assert!(matches!(far.receive(), Some(Crossing::Gone { .. })), "order is kept");
-        assert!(near.offer(frame(5)).is_ok());
+        assert!(near.try_send(frame(4)).is_err(), "no room again");
+        assert!(matches!(far.receive(), Some(WorkerMessage { body: MessageBody::Frame { .. }, .. })));
+        assert!(matches!(far.receive(), Some(WorkerMessage { body: MessageBody::End, .. })), "order is kept");
+        assert!(near.try_send(frame(5)).is_ok());
     }
 }

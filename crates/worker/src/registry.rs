@@ -3,8 +3,9 @@
 //! A stream is published either as frames (RTMP) or as packets (WebRTC), and players of each kind are listed apart: a
 //! publisher tells those that can use what it sends, and a bridge on its worker serves the others.
 //!
-//! The one thing workers share, behind a lock, and therefore never touched for a frame: only when a publisher
-//! begins or ends and when a worker's first player of a stream comes or its last one goes.
+//! The one thing workers share, behind a lock, and therefore never touched for a frame of media: only when a publisher
+//! or a bridge begins or ends, when a player comes (twice), when a worker's last one leaves, and when headers say what
+//! the stream would be as packets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,7 +71,7 @@ pub(crate) struct Claim {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken;
 
-/// See the module.
+/// Which worker is the home of which stream, shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     inner: Mutex<Inner>,

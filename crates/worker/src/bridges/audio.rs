@@ -127,7 +127,7 @@ impl Worker {
         // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
         transcoding.last_token += 1;
         let token = transcoding.last_token << INDEX_BITS | index as u64;
-        let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.key);
+        let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.publication.key);
         bridge.audio.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
             Ok(transcoder) => {
                 self.bridges.counters.transcoders_started += 1;
@@ -158,7 +158,7 @@ impl Worker {
             }
         }
         if let Some(error) = &reply.error {
-            let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.key);
+            let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.publication.key);
             tracing::warn!(stream = key, error, "audio of a bridge");
             // Until the publisher changes it; what has ended does not come back.
             bridge.refuse_audio(error);

@@ -10,9 +10,8 @@ use super::audio::Audio;
 use super::cost::Cost;
 use super::{Bridge, Machine, describe};
 use crate::event_loop::Worker;
-use crate::frames::streams::{Remote, Source};
-use crate::mailbox::Crossing;
-use crate::packets::RtcSource;
+use crate::mailbox::{MessageBody, Start};
+use crate::publication::{Remote, Source};
 use crate::registry::{Epoch, Lane, Origin, StreamId};
 use worker_api::settings::BridgeSettings;
 use worker_api::settings::settings_for;
@@ -32,24 +31,27 @@ impl Worker {
     pub(crate) fn bridge_to_packets(&mut self, id: StreamId) {
         let Some(frames) = self.streams.find(id) else { return };
         let local = &self.streams.slab[frames];
-        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = local.source else { return };
-        if local.bridge.is_some() || !local.settings.bridge.enabled {
+        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = local.publication.source else {
+            return;
+        };
+        if local.publication.bridge.is_some() || !local.settings.bridge.enabled {
             return;
         }
         let settings = local.settings.bridge;
-        let Some((epoch, others)) = self.parts.directory.bridge(&local.key, publication, Lane::Packets)
+        let Some((epoch, others)) =
+            self.parts.directory.bridge(&local.publication.key, publication, Lane::Packets)
         else {
             return;
         };
-        let name = (local.app(), local.name());
+        let name = (local.publication.app(), local.publication.name());
         let packets = self.rtc.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
         self.rtc.streams.slab[packets].packets.publisher_started(
             self.now,
             epoch.0,
             describe::virtual_publisher(),
         );
-        let source = RtcSource { epoch, origin: Origin::Bridge };
-        self.rtc_start_source(packets, source, describe::tracks(&Default::default()));
+        let source = Source { epoch, origin: Origin::Bridge };
+        self.start_source(packets, source, Some(describe::tracks(&Default::default())));
         let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.now);
         let index = self.bridge_insert(
             id,
@@ -58,17 +60,17 @@ impl Worker {
             epoch,
             Machine::FrameToRtp(Box::new(machine)),
         );
-        self.streams.slab[frames].bridge = Some(index);
+        self.streams.slab[frames].publication.bridge = Some(index);
         self.bridges.counters.frame_to_rtp_started += 1;
         self.watch_or_not(frames);
-        self.rtc.streams.slab[packets].remotes = Vec::new();
+        self.rtc.streams.slab[packets].publication.remotes = Vec::new();
         self.bridge_feed_cached_frames(index, epoch);
         // A defect may have ended it.
         if !self.bridge_is(index, epoch) {
             return;
         }
         for worker in others {
-            self.rtc_add_remote(worker, id);
+            self.add_remote(Lane::Packets, worker, id);
         }
     }
 
@@ -129,29 +131,34 @@ impl Worker {
     pub(crate) fn bridge_to_frames(&mut self, id: StreamId) {
         let Some(packets) = self.rtc.streams.find(id) else { return };
         let entry = &self.rtc.streams.slab[packets];
-        let Some(RtcSource { epoch: publication, origin: Origin::Session(_) }) = entry.source else { return };
-        let applications = &self.parts.settings.applications;
-        let settings = settings_for(applications, entry.app()).bridge;
-        if entry.bridge.is_some() || !settings.enabled {
-            return;
-        }
-        let Some((epoch, others)) = self.parts.directory.bridge(&entry.key, publication, Lane::Frames) else {
+        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = entry.publication.source else {
             return;
         };
-        let name = (entry.app(), entry.name());
+        let applications = &self.parts.settings.applications;
+        let settings = settings_for(applications, entry.publication.app()).bridge;
+        if entry.publication.bridge.is_some() || !settings.enabled {
+            return;
+        }
+        let Some((epoch, others)) =
+            self.parts.directory.bridge(&entry.publication.key, publication, Lane::Frames)
+        else {
+            return;
+        };
+        let name = (entry.publication.app(), entry.publication.name());
         let frames = self.streams.find_or_insert(id, name, applications, self.now_ms);
-        self.start_source(frames, Source { epoch, origin: Origin::Bridge });
+        self.start_source(frames, Source { epoch, origin: Origin::Bridge }, None);
         let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
         let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.now);
         let machine = Machine::RtpToFrame(Box::new(machine));
         let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
-        self.rtc.streams.slab[packets].bridge = Some(index);
+        self.rtc.streams.slab[packets].publication.bridge = Some(index);
         self.bridges.counters.rtp_to_frame_started += 1;
         for &worker in &others {
-            self.tell(worker, Crossing::Start { stream: id, epoch, frames: Vec::new() });
+            let start = Box::new(Start::Frames(Vec::new()));
+            self.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
         let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
-        self.streams.slab[frames].remotes = remotes.collect();
+        self.streams.slab[frames].publication.remotes = remotes.collect();
         let cached: Vec<Arc<Packet>> =
             self.rtc.streams.slab[packets].packets.cached(self.now).map(Arc::clone).collect();
         self.bridge_packets(index, &cached);
@@ -167,7 +174,7 @@ impl Worker {
         machine: Machine,
     ) -> usize {
         let direction = machine.direction();
-        tracing::info!(stream = &*self.streams.slab[frames].key, ?direction, "bridge started");
+        tracing::info!(stream = &*self.streams.slab[frames].publication.key, ?direction, "bridge started");
         let index = self.bridges.slab.insert(Bridge {
             stream,
             frames,
@@ -212,48 +219,32 @@ impl Worker {
         self.bridges.counters.broken += met.broken;
         let direction = bridge.machine.direction();
         let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
-        let key = self.streams.slab.get(frames).map(|stream| &*stream.key);
-        let key = key.or(self.rtc.streams.slab.get(packets).map(|stream| &*stream.key)).unwrap_or_default();
+        let key = self.streams.slab.get(frames).map(|stream| &*stream.publication.key);
+        let key = key
+            .or(self.rtc.streams.slab.get(packets).map(|stream| &*stream.publication.key))
+            .unwrap_or_default();
         let seconds = (self.now_ms - bridge.started_ms) / 1000;
         tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
+        let source = Source { epoch, origin: Origin::Bridge };
         match bridge.machine {
             Machine::FrameToRtp(_) => {
-                if let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.id == id) {
-                    local.bridge = None;
+                if let Some(local) =
+                    self.streams.slab.get_mut(frames).filter(|local| local.publication.id == id)
+                {
+                    local.publication.bridge = None;
                     self.watch_or_not(frames);
                 }
-                self.bridge_end_packets(id, packets, epoch);
+                self.end_publication(Lane::Packets, packets, source);
             }
             Machine::RtpToFrame(_) => {
-                if let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.id == id) {
-                    entry.bridge = None;
+                if let Some(entry) =
+                    self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.publication.id == id)
+                {
+                    entry.publication.bridge = None;
                 }
-                self.bridge_end_frames(id, frames, epoch);
+                self.end_publication(Lane::Frames, frames, source);
             }
         }
-    }
-
-    fn bridge_end_packets(&mut self, id: StreamId, packets: usize, epoch: Epoch) {
-        let ours = Some(RtcSource { epoch, origin: Origin::Bridge });
-        // Only what is its own: the stream may have a newer source already.
-        let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.source == ours) else {
-            return;
-        };
-        for worker in std::mem::take(&mut entry.remotes) {
-            self.tell(worker, Crossing::PacketsGone { stream: id, epoch });
-        }
-        self.rtc_end_source(packets);
-    }
-
-    fn bridge_end_frames(&mut self, id: StreamId, frames: usize, epoch: Epoch) {
-        let ours = Some(Source { epoch, origin: Origin::Bridge });
-        let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.source == ours) else {
-            return;
-        };
-        for remote in std::mem::take(&mut local.remotes) {
-            self.tell(remote.worker, Crossing::Gone { stream: id, epoch });
-        }
-        self.end_source(frames);
     }
 
     /// Ends bridges nobody has played from for a while; `samples` once a second.
@@ -265,8 +256,12 @@ impl Worker {
             let entry = &self.rtc.streams.slab[bridge.packets];
             let linger_ms = local.settings.bridge.linger.as_millis() as u64;
             let is_idle = match bridge.machine {
-                Machine::FrameToRtp(_) => entry.players == 0 && entry.remotes.is_empty(),
-                Machine::RtpToFrame(_) => local.players == 0 && local.remotes.is_empty(),
+                Machine::FrameToRtp(_) => {
+                    entry.publication.players == 0 && entry.publication.remotes.is_empty()
+                }
+                Machine::RtpToFrame(_) => {
+                    local.publication.players == 0 && local.publication.remotes.is_empty()
+                }
             };
             let bridge = &mut self.bridges.slab[index];
             if samples {

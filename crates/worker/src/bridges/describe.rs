@@ -96,18 +96,20 @@ impl Worker {
     /// new.
     pub(crate) fn describe_as_packets(&mut self, stream: usize) {
         let local = &self.streams.slab[stream];
-        let Some(source) = local.source.filter(|source| matches!(source.origin, Origin::Session(_))) else {
+        let Some(source) =
+            local.publication.source.filter(|source| matches!(source.origin, Origin::Session(_)))
+        else {
             return;
         };
         // What a bridge has found out costs nothing to tell, and may have to end players.
-        if local.describes == DESCRIBES_AT_ONCE && local.bridge.is_none() {
+        if local.describes == DESCRIBES_AT_ONCE && local.publication.bridge.is_none() {
             let local = &mut self.streams.slab[stream];
             local.describe_at_ms = local.describe_at_ms.or(Some(self.now_ms + KINDS_MS));
             return;
         }
         self.streams.slab[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
         let local = &self.streams.slab[stream];
-        let running = local.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
+        let running = local.publication.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
         let formats = match running.map(|bridge| &bridge.machine) {
             Some(Machine::FrameToRtp(machine)) => machine.formats(),
@@ -122,7 +124,7 @@ impl Worker {
             }
         };
         // The headers of audio and video come one after the other: who came in between would be answered without a picture.
-        let may_be_early = is_one_kind(formats) && self.now_ms - local.live_since_ms < KINDS_MS;
+        let may_be_early = is_one_kind(formats) && self.now_ms - local.publication.live_since_ms < KINDS_MS;
         let bridged = match local.settings.bridge.enabled {
             false => Bridged::Impossible(OFF.into()),
             true if may_be_early => Bridged::Unknown,
@@ -130,7 +132,7 @@ impl Worker {
         };
         // Some codecs say what they are only with their first key frame.
         let again_ms = (bridged == Bridged::Unknown).then_some(self.now_ms + KINDS_MS);
-        self.parts.directory.set_bridged(&local.key, source.epoch, bridged);
+        self.parts.directory.set_bridged(&local.publication.key, source.epoch, bridged);
         self.streams.slab[stream].describe_at_ms = again_ms;
     }
 

@@ -13,7 +13,8 @@ use super::cost::{clock, cpu_time};
 use super::describe;
 use super::{Bridge, Machine};
 use crate::event_loop::Worker;
-use crate::mailbox::Crossing;
+use crate::mailbox::{MessageBody, Start};
+use crate::registry::Lane;
 
 const AUDIO: rtp::payload::MediaKind = rtp::payload::MediaKind::Audio;
 const VIDEO: rtp::payload::MediaKind = rtp::payload::MediaKind::Video;
@@ -142,7 +143,7 @@ impl Worker {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let Machine::FrameToRtp(machine) = &mut bridge.machine else { return };
         let Some(local) = self.streams.slab.get_mut(bridge.frames) else { return };
-        let key = &*local.key;
+        let key = &*local.publication.key;
         // Once a publication, however many bridges it has had.
         if let Some(warning) = machine.take_warning()
             && !std::mem::replace(&mut local.warned, true)
@@ -166,9 +167,10 @@ impl Worker {
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
             // Who waits for a picture is sent away, and told why when it comes again; who came for audio stays.
-            for worker in entry.remotes.clone() {
-                let (tracks, packets) = (Arc::clone(&tracks), Vec::new());
-                self.tell(worker, Crossing::PacketsStart { stream: id, epoch, tracks, packets });
+            for remote in entry.publication.remotes.clone() {
+                let start = Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
+                let body = MessageBody::Start(Box::new(start));
+                self.send(remote.worker, (id, epoch, Lane::Packets), body);
             }
             self.rtc_end_video_players(packets);
         }

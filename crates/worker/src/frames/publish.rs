@@ -8,18 +8,16 @@ use rtmp::flv::{self, Codec};
 
 use crate::event_loop::Worker;
 use crate::frames::channel::{self, Channel, Format};
-use crate::frames::streams::{LocalStream, Remote, Source};
-use crate::mailbox::Crossing;
+use crate::frames::streams::LocalStream;
+use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::proto::session::{Media, Publish};
-use crate::registry::{Claim, Epoch, Origin, StreamId};
+use crate::publication::{NewPublisher, Source};
+use crate::registry::{Claim, Lane};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
 use worker_api::auth::Denied;
 use worker_api::settings::SecondPublisher;
 use worker_api::snapshot::Role;
-
-/// Messages taken from one other worker per turn; the rest wait for the next turn.
-const CROSSINGS_MAX: usize = 4096;
 
 /// What a publisher shows.
 #[derive(Debug, Clone, Copy)]
@@ -76,20 +74,7 @@ impl Worker {
                 }
             }
         })?;
-        if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
-            self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
-        }
-        self.end_older_publisher(claim.id, claim.epoch);
-        self.rtc_end_older_publisher(claim.id, claim.epoch);
-        let applications = &self.parts.settings.applications;
-        let stream = self.streams.find_or_insert(claim.id, (app, name), applications, self.now_ms);
-        for &worker in &claim.subscribers {
-            let start = Crossing::Start { stream: claim.id, epoch: claim.epoch, frames: Vec::new() };
-            self.tell(worker, start);
-        }
-        let local = &mut self.streams.slab[stream];
-        local.remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false }).collect();
-        self.start_source(stream, Source { epoch: claim.epoch, origin: Origin::Session(index) });
+        let stream = self.start_publication(&claim, (app, name), NewPublisher::Frames(index));
         self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.columns.takes_role(index, Role::Publisher, frames_reference(stream));
         self.watch_or_not(stream);
@@ -128,67 +113,6 @@ impl Worker {
         self.parts.directory.claim(key, self.parts.index, take_over, None).map_err(|_| PublishRefusal::Taken)
     }
 
-    /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces it.
-    ///
-    /// The stream may be gone afterwards. Whoever learns first of a newer publication does this: messages of
-    /// different workers about one stream can arrive in any order.
-    pub(crate) fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
-        let source = self.streams.find(id).and_then(|stream| self.streams.slab[stream].source);
-        if let Some(publisher) =
-            source.filter(|source| source.epoch < epoch).and_then(|source| source.origin.session())
-        {
-            self.end(publisher, EndReason::TakenOver);
-        }
-    }
-
-    /// A source of frames begins, here or on another worker.
-    pub(crate) fn start_source(&mut self, stream: usize, source: Source) {
-        let local = &mut self.streams.slab[stream];
-        local.source = Some(source);
-        local.live_since_ms = self.now_ms;
-        (local.video, local.audio) = (None, None);
-        (local.out_of_order, local.first) = (0, [None, None]);
-        (local.describes, local.describe_at_ms, local.warned) = (0, None, false);
-        local.relay.publisher_started();
-        for channel in local.channels.iter_mut().flatten() {
-            channel.log.forget_entry();
-        }
-        self.set_waiting(stream, None);
-    }
-
-    pub(crate) fn end_source(&mut self, stream: usize) {
-        self.streams.slab[stream].source = None;
-        self.set_waiting(stream, Some(self.now_ms));
-        self.forget_if_unused(stream);
-    }
-
-    fn set_waiting(&mut self, stream: usize, since_ms: Option<u64>) {
-        let channels = self.streams.slab[stream].channels.iter().flatten();
-        for player in channels.flat_map(|channel| channel.schedule.all_players()) {
-            if let Some(play) = self.sessions.get_mut(player as usize).and_then(|session| session.play_mut())
-            {
-                play.waiting_since_ms = since_ms;
-            }
-        }
-    }
-
-    /// The publishing session leaves its stream.
-    pub(crate) fn unpublish(&mut self, index: usize, publish: Publish) {
-        let Publish { stream, epoch, .. } = publish;
-        let Some(local) = self.streams.slab.get_mut(stream) else { return };
-        // Only what is its own: the stream may have a newer source already.
-        if local.source != Some(Source { epoch, origin: Origin::Session(index) }) {
-            return;
-        }
-        self.parts.directory.release(&local.key, epoch);
-        let id = local.id;
-        for remote in std::mem::take(&mut local.remotes) {
-            self.tell(remote.worker, Crossing::Gone { stream: id, epoch });
-        }
-        self.end_source(stream);
-        self.bridge_source_ended(id, epoch);
-    }
-
     /// A media message of the publishing session.
     pub(crate) fn receive_message(&mut self, index: usize, message: MediaMessage) {
         let Media::Publish(Publish { stream, .. }) = self.sessions[index].media else { return };
@@ -205,7 +129,7 @@ impl Worker {
         let is_for_bridges = matches!(frame.role, FrameRole::Config | FrameRole::End);
         let repeated = is_for_bridges.then_some(local.relay.timeline_head_ms());
         let Some(time_ms) = received.map(|received| received.time_ms).or(repeated) else { return };
-        let bridge = local.bridge;
+        let bridge = local.publication.bridge;
         // Headers say what there is; without one, the first frame, or the first key frame where the header says nothing; and
         // B-frames, what can be done about them.
         let news = frame.role == FrameRole::Config && received.is_some()
@@ -224,19 +148,20 @@ impl Worker {
     pub(crate) fn spread(&mut self, stream: usize, frame: &Arc<Frame>, codec: Codec) -> Option<Received> {
         let local = &mut self.streams.slab[stream];
         note_format(local, frame, codec);
-        let Source { epoch, .. } = local.source?;
-        let id = local.id;
-        for remote in &mut local.remotes {
+        let Source { epoch, .. } = local.publication.source?;
+        let id = local.publication.id;
+        for remote in &mut local.publication.remotes {
             let Some(neighbour) = &mut self.parts.neighbours[remote.worker] else { continue };
-            let (frame, after_loss) = (Arc::clone(frame), remote.lost);
-            remote.lost = neighbour.offer(Crossing::Frame { stream: id, epoch, frame, after_loss }).is_err();
+            let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
+            let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
+            remote.lost = neighbour.try_send(message).is_err();
             self.counters.ring_drops += u64::from(remote.lost);
         }
         self.deliver(stream, frame)
     }
 
     /// Hands a frame to the players of this worker.
-    fn deliver(&mut self, stream: usize, frame: &Arc<Frame>) -> Option<Received> {
+    pub(crate) fn deliver(&mut self, stream: usize, frame: &Arc<Frame>) -> Option<Received> {
         let received = self.streams.slab[stream].relay.receive(self.now_ms, frame)?;
         let now_ms = self.now_ms;
         for format in 0..Format::COUNT {
@@ -264,98 +189,6 @@ impl Worker {
         let positions =
             players.filter_map(|player| self.sessions.get(player as usize)?.play()?.cursor.position());
         positions.chain(entry).min().unwrap_or(channel.log.head())
-    }
-
-    /// Takes in what other workers have sent.
-    pub(crate) fn receive_crossings(&mut self) {
-        for worker in 0..self.parts.neighbours.len() {
-            for _ in 0..CROSSINGS_MAX {
-                let Some(crossing) = self.parts.neighbours[worker].as_mut().and_then(|other| other.receive())
-                else {
-                    break;
-                };
-                self.handle_crossing(worker, crossing);
-            }
-        }
-    }
-
-    fn handle_crossing(&mut self, worker: usize, crossing: Crossing) {
-        match crossing {
-            Crossing::Subscribe(id) => self.add_remote(worker, id),
-            Crossing::Unsubscribe(id) => {
-                if let Some(stream) = self.streams.find(id) {
-                    self.streams.slab[stream].remotes.retain(|remote| remote.worker != worker);
-                    self.watch_or_not(stream);
-                }
-            }
-            Crossing::Start { stream: id, epoch, frames } => {
-                self.end_older_publisher(id, epoch);
-                let Some(stream) = self.streams.find(id) else { return };
-                if self.streams.slab[stream].source.is_none_or(|source| source.epoch < epoch) {
-                    self.start_source(stream, Source { epoch, origin: Origin::Worker });
-                    for frame in &frames {
-                        self.deliver(stream, frame);
-                    }
-                }
-            }
-            Crossing::Frame { stream: id, epoch, frame, after_loss } => {
-                let Some(stream) = self.remote_source(id, epoch) else { return };
-                self.counters.ring_frames_in += 1;
-                if after_loss {
-                    self.streams.slab[stream].relay.frames_lost();
-                }
-                self.deliver(stream, &frame);
-            }
-            Crossing::Gone { stream: id, epoch } => {
-                if let Some(stream) = self.remote_source(id, epoch) {
-                    self.end_source(stream);
-                }
-            }
-            // Older than what comes after it.
-            Crossing::Replaced { stream: id, epoch } => {
-                self.end_older_publisher(id, Epoch(epoch.0 + 1));
-                self.rtc_end_older_publisher(id, Epoch(epoch.0 + 1));
-            }
-            crossing => self.rtc_crossing(worker, crossing),
-        }
-    }
-
-    /// The stream, if this publication on another worker is what it shows.
-    fn remote_source(&self, id: StreamId, epoch: Epoch) -> Option<usize> {
-        let stream = self.streams.find(id)?;
-        (self.streams.slab[stream].source? == Source { epoch, origin: Origin::Worker }).then_some(stream)
-    }
-
-    fn add_remote(&mut self, worker: usize, id: StreamId) {
-        self.bridge_to_frames(id);
-        let Some(stream) = self.streams.find(id) else { return };
-        let local = &mut self.streams.slab[stream];
-        let Some(Source { epoch, .. }) = local.source.filter(|source| source.origin.is_local()) else {
-            return;
-        };
-        if local.remotes.iter().all(|remote| remote.worker != worker) {
-            local.remotes.push(Remote { worker, lost: false });
-            self.watch_or_not(stream);
-            let local = &self.streams.slab[stream];
-            let gop = local.relay.gop().frames().map(|(_, frame)| frame);
-            let headers = if gop.len() > 0 { local.relay.entry_headers() } else { local.relay.headers() };
-            let frames = headers.iter().chain(gop).map(Arc::clone).collect();
-            self.tell(worker, Crossing::Start { stream: id, epoch, frames });
-        }
-    }
-
-    /// Sends another worker something that must arrive.
-    pub(crate) fn tell(&mut self, worker: usize, crossing: Crossing) {
-        if let Some(neighbour) = self.parts.neighbours.get_mut(worker).and_then(Option::as_mut) {
-            neighbour.tell(crossing);
-        }
-    }
-
-    /// Forgets a stream that is neither published nor played here.
-    pub(crate) fn forget_if_unused(&mut self, stream: usize) {
-        if self.streams.slab[stream].is_unused() {
-            self.streams.remove(stream);
-        }
     }
 }
 

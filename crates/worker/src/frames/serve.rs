@@ -2,14 +2,12 @@
 
 use std::cmp::Reverse;
 use std::io::{self, IoSlice};
-use std::time::Duration;
 
 use delivery::{Cursor, Verdict};
 
 use crate::event_loop::Worker;
 use crate::frames::channel::{self, Format};
 use crate::frames::streams::LocalStream;
-use crate::mailbox::Crossing;
 use crate::proto::http;
 use crate::proto::requests::ANSWER_BYTES_MAX;
 use crate::proto::session::{Media, Play, Session};
@@ -83,12 +81,12 @@ impl Worker {
         })?;
         let now_ms = self.now_ms;
         let local = &mut self.streams.slab[stream];
-        local.players += 1;
-        let id_of_stream = local.id;
+        local.publication.players += 1;
+        let id_of_stream = local.publication.id;
         self.bridge_to_frames(id_of_stream);
         self.watch_or_not(stream);
         let local = &mut self.streams.slab[stream];
-        let waiting_since_ms = local.source.is_none().then_some(now_ms);
+        let waiting_since_ms = local.publication.source.is_none().then_some(now_ms);
         let cached = offers_cache(local);
         let channel = local.channel_mut(format, now_ms);
         let cursor = match waiting_since_ms {
@@ -114,10 +112,10 @@ impl Worker {
         let key = format!("{app}/{name}");
         let stream = self.enter(index, &key, (app, name), token)?;
         // The first player of a stream whose home is another worker: that it has a home is enough.
-        let live = self.streams.slab[stream].source.is_some()
+        let live = self.streams.slab[stream].publication.source.is_some()
             || self.parts.directory.subscribe(&key, self.parts.index, Lane::Frames).1.is_some();
-        if self.streams.slab[stream].players == 0 {
-            self.unsubscribe(stream);
+        if self.streams.slab[stream].publication.players == 0 {
+            self.unsubscribe(Lane::Frames, stream);
         }
         if live { Ok(()) } else { Err(PlayRefusal::NotFound) }
     }
@@ -142,49 +140,22 @@ impl Worker {
         if !bridged && matches!(self.parts.directory.published(key), Published::Packets(_)) {
             return Err(PlayRefusal::NotFrames);
         }
-        let worker = self.parts.index;
-        let (id, home) = self.parts.directory.subscribe(key, worker, Lane::Frames);
-        let applications = &self.parts.settings.applications;
-        let stream = self.streams.find_or_insert(id, (app, name), applications, self.now_ms);
-        let local = &self.streams.slab[stream];
-        if home.is_none() && local.settings.wait_for_publisher == Some(Duration::ZERO) {
-            if local.players == 0 {
-                self.unsubscribe(stream);
-            }
-            return Err(PlayRefusal::NotFound);
-        }
-        // With players here already this worker has been a subscriber since before.
-        let is_first = local.players == 0;
-        if let Some(home) = home.filter(|home| is_first && home.worker != worker) {
-            self.tell(home.worker, Crossing::Subscribe(id));
-        }
-        Ok(stream)
-    }
-
-    /// The last player has left (or none came): the stream need not come here any more.
-    fn unsubscribe(&mut self, stream: usize) {
-        let local = &self.streams.slab[stream];
-        let id = local.id;
-        let home = self.parts.directory.unsubscribe(&local.key, self.parts.index, Lane::Frames);
-        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
-            self.tell(home.worker, Crossing::Unsubscribe(id));
-        }
-        self.forget_if_unused(stream);
+        self.subscribe(Lane::Frames, key, (app, name)).ok_or(PlayRefusal::NotFound)
     }
 
     /// The playing session leaves its stream.
     pub(crate) fn leave(&mut self, index: usize, play: &Play) {
         let local = &mut self.streams.slab[play.stream];
         self.counters.queue_drops += play.cursor.dropped();
-        local.players -= 1;
+        local.publication.players -= 1;
         let channel = local.channel_mut(play.format, self.now_ms);
         channel.schedule.remove(play.slot, index as u32);
         if channel.schedule.is_empty() {
             local.channels[play.format as usize] = None;
         }
-        if local.players == 0 {
+        if local.publication.players == 0 {
             self.watch_or_not(play.stream);
-            self.unsubscribe(play.stream);
+            self.unsubscribe(Lane::Frames, play.stream);
         }
     }
 

@@ -8,7 +8,8 @@ use rtmp::flv::{AudioFormat, Codec, VideoFormat};
 use slab::Slab;
 
 use crate::frames::channel::{Channel, Format};
-use crate::registry::{Epoch, Origin, StreamId};
+use crate::publication::Publication;
+use crate::registry::StreamId;
 use worker_api::settings::{Application, ApplicationSettings};
 
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
@@ -17,21 +18,11 @@ const ORDER_PICTURES: u32 = 24;
 /// A stream on this worker.
 #[derive(Debug)]
 pub(crate) struct LocalStream {
-    pub(crate) id: StreamId,
-    /// `app/name`, what the directory calls it.
-    pub(crate) key: Arc<str>,
-    /// Length of the app in `key`.
-    app_bytes: usize,
+    pub(crate) publication: Publication,
     pub(crate) settings: Arc<ApplicationSettings>,
     pub(crate) queue_limits: QueueLimits,
     pub(crate) relay: Stream,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
-    pub(crate) source: Option<Source>,
-    /// Workers that get every frame, when the source is local; each with whether frames to it were lost.
-    pub(crate) remotes: Vec<Remote>,
-    pub(crate) players: u32,
-    /// The bridge that its frames go to.
-    pub(crate) bridge: Option<usize>,
     /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are counted.
     pub(crate) out_of_order: u32,
     /// The operator has been told what of the publisher's pictures WebRTC cannot show.
@@ -42,44 +33,20 @@ pub(crate) struct LocalStream {
     pub(crate) describe_at_ms: Option<u64>,
     /// The publisher's first frame of sound, and of video, if no header came before it.
     pub(crate) first: [Option<Arc<Frame>>; 2],
-    pub(crate) live_since_ms: u64,
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
 }
 
-/// Where a stream's frames come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Source {
-    pub(crate) epoch: Epoch,
-    pub(crate) origin: Origin,
-}
-
-/// Another worker that gets the frames.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Remote {
-    pub(crate) worker: usize,
-    pub(crate) lost: bool,
-}
-
 impl LocalStream {
-    /// App part of the key.
-    pub(crate) fn app(&self) -> &str {
-        &self.key[..self.app_bytes]
-    }
-
-    /// Stream part of the key.
-    pub(crate) fn name(&self) -> &str {
-        &self.key[self.app_bytes + 1..]
-    }
-
-    /// The publishing session on this worker.
-    pub(crate) fn publisher(&self) -> Option<usize> {
-        self.source?.origin.session()
-    }
-
-    /// Whether frames come in on this worker, from a publisher or a bridge.
-    pub(crate) fn is_home(&self) -> bool {
-        self.source.is_some_and(|source| source.origin.is_local())
+    /// A publisher begins, here or on another worker: what was known of the one before says nothing of it.
+    pub(crate) fn publisher_started(&mut self) {
+        (self.video, self.audio) = (None, None);
+        (self.out_of_order, self.first) = (0, [None, None]);
+        (self.describes, self.describe_at_ms, self.warned) = (0, None, false);
+        self.relay.publisher_started();
+        for channel in self.channels.iter_mut().flatten() {
+            channel.log.forget_entry();
+        }
     }
 
     /// Whether the frame is the first of its track, and there was no header before it: then it is all that tells of it.
@@ -120,14 +87,9 @@ impl LocalStream {
         let relay = &self.relay;
         self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, relay, now_ms))
     }
-
-    /// Whether nobody needs this worker to know the stream.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.players == 0 && !self.is_home()
-    }
 }
 
-/// See the module.
+/// The table of streams of frames.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub(crate) slab: Slab<LocalStream>,
@@ -163,23 +125,16 @@ impl Streams {
             stall_ms_max: settings.player_stall_timeout.as_millis() as u64,
         };
         let index = self.slab.insert(LocalStream {
-            id,
-            key: format!("{app}/{name}").into(),
-            app_bytes: app.len(),
+            publication: Publication::new(id, (app, name)),
             settings,
             queue_limits,
             relay: Stream::new(gop_limits, now_ms),
             channels: [const { None }; Format::COUNT],
-            source: None,
-            remotes: Vec::new(),
-            players: 0,
-            bridge: None,
             out_of_order: 0,
             warned: false,
             describes: 0,
             describe_at_ms: None,
             first: [None, None],
-            live_since_ms: 0,
             video: None,
             audio: None,
         });
@@ -190,7 +145,7 @@ impl Streams {
     /// Forgets a stream.
     pub(crate) fn remove(&mut self, index: usize) -> LocalStream {
         let stream = self.slab.remove(index);
-        self.by_id.remove(&stream.id);
+        self.by_id.remove(&stream.publication.id);
         stream
     }
 }

@@ -22,8 +22,10 @@ impl Worker {
     /// Call it when a stream's players or remote workers may have become none, or the first.
     pub(crate) fn watch_or_not(&mut self, stream: usize) {
         let local = &self.streams.slab[stream];
-        let Some(index) = local.publisher() else { return };
-        let unwatched = local.players == 0 && local.remotes.is_empty() && local.bridge.is_none();
+        let Some(index) = local.publication.publisher() else { return };
+        let unwatched = local.publication.players == 0
+            && local.publication.remotes.is_empty()
+            && local.publication.bridge.is_none();
         let session = &self.sessions[index];
         // TLS may hold input of its own that no read would be due for.
         let Media::Publish(publish) = session.media else { return };

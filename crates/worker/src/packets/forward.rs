@@ -11,11 +11,12 @@ use sfu::{Batch, HEADER_LEN_MAX, Resend};
 use srtp::OutboundContext;
 
 use crate::event_loop::Worker;
-use crate::mailbox::Crossing;
+use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_port::{SendCounters, UdpPort};
 use crate::packets::Rtc;
 use crate::packets::session::{Outlet, Way};
+use crate::registry::Lane;
 use crate::stats::columns::Columns;
 use worker_api::EndReason;
 
@@ -88,18 +89,23 @@ impl Worker {
         let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
         stream.touched = false;
         let Batch { packets, viewers } = stream.packets.prepare_batch();
-        if let Some(source) = stream.source.filter(|_| !stream.remotes.is_empty()) {
-            for &worker in &stream.remotes {
-                let Some(neighbour) = &mut self.parts.neighbours[worker] else { continue };
+        if let Some(source) = stream.publication.source.filter(|_| !stream.publication.remotes.is_empty()) {
+            for remote in &stream.publication.remotes {
+                let Some(neighbour) = &mut self.parts.neighbours[remote.worker] else { continue };
                 for at in 0..packets.len() {
                     let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
-                    let crossing = Crossing::Packet { stream: stream.id, epoch: source.epoch, packet };
-                    let lost = neighbour.offer(crossing).is_err();
+                    let message = WorkerMessage {
+                        stream: stream.publication.id,
+                        epoch: source.epoch,
+                        lane: Lane::Packets,
+                        body: MessageBody::Packet(packet),
+                    };
+                    let lost = neighbour.try_send(message).is_err();
                     self.rtc.counters.ring_drops += u64::from(lost);
                 }
             }
         }
-        let bridge = stream.bridge;
+        let bridge = stream.publication.bridge;
         let mut tapped = Vec::new();
         if bridge.is_some() {
             tapped = std::mem::take(&mut self.bridges.tapped);
@@ -168,7 +174,7 @@ impl Worker {
             now_ms: self.now_ms,
         };
         let scratch = &mut self.rtc.scratch;
-        let publisher = stream.publisher();
+        let publisher = stream.publication.publisher();
         loop {
             scratch.clear();
             if !stream.packets.poll_feedback(self.now, scratch) {
@@ -206,12 +212,15 @@ impl Worker {
         }
         // What panicked is not asked again.
         self.rtc.streams.start_anew(index);
-        self.bridge_end_of_stream(self.rtc.streams.slab[index].id, EndReason::Defect.text());
+        self.bridge_end_of_stream(self.rtc.streams.slab[index].publication.id, EndReason::Defect.text());
         if self.rtc.streams.slab.get(index).is_none() {
             return;
         }
         let stream = &self.rtc.streams.slab[index];
-        tracing::error!(stream = &*stream.key, "a defect in the server ended this stream's sessions");
+        tracing::error!(
+            stream = &*stream.publication.key,
+            "a defect in the server ended this stream's sessions"
+        );
         let of_stream = |(at, session): (usize, &crate::packets::session::RtcSession)| {
             (session.stream == index).then_some(at)
         };

@@ -33,7 +33,6 @@ use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
 use crate::net::udp_port::{SendCounters, UdpPort};
 use crate::packets::session::{Outlet, RtcSession};
-pub(crate) use crate::packets::streams::RtcSource;
 use crate::packets::streams::RtcStreams;
 use crate::stats::columns::{Columns, packets_reference};
 use worker_api::rtc::Notices;
@@ -64,7 +63,7 @@ pub(crate) struct Rtc {
     tcp: TcpPeers,
     /// Taken out while its datagrams are handled.
     received: Option<RecvBatch>,
-    sessions: Slab<RtcSession>,
+    pub(crate) sessions: Slab<RtcSession>,
     /// By index of the session; a packet to many touches only these.
     outlets: Vec<Option<Outlet>>,
     /// What sessions have counted, by index of the session.

@@ -1,16 +1,13 @@
 //! Sessions begin and end: what the control side asks for, who publishes and who plays.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rtc::Peer;
 
 use crate::event_loop::Worker;
-use crate::mailbox::Crossing;
-use crate::packets::inputs;
+use crate::mailbox::MessageBody;
 use crate::packets::session::RtcSession;
-use crate::packets::streams::RtcSource;
+use crate::publication::{NewPublisher, Source};
 use crate::registry::{Bridged, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
@@ -51,7 +48,7 @@ impl Worker {
             RtcRole::Play => self.rtc_play((&app, &stream)).map(|stream| (stream, None)),
         };
         let (stream_index, epoch) = attached?;
-        let live = self.rtc.streams.slab[stream_index].source.is_some();
+        let live = self.rtc.streams.slab[stream_index].publication.source.is_some();
         let session = RtcSession {
             id,
             role,
@@ -107,26 +104,11 @@ impl Worker {
             other => other,
         };
         let claim = claim.map_err(|Taken| RtcRefusal::Taken)?;
-        if let Some(home) = claim.replaced.filter(|home| home.worker != self.parts.index) {
-            self.tell(home.worker, Crossing::Replaced { stream: claim.id, epoch: home.epoch });
-        }
-        self.end_older_publisher(claim.id, claim.epoch);
-        self.rtc_end_older_publisher(claim.id, claim.epoch);
-        let wait = settings.wait_for_publisher;
-        let stream = self.rtc.streams.find_or_insert(claim.id, (app, name), wait);
-        for &worker in &claim.subscribers {
-            let (stream, epoch, tracks) = (claim.id, claim.epoch, Arc::clone(tracks));
-            self.tell(worker, Crossing::PacketsStart { stream, epoch, tracks, packets: Vec::new() });
-        }
-        let input = inputs::publisher(tracks);
-        let entry = &mut self.rtc.streams.slab[stream];
-        entry.remotes = claim.subscribers;
-        entry.packets.publisher_started(self.now, claim.epoch.0, input);
-        // Nobody ends between here and the insertion.
-        let origin = Origin::Session(self.rtc.sessions.vacant_key());
-        self.rtc_start_source(stream, RtcSource { epoch: claim.epoch, origin }, Arc::clone(tracks));
-        let waits_here =
-            self.streams.find(claim.id).is_some_and(|frames| self.streams.slab[frames].players > 0);
+        let stream = self.start_publication(&claim, (app, name), NewPublisher::Packets(tracks));
+        let waits_here = self
+            .streams
+            .find(claim.id)
+            .is_some_and(|frames| self.streams.slab[frames].publication.players > 0);
         if waits_here || !claim.bridged.is_empty() {
             self.bridge_to_frames(claim.id);
         }
@@ -138,16 +120,16 @@ impl Worker {
     fn rtc_contest(&mut self, key: &str) -> bool {
         let Some((stream, home)) = self.parts.directory.home(key) else { return true };
         if home.worker != self.parts.index {
-            self.tell(home.worker, Crossing::Contested { stream, epoch: home.epoch });
+            self.send(home.worker, (stream, home.epoch, Lane::Packets), MessageBody::Contested);
             return false;
         }
         self.rtc_end_silent(stream, home.epoch)
     }
 
-    fn rtc_end_silent(&mut self, id: StreamId, epoch: Epoch) -> bool {
+    pub(crate) fn rtc_end_silent(&mut self, id: StreamId, epoch: Epoch) -> bool {
         let Some(stream) = self.rtc.streams.find(id) else { return false };
-        let Some(RtcSource { origin: Origin::Session(index), .. }) =
-            self.rtc.streams.slab[stream].source.filter(|source| source.epoch == epoch)
+        let Some(Source { origin: Origin::Session(index), .. }) =
+            self.rtc.streams.slab[stream].publication.source.filter(|source| source.epoch == epoch)
         else {
             return false;
         };
@@ -159,34 +141,17 @@ impl Worker {
         silent
     }
 
-    /// A source of packets begins, here or on another worker.
-    pub(crate) fn rtc_start_source(&mut self, stream: usize, source: RtcSource, tracks: PublishedTracks) {
-        let entry = &mut self.rtc.streams.slab[stream];
-        entry.source = Some(source);
-        entry.tracks = Some(tracks);
-        entry.live_since_ms = self.now_ms;
-        self.rtc_set_waiting(stream, None);
-    }
-
     /// Whether somebody plays a stream here.
     pub(crate) fn rtc_is_played(&self, stream: usize) -> bool {
-        self.rtc.streams.slab[stream].players > 0
-    }
-
-    fn rtc_set_waiting(&mut self, stream: usize, since_ms: Option<u64>) {
-        for (_, session) in &mut self.rtc.sessions {
-            if session.stream == stream && session.role == RtcRole::Play {
-                session.waiting_since_ms = since_ms;
-            }
-        }
+        self.rtc.streams.slab[stream].publication.players > 0
     }
 
     /// The home has said anew what a stream is: it may have turned out to have no video for WebRTC.
-    fn rtc_review_video(&mut self, stream: usize) {
+    pub(crate) fn rtc_review_video(&mut self, stream: usize) {
         let has_video = |tracks: &PublishedTracks| {
             tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
         };
-        match self.parts.directory.published(&self.rtc.streams.slab[stream].key) {
+        match self.parts.directory.published(&self.rtc.streams.slab[stream].publication.key) {
             Published::Frames(Bridged::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
             Published::Frames(Bridged::Impossible(_) | Bridged::Tracks(_, Some(_))) => {
                 self.rtc_end_video_players(stream);
@@ -209,32 +174,13 @@ impl Worker {
         }
     }
 
-    /// Closes this worker's publisher of packets if its publication is older than `epoch`, which replaces it.
-    pub(crate) fn rtc_end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
-        let source = self.rtc.streams.find(id).and_then(|stream| self.rtc.streams.slab[stream].source);
-        let older = source.filter(|source| source.epoch < epoch);
-        if let Some(publisher) = older.and_then(|source| source.origin.session()) {
-            self.rtc_end(publisher, EndReason::TakenOver);
-        }
-    }
-
     /// Counts a player of a stream in, and gets the stream if this worker does not have it.
     fn rtc_play(&mut self, (app, name): (&str, &str)) -> Result<usize, RtcRefusal> {
         let key = format!("{app}/{name}");
-        let worker = self.parts.index;
-        let (id, home) = self.parts.directory.subscribe(&key, worker, Lane::Packets);
-        let settings = settings_for(&self.parts.settings.applications, app);
-        let stream = self.rtc.streams.find_or_insert(id, (app, name), settings.wait_for_publisher);
-        let entry = &mut self.rtc.streams.slab[stream];
-        entry.players += 1;
-        let is_first = entry.players == 1;
-        if home.is_none() && entry.wait_for_publisher == Some(Duration::ZERO) {
-            self.rtc_leave(stream, None);
-            return Err(RtcRefusal::NotFound);
-        }
-        if let Some(home) = home.filter(|home| is_first && home.worker != worker) {
-            self.tell(home.worker, Crossing::PacketsSubscribe(id));
-        }
+        let stream = self.subscribe(Lane::Packets, &key, (app, name)).ok_or(RtcRefusal::NotFound)?;
+        let publication = &mut self.rtc.streams.slab[stream].publication;
+        publication.players += 1;
+        let id = publication.id;
         self.bridge_to_packets(id);
         Ok(stream)
     }
@@ -288,7 +234,7 @@ impl Worker {
         let (id, role, columns) = (session.id, session.role, &self.rtc.columns);
         let (bytes_in, bytes_out) = (columns.bytes_in(index), columns.bytes_out(index));
         let seconds = (self.now_ms - columns.opened_ms(index)) / 1000;
-        let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &stream.key);
+        let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &*stream.publication.key);
         tracing::info!(session = %id, ?role, stream, reason = reason.text(), seconds, bytes_in, bytes_out, "session ended");
         self.rtc_say_bye(index, reason.text());
         self.rtc_leave_all(index, reason);
@@ -300,7 +246,10 @@ impl Worker {
         let (id, role, stream, epoch, viewer) =
             (session.id, session.role, session.stream, session.epoch, session.viewer);
         match (role, epoch) {
-            (RtcRole::Publish, Some(epoch)) => self.rtc_unpublish(index, stream, epoch),
+            (RtcRole::Publish, Some(epoch)) => {
+                let source = Source { epoch, origin: Origin::Session(index) };
+                self.end_publication(Lane::Packets, stream, source);
+            }
             _ => self.rtc_leave(stream, viewer),
         }
         for connection in self.rtc.forget(index) {
@@ -332,144 +281,24 @@ impl Worker {
         self.rtc.send_transmits(index, self.now_ms);
     }
 
-    fn rtc_unpublish(&mut self, index: usize, stream: usize, epoch: Epoch) {
-        let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
-        // Only what is its own: the stream may have a newer source already.
-        if entry.source != Some(RtcSource { epoch, origin: Origin::Session(index) }) {
-            return;
-        }
-        self.parts.directory.release(&entry.key, epoch);
-        let id = entry.id;
-        for worker in std::mem::take(&mut entry.remotes) {
-            self.tell(worker, Crossing::PacketsGone { stream: id, epoch });
-        }
-        self.rtc_end_source(stream);
-        self.bridge_source_ended(id, epoch);
-    }
-
-    pub(crate) fn rtc_end_source(&mut self, stream: usize) {
-        let entry = &mut self.rtc.streams.slab[stream];
-        entry.source = None;
-        entry.packets.publisher_ended(self.now);
-        self.rtc_set_waiting(stream, Some(self.now_ms));
-        self.rtc_forget_unused(stream);
-    }
-
     fn rtc_leave(&mut self, stream: usize, viewer: Option<sfu::ViewerId>) {
         let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         if let Some(viewer) = viewer {
             entry.packets.leave(viewer);
         }
-        entry.players -= 1;
-        if entry.players > 0 {
-            return;
+        entry.publication.players -= 1;
+        if entry.publication.players == 0 {
+            self.unsubscribe(Lane::Packets, stream);
         }
-        let id = entry.id;
-        let home = self.parts.directory.unsubscribe(&entry.key, self.parts.index, Lane::Packets);
-        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
-            self.tell(home.worker, Crossing::PacketsUnsubscribe(id));
-        }
-        self.rtc_forget_unused(stream);
-    }
-
-    fn rtc_forget_unused(&mut self, stream: usize) {
-        if self.rtc.streams.slab.get(stream).is_some_and(crate::packets::streams::RtcStream::is_unused) {
-            let stream = self.rtc.streams.remove(stream);
-            self.rtc_keep_counts(&stream);
-        }
-    }
-
-    /// What another worker says about a stream of packets. A defect that it meets ends that stream's sessions here.
-    pub(crate) fn rtc_crossing(&mut self, from: usize, crossing: Crossing) {
-        let of = match &crossing {
-            Crossing::PacketsSubscribe(stream) | Crossing::PacketsUnsubscribe(stream) => Some(*stream),
-            Crossing::PacketsStart { stream, .. }
-            | Crossing::Packet { stream, .. }
-            | Crossing::PacketsGone { stream, .. }
-            | Crossing::Contested { stream, .. }
-            | Crossing::KeyFrameWanted { stream, .. } => Some(*stream),
-            _ => None,
-        };
-        let handled = catch_unwind(AssertUnwindSafe(|| self.rtc_take_crossing(from, crossing)));
-        if handled.is_err()
-            && let Some(stream) = of.and_then(|id| self.rtc.streams.find(id))
-        {
-            self.rtc_stream_panicked(stream);
-        }
-    }
-
-    fn rtc_take_crossing(&mut self, from: usize, crossing: Crossing) {
-        match crossing {
-            Crossing::PacketsSubscribe(id) => self.rtc_add_remote(from, id),
-            Crossing::PacketsUnsubscribe(id) => {
-                if let Some(stream) = self.rtc.streams.find(id) {
-                    self.rtc.streams.slab[stream].remotes.retain(|&worker| worker != from);
-                }
-            }
-            Crossing::PacketsStart { stream, epoch, tracks, packets } => {
-                self.rtc_end_older_publisher(stream, epoch);
-                let Some(stream) = self.rtc.streams.find(stream) else { return };
-                let newer = |source: RtcSource| source.epoch > epoch;
-                if self.rtc.streams.slab[stream].source.is_some_and(newer) {
-                    return;
-                }
-                self.rtc_start_source(stream, RtcSource { epoch, origin: Origin::Worker }, tracks);
-                for packet in &packets {
-                    // What is refused was known already, or too old by now.
-                    let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
-                }
-                self.rtc.touch(stream);
-                self.rtc_review_video(stream);
-            }
-            Crossing::Packet { stream, epoch, packet } => {
-                let Some(stream) = self.rtc.streams.find(stream) else { return };
-                let entry = &mut self.rtc.streams.slab[stream];
-                if entry.source.is_some_and(|source| source.epoch == epoch && !source.origin.is_local()) {
-                    let _ = entry.packets.receive_mirrored(self.now, &packet);
-                    self.rtc.counters.ring_packets_in += 1;
-                    self.rtc.touch(stream);
-                }
-            }
-            Crossing::PacketsGone { stream, epoch } => {
-                let Some(stream) = self.rtc.streams.find(stream) else { return };
-                let source = self.rtc.streams.slab[stream].source;
-                if source != Some(RtcSource { epoch, origin: Origin::Worker }) {
-                    return;
-                }
-                self.rtc_end_source(stream);
-            }
-            Crossing::Contested { stream, epoch } => {
-                self.rtc_end_silent(stream, epoch);
-            }
-            Crossing::KeyFrameWanted { stream, track } => {
-                let Some(index) = self.rtc.streams.find(stream) else { return };
-                self.rtc.streams.slab[index].packets.request_key_frame(self.now, track);
-                self.rtc.touch(index);
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn rtc_add_remote(&mut self, worker: usize, id: StreamId) {
-        self.bridge_to_packets(id);
-        let Some(stream) = self.rtc.streams.find(id) else { return };
-        let entry = &mut self.rtc.streams.slab[stream];
-        let source = entry.source.filter(|source| source.origin.is_local());
-        let (Some(RtcSource { epoch, .. }), Some(tracks)) = (source, entry.tracks.clone()) else { return };
-        if !entry.remotes.contains(&worker) {
-            entry.remotes.push(worker);
-        }
-        let packets = entry.packets.cached(self.now).cloned().collect();
-        self.tell(worker, Crossing::PacketsStart { stream: id, epoch, tracks, packets });
     }
 
     /// A mirror's viewers want a key frame: the home has to ask for it.
     pub(crate) fn rtc_ask_home(&mut self, stream: usize, track: sfu::TrackIndex) {
         let Some(entry) = self.rtc.streams.slab.get(stream) else { return };
-        let id = entry.id;
-        let home = self.parts.directory.home(&entry.key);
+        let id = entry.publication.id;
+        let home = self.parts.directory.home(&entry.publication.key);
         if let Some((_, home)) = home.filter(|(_, home)| home.worker != self.parts.index) {
-            self.tell(home.worker, Crossing::KeyFrameWanted { stream: id, track });
+            self.send(home.worker, (id, home.epoch, Lane::Packets), MessageBody::KeyFrameWanted(track));
         }
     }
 }

@@ -113,7 +113,7 @@ impl Worker {
         }
         self.rtc.columns.passed(index, 1);
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
-        if stream_entry.publisher() != Some(index) {
+        if stream_entry.publication.publisher() != Some(index) {
             return;
         }
         match stream_entry.packets.receive(self.now, &datagram[..len]) {
@@ -142,7 +142,7 @@ impl Worker {
         let stream = session.stream;
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         match (session.role, session.viewer) {
-            (RtcRole::Publish, _) if stream_entry.publisher() == Some(index) => {
+            (RtcRole::Publish, _) if stream_entry.publication.publisher() == Some(index) => {
                 stream_entry.packets.receive_rtcp(self.now, &datagram[..len]);
                 self.rtc.touch(stream);
             }

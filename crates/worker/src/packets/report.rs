@@ -42,7 +42,7 @@ impl Worker {
         for (_, stream) in &self.rtc.streams.slab {
             let connected =
                 |index: &usize| self.rtc.sessions.get(*index).is_some_and(RtcSession::is_connected);
-            if let Some(index) = stream.publisher().filter(connected) {
+            if let Some(index) = stream.publication.publisher().filter(connected) {
                 self.rtc.columns.arrived(index, arrival(stream, self.now));
             }
         }
@@ -72,20 +72,24 @@ impl Worker {
     }
 
     fn rtc_stream_snapshot(&self, stream: &RtcStream) -> StreamSnapshot {
-        let publisher = stream.publisher().and_then(|index| Some((index, self.rtc.sessions.get(index)?)));
+        let publisher =
+            stream.publication.publisher().and_then(|index| Some((index, self.rtc.sessions.get(index)?)));
         let stats = stream.packets.stats();
         StreamSnapshot {
-            app: stream.app().to_owned(),
-            name: stream.name().to_owned(),
-            live: stream.source.is_some(),
+            app: stream.publication.app().to_owned(),
+            name: stream.publication.name().to_owned(),
+            live: stream.publication.source.is_some(),
             publisher: publisher.map(|(index, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
                 protocol: session.protocol(),
                 connected_ms: self.now_ms - self.rtc.columns.opened_ms(index),
             }),
-            uptime_ms: stream.source.map_or(0, |_| self.now_ms - stream.live_since_ms),
-            players: stream.players,
+            uptime_ms: stream
+                .publication
+                .source
+                .map_or(0, |_| self.now_ms - stream.publication.live_since_ms),
+            players: stream.publication.players,
             video: None,
             audio: None,
             video_bits_per_second: 0,
@@ -97,7 +101,7 @@ impl Worker {
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
             tracks: rtc_tracks(stream, self.now),
-            bridge: self.bridge_snapshot(stream.bridge),
+            bridge: self.bridge_snapshot(stream.publication.bridge),
         }
     }
 
@@ -111,7 +115,7 @@ impl Worker {
         let stream = self.rtc.streams.slab.get(session.stream);
         let of_columns = self.rtc.columns.session_snapshot(index, session.id, session.address, self.now_ms);
         SessionSnapshot {
-            stream: stream.map(|stream| stream.key.to_string()),
+            stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
             rtc: Some(self.rtc_connection(index, session)),
             ..of_columns

@@ -8,8 +8,10 @@ use crate::frames::channel::{self, Format};
 use crate::frames::publish::{Credential, PublishRefusal};
 use crate::frames::serve::PlayRefusal;
 use crate::proto::http::{self, MediaRequest, Method, Request};
-use crate::proto::session::{Media, Session, State};
+use crate::proto::session::{Media, Publish, Session, State};
 use crate::proto::websocket::{self, ClientFrames, ClientInput};
+use crate::publication::Source;
+use crate::registry::{Lane, Origin};
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::link::Handoff;
@@ -345,7 +347,9 @@ impl Worker {
                     // What it says next is no stream's media. Fails only for a socket that is about to close.
                     let _ = self.set_readable(index, true);
                 }
-                self.unpublish(index, publish);
+                let Publish { stream, epoch, .. } = publish;
+                let source = Source { epoch, origin: Origin::Session(index) };
+                self.end_publication(Lane::Frames, stream, source);
             }
             Media::Play(play) => {
                 let stream = self.stream_key(play.stream);
@@ -358,7 +362,7 @@ impl Worker {
     }
 
     fn stream_key(&self, stream: usize) -> &str {
-        self.streams.slab.get(stream).map_or("", |stream| &stream.key)
+        self.streams.slab.get(stream).map_or("", |stream| &*stream.publication.key)
     }
 }
 

@@ -49,22 +49,26 @@ impl Worker {
     }
 
     fn stream_snapshot(&self, stream: &LocalStream) -> StreamSnapshot {
-        let publisher = stream.publisher().and_then(|index| Some((index, self.sessions.get(index)?)));
+        let publisher =
+            stream.publication.publisher().and_then(|index| Some((index, self.sessions.get(index)?)));
         let told = &self.columns.told;
         let rates = stream.relay.rates();
         let gop = stream.relay.gop();
         StreamSnapshot {
-            app: stream.app().to_owned(),
-            name: stream.name().to_owned(),
-            live: stream.source.is_some(),
+            app: stream.publication.app().to_owned(),
+            name: stream.publication.name().to_owned(),
+            live: stream.publication.source.is_some(),
             publisher: publisher.map(|(index, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
                 protocol: told.protocol[index],
                 connected_ms: self.now_ms - told.opened_ms[index],
             }),
-            uptime_ms: stream.source.map_or(0, |_| self.now_ms - stream.live_since_ms),
-            players: stream.players,
+            uptime_ms: stream
+                .publication
+                .source
+                .map_or(0, |_| self.now_ms - stream.publication.live_since_ms),
+            players: stream.publication.players,
             video: stream.video.clone(),
             audio: stream.audio.clone(),
             video_bits_per_second: rates.video_bits_per_second,
@@ -76,7 +80,7 @@ impl Worker {
             gop_duration_ms: gop.duration_ms() as u32,
             bytes_in: stream.relay.bytes_in(),
             tracks: Vec::new(),
-            bridge: self.bridge_snapshot(stream.bridge),
+            bridge: self.bridge_snapshot(stream.publication.bridge),
         }
     }
 
@@ -88,7 +92,7 @@ impl Worker {
         };
         let of_columns = self.columns.session_snapshot(index, session.id, session.address, self.now_ms);
         SessionSnapshot {
-            stream: stream.map(|stream| stream.key.to_string()),
+            stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
             ..of_columns
         }

@@ -41,17 +41,17 @@ impl Worker {
         snapshot.sessions.append_copy(&self.rtc.columns.told);
         snapshot.streams.extend(self.streams.slab.iter().map(|(index, stream)| StreamRow {
             reference: frames_reference(index),
-            name: stream.key.clone(),
-            live: stream.source.is_some(),
-            has_publisher: stream.publisher().is_some(),
-            players: stream.players,
+            name: stream.publication.key.clone(),
+            live: stream.publication.source.is_some(),
+            has_publisher: stream.publication.publisher().is_some(),
+            players: stream.publication.players,
         }));
         snapshot.streams.extend(self.rtc.streams.slab.iter().map(|(index, stream)| StreamRow {
             reference: packets_reference(index),
-            name: stream.key.clone(),
-            live: stream.source.is_some(),
-            has_publisher: stream.publisher().is_some(),
-            players: stream.players,
+            name: stream.publication.key.clone(),
+            live: stream.publication.source.is_some(),
+            has_publisher: stream.publication.publisher().is_some(),
+            players: stream.publication.players,
         }));
         let took = thread_cpu_time().zip(begun).map(|(ended, begun)| ended.saturating_sub(begun));
         snapshot.took_us = took.unwrap_or_default().as_micros() as u32;
