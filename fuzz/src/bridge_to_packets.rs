@@ -95,7 +95,8 @@ impl Viewer {
         let mut picture: Option<Depacketizer> = None;
         for bytes in out.packets() {
             let packet = Packet::parse(bytes).expect("a packet");
-            let codec = Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type());
+            let codec =
+                rtp::payload::CODECS.into_iter().find(|codec| payload_type(*codec) == packet.payload_type());
             let codec = codec.expect("a codec of ours");
             assert!(packet.payload().len() <= PAYLOAD_BYTES_MAX);
             assert!(inspect(codec, packet.payload(), packet.marker()).is_some(), "a payload the relay takes");

@@ -129,8 +129,8 @@ impl ToFrames {
         let first = out.frames.len();
         let (mut context, video, sound) = self.parts(now, out);
         match piece.kind() {
-            MediaKind::Video => video.arrive(&mut context, piece),
             MediaKind::Audio => sound.arrive(&mut context, piece),
+            _ => video.arrive(&mut context, piece),
         }
         let video_is_live = video.is_live(now, VIDEO_LIVE);
         sound.poll(&mut context, video_is_live);

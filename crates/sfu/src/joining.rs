@@ -166,7 +166,7 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, lim
         MediaKind::Audio => {
             track.history.newest_since(now.checked_sub(SOUND_AGE_MAX)).or(track.numbering.next())
         }
-        MediaKind::Video => track.history.entry(now, viewer.rest.joined_at, limits),
+        _ => track.history.entry(now, viewer.rest.joined_at, limits),
     };
     match start {
         Some(start) => {

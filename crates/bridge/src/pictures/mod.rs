@@ -11,14 +11,11 @@
 //! AV1 and VP8/VP9 need nothing of the kind: pictures that are not shown at once travel within the temporal unit or
 //! superframe of one that is, and a frame of the container always shows exactly one, in order.
 
-mod bits;
 mod h264;
 mod h265;
-mod nal;
-mod record;
 
-pub use nal::{NAL_UNITS_MAX, NalError, NalUnits, Nals};
-pub use record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, Record, RecordError, read_avcc, read_hvcc};
+use media::bitstream::{Malformed, Nals};
+use media::config::RecordError;
 use rtp::payload::Codec;
 
 use crate::to_packets::BFrames;
@@ -160,8 +157,8 @@ enum Stop {
     Refused(Refusal),
 }
 
-impl From<bits::Malformed> for Stop {
-    fn from(_: bits::Malformed) -> Self {
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Self {
         Self::Broken
     }
 }

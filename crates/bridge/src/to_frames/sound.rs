@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::{self, SoundPart, opus_head, write_sound_head};
+use media::config::opus_head;
+use rtmp::flv::{SoundPart, write_sound_head};
 use rtp::payload::{Codec, opus::Toc};
 
-use super::picture::flv_codec;
 use super::piece::Piece;
 use super::video::Context;
 use super::{FramesOut, ToFramesSettings};
@@ -156,18 +156,18 @@ impl Sound {
         let time_ms = self.time_ms(time_us);
         if !std::mem::replace(&mut self.is_config_told, true) {
             let (rate, channels) = if codec == Codec::Opus { (48_000, 2) } else { (8_000, 1) };
-            context.headers.sound((flv_codec(codec), rate, channels), time_ms, context.out);
+            context.headers.sound((codec, rate, channels), time_ms, context.out);
             if codec == Codec::Opus {
                 push(
                     context.out,
                     FrameRole::Config,
                     time_ms,
-                    (flv::Codec::Opus, SoundPart::Config),
+                    (Codec::Opus, SoundPart::Config),
                     &opus_head(2),
                 );
             }
         }
-        let coded = (flv_codec(codec), SoundPart::Frame);
+        let coded = (codec, SoundPart::Frame);
         // Not every decoder takes a packet without data for what it means.
         match Toc::parse(packet).filter(|toc| codec == Codec::Opus && toc.silence) {
             Some(toc) => push(context.out, FrameRole::Audio, time_ms, coded, &silence(toc.samples)),
@@ -190,17 +190,11 @@ impl Sound {
             return;
         };
         if !std::mem::replace(&mut self.is_config_told, true) {
-            let told = (flv::Codec::Aac, format.sample_rate, format.channels);
+            let told = (Codec::Aac, format.sample_rate, format.channels);
             context.headers.sound(told, time_ms, context.out);
-            push(
-                context.out,
-                FrameRole::Config,
-                time_ms,
-                (flv::Codec::Aac, SoundPart::Config),
-                &format.config,
-            );
+            push(context.out, FrameRole::Config, time_ms, (Codec::Aac, SoundPart::Config), &format.config);
         }
-        push(context.out, FrameRole::Audio, time_ms, (flv::Codec::Aac, SoundPart::Frame), &sound.data);
+        push(context.out, FrameRole::Audio, time_ms, (Codec::Aac, SoundPart::Frame), &sound.data);
     }
 
     /// Stream time of a frame in milliseconds, never less than that of the one before.
@@ -247,13 +241,7 @@ fn opus_format() -> Arc<SoundFormat> {
     Arc::new(SoundFormat { codec: SoundCodec::Opus, config, sample_rate: 48_000, channels: 2 })
 }
 
-fn push(
-    out: &mut FramesOut,
-    role: FrameRole,
-    time_ms: u64,
-    (codec, part): (flv::Codec, SoundPart),
-    data: &[u8],
-) {
+fn push(out: &mut FramesOut, role: FrameRole, time_ms: u64, (codec, part): (Codec, SoundPart), data: &[u8]) {
     let mut payload = Vec::with_capacity(HEAD_BYTES_MAX + data.len());
     let _ = write_sound_head(&mut payload, codec, part);
     payload.extend_from_slice(data);

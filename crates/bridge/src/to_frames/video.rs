@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::Record;
+use media::config::Record;
 use rtp::depacketize::{Broken, Depacketizer};
 use rtp::payload::{Codec, inspect};
 
 use super::headers::Headers;
 use super::key_frames::KeyFrames;
-use super::picture::{NoPicture, Picture, config_body, flv_codec};
+use super::picture::{NoPicture, Picture, config_body};
 use super::piece::Piece;
 use super::units::ParameterSets;
 use super::{FramesOut, ToFramesSettings, ToFramesStats};
@@ -221,7 +221,7 @@ fn configure(
     time_ms: u64,
 ) {
     if known.as_ref() != Some(record) {
-        context.headers.video(flv_codec(codec), record, time_ms, context.out);
+        context.headers.video(codec, record, time_ms, context.out);
         push(context.out, FrameRole::Config, time_ms, config_body(codec, record));
         *known = Some(record.clone());
     }

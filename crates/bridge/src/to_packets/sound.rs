@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body};
+use rtmp::flv::{Body, BodyKind, audio_body};
 use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
@@ -39,7 +39,7 @@ pub(super) struct Sound {
 /// What tells one kind of sound from another.
 #[derive(Debug, PartialEq, Eq)]
 struct Source {
-    codec: FlvCodec,
+    codec: Codec,
     channels: u8,
     config: Vec<u8>,
 }
@@ -48,8 +48,8 @@ impl Sound {
     pub(super) fn new() -> Self {
         Self {
             sender: Sender::new(SOUND_SSRC, 0),
-            clock_rate: Codec::Opus.clock_rate(),
-            timestamps: SoundTimestamps::new(Codec::Opus.clock_rate()),
+            clock_rate: rtp::payload::clock_rate(Codec::Opus),
+            timestamps: SoundTimestamps::new(rtp::payload::clock_rate(Codec::Opus)),
             track_id: None,
             source: None,
             format: None,
@@ -105,7 +105,7 @@ impl Sound {
             return false;
         };
         let is_config = body.kind == BodyKind::Config;
-        if matches!(body.kind, BodyKind::Other) || body.codec == FlvCodec::None {
+        if matches!(body.kind, BodyKind::Other) || body.codec == Codec::None {
             return false;
         }
         if *self.track_id.get_or_insert(body.track_id) != body.track_id {
@@ -122,8 +122,8 @@ impl Sound {
         }
         let pts_us = time_ms * 1_000 + super::video::offset_us(&body);
         let is_whole = match body.codec {
-            FlvCodec::Aac | FlvCodec::Mp3 => self.job(pts_us, body.data, out),
-            FlvCodec::Opus => self.opus(settings, pts_us, body.data, out),
+            Codec::Aac | Codec::Mp3 => self.job(pts_us, body.data, out),
+            Codec::Opus => self.opus(settings, pts_us, body.data, out),
             _ => self.g711(settings, pts_us, &body, out),
         };
         stats.broken += u64::from(!is_whole);
@@ -134,15 +134,11 @@ impl Sound {
     fn learn(&mut self, body: &Body<'_>, is_config: bool) -> bool {
         let source = match (body.codec, &self.source) {
             // The sequence header alone tells; without one, AAC cannot begin, and Opus is what it nearly always is.
-            (FlvCodec::Aac, _) if !is_config => return false,
-            (FlvCodec::Opus, Some(known)) if !is_config && known.codec == FlvCodec::Opus => return false,
+            (Codec::Aac, _) if !is_config => return false,
+            (Codec::Opus, Some(known)) if !is_config && known.codec == Codec::Opus => return false,
             (codec, _) => Source {
                 codec,
-                channels: if codec == FlvCodec::Mp3 {
-                    0
-                } else {
-                    body.sound.map_or(0, |sound| sound.channels)
-                },
+                channels: if codec == Codec::Mp3 { 0 } else { body.sound.map_or(0, |sound| sound.channels) },
                 config: if is_config { body.data.to_vec() } else { Vec::new() },
             },
         };
@@ -168,8 +164,8 @@ impl Sound {
         self.format_is_new = format.is_some();
         self.format = format.map(Arc::new);
         (self.published, self.refused) = (Some(codec), None);
-        if self.clock_rate != codec.clock_rate() {
-            self.clock_rate = codec.clock_rate();
+        if self.clock_rate != rtp::payload::clock_rate(codec) {
+            self.clock_rate = rtp::payload::clock_rate(codec);
             self.timestamps = SoundTimestamps::new(self.clock_rate);
         }
     }
@@ -201,7 +197,7 @@ impl Sound {
         let mut samples = std::mem::take(&mut self.samples);
         samples.clear();
         match (body.codec, body.sound.map(|sound| sound.channels)) {
-            (FlvCodec::G711U, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
+            (Codec::Pcmu, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
             (_, Some(2)) => g711::mix(Law::A, body.data, &mut samples),
             _ => samples.extend_from_slice(body.data),
         }
@@ -250,20 +246,20 @@ impl Sound {
 fn carried_as(source: &Source) -> Result<(Codec, Option<SoundCodec>), String> {
     let codec = source.codec;
     match codec {
-        FlvCodec::Aac
+        Codec::Aac
             if source.config.len() < AAC_CONFIG_BYTES.0 || source.config.len() > AAC_CONFIG_BYTES.1 =>
         {
             Err("sound: the sequence header of AAC is broken".to_owned())
         }
-        FlvCodec::Aac => Ok((Codec::Opus, Some(SoundCodec::Aac))),
-        FlvCodec::Mp3 => Ok((Codec::Opus, Some(SoundCodec::Mp3))),
+        Codec::Aac => Ok((Codec::Opus, Some(SoundCodec::Aac))),
+        Codec::Mp3 => Ok((Codec::Opus, Some(SoundCodec::Mp3))),
         // Channel mapping family 0 (RFC 7845 section 5.1.1) is what a packet of RFC 7587 can hold.
-        FlvCodec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
+        Codec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
             Err("sound: WebRTC has no Opus of more than two channels".to_owned())
         }
-        FlvCodec::Opus => Ok((Codec::Opus, None)),
-        FlvCodec::G711A => Ok((Codec::Pcma, None)),
-        FlvCodec::G711U => Ok((Codec::Pcmu, None)),
+        Codec::Opus => Ok((Codec::Opus, None)),
+        Codec::Pcma => Ok((Codec::Pcma, None)),
+        Codec::Pcmu => Ok((Codec::Pcmu, None)),
         _ => Err(format!("sound: {codec} is not transcoded")),
     }
 }

@@ -8,9 +8,9 @@ mod vp;
 
 use std::sync::Arc;
 
-use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
+use rtmp::flv::{Body, BodyKind, video_body};
 use rtp::packetize::Sender;
-use rtp::payload::Codec;
+use rtp::payload::{Codec, MediaKind};
 
 use super::{PacketsOut, PublishedVideo, ToPacketsSettings, ToPacketsStats};
 use crate::clock::VideoTimestamps;
@@ -29,7 +29,7 @@ pub(super) struct Video {
     /// The one that is sent of several: the first that came.
     track_id: Option<u8>,
     /// What the publisher sends, and the record it has told it by.
-    source: Option<(FlvCodec, Vec<u8>)>,
+    source: Option<(Codec, Vec<u8>)>,
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
     refused: Option<Arc<str>>,
@@ -119,16 +119,17 @@ impl Video {
             stats.broken += 1;
             return false;
         };
-        if body.codec == FlvCodec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
+        if body.codec == Codec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
             return false;
         }
         let was_over = self.is_over;
         if body.kind == BodyKind::End {
             self.ended();
         }
-        let Some(codec) = rtp_codec(body.codec) else {
-            return self.cannot(body.codec) | (was_over != self.is_over);
-        };
+        let codec = body.codec;
+        if codec.kind() != MediaKind::Video {
+            return self.cannot(codec) | (was_over != self.is_over);
+        }
         let changed = match body.kind {
             BodyKind::Config => self.config(settings, codec, &body, stats),
             BodyKind::Frames if body.data.is_empty() => {
@@ -172,7 +173,7 @@ impl Video {
     }
 
     /// A codec WebRTC has no format for.
-    fn cannot(&mut self, codec: FlvCodec) -> bool {
+    fn cannot(&mut self, codec: Codec) -> bool {
         self.source = Some((codec, Vec::new()));
         self.refuse(format!("video: WebRTC has no {codec}").into())
     }
@@ -345,17 +346,6 @@ impl Video {
             self.warning = nal.warning();
             self.is_warned = self.warning.is_some();
         }
-    }
-}
-
-fn rtp_codec(codec: FlvCodec) -> Option<Codec> {
-    match codec {
-        FlvCodec::H264 => Some(Codec::H264),
-        FlvCodec::H265 => Some(Codec::H265),
-        FlvCodec::Av1 => Some(Codec::Av1),
-        FlvCodec::Vp8 => Some(Codec::Vp8),
-        FlvCodec::Vp9 => Some(Codec::Vp9),
-        _ => None,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::samples::{annex_b, names, sample, send};
 use bridge::BFrames;
-use bridge::pictures::{PictureFilter, read_avcc, read_hvcc};
+use bridge::pictures::PictureFilter;
+use media::config::{read_avcc, read_hvcc};
 use rtp::payload::Codec;
 
 #[test]

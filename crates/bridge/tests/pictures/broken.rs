@@ -2,10 +2,9 @@
 
 use crate::samples::{names, sample};
 use bridge::BFrames;
-use bridge::pictures::{
-    Dropped, NalUnits, Nals, PARAMETER_SET_BYTES_MAX, PictureFilter, RecordError, Verdict, read_avcc,
-    read_hvcc,
-};
+use bridge::pictures::{Dropped, PictureFilter, Verdict};
+use media::bitstream::{NalUnits, Nals};
+use media::config::{PARAMETER_SET_BYTES_MAX, RecordError, read_avcc, read_hvcc};
 use rtp::payload::Codec;
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::samples::{names, sample, send};
 use bridge::BFrames;
-use bridge::pictures::{Nals, Refusal, Verdict};
+use bridge::pictures::{Refusal, Verdict};
+use media::bitstream::Nals;
 
 #[test]
 fn pictures_predicted_from_b_frames_that_would_be_left_out_are_never_sent() {

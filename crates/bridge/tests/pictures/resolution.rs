@@ -2,7 +2,9 @@
 
 use crate::samples::{sample, send};
 use bridge::BFrames;
-use bridge::pictures::{Nals, PictureFilter, Verdict, read_avcc};
+use bridge::pictures::{PictureFilter, Verdict};
+use media::bitstream::Nals;
+use media::config::read_avcc;
 
 /// The sequence parameter set that a picture begins with.
 fn sps(units: &[Vec<u8>]) -> &[u8] {

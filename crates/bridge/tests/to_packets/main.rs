@@ -119,8 +119,10 @@ impl Rig {
                 "a number is missing"
             );
             self.stream.receive(now, bytes).expect("the stream takes it");
-            let codec =
-                Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type()).unwrap();
+            let codec = rtp::payload::CODECS
+                .into_iter()
+                .find(|codec| payload_type(*codec) == packet.payload_type())
+                .unwrap();
             assert_eq!(codec.kind() == MediaKind::Video, is_video);
             let (depacketizer, sent) = under_way.get_or_insert_with(|| {
                 let sent = Sent {
@@ -160,13 +162,13 @@ fn publisher() -> PublisherInput {
     let track = |kind, ssrc| TrackInput {
         kind,
         mid: String::new(),
-        payloads: Codec::ALL
+        payloads: rtp::payload::CODECS
             .into_iter()
             .filter(|codec| codec.kind() == kind)
             .map(|codec| TrackPayload {
                 payload_type: payload_type(codec),
                 codec,
-                clock_rate: codec.clock_rate(),
+                clock_rate: rtp::payload::clock_rate(codec),
                 rtx: None,
             })
             .collect(),

@@ -457,7 +457,7 @@ pub(crate) fn offer(direction: Direction, local: SocketAddr, fingerprint: Finger
     let format = |codec: Codec, payload_type, rtx_payload_type, feedback| Format {
         payload_type,
         codec,
-        clock_rate: codec.clock_rate(),
+        clock_rate: rtp::payload::clock_rate(codec),
         channels: if codec == Codec::Opus { 2 } else { 1 },
         fmtp: String::new(),
         rtx_payload_type,
@@ -491,7 +491,7 @@ pub(crate) fn offer(direction: Direction, local: SocketAddr, fingerprint: Finger
 
 /// Makes a format one of another codec.
 fn instead(format: &mut Format, codec: Codec) {
-    (format.codec, format.clock_rate) = (codec, codec.clock_rate());
+    (format.codec, format.clock_rate) = (codec, rtp::payload::clock_rate(codec));
     format.channels = if codec == Codec::Opus { 2 } else { 1 };
     format.fmtp = if codec == Codec::H264 { H264_FMTP.to_owned() } else { String::new() };
 }

@@ -6,7 +6,9 @@ use rtp::packetize::{FrameWriter, h264, h265};
 use rtp::payload::Codec;
 
 use super::{ToPacketsSettings, Verdict};
-use crate::pictures::{self, B_FRAMES_WARNING, Dropped, Nals, PictureFilter};
+use media::bitstream::Nals;
+
+use crate::pictures::{self, B_FRAMES_WARNING, Dropped, PictureFilter};
 
 /// A stream of NAL units.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::{Bridge, Machine};
 use crate::worker::engine::Worker;
 use crate::worker::ring::Crossing;
 
-const VIDEO: rtp::payload::MediaKind = rtp::payload::MediaKind::Video;
+const VIDEO: MediaKind = MediaKind::Video;
 
 /// Soonest a bridge is asked again, by a timer of its own.
 const TIMER_MIN: Duration = Duration::from_millis(1);
