@@ -84,11 +84,6 @@ impl RtcStreams {
         Self { slab: Slab::new(), by_id: HashMap::new(), limits: limits(settings), clock }
     }
 
-    /// Wall time, the same on all workers.
-    pub(crate) fn clock(&self) -> WallClock {
-        self.clock
-    }
-
     /// Index of a stream.
     pub(crate) fn find(&self, id: StreamId) -> Option<usize> {
         self.by_id.get(&id).copied()

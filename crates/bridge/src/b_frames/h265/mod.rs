@@ -13,8 +13,7 @@ mod slice;
 use sets::{Pps, Sps};
 use slice::SliceHeader;
 
-use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
-use crate::frame_to_rtp::BFrames;
+use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 
