@@ -25,7 +25,7 @@ const PICTURES_BEFORE: usize = 5;
 const PICTURES_SEEN: usize = 40;
 
 fn sound_only() -> Options {
-    Options { sound_only: true, ..Options::default() }
+    Options { audio_only: true, ..Options::default() }
 }
 
 fn with_h264() -> Options {

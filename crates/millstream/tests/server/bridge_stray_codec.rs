@@ -14,7 +14,7 @@ const NEW: u32 = 100;
 fn sound_goes_on_behind_a_frame_of_another_codec_and_the_same_header() {
     let server = Server::start("");
     let mut publisher = SteppedPublisher::start(server.rtmp, "live/a");
-    let options = Options { sound_only: true, ..Options::default() };
+    let options = Options { audio_only: true, ..Options::default() };
     let mut player = Client::play_when_ready(&server, "live/a", &options);
     let mut hear = |publisher: &mut SteppedPublisher| {
         let mut viewed = Viewed::default();

@@ -113,7 +113,7 @@ fn g711_alone() {
         let body = [&[MU_LAW], &samples[..]].concat();
         Tag { kind: MediaKind::Audio, timestamp: 23 * index as u32, body }
     });
-    assert_is_played(tags.collect(), &Options { sound: Some(Codec::Pcmu), ..Options::default() });
+    assert_is_played(tags.collect(), &Options { audio: Some(Codec::Pcmu), ..Options::default() });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::http::Response;
 use crate::common::rtc::{
-    Client, Options, certificate, counter, credentials, exchange, offer, post, start_flow,
+    Client, OfferOptions, Options, certificate, counter, credentials, exchange, offer, post, start_flow,
 };
 use crate::common::server::Server;
 use rtc::dtls::{Certificate, Fingerprint, FingerprintHash};
@@ -17,7 +17,7 @@ use stun::{Check, Writer};
 
 /// STUN by hand, shared with the tests of `rtc`, whose credentials are not used here.
 #[expect(dead_code, unreachable_pub, reason = "shared with the tests of another crate")]
-#[path = "../../../rtc/tests/common/stun.rs"]
+#[path = "../../../rtc/tests/rtc/common/stun.rs"]
 mod stun;
 
 const SERVER_UFRAG: &str = "";
@@ -26,7 +26,7 @@ const SERVER_PASSWORD: &str = "";
 
 /// An offer to publish as text.
 fn good_offer() -> String {
-    make_offer(&offer(Direction::Send, local(), certificate().fingerprint()))
+    make_offer(&offer(Direction::Send, local(), &OfferOptions::default()))
 }
 
 fn local() -> SocketAddr {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use crate::common::rtc::{certificate, offer};
+use crate::common::rtc::{OfferOptions, offer};
 use crate::common::server::{ScratchDir, Server};
 use rtc::sdp::{Direction, make_offer, read_answer};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -22,7 +22,7 @@ fn an_offer_by_https_is_answered_like_one_by_http() {
     let https = server.https.expect("an HTTPS address");
 
     let offer =
-        offer(Direction::Send, "127.0.0.1:50000".parse().expect("an address"), certificate().fingerprint());
+        offer(Direction::Send, "127.0.0.1:50000".parse().expect("an address"), &OfferOptions::default());
     let text = make_offer(&offer);
     let head = format!(
         "POST /whip/live/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n",

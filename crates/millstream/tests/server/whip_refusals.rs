@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use crate::common::eventually;
 use crate::common::flv::sample_tags;
 use crate::common::http::{self, Response};
-use crate::common::rtc::{Client, Options, certificate, counter, offer, post, wait_for_no_sessions};
+use crate::common::rtc::{Client, OfferOptions, Options, counter, offer, post, wait_for_no_sessions};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use rtc::sdp::{Direction, make_offer};
 
 fn sdp(direction: Direction) -> String {
     let local = "127.0.0.1:50000".parse().expect("an address");
-    make_offer(&offer(direction, local, certificate().fingerprint()))
+    make_offer(&offer(direction, local, &OfferOptions::default()))
 }
 
 fn try_open(server: &Server, path: &str, direction: Direction) -> Response {

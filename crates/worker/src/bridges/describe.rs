@@ -11,10 +11,10 @@ use sfu::PublisherInput;
 
 use super::Machine;
 use super::begin::frame_to_rtp_settings;
-use crate::directory::{Bridged, Origin, PublishedTracks};
-use crate::engine::Worker;
-use crate::rtc::inputs;
-use crate::streams::LocalStream;
+use crate::event_loop::Worker;
+use crate::frames::streams::LocalStream;
+use crate::packets::inputs;
+use crate::registry::{Bridged, Origin, PublishedTracks};
 
 /// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;

@@ -12,8 +12,8 @@ use sfu::{Packet, TrackIndex};
 use super::cost::{clock, cpu_time};
 use super::describe;
 use super::{Bridge, Machine};
-use crate::engine::Worker;
-use crate::ring::Crossing;
+use crate::event_loop::Worker;
+use crate::mailbox::Crossing;
 
 const AUDIO: MediaKind = MediaKind::Audio;
 const VIDEO: MediaKind = MediaKind::Video;
