@@ -1,7 +1,8 @@
-//! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable compiler.
+//! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable
+//! compiler.
 #![cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
 
-#[path = "../../../fuzz/src/group_send.rs"]
+#[path = "../../../../fuzz/src/group_send.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]
 mod checks;
 

@@ -1,10 +1,9 @@
-//! A batch against its naive twin: random writing, taking back, dropping and flushing, and what arrives compared.
+//! A batch against its naive twin: random writing, taking back, dropping and flushing, and what
+//! arrives compared.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::group::{Place, bytes};
-use common::{Receivers, loopback, prefer};
+use crate::common::group::{Part, bytes};
+use crate::common::{Receivers, loopback, prefer};
 use group_send::{BackendKind, BatchLimits, DatagramId, Envelope, SendBatch, Sender};
 use proptest::prelude::*;
 
@@ -31,7 +30,8 @@ struct Naive {
 }
 
 impl Naive {
-    /// Recipients in the order of their first datagram, each one's datagrams in order, until the budget ends.
+    /// Recipients in the order of their first datagram, each one's datagrams in order, until the
+    /// budget ends.
     fn flush(&mut self, mut budget: usize) -> usize {
         let mut firsts: Vec<usize> = Vec::new();
         for &(recipient, ..) in &self.waiting {
@@ -107,7 +107,7 @@ fn run(kind: BackendKind, steps: &[Step]) {
                     assert!(batch.datagrams_free() == 0 || batch.bytes_free() < room, "there was room");
                     continue;
                 };
-                let datagram = bytes(Place::Shared, to, stamp as usize, length);
+                let datagram = bytes(Part::Shared, to, stamp as usize, length);
                 batch.buffer(id)[..length].copy_from_slice(&datagram);
                 batch.set_len(id, length);
                 naive.waiting.push((to, stamp, datagram));

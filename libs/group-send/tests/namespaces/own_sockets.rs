@@ -1,6 +1,7 @@
 //! Back ends that pass the kernel's UDP stack by really do, and do not for what they cannot carry.
 //!
-//! Every byte would arrive as well if they left everything to the socket, so the stack's own counter is the witness.
+//! Every byte would arrive as well if they left everything to the socket, so the stack's own
+//! counter is the witness.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
@@ -16,12 +17,13 @@ pub(crate) fn trials() -> Vec<Privileged> {
     for kind in backends::all() {
         let least = match kind {
             BackendKind::AfXdp => |_| 0,
-            // One datagram of each packet enters the stack, and in a mixed group one for each family.
+            // One datagram of each packet enters the stack, and in a mixed group one for each
+            // family.
             BackendKind::TcClone => |packets| 2 * packets,
             _ => continue,
         };
         for family in [Family::V4, Family::V6, Family::Mixed] {
-            let name = format!("own_ways::{kind}::passes_the_stack_by::{}", family.name());
+            let name = format!("own_sockets::{kind}::passes_the_stack_by::{}", family.name());
             trials.push(Privileged::new(name, Need::Backend(kind), move || passes_by(kind, family, least)));
         }
     }

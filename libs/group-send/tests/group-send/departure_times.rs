@@ -1,10 +1,9 @@
-//! Departure times change when datagrams leave and nothing else: all arrive, in order, also where no queue knows them.
+//! Departure times change when datagrams leave and nothing else: all arrive, in order, also where
+//! no queue knows them.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::group::{Place, bytes};
-use common::{Receivers, loopback, prefer};
+use crate::common::group::{Part, bytes};
+use crate::common::{Receivers, loopback, prefer};
 use group_send::socket::{self, DepartureClock};
 use group_send::{BackendKind, BatchLimits, Envelope, SendBatch, Sender};
 
@@ -53,5 +52,5 @@ fn a_socket_that_was_not_asked_for_times_sends_at_once() {
 }
 
 fn datagram(recipient: usize, turn: u64) -> Vec<u8> {
-    bytes(Place::Shared, recipient, turn as usize, if turn % 4 == 3 { 99 } else { 600 })
+    bytes(Part::Shared, recipient, turn as usize, if turn % 4 == 3 { 99 } else { 600 })
 }

@@ -1,9 +1,9 @@
 //! One socket of IPv6 reaches recipients of both families, in one group and in one batch.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{Group, Private, Receivers, Sizes, assert_all_sent, flush_whole, loopback, prefer, send_whole};
+use crate::common::{
+    Group, Private, Receivers, Sizes, assert_all_sent, flush_whole, loopback, prefer, send_whole,
+};
 use group_send::{BackendKind, Config, SendError, Sender, Slot, socket};
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! The peer table gives the answers of a `HashMap` keyed by addresses, whatever is done to it in whatever order.
+//! The peer table gives the answers of a `HashMap` keyed by addresses, whatever is done to it in
+//! whatever order.
 
 use group_send::peer_table::{Full, PeerKey, PeerTable};
 use proptest::collection::vec;
@@ -13,7 +14,7 @@ struct Twin {
 }
 
 impl Twin {
-    /// An IPv4-mapped address is the IPv4 address; the flow label is nobody's.
+    /// An IPv4-mapped address is the IPv4 address; the flow label does not count.
     fn canonical(mut address: SocketAddr) -> SocketAddr {
         if let SocketAddr::V6(v6) = &mut address {
             v6.set_flowinfo(0);
@@ -41,7 +42,8 @@ enum Step {
     Clear,
 }
 
-/// Few enough addresses that the same ones come again: both families, mapped ones, links, flow labels.
+/// Few enough addresses that the same ones come again: both families, mapped ones, links, flow
+/// labels.
 fn address() -> impl Strategy<Value = SocketAddr> {
     prop_oneof![
         (0..40_u32, 0..4_u16).prop_map(|(ip, port)| format!("10.0.0.{ip}:{port}")),

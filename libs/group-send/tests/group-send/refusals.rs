@@ -1,4 +1,5 @@
-//! Who refuses is told so, alone, also when the kernel's report went to a receive instead of a send.
+//! Only the recipient that refuses fails, also when the kernel's report went to a receive instead
+//! of a send.
 
 #![cfg(target_os = "linux")]
 
@@ -12,17 +13,17 @@ fn bound() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").expect("loopback has free ports")
 }
 
-/// An address where nobody listens.
+/// An address with a closed port.
 fn closed() -> SocketAddr {
     bound().local_addr().expect("a bound socket has an address")
 }
 
 #[test]
 fn a_report_that_a_receive_swallowed_is_told_to_its_recipient() {
-    let (socket, listener, nobody) = (bound(), bound(), closed());
+    let (socket, listener, refusing) = (bound(), bound(), closed());
     socket::report_refusals(&socket).expect("Linux has it");
     let mut sender = Sender::new(&socket, &Config::default()).expect("a plain socket");
-    let recipients = [nobody, listener.local_addr().unwrap()].map(Recipient::plain);
+    let recipients = [refusing, listener.local_addr().unwrap()].map(Recipient::plain);
 
     let mut slots = [Slot::default(); 2];
     let progress = sender.send_group(&[b"one"], &recipients[..1], &mut slots[..1]);
@@ -46,11 +47,11 @@ fn a_report_that_a_receive_swallowed_is_told_to_its_recipient() {
 
 #[test]
 fn without_a_wish_for_reports_nobody_is_told() {
-    let (socket, nobody) = (bound(), closed());
+    let (socket, refusing) = (bound(), closed());
     let mut sender = Sender::new(&socket, &Config::default()).expect("a plain socket");
     let mut batch = SendBatch::new(BatchLimits::default());
     for _ in 0..3 {
-        batch.push(nobody, b"x").unwrap();
+        batch.push(refusing, b"x").unwrap();
         assert_eq!(sender.flush(&mut batch, usize::MAX).sent, 1);
     }
     assert!(!sender.read_refusals());

@@ -1,15 +1,14 @@
 //! `RecvBatch` between real sockets on loopback: every byte, every source, each datagram once.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::prefer;
+use crate::common::prefer;
 use group_send::{BackendKind, Recipient, RecvBatch, RecvConfig, Sender, Slot, socket};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// A socket at a free port of this address; reads end after a while, which only a failing test waits for.
+/// A socket at a free port of this address; reads end after a while, which only a failing test
+/// waits for.
 fn bind(address: impl Into<IpAddr>) -> UdpSocket {
     let socket = UdpSocket::bind(SocketAddr::new(address.into(), 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
@@ -153,7 +152,8 @@ fn a_row_that_does_not_fit_loses_its_end_only() {
     socket::enable_gro(&receiver).unwrap();
     let mut sent: Vec<_> = (0..5).map(|number| payload(number, 1000)).collect();
     sent.push(payload(5, 10));
-    // (room, whole datagrams in it); those that are there are all of the row or do not include the short one
+    // (room, whole datagrams in it); those that are there are all of the row or do not include the
+    // short one
     for (message_bytes, whole) in [(5010, 6), (5009, 5), (5000, 5), (4999, 4), (1000, 1), (999, 0)] {
         send_segmented(&sender, receiver.local_addr().unwrap(), &sent);
         let mut batch = RecvBatch::new(RecvConfig { messages: 2, message_bytes });
@@ -232,7 +232,8 @@ fn random_bursts_of_several_senders_arrive_whole_and_in_order() {
                 sent.extend(run.into_iter().map(|bytes| (bytes, sender.local_addr().unwrap())));
             }
             let received = receive(&mut batch, &receiver, sent.len());
-            // The kernel may join datagrams of one sender past those of another, but never change their order.
+            // The kernel may join datagrams of one sender past those of another, but never change
+            // their order.
             for sender in senders.each_ref().map(|sender| sender.local_addr().unwrap()) {
                 let of = |all: &[(Vec<u8>, SocketAddr)]| -> Vec<Vec<u8>> {
                     all.iter()
@@ -261,9 +262,9 @@ impl Random {
 
     /// Up to 16 packets: equal ones, equal but for the last, or all different; some of them empty.
     fn run(&mut self) -> Vec<Vec<u8>> {
-        let (count, len, way) = (1 + self.below(16), self.below(1400), self.below(3));
+        let (count, len, source) = (1 + self.below(16), self.below(1400), self.below(3));
         (0..count)
-            .map(|number| match way {
+            .map(|number| match source {
                 0 => payload(number, len),
                 1 if number + 1 == count => payload(number, self.below(len + 1)),
                 1 => payload(number, len),

@@ -1,9 +1,8 @@
-//! The receivers of these tests tell a datagram that was lost from one that was overtaken, sent twice or changed.
+//! The receivers of these tests distinguish datagrams that were lost, overtaken, sent twice or
+//! changed.
 
-mod common;
-
-use common::receivers::{NOT_COME, OVERTAKEN};
-use common::{Receivers, loopback};
+use crate::common::receivers::{NOT_COME, OVERTAKEN};
+use crate::common::{Receivers, loopback};
 use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,9 +1,7 @@
 //! A group call goes on where the slots say it stopped, for each recipient by itself.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{Group, Private, Receivers, Sizes, loopback, prefer};
+use crate::common::{Group, Private, Receivers, Sizes, loopback, prefer};
 use group_send::{BackendKind, Config, SendError, Sender, Slot};
 
 #[test]

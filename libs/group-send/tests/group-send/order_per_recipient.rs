@@ -1,10 +1,9 @@
-//! However recipients take turns in a batch, each one's datagrams arrive in the order in which they were written.
+//! However recipients take turns in a batch, each one's datagrams arrive in the order in which they
+//! were written.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::group::{Place, bytes};
-use common::{Receivers, loopback, prefer};
+use crate::common::group::{Part, bytes};
+use crate::common::{Receivers, loopback, prefer};
 use group_send::{BackendKind, BatchLimits, SendBatch, Sender};
 
 /// Turns of taking: which of seven recipients gets the next datagram.
@@ -43,5 +42,5 @@ fn order_is_that_of_writing() {
 
 /// Equal lengths with a shorter and a longer one now and then, so that runs form and break.
 fn datagram(recipient: usize, number: usize) -> Vec<u8> {
-    bytes(Place::Shared, recipient, number, [300, 300, 300, 40, 300, 301, 0][number % 7])
+    bytes(Part::Shared, recipient, number, [300, 300, 300, 40, 300, 301, 0][number % 7])
 }

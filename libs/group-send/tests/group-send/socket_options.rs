@@ -1,4 +1,4 @@
-//! What a socket tells when it is asked to, and the buffers it gets: real sockets on loopback.
+//! What a socket reports with each datagram, and the buffers it gets: real sockets on loopback.
 #![cfg(target_os = "linux")]
 
 use group_send::socket::{self, DepartureClock};
@@ -13,14 +13,14 @@ use std::time::{Duration, SystemTime};
 const IPV4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const IPV6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// A receiver and a sender's address family, for each way in which a datagram can arrive.
-fn ways() -> Vec<(UdpSocket, IpAddr)> {
+/// A receiver and a sender's address family, for each path on which a datagram can arrive.
+fn paths() -> Vec<(UdpSocket, IpAddr)> {
     let bind = |ip| UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap();
     let dual = || socket::bind_dual_stack(0).unwrap();
     vec![(bind(IPV4), IPV4), (bind(IPV6), IPV6), (dual(), IPV4), (dual(), IPV6)]
 }
 
-/// Sends a datagram to the receiver and returns what came, with the name of the way.
+/// Sends a datagram to the receiver and returns what came, with the name of the path.
 fn exchange<T>(
     (receiver, family): &(UdpSocket, IpAddr),
     prepare: impl FnOnce(SockRef<'_>),
@@ -40,17 +40,18 @@ fn exchange<T>(
 
 #[test]
 fn congestion_marks_are_told_when_asked_for() {
-    for way in ways() {
-        assert_eq!(exchange(&way, |_| {}, |datagram| datagram.ecn), None, "not asked for");
-        socket::enable_ecn(&way.0).unwrap();
+    for path in paths() {
+        assert_eq!(exchange(&path, |_| {}, |datagram| datagram.ecn), None, "not asked for");
+        socket::enable_ecn(&path.0).unwrap();
         for (bits, ecn) in [(0, Ecn::NotEct), (1, Ecn::Ect1), (2, Ecn::Ect0), (3, Ecn::Ce)] {
-            // Other bits of the byte are a code point of differentiated services (RFC 2474) and stay out.
+            // Other bits of the byte are a code point of differentiated services (RFC 2474) and
+            // stay out.
             let traffic_class = 0b1011_1000 | bits;
-            let mark = |sender: SockRef<'_>| match way.1 {
+            let mark = |sender: SockRef<'_>| match path.1 {
                 IpAddr::V4(_) => sender.set_tos_v4(traffic_class).unwrap(),
                 IpAddr::V6(_) => sender.set_tclass_v6(traffic_class).unwrap(),
             };
-            assert_eq!(exchange(&way, mark, |datagram| datagram.ecn), Some(ecn), "{:?}", way);
+            assert_eq!(exchange(&path, mark, |datagram| datagram.ecn), Some(ecn), "{:?}", path);
             assert_eq!(u32::from(ecn.bits()), bits);
         }
     }
@@ -59,11 +60,11 @@ fn congestion_marks_are_told_when_asked_for() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the kernel's clock is compared with this one")]
 fn times_of_arrival_are_told_when_asked_for() {
-    for way in ways() {
-        assert_eq!(exchange(&way, |_| {}, |datagram| datagram.received_at), None, "not asked for");
-        socket::enable_timestamps(&way.0).unwrap();
+    for path in paths() {
+        assert_eq!(exchange(&path, |_| {}, |datagram| datagram.received_at), None, "not asked for");
+        socket::enable_timestamps(&path.0).unwrap();
         let now = SystemTime::now();
-        let received_at = exchange(&way, |_| {}, |datagram| datagram.received_at).unwrap();
+        let received_at = exchange(&path, |_| {}, |datagram| datagram.received_at).unwrap();
         let difference = received_at.duration_since(now).unwrap_or_else(|error| error.duration());
         assert!(difference < Duration::from_secs(60), "{difference:?}");
     }
@@ -71,34 +72,34 @@ fn times_of_arrival_are_told_when_asked_for() {
 
 #[test]
 fn destinations_are_told_when_asked_for() {
-    for way in ways() {
-        assert_eq!(exchange(&way, |_| {}, |datagram| datagram.destination), None, "not asked for");
-        socket::enable_destination(&way.0).unwrap();
-        assert_eq!(exchange(&way, |_| {}, |datagram| datagram.destination), Some(way.1));
+    for path in paths() {
+        assert_eq!(exchange(&path, |_| {}, |datagram| datagram.destination), None, "not asked for");
+        socket::enable_destination(&path.0).unwrap();
+        assert_eq!(exchange(&path, |_| {}, |datagram| datagram.destination), Some(path.1));
     }
 }
 
 #[test]
 fn everything_is_told_at_once_and_fits() {
-    for way in ways() {
-        socket::enable_gro(&way.0).unwrap();
-        socket::enable_ecn(&way.0).unwrap();
-        socket::enable_timestamps(&way.0).unwrap();
-        socket::enable_destination(&way.0).unwrap();
-        let told = exchange(&way, |_| {}, |d| (d.ecn, d.destination, d.received_at.is_some()));
-        assert_eq!(told, (Some(Ecn::NotEct), Some(way.1), true));
+    for path in paths() {
+        socket::enable_gro(&path.0).unwrap();
+        socket::enable_ecn(&path.0).unwrap();
+        socket::enable_timestamps(&path.0).unwrap();
+        socket::enable_destination(&path.0).unwrap();
+        let reported = exchange(&path, |_| {}, |d| (d.ecn, d.destination, d.received_at.is_some()));
+        assert_eq!(reported, (Some(Ecn::NotEct), Some(path.1), true));
     }
 }
 
 #[test]
 fn refusals_do_not_disturb_receiving() {
-    for way in ways() {
-        socket::report_refusals(&way.0).unwrap();
-        let nobody = UdpSocket::bind(SocketAddr::new(way.1, 0)).unwrap().local_addr().unwrap();
-        way.0.send_to(b"anybody?", nobody).unwrap();
-        let mut ready = [PollFd::new(way.0.as_fd(), PollFlags::empty())];
+    for path in paths() {
+        socket::report_refusals(&path.0).unwrap();
+        let closed_port = UdpSocket::bind(SocketAddr::new(path.1, 0)).unwrap().local_addr().unwrap();
+        path.0.send_to(b"anybody?", closed_port).unwrap();
+        let mut ready = [PollFd::new(path.0.as_fd(), PollFlags::empty())];
         assert_eq!(poll(&mut ready, PollTimeout::from(15_000u16)).unwrap(), 1, "an answer waits");
-        exchange(&way, |_| {}, |_| {});
+        exchange(&path, |_| {}, |_| {});
     }
 }
 
@@ -130,8 +131,8 @@ fn a_buffer_smaller_than_asked_for_names_the_limits_to_raise() {
 
 #[test]
 fn departure_times_by_the_monotonic_clock_need_no_right() {
-    for way in ways() {
-        socket::enable_txtime(&way.0, DepartureClock::Monotonic).unwrap();
+    for path in paths() {
+        socket::enable_txtime(&path.0, DepartureClock::Monotonic).unwrap();
     }
 }
 

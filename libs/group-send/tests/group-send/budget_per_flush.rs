@@ -1,10 +1,8 @@
 //! A flush sends no more bytes than its budget, and the next one goes on where it stopped.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::group::{Place, bytes};
-use common::{Receivers, loopback};
+use crate::common::group::{Part, bytes};
+use crate::common::{Receivers, loopback};
 use group_send::{BatchLimits, Config, SendBatch, Sender};
 
 #[test]
@@ -55,7 +53,7 @@ fn filled(receivers: &Receivers) -> SendBatch {
 }
 
 fn datagram(number: usize) -> Vec<u8> {
-    bytes(Place::Shared, 0, number, [500, 500, 123][number % 3])
+    bytes(Part::Shared, 0, number, [500, 500, 123][number % 3])
 }
 
 fn bytes_waiting(batch: &mut SendBatch) -> usize {

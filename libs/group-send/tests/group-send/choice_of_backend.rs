@@ -1,9 +1,7 @@
 //! A sender uses the first back end that works here, and says why it is not one that was preferred.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{loopback, prefer};
+use crate::common::{loopback, prefer};
 use group_send::{BackendKind, Config, Sender, SetupError};
 
 #[test]
