@@ -3,7 +3,7 @@
 
 mod common;
 #[allow(dead_code, reason = "a part of it is used")]
-#[path = "../../../libs/range-reader/tests/http/nginx.rs"]
+#[path = "../../../libs/range-reader/tests/range-reader/http/nginx.rs"]
 mod nginx;
 
 use std::fs;

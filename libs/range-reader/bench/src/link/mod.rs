@@ -1,13 +1,14 @@
 //! A proxy between a client and a server that takes as long as a long and narrow link would.
 //!
-//! `path` is the arithmetic, `connection` the bytes between two sockets, this file the clock: events in the order of
-//! their time. An event that the machine handles late keeps the time it was due at, so that what follows from it is not
-//! late as well and the rate of the link does not depend on how busy the machine is.
+//! `path` is the arithmetic, `connection` the bytes between two sockets, this file the clock:
+//! events in the order of their time. An event that the machine handles late keeps the time it was
+//! due at, so that what follows from it is not late as well and the rate of the link does not
+//! depend on how busy the machine is.
 //!
-//! What is emulated: a round trip for the handshake, half of one for whatever travels, one bottleneck each way for all
-//! connections, slow start of each answer's sender, and that a sender learns half a round trip later that its client has
-//! gone. What is not: loss, the sizes of headers below HTTP, the kernel's own figures (a client that asks for
-//! `TCP_INFO` learns about loopback).
+//! What is emulated: a round trip for the handshake, half of one for whatever travels, one
+//! bottleneck each way for all connections, slow start of each response's sender, and that a sender
+//! learns half a round trip later that its client has gone. What is not: loss, the sizes of headers
+//! below HTTP, the kernel's own figures (a client that asks for `TCP_INFO` learns about loopback).
 
 mod connection;
 mod path;
@@ -27,7 +28,7 @@ use path::{Bottleneck, Shape, Window};
 
 use crate::Options;
 
-/// How long to wait for what is under way when standard input has ended.
+/// How long to wait for what is in flight when standard input has ended.
 const LAST_WORDS_NS: u64 = 2_000_000_000;
 const SCRATCH_BYTES: usize = 1 << 20;
 
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 enum Event {
     /// Bytes of a request reach the server.
     Request(Vec<u8>),
-    /// Bytes of an answer reach the client.
+    /// Bytes of a response reach the client.
     Arrival(u64),
     /// The client's word that it has them reaches the server.
     Acknowledgement(u64),
