@@ -137,11 +137,11 @@ PORTABLE_TARGETS := x86_64-apple-darwin x86_64-pc-windows-gnu
 miri:
 	@cargo +nightly miri --version >/dev/null 2>&1 || \
 	    { echo 'make miri: Miri is missing: rustup toolchain install nightly --component miri,rust-src' >&2; exit 1; }
-	cargo +nightly miri test --locked --package ssrc-map --test naive_twin
+	cargo +nightly miri test --locked --package ssrc-map --test ssrc-map naive_twin
 	cargo +nightly miri test --locked --package ssrc-map --lib lanes
 	cargo +nightly miri test --locked --package ssrc-map-c --lib
-	cargo +nightly miri test --locked --package msgpack-array --all-features --test callers_buffers --test functions_per_type
-	cargo +nightly miri test --locked --package msgpack-array --all-features --test serde_documents -- bin_and u8_is
+	cargo +nightly miri test --locked --package msgpack-array --all-features --test msgpack-array -- callers_buffers functions_per_type
+	cargo +nightly miri test --locked --package msgpack-array --all-features --test msgpack-array -- serde_documents::bin_and serde_documents::u8_is
 	cargo +nightly miri test --locked --package msgpack-array-c --lib
 	RUSTFLAGS='-C target-feature=+avx2,+avx512f,+avx512bw,+avx512vl' cargo +nightly miri test --locked --package ssrc-map --lib lanes
 

@@ -5,7 +5,7 @@
 //!  codec: 1 byte │ length of the configuration: 1 byte │ configuration │ pieces: step of time, 1 byte │ length, 2 bytes │ data
 //! ```
 //!
-//! `crates/transcode/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/transcode/tests/transcode/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use transcode::{InputCodec, InputFormat, OpusSettings, ToOpus};
 

@@ -7,7 +7,7 @@
 //!
 //! Run: `cargo bench -p transcode` (and `--features fdk-aac`). Arguments other than `--bench` name the parts to run.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/transcode/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

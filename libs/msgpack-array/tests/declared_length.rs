@@ -1,6 +1,7 @@
 //! What a header announces costs nothing: memory is only taken for elements whose bytes are there.
 //!
-//! Measured by an allocator that counts for each thread alone: the test harness allocates beside the test.
+//! Measured by an allocator that counts for each thread alone: the test harness allocates beside the
+//! test. A binary of its own for that global allocator.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

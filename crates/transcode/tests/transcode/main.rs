@@ -1,0 +1,8 @@
+//! The behaviour of `transcode`, one module each.
+
+mod a_click_keeps_its_time;
+mod bad_input;
+mod common;
+mod fuzz_corpus;
+#[cfg(feature = "fdk-aac")]
+mod with_fdk_aac;
