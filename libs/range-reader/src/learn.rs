@@ -154,7 +154,7 @@ impl Learner {
 
     /// `ranges` have been asked for because they were predicted. What is guessed later leaves them
     /// as they are: a run whose margins move a little is not worth another request.
-    pub fn note_asked(&mut self, ranges: &[Range<u64>]) {
+    pub fn note_requested(&mut self, ranges: &[Range<u64>]) {
         if self.is_guess {
             self.asked.extend(ranges.iter().cloned());
             let surplus = self.asked.len().saturating_sub(ASKED_MAX);

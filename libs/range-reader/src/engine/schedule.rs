@@ -298,7 +298,7 @@ impl<S: Source> Engine<S> {
             return false;
         }
         if let Some(learner) = self.learner.as_mut().filter(|_| !self.is_hinted) {
-            learner.note_asked(&asked);
+            learner.note_requested(&asked);
         }
         self.ask(asked, Some(keep), !self.is_hinted);
         true
