@@ -1,4 +1,4 @@
-//! See `millstream_fuzz::bridge_pictures::configuration_record`.
+//! See `millstream_fuzz::bridge_b_frames::configuration_record`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::bridge_pictures::configuration_record(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::bridge_b_frames::configuration_record(data));

@@ -3,9 +3,9 @@
 //! The targets hand their input to these functions under a nightly compiler. `tests/fuzz_corpus.rs` of the crate
 //! concerned includes its file and replays the kept corpus with the stable one, so that `cargo test` covers it.
 
-pub mod bridge_pictures;
-pub mod bridge_to_frames;
-pub mod bridge_to_packets;
+pub mod bridge_b_frames;
+pub mod bridge_rtp_to_frame;
+pub mod bridge_frame_to_rtp;
 pub mod group_send;
 pub mod rtmp;
 pub mod mp4;

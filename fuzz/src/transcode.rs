@@ -13,13 +13,13 @@ use transcode::{InputCodec, InputFormat, OpusSettings, ToOpus};
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] = &[("sound_to_opus", sound_to_opus)];
+pub const CHECKS: &[(&str, Check)] = &[("audio_to_opus", audio_to_opus)];
 
 /// Pieces of one input: enough for every state, few enough for many runs a second.
 const PIECES_MAX: usize = 24;
 
 /// AAC and MP3 to Opus.
-pub fn sound_to_opus(data: &[u8]) {
+pub fn audio_to_opus(data: &[u8]) {
     let [codec, config_length, rest @ ..] = data else { return };
     let (config, mut rest) = rest.split_at(usize::from(*config_length).min(rest.len()));
     let codec = if codec % 2 == 0 { InputCodec::Aac } else { InputCodec::Mp3 };

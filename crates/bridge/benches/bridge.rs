@@ -199,13 +199,13 @@ fn bridged(frames: &Frames) -> (Timed<Vec<u8>>, Timed<Arc<Packet>>) {
             stream.receive(now, packet).expect("the bridge is the publisher");
         }
         out.clear();
-        let turn = stream.turn();
+        let turn = stream.prepare_batch();
         packets.extend(
             (0..turn.packets.len())
                 .filter_map(|at| turn.packets.packet(at))
                 .map(|packet| (now, Arc::clone(packet))),
         );
-        stream.end_turn();
+        stream.finish_batch();
     }
     assert_eq!(bridge.stats().broken, 0, "the pictures make sense");
     (rtp, packets)
@@ -255,8 +255,8 @@ fn receive(rtp: &Timed<Vec<u8>>) -> Duration {
     for (now, packet) in rtp {
         black_box(stream.receive(*now, packet).is_ok());
         if packet[1] & 0x80 != 0 {
-            black_box(stream.turn().packets.len());
-            stream.end_turn();
+            black_box(stream.prepare_batch().packets.len());
+            stream.finish_batch();
         }
     }
     clock() - begun

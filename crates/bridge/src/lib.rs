@@ -9,20 +9,20 @@
 //! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is handed to the
 //! caller. One bridge serves all players of a stream in the other lane.
 
+mod audio;
+pub mod b_frames;
 pub mod clock;
-pub mod jitter;
+pub mod frame_to_rtp;
 mod numbers;
-pub mod pictures;
-mod sound;
-pub mod to_frames;
-pub mod to_packets;
+pub mod reorder_buffer;
+pub mod rtp_to_frame;
 
-pub use numbers::{SOUND_SSRC, VIDEO_SSRC, payload_type};
-pub use sound::{CodedSound, SoundCodec, SoundFormat};
-pub use to_frames::{FramesOut, ToFrames, ToFramesSettings, ToFramesStats};
-pub use to_packets::{
+pub use audio::{CodedSound, SoundCodec, SoundFormat};
+pub use frame_to_rtp::{
     BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings, ToPacketsStats,
 };
+pub use numbers::{SOUND_SSRC, VIDEO_SSRC, payload_type};
+pub use rtp_to_frame::{FramesOut, ToFrames, ToFramesSettings, ToFramesStats};
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -1,10 +1,10 @@
 //! What does one more viewer cost for each packet, and what does receiving one cost?
 //!
 //! A stream of 600 kbit/s: 71 packets of video a second, two or three to a frame and 1 kB each, and 50 of sound.
-//! Sweeps the number of viewers and of shapes (kinds of browsers); the figures are nanoseconds, the best of several rounds.
+//! Sweeps the number of viewers and of profiles (kinds of browsers); the figures are nanoseconds, the best of several rounds.
 //! `header` is one header for one viewer, written into a buffer that stays; `patch` is the obvious least, copying 20
 //! bytes and writing two fields, for comparison. `receive` is all that happens to a packet between the cipher and the
-//! viewers: source, extended number, jitter, transport-wide number, payload, copy, history. `join` is a viewer that
+//! viewers: source, extended number, jitter, transport-wide number, payload, copy, cache. `join` is a viewer that
 //! joins, gets two seconds from the cache, and leaves, per packet.
 //!
 //! Run: `cargo bench -p sfu`.
@@ -17,8 +17,8 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{
-    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, Turn, Viewer,
-    ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    Batch, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload,
+    Viewer, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
 };
 
 const ROUNDS: usize = 9;
@@ -33,10 +33,10 @@ fn main() {
     println!("receive  {:6.1} ns a packet", best(|| receive(&packets)));
     println!("join     {:6.1} ns a packet of the cache", best(|| join(&packets)));
     println!("patch    {:6.1} ns", best(patch));
-    println!("{:>9}{:>9}{:>9}", "viewers", "shapes", "header");
+    println!("{:>9}{:>9}{:>9}", "viewers", "profiles", "header");
     for viewers in [1, 10, 100, 1_000, 2_500] {
-        for shapes in [1, 3] {
-            println!("{viewers:>9}{shapes:>9}{:>9.1}", best(|| fan_out(&packets, viewers, shapes)));
+        for profiles in [1, 3] {
+            println!("{viewers:>9}{profiles:>9}{:>9.1}", best(|| fan_out(&packets, viewers, profiles)));
         }
     }
 }
@@ -127,20 +127,20 @@ fn stream(now: Instant) -> PacketStream {
     stream
 }
 
-fn viewer(token: u64, shape: u8) -> ViewerInput {
+fn viewer(token: u64, profile: u8) -> ViewerInput {
     let track = |kind, ssrc, codec, payload_type| ViewerTrackInput {
         track: TrackIndex::new(kind, 0).expect("the first"),
         ssrc,
         rtx_ssrc: None,
         mid: "0".to_owned(),
         payloads: vec![ViewerPayload { codec, payload_type, rtx: None }],
-        extensions: [(1 + shape, Extension::Mid)].into_iter().collect(),
+        extensions: [(1 + profile, Extension::Mid)].into_iter().collect(),
         form: Form::Either,
         nack: true,
     };
     let tracks = vec![
         track(MediaKind::Audio, 10, Codec::Opus, 111),
-        track(MediaKind::Video, 11, Codec::H264, 96 + shape),
+        track(MediaKind::Video, 11, Codec::H264, 96 + profile),
     ];
     ViewerInput { token, cname: "bench".to_owned(), tracks }
 }
@@ -165,18 +165,18 @@ fn receive(packets: &Media) -> (Duration, usize) {
         feedback.clear();
         stream.poll_feedback(now, &mut feedback);
         took += begun.elapsed();
-        stream.turn();
-        stream.end_turn();
+        stream.prepare_batch();
+        stream.finish_batch();
     });
     assert_eq!(stream.stats().forwarded_packets as usize, packets.len());
     (took, packets.len())
 }
 
-fn fan_out(packets: &Media, viewers: u64, shapes: u64) -> (Duration, usize) {
+fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
     let start = clock();
     let mut stream = stream(start);
     for token in 0..viewers {
-        stream.join(start, &viewer(token, (token % shapes) as u8)).expect("room");
+        stream.join(start, &viewer(token, (token % profiles) as u8)).expect("room");
     }
     let (mut took, mut headers, mut header) = (Duration::ZERO, 0, [0; HEADER_LEN_MAX]);
     turns(packets, start, |now, batch| {
@@ -184,7 +184,7 @@ fn fan_out(packets: &Media, viewers: u64, shapes: u64) -> (Duration, usize) {
             stream.receive(now, rtp).expect("taken");
         }
         let begun = clock();
-        let Turn { packets, viewers } = stream.turn();
+        let Batch { packets, viewers } = stream.prepare_batch();
         for viewer in viewers.iter_mut() {
             for index in 0..packets.len() {
                 if let Some(len) = viewer.header_for(&packets, index, &mut header) {
@@ -193,7 +193,7 @@ fn fan_out(packets: &Media, viewers: u64, shapes: u64) -> (Duration, usize) {
                 }
             }
         }
-        stream.end_turn();
+        stream.finish_batch();
         took += begun.elapsed();
         stream.send_backlog(now, |_, _, _| {});
     });
@@ -211,8 +211,8 @@ fn join(packets: &Media) -> (Duration, usize) {
         for (_, rtp) in batch {
             stream.receive(now, rtp).expect("taken");
         }
-        stream.turn();
-        stream.end_turn();
+        stream.prepare_batch();
+        stream.finish_batch();
     });
     let (begun, mut sent) = (clock(), 0);
     for token in 0..200 {

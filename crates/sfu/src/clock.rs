@@ -3,7 +3,7 @@
 //! Receivers play sound and picture together by the NTP times in sender reports (RFC 3550 section 6.4.1). All tracks of
 //! a publisher are stamped by its one clock, so that clock is translated to ours once for all of them; an error of the
 //! translation shifts both alike and does no harm. The link between time and timestamps travels with each packet
-//! ([`Anchor`]), so whoever holds a packet can write a report.
+//! ([`NtpRtpMapping`]), so whoever holds a packet can write a report.
 
 use std::time::{Duration, Instant};
 
@@ -31,14 +31,14 @@ impl WallClock {
 
 /// An output timestamp and the instant it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Anchor {
+pub struct NtpRtpMapping {
     /// When this was captured, by our clock.
     pub at: Instant,
     /// Its timestamp, in units of the clock rate.
     pub timestamp: u32,
 }
 
-impl Anchor {
+impl NtpRtpMapping {
     /// The timestamp of `now`.
     pub fn timestamp_at(&self, now: Instant, clock_rate: u32) -> u32 {
         match now.checked_duration_since(self.at) {
@@ -77,6 +77,11 @@ impl RemoteClock {
         };
         self.known = Some((ntp, instant));
         instant
+    }
+
+    /// A publisher whose clock is ours says what its reports would.
+    pub(crate) fn set(&mut self, ntp: NtpTime, at: Instant) {
+        self.known = Some((ntp, at));
     }
 
     /// Whether a report has told.
@@ -139,15 +144,15 @@ mod tests {
     #[test]
     fn anchors_count_in_the_clock_of_the_track() {
         let at = start();
-        let anchor = Anchor { at, timestamp: u32::MAX - 8_999 };
+        let mapping = NtpRtpMapping { at, timestamp: u32::MAX - 8_999 };
         for (rate, half_a_second) in [(8_000, 4_000), (48_000, 24_000), (90_000, 45_000)] {
             let half = Duration::from_millis(500);
-            assert_eq!(anchor.timestamp_at(at + half, rate), anchor.timestamp.wrapping_add(half_a_second));
-            assert_eq!(anchor.timestamp_at(at - half, rate), anchor.timestamp.wrapping_sub(half_a_second));
+            assert_eq!(mapping.timestamp_at(at + half, rate), mapping.timestamp.wrapping_add(half_a_second));
+            assert_eq!(mapping.timestamp_at(at - half, rate), mapping.timestamp.wrapping_sub(half_a_second));
         }
         let hour = Duration::from_secs(3_600 * 24);
         let expected = (3_600u64 * 24 * 90_000) as u32;
-        assert_eq!(anchor.timestamp_at(at + hour, 90_000), anchor.timestamp.wrapping_add(expected));
+        assert_eq!(mapping.timestamp_at(at + hour, 90_000), mapping.timestamp.wrapping_add(expected));
     }
 
     #[test]

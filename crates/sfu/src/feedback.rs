@@ -56,10 +56,10 @@ impl PacketStream {
     }
 
     /// When something is to be done although nothing arrives: feedback, cached packets, reports, and on a mirror
-    /// wishes for key frames ([`PacketStream::poll_key_frame_wish`]).
+    /// requests for key frames ([`PacketStream::poll_key_frame_request`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
-        let wish = self.tracks.iter().filter_map(|track| track.wishes_key_frame).min();
+        let wish = self.tracks.iter().filter_map(|track| track.pli_request_at).min();
         [feedback, wish, self.expires_at, self.next_backlog(), self.next_reports()]
             .into_iter()
             .flatten()
@@ -69,22 +69,22 @@ impl PacketStream {
 
 impl Publisher {
     fn next_due(&self, tracks: &Tracks) -> Option<Instant> {
-        let sources = tracks.iter().flat_map(|track| {
+        let encodings = tracks.iter().flat_map(|track| {
             let can_ask = can_ask_for_key_frames(track);
-            track.sources.iter().map(move |source| (source, can_ask && source.ssrc.is_some()))
+            track.encodings.iter().map(move |encoding| (encoding, can_ask && encoding.ssrc.is_some()))
         });
-        let of_sources = sources.flat_map(|(source, can_ask)| {
-            [source.nacks.next_due(), source.key_frames.next_due().filter(|_| can_ask)]
+        let of_sources = encodings.flat_map(|(encoding, can_ask)| {
+            [encoding.nacks.next_due(), encoding.key_frames.next_due().filter(|_| can_ask)]
         });
         let others = [self.arrivals.as_ref().and_then(|arrivals| arrivals.next_due()), Some(self.report_at)];
         of_sources.chain(others).flatten().min()
     }
 
     fn transport_feedback(&mut self, now: Instant, tracks: &Tracks, len_max: usize, out: &mut Vec<u8>) {
-        let mut sources = tracks.iter().flat_map(|track| &track.sources);
+        let mut encodings = tracks.iter().flat_map(|track| &track.encodings);
         if let Some(arrivals) = &mut self.arrivals {
             // It is about the transport, not about a source, and due also while no source has been told apart.
-            let media_ssrc = sources.find_map(|source| source.ssrc).unwrap_or(0);
+            let media_ssrc = encodings.find_map(|encoding| encoding.ssrc).unwrap_or(0);
             arrivals.poll(now, self.input.feedback_ssrc, media_ssrc, len_max, out);
         }
     }
@@ -95,29 +95,30 @@ impl Publisher {
             return;
         }
         let with_remb = tracks.iter().filter(|track| track.input.as_ref().is_some_and(|input| input.remb));
-        let sources = || with_remb.clone().flat_map(|track| &track.sources);
+        let encodings = || with_remb.clone().flat_map(|track| &track.encodings);
         let mut ssrcs = [0; REMB_SSRCS_MAX];
-        let known = ssrcs.iter_mut().zip(sources().filter_map(|source| source.ssrc));
+        let known = ssrcs.iter_mut().zip(encodings().filter_map(|encoding| encoding.ssrc));
         let count = known.map(|(to, ssrc)| *to = ssrc).count();
         if count > 0 {
             self.remb_at = now + REPORT_INTERVAL;
-            let received = sources().map(|source| source.bits_per_second()).sum();
+            let received = encodings().map(|encoding| encoding.bits_per_second()).sum();
             let limit = self.estimate.limit(received);
             Remb::write(out, self.input.feedback_ssrc, limit, &ssrcs[..count]);
         }
     }
 }
 
-/// A report on as many sources as one holds. Publishers with more are told of some in each report, in turn.
+/// A report on as many encodings as one holds. Publishers with more are told of some in each report, in turn.
 fn report(now: Instant, publisher: &mut Publisher, tracks: &mut Tracks, out: &mut Vec<u8>) {
-    let sources = || tracks.iter().flat_map(|track| &track.sources).filter(|source| source.ssrc.is_some());
-    let count = sources().count();
+    let encodings =
+        || tracks.iter().flat_map(|track| &track.encodings).filter(|encoding| encoding.ssrc.is_some());
+    let count = encodings().count();
     let from = if publisher.report_from < count { publisher.report_from } else { 0 };
     publisher.report_from = from + REPORT_BLOCKS_MAX;
     let mut blocks = [ReportBlock::default(); REPORT_BLOCKS_MAX];
-    let sources = tracks.iter_mut().flat_map(|track| &mut track.sources);
-    let known = sources.filter_map(|source| source.ssrc.map(|ssrc| (ssrc, source)));
-    let made = known.skip(from).filter_map(|(ssrc, source)| source.reception.report(ssrc, now));
+    let encodings = tracks.iter_mut().flat_map(|track| &mut track.encodings);
+    let known = encodings.filter_map(|encoding| encoding.ssrc.map(|ssrc| (ssrc, encoding)));
+    let made = known.skip(from).filter_map(|(ssrc, encoding)| encoding.reception.report(ssrc, now));
     let made = blocks.iter_mut().zip(made).map(|(to, block)| *to = block).count();
     let blocks = &blocks[..made];
     publisher.estimate.worst_fraction_lost =
@@ -134,8 +135,8 @@ fn nack(
     out: &mut Vec<u8>,
     stats: &mut StreamStats,
 ) {
-    for source in &mut track.sources {
-        let Some(media_ssrc) = source.ssrc else { continue };
+    for encoding in &mut track.encodings {
+        let Some(media_ssrc) = encoding.ssrc else { continue };
         // At worst each number takes an entry.
         let room = len_max.saturating_sub(out.len() + NACK_HEAD_BYTES) / NACK_ENTRY_BYTES;
         if room == 0 {
@@ -143,7 +144,7 @@ fn nack(
         }
         let mut lost = [0; NACKED_AT_ONCE];
         let mut count = 0;
-        source.nacks.poll(now, round_trip, room.min(NACKED_AT_ONCE), |sequence| {
+        encoding.nacks.poll(now, round_trip, room.min(NACKED_AT_ONCE), |sequence| {
             lost[count] = sequence as u16;
             count += 1;
         });
@@ -164,16 +165,16 @@ fn ask_for_key_frames(
     stats: &mut StreamStats,
 ) {
     let Some(input) = track.input.as_ref().filter(|_| can_ask_for_key_frames(track)) else { return };
-    for source in &mut track.sources {
-        let Some(media_ssrc) = source.ssrc else { continue };
-        if out.len() + FIR_BYTES > len_max || !source.key_frames.poll(now) {
+    for encoding in &mut track.encodings {
+        let Some(media_ssrc) = encoding.ssrc else { continue };
+        if out.len() + FIR_BYTES > len_max || !encoding.key_frames.poll(now) {
             continue;
         }
         stats.key_frame_requests += 1;
         if input.pli {
             Pli { sender_ssrc: ssrc, media_ssrc }.write(out);
         } else {
-            let sequence_number = source.key_frames.next_fir();
+            let sequence_number = encoding.key_frames.next_fir();
             Fir::write(out, ssrc, FirEntry { ssrc: media_ssrc, sequence_number });
         }
     }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
 
+use super::header_profile::{HEADER_LEN_MAX, HeaderProfile};
 use super::inputs::ViewerInput;
 use super::limits::Limits;
-use super::shape::{HEADER_LEN_MAX, Shape};
 use super::stream::PacketStream;
 use super::track::Track;
-use super::viewer::{NEVER, Progress, Rest, RestOfTrack, Viewer, ViewerStats};
+use super::viewer::{ColdState, ColdTrack, NEVER, Progress, Viewer, ViewerStats};
 use super::viewers::ViewerId;
 
 /// Why a viewer cannot join.
@@ -32,7 +32,7 @@ impl PacketStream {
     /// # Errors
     /// [`JoinError`]; nothing has changed then.
     pub fn join(&mut self, now: Instant, input: &ViewerInput) -> Result<ViewerId, JoinError> {
-        if self.viewers.len() >= self.limits.viewers_max || !self.shapes.has_room(input.tracks.len()) {
+        if self.viewers.len() >= self.limits.viewers_max || !self.profiles.has_room(input.tracks.len()) {
             return Err(JoinError::Full);
         }
         let is_twice = |(at, track): (usize, &super::inputs::ViewerTrackInput)| {
@@ -41,10 +41,10 @@ impl PacketStream {
         if input.tracks.iter().enumerate().any(is_twice) {
             return Err(JoinError::TrackTwice);
         }
-        let rest = Rest {
+        let cold = ColdState {
             generation: self.viewers.next_generation(),
             cname: input.cname.as_str().into(),
-            tracks: input.tracks.iter().map(RestOfTrack::new).collect(),
+            tracks: input.tracks.iter().map(ColdTrack::new).collect(),
             round_trip: None,
             resent_charged: 0,
             memory: None,
@@ -53,13 +53,13 @@ impl PacketStream {
             backlog_at: now,
             joined_at: now,
             awaits_first_report: true,
-            told_tracks: 0,
-            told_at: None,
+            reported_tracks: 0,
+            first_reported_at: None,
         };
-        let mut viewer = Viewer::new(input.token, rest);
+        let mut viewer = Viewer::new(input.token, cold);
         for track in &input.tracks {
             let hot = &mut viewer.tracks[track.track.position()];
-            (hot.ssrc, hot.shape) = (track.ssrc, self.shapes.acquire(Shape::new(track)));
+            (hot.ssrc, hot.profile) = (track.ssrc, self.profiles.acquire(HeaderProfile::new(track)));
         }
         let id = self.viewers.insert(viewer);
         self.joining.push(id);
@@ -71,11 +71,11 @@ impl PacketStream {
     /// A viewer has gone. Its name is not used again.
     pub fn leave(&mut self, id: ViewerId) {
         let Some(viewer) = self.viewers.remove(id) else { return };
-        for rest in &viewer.rest.tracks {
-            self.shapes.release(viewer.tracks[rest.track.position()].shape);
+        for cold in &viewer.cold.tracks {
+            self.profiles.release(viewer.tracks[cold.track.position()].profile);
         }
         self.joining.retain(|known| *known != id);
-        self.parked.retain(|known| *known != id);
+        self.waiting_for_key_frame.retain(|known| *known != id);
         self.first_reports.retain(|known| *known != id);
         self.first_reports_at = self.first_reports_at.filter(|_| !self.first_reports.is_empty());
     }
@@ -92,19 +92,19 @@ impl PacketStream {
 
     /// Whether [`PacketStream::send_backlog`] may have something to send.
     pub fn has_backlog(&self) -> bool {
-        !self.joining.is_empty() || (self.has_new_entry && !self.parked.is_empty())
+        !self.joining.is_empty() || (self.has_new_entry && !self.waiting_for_key_frame.is_empty())
     }
 
     /// Sends viewers what they get from the cache: calls `send` with the viewer's token, header and what follows it.
     ///
     /// Paced, so that a viewer's network is not flooded: call it after each turn, and at
-    /// [`PacketStream::next_timeout`]. Does nothing while a turn is open ([`PacketStream::end_turn`]).
+    /// [`PacketStream::next_timeout`]. Does nothing while a turn is open ([`PacketStream::finish_batch`]).
     pub fn send_backlog(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8], &[u8])) {
         if self.has_arrivals() {
             return;
         }
         if std::mem::take(&mut self.has_new_entry) {
-            self.joining.append(&mut self.parked);
+            self.joining.append(&mut self.waiting_for_key_frame);
         }
         let mut at = 0;
         while let Some(id) = self.joining.get(at).copied() {
@@ -112,7 +112,7 @@ impl PacketStream {
                 Some(Progress::CatchingUp) => at += 1,
                 Some(Progress::Waiting) => {
                     self.joining.swap_remove(at);
-                    self.parked.push(id);
+                    self.waiting_for_key_frame.push(id);
                 }
                 Some(Progress::Live) | None => _ = self.joining.swap_remove(at),
             }
@@ -129,16 +129,16 @@ impl PacketStream {
         let viewer = self.viewers.get_mut(id)?;
         viewer.earn(now);
         let mut furthest_behind = Progress::Live;
-        for index in 0..viewer.rest.tracks.len() {
-            let track = viewer.rest.tracks[index].track;
-            let shape = self.shapes.get(viewer.tracks[track.position()].shape);
+        for index in 0..viewer.cold.tracks.len() {
+            let track = viewer.cold.tracks[index].track;
+            let profile = self.profiles.get(viewer.tracks[track.position()].profile);
             if let Some(track) = self.tracks.get_mut(track.position())
-                && let Some(shape) = shape
+                && let Some(profile) = profile
             {
                 begin(now, viewer, index, track, &self.limits);
-                catch_up(now, viewer, index, track, shape, &self.limits, send);
+                catch_up(now, viewer, index, track, profile, &self.limits, send);
             }
-            furthest_behind = match (viewer.rest.tracks[index].state, furthest_behind) {
+            furthest_behind = match (viewer.cold.tracks[index].state, furthest_behind) {
                 (Progress::CatchingUp, _) | (_, Progress::CatchingUp) => Progress::CatchingUp,
                 (Progress::Waiting, _) | (_, Progress::Waiting) => Progress::Waiting,
                 _ => Progress::Live,
@@ -151,27 +151,27 @@ impl PacketStream {
     pub(crate) fn next_backlog(&self) -> Option<Instant> {
         let viewers = self.joining.iter().filter_map(|id| self.viewers.get(*id));
         let catching_up = viewers
-            .filter(|viewer| viewer.rest.tracks.iter().any(|track| track.state == Progress::CatchingUp));
-        catching_up.map(|viewer| viewer.rest.backlog_at + PACE).min()
+            .filter(|viewer| viewer.cold.tracks.iter().any(|track| track.state == Progress::CatchingUp));
+        catching_up.map(|viewer| viewer.cold.backlog_at + PACE).min()
     }
 }
 
 /// Begins with a track, if there is something to begin with.
 fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, limits: &Limits) {
-    let rest = &mut viewer.rest.tracks[index];
-    if rest.state != Progress::Waiting {
+    let cold = &mut viewer.cold.tracks[index];
+    if cold.state != Progress::Waiting {
         return;
     }
-    let start = match rest.track.kind() {
+    let start = match cold.track.kind() {
         MediaKind::Audio => {
-            track.history.newest_since(now.checked_sub(SOUND_AGE_MAX)).or(track.numbering.next())
+            track.cache.newest_since(now.checked_sub(AUDIO_AGE_MAX)).or(track.rewriter.next())
         }
-        MediaKind::Video => track.history.entry(now, viewer.rest.joined_at, limits),
+        MediaKind::Video => track.cache.entry(now, viewer.cold.joined_at, limits),
     };
     match start {
         Some(start) => {
-            rest.state = Progress::CatchingUp;
-            viewer.tracks[rest.track.position()].begin(start, &track.history);
+            cold.state = Progress::CatchingUp;
+            viewer.tracks[cold.track.position()].begin(start, &track.cache);
         }
         // Wanted again when a publisher begins, or a key frame comes that is of no use.
         None => track.want_key_frame(now),
@@ -184,39 +184,39 @@ fn catch_up(
     viewer: &mut Viewer,
     index: usize,
     track: &mut Track,
-    shape: &Shape,
+    profile: &HeaderProfile,
     limits: &Limits,
     send: &mut impl FnMut(u64, &[u8], &[u8]),
 ) {
     let token = viewer.token();
-    let rest = &mut *viewer.rest;
-    let of_track = &mut rest.tracks[index];
+    let cold = &mut *viewer.cold;
+    let of_track = &mut cold.tracks[index];
     if of_track.state != Progress::CatchingUp {
         return;
     }
     let hot = &mut viewer.tracks[of_track.track.position()];
-    let newer = track.history.entry(now, rest.joined_at, limits).filter(|newer| *newer > hot.until);
+    let newer = track.cache.entry(now, cold.joined_at, limits).filter(|newer| *newer > hot.until);
     match newer {
         // The next picture to begin with is there already: what is left of the last is of no use.
-        Some(newer) => hot.begin(newer, &track.history),
+        Some(newer) => hot.begin(newer, &track.cache),
         // It was dropped from under the viewer, who would stand still until it misses it.
-        None if hot.until < track.history.first() => {
+        None if hot.until < track.cache.first() => {
             hot.from = NEVER;
             of_track.state = Progress::Waiting;
             return track.want_key_frame(now);
         }
         None => {}
     }
-    let end = track.history.end();
+    let end = track.cache.end();
     let mut header = [0; HEADER_LEN_MAX];
-    while hot.until < end && rest.backlog_credit > 0.0 {
-        if let Some(kept) = track.history.get(hot.until) {
-            let to = hot.addressing(hot.until, kept.timestamp);
-            if let Some(len) = shape.header(&kept.packet, to, &mut header) {
+    while hot.until < end && cold.backlog_credit > 0.0 {
+        if let Some(kept) = track.cache.get(hot.until) {
+            let to = hot.viewer_fields(hot.until, kept.timestamp);
+            if let Some(len) = profile.header(&kept.packet, to, &mut header) {
                 let payload = kept.packet.payload();
                 send(token, &header[..len], payload);
                 hot.count(&kept.packet);
-                rest.backlog_credit -= (len + payload.len()) as f64;
+                cold.backlog_credit -= (len + payload.len()) as f64;
             }
         }
         hot.until += 1;
@@ -230,10 +230,10 @@ fn catch_up(
 impl Viewer {
     /// Lets it be sent more of the cache for the time that passed.
     fn earn(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.rest.backlog_at);
-        self.rest.backlog_at = now;
-        let credit = self.rest.backlog_credit + passed.as_secs_f64() * BYTES_PER_SECOND;
-        self.rest.backlog_credit = credit.min(BURST_BYTES);
+        let passed = now.saturating_duration_since(self.cold.backlog_at);
+        self.cold.backlog_at = now;
+        let credit = self.cold.backlog_credit + passed.as_secs_f64() * BYTES_PER_SECOND;
+        self.cold.backlog_credit = credit.min(BURST_BYTES);
     }
 }
 
@@ -244,4 +244,4 @@ const BYTES_PER_SECOND: f64 = 2_500_000.0;
 /// How often more is sent.
 const PACE: Duration = Duration::from_millis(5);
 /// Sound that came this long ago is begun with; what is older is over.
-const SOUND_AGE_MAX: Duration = Duration::from_millis(100);
+const AUDIO_AGE_MAX: Duration = Duration::from_millis(100);

@@ -6,21 +6,21 @@
 
 use std::time::Instant;
 
-use super::source::Source;
+use super::encoding::Encoding;
 
-/// The layer to forward, of the sources of one track; `current` is the one that is forwarded.
-pub(crate) fn best(sources: &[Source], rids: &[String], current: Option<u8>, now: Instant) -> Option<u8> {
-    let live = || sources.iter().enumerate().filter(|(_, source)| source.is_live(now));
+/// The layer to forward, of the encodings of one track; `current` is the one that is forwarded.
+pub(crate) fn best(encodings: &[Encoding], rids: &[String], current: Option<u8>, now: Instant) -> Option<u8> {
+    let live = || encodings.iter().enumerate().filter(|(_, encoding)| encoding.is_live(now));
     // Rates can be compared once all are known.
-    let measured = live().all(|(_, source)| source.bits_per_second() > 0);
-    let rank = |(at, source): &(usize, &Source)| match measured {
-        true => source.bits_per_second(),
+    let measured = live().all(|(_, encoding)| encoding.bits_per_second() > 0);
+    let rank = |(at, encoding): &(usize, &Encoding)| match measured {
+        true => encoding.bits_per_second(),
         false => rids.get(*at).map_or(0, |rid| u64::from(rank_of_name(rid))),
     };
     let best = live().max_by_key(rank)?;
     let held = current.map(usize::from).and_then(|at| live().find(|(live, _)| *live == at));
     let keeps =
-        |held: &(usize, &Source)| rank(&best) <= rank(held) + if measured { rank(held) / 4 } else { 0 };
+        |held: &(usize, &Encoding)| rank(&best) <= rank(held) + if measured { rank(held) / 4 } else { 0 };
     Some(held.filter(keeps).unwrap_or(best).0 as u8)
 }
 
@@ -45,16 +45,16 @@ mod tests {
     }
 
     /// Sources with these rates in bytes per packet, 25 packets a second for two seconds; 0 is silent.
-    fn sources(rates: &[usize], start: Instant) -> (Vec<Source>, Instant) {
-        let mut sources: Vec<Source> = rates.iter().map(|_| Source::new(None, None)).collect();
+    fn encodings(rates: &[usize], start: Instant) -> (Vec<Encoding>, Instant) {
+        let mut encodings: Vec<Encoding> = rates.iter().map(|_| Encoding::new(None, None)).collect();
         let mut now = start;
         for _ in 0..50 {
             now += Duration::from_millis(40);
-            for (source, bytes) in sources.iter_mut().zip(rates).filter(|(_, bytes)| **bytes > 0) {
-                source.arrived(now, *bytes);
+            for (encoding, bytes) in encodings.iter_mut().zip(rates).filter(|(_, bytes)| **bytes > 0) {
+                encoding.arrived(now, *bytes);
             }
         }
-        (sources, now)
+        (encodings, now)
     }
 
     #[test]
@@ -70,21 +70,21 @@ mod tests {
             (&[700], Some(0), Some(0), "there is but one"),
         ];
         for (rates, held, expected, remark) in rows {
-            let (sources, now) = sources(rates, start());
-            assert_eq!(best(&sources, &[], held, now), expected, "{remark}");
+            let (encodings, now) = encodings(rates, start());
+            assert_eq!(best(&encodings, &[], held, now), expected, "{remark}");
         }
     }
 
     #[test]
     fn names_decide_until_rates_are_known() {
         let now = start();
-        let mut sources: Vec<Source> = (0..3).map(|_| Source::new(None, None)).collect();
-        sources.iter_mut().for_each(|source| source.arrived(now, 100));
+        let mut encodings: Vec<Encoding> = (0..3).map(|_| Encoding::new(None, None)).collect();
+        encodings.iter_mut().for_each(|encoding| encoding.arrived(now, 100));
         for rids in [["q", "h", "f"], ["l", "m", "high"], ["0", "1", "2"]] {
             let rids = rids.map(str::to_owned);
-            assert_eq!(best(&sources, &rids, None, now), Some(2));
-            assert_eq!(best(&sources, &rids, Some(0), now), Some(2));
+            assert_eq!(best(&encodings, &rids, None, now), Some(2));
+            assert_eq!(best(&encodings, &rids, Some(0), now), Some(2));
         }
-        assert_eq!(best(&sources, &["a", "b", "c"].map(str::to_owned), Some(1), now), Some(1));
+        assert_eq!(best(&encodings, &["a", "b", "c"].map(str::to_owned), Some(1), now), Some(1));
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! 1. [`PacketStream::receive`] for every packet of the publisher that arrived, [`PacketStream::receive_rtcp`] for
 //!    its RTCP, [`PacketStream::viewer_rtcp`] for that of viewers;
-//! 2. [`PacketStream::turn`], headers for every viewer ([`Viewer::header_for`]), [`PacketStream::end_turn`];
+//! 2. [`PacketStream::prepare_batch`], headers for every viewer ([`Viewer::header_for`]), [`PacketStream::finish_batch`];
 //! 3. [`PacketStream::send_backlog`] and [`PacketStream::send_reports`] for those who join,
 //!    [`PacketStream::poll_feedback`] to the publisher;
 //! 4. the last two again at [`PacketStream::next_timeout`].
@@ -13,46 +13,46 @@
 //! them, and differ in SSRC, payload types and ids of header extensions. No keys, addresses, sockets or clocks here.
 //! Left out: choosing layers by a viewer's bandwidth, sender-side estimates, FEC.
 
+mod batch;
 mod clock;
-mod directory;
+mod encoding;
 mod feedback;
-mod history;
+mod header_profile;
+mod header_profiles;
 mod inputs;
 mod joining;
 mod key_frames;
 mod layers;
 mod limits;
 mod nack;
-mod numbering;
 mod packet;
+mod packet_cache;
 mod publisher;
 mod receive;
 mod reception;
 mod reports;
 mod resend;
-mod shape;
-mod shapes;
-mod source;
+mod rtp_rewriter;
+mod ssrc_table;
 mod stream;
 mod track;
 mod transport_feedback;
-mod turn;
 mod viewer;
 mod viewers;
 
-pub use clock::{Anchor, WallClock};
+pub use batch::{Batch, BatchPackets};
+pub use clock::{NtpRtpMapping, WallClock};
+pub use header_profile::HEADER_LEN_MAX;
 pub use inputs::{
     PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
 };
 pub use joining::JoinError;
 pub use limits::{LAYERS_MAX, Limits, TRACKS_MAX};
 pub use packet::Packet;
-pub use receive::{DropReason, PublisherNews, Received};
-pub use reports::ViewerNews;
+pub use receive::{DropReason, PublisherEvents, Received};
+pub use reports::ViewerEvents;
 pub use resend::Resend;
-pub use shape::HEADER_LEN_MAX;
 pub use stream::{PacketStream, StreamStats, TrackReception};
-pub use turn::{Turn, TurnPackets};
 pub use viewer::{Viewer, ViewerStats};
 pub use viewers::{ViewerId, Viewers};
 

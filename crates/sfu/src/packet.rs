@@ -1,8 +1,8 @@
 //! A packet as the stream keeps it: what was received, taken apart once, and never changed again.
 //!
 //! It holds the payload and those header extensions that are passed on, and knows its place in the output of its
-//! track. It has no header: each viewer gets one of its own (`shape.rs`). Packets are shared by reference, between the
-//! history and the workers; [`Pool`] uses their memory again.
+//! track. It has no header: each viewer gets one of its own (`header_profile.rs`). Packets are shared by reference, between the
+//! cache and the workers; [`Pool`] uses their memory again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use rtp::extension::Extension;
 use rtp::payload::Codec;
 
-use super::clock::Anchor;
+use super::clock::NtpRtpMapping;
 use super::inputs::TrackIndex;
 
 /// One received packet. Immutable once others can see it.
@@ -20,17 +20,17 @@ pub struct Packet {
     /// Extensions (each: which, length, data), payload, and one byte of padding when `padded`.
     buffer: Vec<u8>,
     payload_at: u16,
-    pub(crate) facts: Facts,
+    pub(crate) meta: PacketMeta,
     padded: bool,
 }
 
 /// What is known of a packet besides its bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+pub(crate) struct PacketMeta {
     pub(crate) track: TrackIndex,
     /// Which publisher: counts up with every one that starts.
     pub(crate) epoch: u64,
-    /// Place in the output of the track, continuous over publishers and layers. Its low 16 bits are sent.
+    /// Position in the output of the track, continuous over publishers and layers. Its low 16 bits are sent.
     pub(crate) number: u64,
     /// Output timestamp.
     pub(crate) timestamp: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Facts {
     /// Fills a number that turned out to be the publisher's padding. Has no payload.
     pub(crate) filler: bool,
     /// What links timestamps of the track to time, if the publisher has told.
-    pub(crate) anchor: Option<Anchor>,
+    pub(crate) mapping: Option<NtpRtpMapping>,
 }
 
 /// Bytes of extensions a packet carries on; elements beyond are left out. A dependency descriptor with its structure
@@ -53,54 +53,54 @@ pub(crate) const EXTENSION_BYTES_MAX: usize = 192;
 impl Packet {
     /// The track it belongs to.
     pub fn track(&self) -> TrackIndex {
-        self.facts.track
+        self.meta.track
     }
 
-    /// Place in the output of its track where it was received, continuous over publishers and layers.
+    /// Position in the output of its track where it was received, continuous over publishers and layers.
     pub fn number(&self) -> u64 {
-        self.facts.number
+        self.meta.number
     }
 
     /// Which publisher of the stream sent it: counts up.
     pub fn epoch(&self) -> u64 {
-        self.facts.epoch
+        self.meta.epoch
     }
 
     /// When it arrived.
     pub fn arrival(&self) -> Instant {
-        self.facts.arrival
+        self.meta.arrival
     }
 
     /// Its codec.
     pub fn codec(&self) -> Codec {
-        self.facts.codec
+        self.meta.codec
     }
 
     /// Output timestamp on the worker that received it, in units of [`Packet::clock_rate`]: continuous over publishers
     /// and layers, wraps.
     pub fn timestamp(&self) -> u32 {
-        self.facts.timestamp
+        self.meta.timestamp
     }
 
     /// Units of its timestamp in a second.
     pub fn clock_rate(&self) -> u32 {
-        self.facts.clock_rate
+        self.meta.clock_rate
     }
 
     /// The marker bit: the last packet of a frame of video, the first after silence of sound.
     pub fn marker(&self) -> bool {
-        self.facts.marker
+        self.meta.marker
     }
 
     /// When some timestamp of its track was captured, by our clock, as far as was known when it arrived: from the
     /// publisher's sender reports, or guessed if it sends none for the first 5 s.
-    pub fn anchor(&self) -> Option<Anchor> {
-        self.facts.anchor
+    pub fn clock_mapping(&self) -> Option<NtpRtpMapping> {
+        self.meta.mapping
     }
 
     /// Whether it belongs to a frame a decoder can start with.
     pub fn is_key_frame(&self) -> bool {
-        self.facts.key_frame
+        self.meta.key_frame
     }
 
     /// The payload without padding; empty for a packet that fills the place of the publisher's padding.
@@ -148,7 +148,7 @@ impl Packet {
 
     fn fill<'a>(
         &mut self,
-        facts: Facts,
+        meta: PacketMeta,
         extensions: impl Iterator<Item = (Extension, &'a [u8])>,
         payload: &[u8],
     ) {
@@ -166,8 +166,8 @@ impl Packet {
         self.payload_at = self.buffer.len() as u16;
         self.buffer.extend_from_slice(payload);
         self.padded = false;
-        self.facts = facts;
-        if facts.filler {
+        self.meta = meta;
+        if meta.filler {
             self.pad();
         }
     }
@@ -199,7 +199,7 @@ impl Pool {
     /// A packet with this content.
     pub(crate) fn packet<'a>(
         &mut self,
-        facts: Facts,
+        meta: PacketMeta,
         extensions: impl Iterator<Item = (Extension, &'a [u8])>,
         payload: &[u8],
     ) -> Arc<Packet> {
@@ -208,14 +208,14 @@ impl Pool {
         let class = CLASSES.iter().position(|class| room <= *class).unwrap_or(CLASSES.len() - 1);
         if let Some(mut known) = self.classes[class].pop_front() {
             if let Some(packet) = Arc::get_mut(&mut known) {
-                packet.fill(facts, extensions, payload);
+                packet.fill(meta, extensions, payload);
                 return known;
             }
             self.keep(class, known);
         }
         let buffer = Vec::with_capacity(CLASSES[class].max(room));
-        let mut packet = Packet { buffer, payload_at: 0, facts, padded: false };
-        packet.fill(facts, extensions, payload);
+        let mut packet = Packet { buffer, payload_at: 0, meta, padded: false };
+        packet.fill(meta, extensions, payload);
         Arc::new(packet)
     }
 
@@ -245,5 +245,5 @@ impl Pool {
 /// video has mostly full ones.
 const CLASSES: [usize; 5] = [128, 256, 512, 896, 1_280];
 
-/// Unused packets kept for each size. In the steady state as many leave the history as enter it; batches differ.
+/// Unused packets kept for each size. In the steady state as many leave the cache as enter it; batches differ.
 const KEPT_PER_CLASS: usize = 16;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::clock::RemoteClock;
-use super::directory::Directory;
 use super::feedback::{Estimate, REPORT_INTERVAL};
 use super::inputs::PublisherInput;
+use super::ssrc_table::SsrcTable;
 use super::transport_feedback::Arrivals;
 
 /// What exists only while there is a publisher.
@@ -16,7 +16,7 @@ pub(crate) struct Publisher {
     pub(crate) epoch: u64,
     /// How long a missing packet is of use.
     pub(crate) repairs: Duration,
-    pub(crate) directory: Directory,
+    pub(crate) ssrcs: SsrcTable,
     pub(crate) clock: RemoteClock,
     pub(crate) arrivals: Option<Arrivals>,
     /// Id of the extension with the transport-wide number, the same on all of its m-lines.
@@ -24,7 +24,7 @@ pub(crate) struct Publisher {
     started_at: Instant,
     pub(crate) round_trip: Duration,
     pub(crate) report_at: Instant,
-    /// Which of its sources the next report begins with.
+    /// Which of its encodings the next report begins with.
     pub(crate) report_from: usize,
     pub(crate) remb_at: Instant,
     pub(crate) estimate: Estimate,
@@ -36,7 +36,7 @@ impl Publisher {
             input,
             epoch,
             repairs,
-            directory: Directory::new(),
+            ssrcs: SsrcTable::new(),
             clock: RemoteClock::default(),
             arrivals: None,
             transport_cc_id: None,

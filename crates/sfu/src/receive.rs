@@ -1,20 +1,23 @@
 //! Packets and RTCP of the publisher on their way in: whose they are, whether they are wanted, and where they go.
 //!
-//! Authentic packets only come here. Each is parsed once, and copied once, into the history.
+//! Authentic packets only come here. Each is parsed once, and copied once, into the cache.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rtp::extension::Extension;
 use rtp::payload::MediaKind;
 use rtp::rtcp::{Rtcp, packets};
+use rtp::{FIXED_HEADER_LEN, HeaderFields};
 
-use super::directory::{NoRole, Role};
+use super::clock::NtpRtpMapping;
+use super::encoding::Encoding;
 use super::inputs::{TrackIndex, TrackPayload};
-use super::numbering::SourceId;
 use super::packet::Packet;
 use super::publisher::Publisher;
 use super::reception::Sequence;
-use super::source::Source;
+use super::rtp_rewriter::EncodingId;
+use super::ssrc_table::{SsrcRole, UnknownSsrc};
 use super::stream::{PacketStream, StreamStats};
 use super::track::{Identified, Taken, Track};
 
@@ -82,8 +85,8 @@ impl DropReason {
 
 /// What RTCP of the publisher said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PublisherNews {
-    /// It said goodbye for all of its sources that have sent something.
+pub struct PublisherEvents {
+    /// It said goodbye for all of its encodings that have sent something.
     pub bye: bool,
 }
 
@@ -93,47 +96,119 @@ impl PacketStream {
     /// # Errors
     /// [`DropReason`]; the packet changes nothing then, but for numbers that say that something was lost.
     pub fn receive(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
-        let received = self.take_in(now, rtp);
+        let received = self.receive_wire(now, rtp);
+        self.count_received(now, rtp.len(), received)
+    }
+
+    /// Takes in a packet of a publisher inside this process, as values: nothing is parsed. Its SSRC must be
+    /// one the publisher signalled ([`TrackInput::ssrcs`](super::TrackInput::ssrcs)).
+    ///
+    /// # Errors
+    /// As [`PacketStream::receive`].
+    pub fn receive_packet(
+        &mut self,
+        now: Instant,
+        fields: &HeaderFields,
+        payload: &[u8],
+    ) -> Result<Received, DropReason> {
+        let received = self.receive_values(now, fields, payload);
+        self.count_received(now, FIXED_HEADER_LEN + payload.len(), received)
+    }
+
+    fn count_received(
+        &mut self,
+        now: Instant,
+        bytes: usize,
+        received: Result<Received, DropReason>,
+    ) -> Result<Received, DropReason> {
         match received {
             Ok(_) => {
                 self.stats.received_packets += 1;
-                self.stats.received_bytes += rtp.len() as u64;
-                self.rate.add(now, rtp.len());
+                self.stats.received_bytes += bytes as u64;
+                self.rate.add(now, bytes);
             }
             Err(_) => self.stats.dropped_packets += 1,
         }
         received
     }
 
-    fn take_in(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
+    fn receive_wire(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
         let packet = rtp::Packet::parse(rtp).map_err(|_| DropReason::Malformed)?;
         let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
         publisher.note_arrival(now, &packet);
-        let role = match publisher.directory.get(packet.ssrc()) {
+        let role = match publisher.ssrcs.get(packet.ssrc()) {
             Some(role) => role,
-            None => {
-                publisher.directory.identify(&packet, &mut self.tracks).map_err(|no_role| match no_role {
-                    NoRole::Unknown => DropReason::UnknownSsrc,
-                    NoRole::TooMany => DropReason::SsrcFlood,
-                })?
-            }
+            None => publisher.ssrcs.identify(&packet, &mut self.tracks).map_err(|unknown| match unknown {
+                UnknownSsrc::NotIdentified => DropReason::UnknownSsrc,
+                UnknownSsrc::TableFull => DropReason::SsrcFlood,
+            })?,
         };
         let track = self.tracks.get_mut(usize::from(role.track)).ok_or(DropReason::UnknownSsrc)?;
-        if role.is_retired && !publisher.directory.return_to(now, packet.ssrc(), role, track) {
+        if role.is_retired && !publisher.ssrcs.return_to(now, packet.ssrc(), role, track) {
             return Err(DropReason::RetiredSsrc);
         }
         let index = track.index;
-        let Some((media, payload)) = Media::of(&packet, role, track)? else {
+        let Some((media, payload)) = MediaPacket::of(&packet, role, track)? else {
             return Ok(Received { track: index, forwarded: false });
         };
-        let identified = identify(now, &media, payload, track, publisher, &mut self.stats)?;
         let extensions = track.input.as_ref().map(|input| input.extensions).unwrap_or_default();
         let elements = packet
             .extensions()
             .filter_map(|(id, data)| extensions.extension_of(id).map(|extension| (extension, data)));
+        self.accept(now, &media, elements, payload)
+    }
+
+    fn receive_values(
+        &mut self,
+        now: Instant,
+        fields: &HeaderFields,
+        payload: &[u8],
+    ) -> Result<Received, DropReason> {
+        let publisher = self.publisher.as_ref().ok_or(DropReason::NoPublisher)?;
+        let role = publisher.ssrcs.get(fields.ssrc).filter(|role| !role.is_repair && !role.is_retired);
+        let role = role.ok_or(DropReason::UnknownSsrc)?;
+        let track = self.tracks.get(usize::from(role.track)).ok_or(DropReason::UnknownSsrc)?;
+        let payloads = track.input.as_ref().map_or(&[][..], |input| &input.payloads);
+        let format = payloads.iter().find(|format| format.payload_type == fields.payload_type);
+        let media = MediaPacket {
+            role,
+            format: *format.ok_or(DropReason::UnknownPayloadType)?,
+            sequence_number: fields.sequence_number,
+            timestamp: fields.timestamp,
+            marker: fields.marker,
+            is_padding: payload.is_empty(),
+            bytes: FIXED_HEADER_LEN + payload.len(),
+        };
+        self.accept(now, &media, std::iter::empty(), payload)
+    }
+
+    /// Gives an identified packet its place in the output of its track.
+    fn accept<'a>(
+        &mut self,
+        now: Instant,
+        media: &MediaPacket,
+        elements: impl Iterator<Item = (Extension, &'a [u8])>,
+        payload: &[u8],
+    ) -> Result<Received, DropReason> {
+        let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
+        let track = self.tracks.get_mut(usize::from(media.role.track)).ok_or(DropReason::UnknownSsrc)?;
+        let index = track.index;
+        let identified = identify(now, media, payload, track, publisher, &mut self.stats)?;
         let taken = track.receive(now, &identified, (elements, payload), &self.limits, &mut self.pool);
         let forwarded = self.note_taken(index, taken)?;
         Ok(Received { track: index, forwarded })
+    }
+
+    /// Says which instant a timestamp of a track stands for: what a sender report says, for a publisher inside
+    /// this process, whose clock is ours. For tracks with one layer.
+    pub fn set_clock(&mut self, track: TrackIndex, mapping: NtpRtpMapping) {
+        let Some(publisher) = &mut self.publisher else { return };
+        let Some(track) = self.tracks.get_mut(track.position()) else { return };
+        let Some(encoding) = track.encodings.first_mut() else { return };
+        publisher.clock.set(self.clock.ntp(mapping.at), mapping.at);
+        encoding.sender_report = Some((mapping.at, mapping.timestamp));
+        let id = EncodingId { epoch: publisher.epoch, layer: 0, generation: encoding.generation };
+        track.reported(id);
     }
 
     /// Takes in a packet the home worker forwarded.
@@ -157,10 +232,10 @@ impl PacketStream {
     fn note_taken(&mut self, track: TrackIndex, taken: Taken) -> Result<bool, DropReason> {
         match taken {
             Taken::Forward(number) => {
-                if self.turn.arrived.len() >= TURN_PACKETS_MAX {
-                    self.turn.arrived.clear();
+                if self.batch.arrived.len() >= BATCH_PACKETS_MAX {
+                    self.batch.arrived.clear();
                 }
-                self.turn.arrived.push((track, number));
+                self.batch.arrived.push((track, number));
                 self.has_new_entry |= self.is_entry(track, number);
                 self.stats.forwarded_packets += 1;
                 Ok(true)
@@ -175,39 +250,39 @@ impl PacketStream {
     /// that there is somebody who can be asked for a key frame.
     fn is_entry(&self, track: TrackIndex, number: u64) -> bool {
         let Some(track) = self.tracks.get(track.position()) else { return false };
-        let is_first = track.history.first() == number;
-        is_first || track.history.get(number).is_some_and(|kept| kept.packet.is_key_frame())
+        let is_first = track.cache.first() == number;
+        is_first || track.cache.get(number).is_some_and(|kept| kept.packet.is_key_frame())
     }
 
     /// Takes in RTCP of the publisher that has been authenticated: a compound packet.
-    pub fn receive_rtcp(&mut self, now: Instant, rtcp: &[u8]) -> PublisherNews {
-        let mut news = PublisherNews::default();
+    pub fn receive_rtcp(&mut self, now: Instant, rtcp: &[u8]) -> PublisherEvents {
+        let mut events = PublisherEvents::default();
         for packet in packets(rtcp).flatten() {
             match packet {
                 Rtcp::SenderReport(report) => self.note_sender_report(now, report.ssrc, &report.info),
-                Rtcp::Bye(bye) => news.bye |= self.is_last_bye(&bye),
+                Rtcp::Bye(bye) => events.bye |= self.is_last_bye(&bye),
                 _ => {}
             }
         }
-        news
+        events
     }
 
     fn note_sender_report(&mut self, now: Instant, ssrc: u32, info: &rtp::rtcp::SenderInfo) {
         let Some(publisher) = &mut self.publisher else { return };
-        let Some(role) = publisher.directory.get(ssrc).filter(|role| !role.is_repair && !role.is_retired)
-        else {
+        let Some(role) = publisher.ssrcs.get(ssrc).filter(|role| !role.is_repair && !role.is_retired) else {
             return;
         };
         let Some(track) = self.tracks.get_mut(usize::from(role.track)) else { return };
         let clock_rate = track.clock_rate;
-        let Some(source) = track.sources.get_mut(usize::from(role.layer)) else { return };
-        source.reception.note_sender_report(info.ntp.middle(), now);
+        let Some(encoding) = track.encodings.get_mut(usize::from(role.layer)) else { return };
+        encoding.reception.note_sender_report(info.ntp.middle(), now);
         // A sender that does not know the time says 0 (RFC 3550 section 6.4.1).
         if info.ntp.0 != 0 {
-            let continued = source.reported_instant(info.rtp_timestamp, clock_rate);
+            let continued = encoding.reported_instant(info.rtp_timestamp, clock_rate);
             let instant = publisher.clock.instant_of(info.ntp, continued, now);
-            source.sender_report = Some((instant, info.rtp_timestamp));
-            let id = SourceId { epoch: publisher.epoch, layer: role.layer, generation: source.generation };
+            encoding.sender_report = Some((instant, info.rtp_timestamp));
+            let id =
+                EncodingId { epoch: publisher.epoch, layer: role.layer, generation: encoding.generation };
             track.reported(id);
         }
     }
@@ -215,23 +290,23 @@ impl PacketStream {
     fn is_last_bye(&mut self, bye: &rtp::rtcp::Bye<'_>) -> bool {
         let mut is_known = false;
         for ssrc in bye.ssrcs() {
-            for source in self.tracks.iter_mut().flat_map(|track| &mut track.sources) {
-                if source.ssrc == Some(ssrc) {
+            for encoding in self.tracks.iter_mut().flat_map(|track| &mut track.encodings) {
+                if encoding.ssrc == Some(ssrc) {
                     is_known = true;
-                    source.last_arrival = None;
-                    source.nacks.clear();
+                    encoding.last_arrival = None;
+                    encoding.nacks.clear();
                 }
             }
         }
-        let mut sources = self.tracks.iter().flat_map(|track| &track.sources);
-        is_known && sources.all(|source| source.last_arrival.is_none())
+        let mut encodings = self.tracks.iter().flat_map(|track| &track.encodings);
+        is_known && encodings.all(|encoding| encoding.last_arrival.is_none())
     }
 }
 
 /// A packet of the media, taken out of its retransmission if it came in one.
 #[derive(Debug, Clone, Copy)]
-struct Media {
-    role: Role,
+struct MediaPacket {
+    role: SsrcRole,
     format: TrackPayload,
     sequence_number: u16,
     timestamp: u32,
@@ -240,11 +315,11 @@ struct Media {
     bytes: usize,
 }
 
-impl Media {
+impl MediaPacket {
     /// `None` for retransmissions that hold nothing: publishers probe with them.
     fn of<'a>(
         packet: &rtp::Packet<'a>,
-        role: Role,
+        role: SsrcRole,
         track: &Track,
     ) -> Result<Option<(Self, &'a [u8])>, DropReason> {
         let payloads = track.input.as_ref().map_or(&[][..], |input| &input.payloads);
@@ -274,29 +349,30 @@ impl Media {
 /// Counts the packet for its source, gives it its extended number, and looks into it.
 fn identify(
     now: Instant,
-    media: &Media,
+    media: &MediaPacket,
     payload: &[u8],
     track: &mut Track,
     publisher: &mut Publisher,
     stats: &mut StreamStats,
 ) -> Result<Identified, DropReason> {
     let nack = track.input.as_ref().is_some_and(|input| input.nack);
-    let source = track.sources.get_mut(usize::from(media.role.layer)).ok_or(DropReason::UnknownSsrc)?;
-    let sequence = take_number(now, media, nack, source, publisher, stats)?;
+    let encoding = track.encodings.get_mut(usize::from(media.role.layer)).ok_or(DropReason::UnknownSsrc)?;
+    let sequence = take_number(now, media, nack, encoding, publisher, stats)?;
     if !media.role.is_repair {
-        source.arrived(now, media.bytes);
+        encoding.arrived(now, media.bytes);
         if !media.is_padding {
-            source.reception.measure_jitter(media.timestamp, now, media.format.clock_rate);
+            encoding.reception.measure_jitter(media.timestamp, now, media.format.clock_rate);
         }
     }
     // What cannot be read (end-to-end encrypted, say) is passed through; only its key frames are not known.
     let info = rtp::payload::inspect(media.format.codec, payload, media.marker).unwrap_or_default();
     if info.key_frame && info.starts_frame && media.format.codec.kind() == MediaKind::Video {
-        source.key_frames.satisfied();
-        stats.key_frames += u64::from(source.key_timestamp.replace(media.timestamp) != Some(media.timestamp));
+        encoding.key_frames.satisfied();
+        stats.key_frames +=
+            u64::from(encoding.key_timestamp.replace(media.timestamp) != Some(media.timestamp));
     }
     Ok(Identified {
-        generation: source.generation,
+        generation: encoding.generation,
         layer: media.role.layer,
         epoch: publisher.epoch,
         sequence,
@@ -312,21 +388,21 @@ fn identify(
 /// The extended number of a packet; and what it says about those that are missing.
 fn take_number(
     now: Instant,
-    media: &Media,
+    media: &MediaPacket,
     nack: bool,
-    source: &mut Source,
+    encoding: &mut Encoding,
     publisher: &mut Publisher,
     stats: &mut StreamStats,
 ) -> Result<u64, DropReason> {
-    let highest = source.reception.highest();
+    let highest = encoding.reception.highest();
     let taken = match media.role.is_repair {
-        true => source.reception.take_repair(media.sequence_number),
-        false => source.reception.take(media.sequence_number),
+        true => encoding.reception.take_repair(media.sequence_number),
+        false => encoding.reception.take(media.sequence_number),
     };
     let sequence = match taken {
         Sequence::Fresh(sequence) => sequence,
-        Sequence::Anew(sequence) => {
-            source.begin_anew(now);
+        Sequence::Restarted(sequence) => {
+            encoding.restart(now);
             return Ok(sequence);
         }
         Sequence::Duplicate => return Err(DropReason::Duplicate),
@@ -336,12 +412,13 @@ fn take_number(
     if nack && sequence > highest + 1 {
         // What was lost in a long silence, or is too much to ask for, is not repaired: the output goes on without a gap
         // at the next key frame, and no viewer asks for what cannot come.
-        let silence = source.last_arrival.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        if silence > publisher.repairs || !source.nacks.skipped(now, highest + 1, sequence) {
-            source.begin_anew(now);
+        let silence =
+            encoding.last_arrival.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        if silence > publisher.repairs || !encoding.nacks.skipped(now, highest + 1, sequence) {
+            encoding.restart(now);
         }
     } else if sequence < highest
-        && let Some(found) = source.nacks.arrived(now, sequence)
+        && let Some(found) = encoding.nacks.arrived(now, sequence)
     {
         stats.repaired_packets += u64::from(found.was_asked);
         publisher.note_round_trip(found.round_trip);
@@ -350,4 +427,4 @@ fn take_number(
 }
 
 /// Packets of one turn. More than a receive batch holds; a caller that takes no turns loses them, and nothing grows.
-const TURN_PACKETS_MAX: usize = 8_192;
+const BATCH_PACKETS_MAX: usize = 8_192;

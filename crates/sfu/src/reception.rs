@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rtp::rtcp::{NtpMiddle, ReportBlock};
 use rtp::sequence::SequenceUnwrapper;
 
-use super::numbering::JUMP_MAX;
+use super::rtp_rewriter::JUMP_MAX;
 
 /// Statistics of one source (SSRC).
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) enum Sequence {
     /// Taken, with its extended number.
     Fresh(u64),
     /// Taken as the first of a new beginning of the source, whose numbers are unrelated to those before.
-    Anew(u64),
+    Restarted(u64),
     /// Has been received before, or is too late to tell.
     Duplicate,
     /// Far from all others; taken only if the next one goes on from it.
@@ -60,7 +60,7 @@ impl Reception {
     /// Takes in the sequence number of a packet of the media.
     pub(crate) fn take(&mut self, sequence_number: u16) -> Sequence {
         let taken = self.look(sequence_number);
-        self.received += u64::from(matches!(taken, Sequence::Fresh(_) | Sequence::Anew(_)));
+        self.received += u64::from(matches!(taken, Sequence::Fresh(_) | Sequence::Restarted(_)));
         taken
     }
 
@@ -87,7 +87,7 @@ impl Reception {
             if back > JUMP_MAX {
                 return self.confirm(sequence_number);
             }
-            // Without a bit for it, it is up to the history to know it (which reaches further back).
+            // Without a bit for it, it is up to the cache to know it (which reaches further back).
             let bit = 1u128.checked_shl(back as u32).unwrap_or(0);
             if self.window & bit != 0 {
                 return Sequence::Duplicate;
@@ -107,7 +107,7 @@ impl Reception {
         let (report, jitter_16) = (self.report, self.jitter_16);
         *self = Self { report, jitter_16, ..Self::new() };
         match self.begin(sequence_number) {
-            Sequence::Fresh(sequence) => Sequence::Anew(sequence),
+            Sequence::Fresh(sequence) => Sequence::Restarted(sequence),
             other => other,
         }
     }
@@ -209,16 +209,16 @@ mod tests {
         assert_eq!(reception.take(5_000), Sequence::Unconfirmed);
         assert_eq!(reception.take(11), Sequence::Fresh(65_536 + 11));
         assert_eq!(reception.take(5_001), Sequence::Unconfirmed, "the one between took it back");
-        assert_eq!(reception.take(5_002), Sequence::Anew(65_536 + 5_002));
+        assert_eq!(reception.take(5_002), Sequence::Restarted(65_536 + 5_002));
         assert_eq!(reception.take(40_000), Sequence::Unconfirmed, "back is as far as ahead");
-        assert_eq!(reception.take(40_001), Sequence::Anew(65_536 + 40_001));
+        assert_eq!(reception.take(40_001), Sequence::Restarted(65_536 + 40_001));
         assert_eq!(reception.take(40_001 + JUMP_MAX as u16), Sequence::Fresh(65_536 + 40_001 + JUMP_MAX));
     }
 
     #[test]
     fn repairs_never_move_the_highest_number() {
         let mut reception = Reception::new();
-        assert_eq!(reception.take_repair(5), Sequence::Unconfirmed, "of a source nothing is known of");
+        assert_eq!(reception.take_repair(5), Sequence::Unconfirmed, "of a encoding nothing is known of");
         reception.take(10);
         reception.take(12);
         assert_eq!(reception.take_repair(13), Sequence::Unconfirmed);

@@ -18,7 +18,7 @@ use super::viewers::ViewerId;
 
 /// What RTCP of a viewer said that is not dealt with here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ViewerNews {
+pub struct ViewerEvents {
     /// It said goodbye.
     pub bye: bool,
 }
@@ -32,8 +32,8 @@ impl PacketStream {
         id: ViewerId,
         rtcp: &[u8],
         resend: &mut Vec<Resend>,
-    ) -> ViewerNews {
-        let mut news = ViewerNews::default();
+    ) -> ViewerEvents {
+        let mut events = ViewerEvents::default();
         for packet in packets(rtcp).flatten() {
             match packet {
                 Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, resend),
@@ -45,14 +45,14 @@ impl PacketStream {
                 Rtcp::SenderReport(report) => self.viewer_reports(now, id, report.blocks),
                 Rtcp::Remb(remb) => {
                     if let Some(viewer) = self.viewers.get_mut(id) {
-                        viewer.rest.stats.estimate_bits_per_second = Some(remb.bits_per_second);
+                        viewer.cold.stats.estimate_bits_per_second = Some(remb.bits_per_second);
                     }
                 }
-                Rtcp::Bye(_) => news.bye = true,
+                Rtcp::Bye(_) => events.bye = true,
                 _ => {}
             }
         }
-        news
+        events
     }
 
     fn viewer_nack(
@@ -64,26 +64,26 @@ impl PacketStream {
     ) {
         let Some(viewer) = self.viewers.get_mut(id) else { return };
         let Some(at) = viewer.track_of(nack.media_ssrc) else { return };
-        let position = viewer.rest.tracks[at].track.position();
+        let position = viewer.cold.tracks[at].track.position();
         let Some(track) = self.tracks.get(position) else { return };
-        let Some(shape) = self.shapes.get(viewer.tracks[position].shape) else { return };
-        let source = resend::Source { history: &track.history, shape };
-        let before = viewer.rest.stats;
-        resend::answer(now, viewer, at, nack, &source, resend);
-        self.stats.resent_packets += viewer.rest.stats.resent_packets - before.resent_packets;
-        self.stats.refused_resends += viewer.rest.stats.not_resent - before.not_resent;
+        let Some(profile) = self.profiles.get(viewer.tracks[position].profile) else { return };
+        let encoding = resend::Encoding { cache: &track.cache, profile };
+        let before = viewer.cold.stats;
+        resend::answer(now, viewer, at, nack, &encoding, resend);
+        self.stats.resent_packets += viewer.cold.stats.resent_packets - before.resent_packets;
+        self.stats.refused_resends += viewer.cold.stats.not_resent - before.not_resent;
     }
 
     /// `fir` is the number of the command: the same again is a repeat (RFC 5104 section 4.3.1.1).
     fn viewer_wants_key_frame(&mut self, now: Instant, id: ViewerId, media_ssrc: u32, fir: Option<u8>) {
         let Some(viewer) = self.viewers.get_mut(id) else { return };
         let Some(at) = viewer.track_of(media_ssrc) else { return };
-        let rest = &mut viewer.rest.tracks[at];
-        if fir.is_some() && std::mem::replace(&mut rest.fir_sequence, fir) == fir {
+        let cold = &mut viewer.cold.tracks[at];
+        if fir.is_some() && std::mem::replace(&mut cold.fir_sequence, fir) == fir {
             return;
         }
-        viewer.rest.stats.key_frame_requests += 1;
-        let track = viewer.rest.tracks[at].track;
+        viewer.cold.stats.key_frame_requests += 1;
+        let track = viewer.cold.tracks[at].track;
         self.request_key_frame(now, track);
     }
 
@@ -114,17 +114,20 @@ impl PacketStream {
                 self.first_reports.swap_remove(at);
                 continue;
             };
-            if let Some(tracks) = news_for(viewer, &self.tracks)
+            if let Some(tracks) = reportable_tracks(viewer, &self.tracks)
                 && write_reports(now, &self.clock, viewer, &self.tracks, &mut self.scratch)
             {
                 left -= 1;
-                viewer.rest.awaits_first_report = false;
-                viewer.rest.told_tracks = tracks;
-                viewer.rest.told_at.get_or_insert(now);
+                viewer.cold.awaits_first_report = false;
+                viewer.cold.reported_tracks = tracks;
+                viewer.cold.first_reported_at.get_or_insert(now);
                 send(viewer.token(), &self.scratch);
             }
-            let is_all = usize::from(viewer.rest.told_tracks) >= viewer.rest.tracks.len();
-            let is_over = viewer.rest.told_at.is_some_and(|told_at| now >= told_at + FIRST_REPORTS_FOR);
+            let is_all = usize::from(viewer.cold.reported_tracks) >= viewer.cold.tracks.len();
+            let is_over = viewer
+                .cold
+                .first_reported_at
+                .is_some_and(|first_reported_at| now >= first_reported_at + FIRST_REPORTS_FOR);
             if is_all || is_over {
                 self.first_reports.swap_remove(at);
             } else {
@@ -149,7 +152,7 @@ impl PacketStream {
         for _ in 0..slots.div_ceil(steps) {
             self.reports_slot = if self.reports_slot + 1 < slots { self.reports_slot + 1 } else { 0 };
             let Some(viewer) = self.viewers.at_slot(self.reports_slot) else { continue };
-            if !viewer.rest.awaits_first_report
+            if !viewer.cold.awaits_first_report
                 && write_reports(now, &self.clock, viewer, &self.tracks, &mut self.scratch)
             {
                 send(viewer.token(), &self.scratch);
@@ -161,8 +164,8 @@ impl PacketStream {
         let steps = self.viewers.slots().clamp(1, REPORT_STEPS);
         let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
         let regular = reported_at.map(|at| at + REPORT_INTERVAL / steps as u32);
-        // Without an anchor there is nothing to report, and no use in trying.
-        let can_report = self.tracks.iter().any(|track| track.anchor.is_some());
+        // Without a mapping there is nothing to report, and no use in trying.
+        let can_report = self.tracks.iter().any(|track| track.mapping.is_some());
         [self.first_reports_at.filter(|_| can_report), regular].into_iter().flatten().min()
     }
 
@@ -171,27 +174,27 @@ impl PacketStream {
     pub fn bye(&mut self, id: ViewerId, reason: &str, out: &mut Vec<u8>) {
         let Some(viewer) = self.viewers.get(id) else { return };
         let mut ssrcs = [0; 31];
-        let tracks = viewer.rest.tracks.iter().map(|rest| viewer.tracks[rest.track.position()].ssrc);
+        let tracks = viewer.cold.tracks.iter().map(|cold| viewer.tracks[cold.track.position()].ssrc);
         let count = ssrcs.iter_mut().zip(tracks).map(|(to, ssrc)| *to = ssrc).count();
         let Some(first) = ssrcs[..count].first() else { return };
         ReceiverReport::write(out, *first, &[]);
-        SourceDescription::write_cname(out, *first, &viewer.rest.cname);
+        SourceDescription::write_cname(out, *first, &viewer.cold.cname);
         Bye::write(out, &ssrcs[..count], reason);
     }
 }
 
 /// How many tracks a first report can tell of, if that is more than before. All that are sent, or their times could not be
 /// compared.
-fn news_for(viewer: &Viewer, tracks: &Tracks) -> Option<u8> {
+fn reportable_tracks(viewer: &Viewer, tracks: &Tracks) -> Option<u8> {
     let mut count = 0;
-    for rest in &viewer.rest.tracks {
-        let position = rest.track.position();
+    for cold in &viewer.cold.tracks {
+        let position = cold.track.position();
         if viewer.tracks[position].packets > 0 {
-            tracks.get(position)?.anchor?;
+            tracks.get(position)?.mapping?;
             count += 1;
         }
     }
-    (count > viewer.rest.told_tracks).then_some(count)
+    (count > viewer.cold.reported_tracks).then_some(count)
 }
 
 /// Writes a sender report for each track of which something was sent, and a description. `false` if there is none.
@@ -204,22 +207,22 @@ fn write_reports(
 ) -> bool {
     out.clear();
     let ntp = clock.ntp(now);
-    for rest in &viewer.rest.tracks {
-        let position = rest.track.position();
+    for cold in &viewer.cold.tracks {
+        let position = cold.track.position();
         let hot = &viewer.tracks[position];
         let Some(track) = tracks.get(position).filter(|_| hot.packets > 0) else { continue };
-        let Some(anchor) = track.anchor else { continue };
+        let Some(mapping) = track.mapping else { continue };
         let info = SenderInfo {
             ntp,
-            rtp_timestamp: anchor.timestamp_at(now, track.clock_rate),
+            rtp_timestamp: mapping.timestamp_at(now, track.clock_rate),
             packets: hot.packets,
             payload_bytes: hot.payload_bytes as u32,
         };
         SenderReport::write(out, hot.ssrc, &info, &[]);
     }
     let is_any = !out.is_empty();
-    for rest in viewer.rest.tracks.iter().filter(|_| is_any) {
-        SourceDescription::write_cname(out, viewer.tracks[rest.track.position()].ssrc, &viewer.rest.cname);
+    for cold in viewer.cold.tracks.iter().filter(|_| is_any) {
+        SourceDescription::write_cname(out, viewer.tracks[cold.track.position()].ssrc, &viewer.cold.cname);
     }
     is_any
 }
@@ -227,7 +230,7 @@ fn write_reports(
 impl Viewer {
     /// Which of its tracks has this SSRC.
     fn track_of(&self, ssrc: u32) -> Option<usize> {
-        self.rest.tracks.iter().position(|rest| self.tracks[rest.track.position()].ssrc == ssrc)
+        self.cold.tracks.iter().position(|cold| self.tracks[cold.track.position()].ssrc == ssrc)
     }
 
     fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &Tracks) {
@@ -235,7 +238,7 @@ impl Viewer {
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
             let clock_rate =
-                tracks.get(self.rest.tracks[at].track.position()).map_or(0, |track| track.clock_rate);
+                tracks.get(self.cold.tracks[at].track.position()).map_or(0, |track| track.clock_rate);
             is_any = true;
             worst = worst.max(block.fraction_lost);
             lost += i64::from(block.cumulative_lost);
@@ -244,21 +247,21 @@ impl Viewer {
             if let Some(measured) = now.round_trip(block.last_report, block.delay_since_last_report)
                 && measured <= ROUND_TRIP_MAX
             {
-                let smoothed = self.rest.round_trip.map_or(measured, |known| (known * 7 + measured) / 8);
-                self.rest.round_trip = Some(smoothed);
+                let smoothed = self.cold.round_trip.map_or(measured, |known| (known * 7 + measured) / 8);
+                self.cold.round_trip = Some(smoothed);
             }
         }
         if is_any {
-            self.rest.stats.reports += 1;
-            self.rest.stats.fraction_lost = f32::from(worst) / 256.0;
-            self.rest.stats.lost = lost;
-            self.rest.stats.jitter = jitter;
+            self.cold.stats.reports += 1;
+            self.cold.stats.fraction_lost = f32::from(worst) / 256.0;
+            self.cold.stats.lost = lost;
+            self.cold.stats.jitter = jitter;
         }
     }
 
     /// Whether all of its tracks are sent as they come.
     pub fn is_live(&self) -> bool {
-        self.rest.tracks.iter().all(|track| track.state == Progress::Live)
+        self.cold.tracks.iter().all(|track| track.state == Progress::Live)
     }
 }
 

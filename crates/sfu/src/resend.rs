@@ -1,6 +1,6 @@
 //! Sending packets again to a viewer that asks for them (RFC 4585 section 6.2.1, RFC 4588).
 //!
-//! From the shared history, as often as asked, but not twice within a round trip, and never more than 30 % of what the
+//! From the shared cache, as often as asked, but not twice within a round trip, and never more than 30 % of what the
 //! viewer gets anyway: beyond, a viewer's network is so bad that resending makes it worse, and whoever asks for
 //! everything over and over gets no more than that. Only as RTX, under a number of its own: the same packet under the
 //! same number would be the same index of SRTP, which `srtp` refuses to use twice. A format without RTX gets nothing.
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rtp::rtcp::Nack;
 use rtp::rtx::{OSN_LEN, osn};
 
-use super::history::History;
+use super::header_profile::{HEADER_LEN_MAX, HeaderProfile};
 use super::packet::Packet;
-use super::shape::{HEADER_LEN_MAX, Shape};
+use super::packet_cache::PacketCache;
 use super::viewer::{Viewer, ViewerTrack};
 
 /// One packet to be sent again.
@@ -93,9 +93,9 @@ impl ResendMemory {
 }
 
 /// What resending needs of the track.
-pub(crate) struct Source<'a> {
-    pub(crate) history: &'a History,
-    pub(crate) shape: &'a Shape,
+pub(crate) struct Encoding<'a> {
+    pub(crate) cache: &'a PacketCache,
+    pub(crate) profile: &'a HeaderProfile,
 }
 
 /// Answers a NACK for the track at `at` of the viewer's rest.
@@ -104,24 +104,24 @@ pub(crate) fn answer(
     viewer: &mut Viewer,
     at: usize,
     nack: &Nack<'_>,
-    source: &Source<'_>,
+    encoding: &Encoding<'_>,
     resend: &mut Vec<Resend>,
 ) {
-    viewer.rest.stats.nacks += 1;
-    let Some(rest) = viewer.rest.tracks.get(at) else { return };
+    viewer.cold.stats.nacks += 1;
+    let Some(rest) = viewer.cold.tracks.get(at) else { return };
     if !rest.nack {
         return;
     }
     let track = viewer.tracks[rest.track.position()];
     for sequence_number in nack.lost().take(ANSWERED_MAX) {
-        let sent = resend_one(now, viewer, at, &track, sequence_number, source);
+        let sent = resend_one(now, viewer, at, &track, sequence_number, encoding);
         match sent {
             Some(packet) => {
-                viewer.rest.stats.resent_packets += 1;
-                viewer.rest.stats.resent_bytes += packet.payload().len() as u64;
+                viewer.cold.stats.resent_packets += 1;
+                viewer.cold.stats.resent_bytes += packet.payload().len() as u64;
                 resend.push(packet);
             }
-            None => viewer.rest.stats.not_resent += 1,
+            None => viewer.cold.stats.not_resent += 1,
         }
     }
 }
@@ -132,21 +132,21 @@ fn resend_one(
     at: usize,
     track: &ViewerTrack,
     sequence_number: u16,
-    source: &Source<'_>,
+    encoding: &Encoding<'_>,
 ) -> Option<Resend> {
-    let newest = source.history.end().checked_sub(1)?;
+    let newest = encoding.cache.end().checked_sub(1)?;
     let back = track.sequence_number(newest).wrapping_sub(sequence_number);
     let number = newest.checked_sub(u64::from(back))?;
     if number < track.from || number >= track.until {
         return None;
     }
-    let kept = source.history.get(number)?;
+    let kept = encoding.cache.get(number)?;
     // What its viewers do not take was never sent, and what has no RTX is not sent again: before anything is charged.
-    source.shape.payload_of(&kept.packet)?.rtx?;
-    let ssrc = viewer.rest.tracks.get(at)?.rtx_ssrc?;
+    encoding.profile.payload_of(&kept.packet)?.rtx?;
+    let ssrc = viewer.cold.tracks.get(at)?.rtx_ssrc?;
     let token = viewer.token();
     let earned = viewer.media_bytes() * SHARE_PERCENT / 100;
-    let rest = &mut *viewer.rest;
+    let rest = &mut *viewer.cold;
     let position = rest.tracks.get(at)?.track.position();
     let cost = kept.packet.payload().len() as u64 + OSN_LEN as u64;
     rest.resent_charged = rest.resent_charged.max(earned.saturating_sub(BURST_BYTES));
@@ -161,16 +161,16 @@ fn resend_one(
     rest.resent_charged += cost;
 
     let mut header = [0; HEADER_LEN_MAX];
-    let mut to = track.addressing(number, kept.timestamp);
+    let mut to = track.viewer_fields(number, kept.timestamp);
     let original = to.sequence_number;
     let rest = rest.tracks.get_mut(at)?;
     (to.ssrc, to.sequence_number) = (ssrc, rest.rtx_sequence_number);
-    let header_len = source.shape.rtx_header(&kept.packet, to, &mut header)? as u16;
+    let header_len = encoding.profile.rtx_header(&kept.packet, to, &mut header)? as u16;
     rest.rtx_sequence_number = rest.rtx_sequence_number.wrapping_add(1);
     Some(Resend { token, packet: Arc::clone(&kept.packet), header, header_len, original })
 }
 
-/// Numbers of one NACK that are looked at: more than the history of most tracks, fewer than a datagram can name.
+/// Numbers of one NACK that are looked at: more than the cache of most tracks, fewer than a datagram can name.
 const ANSWERED_MAX: usize = 1_024;
 /// Retransmission as a share of the media sent to the viewer.
 const SHARE_PERCENT: u64 = 30;

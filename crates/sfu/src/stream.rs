@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
 
+use super::batch::BatchBuffers;
 use super::clock::WallClock;
+use super::encoding::Rate;
+use super::header_profiles::HeaderProfiles;
 use super::inputs::{PublisherInput, TrackIndex};
 use super::limits::Limits;
 use super::packet::{Packet, Pool};
 use super::publisher::Publisher;
-use super::shapes::Shapes;
-use super::source::Rate;
 use super::track::Tracks;
-use super::turn::TurnBuffers;
 use super::viewers::{ViewerId, Viewers};
 
 /// One stream on one worker.
@@ -29,12 +29,12 @@ pub struct PacketStream {
     pub(crate) publisher: Option<Box<Publisher>>,
     pub(crate) pool: Pool,
     pub(crate) viewers: Viewers,
-    pub(crate) shapes: Shapes,
-    pub(crate) turn: TurnBuffers,
+    pub(crate) profiles: HeaderProfiles,
+    pub(crate) batch: BatchBuffers,
     /// Viewers that do not get all of their tracks live yet.
     pub(crate) joining: Vec<ViewerId>,
     /// Viewers that wait for something to begin with.
-    pub(crate) parked: Vec<ViewerId>,
+    pub(crate) waiting_for_key_frame: Vec<ViewerId>,
     /// There may be something to begin with.
     pub(crate) has_new_entry: bool,
     /// When what an ended publisher has left is dropped.
@@ -92,9 +92,9 @@ pub struct StreamStats {
     /// Bits per second received over the last second.
     pub bits_per_second: u64,
     /// Packets in the histories.
-    pub kept_packets: usize,
+    pub cached_packets: usize,
     /// Their payload bytes.
-    pub kept_bytes: usize,
+    pub cached_bytes: usize,
 }
 
 impl PacketStream {
@@ -107,10 +107,10 @@ impl PacketStream {
             publisher: None,
             pool: Pool::default(),
             viewers: Viewers::default(),
-            shapes: Shapes::default(),
-            turn: TurnBuffers::default(),
+            profiles: HeaderProfiles::default(),
+            batch: BatchBuffers::default(),
             joining: Vec::new(),
-            parked: Vec::new(),
+            waiting_for_key_frame: Vec::new(),
             has_new_entry: false,
             expires_at: None,
             epoch: 0,
@@ -142,7 +142,7 @@ impl PacketStream {
             *count += 1;
             let track = self.tracks.get_or_new(index);
             track.start(input);
-            publisher.directory.signalled(track);
+            publisher.ssrcs.signalled(track);
         }
         self.publisher = Some(Box::new(publisher));
     }
@@ -156,7 +156,7 @@ impl PacketStream {
         self.epoch = epoch;
         self.first_reports.clear();
         for (id, viewer) in self.viewers.iter_mut_with_ids() {
-            (viewer.rest.told_tracks, viewer.rest.told_at) = (0, None);
+            (viewer.cold.reported_tracks, viewer.cold.first_reported_at) = (0, None);
             self.first_reports.push(id);
         }
         self.first_reports_at = (!self.first_reports.is_empty()).then_some(now);
@@ -175,7 +175,7 @@ impl PacketStream {
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.expires_at.is_some_and(|at| at <= now) {
             for track in self.tracks.iter_mut() {
-                track.history.clear(&mut self.pool);
+                track.cache.clear(&mut self.pool);
             }
             self.pool.clear();
             self.expires_at = None;
@@ -190,7 +190,7 @@ impl PacketStream {
     }
 
     /// A key frame is wanted of a track: asked of the publisher at most twice a second. On a mirror it becomes a wish
-    /// ([`PacketStream::poll_key_frame_wish`]).
+    /// ([`PacketStream::poll_key_frame_request`]).
     pub fn request_key_frame(&mut self, now: Instant, track: TrackIndex) {
         if let Some(track) = self.tracks.get_mut(track.position()) {
             track.want_key_frame(now);
@@ -198,15 +198,15 @@ impl PacketStream {
     }
 
     /// A track of which a mirror wants a key frame, at most twice a second each. The caller tells the home.
-    pub fn poll_key_frame_wish(&mut self, now: Instant) -> Option<TrackIndex> {
-        self.tracks.iter_mut().find_map(|track| track.take_wish(now).then_some(track.index))
+    pub fn poll_key_frame_request(&mut self, now: Instant) -> Option<TrackIndex> {
+        self.tracks.iter_mut().find_map(|track| track.take_pli_request(now).then_some(track.index))
     }
 
     /// What a new mirror begins with: the cached packets, each track in order.
     pub fn cached(&self, now: Instant) -> impl Iterator<Item = &Arc<Packet>> {
         self.tracks.iter().flat_map(move |track| {
-            let from = track.history.entry(now, now, &self.limits).unwrap_or(u64::MAX);
-            track.history.from(from).map(|kept| &kept.packet)
+            let from = track.cache.entry(now, now, &self.limits).unwrap_or(u64::MAX);
+            track.cache.from(from).map(|kept| &kept.packet)
         })
     }
 
@@ -214,17 +214,17 @@ impl PacketStream {
     pub fn reception(&self, now: Instant, track: TrackIndex) -> Option<TrackReception> {
         let track = self.tracks.get(track.position())?;
         let clock_rate = track.clock_rate.max(8_000);
-        let held = track.numbering.source().map_or(0, |source| usize::from(source.layer));
+        let held = track.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
         let mut reception = TrackReception {
-            bits_per_second: track.sources.get(held)?.bits_per_second(),
+            bits_per_second: track.encodings.get(held)?.bits_per_second(),
             ..Default::default()
         };
-        for source in &track.sources {
-            let (expected, received) = source.reception.totals();
+        for encoding in &track.encodings {
+            let (expected, received) = encoding.reception.totals();
             reception.expected_packets += expected;
             reception.received_packets += received;
-            reception.jitter = reception.jitter.max(source.reception.jitter(clock_rate));
-            reception.live_layers += u8::from(source.is_live(now));
+            reception.jitter = reception.jitter.max(encoding.reception.jitter(clock_rate));
+            reception.live_layers += u8::from(encoding.is_live(now));
         }
         Some(reception)
     }
@@ -238,8 +238,8 @@ impl PacketStream {
     pub fn stats(&self) -> StreamStats {
         let tracks = || self.tracks.iter();
         StreamStats {
-            kept_packets: tracks().map(|track| track.history.packets()).sum(),
-            kept_bytes: tracks().map(|track| track.history.bytes()).sum(),
+            cached_packets: tracks().map(|track| track.cache.packets()).sum(),
+            cached_bytes: tracks().map(|track| track.cache.bytes()).sum(),
             bits_per_second: self.rate.bits_per_second,
             ..self.stats
         }

@@ -1,19 +1,19 @@
-//! One track of a stream: its sources (layers), which of them is forwarded, and what was forwarded.
+//! One track of a stream: its encodings (layers), which of them is forwarded, and what was forwarded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtp::payload::{MediaKind, PayloadInfo};
 
-use super::clock::{Anchor, rtp_units};
-use super::history::{History, Kept, NotKept};
+use super::clock::{NtpRtpMapping, rtp_units};
+use super::encoding::Encoding;
 use super::inputs::{TrackIndex, TrackInput, TrackPayload};
 use super::key_frames;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits};
-use super::numbering::{Arrival, Numbering, Place, SourceId};
-use super::packet::{Facts, Packet, Pool};
-use super::source::Source;
+use super::packet::{Packet, PacketMeta, Pool};
+use super::packet_cache::{CachedPacket, NotCached, PacketCache};
+use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter};
 
 /// State of one track. It outlives publishers.
 #[derive(Debug)]
@@ -21,18 +21,18 @@ pub(crate) struct Track {
     pub(crate) index: TrackIndex,
     /// What the current publisher negotiated; `None` on a mirror and without a publisher.
     pub(crate) input: Option<TrackInput>,
-    pub(crate) sources: Vec<Source>,
-    pub(crate) numbering: Numbering,
-    pub(crate) history: History,
+    pub(crate) encodings: Vec<Encoding>,
+    pub(crate) rewriter: RtpRewriter,
+    pub(crate) cache: PacketCache,
     /// A mirror's viewers want a key frame, which only the home can ask for.
-    pub(crate) wishes_key_frame: Option<Instant>,
+    pub(crate) pli_request_at: Option<Instant>,
     /// When the last wish was told.
-    wished_at: Option<Instant>,
+    pli_requested_at: Option<Instant>,
     /// The newest packet's clock rate and link to time, with this worker's timestamps.
     pub(crate) clock_rate: u32,
-    pub(crate) anchor: Option<Anchor>,
+    pub(crate) mapping: Option<NtpRtpMapping>,
     /// The same guessed from arrivals, for publishers that do not report.
-    guess: Option<Anchor>,
+    guess: Option<NtpRtpMapping>,
 }
 
 /// The tracks of a stream, by [`TrackIndex::position`].
@@ -86,7 +86,7 @@ pub(crate) struct Identified {
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is in the history under this number and goes to the viewers.
+    /// It is in the cache under this number and goes to the viewers.
     Forward(u64),
     /// It was padding, or of a layer that is not forwarded.
     NotForwarded,
@@ -99,13 +99,13 @@ impl Track {
         Self {
             index,
             input: None,
-            sources: Vec::new(),
-            numbering: Numbering::default(),
-            history: History::default(),
-            wishes_key_frame: None,
-            wished_at: None,
+            encodings: Vec::new(),
+            rewriter: RtpRewriter::default(),
+            cache: PacketCache::default(),
+            pli_request_at: None,
+            pli_requested_at: None,
             clock_rate: 0,
-            anchor: None,
+            mapping: None,
             guess: None,
         }
     }
@@ -114,10 +114,10 @@ impl Track {
     pub(crate) fn start(&mut self, input: TrackInput) {
         self.end();
         let layers = input.ssrcs.len().max(input.rids.len()).clamp(1, LAYERS_MAX);
-        self.sources = (0..layers)
+        self.encodings = (0..layers)
             .map(|layer| {
                 let signalled = input.ssrcs.get(layer);
-                Source::new(signalled.map(|ssrcs| ssrcs.0), signalled.and_then(|ssrcs| ssrcs.1))
+                Encoding::new(signalled.map(|ssrcs| ssrcs.0), signalled.and_then(|ssrcs| ssrcs.1))
             })
             .collect();
         self.input = Some(input);
@@ -128,22 +128,22 @@ impl Track {
         if self.index.kind() == MediaKind::Audio {
             return;
         }
-        let held = self.numbering.source().map_or(0, |source| usize::from(source.layer));
-        let held = if held < self.sources.len() { held } else { 0 };
-        match self.sources.get_mut(held) {
-            Some(source) => source.key_frames.want(now),
+        let held = self.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
+        let held = if held < self.encodings.len() { held } else { 0 };
+        match self.encodings.get_mut(held) {
+            Some(encoding) => encoding.key_frames.want(now),
             None => {
-                let next = self.wished_at.map_or(now, |at| now.max(at + key_frames::INTERVAL));
-                self.wishes_key_frame.get_or_insert(next);
+                let next = self.pli_requested_at.map_or(now, |at| now.max(at + key_frames::INTERVAL));
+                self.pli_request_at.get_or_insert(next);
             }
         }
     }
 
     /// Whether the home is to be told now that a key frame is wanted, which it is as often as a publisher is asked.
-    pub(crate) fn take_wish(&mut self, now: Instant) -> bool {
-        let is_due = self.wishes_key_frame.is_some_and(|at| at <= now);
+    pub(crate) fn take_pli_request(&mut self, now: Instant) -> bool {
+        let is_due = self.pli_request_at.is_some_and(|at| at <= now);
         if is_due {
-            (self.wishes_key_frame, self.wished_at) = (None, Some(now));
+            (self.pli_request_at, self.pli_requested_at) = (None, Some(now));
         }
         is_due
     }
@@ -151,10 +151,10 @@ impl Track {
     /// The publisher has gone. What it sent can still be sent again, but nobody begins with it.
     pub(crate) fn end(&mut self) {
         self.input = None;
-        self.sources = Vec::new();
-        self.history.end_gop();
-        (self.anchor, self.guess) = (None, None);
-        self.wishes_key_frame = None;
+        self.encodings = Vec::new();
+        self.cache.end_gop();
+        (self.mapping, self.guess) = (None, None);
+        self.pli_request_at = None;
     }
 
     /// Puts a packet of the publisher where it belongs.
@@ -167,7 +167,7 @@ impl Track {
         pool: &mut Pool,
     ) -> Taken {
         let arrival = Arrival {
-            source: SourceId { epoch: packet.epoch, layer: packet.layer, generation: packet.generation },
+            encoding: EncodingId { epoch: packet.epoch, layer: packet.layer, generation: packet.generation },
             sequence: packet.sequence,
             timestamp: packet.timestamp,
             clock_rate: packet.format.clock_rate,
@@ -175,18 +175,18 @@ impl Track {
             is_padding: packet.is_padding,
         };
         self.choose_layer(&arrival, packet);
-        let (number, timestamp, filler) = match self.numbering.place(&arrival) {
-            Place::At { number, timestamp } => (number, timestamp, false),
-            Place::Filler { number, timestamp } => (number, timestamp, true),
-            Place::Removed => return Taken::NotForwarded,
-            Place::Nowhere if self.numbering.source() == Some(arrival.source) => return Taken::TooOld,
-            Place::Nowhere => return Taken::NotForwarded,
+        let (number, timestamp, filler) = match self.rewriter.rewrite(&arrival) {
+            Rewrite::Forward { number, timestamp } => (number, timestamp, false),
+            Rewrite::Filler { number, timestamp } => (number, timestamp, true),
+            Rewrite::Removed => return Taken::NotForwarded,
+            Rewrite::TooLate if self.rewriter.encoding() == Some(arrival.encoding) => return Taken::TooOld,
+            Rewrite::TooLate => return Taken::NotForwarded,
         };
-        if self.numbering.source() == Some(arrival.source) {
-            self.guess_anchor(now, timestamp, packet.format.clock_rate);
-            self.anchor = self.source_anchor(packet.layer).or(self.guess.filter(|_| packet.may_guess));
+        if self.rewriter.encoding() == Some(arrival.encoding) {
+            self.guess_mapping(now, timestamp, packet.format.clock_rate);
+            self.mapping = self.encoding_mapping(packet.layer).or(self.guess.filter(|_| packet.may_guess));
         }
-        let facts = Facts {
+        let meta = PacketMeta {
             track: self.index,
             epoch: packet.epoch,
             number,
@@ -197,18 +197,18 @@ impl Track {
             marker: packet.marker,
             key_frame: packet.info.key_frame && !filler && self.index.kind() == MediaKind::Video,
             filler,
-            anchor: self.anchor,
+            mapping: self.mapping,
         };
         let (extensions, payload) = content;
-        let packet = pool.packet(facts, extensions, payload);
+        let packet = pool.packet(meta, extensions, payload);
         self.keep(number, timestamp, packet, limits, pool)
     }
 
     /// A source has reported on its clock. What it said of both tracks counts from now on, not from the next packet of
     /// each.
-    pub(crate) fn reported(&mut self, source: SourceId) {
-        if self.numbering.source() == Some(source) {
-            self.anchor = self.source_anchor(source.layer);
+    pub(crate) fn reported(&mut self, encoding: EncodingId) {
+        if self.rewriter.encoding() == Some(encoding) {
+            self.mapping = self.encoding_mapping(encoding.layer);
         }
     }
 
@@ -219,25 +219,27 @@ impl Track {
         limits: &Limits,
         pool: &mut Pool,
     ) -> Taken {
-        let facts = &packet.facts;
+        let meta = &packet.meta;
         let arrival = Arrival {
-            source: SourceId { epoch: facts.epoch, layer: 0, generation: 0 },
-            sequence: facts.number,
-            timestamp: facts.timestamp,
-            clock_rate: facts.clock_rate,
-            now: facts.arrival,
+            encoding: EncodingId { epoch: meta.epoch, layer: 0, generation: 0 },
+            sequence: meta.number,
+            timestamp: meta.timestamp,
+            clock_rate: meta.clock_rate,
+            now: meta.arrival,
             is_padding: false,
         };
-        let current = self.numbering.source().map(|source| source.epoch);
-        if current.is_none_or(|epoch| epoch < facts.epoch) {
-            self.history.end_gop();
-            self.numbering.switch(&arrival, self.continued_timestamp(&arrival));
-            self.anchor = None;
+        let current = self.rewriter.encoding().map(|encoding| encoding.epoch);
+        if current.is_none_or(|epoch| epoch < meta.epoch) {
+            self.cache.end_gop();
+            self.rewriter.switch(&arrival, self.continued_timestamp(&arrival));
+            self.mapping = None;
         }
-        let Place::At { number, timestamp } = self.numbering.place(&arrival) else { return Taken::TooOld };
-        if let Some(mut anchor) = facts.anchor {
-            anchor.timestamp = anchor.timestamp.wrapping_add(timestamp.wrapping_sub(facts.timestamp));
-            self.anchor = Some(anchor);
+        let Rewrite::Forward { number, timestamp } = self.rewriter.rewrite(&arrival) else {
+            return Taken::TooOld;
+        };
+        if let Some(mut mapping) = meta.mapping {
+            mapping.timestamp = mapping.timestamp.wrapping_add(timestamp.wrapping_sub(meta.timestamp));
+            self.mapping = Some(mapping);
         }
         self.keep(number, timestamp, Arc::clone(packet), limits, pool)
     }
@@ -250,30 +252,32 @@ impl Track {
         limits: &Limits,
         pool: &mut Pool,
     ) -> Taken {
-        self.clock_rate = packet.facts.clock_rate;
-        self.wishes_key_frame = self.wishes_key_frame.filter(|_| !packet.is_key_frame());
-        match self.history.insert(number, Kept { packet, timestamp }, limits, pool) {
+        self.clock_rate = packet.meta.clock_rate;
+        self.pli_request_at = self.pli_request_at.filter(|_| !packet.is_key_frame());
+        match self.cache.insert(number, CachedPacket { packet, timestamp }, limits, pool) {
             Ok(()) => Taken::Forward(number),
-            Err(NotKept::Duplicate) => Taken::Duplicate,
-            Err(NotKept::TooOld) => Taken::TooOld,
+            Err(NotCached::Duplicate) => Taken::Duplicate,
+            Err(NotCached::TooOld) => Taken::TooOld,
         }
     }
 
     /// Makes this packet's layer the one that is forwarded, if it is the one to forward and a decoder can start here.
     fn choose_layer(&mut self, arrival: &Arrival, packet: &Identified) {
-        let current = self.numbering.source();
+        let current = self.rewriter.encoding();
         let is_entry =
             self.index.kind() == MediaKind::Audio || (packet.info.key_frame && packet.info.starts_frame);
-        let held = current.filter(|source| source.epoch == arrival.source.epoch).map(|source| source.layer);
-        if packet.is_padding || current == Some(arrival.source) {
+        let held = current
+            .filter(|encoding| encoding.epoch == arrival.encoding.epoch)
+            .map(|encoding| encoding.layer);
+        if packet.is_padding || current == Some(arrival.encoding) {
             return;
         }
         let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
-        let Some(best) = layers::best(&self.sources, rids, held, arrival.now) else { return };
+        let Some(best) = layers::best(&self.encodings, rids, held, arrival.now) else { return };
         // Numbers of a layer that begin anew end what was before.
         let held_is_dead = held.is_none_or(|held| {
             held == packet.layer
-                || self.sources.get(usize::from(held)).is_none_or(|source| !source.is_live(arrival.now))
+                || self.encodings.get(usize::from(held)).is_none_or(|encoding| !encoding.is_live(arrival.now))
         });
         if is_entry && (best == packet.layer || held_is_dead) {
             let timestamp = match held {
@@ -281,51 +285,51 @@ impl Track {
                 None => self.continued_timestamp(arrival),
             };
             if held.is_none_or(|held| held == packet.layer) {
-                self.history.end_gop();
+                self.cache.end_gop();
             }
-            self.numbering.switch(arrival, timestamp);
-        } else if let Some(source) = self.sources.get_mut(usize::from(best))
+            self.rewriter.switch(arrival, timestamp);
+        } else if let Some(encoding) = self.encodings.get_mut(usize::from(best))
             && (held != Some(best) || best == packet.layer)
         {
-            source.key_frames.want(arrival.now);
+            encoding.key_frames.want(arrival.now);
         }
     }
 
     /// Output timestamp of the first packet of another publisher, if its timestamps go on.
     fn continued_timestamp(&self, arrival: &Arrival) -> Option<u32> {
-        self.numbering.continued(arrival).filter(|_| arrival.clock_rate == self.clock_rate)
+        self.rewriter.continued(arrival).filter(|_| arrival.clock_rate == self.clock_rate)
     }
 
     /// Output timestamp of a packet of another layer, from what the sender reports of both say about time. Only one
     /// near to what the time that passed would make it is believed.
     fn aligned_timestamp(&self, arrival: &Arrival, held: u8) -> Option<u32> {
-        let (to_at, to_timestamp) = self.sources.get(usize::from(arrival.source.layer))?.sender_report?;
-        let (from_at, from_timestamp) = self.sources.get(usize::from(held))?.sender_report?;
-        let shift = self.numbering.timestamp_shift()?;
+        let (to_at, to_timestamp) = self.encodings.get(usize::from(arrival.encoding.layer))?.sender_report?;
+        let (from_at, from_timestamp) = self.encodings.get(usize::from(held))?.sender_report?;
+        let shift = self.rewriter.timestamp_shift()?;
         let reports =
-            Anchor { at: from_at, timestamp: from_timestamp }.timestamp_at(to_at, arrival.clock_rate);
+            NtpRtpMapping { at: from_at, timestamp: from_timestamp }.timestamp_at(to_at, arrival.clock_rate);
         let aligned = reports.wrapping_add(arrival.timestamp.wrapping_sub(to_timestamp)).wrapping_add(shift);
-        let expected = self.numbering.expected_timestamp(arrival.now, arrival.clock_rate)?;
+        let expected = self.rewriter.expected_timestamp(arrival.now, arrival.clock_rate)?;
         let tolerance = rtp_units(Duration::from_millis(500), arrival.clock_rate);
         let off = aligned.wrapping_sub(expected).cast_signed().unsigned_abs();
-        let newest = self.history.newest_timestamp()?;
+        let newest = self.cache.newest_timestamp()?;
         (off <= tolerance && rtp::sequence::is_newer_timestamp(aligned, newest)).then_some(aligned)
     }
 
     /// The packet that was under way for the shortest time says best when its like were captured.
-    fn guess_anchor(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
+    fn guess_mapping(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
         let is_better = self.guess.is_none_or(|guess| {
             let is_stale = now.saturating_duration_since(guess.at) > GUESS_AGE_MAX;
             is_stale || timestamp.wrapping_sub(guess.timestamp_at(now, clock_rate)).cast_signed() >= 0
         });
         if is_better {
-            self.guess = Some(Anchor { at: now, timestamp });
+            self.guess = Some(NtpRtpMapping { at: now, timestamp });
         }
     }
 
-    fn source_anchor(&self, layer: u8) -> Option<Anchor> {
-        let (at, timestamp) = self.sources.get(usize::from(layer))?.sender_report?;
-        Some(Anchor { at, timestamp: timestamp.wrapping_add(self.numbering.timestamp_shift()?) })
+    fn encoding_mapping(&self, layer: u8) -> Option<NtpRtpMapping> {
+        let (at, timestamp) = self.encodings.get(usize::from(layer))?.sender_report?;
+        Some(NtpRtpMapping { at, timestamp: timestamp.wrapping_add(self.rewriter.timestamp_shift()?) })
     }
 }
 

@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::history::History;
+use super::batch::BatchPackets;
+use super::header_profile::{HEADER_LEN_MAX, ViewerFields};
 use super::inputs::{TrackIndex, ViewerTrackInput};
 use super::packet::Packet;
+use super::packet_cache::PacketCache;
 use super::resend::ResendMemory;
-use super::shape::{Addressing, HEADER_LEN_MAX};
-use super::turn::TurnPackets;
 
 /// One viewer of a stream.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Viewer {
     token: u64,
     /// By position; as many as the last track it takes needs.
     pub(crate) tracks: Box<[ViewerTrack]>,
-    pub(crate) rest: Box<Rest>,
+    pub(crate) cold: Box<ColdState>,
 }
 
 /// What is needed for every packet of one track.
@@ -29,13 +29,13 @@ pub(crate) struct ViewerTrack {
     /// Numbers from here on come from the cache, not live; [`NEVER`] once it has caught up.
     pub(crate) until: u64,
     /// Numbers below have their timestamps squeezed together in front of that of this one.
-    pub(crate) squeezed_until: u64,
-    pub(crate) squeezed_timestamp: u32,
+    pub(crate) catch_up_until: u64,
+    pub(crate) catch_up_timestamp: u32,
     pub(crate) ssrc: u32,
     pub(crate) payload_bytes: u64,
     pub(crate) packets: u32,
     pub(crate) sequence_shift: u16,
-    pub(crate) shape: u16,
+    pub(crate) profile: u16,
 }
 
 /// A number no packet has.
@@ -43,10 +43,10 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What is needed now and then.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct ColdState {
     pub(crate) generation: u32,
     pub(crate) cname: Box<str>,
-    pub(crate) tracks: Vec<RestOfTrack>,
+    pub(crate) tracks: Vec<ColdTrack>,
     /// Smoothed round trip time, once a report has said.
     pub(crate) round_trip: Option<Duration>,
     /// Payload bytes sent again, for the limit.
@@ -60,13 +60,13 @@ pub(crate) struct Rest {
     /// Wants the report that lets it play sound and picture together.
     pub(crate) awaits_first_report: bool,
     /// How many of its tracks the first reports have told of, and since when they have told of some.
-    pub(crate) told_tracks: u8,
-    pub(crate) told_at: Option<Instant>,
+    pub(crate) reported_tracks: u8,
+    pub(crate) first_reported_at: Option<Instant>,
 }
 
 /// What is needed now and then of one track.
 #[derive(Debug)]
-pub(crate) struct RestOfTrack {
+pub(crate) struct ColdTrack {
     pub(crate) track: TrackIndex,
     pub(crate) rtx_ssrc: Option<u32>,
     pub(crate) rtx_sequence_number: u16,
@@ -75,7 +75,7 @@ pub(crate) struct RestOfTrack {
     pub(crate) fir_sequence: Option<u8>,
 }
 
-impl RestOfTrack {
+impl ColdTrack {
     pub(crate) fn new(input: &ViewerTrackInput) -> Self {
         Self {
             track: input.track,
@@ -132,9 +132,9 @@ pub struct ViewerStats {
 }
 
 impl Viewer {
-    pub(crate) fn new(token: u64, rest: Rest) -> Self {
-        let needed = rest.tracks.iter().map(|track| track.track.position() + 1).max().unwrap_or(0);
-        Self { token, tracks: vec![ViewerTrack::NONE; needed].into(), rest: Box::new(rest) }
+    pub(crate) fn new(token: u64, cold: ColdState) -> Self {
+        let needed = cold.tracks.iter().map(|track| track.track.position() + 1).max().unwrap_or(0);
+        Self { token, tracks: vec![ViewerTrack::NONE; needed].into(), cold: Box::new(cold) }
     }
 
     /// The caller's name for it.
@@ -149,7 +149,7 @@ impl Viewer {
     #[inline]
     pub fn header_for(
         &mut self,
-        packets: &TurnPackets<'_>,
+        packets: &BatchPackets<'_>,
         index: usize,
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> Option<usize> {
@@ -158,14 +158,14 @@ impl Viewer {
         if forward.number < track.from || forward.number >= track.until {
             return None;
         }
-        let len = match packets.template(index, track.shape) {
+        let len = match packets.template(index, track.profile) {
             Some(template) if template.len == 0 => return None,
-            Some(template) if forward.number >= track.squeezed_until => {
+            Some(template) if forward.number >= track.catch_up_until => {
                 template.write(track.ssrc, track.sequence_number(forward.number), out)
             }
             _ => {
-                let to = track.addressing(forward.number, forward.timestamp);
-                packets.shapes.get(track.shape)?.header(&forward.packet, to, out)?
+                let to = track.viewer_fields(forward.number, forward.timestamp);
+                packets.profiles.get(track.profile)?.header(&forward.packet, to, out)?
             }
         };
         track.packets = track.packets.wrapping_add(1);
@@ -175,10 +175,10 @@ impl Viewer {
 
     /// Counts and totals.
     pub fn stats(&self) -> ViewerStats {
-        let mut stats = self.rest.stats;
+        let mut stats = self.cold.stats;
         stats.packets = self.tracks.iter().map(|track| u64::from(track.packets)).sum();
         stats.payload_bytes = self.media_bytes();
-        stats.round_trip = self.rest.round_trip;
+        stats.round_trip = self.cold.round_trip;
         stats
     }
 
@@ -192,13 +192,13 @@ impl ViewerTrack {
     pub(crate) const NONE: Self = Self {
         from: NEVER,
         until: NEVER,
-        squeezed_until: 0,
-        squeezed_timestamp: 0,
+        catch_up_until: 0,
+        catch_up_timestamp: 0,
         ssrc: 0,
         payload_bytes: 0,
         packets: 0,
         sequence_shift: 0,
-        shape: 0,
+        profile: 0,
     };
 
     /// The sequence number under which this viewer gets a packet.
@@ -211,35 +211,40 @@ impl ViewerTrack {
     ///
     /// The first sequence number must be below 2^15: a receiver that loses the first packets before a rollover would
     /// guess its counter wrong and authenticate nothing more (RFC 3711 section 3.3.1).
-    pub(crate) fn begin(&mut self, number: u64, history: &History) {
+    pub(crate) fn begin(&mut self, number: u64, cache: &PacketCache) {
         self.sequence_shift = match self.packets {
             0 => number as u16 & 0x8000,
             // What it got so far ends where the cache has brought it.
             _ => self.sequence_number(self.until).wrapping_sub(number as u16),
         };
         (self.from, self.until) = (number, number);
-        if let Some(newest) = history.newest_timestamp() {
-            (self.squeezed_until, self.squeezed_timestamp) = (history.end(), newest);
+        if let Some(newest) = cache.newest_timestamp() {
+            (self.catch_up_until, self.catch_up_timestamp) = (cache.end(), newest);
         }
     }
 
     /// How this viewer gets the packet with this number and timestamp: each time the same.
-    pub(crate) fn addressing(&self, number: u64, timestamp: u32) -> Addressing {
-        let is_squeezed = number < self.squeezed_until;
-        let timestamp = if is_squeezed { self.squeeze(timestamp) } else { timestamp };
-        Addressing { ssrc: self.ssrc, sequence_number: self.sequence_number(number), timestamp, is_squeezed }
+    pub(crate) fn viewer_fields(&self, number: u64, timestamp: u32) -> ViewerFields {
+        let is_catch_up = number < self.catch_up_until;
+        let timestamp = if is_catch_up { self.compress(timestamp) } else { timestamp };
+        ViewerFields {
+            ssrc: self.ssrc,
+            sequence_number: self.sequence_number(number),
+            timestamp,
+            is_catch_up,
+        }
     }
 
     /// Timestamps of what a viewer gets from the cache: in order and distinct, but so near to the time it joined that
     /// its player shows the newest picture at once. With the true ones it would play the whole cache at normal
     /// speed, and stay as late as that is long.
-    fn squeeze(&self, timestamp: u32) -> u32 {
-        let before = self.squeezed_timestamp.wrapping_sub(timestamp);
+    fn compress(&self, timestamp: u32) -> u32 {
+        let before = self.catch_up_timestamp.wrapping_sub(timestamp);
         // A cache is shorter than half a cycle, so what seems later is.
         if before.cast_signed() <= 0 {
             timestamp
         } else {
-            self.squeezed_timestamp.wrapping_sub(before.div_ceil(SQUEEZE))
+            self.catch_up_timestamp.wrapping_sub(before.div_ceil(COMPRESSION))
         }
     }
 
@@ -251,7 +256,7 @@ impl ViewerTrack {
 }
 
 /// How much the timestamps of the cache are squeezed: ten seconds into 160 ms, frames of 60 Hz to 23 units of 90 kHz.
-const SQUEEZE: u32 = 64;
+const COMPRESSION: u32 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -259,8 +264,8 @@ mod tests {
 
     #[test]
     fn a_viewer_of_two_tracks_takes_less_than_1_5_kb_with_all_it_may_ever_need() {
-        let of_tracks = 2 * (size_of::<ViewerTrack>() + size_of::<RestOfTrack>());
-        let at_first = size_of::<Viewer>() + size_of::<Rest>() + of_tracks;
+        let of_tracks = 2 * (size_of::<ViewerTrack>() + size_of::<ColdTrack>());
+        let at_first = size_of::<Viewer>() + size_of::<ColdState>() + of_tracks;
         assert!(at_first < 700, "{at_first}");
         let with_memory = at_first + size_of::<ResendMemory>();
         assert!(with_memory < 1_250, "{with_memory}");
@@ -269,17 +274,17 @@ mod tests {
     #[test]
     fn squeezed_timestamps_rise_and_never_pass_the_newest() {
         for newest in [0u32, 1_000, 90_000, u32::MAX, 0x8000_0000] {
-            let track = ViewerTrack { squeezed_timestamp: newest, ..ViewerTrack::NONE };
+            let track = ViewerTrack { catch_up_timestamp: newest, ..ViewerTrack::NONE };
             let back = [900_000u32, 899_000, 90_000, 3_003, 3_000, 64, 63, 1, 0];
             let squeezed: Vec<u32> = back
                 .iter()
-                .map(|back| newest.wrapping_sub(track.squeeze(newest.wrapping_sub(*back))))
+                .map(|back| newest.wrapping_sub(track.compress(newest.wrapping_sub(*back))))
                 .collect();
             assert!(squeezed.windows(2).all(|pair| pair[0] >= pair[1]), "{squeezed:?}");
             assert_eq!(squeezed.last(), Some(&0));
             assert!(squeezed[0] <= 900_000 / 64 + 1);
             assert_eq!(
-                track.squeeze(newest.wrapping_add(7)),
+                track.compress(newest.wrapping_add(7)),
                 newest.wrapping_add(7),
                 "what is later is left alone"
             );

@@ -28,7 +28,7 @@ impl Viewers {
     /// Each viewer with its name.
     pub(crate) fn iter_mut_with_ids(&mut self) -> impl Iterator<Item = (ViewerId, &mut Viewer)> {
         self.slots.iter_mut().map(|(slot, viewer)| {
-            (ViewerId { slot: slot as u32, generation: viewer.rest.generation }, viewer)
+            (ViewerId { slot: slot as u32, generation: viewer.cold.generation }, viewer)
         })
     }
 
@@ -49,7 +49,7 @@ impl Viewers {
     }
 
     pub(crate) fn insert(&mut self, viewer: Viewer) -> ViewerId {
-        let generation = viewer.rest.generation;
+        let generation = viewer.cold.generation;
         let slot = self.slots.insert(viewer);
         self.high = self.high.max(slot + 1);
         ViewerId { slot: slot as u32, generation }
@@ -66,11 +66,11 @@ impl Viewers {
     }
 
     pub(crate) fn get(&self, id: ViewerId) -> Option<&Viewer> {
-        self.slots.get(id.slot as usize).filter(|viewer| viewer.rest.generation == id.generation)
+        self.slots.get(id.slot as usize).filter(|viewer| viewer.cold.generation == id.generation)
     }
 
     pub(crate) fn get_mut(&mut self, id: ViewerId) -> Option<&mut Viewer> {
-        self.slots.get_mut(id.slot as usize).filter(|viewer| viewer.rest.generation == id.generation)
+        self.slots.get_mut(id.slot as usize).filter(|viewer| viewer.cold.generation == id.generation)
     }
 
     /// Slots, occupied or not: for walking through them a few at a time.

@@ -7,7 +7,8 @@
 //!
 //! Run: `cargo bench -p transcode` (and `--features fdk-aac`). Arguments other than `--bench` name the parts to run.
 
-#[path = "../tests/transcode/common/mod.rs"]
+#[path = "../tests/transcode/common.rs"]
+#[allow(dead_code, reason = "the tests use the rest of it")]
 mod common;
 
 use std::time::Duration;

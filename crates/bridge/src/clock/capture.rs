@@ -14,7 +14,7 @@
 use std::time::Instant;
 
 use rtp::payload::MediaKind;
-use sfu::{Anchor, Packet};
+use sfu::{NtpRtpMapping, Packet};
 
 use super::delay::LeastDelay;
 use super::micros;
@@ -31,7 +31,7 @@ pub struct Stamp {
     /// When it arrived.
     pub arrival: Instant,
     /// What links timestamps of its track to our clock, if known.
-    pub anchor: Option<Anchor>,
+    pub anchor: Option<NtpRtpMapping>,
 }
 
 impl From<&Packet> for Stamp {
@@ -41,7 +41,7 @@ impl From<&Packet> for Stamp {
             timestamp: packet.timestamp(),
             clock_rate: packet.clock_rate(),
             arrival: packet.arrival(),
-            anchor: packet.anchor(),
+            anchor: packet.clock_mapping(),
         }
     }
 }
@@ -68,7 +68,7 @@ struct Track {
     /// What is left of a change, added to the stream time until it is gone.
     residue_us: i64,
     /// The newest anchor, and the offset it means while that is not used yet.
-    anchor: Option<Anchor>,
+    anchor: Option<NtpRtpMapping>,
     pending: Option<Pending>,
     delay: LeastDelay,
 }

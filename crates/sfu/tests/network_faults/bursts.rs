@@ -1,4 +1,4 @@
-//! Two seconds without any packet: longer than the history is kept, so a picture may have to begin anew.
+//! Two seconds without any packet: longer than the cache is kept, so a picture may have to begin anew.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn run_with_a_cut_viewer(gop_cache: bool) -> World {
     world.run(DURATION + Duration::from_secs(1));
     let [cut_off, other] = &world.viewers[..] else { panic!("two viewers") };
     for track in [AUDIO, VIDEO] {
-        // What the history still holds when the cut is over is repaired.
+        // What the cache still holds when the cut is over is repaired.
         let kept = Duration::from_millis(12_000 - 1_500 + 250);
         assert_eq!(lost_after(&world, &cut_off.viewer, track, kept), 0, "track {track}");
         assert!(cut_off.viewer.tracks[track].repaired > 50);
@@ -81,7 +81,7 @@ fn a_publisher_that_was_cut_off_sends_a_new_picture() {
     let back = Duration::from_secs(12);
     assert_eq!(lost_after(&world, viewer, AUDIO, back), 0, "sound");
     assert_eq!(lost_after(&world, viewer, VIDEO, back + NEW_PICTURE), 0, "video");
-    // Nothing older than the history is of use any more: the server asks for a new picture at once, and leaves out what
+    // Nothing older than the cache is of use any more: the server asks for a new picture at once, and leaves out what
     // viewers would ask for in vain.
     assert_eq!(viewer.tracks.each_ref().map(Track::gaps_closed), [1, 1]);
     assert_eq!(viewer.tracks.each_ref().map(|track| track.given_up), [0, 0]);

@@ -55,7 +55,7 @@ struct Track {
     ssrc: u32,
     payload_type: u8,
     first_sequence: u16,
-    history: VecDeque<(u16, Vec<u8>)>,
+    cache: VecDeque<(u16, Vec<u8>)>,
     rtx_sequence: u16,
     payload_bytes: u32,
 }
@@ -68,7 +68,7 @@ impl Publisher {
             ssrc,
             payload_type,
             first_sequence: beginning.sequence_number,
-            history: VecDeque::new(),
+            cache: VecDeque::new(),
             rtx_sequence: 77,
             payload_bytes: 0,
         };
@@ -175,9 +175,9 @@ impl Publisher {
         packet.resize(12 + len, 0x55);
         track.sent_at.push(at);
         track.payload_bytes = track.payload_bytes.wrapping_add(len as u32);
-        track.history.push_back((sequence_number, packet.clone()));
-        if track.history.len() > HISTORY_PACKETS {
-            track.history.pop_front();
+        track.cache.push_back((sequence_number, packet.clone()));
+        if track.cache.len() > HISTORY_PACKETS {
+            track.cache.pop_front();
         }
         packet
     }
@@ -223,7 +223,7 @@ impl Publisher {
     /// The packet as its retransmission stream has it.
     fn resend(&mut self, ssrc: u32, sequence_number: u16) -> Option<Vec<u8>> {
         let track = self.tracks.iter_mut().find(|track| track.ssrc == ssrc)?;
-        let (_, original) = track.history.iter().find(|(number, _)| *number == sequence_number)?;
+        let (_, original) = track.cache.iter().find(|(number, _)| *number == sequence_number)?;
         let fields = rtp::Packet::parse(original).ok()?.fields();
         let resent = HeaderFields {
             payload_type: track.payload_type + 1,

@@ -150,7 +150,7 @@ impl World {
     }
 
     fn fan_out(&mut self, now: Instant) {
-        let turn = self.stream.turn();
+        let turn = self.stream.prepare_batch();
         let mut header = [0; HEADER_LEN_MAX];
         for viewer in turn.viewers.iter_mut() {
             let seat = &mut self.viewers[viewer.token() as usize];
@@ -160,7 +160,7 @@ impl World {
                 }
             }
         }
-        self.stream.end_turn();
+        self.stream.finish_batch();
     }
 
     /// Resends what viewers ask for.

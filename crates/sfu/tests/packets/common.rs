@@ -8,8 +8,8 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::{NtpTime, Rtcp};
 use sfu::{
-    DropReason, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, Received, Resend, TrackIndex,
-    TrackInput, TrackPayload, Turn, ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    Batch, DropReason, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, Received, Resend, TrackIndex,
+    TrackInput, TrackPayload, ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
 };
 
 /// Payload types of the publisher.
@@ -241,7 +241,7 @@ pub(crate) struct World {
     pub(crate) reports: BTreeMap<u64, Vec<(Instant, Vec<u8>)>>,
     pub(crate) feedback: Vec<(Instant, Vec<u8>)>,
     /// Key frames that were wished for where there is no publisher.
-    pub(crate) wishes: Vec<TrackIndex>,
+    pub(crate) home_requests: Vec<TrackIndex>,
     pub(crate) epoch: u64,
 }
 
@@ -260,7 +260,7 @@ impl World {
             got: BTreeMap::new(),
             reports: BTreeMap::new(),
             feedback: Vec::new(),
-            wishes: Vec::new(),
+            home_requests: Vec::new(),
             epoch: 0,
         }
     }
@@ -340,7 +340,7 @@ impl World {
             got.entry((token, ssrc)).or_default().push(Got { at: now, bytes });
         };
         let mut header = [0; HEADER_LEN_MAX];
-        let Turn { packets, viewers } = self.stream.turn();
+        let Batch { packets, viewers } = self.stream.prepare_batch();
         for viewer in viewers.iter_mut() {
             for index in 0..packets.len() {
                 if let Some(len) = viewer.header_for(&packets, index, &mut header) {
@@ -348,14 +348,14 @@ impl World {
                 }
             }
         }
-        self.stream.end_turn();
+        self.stream.finish_batch();
         self.stream.send_backlog(now, &mut note);
         let reports = &mut self.reports;
         self.stream.send_reports(now, |token, rtcp| {
             reports.entry(token).or_default().push((now, rtcp.to_vec()));
         });
-        while let Some(track) = self.stream.poll_key_frame_wish(self.now) {
-            self.wishes.push(track);
+        while let Some(track) = self.stream.poll_key_frame_request(self.now) {
+            self.home_requests.push(track);
         }
         let mut out = Vec::new();
         if self.stream.poll_feedback(now, &mut out) {

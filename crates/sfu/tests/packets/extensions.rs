@@ -91,7 +91,7 @@ fn shapes_are_given_up_with_their_last_viewer() {
             world.stream.leave(id);
         }
     }
-    // One more, with the shape of none before: it gets its own header.
+    // One more, with the profile of none before: it gets its own header.
     let mut input = viewer(30);
     input.tracks[1].extensions = [(5, Extension::Mid)].into_iter().collect();
     world.join_as(&input);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtp::payload::MediaKind;
-use sfu::{Limits, Packet, TrackIndex, TrackInput, Turn, ViewerTrackInput};
+use sfu::{Batch, Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
 
 use crate::common::{World, audio_input, frame, sound, video, video_input, viewer};
 
@@ -24,7 +24,7 @@ impl Pair {
 
     fn receive(&mut self, rtp: &crate::common::Rtp) {
         self.home.stream.receive(self.home.now, &rtp.bytes()).unwrap();
-        let Turn { packets, .. } = self.home.stream.turn();
+        let Batch { packets, .. } = self.home.stream.prepare_batch();
         let crossing: Vec<Arc<Packet>> =
             (0..packets.len()).filter_map(|index| packets.packet(index)).map(Arc::clone).collect();
         self.home.settle();
@@ -86,7 +86,7 @@ fn wishes_for_key_frames_cross_to_the_home_once() {
     let pli = |rtcp: &mut Vec<u8>| {
         rtp::rtcp::Pli { sender_ssrc: 5, media_ssrc: crate::common::video_ssrc(7) }.write(rtcp);
     };
-    pair.mirror.wishes.clear();
+    pair.mirror.home_requests.clear();
     let mut rtcp = Vec::new();
     pli(&mut rtcp);
     for _ in 0..50 {
@@ -94,7 +94,7 @@ fn wishes_for_key_frames_cross_to_the_home_once() {
     }
     assert_eq!(pair.mirror.stream.next_timeout(), Some(pair.mirror.now), "it is not kept waiting");
     pair.mirror.settle();
-    assert_eq!(pair.mirror.wishes, [video()]);
+    assert_eq!(pair.mirror.home_requests, [video()]);
     pair.home.key_frame_requests();
     pair.home.stream.request_key_frame(pair.home.now, video());
     pair.home.settle();
@@ -153,12 +153,12 @@ fn viewers_that_came_before_any_packet_have_their_wish_told_with_the_first() {
         pair.home.receive(&frame(at, u32::from(at) * 3_600, at == 0)).unwrap();
     }
     pair.mirror.join(7);
-    assert_eq!(pair.mirror.wishes, [], "there is nobody to ask");
+    assert_eq!(pair.mirror.home_requests, [], "there is nobody to ask");
     // The home had nothing to begin with: the mirror gets what comes from now on.
     pair.receive(&frame(10, 36_000, false));
-    assert_eq!(pair.mirror.wishes, [video()]);
+    assert_eq!(pair.mirror.home_requests, [video()]);
     pair.receive(&frame(11, 39_600, false));
-    assert_eq!(pair.mirror.wishes, [video()], "once");
+    assert_eq!(pair.mirror.home_requests, [video()], "once");
     pair.receive(&frame(12, 43_200, true));
     assert_eq!(pair.mirror.numbers(7).len(), 1);
 }
@@ -185,9 +185,9 @@ fn a_wish_that_nobody_can_fulfil_is_told_twice_a_second() {
     let screen = ViewerTrackInput { track, ssrc: 9, rtx_ssrc: None, mid: "2".to_owned(), ..camera.clone() };
     input.tracks = vec![camera, screen];
     pair.mirror.join_as(&input);
-    pair.mirror.wishes.clear();
+    pair.mirror.home_requests.clear();
     pair.mirror.wait(Duration::from_secs(10));
-    let told = pair.mirror.wishes.len();
+    let told = pair.mirror.home_requests.len();
     assert!((1..=20).contains(&told), "told {told} times");
 }
 
@@ -204,5 +204,5 @@ fn a_mirror_keeps_what_a_publisher_that_came_back_sends() {
         pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
         pair.wait(Duration::from_millis(40));
     }
-    assert_eq!(pair.mirror.stream.stats().kept_packets, pair.home.stream.stats().kept_packets);
+    assert_eq!(pair.mirror.stream.stats().cached_packets, pair.home.stream.stats().cached_packets);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sfu::{Limits, Turn, Viewer};
+use sfu::{Batch, Limits, Viewer};
 
 use crate::common::{World, audio_input, frame, sound, video_input};
 
@@ -18,7 +18,7 @@ fn a_running_stream_needs_no_new_memory_for_packets() {
             packet.payload.resize(100 + usize::from(at) * 37 % 1_000, 1);
             world.stream.receive(world.now, &packet.bytes()).unwrap();
             world.stream.receive(world.now, &sound(at, u32::from(at) * 480).bytes()).unwrap();
-            let Turn { packets, .. } = world.stream.turn();
+            let Batch { packets, .. } = world.stream.prepare_batch();
             seen.extend((0..packets.len()).map(|index| packets.payload(index).as_ptr() as usize));
             world.settle();
             world.wait(Duration::from_millis(10));
@@ -30,7 +30,7 @@ fn a_running_stream_needs_no_new_memory_for_packets() {
     let new = later.difference(&warm).count();
     // Every size has its own spares; a few more are made where sizes come in clusters.
     assert!(new <= 20, "{new} new of {}", later.len());
-    assert!(later.len() < 600, "{} pieces for a history of 1.5 s", later.len());
+    assert!(later.len() < 600, "{} pieces for a cache of 1.5 s", later.len());
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn histories_keep_what_their_limits_say() {
     for at in 0..2_000 {
         world.receive(&frame(at, u32::from(at) * 3_600, at % 500 == 0)).unwrap();
         let stats = world.stream.stats();
-        assert!(stats.kept_packets <= 101, "{}", stats.kept_packets);
-        assert!(stats.kept_bytes <= 101 * 64, "{}", stats.kept_bytes);
+        assert!(stats.cached_packets <= 101, "{}", stats.cached_packets);
+        assert!(stats.cached_bytes <= 101 * 64, "{}", stats.cached_bytes);
     }
 }
 
@@ -55,11 +55,11 @@ fn histories_keep_what_their_limits_say() {
 fn what_an_ended_publisher_left_is_dropped() {
     let mut world = World::published();
     world.play(0, 0, 50, 50);
-    assert!(world.stream.stats().kept_packets >= 50);
+    assert!(world.stream.stats().cached_packets >= 50);
     world.stream.publisher_ended(world.now);
     world.wait(Duration::from_secs(2));
     let stats = world.stream.stats();
-    assert_eq!((stats.kept_packets, stats.kept_bytes), (0, 0));
+    assert_eq!((stats.cached_packets, stats.cached_bytes), (0, 0));
     assert_eq!(world.stream.next_timeout(), None, "and nothing is left to do");
 }
 
@@ -107,6 +107,6 @@ fn turns_that_are_never_taken_do_not_pile_up() {
     for at in 0..30_000u16 {
         world.stream.receive(world.now, &frame(at, u32::from(at), at == 0).bytes()).unwrap();
     }
-    let Turn { packets, .. } = world.stream.turn();
+    let Batch { packets, .. } = world.stream.prepare_batch();
     assert!(packets.len() <= 8_192);
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use rtp::HeaderFields;
 use rtp::rtcp::{NtpTime, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SenderReport};
-use sfu::ViewerId;
+use sfu::{DropReason, NtpRtpMapping, ViewerId};
 
 use crate::common::{
     AUDIO_SSRC, VIDEO_SSRC, World, audio_input, audio_ssrc, frame, sound, video_input, video_ssrc,
@@ -332,4 +333,37 @@ fn goodbyes_go_both_ways() {
     let mut rtcp = Vec::new();
     rtp::rtcp::Bye::write(&mut rtcp, &[5], "");
     assert!(world.stream.viewer_rtcp(world.now, id, &rtcp, &mut Vec::new()).bye);
+}
+
+#[test]
+fn packets_and_clocks_handed_over_as_values_come_out_as_those_read_from_the_wire() {
+    let (mut wire, mut values) = (World::published(), World::published());
+    // One clock for both, as within a process.
+    values.now = wire.now;
+    let clocks = Clocks { began: wire.now, ntp: crate::common::WALL.0, video: 0, audio: 0 };
+    for world in [&mut wire, &mut values] {
+        world.join(1);
+    }
+    for at in 0..100u16 {
+        clocks.send(&mut wire, at, at == 0);
+        clocks.report(&mut wire, Duration::ZERO);
+        let stamp = |rate| clocks.info(values.now, rate, 0).rtp_timestamp;
+        let (picture, sound) = (frame(at, stamp(90_000), at == 0), sound(at, stamp(48_000)));
+        for (track, rtp) in [(crate::common::video(), &picture), (crate::common::audio(), &sound)] {
+            values.stream.receive_packet(values.now, &rtp.fields, &rtp.payload).unwrap();
+            values.settle();
+            let mapping = NtpRtpMapping { at: values.now, timestamp: rtp.fields.timestamp };
+            values.stream.set_clock(track, mapping);
+        }
+        wire.wait(Duration::from_millis(20));
+        values.wait(Duration::from_millis(20));
+    }
+    assert_in_sync(&values, 1);
+    for got in [World::video, World::audio] {
+        let bytes = |world| got(world, 1).iter().map(|got| got.bytes.clone()).collect::<Vec<_>>();
+        assert_eq!(bytes(&values).len(), 100);
+        assert_eq!(bytes(&values), bytes(&wire));
+    }
+    let unknown = HeaderFields { ssrc: 99, ..sound(0, 0).fields };
+    assert_eq!(values.stream.receive_packet(values.now, &unknown, &[1]), Err(DropReason::UnknownSsrc));
 }

@@ -1,4 +1,4 @@
-//! Packets sent again: as RTX from one history, not twice within a round trip, never more than 30 % of the media.
+//! Packets sent again: as RTX from one cache, not twice within a round trip, never more than 30 % of the media.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -187,7 +187,7 @@ fn what_is_older_than_the_history_is_gone() {
     world.play(1, 3_600, 100, 1);
     assert_eq!(nack(&mut world, id, 1, &[old]).len(), 0);
     let stats = world.stream.stats();
-    assert!(stats.kept_packets <= 40, "{} of 25 a second are kept for 1.5 s", stats.kept_packets);
+    assert!(stats.cached_packets <= 40, "{} of 25 a second are kept for 1.5 s", stats.cached_packets);
 }
 
 #[test]

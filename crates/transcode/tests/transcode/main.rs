@@ -1,4 +1,4 @@
-//! The behaviour of `transcode`, one module each.
+//! What transcoding does to audio and its times, from outside: one behaviour per module.
 
 mod a_click_keeps_its_time;
 mod bad_input;

@@ -1,5 +1,4 @@
 //! Times through libfdk-aac: a click that goes in at a time comes out at the same.
-#![cfg(feature = "fdk-aac")]
 
 use crate::common::{BASE_US, Sample, click_errors_us, decode_opus, sample, to_opus};
 use fdk_aac::enc;

@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use sfu::{HEADER_LEN_MAX, Resend, Turn};
+use sfu::{Batch, HEADER_LEN_MAX, Resend};
 use srtp::OutboundContext;
 
 use super::port::{SendCounters, UdpPort};
@@ -85,7 +85,7 @@ impl Worker {
     fn rtc_forward_stream(&mut self, index: usize) {
         let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
         stream.touched = false;
-        let Turn { packets, viewers } = stream.packets.turn();
+        let Batch { packets, viewers } = stream.packets.prepare_batch();
         if let Some(source) = stream.source.filter(|_| !stream.remotes.is_empty()) {
             for &worker in &stream.remotes {
                 let Some(neighbour) = &mut self.parts.neighbours[worker] else { continue };
@@ -126,7 +126,7 @@ impl Worker {
             }
             exits.columns.passed(session, sent);
         }
-        stream.packets.end_turn();
+        stream.packets.finish_batch();
         if stream.packets.has_backlog() {
             let outlets = &mut self.rtc.outlets;
             stream.packets.send_backlog(self.now, |token, header, payload| {
@@ -189,7 +189,7 @@ impl Worker {
             .streams
             .slab
             .get_mut(index)
-            .and_then(|stream| stream.packets.poll_key_frame_wish(self.now))
+            .and_then(|stream| stream.packets.poll_key_frame_request(self.now))
         {
             self.rtc_ask_home(index, track);
         }

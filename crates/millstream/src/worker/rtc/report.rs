@@ -93,7 +93,7 @@ impl Worker {
             video_frames_per_second: 0.0,
             key_frame_interval_ms: 0,
             gop_frames: 0,
-            gop_bytes: stats.kept_bytes as u64,
+            gop_bytes: stats.cached_bytes as u64,
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
             tracks: rtc_tracks(stream, self.now),

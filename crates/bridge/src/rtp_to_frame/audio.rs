@@ -1,0 +1,283 @@
+//! The track of sound: packets in order to frames or to the transcoder, without holes.
+//!
+//! Players of FLV stop when sound does: their clock is the sound. So what is missing is filled: packets that were lost,
+//! the pauses of discontinuous transmission (DTX), and a microphone that was switched off while video goes on. What
+//! fills is a packet that says "nothing was received" to a decoder of Opus, which it conceals or plays as background
+//! noise, and zero in G.711.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::{self, SoundPart, opus_head, write_sound_head};
+use rtp::payload::{Codec, opus::Toc};
+
+use super::payload::Piece;
+use super::picture::flv_codec;
+use super::video::Context;
+use super::{FramesOut, ToFramesSettings};
+use crate::audio::{CodedSound, SoundCodec, SoundFormat};
+use crate::reorder_buffer::{Arrival, Jitter};
+
+#[derive(Debug)]
+pub(super) struct Sound {
+    jitter: Jitter<Piece<'static>>,
+    to_aac: bool,
+    source: Option<(u64, Codec)>,
+    /// End of what was handed on last; `None` before the first.
+    end_us: Option<i64>,
+    newest: Option<Newest>,
+    /// Of Opus: configuration and channels of the packet before.
+    toc: u8,
+    /// The format the transcoder was told.
+    is_format_told: bool,
+    /// What AAC comes from the transcoder, and whether players were told.
+    aac: Option<Arc<SoundFormat>>,
+    is_config_told: bool,
+    last_ms: u64,
+}
+
+/// The last packet that was received.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    arrival: Instant,
+    end_us: i64,
+    is_pause: bool,
+}
+
+impl Sound {
+    pub(super) fn new(settings: &ToFramesSettings) -> Self {
+        Self {
+            jitter: Jitter::new(settings.delay_max, WAIT_MIN),
+            to_aac: settings.sound_to_aac,
+            source: None,
+            end_us: None,
+            newest: None,
+            toc: 0,
+            is_format_told: false,
+            aac: None,
+            is_config_told: false,
+            last_ms: 0,
+        }
+    }
+
+    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &Piece<'_>) {
+        match self.jitter.arrive(context.now, piece.number, || piece.to_owned()) {
+            Arrival::Next => self.deliver(context, piece, 0),
+            Arrival::Held => {}
+            Arrival::Late => context.stats.late += 1,
+        }
+    }
+
+    /// Hands on what has waited long enough, and fills a pause as time goes by.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, video_is_live: bool) {
+        while let Some(due) = self.jitter.pop(context.now) {
+            self.deliver(context, &due.packet, due.lost);
+        }
+        while self.fill_at(video_is_live).is_some_and(|at| at <= context.now) {
+            self.fill(context);
+        }
+    }
+
+    pub(super) fn next_timeout(&self, video_is_live: bool) -> Option<Instant> {
+        self.jitter.next_timeout().into_iter().chain(self.fill_at(video_is_live)).min()
+    }
+
+    /// When the next piece of a pause is due. A packet that is late by less than the lag still finds its place.
+    fn fill_at(&self, video_is_live: bool) -> Option<Instant> {
+        let (newest, end_us) = (self.newest?, self.end_us?);
+        let filled_us = u64::try_from(end_us - newest.end_us).ok()?;
+        let lag = match newest.is_pause {
+            true if filled_us < ALONE_US_MAX || video_is_live => LAG_PAUSE,
+            false if video_is_live => LAG_SILENCE,
+            _ => return None,
+        };
+        Some(newest.arrival + Duration::from_micros(filled_us) + lag)
+    }
+
+    fn deliver(&mut self, context: &mut Context<'_>, piece: &Piece<'_>, lost: u64) {
+        context.stats.lost += lost;
+        if self.source != Some((piece.epoch, piece.codec)) {
+            self.restart(piece);
+        }
+        if piece.media.is_empty() {
+            return;
+        }
+        let Some((length_us, is_pause)) = length_of(piece) else {
+            context.stats.broken += 1;
+            return;
+        };
+        let time_us = context.clock.time_us(&piece.stamp);
+        let end_us = self.end_us.unwrap_or(time_us);
+        if time_us + TOLERANCE_US < end_us {
+            // Its time was filled already.
+            context.stats.late += 1;
+            return;
+        }
+        if piece.codec == Codec::Opus {
+            self.toc = piece.media[0] & 0xfc;
+        }
+        while (TOLERANCE_US..=HOLE_US_MAX).contains(&(time_us - self.end_us.unwrap_or(time_us))) {
+            self.fill(context);
+        }
+        self.newest = Some(Newest { arrival: piece.stamp.arrival, end_us: time_us + length_us, is_pause });
+        self.end_us = Some(time_us + length_us);
+        self.hand_on(context, time_us, &piece.media);
+    }
+
+    /// Another publisher, or another codec of the same.
+    fn restart(&mut self, piece: &Piece<'_>) {
+        self.source = Some((piece.epoch, piece.codec));
+        (self.is_format_told, self.is_config_told) = (false, false);
+        (self.end_us, self.newest) = (None, None);
+    }
+
+    /// A piece of nothing, where the sound has got to.
+    fn fill(&mut self, context: &mut Context<'_>) {
+        let (Some(end_us), Some((_, codec))) = (self.end_us, self.source) else { return };
+        let nothing = [self.toc];
+        let (packet, length_us) = match codec {
+            Codec::Pcma => (&[0xd5; 160][..], 20_000),
+            Codec::Pcmu => (&[0xff; 160][..], 20_000),
+            _ => (&nothing[..], Toc::parse(&nothing).map_or(20_000, |toc| length_us(toc.samples))),
+        };
+        self.end_us = Some(end_us + length_us);
+        self.hand_on(context, end_us, packet);
+    }
+
+    /// A packet in its place: to the transcoder, or as it is.
+    fn hand_on(&mut self, context: &mut Context<'_>, time_us: i64, packet: &[u8]) {
+        let Some((_, codec)) = self.source else { return };
+        if codec == Codec::Opus && self.to_aac {
+            let format = (!std::mem::replace(&mut self.is_format_told, true)).then(opus_format);
+            context.out.sound.push(CodedSound { pts_us: time_us, format, data: packet.to_vec() });
+            return;
+        }
+        let time_ms = self.time_ms(time_us);
+        if !std::mem::replace(&mut self.is_config_told, true) {
+            let (rate, channels) = if codec == Codec::Opus { (48_000, 2) } else { (8_000, 1) };
+            context.headers.sound((flv_codec(codec), rate, channels), time_ms, context.out);
+            if codec == Codec::Opus {
+                push(
+                    context.out,
+                    FrameRole::Config,
+                    time_ms,
+                    (flv::Codec::Opus, SoundPart::Config),
+                    &opus_head(2),
+                );
+            }
+        }
+        let coded = (flv_codec(codec), SoundPart::Frame);
+        // Not every decoder takes a packet without data for what it means.
+        match Toc::parse(packet).filter(|toc| codec == Codec::Opus && toc.silence) {
+            Some(toc) => push(context.out, FrameRole::Audio, time_ms, coded, &silence(toc.samples)),
+            None => push(context.out, FrameRole::Audio, time_ms, coded, packet),
+        }
+    }
+
+    /// AAC from the transcoder.
+    pub(super) fn transcoded(&mut self, context: &mut Context<'_>, sound: &CodedSound) {
+        let time_ms = self.time_ms(sound.pts_us);
+        if let Some(format) = &sound.format
+            && self.aac.as_ref() != Some(format)
+        {
+            self.aac = Some(Arc::clone(format));
+            self.is_config_told = false;
+        }
+        // Without a configuration nobody could decode it.
+        let Some(format) = self.aac.clone().filter(|format| format.codec == SoundCodec::Aac) else {
+            context.stats.broken += 1;
+            return;
+        };
+        if !std::mem::replace(&mut self.is_config_told, true) {
+            let told = (flv::Codec::Aac, format.sample_rate, format.channels);
+            context.headers.sound(told, time_ms, context.out);
+            push(
+                context.out,
+                FrameRole::Config,
+                time_ms,
+                (flv::Codec::Aac, SoundPart::Config),
+                &format.config,
+            );
+        }
+        push(context.out, FrameRole::Audio, time_ms, (flv::Codec::Aac, SoundPart::Frame), &sound.data);
+    }
+
+    /// Stream time of a frame in milliseconds, never less than that of the one before.
+    fn time_ms(&mut self, time_us: i64) -> u64 {
+        self.last_ms = self.last_ms.max((time_us / 1_000).max(0) as u64);
+        self.last_ms
+    }
+}
+
+/// How long a packet plays, in microseconds, and whether it says that nothing follows for a while. `None` if it is
+/// broken.
+fn length_of(piece: &Piece<'_>) -> Option<(i64, bool)> {
+    match piece.codec {
+        Codec::Opus => Toc::parse(&piece.media).map(|toc| (length_us(toc.samples), toc.silence)),
+        // One byte a sample.
+        _ => Some((piece.media.len() as i64 * 1_000_000 / i64::from(piece.stamp.clock_rate.max(1)), false)),
+    }
+}
+
+/// Samples at 48 kHz in microseconds.
+fn length_us(samples: u16) -> i64 {
+    i64::from(samples) * 1_000_000 / 48_000
+}
+
+/// An Opus packet that plays silence for so many samples at 48 kHz, in CELT frames of 20 ms or of what a shorter one is.
+fn silence(samples: u16) -> Vec<u8> {
+    const FRAME: [u8; 2] = [0xff, 0xfe];
+    let frames = samples / 960;
+    let toc = match samples {
+        ..240 => 0xe0,
+        240..480 => 0xe8,
+        480..960 => 0xf0,
+        _ => 0xf8,
+    };
+    if frames <= 1 {
+        return [&[toc][..], &FRAME].concat();
+    }
+    // Code 3: as many frames as the next byte says, all of one size.
+    [&[toc | 3, frames as u8][..], &FRAME.repeat(usize::from(frames))].concat()
+}
+
+fn opus_format() -> Arc<SoundFormat> {
+    let config = opus_head(2)[b"OpusHead".len()..].to_vec();
+    Arc::new(SoundFormat { codec: SoundCodec::Opus, config, sample_rate: 48_000, channels: 2 })
+}
+
+fn push(
+    out: &mut FramesOut,
+    role: FrameRole,
+    time_ms: u64,
+    (codec, part): (flv::Codec, SoundPart),
+    data: &[u8],
+) {
+    let mut payload = Vec::with_capacity(HEAD_BYTES_MAX + data.len());
+    let _ = write_sound_head(&mut payload, codec, part);
+    payload.extend_from_slice(data);
+    out.frames.push(Arc::new(Frame { track: Track::Audio, role, timestamp: time_ms as u32, payload }));
+}
+
+/// Longest head of a body.
+const HEAD_BYTES_MAX: usize = 5;
+
+/// Shortest wait for a missing packet: sound is seldom sent again, but packets overtake each other.
+const WAIT_MIN: Duration = Duration::from_millis(20);
+
+/// Times that are off by less belong together: half a packet.
+const TOLERANCE_US: i64 = 10_000;
+
+/// Longest hole that is filled when its end is seen, in microseconds. What was silent for longer begins anew.
+const HOLE_US_MAX: i64 = 2_000_000;
+
+/// Longest pause that is filled while nothing at all arrives: in DTX something comes every 400 ms (RFC 7587 section
+/// 3.1.3), in microseconds.
+const ALONE_US_MAX: u64 = 2_000_000;
+
+/// How far behind the clock a pause is filled.
+const LAG_PAUSE: Duration = Duration::from_millis(100);
+
+/// The same where no pause was announced: the network may just be slow.
+const LAG_SILENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,184 @@
+//! RTP packets of a WebRTC publisher to frames, once for all players.
+//!
+//! ```text
+//!  Packet ─▶ jitter ─▶ depacketize ─▶ picture (units) ─▶ body ─▶ Frame       video.rs
+//!            (order)   (access unit)   key? record?      ▲ time by CaptureClock
+//!  Packet ─▶ jitter ─▶ no holes ─▶ [ transcoder ] ─▶ body ─▶ Frame           sound.rs
+//! ```
+//! Both tracks are placed on one stream time. H.264, AAC and G.711 get the bodies of FLV, the others those of Enhanced
+//! RTMP; configurations and `onMetaData` come ahead of what needs them, and anew when they change.
+
+mod audio;
+mod headers;
+mod key_frames;
+mod payload;
+mod picture;
+mod startup_gate;
+mod units;
+mod video;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delivery::Frame;
+use rtp::payload::MediaKind;
+use sfu::Packet;
+
+use self::audio::Sound;
+use self::headers::Headers;
+use self::startup_gate::Opening;
+use self::video::{Context, Video};
+use crate::audio::CodedSound;
+use crate::clock::CaptureClock;
+
+pub use self::payload::Piece;
+
+/// How a stream is put together.
+#[derive(Clone, Copy, Debug)]
+pub struct ToFramesSettings {
+    /// Longest a packet that is missing is waited for.
+    pub delay_max: Duration,
+    /// Longest distance between key frames; a new one is asked for then.
+    pub key_frame_interval_max: Duration,
+    /// Sound is handed out to be transcoded to AAC; else it stays Opus, as in Enhanced RTMP.
+    pub sound_to_aac: bool,
+}
+
+/// What came out of a call.
+#[derive(Debug, Default)]
+pub struct FramesOut {
+    /// Frames, each with its stream time.
+    pub frames: Vec<Arc<Frame>>,
+    /// To be transcoded to AAC, in order.
+    pub sound: Vec<CodedSound>,
+    /// The publisher should send a key frame.
+    pub key_frame_wanted: bool,
+}
+
+/// Totals of a bridge.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ToFramesStats {
+    /// Frames of video made.
+    pub video_frames: u64,
+    /// Packets taken in.
+    pub packets: u64,
+    /// Packets and frames that made no sense.
+    pub broken: u64,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Packets that came too late.
+    pub late: u64,
+    /// From the arrival of the newest frame's last packet to the frame; `None` if the last call made none.
+    pub video_latency: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ToFrames {
+    clock: CaptureClock,
+    headers: Headers,
+    opening: Opening,
+    begins_at_once: bool,
+    video: Video,
+    sound: Sound,
+    epoch: Option<u64>,
+    last_call: Instant,
+    stats: ToFramesStats,
+}
+
+impl ToFrames {
+    /// A bridge nothing has gone through.
+    pub fn new(settings: ToFramesSettings, now: Instant) -> Self {
+        Self {
+            clock: CaptureClock::new(),
+            headers: Headers::default(),
+            opening: Opening::default(),
+            begins_at_once: false,
+            video: Video::new(&settings),
+            sound: Sound::new(&settings),
+            epoch: None,
+            last_call: now,
+            stats: ToFramesStats::default(),
+        }
+    }
+
+    /// Nothing is held back until both tracks have begun: for receivers that mind no metadata in the middle of a stream.
+    #[must_use]
+    pub fn beginning_at_once(self) -> Self {
+        Self { begins_at_once: true, opening: Opening::over(), ..self }
+    }
+
+    /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind the first
+    /// is taken.
+    pub fn packet(&mut self, now: Instant, packet: &Packet, out: &mut FramesOut) {
+        if let Some(piece) = Piece::of(packet) {
+            self.piece(now, &piece, out);
+        }
+    }
+
+    /// The same, of a packet that was taken apart.
+    pub fn piece(&mut self, now: Instant, piece: &Piece<'_>, out: &mut FramesOut) {
+        self.stats.packets += 1;
+        self.stats.video_latency = None;
+        if self.epoch.is_none_or(|epoch| epoch < piece.epoch) {
+            self.epoch = Some(piece.epoch);
+            self.headers.clear();
+            self.opening = if self.begins_at_once { Opening::over() } else { Opening::default() };
+        }
+        self.opening.note(now, piece);
+        let first = out.frames.len();
+        let (mut context, video, sound) = self.parts(now, out);
+        match piece.kind() {
+            MediaKind::Video => video.arrive(&mut context, piece),
+            MediaKind::Audio => sound.arrive(&mut context, piece),
+        }
+        let video_is_live = video.is_live(now, VIDEO_LIVE);
+        sound.poll(&mut context, video_is_live);
+        self.opening.pass(now, first, out);
+    }
+
+    /// A piece of sound from the transcoder.
+    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut FramesOut) {
+        let first = out.frames.len();
+        let (mut context, _, track) = self.parts(now, out);
+        track.transcoded(&mut context, sound);
+        self.opening.pass(now, first, out);
+    }
+
+    /// What time has made due.
+    pub fn poll(&mut self, now: Instant, out: &mut FramesOut) {
+        self.stats.video_latency = None;
+        let first = out.frames.len();
+        let (mut context, video, sound) = self.parts(now, out);
+        video.poll(&mut context);
+        let video_is_live = video.is_live(now, VIDEO_LIVE);
+        sound.poll(&mut context, video_is_live);
+        self.opening.pass(now, first, out);
+    }
+
+    /// Totals.
+    pub fn stats(&self) -> ToFramesStats {
+        self.stats
+    }
+
+    /// When to call [`ToFrames::poll`] at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let video_is_live = self.video.is_live(self.last_call, VIDEO_LIVE);
+        let timeouts =
+            [self.opening.next_timeout(), self.video.next_timeout(), self.sound.next_timeout(video_is_live)];
+        timeouts.into_iter().flatten().min()
+    }
+
+    fn parts<'a>(
+        &'a mut self,
+        now: Instant,
+        out: &'a mut FramesOut,
+    ) -> (Context<'a>, &'a mut Video, &'a mut Sound) {
+        self.last_call = now;
+        let Self { clock, headers, video, sound, stats, .. } = self;
+        (Context { now, clock, headers, stats, out }, video, sound)
+    }
+}
+
+/// Video of which nothing came for this long has stopped.
+const VIDEO_LIVE: Duration = Duration::from_secs(1);

@@ -1,0 +1,128 @@
+//! The beginning of a publisher: what it sends is held back until it is known what there is.
+//!
+//! Players make up their minds at the first bytes: which tracks there are, and (`onMetaData`) of which kind. Sound comes
+//! at once, video begins with a key frame some packets later, AAC has been through a transcoder. So the first frames
+//! wait for each other, a second or so at most; then metadata and configurations go ahead, and what comes after passes
+//! freely. Sound from before the first picture is left out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delivery::{Frame, FrameRole, Track};
+
+use super::FramesOut;
+use super::payload::Piece;
+
+/// State of the beginning. A new one for each publisher.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    /// When its first packet came.
+    since: Option<Instant>,
+    sound: Progress,
+    video: Progress,
+    held: Vec<Arc<Frame>>,
+    is_over: bool,
+}
+
+impl Opening {
+    /// One that holds nothing back.
+    pub(super) fn over() -> Self {
+        Self { is_over: true, ..Self::default() }
+    }
+}
+
+/// How far a track is.
+#[derive(Debug, Default, Clone, Copy)]
+struct Progress {
+    is_seen: bool,
+    is_ready: bool,
+}
+
+impl Progress {
+    /// Whether the beginning need not wait for it any longer.
+    fn is_settled(self, waited: Duration, patience: Duration) -> bool {
+        self.is_ready || waited >= if self.is_seen { patience } else { UNSEEN_WAIT.min(patience) }
+    }
+}
+
+impl Opening {
+    /// A packet has come.
+    pub(super) fn note(&mut self, now: Instant, piece: &Piece<'_>) {
+        self.since.get_or_insert(now);
+        match piece.kind() {
+            rtp::payload::MediaKind::Audio => self.sound.is_seen = true,
+            rtp::payload::MediaKind::Video => self.video.is_seen = true,
+        }
+    }
+
+    /// Looks at the frames from `first` on: holds them back, or lets all go.
+    pub(super) fn pass(&mut self, now: Instant, first: usize, out: &mut FramesOut) {
+        if self.is_over {
+            return;
+        }
+        for frame in out.frames.drain(first..) {
+            match (frame.track, frame.role) {
+                (Track::Audio, _) => self.sound.is_ready = true,
+                (Track::Video, _) => self.video.is_ready = true,
+                (Track::Data, _) => {}
+            }
+            self.held.push(frame);
+        }
+        let waited = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let is_settled =
+            self.sound.is_settled(waited, SOUND_WAIT) && self.video.is_settled(waited, VIDEO_WAIT);
+        if !self.held.is_empty() && is_settled || self.held.len() >= HELD_FRAMES_MAX {
+            self.let_go(out);
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let since = self.since.filter(|_| !self.is_over && !self.held.is_empty())?;
+        let wait = |track: Progress, patience: Duration| match track {
+            Progress { is_ready: true, .. } => Duration::ZERO,
+            Progress { is_seen: true, .. } => patience,
+            Progress { is_seen: false, .. } => UNSEEN_WAIT,
+        };
+        Some(since + wait(self.sound, SOUND_WAIT).max(wait(self.video, VIDEO_WAIT)))
+    }
+
+    fn let_go(&mut self, out: &mut FramesOut) {
+        self.is_over = true;
+        let held = std::mem::take(&mut self.held);
+        let is_media =
+            |frame: &&Arc<Frame>| matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio);
+        let first_picture = held.iter().find(|frame| frame.track == Track::Video && is_media(frame));
+        let Some(begin) = first_picture.or_else(|| held.iter().find(is_media)) else {
+            out.frames.extend(held);
+            return;
+        };
+        let (begin, has_pictures) = (begin.timestamp, first_picture.is_some());
+        // The newest metadata tells of both tracks; of configurations the first is that of the first frames.
+        let metadata = held.iter().rfind(|frame| frame.track == Track::Data);
+        let config =
+            |track| held.iter().position(|frame| (frame.track, frame.role) == (track, FrameRole::Config));
+        let configs = [config(Track::Video), config(Track::Audio)];
+        let ahead = metadata.into_iter().chain(configs.into_iter().flatten().map(|at| &held[at]));
+        out.frames.extend(ahead.map(|frame| Arc::new(Frame { timestamp: begin, ..Frame::clone(frame) })));
+        let rest = held.iter().enumerate().filter(|(at, frame)| {
+            let is_early = frame.track == Track::Audio && has_pictures && is_before(frame.timestamp, begin);
+            frame.track != Track::Data && !configs.contains(&Some(*at)) && !is_early
+        });
+        out.frames.extend(rest.map(|(_, frame)| Arc::clone(frame)));
+    }
+}
+
+/// Whether stream time `time`, which wraps, is before `other`.
+fn is_before(time: u32, other: u32) -> bool {
+    time.wrapping_sub(other).cast_signed() < 0
+}
+
+/// How long to wait for the first packet of a track: publishers begin all of theirs at once.
+const UNSEEN_WAIT: Duration = Duration::from_millis(200);
+/// How long to wait for the first key frame when there is video: the publisher was asked for one.
+const VIDEO_WAIT: Duration = Duration::from_secs(3);
+/// How long to wait for the first piece of sound when there is sound: it may come from a transcoder.
+const SOUND_WAIT: Duration = Duration::from_secs(1);
+/// Frames held back at most; then they go as they are.
+const HELD_FRAMES_MAX: usize = 512;

@@ -1,0 +1,232 @@
+//! The track of video: packets in order to frames, each with its time.
+//!
+//! After a loss nothing is handed out before the next key frame: what is predicted from what is missing looks broken,
+//! and a picture that stands still for a round trip does not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::Record;
+use rtp::depacketize::{Broken, Depacketizer};
+use rtp::payload::{Codec, inspect};
+
+use super::headers::Headers;
+use super::key_frames::KeyFrames;
+use super::payload::Piece;
+use super::picture::{NoPicture, Picture, config_body, flv_codec};
+use super::units::ParameterSets;
+use super::{FramesOut, ToFramesSettings, ToFramesStats};
+use crate::clock::CaptureClock;
+use crate::reorder_buffer::{Arrival, Jitter};
+
+/// Everything the parts share in one call.
+pub(super) struct Context<'a> {
+    pub(super) now: Instant,
+    pub(super) clock: &'a mut CaptureClock,
+    pub(super) headers: &'a mut Headers,
+    pub(super) stats: &'a mut ToFramesStats,
+    pub(super) out: &'a mut FramesOut,
+}
+
+#[derive(Debug)]
+pub(super) struct Video {
+    jitter: Jitter<Piece<'static>>,
+    depacketizer: Depacketizer,
+    epoch: Option<u64>,
+    /// The frame under way.
+    frame: Option<UnderWay>,
+    sets: ParameterSets,
+    record: Option<Record>,
+    awaits_key: bool,
+    key_frames: KeyFrames,
+    last_ms: u64,
+    last_arrival: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    timestamp: u32,
+    time_us: i64,
+    last_arrival: Instant,
+}
+
+impl Video {
+    pub(super) fn new(settings: &ToFramesSettings) -> Self {
+        Self {
+            jitter: Jitter::new(settings.delay_max, settings.delay_max),
+            depacketizer: Depacketizer::new(Codec::H264),
+            epoch: None,
+            frame: None,
+            sets: ParameterSets::default(),
+            record: None,
+            awaits_key: true,
+            key_frames: KeyFrames::new(settings.key_frame_interval_max),
+            last_ms: 0,
+            last_arrival: None,
+        }
+    }
+
+    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &Piece<'_>) {
+        self.last_arrival = Some(context.now);
+        match self.jitter.arrive(context.now, piece.number, || piece.to_owned()) {
+            Arrival::Next => self.deliver(context, piece, 0),
+            Arrival::Held => {}
+            Arrival::Late => context.stats.late += 1,
+        }
+        self.poll(context);
+    }
+
+    /// Hands on what has waited long enough, and asks for key frames.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) {
+        while let Some(due) = self.jitter.pop(context.now) {
+            self.deliver(context, &due.packet, due.lost);
+        }
+        if self.epoch.is_some() && self.key_frames.poll(context.now, self.awaits_key) {
+            context.out.key_frame_wanted = true;
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.jitter.next_timeout()
+    }
+
+    /// Whether a packet has come in the last `within`.
+    pub(super) fn is_live(&self, now: Instant, within: Duration) -> bool {
+        self.last_arrival.is_some_and(|last| now.saturating_duration_since(last) < within)
+    }
+
+    fn deliver(&mut self, context: &mut Context<'_>, piece: &Piece<'_>, lost: u64) {
+        if self.epoch != Some(piece.epoch) || self.depacketizer.codec() != piece.codec {
+            self.restart(piece);
+        }
+        if lost > 0 {
+            context.stats.lost += lost;
+            self.note_loss(context, piece);
+        }
+        // What the publisher padded with fills its place, and no more.
+        if piece.media.is_empty() {
+            return;
+        }
+        if self.frame.is_some_and(|frame| frame.timestamp != piece.stamp.timestamp) {
+            self.finish(context);
+        }
+        let time_us = match self.frame {
+            Some(frame) => frame.time_us,
+            None => context.clock.time_us(&piece.stamp),
+        };
+        let last_arrival =
+            self.frame.map_or(piece.stamp.arrival, |frame| frame.last_arrival.max(piece.stamp.arrival));
+        self.frame = Some(UnderWay { timestamp: piece.stamp.timestamp, time_us, last_arrival });
+        if self.depacketizer.push(&piece.media).is_err() {
+            self.broken(context);
+        }
+        if piece.marker {
+            self.finish(context);
+        }
+    }
+
+    /// Another publisher, or another codec of the same.
+    fn restart(&mut self, piece: &Piece<'_>) {
+        self.depacketizer = Depacketizer::new(piece.codec);
+        self.epoch = Some(piece.epoch);
+        self.frame = None;
+        self.sets.clear();
+        self.record = None;
+        self.awaits_key = true;
+    }
+
+    /// Packets are missing in front of this one.
+    fn note_loss(&mut self, context: &mut Context<'_>, piece: &Piece<'_>) {
+        self.awaits_key = true;
+        if self.frame.is_some_and(|frame| frame.timestamp != piece.stamp.timestamp) {
+            // Its end is what was lost, or all of it but its end.
+            context.stats.broken += 1;
+            self.depacketizer.abandon();
+            self.frame = None;
+        }
+        let starts = inspect(piece.codec, &piece.media, piece.marker).is_some_and(|info| info.starts_frame);
+        if (self.frame.is_some() || !starts) && !self.depacketizer.is_broken() {
+            context.stats.broken += 1;
+            self.depacketizer.break_frame(Broken::MissingStart);
+        }
+    }
+
+    fn broken(&mut self, context: &mut Context<'_>) {
+        context.stats.broken += 1;
+        self.awaits_key = true;
+    }
+
+    /// The frame under way has all its packets.
+    fn finish(&mut self, context: &mut Context<'_>) {
+        let Some(under_way) = self.frame.take() else { return };
+        let codec = self.depacketizer.codec();
+        // What breaks while it is put together was counted then.
+        let was_counted = self.depacketizer.is_broken();
+        let read = match self.depacketizer.finish() {
+            Ok(frame) => Picture::read(codec, &frame, &mut self.sets).map(|picture| (picture, frame)),
+            Err(Broken::Empty) => Err(NoPicture::Nothing),
+            Err(_) => Err(NoPicture::Broken),
+        };
+        match read {
+            Ok((picture, _)) if self.awaits_key && !picture.is_key() => {}
+            Ok((picture, frame)) => {
+                let times = Times::of(under_way.time_us, &mut self.last_ms);
+                if let Some(record) = &picture.record {
+                    self.key_frames.came(context.now);
+                    self.awaits_key = false;
+                    configure(context, codec, record, &mut self.record, times.decode_ms);
+                }
+                let role = if picture.is_key() { FrameRole::Key } else { FrameRole::Inter };
+                push(context.out, role, times.decode_ms, picture.body(&frame, times.composition_ms));
+                context.stats.video_frames += 1;
+                let latency = context.now.saturating_duration_since(under_way.last_arrival);
+                context.stats.video_latency = Some(latency);
+            }
+            Err(NoPicture::Nothing) => {}
+            Err(NoPicture::Broken) => {
+                context.stats.broken += u64::from(!was_counted);
+                self.awaits_key = true;
+            }
+        }
+    }
+}
+
+/// When a frame is decoded and shown.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    decode_ms: u64,
+    composition_ms: i32,
+}
+
+impl Times {
+    /// Decoding times never go back; where pictures are not sent in the order they are shown, showing times do.
+    fn of(time_us: i64, last_ms: &mut u64) -> Self {
+        let time_ms = (time_us / 1_000).max(0) as u64;
+        let decode_ms = time_ms.max(*last_ms);
+        *last_ms = decode_ms;
+        Self {
+            decode_ms,
+            composition_ms: i32::try_from(time_ms as i64 - decode_ms as i64).unwrap_or(i32::MIN),
+        }
+    }
+}
+
+/// Tells a configuration if it is another than the one in effect.
+fn configure(
+    context: &mut Context<'_>,
+    codec: Codec,
+    record: &Record,
+    known: &mut Option<Record>,
+    time_ms: u64,
+) {
+    if known.as_ref() != Some(record) {
+        context.headers.video(flv_codec(codec), record, time_ms, context.out);
+        push(context.out, FrameRole::Config, time_ms, config_body(codec, record));
+        *known = Some(record.clone());
+    }
+}
+
+fn push(out: &mut FramesOut, role: FrameRole, time_ms: u64, payload: Vec<u8>) {
+    out.frames.push(Arc::new(Frame { track: Track::Video, role, timestamp: time_ms as u32, payload }));
+}

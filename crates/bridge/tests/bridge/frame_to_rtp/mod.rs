@@ -1,0 +1,225 @@
+//! RTMP frames to RTP packets: what viewers get of each codec, what is handed to the transcoder, and what becomes of frames
+//! that make no sense.
+
+mod audio;
+mod av1;
+mod b_frames;
+mod broken_input;
+mod demo_file;
+mod formats;
+mod h265;
+mod publisher_restart;
+mod times;
+mod vp;
+
+use std::time::{Duration, Instant};
+
+use bridge::{
+    BFrames, CodedSound, PacketsOut, SOUND_SSRC, ToPackets, ToPacketsSettings, VIDEO_SSRC, payload_type,
+};
+use delivery::{Frame, FrameRole, Track};
+use rtp::depacketize::Depacketizer;
+use rtp::extension::ExtensionMap;
+use rtp::payload::{Codec, MediaKind};
+use rtp::rtcp::NtpTime;
+use sfu::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
+
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 1_160;
+
+pub(crate) fn settings() -> ToPacketsSettings {
+    ToPacketsSettings { b_frames: BFrames::Drop, payload_bytes_max: PAYLOAD_BYTES_MAX }
+}
+
+pub(crate) fn start() -> Instant {
+    netsim::Clock::new().now() + Duration::from_secs(1_000_000)
+}
+
+/// An access unit, or a piece of sound, as its packets have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) timestamp: u32,
+    pub(crate) data: Vec<u8>,
+    /// Bytes of each payload.
+    pub(crate) sizes: Vec<usize>,
+    /// The first payload.
+    pub(crate) first: Vec<u8>,
+    pub(crate) marker: bool,
+}
+
+/// A bridge, and a stream of packets that gets all it makes.
+pub(crate) struct Rig {
+    pub(crate) bridge: ToPackets,
+    pub(crate) start: Instant,
+    pub(crate) out: PacketsOut,
+    pub(crate) sound_jobs: Vec<CodedSound>,
+    stream: PacketStream,
+    sequence: [Option<u16>; 2],
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(settings())
+    }
+
+    pub(crate) fn with(settings: ToPacketsSettings) -> Self {
+        let start = start();
+        let wall = WallClock { at: start, ntp: NtpTime(0xe000_0000_0000_0000) };
+        let mut stream = PacketStream::new(Limits::default(), wall);
+        stream.publisher_started(start, 1, publisher());
+        let mut bridge = ToPackets::new(settings, start);
+        bridge.publisher_started(start);
+        Self {
+            bridge,
+            start,
+            out: PacketsOut::default(),
+            sound_jobs: Vec::new(),
+            stream,
+            sequence: [None; 2],
+        }
+    }
+
+    pub(crate) fn at(&self, time_ms: u64) -> Instant {
+        self.start + Duration::from_millis(time_ms)
+    }
+
+    /// What viewers get of a video tag with this body, which comes at its time.
+    pub(crate) fn video(&mut self, time_ms: u64, body: &[u8]) -> Vec<Sent> {
+        self.frame(time_ms, Track::Video, body)
+    }
+
+    /// What viewers get of an audio tag with this body, which comes at its time.
+    pub(crate) fn audio(&mut self, time_ms: u64, body: &[u8]) -> Vec<Sent> {
+        self.frame(time_ms, Track::Audio, body)
+    }
+
+    fn frame(&mut self, time_ms: u64, track: Track, body: &[u8]) -> Vec<Sent> {
+        let frame = Frame { track, role: FrameRole::Other, timestamp: 0, payload: body.to_vec() };
+        self.bridge.frame(self.at(time_ms), time_ms, &frame, &mut self.out);
+        self.take(time_ms)
+    }
+
+    /// What viewers get of an Opus packet from the transcoder.
+    pub(crate) fn transcoded(&mut self, time_ms: u64, sound: &CodedSound) -> Vec<Sent> {
+        self.bridge.sound(self.at(time_ms), sound, &mut self.out);
+        self.take(time_ms)
+    }
+
+    /// Takes the packets and looks at what every one of them must be.
+    fn take(&mut self, time_ms: u64) -> Vec<Sent> {
+        let now = self.at(time_ms);
+        let mut all = Vec::new();
+        let mut under_way: Option<(Depacketizer, Sent)> = None;
+        for bytes in self.out.packets() {
+            let packet = rtp::Packet::parse(bytes).unwrap();
+            let is_video = packet.ssrc() == VIDEO_SSRC;
+            assert!(is_video || packet.ssrc() == SOUND_SSRC);
+            let last = self.sequence[usize::from(is_video)].replace(packet.sequence_number());
+            assert!(
+                last.is_none_or(|last| last.wrapping_add(1) == packet.sequence_number()),
+                "a number is missing"
+            );
+            self.stream.receive(now, bytes).expect("the stream takes it");
+            let codec =
+                Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type()).unwrap();
+            assert_eq!(codec.kind() == MediaKind::Video, is_video);
+            let (depacketizer, sent) = under_way.get_or_insert_with(|| {
+                let sent = Sent {
+                    timestamp: packet.timestamp(),
+                    data: Vec::new(),
+                    sizes: Vec::new(),
+                    first: packet.payload().to_vec(),
+                    marker: false,
+                };
+                (Depacketizer::new(codec), sent)
+            });
+            assert_eq!(sent.timestamp, packet.timestamp(), "a frame has one timestamp");
+            depacketizer.push(packet.payload()).unwrap();
+            sent.sizes.push(packet.payload().len());
+            sent.marker = packet.marker();
+            if packet.marker() || !is_video {
+                let (mut depacketizer, mut sent) = under_way.take().unwrap();
+                sent.data = depacketizer.finish().unwrap().to_vec();
+                all.push(sent);
+            }
+        }
+        assert!(under_way.is_none(), "a picture without its end");
+        self.sound_jobs.append(&mut self.out.sound);
+        self.out.clear();
+        self.stream.prepare_batch();
+        self.stream.finish_batch();
+        all
+    }
+
+    pub(crate) fn broken(&self) -> u64 {
+        self.bridge.stats().broken
+    }
+}
+
+/// The publisher that a bridge is.
+fn publisher() -> PublisherInput {
+    let track = |kind, ssrc| TrackInput {
+        kind,
+        mid: String::new(),
+        payloads: Codec::ALL
+            .into_iter()
+            .filter(|codec| codec.kind() == kind)
+            .map(|codec| TrackPayload {
+                payload_type: payload_type(codec),
+                codec,
+                clock_rate: codec.clock_rate(),
+                rtx: None,
+            })
+            .collect(),
+        extensions: ExtensionMap::default(),
+        ssrcs: vec![(ssrc, None)],
+        rids: Vec::new(),
+        nack: false,
+        pli: false,
+        fir: false,
+        transport_cc: false,
+        remb: false,
+    };
+    PublisherInput {
+        tracks: vec![track(MediaKind::Video, VIDEO_SSRC), track(MediaKind::Audio, SOUND_SSRC)],
+        feedback_ssrc: 9,
+        cname: "bridge".to_owned(),
+        reduced_size: true,
+    }
+}
+
+/// Audio and video tags of `media/demo.flv`: x264 without B-frames, and AAC.
+pub(crate) fn demo_tags() -> Vec<(u64, Track, Vec<u8>)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../media/demo.flv");
+    flv_tags(&std::fs::read(path).unwrap())
+}
+
+/// Audio and video tags of an FLV file, with their times in milliseconds.
+pub(crate) fn flv_tags(file: &[u8]) -> Vec<(u64, Track, Vec<u8>)> {
+    let mut rest = &file[13..];
+    let mut tags = Vec::new();
+    while let Some((head, behind)) = rest.split_first_chunk::<11>() {
+        let len = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
+        let time_ms = u64::from(u32::from_be_bytes([head[7], head[4], head[5], head[6]]));
+        let track = match head[0] {
+            8 => Track::Audio,
+            9 => Track::Video,
+            _ => Track::Data,
+        };
+        tags.push((time_ms, track, behind[..len].to_vec()));
+        rest = &behind[len + 4..];
+    }
+    // Nor the end, behind which nothing is offered any more.
+    tags.retain(|(_, track, body)| *track != Track::Data && body[..2] != [0x17, 2] && body[0] != 0x92);
+    tags
+}
+
+/// NAL units behind lengths of four bytes.
+pub(crate) fn units(mut frame: &[u8]) -> Vec<&[u8]> {
+    let mut units = Vec::new();
+    while let Some((len, rest)) = frame.split_first_chunk() {
+        let (unit, rest) = rest.split_at(u32::from_be_bytes(*len) as usize);
+        units.push(unit);
+        frame = rest;
+    }
+    units
+}

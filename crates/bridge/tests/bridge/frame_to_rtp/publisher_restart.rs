@@ -1,0 +1,145 @@
+//! A publisher that comes back, or another one: numbers and timestamps go on, and nothing of the one before is used.
+
+use delivery::Track;
+use rtp::payload::Codec;
+
+use crate::frame_to_rtp::{Rig, demo_tags};
+
+#[test]
+fn numbers_and_timestamps_go_on_and_the_formats_are_told_anew() {
+    let mut rig = Rig::new();
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(12).collect();
+    let mut last = None;
+    for (time_ms, _, body) in &tags {
+        last = rig.video(*time_ms, body).pop().map(|sent| sent.timestamp).or(last);
+    }
+    assert!(rig.bridge.take_formats_change());
+    rig.bridge.publisher_started(rig.at(1_000));
+    assert!(rig.bridge.take_formats_change());
+    assert_eq!(rig.bridge.formats().video, None);
+    // The stream's timeline goes on where the last one was; the rig checks the numbers.
+    for (index, (time_ms, _, body)) in tags.iter().enumerate() {
+        let sent = rig.video(2_000 + time_ms, body);
+        assert_eq!(sent.len(), usize::from(index > 0));
+        for sent in sent {
+            let step = sent.timestamp.wrapping_sub(last.replace(sent.timestamp).unwrap());
+            assert!(step > 0 && step < 2 * 90_000 + 4_000, "{step}");
+        }
+    }
+    assert_eq!(rig.bridge.stats().video_frames, 22);
+}
+
+#[test]
+fn sound_that_has_ended_is_offered_still_and_goes_on() {
+    let mut rig = Rig::new();
+    rig.audio(100, b"\x91Opus\xfc\x01\x02");
+    assert_eq!(rig.audio(140, b"\x92Opus"), []);
+    assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus));
+    assert_eq!(rig.audio(200, b"\x91Opus\xfc\x01\x02").len(), 1);
+}
+
+/// Whose video is over, and who says so by its own frame or who came to the stream later.
+fn over(rig: &mut Rig, tags: &[(u64, Track, Vec<u8>)], came_later: bool) {
+    let before = if came_later { &tags[..1] } else { tags };
+    before.iter().for_each(|(time_ms, _, body)| _ = rig.video(*time_ms, body));
+    match came_later {
+        true => rig.bridge.track_ended(Track::Video),
+        false => assert_eq!(rig.video(120, b"\x17\x02\x00\x00\x00"), []),
+    }
+}
+
+#[test]
+fn video_that_has_ended_is_offered_still_and_a_picture_stands_in_for_it_while_sound_goes_on() {
+    let opus = b"\x91Opus\xfc\x01\x02";
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
+    for came_later in [false, true] {
+        let mut rig = Rig::new();
+        over(&mut rig, &tags, came_later);
+        assert_eq!(rig.bridge.formats().video.as_ref().map(|video| video.codec), Some(Codec::H264));
+        let (mut stand_ins, mut last) = (Vec::new(), 0);
+        for time_ms in (140..5_000).step_by(20) {
+            let video = rig.audio(time_ms, opus).into_iter().filter(|sent| sent.data.starts_with(&[0, 0, 0]));
+            for sent in video {
+                assert!(sent.marker && sent.timestamp > last, "times go on");
+                last = sent.timestamp;
+                stand_ins.push((time_ms, sent));
+            }
+        }
+        let times: Vec<u64> = stand_ins.iter().map(|(time_ms, _)| *time_ms).collect();
+        let expected = if came_later {
+            [140, 1_140, 2_140, 3_140, 4_140].to_vec()
+        } else {
+            vec![1_080, 2_080, 3_080, 4_080]
+        };
+        assert_eq!(times, expected, "one a second, at once only where no picture has been sent");
+        let sent_before = if came_later { 0 } else { 2 };
+        assert_eq!(rig.bridge.stats().video_frames, sent_before + times.len() as u64);
+        for (index, (time_ms, _, body)) in tags.iter().enumerate() {
+            let sent = rig.video(6_000 + time_ms, body);
+            assert_eq!(sent.len(), usize::from(index > 0), "its numbers go on");
+            assert!(sent.iter().all(|sent| sent.timestamp > last));
+        }
+        assert!(
+            rig.audio(8_000, opus).iter().all(|sent| !sent.data.starts_with(&[0, 0, 0])),
+            "it is there again"
+        );
+    }
+}
+
+#[test]
+fn pictures_that_come_ahead_of_the_new_headers_are_not_sent() {
+    let mut rig = Rig::new();
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
+    for (time_ms, _, body) in &tags {
+        rig.video(*time_ms, body);
+    }
+    rig.bridge.publisher_started(rig.at(100));
+    for (time_ms, _, body) in &tags[1..] {
+        assert_eq!(rig.video(100 + time_ms, body), [], "the record of the last publisher says nothing of it");
+    }
+}
+
+#[test]
+fn sound_goes_from_one_clock_to_another() {
+    let mut rig = Rig::new();
+    let opus = [&b"\x91Opus"[..], &[0xfc, 1, 2]].concat();
+    let first = rig.audio(1_000, &opus);
+    assert_eq!(first[0].timestamp, 48_000);
+    rig.bridge.publisher_started(rig.at(1_500));
+    assert_eq!(rig.bridge.formats().sound, None);
+    let g711 = [&[0x72][..], &[0xd5; 160]].concat();
+    let second = rig.audio(2_000, &g711);
+    assert_eq!((second[0].timestamp, second[0].marker), (16_000, true));
+    assert_eq!(rig.bridge.formats().sound, Some(Codec::Pcma));
+    rig.bridge.publisher_started(rig.at(2_500));
+    let third = rig.audio(3_000, &opus);
+    assert_eq!((third[0].timestamp, third[0].marker), (144_000, true));
+}
+
+#[test]
+fn what_is_left_of_video_that_is_over_does_not_end_the_stand_in() {
+    let opus = b"\x91Opus\xfc\x01\x02";
+    let is_video = |body: &[u8]| body[0] & 0x8f == 0x07;
+    let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| is_video(body)).take(3).collect();
+    let stand_ins = |stray: Option<usize>| {
+        let mut rig = Rig::new();
+        over(&mut rig, &tags, false);
+        if let Some(index) = stray {
+            rig.video(130, &tags[index].2);
+        }
+        let is_stand_in = |rig: &mut Rig, time_ms| {
+            rig.audio(time_ms, opus).iter().any(|sent| sent.data.starts_with(&[0, 0, 0]))
+        };
+        let times: Vec<u64> =
+            (140..5_000).step_by(20).filter(|time_ms| is_stand_in(&mut rig, *time_ms)).collect();
+        let (.., key) = &tags[1];
+        assert!(!rig.video(5_000, &tags[0].2).iter().any(|sent| sent.data.is_empty()));
+        assert!(!rig.video(5_010, key).is_empty(), "a key picture ends it");
+        assert!((5_020..8_000).step_by(20).all(|time_ms| !is_stand_in(&mut rig, time_ms)));
+        times
+    };
+    let undisturbed = stand_ins(None);
+    assert_eq!(undisturbed.len(), 4, "{undisturbed:?}");
+    assert_eq!(stand_ins(Some(0)), undisturbed, "a configuration");
+    assert_eq!(stand_ins(Some(2)), undisturbed, "a picture that needs others");
+}

@@ -1,0 +1,231 @@
+//! RTP packets of a WebRTC publisher to FLV frames: order, configurations, key frames, sound without holes, and what
+//! becomes of packets that make no sense.
+
+mod bad_input;
+mod demo_file;
+mod disorder;
+mod key_frames;
+mod loss;
+mod new_headers;
+mod real_encoders;
+mod reordered_pictures;
+mod silence;
+mod startup_gate;
+mod transcoded_audio;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bridge::clock::Stamp;
+use bridge::rtp_to_frame::Piece;
+use bridge::{CodedSound, FramesOut, ToFrames, ToFramesSettings};
+use delivery::{Frame, FrameRole, Track};
+use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body, video_body};
+use rtp::payload::{Codec, MediaKind};
+
+pub(crate) const DELAY_MAX: Duration = Duration::from_millis(250);
+
+/// A key frame of VP8, 320x240, and a frame that is none, as packets of one piece.
+pub(crate) const VP8_KEY: [u8; 12] = [0x10, 0x50, 0x10, 0, 0x9d, 1, 0x2a, 0x40, 1, 0xf0, 0, 7];
+pub(crate) const VP8_INTER: [u8; 4] = [0x10, 0x51, 2, 3];
+
+/// A packet of Opus, 20 ms.
+pub(crate) const OPUS: [u8; 5] = [0x78, 1, 2, 3, 4];
+
+pub(crate) fn settings() -> ToFramesSettings {
+    ToFramesSettings {
+        delay_max: DELAY_MAX,
+        key_frame_interval_max: Duration::from_secs(2),
+        sound_to_aac: false,
+    }
+}
+
+/// A bridge and all that has come out of it.
+pub(crate) struct Rig {
+    pub(crate) bridge: ToFrames,
+    pub(crate) start: Instant,
+    pub(crate) frames: Vec<Arc<Frame>>,
+    pub(crate) sound_jobs: Vec<CodedSound>,
+    /// When key frames were asked for, in milliseconds.
+    pub(crate) asked_ms: Vec<u64>,
+    pub(crate) video: Codec,
+    pub(crate) sound: Codec,
+    pub(crate) epoch: u64,
+    /// Number of the next packet of sound and of video.
+    pub(crate) numbers: [u64; 2],
+    out: FramesOut,
+}
+
+impl Rig {
+    pub(crate) fn new(video: Codec) -> Self {
+        Self::with(video, settings())
+    }
+
+    pub(crate) fn with(video: Codec, settings: ToFramesSettings) -> Self {
+        let mut rig = Self::that_opens(video, settings);
+        rig.bridge = rig.bridge.beginning_at_once();
+        rig
+    }
+
+    /// Holds the beginning back as players need it.
+    pub(crate) fn that_opens(video: Codec, settings: ToFramesSettings) -> Self {
+        let start = netsim::Clock::new().now();
+        Self {
+            bridge: ToFrames::new(settings, start),
+            start,
+            frames: Vec::new(),
+            sound_jobs: Vec::new(),
+            asked_ms: Vec::new(),
+            video,
+            sound: Codec::Opus,
+            epoch: 1,
+            numbers: [100, 5_000],
+            out: FramesOut::default(),
+        }
+    }
+
+    pub(crate) fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms)
+    }
+
+    /// A packet of video captured at `ms` arrives at once; `marker` ends the frame.
+    pub(crate) fn video(&mut self, ms: u64, payload: &[u8], marker: bool) {
+        let number = self.take_number(MediaKind::Video);
+        self.arrive(ms, MediaKind::Video, number, ms, payload, marker);
+    }
+
+    /// A packet of sound captured at `ms` arrives at once.
+    pub(crate) fn sound(&mut self, ms: u64, payload: &[u8]) {
+        let number = self.take_number(MediaKind::Audio);
+        self.arrive(ms, MediaKind::Audio, number, ms, payload, false);
+    }
+
+    /// The number of the next packet; without one that arrives, it is lost or late.
+    pub(crate) fn take_number(&mut self, kind: MediaKind) -> u64 {
+        let number = &mut self.numbers[usize::from(kind == MediaKind::Video)];
+        *number += 1;
+        *number - 1
+    }
+
+    /// A packet captured at `captured_ms` arrives at `ms`, after everything that was due until then.
+    pub(crate) fn arrive(
+        &mut self,
+        ms: u64,
+        kind: MediaKind,
+        number: u64,
+        captured_ms: u64,
+        payload: &[u8],
+        marker: bool,
+    ) {
+        self.run_until(ms);
+        let codec = if kind == MediaKind::Video { self.video } else { self.sound };
+        let piece = Piece {
+            number,
+            epoch: self.epoch,
+            codec,
+            marker,
+            stamp: Stamp {
+                kind,
+                timestamp: (captured_ms * u64::from(codec.clock_rate()) / 1_000) as u32,
+                clock_rate: codec.clock_rate(),
+                arrival: self.at(ms),
+                anchor: None,
+            },
+            media: Cow::Borrowed(payload),
+        };
+        self.bridge.piece(self.at(ms), &piece, &mut self.out);
+        self.take(ms);
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run_until(&mut self, ms: u64) {
+        while let Some(due) = self.bridge.next_timeout().filter(|due| *due <= self.at(ms)) {
+            self.bridge.poll(due, &mut self.out);
+            let due_ms = due.saturating_duration_since(self.start).as_millis() as u64;
+            self.take(due_ms);
+            assert_ne!(self.bridge.next_timeout(), Some(due), "what was due is done");
+        }
+    }
+
+    /// A piece of sound comes from the transcoder.
+    pub(crate) fn transcoded(&mut self, ms: u64, sound: &CodedSound) {
+        self.bridge.sound(self.at(ms), sound, &mut self.out);
+        self.take(ms);
+    }
+
+    fn take(&mut self, ms: u64) {
+        self.frames.append(&mut self.out.frames);
+        self.sound_jobs.append(&mut self.out.sound);
+        if std::mem::take(&mut self.out.key_frame_wanted) {
+            self.asked_ms.push(ms);
+        }
+    }
+
+    /// Frames of a track in one role.
+    pub(crate) fn of(&self, track: Track, role: FrameRole) -> Vec<&Frame> {
+        self.frames
+            .iter()
+            .map(|frame| &**frame)
+            .filter(|frame| (frame.track, frame.role) == (track, role))
+            .collect()
+    }
+
+    /// Pictures: whether a key frame, stream time, coded data.
+    pub(crate) fn pictures(&self) -> Vec<(bool, u32, &[u8])> {
+        let of_video = self.frames.iter().filter(|frame| frame.track == Track::Video);
+        of_video
+            .map(|frame| (frame, body(frame)))
+            .filter(|(_, body)| body.kind == BodyKind::Frames)
+            .map(|(frame, body)| (body.is_key, frame.timestamp, body.data))
+            .collect()
+    }
+
+    /// Stream times of pieces of sound, and their coded data.
+    pub(crate) fn pieces_of_sound(&self) -> Vec<(u32, &[u8])> {
+        self.of(Track::Audio, FrameRole::Audio)
+            .into_iter()
+            .map(|frame| (frame.timestamp, body(frame).data))
+            .collect()
+    }
+}
+
+/// What a frame's body says, which must agree with the frame's role.
+pub(crate) fn body(frame: &Frame) -> Body<'_> {
+    let body = match frame.track {
+        Track::Audio => audio_body(&frame.payload),
+        _ => video_body(&frame.payload),
+    };
+    let body = body.expect("a body that can be read");
+    let expected = match frame.role {
+        FrameRole::Config => (BodyKind::Config, true),
+        FrameRole::Key => (BodyKind::Frames, true),
+        _ => (BodyKind::Frames, false),
+    };
+    assert_eq!(body.kind, expected.0);
+    assert!(frame.track == Track::Audio || body.is_key == expected.1);
+    body
+}
+
+/// NAL units behind sizes of four bytes, as (type of H.264, unit).
+pub(crate) fn units(mut frame: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut units = Vec::new();
+    while let Some((len, rest)) = frame.split_first_chunk() {
+        let (unit, rest) = rest.split_at(u32::from_be_bytes(*len) as usize);
+        units.push((unit[0] & 0x1f, unit));
+        frame = rest;
+    }
+    units
+}
+
+/// Codecs of video by both names.
+pub(crate) fn flv(codec: Codec) -> FlvCodec {
+    match codec {
+        Codec::H264 => FlvCodec::H264,
+        Codec::H265 => FlvCodec::H265,
+        Codec::Vp8 => FlvCodec::Vp8,
+        Codec::Vp9 => FlvCodec::Vp9,
+        Codec::Av1 => FlvCodec::Av1,
+        other => panic!("{other:?} is sound"),
+    }
+}

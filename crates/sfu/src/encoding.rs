@@ -1,0 +1,109 @@
+//! One source of a publisher: an SSRC of media and that of its retransmissions, that is, one layer of a track.
+
+use std::time::{Duration, Instant};
+
+use super::key_frames::KeyFrameRequests;
+use super::nack::NackList;
+use super::reception::Reception;
+
+/// State of one source.
+#[derive(Debug)]
+pub(crate) struct Encoding {
+    /// SSRC of the media, once known.
+    pub(crate) ssrc: Option<u32>,
+    /// SSRC of the retransmissions, once known.
+    pub(crate) repair_ssrc: Option<u32>,
+    /// Counts up when its numbers begin anew.
+    pub(crate) generation: u32,
+    pub(crate) reception: Reception,
+    pub(crate) nacks: NackList,
+    pub(crate) key_frames: KeyFrameRequests,
+    /// Timestamp of the newest key frame.
+    pub(crate) key_timestamp: Option<u32>,
+    /// The newest sender report: the instant of its NTP time by our clock, and its timestamp.
+    pub(crate) sender_report: Option<(Instant, u32)>,
+    pub(crate) last_arrival: Option<Instant>,
+    rate: Rate,
+}
+
+impl Encoding {
+    pub(crate) fn new(ssrc: Option<u32>, repair_ssrc: Option<u32>) -> Self {
+        Self {
+            ssrc,
+            repair_ssrc,
+            generation: 0,
+            reception: Reception::new(),
+            nacks: NackList::default(),
+            key_frames: KeyFrameRequests::default(),
+            key_timestamp: None,
+            sender_report: None,
+            last_arrival: None,
+            rate: Rate::default(),
+        }
+    }
+
+    /// Another SSRC has taken the place of this one: nothing received before says anything about it.
+    pub(crate) fn replace(&mut self, ssrc: u32) {
+        let key_frames = std::mem::take(&mut self.key_frames);
+        *self = Self { key_frames, generation: self.generation + 1, ..Self::new(Some(ssrc), None) };
+    }
+
+    /// Its numbers are unrelated to those before, or too much between them is missing: a decoder needs a key frame.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.generation += 1;
+        self.nacks.clear();
+        self.key_frames.want(now);
+    }
+
+    /// Counts a packet of media or padding.
+    pub(crate) fn arrived(&mut self, now: Instant, bytes: usize) {
+        self.last_arrival = Some(now);
+        self.rate.add(now, bytes);
+    }
+
+    /// When the newest report says that `timestamp` was captured.
+    pub(crate) fn reported_instant(&self, timestamp: u32, clock_rate: u32) -> Option<Instant> {
+        let (at, reported) = self.sender_report?;
+        let units = timestamp.wrapping_sub(reported).cast_signed();
+        let nanos = u64::from(units.unsigned_abs()) * 1_000_000_000 / u64::from(clock_rate.max(1));
+        let distance = Duration::from_nanos(nanos);
+        if units < 0 { at.checked_sub(distance) } else { at.checked_add(distance) }
+    }
+
+    /// Whether something has arrived lately.
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        self.last_arrival.is_some_and(|last| now.saturating_duration_since(last) < SILENT_AFTER)
+    }
+
+    /// Payload bits per second over the last whole second; a guess from its beginning in the first.
+    pub(crate) fn bits_per_second(&self) -> u64 {
+        self.rate.bits_per_second
+    }
+}
+
+/// A layer of which nothing arrives for this long has been switched off by its sender. Encoders at five frames a
+/// second are slower than anything used for simulcast.
+pub(crate) const SILENT_AFTER: Duration = Duration::from_millis(700);
+
+/// Bits per second, measured over seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    since: Option<Instant>,
+    bytes: u64,
+    pub(crate) bits_per_second: u64,
+}
+
+impl Rate {
+    pub(crate) fn add(&mut self, now: Instant, bytes: usize) {
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        if passed >= Duration::from_secs(3) {
+            // After a pause the rate before it is the better guess.
+            (self.since, self.bytes) = (Some(now), 0);
+        } else if passed >= Duration::from_secs(1) {
+            self.bits_per_second = self.bytes * 8_000 / passed.as_millis().max(1) as u64;
+            (self.since, self.bytes) = (Some(now), 0);
+        }
+        self.bytes += bytes as u64;
+    }
+}

@@ -1,0 +1,124 @@
+//! What the fuzz target of `bridge::ToPackets` checks: whatever tags a publisher sends, what viewers get is RTP that can be
+//! put together, numbered without gaps, no longer than allowed, and pictures have timestamps of their own.
+//!
+//! ```text
+//!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...
+//!  kind: 0 video, 1 sound, 2 Opus of the transcoder, 3 another publisher, 4 sound is refused, 5 video and 6 sound
+//!        is over; +128: hours later
+//! ```
+//! `crates/bridge/tests/bridge/fuzz_corpus.rs` includes this file and replays the kept corpus.
+
+use std::time::{Duration, Instant};
+
+use bridge::{
+    BFrames, CodedSound, PacketsOut, SOUND_SSRC, ToPackets, ToPacketsSettings, VIDEO_SSRC, payload_type,
+};
+use delivery::{Frame, FrameRole, Track};
+use rtp::Packet;
+use rtp::depacketize::Depacketizer;
+use rtp::payload::{Codec, inspect};
+use rtp::rtcp::{NtpTime, packets};
+use sfu::WallClock;
+
+/// A check: panics if `data` shows something wrong.
+pub type Check = fn(data: &[u8]);
+
+/// All checks, by the name of their target and corpus folder.
+pub const CHECKS: &[(&str, Check)] = &[("frame_to_rtp", frame_to_rtp)];
+
+/// Tags of a stream.
+pub fn frame_to_rtp(data: &[u8]) {
+    #[expect(clippy::disallowed_methods, reason = "where virtual time begins")]
+    let start = Instant::now() + Duration::from_secs(1_000);
+    let b_frames = if data.len().is_multiple_of(2) { BFrames::Drop } else { BFrames::Refuse };
+    let settings = ToPacketsSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX };
+    let mut viewer = Viewer { bridge: ToPackets::new(settings, start), next: [None; 2], last_picture: None };
+    let wall = WallClock { at: start, ntp: NtpTime(1 << 63) };
+    let (mut rest, mut time_ms, mut now) = (data, 0u64, start);
+    let mut rtcp = Vec::new();
+    while let Some((&[kind, after, high, low], behind)) = rest.split_first_chunk() {
+        let (body, behind) = behind.split_at(behind.len().min(usize::from(u16::from_be_bytes([high, low]))));
+        rest = behind;
+        now += Duration::from_millis(u64::from(after));
+        time_ms += u64::from(after) + if kind & 0x80 == 0 { 0 } else { 7_200_000 };
+        viewer.take(now, time_ms, kind & 0x7f, body);
+        if viewer.bridge.next_timeout().is_some_and(|at| at <= now) {
+            viewer.bridge.report(now, &wall, &mut rtcp);
+            assert!(packets(&rtcp).all(|packet| packet.is_ok()));
+            assert!(viewer.bridge.next_timeout().is_none_or(|at| at > now), "called for nothing");
+        }
+    }
+}
+
+/// Looks at everything that comes out of a bridge.
+struct Viewer {
+    bridge: ToPackets,
+    /// Numbers of the next packets of video and sound.
+    next: [Option<u16>; 2],
+    /// Timestamp of the last picture.
+    last_picture: Option<u32>,
+}
+
+impl Viewer {
+    fn take(&mut self, now: Instant, time_ms: u64, kind: u8, body: &[u8]) {
+        let mut out = PacketsOut::default();
+        let before = self.bridge.stats();
+        match kind {
+            0 | 1 => {
+                let track = if kind == 0 { Track::Video } else { Track::Audio };
+                let frame = Frame { track, role: FrameRole::Other, timestamp: 0, payload: body.to_vec() };
+                self.bridge.frame(now, time_ms, &frame, &mut out);
+            }
+            2 => {
+                let sound = CodedSound { pts_us: time_ms as i64 * 1_000, format: None, data: body.to_vec() };
+                self.bridge.sound(now, &sound, &mut out);
+            }
+            3 => self.bridge.publisher_started(now),
+            4 => self.bridge.refuse_sound("no transcoder is free"),
+            5 => self.bridge.track_ended(Track::Video),
+            6 => self.bridge.track_ended(Track::Audio),
+            _ => return,
+        }
+        let stats = self.bridge.stats();
+        assert_eq!(stats.packets - before.packets, out.packets().len() as u64);
+        let pictures = self.watch(&out);
+        assert_eq!(stats.video_frames - before.video_frames, pictures);
+        assert!(pictures <= 1 && out.sound.len() <= 1);
+        assert!(out.sound.iter().all(|sound| !sound.data.is_empty()));
+        let formats = self.bridge.formats();
+        assert!(pictures == 0 || formats.video.is_some(), "pictures of a codec nobody was told of");
+    }
+
+    /// Returns the number of pictures.
+    fn watch(&mut self, out: &PacketsOut) -> u64 {
+        let mut pictures = 0;
+        let mut picture: Option<Depacketizer> = None;
+        for bytes in out.packets() {
+            let packet = Packet::parse(bytes).expect("a packet");
+            let codec = Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type());
+            let codec = codec.expect("a codec of ours");
+            assert!(packet.payload().len() <= PAYLOAD_BYTES_MAX);
+            assert!(inspect(codec, packet.payload(), packet.marker()).is_some(), "a payload the relay takes");
+            let is_video = packet.ssrc() == VIDEO_SSRC;
+            assert!(is_video || packet.ssrc() == SOUND_SSRC);
+            let next = self.next[usize::from(is_video)].replace(packet.sequence_number().wrapping_add(1));
+            assert!(next.is_none_or(|next| next == packet.sequence_number()));
+            if !is_video {
+                continue;
+            }
+            if picture.is_none() {
+                assert_ne!(self.last_picture.replace(packet.timestamp()), Some(packet.timestamp()));
+            }
+            assert_eq!(self.last_picture, Some(packet.timestamp()));
+            picture.get_or_insert_with(|| Depacketizer::new(codec)).push(packet.payload()).expect("ours");
+            if packet.marker() {
+                pictures += 1;
+                picture.take().expect("begun").finish().expect("a picture");
+            }
+        }
+        assert!(picture.is_none(), "a picture without its end");
+        pictures
+    }
+}
+
+const PAYLOAD_BYTES_MAX: usize = 300;
