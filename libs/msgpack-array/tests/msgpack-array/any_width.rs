@@ -1,4 +1,5 @@
-//! Every legal width of every value is accepted, in any mixture; what follows the array is not looked at.
+//! Every legal width of every value is accepted, in any mixture; what follows the array is not
+//! looked at.
 
 use crate::common::{
     Number, Random, bits, boundaries, for_every_element, forms, headers, integer_forms, rounds,

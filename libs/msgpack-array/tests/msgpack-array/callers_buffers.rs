@@ -1,4 +1,5 @@
-//! Memory of the caller's: exact sizes are enough, too little is refused, and nothing beyond it is touched.
+//! Memory of the caller's: exact sizes are enough, too little is refused, and nothing beyond it is
+//! touched.
 
 use std::mem::MaybeUninit;
 

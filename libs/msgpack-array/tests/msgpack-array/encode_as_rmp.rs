@@ -1,5 +1,5 @@
-//! Every array has the bytes that `rmp` writes element by element, and comes back from them: with every instruction set of the
-//! machine, of every length, at every place in memory.
+//! Every array has the bytes that `rmp` writes element by element, and comes back from them: with
+//! every instruction set of the machine, of every length, at every place in memory.
 
 use crate::common::{
     Number, Random, bits, boundaries, for_every_element, naive_encode, rounds, there_and_back,
@@ -88,7 +88,8 @@ fn places<T: Number>() {
         for offset in (0..=64).step_by(rounds(1, 17)) {
             let part = &values[offset..offset + 100 + offset];
             let expected = naive_encode(part);
-            // Behind as many bytes as there are elements left out, so that both ends move through the lines of the cache.
+            // Behind as many bytes as there are elements left out, so that both ends move through
+            // the lines of the cache.
             let mut encoded = vec![0xc1; offset];
             msgpack_array::encode_with(isa, part, &mut encoded);
             assert_eq!(encoded[offset..], expected, "{isa:?} {} at {offset}", T::NAME);

@@ -1,4 +1,5 @@
-//! The functions with the type in their name are the generic ones; elements may be appended in parts; `bin` is for bytes.
+//! The functions with the type in their name are the generic ones; elements may be appended in
+//! parts; `bin` is for bytes.
 
 use msgpack_array::*;
 

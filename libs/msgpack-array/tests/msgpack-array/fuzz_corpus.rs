@@ -1,4 +1,5 @@
-//! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable compiler.
+//! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable
+//! compiler.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Nothing is read or written beyond the slices: they end, and begin, at pages that may not be touched.
+//! Nothing is read or written beyond the slices: they end, and begin, at pages that may not be
+//! touched.
 #![cfg(all(unix, not(miri)))]
 #![expect(unsafe_code, reason = "pages that may not be touched")]
 
@@ -28,12 +29,14 @@ impl Guarded {
         Self { start }
     }
 
-    /// `length` elements, the last one at the very end of what may be touched, or the first one at its very beginning.
+    /// `length` elements, the last one at the very end of what may be touched, or the first one at
+    /// its very beginning.
     fn slice<T>(&mut self, length: usize, at_end: bool) -> &mut [MaybeUninit<T>] {
         assert!(length * size_of::<T>() <= PAGE);
         let offset = if at_end { PAGE - length * size_of::<T>() } else { 0 };
-        // SAFETY: within the middle third, which is readable and writable as long as `self` is there, aligned as multiples of
-        // the element size before a page are; no other reference to it exists.
+        // SAFETY: within the middle third, which is readable and writable as long as `self` is
+        // there, aligned as multiples of the element size before a page are; no other reference to
+        // it exists.
         unsafe { std::slice::from_raw_parts_mut(self.start.byte_add(PAGE + offset).cast(), length) }
     }
 

@@ -1,5 +1,5 @@
-//! Arrays too large for the caches, which are written past them: wherever they begin in a line, they have the same bytes, and no
-//! byte before or behind them changes.
+//! Arrays too large for the caches, which are written past them: wherever they begin in a line,
+//! they have the same bytes, and no byte before or behind them changes.
 #![cfg(all(target_arch = "x86_64", not(miri)))]
 
 use std::mem::MaybeUninit;
@@ -65,6 +65,7 @@ fn large<T: Number>() {
 
 #[expect(unsafe_code, reason = "memory that was initialised before")]
 fn initialized(memory: &[MaybeUninit<u8>]) -> &[u8] {
-    // SAFETY: the caller has filled all of it, and encoding leaves initialised what it does not write.
+    // SAFETY: the caller has filled all of it, and encoding leaves initialised what it does not
+    // write.
     unsafe { memory.assume_init_ref() }
 }

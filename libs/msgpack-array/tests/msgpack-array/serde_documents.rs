@@ -1,5 +1,5 @@
-//! In documents of rmp-serde arrays have the bytes that vectors have without this crate, and come back from them, through every
-//! way into and out of such documents.
+//! In documents of rmp-serde arrays have the bytes that vectors have without this crate, and come
+//! back from them, through every way into and out of such documents.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};

@@ -1,9 +1,11 @@
-//! An element of another type or out of range is refused, and named by its index, wherever it stands.
+//! An element of another type or out of range is refused, and named by its index, wherever it
+//! stands.
 
 use crate::common::{Number, Random, bits, for_every_element, naive_decode, naive_encode, rounds};
 use msgpack_array::{DecodeError, ElementError, Isa};
 
-/// What is refused in an array of this type: text, maps, arrays, nil, extensions; numbers of another kind; too large ones.
+/// What is refused in an array of this type: text, maps, arrays, nil, extensions; numbers of
+/// another kind; too large ones.
 fn intruders<T: Number>() -> Vec<Vec<u8>> {
     let mut all = vec![
         vec![0xc0],
@@ -101,7 +103,8 @@ fn every_first_byte_of_an_element() {
     for_every_element!(every_marker);
 }
 
-/// All 256 of them, alone and behind enough good ones for every vector: the same answer as from the naive reader.
+/// All 256 of them, alone and behind enough good ones for every vector: the same answer as from the
+/// naive reader.
 fn every_marker<T: Number>() {
     let values = [T::from_bits(1); 100];
     for before in [0, 1, 100] {
@@ -119,7 +122,8 @@ fn every_marker<T: Number>() {
 fn nested_garbage() {
     let mut random = Random::new();
     for _ in 0..rounds(3000, 20) {
-        // Markers of everything there is, more often than at random, behind a header that promises something.
+        // Markers of everything there is, more often than at random, behind a header that promises
+        // something.
         let mut input = vec![0xdc, 0, random.below(90) as u8];
         for _ in 0..random.below(120) {
             let marker = [

@@ -262,7 +262,7 @@ impl<S: Source> Engine<S> {
 
     /// The response is complete, as the server sees it.
     fn finish(&mut self, request: &mut InFlightRequest<S::Body>) -> Result<(), SourceError> {
-        // Plans that counted on this response are made anew.
+        // Plans that counted on this response are made again.
         (self.finishing, self.planned_for) = (false, None);
         // A whole file whose length was not said ends where its response ends. A range may have
         // been cut short.
@@ -283,7 +283,7 @@ impl<S: Source> Engine<S> {
         })
     }
 
-    /// A response has failed. `Ok`: it is tried again by whoever needs it.
+    /// A response has failed. `Ok`: the read that needs the bytes retries.
     fn fail(&mut self, request: &mut InFlightRequest<S::Body>, error: SourceError) -> Result<(), ReadError> {
         (self.finishing, self.planned_for) = (false, None);
         match error {

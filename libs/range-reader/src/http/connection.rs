@@ -1,8 +1,8 @@
-//! One connection that speaks HTTP, driven by whoever waits for something of it.
+//! One connection that speaks HTTP, driven by the tasks that wait for it.
 //!
 //! hyper splits a connection into a handle that sends requests and a future that moves bytes. That
 //! future is usually spawned; here it is polled together with what is being waited for, so that
-//! nothing runs when nobody waits, and dropping the last handle closes the socket. An HTTP/1.1
+//! nothing runs when no task waits, and dropping the last handle closes the socket. An HTTP/1.1
 //! connection belongs to one response at a time; HTTP/2 is in `shared.rs`.
 
 use std::future::Future;
@@ -150,8 +150,8 @@ impl Single {
     }
 }
 
-/// Polls a driver unless it has ended; whether it has. Its error reaches whoever waits for the
-/// response.
+/// Polls a driver unless it has ended; whether it has. Its error reaches the task that waits for
+/// the response.
 fn poll_drive(driver: &mut (impl Future + Unpin), has_ended: &mut bool, context: &mut Context<'_>) -> bool {
     if !*has_ended {
         *has_ended = Pin::new(driver).poll(context).is_ready();

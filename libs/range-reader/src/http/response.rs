@@ -50,7 +50,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Reading {
     pub(crate) pinned: Pinned,
     pub(crate) is_whole_file: bool,
-    /// What it tells about several ranges in one request.
+    /// What it says about several ranges in one request.
     pub(crate) takes_several_ranges: Option<bool>,
     pub(crate) layout: Layout,
 }
@@ -158,7 +158,7 @@ pub(crate) fn check_range(
     if is_welcome { Ok(()) } else { lying("it has other bytes than those asked for") }
 }
 
-/// What one range in answer to several tells: a server that joins what lies near may still do
+/// What a single range in response to several says: a server that joins what lies near may still do
 /// several.
 fn one_for_several(ranges: &[ByteRange], range: &Range<u64>, total_bytes: Option<u64>) -> Option<bool> {
     let total = total_bytes.unwrap_or(u64::MAX);

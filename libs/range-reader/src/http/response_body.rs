@@ -163,7 +163,8 @@ impl ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // Nobody may poll the HTTP/2 connection again for a long time: the reset has to leave now.
+        // The HTTP/2 connection may not be polled again for a long time: the reset has to leave
+        // now.
         self.incoming = None;
         if let Some(Connection::Shared(shared)) = self.take_connection()
             && tokio::runtime::Handle::try_current().is_ok()

@@ -1,9 +1,9 @@
 //! One HTTP/2 connection, driven by all who wait for something of it.
 //!
 //! hyper gives the tasks of such a connection to an executor; the one here only collects them, and
-//! they are polled by whoever polls a response. Since a task remembers only the waker it was last
-//! polled with, that waker wakes everybody who has polled since: each looks for its own bytes and
-//! goes on waiting.
+//! they are polled by the task that polls a response. Since a task remembers only the waker it was
+//! last polled with, that waker wakes everybody who has polled since: each looks for its own bytes
+//! and goes on waiting.
 
 use std::fmt;
 use std::future::Future;
@@ -26,7 +26,7 @@ use super::link::{Link, Metered};
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes that come, and are of no body that is read, while the head of a response is waited for:
-/// bodies that nobody reads at the time fill the window, and those that were given up are still in
+/// bodies that are not being read fill the window, and those of cancelled responses are still in
 /// flight. More are responses that are none (1xx), which hyper does not count here.
 const UNREAD_BYTES_MAX: u64 = 2 * CONNECTION_WINDOW_BYTES as u64;
 /// Longest head of a response, in bytes as HTTP/2 counts them.
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     /// freed else.
     spawned: Arc<Mutex<Vec<Task>>>,
     waiting: Arc<Waiting>,
-    /// Responses whose bodies somebody holds.
+    /// Responses whose bodies are still held.
     answers: AtomicUsize,
     link: Link,
     /// Until it takes no more requests.

@@ -1,9 +1,9 @@
 //! What the kernel knows of a TCP connection: its round-trip time and the bytes that lie unread in
 //! its buffer.
 //!
-//! A seek is cheaper skipped than asked anew when the bytes between are here already, and only the
-//! kernel knows that. The one place of this crate with `unsafe`: `getsockopt(TCP_INFO)` fills a C
-//! structure.
+//! A seek is cheaper skipped than requested again when the bytes between are here already, and only
+//! the kernel knows that. The one place of this crate with `unsafe`: `getsockopt(TCP_INFO)` fills a
+//! C structure.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The kept fuzz corpus, replayed through the same check as the fuzz target, with a stable compiler.
+//! The kept fuzz corpus, replayed through the same check as the fuzz target, with a stable
+//! compiler.
 
 #[path = "../../../../fuzz/src/ssrc_map.rs"]
 #[allow(unreachable_pub, reason = "a module here, a library there")]

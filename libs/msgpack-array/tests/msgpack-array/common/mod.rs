@@ -98,7 +98,8 @@ impl Random {
     }
 }
 
-/// Every value at which a width ends, its neighbours, and the ends of the type; of floats the special ones.
+/// Every value at which a width ends, its neighbours, and the ends of the type; of floats the
+/// special ones.
 pub fn boundaries<T: Number>() -> Vec<T> {
     let mut all: Vec<T> = match T::NAME {
         "f32" => FLOATS.iter().map(|value| T::from_bits((*value as f32).to_bits().into())).collect(),
@@ -174,8 +175,8 @@ pub fn integer_forms(value: i128) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Every form in which an array of this type may have the element: all widths, floats also as integers and as floats of
-/// the other width where nothing is lost.
+/// Every form in which an array of this type may have the element: all widths, floats also as
+/// integers and as floats of the other width where nothing is lost.
 pub fn forms<T: Number>(value: T) -> Vec<Vec<u8>> {
     let bits = value.bits();
     match T::NAME {

@@ -81,7 +81,7 @@ struct Link {
     delivered_at: u64,
 }
 
-/// Who is ready.
+/// Which descriptor is ready.
 #[derive(Debug, Clone, Copy)]
 enum Ready {
     Input,
@@ -135,13 +135,13 @@ impl Link {
     /// Sleeps until a socket is ready or an event is due.
     fn wait(&self, end: Option<u64>) -> io::Result<Vec<(Ready, PollFlags)>> {
         let input = io::stdin();
-        let mut whom = Vec::new();
+        let mut pollable = Vec::new();
         let mut polled = Vec::new();
         if end.is_none() {
-            whom.push(Ready::Input);
+            pollable.push(Ready::Input);
             polled.push(PollFd::new(input.as_fd(), PollFlags::POLLIN));
         }
-        whom.push(Ready::Listener);
+        pollable.push(Ready::Listener);
         polled.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
         for (index, connection) in self.connections.iter().enumerate() {
             let Some(connection) = connection else { continue };
@@ -149,7 +149,7 @@ impl Link {
             if let Some(client) = &connection.client {
                 let mut flags = PollFlags::POLLIN;
                 flags.set(PollFlags::POLLOUT, client_blocked);
-                whom.push(Ready::Client(index));
+                pollable.push(Ready::Client(index));
                 polled.push(PollFd::new(client.as_fd(), flags));
             }
             if let Some(server) = &connection.server {
@@ -157,7 +157,7 @@ impl Link {
                 flags.set(PollFlags::POLLIN, connection.wants_server());
                 flags.set(PollFlags::POLLOUT, server_blocked);
                 if !flags.is_empty() {
-                    whom.push(Ready::Server(index));
+                    pollable.push(Ready::Server(index));
                     polled.push(PollFd::new(server.as_fd(), flags));
                 }
             }
@@ -168,7 +168,7 @@ impl Link {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready = whom.into_iter().zip(&polled).filter_map(|(who, polled)| {
+        let ready = pollable.into_iter().zip(&polled).filter_map(|(who, polled)| {
             Some((who, polled.revents()?)).filter(|(_, flags)| !flags.is_empty())
         });
         Ok(ready.collect())

@@ -8,7 +8,7 @@
 pub(crate) const SEGMENT_BYTES: u64 = 1460;
 /// Initial window, in segments (RFC 6928, 2).
 pub(crate) const INITIAL_WINDOW: u64 = 10 * SEGMENT_BYTES;
-/// Shortest retransmission time-out of Linux. A sender idle for longer begins anew (RFC 5681, 4.1).
+/// Shortest retransmission time-out of Linux. A sender idle for longer starts over (RFC 5681, 4.1).
 const TIMEOUT_MIN: u64 = 200_000_000;
 
 /// What is emulated.
@@ -92,7 +92,7 @@ impl Window {
         }
         let free = self.size.saturating_sub(self.in_flight);
         let bytes = waiting.min(free).min(self.shape.piece());
-        // Nobody sends half a segment when more is waiting.
+        // No sender sends half a segment when more is waiting.
         if bytes < waiting { bytes / SEGMENT_BYTES * SEGMENT_BYTES } else { bytes }
     }
 
