@@ -2,6 +2,7 @@
 #
 #   make run    build console and server, start them with a demo channel, print every URL
 #   make test   every test: crates, console, real clients, browser; needs what scripts/setup installs
+#   make quick  what changed, within a minute and a half: formatting, clippy, unit tests (BASE=revision to compare with)
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
@@ -10,6 +11,9 @@
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
+#   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
+#   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
+#   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
 # ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`.
 
@@ -18,17 +22,23 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 ARGS ?=
+BASE ?=
 FUZZ_SECONDS ?= 120
+NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run test test-console test-rust test-interop test-full-size test-browser console setup lint one-crypto-provider docs deny neon portable miri fuzz bench clean
+.PHONY: run quick test test-console test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks console setup fmt lint \
+    one-crypto-provider docs deny neon portable miri fuzz bench house typos semver coverage clean
 
 run:
 	scripts/setup build
 	$(MAKE) console
 	cargo build --release --locked --package millstream
 	exec $(TARGET_DIR)/release/millstream demo $(ARGS)
+
+quick: console
+	scripts/quick $(BASE)
 
 # The browser test comes last: it uses the server that test-rust has built.
 test: setup console
@@ -46,19 +56,33 @@ test-console:
 # group-send again with the back ends that are chosen at build time; its trials between hosts need root, and say so. transcode
 # again with libfdk-aac. msgpack-array again with serde's side of it, and without std.
 test-rust:
+ifneq (,$(shell command -v cargo-nextest))
+	cargo nextest run --profile $(NEXTEST_PROFILE) --workspace --locked
+	cargo test --workspace --doc --locked
+else
 	cargo test --workspace --locked
-	cargo test --package group-send --all-features --locked
-	cargo test --package transcode --all-features --locked
-	cargo test --package msgpack-array --all-features --locked
+endif
+	cargo test --package group-send --package transcode --package msgpack-array --all-features --locked
 	cargo test --package msgpack-array --no-default-features --locked
+
+# Debug server and load generator for other programs' tests: those that test-rust builds for its own
+# tests. Built as packages alone they would have fewer features of their dependencies, and a ninth of
+# all crates would be compiled again.
+test_of = $(if $(wildcard crates/$(1)/tests/$(1)/main.rs),$(1),$(2))
+DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet \
+    --test $(call test_of,millstream,http_flv) --test $(call test_of,millbench,exit_code)
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, other WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
-test-interop:
+test-interop: test-interop-files test-interop-live
+
+test-interop-files:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	scripts/make-mp4-samples check $(TARGET_DIR)/interop/mp4
-	cargo build --locked --package millstream
+
+test-interop-live: console
+	$(DEBUG_SERVER)
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-channels $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
@@ -67,12 +91,17 @@ test-interop:
 test-full-size: console
 	TEST_AT_FULL_SIZE=1 cargo test --locked --package millstream \
 	    --test rtc_security_churn --test rtc_security_injection --test bridge_once
-	cargo build --locked --package millstream
+	$(DEBUG_SERVER)
 	scripts/test-interop-rtc --prepare $(TARGET_DIR)/interop
 	scripts/test-interop-bridge --full-size --only 'ten minutes' $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
+# The debug build is traced as it is; nothing in the server knows of it. x86-64 Linux.
+test-walks: console
+	$(DEBUG_SERVER)
+	scripts/house check --binaries $(TARGET_DIR)/debug
+
 test-browser:
-	cargo build --locked --package millstream
+	$(DEBUG_SERVER)
 	scripts/test-console $(TARGET_DIR)/debug/millstream
 
 # The server embeds web/dist, so the console is built before any Rust.
@@ -87,13 +116,15 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 OTHER_PACKAGES := fuzz crates/srtp/compare libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
     libs/msgpack-array/python libs/range-reader/bench
 
-lint: console
+fmt:
 	cargo fmt --all --check
 	for package in $(OTHER_PACKAGES); do cargo fmt --manifest-path $$package/Cargo.toml --check; done
+
+lint: console fmt
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --package group-send --package transcode --package msgpack-array --all-targets --all-features --locked -- -D warnings
-	for package in crates/srtp/compare libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench libs/msgpack-array/python libs/range-reader/bench; do cargo clippy --manifest-path $$package/Cargo.toml \
+	for package in $(filter-out fuzz,$(OTHER_PACKAGES)); do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --all-features --locked -- -D warnings; done
 
 one-crypto-provider:
@@ -151,6 +182,33 @@ fuzz:
 	for target in $$(cargo +nightly fuzz list); do \
 	    cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; \
 	done
+
+house:
+	scripts/house $(ARGS)
+
+typos:
+	@command -v typos >/dev/null || { echo 'make typos: typos is missing: cargo install --locked typos-cli, or pip install typos' >&2; exit 1; }
+	typos
+
+# Against the last release of each library; one that was never released has nothing to be compared with.
+LIBRARIES := group-send msgpack-array range-reader ssrc-map
+
+semver:
+	@cargo semver-checks --version >/dev/null 2>&1 || \
+	    { echo 'make semver: cargo-semver-checks is missing: cargo install --locked cargo-semver-checks' >&2; exit 1; }
+	@for library in $(LIBRARIES); do \
+	    tag=$$(git tag --list "$$library-v*" --sort=-version:refname | head -1); \
+	    if [ -z "$$tag" ]; then echo "make semver: $$library has no tag $$library-v* yet"; continue; fi; \
+	    cargo semver-checks --package $$library --baseline-rev $$tag || exit 1; \
+	done
+
+# Of the tests that need no other programs. The report is a page; COVERAGE=--summary-only prints a table.
+COVERAGE ?= --html
+
+coverage: console
+	@cargo llvm-cov --version >/dev/null 2>&1 || \
+	    { echo 'make coverage: cargo-llvm-cov is missing: cargo install --locked cargo-llvm-cov; rustup component add llvm-tools' >&2; exit 1; }
+	cargo llvm-cov --workspace --locked $(COVERAGE)
 
 bench:
 	scripts/setup

@@ -1,9 +1,9 @@
-//! What the fuzz target of `bridge::ToPackets` checks: whatever tags a publisher sends, what viewers get is RTP that can be
+//! What the fuzz target of `bridge::FrameToRtp` checks: whatever tags a publisher sends, what viewers get is RTP that can be
 //! put together, numbered without gaps, no longer than allowed, and pictures have timestamps of their own.
 //!
 //! ```text
 //!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...
-//!  kind: 0 video, 1 sound, 2 Opus of the transcoder, 3 another publisher, 4 sound is refused, 5 video and 6 sound
+//!  kind: 0 video, 1 audio, 2 Opus of the transcoder, 3 another publisher, 4 audio is refused, 5 video and 6 audio
 //!        is over; +128: hours later
 //! ```
 //! `crates/bridge/tests/bridge/fuzz_corpus.rs` includes this file and replays the kept corpus.
@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use bridge::{
-    BFrames, CodedSound, PacketsOut, SOUND_SSRC, ToPackets, ToPacketsSettings, VIDEO_SSRC, payload_type,
+    AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
 };
 use delivery::{Frame, FrameRole, Track};
 use rtp::Packet;
@@ -31,8 +31,8 @@ pub fn frame_to_rtp(data: &[u8]) {
     #[expect(clippy::disallowed_methods, reason = "where virtual time begins")]
     let start = Instant::now() + Duration::from_secs(1_000);
     let b_frames = if data.len().is_multiple_of(2) { BFrames::Drop } else { BFrames::Refuse };
-    let settings = ToPacketsSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX };
-    let mut viewer = Viewer { bridge: ToPackets::new(settings, start), next: [None; 2], last_picture: None };
+    let settings = FrameToRtpSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX };
+    let mut viewer = Viewer { bridge: FrameToRtp::new(settings, start), next: [None; 2], last_picture: None };
     let wall = WallClock { at: start, ntp: NtpTime(1 << 63) };
     let (mut rest, mut time_ms, mut now) = (data, 0u64, start);
     let mut rtcp = Vec::new();
@@ -52,8 +52,8 @@ pub fn frame_to_rtp(data: &[u8]) {
 
 /// Looks at everything that comes out of a bridge.
 struct Viewer {
-    bridge: ToPackets,
-    /// Numbers of the next packets of video and sound.
+    bridge: FrameToRtp,
+    /// Numbers of the next packets of video and audio.
     next: [Option<u16>; 2],
     /// Timestamp of the last picture.
     last_picture: Option<u32>,
@@ -70,11 +70,11 @@ impl Viewer {
                 self.bridge.frame(now, time_ms, &frame, &mut out);
             }
             2 => {
-                let sound = CodedSound { pts_us: time_ms as i64 * 1_000, format: None, data: body.to_vec() };
-                self.bridge.sound(now, &sound, &mut out);
+                let audio = CodedAudio { pts_us: time_ms as i64 * 1_000, format: None, data: body.to_vec() };
+                self.bridge.audio(now, &audio, &mut out);
             }
             3 => self.bridge.publisher_started(now),
-            4 => self.bridge.refuse_sound("no transcoder is free"),
+            4 => self.bridge.refuse_audio("no transcoder is free"),
             5 => self.bridge.track_ended(Track::Video),
             6 => self.bridge.track_ended(Track::Audio),
             _ => return,
@@ -83,8 +83,8 @@ impl Viewer {
         assert_eq!(stats.packets - before.packets, out.packets().len() as u64);
         let pictures = self.watch(&out);
         assert_eq!(stats.video_frames - before.video_frames, pictures);
-        assert!(pictures <= 1 && out.sound.len() <= 1);
-        assert!(out.sound.iter().all(|sound| !sound.data.is_empty()));
+        assert!(pictures <= 1 && out.audio.len() <= 1);
+        assert!(out.audio.iter().all(|audio| !audio.data.is_empty()));
         let formats = self.bridge.formats();
         assert!(pictures == 0 || formats.video.is_some(), "pictures of a codec nobody was told of");
     }
@@ -100,7 +100,7 @@ impl Viewer {
             assert!(packet.payload().len() <= PAYLOAD_BYTES_MAX);
             assert!(inspect(codec, packet.payload(), packet.marker()).is_some(), "a payload the relay takes");
             let is_video = packet.ssrc() == VIDEO_SSRC;
-            assert!(is_video || packet.ssrc() == SOUND_SSRC);
+            assert!(is_video || packet.ssrc() == AUDIO_SSRC);
             let next = self.next[usize::from(is_video)].replace(packet.sequence_number().wrapping_add(1));
             assert!(next.is_none_or(|next| next == packet.sequence_number()));
             if !is_video {

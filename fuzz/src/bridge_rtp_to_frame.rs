@@ -1,4 +1,4 @@
-//! What the fuzz target of `bridge::ToFrames` checks: whatever packets say, and whenever they come, frames can be read,
+//! What the fuzz target of `bridge::RtpToFrame` checks: whatever packets say, and whenever they come, frames can be read,
 //! times of a track never go back, memory and output stay bounded, and what is due by the clock gets done.
 //!
 //! Input: a byte for the codecs, then packets, each behind four bytes:
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use bridge::clock::Stamp;
-use bridge::rtp_to_frame::Piece;
-use bridge::{CodedSound, FramesOut, SoundCodec, SoundFormat, ToFrames, ToFramesSettings};
+use bridge::rtp_to_frame::RtpPayload;
+use bridge::{AudioCodec, AudioFormat, CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
 use delivery::{FrameRole, Track};
 use rtmp;
 use rtmp::flv::{BodyRole, inspect};
@@ -23,7 +23,7 @@ pub type Check = fn(data: &[u8]);
 pub const CHECKS: &[(&str, Check)] = &[("rtp_to_frame", rtp_to_frame)];
 
 const VIDEO: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
-const SOUND: [Codec; 3] = [Codec::Opus, Codec::Pcmu, Codec::Pcma];
+const AUDIO: [Codec; 3] = [Codec::Opus, Codec::Pcmu, Codec::Pcma];
 
 /// Packets to frames.
 pub fn rtp_to_frame(data: &[u8]) {
@@ -42,7 +42,7 @@ pub fn rtp_to_frame(data: &[u8]) {
 }
 
 struct Harness {
-    bridge: ToFrames,
+    bridge: RtpToFrame,
     out: FramesOut,
     now: Instant,
     to_aac: bool,
@@ -58,17 +58,17 @@ impl Harness {
     fn new(codecs: u8) -> Self {
         let now = Instant::now() + Duration::from_secs(1_000);
         let to_aac = codecs & 0x80 != 0;
-        let settings = ToFramesSettings {
+        let settings = RtpToFrameSettings {
             delay_max: Duration::from_millis(250),
             key_frame_interval_max: Duration::from_secs(2),
-            sound_to_aac: to_aac,
+            audio_to_aac: to_aac,
         };
         Self {
-            bridge: ToFrames::new(settings, now),
+            bridge: RtpToFrame::new(settings, now),
             out: FramesOut::default(),
             now,
             to_aac,
-            codecs: [SOUND[usize::from(codecs >> 4 & 3) % 3], VIDEO[usize::from(codecs & 15) % 5]],
+            codecs: [AUDIO[usize::from(codecs >> 4 & 3) % 3], VIDEO[usize::from(codecs & 15) % 5]],
             epoch: 1,
             numbers: [1_000, 1_000],
             timestamps: [u32::MAX - 10_000, u32::MAX - 10_000],
@@ -99,7 +99,7 @@ impl Harness {
         };
         self.timestamps[which] = self.timestamps[which].wrapping_add(units);
         let codec = self.codecs[which];
-        let piece = Piece {
+        let piece = RtpPayload {
             number,
             epoch: self.epoch,
             codec,
@@ -128,25 +128,25 @@ impl Harness {
     }
 
     fn look(&mut self) {
-        assert!(self.out.frames.len() <= 4_096 && self.out.sound.len() <= 4_096, "output without bounds");
+        assert!(self.out.frames.len() <= 4_096 && self.out.audio.len() <= 4_096, "output without bounds");
         self.look_at_frames();
         let mut last = 0;
-        for sound in std::mem::take(&mut self.out.sound) {
-            assert!(self.to_aac && sound.pts_us >= last && !sound.data.is_empty());
-            last = sound.pts_us;
+        for audio in std::mem::take(&mut self.out.audio) {
+            assert!(self.to_aac && audio.pts_us >= last && !audio.data.is_empty());
+            last = audio.pts_us;
             // The transcoder answers at once, with silence.
-            let format = SoundFormat {
-                codec: SoundCodec::Aac,
+            let format = AudioFormat {
+                codec: AudioCodec::Aac,
                 config: vec![0x11, 0x90],
                 sample_rate: 48_000,
                 channels: 2,
             };
-            let aac = CodedSound {
-                pts_us: sound.pts_us,
-                format: sound.format.map(|_| format.into()),
+            let aac = CodedAudio {
+                pts_us: audio.pts_us,
+                format: audio.format.map(|_| format.into()),
                 data: vec![0x21, 0x10],
             };
-            self.bridge.sound(self.now, &aac, &mut self.out);
+            self.bridge.audio(self.now, &aac, &mut self.out);
             self.look_at_frames();
         }
     }

@@ -1,4 +1,4 @@
-//! What the fuzz target of `transcode` checks: whatever a publisher sends as sound, nothing but Opus packets in order
+//! What the fuzz target of `transcode` checks: whatever a publisher sends as audio, nothing but Opus packets in order
 //! comes out.
 //!
 //! ```text

@@ -75,7 +75,7 @@ def read(server, direction, seconds):
     after = samples[-1]
     counted = lambda key: after[key] - before[key]  # noqa: E731
     middle = lambda key: median([sample[key] for sample in samples])  # noqa: E731
-    pictures, sounds = counted("video_frames"), counted("sound_pieces")
+    pictures, sounds = counted("video_frames"), counted("audio_frames")
     if pictures < 0.9 * PICTURES * seconds:
         return f"the bridge made only {pictures} pictures in {seconds} s"
     video, sound = SECTIONS[direction]

@@ -199,9 +199,9 @@ function bridge(rate, dropped = 0) {
   const seconds = (Date.now() - startedAt) / 1000;
   const packets = Math.round(seconds * rate * 4);
   return {
-    direction: 'rtmp_to_webrtc', running_seconds: seconds, video_frames: Math.round((seconds * rate) / (1 + dropped)), packets, sound_pieces: Math.round(seconds * 50),
+    direction: 'rtmp_to_webrtc', running_seconds: seconds, video_frames: Math.round((seconds * rate) / (1 + dropped)), packets, audio_frames: Math.round(seconds * 50),
     cpu_seconds: packets * 25e-6, transcoding_cpu_seconds: seconds * wobble(0.009, rate), video_latency_ms: wobble(0.2, rate), audio_latency_ms: wobble(42, rate),
-    b_frames_dropped: Math.round((seconds * rate * dropped) / (1 + dropped)), broken: 0, sound_dropped: 0,
+    b_frames_dropped: Math.round((seconds * rate * dropped) / (1 + dropped)), broken: 0, audio_dropped: 0,
   };
 }
 
@@ -209,7 +209,7 @@ function bridge(rate, dropped = 0) {
 const BRIDGES = {
   'live/main-stage': (rate) => ({ bridge: bridge(rate, 2) }),
   'live/backstage': () => ({ not_bridged: 'the stream is published by RTMP, and bridges to WebRTC are off for this application', whep: false }),
-  'sport/court-2': (rate) => ({ bridge: { ...bridge(rate), sound_pieces: 0, transcoding_cpu_seconds: 0 }, not_bridged: 'the sound is AC-3, which is not bridged' }),
+  'sport/court-2': (rate) => ({ bridge: { ...bridge(rate), audio_frames: 0, transcoding_cpu_seconds: 0 }, not_bridged: 'the sound is AC-3, which is not bridged' }),
 };
 
 function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds, bridge: bridged = null, not_bridged = null, whep = true }) {

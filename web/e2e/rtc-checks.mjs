@@ -224,7 +224,7 @@ async function bridgeIsShown(test) {
   await expectRtcPlayback(page);
   const words = async (stat) => (await page.locator(`[data-stat=bridge-${stat}]`).innerText()).replaceAll('\u00a0', ' ');
   const cost = await until('the cost of the bridge is shown', async () => (/\d % of a core/.test(await words('cost')) ? words('cost') : ''));
-  const delay = await until('the added delay is shown', async () => (/ms video · .*ms sound/.test(await words('delay')) ? words('delay') : ''));
+  const delay = await until('the added delay is shown', async () => (/ms video · .*ms audio/.test(await words('delay')) ? words('delay') : ''));
   return `${cost}; ${delay}`;
 }
 

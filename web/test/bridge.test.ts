@@ -13,14 +13,14 @@ function aBridge(seconds: number, change: Partial<BridgeInfo> = {}): BridgeInfo 
     running_seconds: seconds,
     video_frames: seconds * 30,
     packets: seconds * 120,
-    sound_pieces: seconds * 50,
+    audio_frames: seconds * 50,
     cpu_seconds: seconds * 0.004,
     transcoding_cpu_seconds: seconds * 0.01,
     video_latency_ms: 0.2,
     audio_latency_ms: 42,
     b_frames_dropped: 0,
     broken: 0,
-    sound_dropped: 0,
+    audio_dropped: 0,
     ...change,
   };
 }
@@ -61,11 +61,11 @@ it('begins anew with another bridge, and forgets one that has ended', () => {
 
 it('has words for cost and delay', () => {
   const cost = { workerPercent: 0.31, transcodingPercent: 0.92, framesPerSecond: 30, packetsPerSecond: 121, droppedPerSecond: 0 };
-  expect(plain(costWords(cost))).toBe('1.2 % of a core: 0.3 % worker, 0.9 % sound');
+  expect(plain(costWords(cost))).toBe('1.2 % of a core: 0.3 % worker, 0.9 % audio');
   expect(plain(costWords({ ...cost, transcodingPercent: 0 }))).toBe('0.3 % of a core');
   expect(costWords(null)).toBe('measuring…');
-  expect(plain(delayWords(aBridge(2)))).toBe('0.2 ms video · 42 ms sound');
-  expect(plain(delayWords(aBridge(2, { sound_pieces: 0 })))).toBe('0.2 ms video');
+  expect(plain(delayWords(aBridge(2)))).toBe('0.2 ms video · 42 ms audio');
+  expect(plain(delayWords(aBridge(2, { audio_frames: 0 })))).toBe('0.2 ms video');
   expect(delayWords(aBridge(0))).toBe('nothing has come through yet');
 });
 

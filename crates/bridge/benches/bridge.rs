@@ -5,7 +5,7 @@
 //! headers, timestamps); `receive` is what follows, the packets' way into their stream. `depacketise` is all between a
 //! packet of the stream and an FLV tag (order, putting together, key frames, records, stream time). `copy` is the obvious
 //! least, a copy of the picture into pieces of as many bytes. `us_per_frame` is the best of several rounds of ten seconds,
-//! the sound of that time included.
+//! the audio of that time included.
 //!
 //! Run: `cargo bench -p bridge`.
 
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bridge::{
-    BFrames, FramesOut, PacketsOut, SOUND_SSRC, ToFrames, ToFramesSettings, ToPackets, ToPacketsSettings,
-    VIDEO_SSRC, payload_type,
+    AUDIO_SSRC, BFrames, FrameToRtp, FrameToRtpSettings, FramesOut, PacketsOut, RtpToFrame,
+    RtpToFrameSettings, VIDEO_SSRC, payload_type,
 };
 use delivery::{Frame, FrameRole, Track};
 use rtmp::flv::{SoundPart, VideoPart, write_sound_head, write_video_head};
@@ -71,7 +71,7 @@ fn clock() -> Instant {
 /// When each frame comes, in milliseconds, and the frame.
 type Frames = Vec<(u64, Arc<Frame>)>;
 
-/// Headers, then pictures and sound in order.
+/// Headers, then pictures and audio in order.
 fn frames(bits_per_second: usize) -> Frames {
     let mut frames = vec![(0, frame(Track::Video, FrameRole::Config, video_config()))];
     // A key frame counts for six.
@@ -139,17 +139,17 @@ fn video_config() -> Vec<u8> {
     body
 }
 
-fn to_packets(now: Instant) -> ToPackets {
-    ToPackets::new(ToPacketsSettings { b_frames: BFrames::Drop, payload_bytes_max: PAYLOAD_BYTES }, now)
+fn to_packets(now: Instant) -> FrameToRtp {
+    FrameToRtp::new(FrameToRtpSettings { b_frames: BFrames::Drop, payload_bytes_max: PAYLOAD_BYTES }, now)
 }
 
-fn to_frames(now: Instant) -> ToFrames {
-    let settings = ToFramesSettings {
+fn to_frames(now: Instant) -> RtpToFrame {
+    let settings = RtpToFrameSettings {
         delay_max: Duration::from_millis(250),
         key_frame_interval_max: Duration::from_secs(2),
-        sound_to_aac: false,
+        audio_to_aac: false,
     };
-    ToFrames::new(settings, now)
+    RtpToFrame::new(settings, now)
 }
 
 /// A stream of packets with the publisher that a bridge is.
@@ -175,7 +175,7 @@ fn stream(now: Instant) -> PacketStream {
         remb: false,
     };
     let tracks = vec![
-        track(MediaKind::Audio, Codec::Opus, SOUND_SSRC),
+        track(MediaKind::Audio, Codec::Opus, AUDIO_SSRC),
         track(MediaKind::Video, Codec::H264, VIDEO_SSRC),
     ];
     let input = PublisherInput { tracks, feedback_ssrc: 1, cname: "server".to_owned(), reduced_size: true };

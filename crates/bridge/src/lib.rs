@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  delivery::Frame  ─▶ to_packets (pictures, rtp::packetize) ─▶ RTP packets  ─▶ sfu::PacketStream
-//!                        └▶ sound to be transcoded ─▶ caller's threads ─▶ back in
-//!  delivery::Frame  ◀─ to_frames (jitter, rtp::depacketize)  ◀─ RTP packets  ◀─ sfu::PacketStream
+//!                        └▶ audio to be transcoded ─▶ caller's threads ─▶ back in
+//!  delivery::Frame  ◀─ to_frames (reorder, rtp::depacketize)  ◀─ RTP packets  ◀─ sfu::PacketStream
 //! ```
 //!
 //! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is handed to the
@@ -17,12 +17,12 @@ mod numbers;
 pub mod reorder_buffer;
 pub mod rtp_to_frame;
 
-pub use audio::{CodedSound, SoundCodec, SoundFormat};
+pub use audio::{AudioCodec, AudioFormat, CodedAudio};
 pub use frame_to_rtp::{
-    BFrames, PacketsOut, PublishedFormats, PublishedVideo, ToPackets, ToPacketsSettings, ToPacketsStats,
+    BFrames, FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats, PublishedVideo,
 };
-pub use numbers::{SOUND_SSRC, VIDEO_SSRC, payload_type};
-pub use rtp_to_frame::{FramesOut, ToFrames, ToFramesSettings, ToFramesStats};
+pub use numbers::{AUDIO_SSRC, VIDEO_SSRC, payload_type};
+pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats};
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -4,8 +4,8 @@ use rtp::payload::Codec;
 
 /// SSRC of video.
 pub const VIDEO_SSRC: u32 = 1;
-/// SSRC of sound.
-pub const SOUND_SSRC: u32 = 2;
+/// SSRC of audio.
+pub const AUDIO_SSRC: u32 = 2;
 
 /// Payload type of a codec: the static one where there is one (RFC 3551 section 6), else of the dynamic range.
 pub fn payload_type(codec: Codec) -> u8 {

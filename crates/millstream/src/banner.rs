@@ -3,11 +3,16 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use crate::auth::Policy;
-use crate::worker::ListenAddresses;
+use worker_api::ListenAddresses;
+use worker_api::auth::Policy;
 
 /// The banner. `demo` is `app/stream` of the demo channel.
-pub fn text(addresses: &ListenAddresses, workers: usize, demo: Option<&str>, policy: &Policy) -> String {
+pub(crate) fn text(
+    addresses: &ListenAddresses,
+    workers: usize,
+    demo: Option<&str>,
+    policy: &Policy,
+) -> String {
     let mut out = String::new();
     let s = if workers == 1 { "" } else { "s" };
     let _ = writeln!(out, "Millstream {} runs on {workers} worker{s}.\n", env!("CARGO_PKG_VERSION"));
@@ -87,7 +92,7 @@ fn bases(lists: &[(&str, &Vec<SocketAddr>)]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{Access, Rules};
+    use worker_api::auth::{Access, Rules};
 
     #[test]
     fn every_address_can_be_copied() {

@@ -9,12 +9,12 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{CONFIG_VARIABLE, section_keys};
+use config::{CONFIG_VARIABLE, section_keys};
 
 /// Live media server: WebRTC (WHIP in, WHEP out) and RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, about, long_about = None)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do; `serve` when left out.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -25,7 +25,7 @@ pub struct Cli {
 
 /// Commands.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the server (default).
     Serve,
     /// Run the server with a live demo channel.
@@ -37,18 +37,18 @@ pub enum Command {
         action: ConfigAction,
     },
     /// Show the streams and sessions of a running server, live.
-    Top(crate::top::Args),
+    Top(top::Args),
     /// Make a list of reads of a remote file, and print what they cost.
     ///
     /// Prints one JSON object: the SHA-256 of all bytes in the order of the list, seconds, requests and connections, and the
     /// bytes of answers: received, used, skipped (between two places that were read), wasted. Proxies are those of the
     /// environment (http_proxy, https_proxy, all_proxy, no_proxy).
-    FetchTrace(crate::fetch_trace::Args),
+    FetchTrace(fetch_trace::Args),
 }
 
 /// What to do with the configuration.
 #[derive(Debug, Clone, Subcommand)]
-pub enum ConfigAction {
+pub(crate) enum ConfigAction {
     /// Report every error of the configuration; exit code 2 when there is one.
     Check,
     /// Print the effective configuration as TOML.
@@ -57,7 +57,7 @@ pub enum ConfigAction {
 
 /// Options of `config print`.
 #[derive(Debug, Clone, Args)]
-pub struct PrintArgs {
+pub(crate) struct PrintArgs {
     /// Print the defaults, whatever is configured.
     #[arg(long)]
     pub defaults: bool,
@@ -74,7 +74,7 @@ pub struct PrintArgs {
 
 /// Options that say where the configuration comes from.
 #[derive(Debug, Clone, Args)]
-pub struct SourceArgs {
+pub(crate) struct SourceArgs {
     /// TOML file to read.
     #[arg(long, value_name = "FILE", global = true, env = CONFIG_VARIABLE)]
     pub config: Option<PathBuf>,
@@ -84,10 +84,10 @@ pub struct SourceArgs {
 }
 
 /// The command line, with flags as `(section.key, value, flag)`.
-pub type Parsed = (Cli, Vec<(String, String, String)>);
+pub(crate) type Parsed = (Cli, Vec<(String, String, String)>);
 
 /// Parses `arguments`, the first of which is the program's name.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap::Error> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
     let cli = Cli::from_arg_matches(&matches)?;
     if let Some(reason) = cli.command.as_ref().and_then(starts_no_server) {
@@ -135,7 +135,7 @@ fn refuse_settings(matches: &ArgMatches, reason: &str) -> Result<(), clap::Error
 }
 
 /// The clap command: the derived one and a flag per key.
-pub fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     let sources: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     let flags: Vec<Arg> = key_flags().collect();

@@ -17,23 +17,23 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::keys::Log;
-use crate::config::value::LogFormat;
-use crate::time::rfc3339;
+use config::keys::Log;
+use config::value::LogFormat;
+use worker_api::time::rfc3339;
 
 /// Lines the queue holds.
 const QUEUE_LINES: usize = 16_384;
 
 /// Keeps the log thread alive; dropping it writes what is queued.
 #[derive(Debug)]
-pub struct Logging {
+pub(crate) struct Logging {
     /// Counts lines that were dropped because the queue was full.
     pub dropped: ErrorCounter,
     _guard: WorkerGuard,
 }
 
 /// Starts logging for the whole process. Call once; the level was checked with the configuration.
-pub fn start(config: &Log) -> Logging {
+pub(crate) fn start(config: &Log) -> Logging {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUE_LINES)

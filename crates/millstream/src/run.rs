@@ -15,18 +15,22 @@ use rtc::dtls::Certificate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::channels::{Channels, Writer};
-use crate::config::Config;
-use crate::config::resolve::Resolved;
-use crate::control::rtc::{RtcControl, RtcParts};
-use crate::control::{self, WorkersLink, stats};
-use crate::ingest::{Ingest, IngestThread};
-use crate::pull::{AskedBy, Pulls};
-use crate::worker::columns::SNAPSHOTS_MAX;
-use crate::worker::link::HANDOFFS_MAX;
-use crate::worker::settings::WorkerSettings;
-use crate::worker::{ListenAddresses, Workers, settings_for};
-use crate::{banner, demo, logging};
+use crate::{banner, logging};
+use config::Config;
+use config::resolve::Resolved;
+use control::rtc::{RtcControl, RtcParts};
+use control::{self, stats};
+use sources::channels::{Channels, Writer};
+use sources::demo;
+use sources::pull::{AskedBy, Pulls};
+use sources::{Ingest, IngestThread};
+use worker::Workers;
+use worker_api::ListenAddresses;
+use worker_api::WorkersLink;
+use worker_api::columns::SNAPSHOTS_MAX;
+use worker_api::link::HANDOFFS_MAX;
+use worker_api::settings::WorkerSettings;
+use worker_api::settings::settings_for;
 
 /// Exit code after a second signal.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -36,7 +40,7 @@ const JOIN_GRACE: Duration = Duration::from_secs(2);
 const SOURCES_GRACE: Duration = Duration::from_millis(200);
 
 /// Runs until a signal ends it. The error says what to do about it.
-pub fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
+pub(crate) fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
     let logging = logging::start(&config.log);
     // One thread: what is not media is little, and one thread cannot take more than one core from the workers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -129,13 +133,12 @@ fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcContro
     let certificate = Certificate::generate();
     let certificate =
         certificate.map_err(|error| format!("no certificate for WebRTC can be made: {error}"))?;
-    let directory = workers.directory();
     let applications = settings.applications.clone();
     let parts = RtcParts {
         settings: settings.rtc.clone(),
         endpoints: workers.rtc_endpoints().to_vec(),
         certificate: Arc::new(certificate),
-        published: Box::new(move |key| directory.published(key)),
+        published: Box::new(workers.published()),
         bridged: Box::new(move |app| settings_for(&applications, app).bridge.enabled),
         allow_origin: settings.cors_allow_origin.clone(),
     };
@@ -243,7 +246,7 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
     written.map_err(|error| format!("`server.ports_file` {path} cannot be written: {error}"))
 }
 
-fn print_banner(addresses: &ListenAddresses, context: &control::Context, policy: &crate::auth::Policy) {
+fn print_banner(addresses: &ListenAddresses, context: &control::Context, policy: &worker_api::auth::Policy) {
     use std::io::Write;
     let text = banner::text(addresses, context.workers.count(), context.demo_stream.as_deref(), policy);
     let mut out = io::stdout();
@@ -253,7 +256,7 @@ fn print_banner(addresses: &ListenAddresses, context: &control::Context, policy:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::settings::RtcSettings;
+    use worker_api::settings::RtcSettings;
 
     #[test]
     fn start_errors_name_the_key_and_the_remedy() {

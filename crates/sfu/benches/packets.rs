@@ -1,11 +1,12 @@
 //! What does one more viewer cost for each packet, and what does receiving one cost?
 //!
-//! A stream of 600 kbit/s: 71 packets of video a second, two or three to a frame and 1 kB each, and 50 of sound.
-//! Sweeps the number of viewers and of profiles (kinds of browsers); the figures are nanoseconds, the best of several rounds.
-//! `header` is one header for one viewer, written into a buffer that stays; `patch` is the obvious least, copying 20
-//! bytes and writing two fields, for comparison. `receive` is all that happens to a packet between the cipher and the
-//! viewers: source, extended number, jitter, transport-wide number, payload, copy, cache. `join` is a viewer that
-//! joins, gets two seconds from the cache, and leaves, per packet.
+//! A stream of 600 kbit/s: 71 packets of video a second, two or three to a frame and 1 kB each, and
+//! 50 of audio. Sweeps the number of viewers and of profiles (kinds of browsers); the figures are
+//! nanoseconds, the best of several rounds. `header` is one header for one viewer, written into a
+//! buffer that stays; `patch` is the obvious least, copying 20 bytes and writing two fields, for
+//! comparison. `receive` is all that happens to a packet between the cipher and the viewers:
+//! source, extended number, jitter, transport-wide number, payload, copy, cache. `join` is a viewer
+//! that joins, gets two seconds from the cache, and leaves, per packet.
 //!
 //! Run: `cargo bench -p sfu`.
 
@@ -41,7 +42,8 @@ fn main() {
     }
 }
 
-/// The least nanoseconds an operation took of all rounds, each of which returns its time and operations.
+/// The least nanoseconds an operation took of all rounds, each of which returns its time and
+/// operations.
 fn best(mut round: impl FnMut() -> (Duration, usize)) -> f64 {
     let rounds = (0..ROUNDS).map(|_| round()).map(|(took, count)| took.as_nanos() as f64 / count as f64);
     rounds.fold(f64::INFINITY, f64::min)
@@ -71,7 +73,7 @@ fn media(seconds: usize) -> Media {
             for part in 0..parts {
                 let mut payload = [0x5a; 1_000];
                 payload[0] = if key { 0x65 } else { 0x41 };
-                // The first slice of a picture begins with its first macroblock.
+                // The first slice of a video begins with its first macroblock.
                 payload[1] = if part == 0 { 0x88 } else { 0x08 };
                 wide = wide.wrapping_add(1);
                 let marker = part + 1 == parts;

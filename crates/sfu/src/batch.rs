@@ -1,21 +1,21 @@
-//! The packets of one turn of the worker's loop, and their headers.
+//! The packets of one batch, and their headers.
 //!
-//! What arrived in one receive batch leaves together: for each viewer all of its packets in a row, so that the sender
-//! can make runs of them.
+//! What arrived in one receive batch leaves together: for each viewer all of its packets in a row,
+//! so that the sender can make runs of equal datagrams.
 
 use std::sync::Arc;
 
 use rtp::payload::MediaKind;
+use tracing::trace;
 
-use super::header_profile::{HeaderProfile, HeaderTemplate, ViewerFields};
-use super::header_profiles::HeaderProfiles;
+use super::header_profile::{HeaderTemplate, ViewerFields};
+use super::header_profiles::{HeaderProfiles, ProfileId};
 use super::inputs::TrackIndex;
 use super::packet::Packet;
-use super::packet_cache::CachedPacket;
 use super::stream::PacketStream;
 use super::viewers::Viewers;
 
-/// A packet that goes to the viewers in this turn.
+/// A packet that goes to the viewers in this batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
     pub(crate) track: TrackIndex,
@@ -24,18 +24,19 @@ pub(crate) struct Forward {
     pub(crate) packet: Arc<Packet>,
 }
 
-/// What goes to whom in this turn. **For every viewer: for every packet, ask [`Viewer::header_for`], then end the turn.**
+/// A batch ready to be sent. **Ask [`Viewer::header_for`] for every packet of every viewer, then
+/// finish the batch.**
 ///
 /// [`Viewer::header_for`]: super::Viewer::header_for
 #[derive(Debug)]
 pub struct Batch<'a> {
     /// The packets, with headers made.
     pub packets: BatchPackets<'a>,
-    /// Who may get them.
+    /// All viewers of the stream.
     pub viewers: &'a mut Viewers,
 }
 
-/// The packets of a turn.
+/// The packets of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchPackets<'a> {
     pub(crate) forwards: &'a [Forward],
@@ -44,19 +45,20 @@ pub struct BatchPackets<'a> {
 }
 
 impl<'a> BatchPackets<'a> {
-    /// The header of packet `index` for viewers of a profile. `None` if there is none ready: it has to be written.
+    /// The header of packet `index` for viewers of a profile. `None` if there is no template: the
+    /// header has to be written.
     #[inline]
-    pub(crate) fn template(&self, index: usize, profile: u16) -> Option<&'a HeaderTemplate> {
+    pub(crate) fn template(&self, index: usize, profile: ProfileId) -> Option<&'a HeaderTemplate> {
         let (slot, width) = (self.profiles.slot(profile), self.profiles.templates());
         if slot < width { self.templates.get(index * width + slot) } else { None }
     }
 
-    /// How many there are.
+    /// Number of packets.
     pub fn len(&self) -> usize {
         self.forwards.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.forwards.is_empty()
     }
@@ -73,21 +75,61 @@ impl<'a> BatchPackets<'a> {
     }
 }
 
-/// What a turn is made of; kept, so that its memory is used again.
+/// Memory of a batch, reused by the next.
 #[derive(Debug, Default)]
 pub(crate) struct BatchBuffers {
-    /// Track and number of what has arrived and was not in a turn yet.
-    pub(crate) arrived: Vec<(TrackIndex, u64)>,
+    /// Packets that arrived since the last batch was finished.
     forwards: Vec<Forward>,
-    /// For each packet one for each profile that has templates, as far as there is room.
+    /// How many of them have been prepared.
+    prepared: usize,
+    /// One for each packet and profile that has templates, as far as there is room.
     templates: Vec<HeaderTemplate>,
 }
 
 impl PacketStream {
-    /// Packets that arrived since the last turn, with headers made, and the viewers. End it with
+    /// Adds a packet to the next batch.
+    pub(crate) fn add_to_batch(&mut self, forward: Forward) {
+        let batch = &mut self.batch.forwards;
+        if batch.len() >= BATCH_PACKETS_MAX {
+            trace!(packets = batch.len(), "dropped a batch that nobody took");
+            self.stats.dropped_packets += batch.len() as u64;
+            self.stats.forwarded_packets -= batch.len() as u64;
+            self.finish_batch();
+        }
+        // A key frame is what waiting viewers begin with; and the first packet of a track shows
+        // that there is a publisher that can be asked for one.
+        let track = self.tracks.get(forward.track);
+        if forward.packet.is_key_frame() || track.is_some_and(|track| track.cache.first() == forward.number) {
+            self.joining.append(&mut self.waiting_for_key_frame);
+        }
+        self.batch.forwards.push(forward);
+        self.stats.forwarded_packets += 1;
+    }
+
+    /// Makes the headers of the packets that arrived since the last batch, and pads those that
+    /// [`Limits::equalise_runs`](super::Limits::equalise_runs) wants padded. Finish the batch with
     /// [`PacketStream::finish_batch`].
     pub fn prepare_batch(&mut self) -> Batch<'_> {
-        self.prepare();
+        if self.limits.equalise_runs {
+            self.equalise();
+        }
+        for forward in &self.batch.forwards[self.batch.prepared..] {
+            if self.batch.templates.len() + self.profiles.templates() > TEMPLATES_MAX {
+                break;
+            }
+            // SSRC and sequence number are the viewer's, and written over for each.
+            let sequence_number = forward.number as u16;
+            let fields =
+                ViewerFields { ssrc: 0, sequence_number, timestamp: forward.timestamp, is_catch_up: false };
+            self.batch.templates.extend(self.profiles.templated().map(|profile| {
+                let mut template = HeaderTemplate::EMPTY;
+                let len =
+                    profile.and_then(|profile| profile.header(&forward.packet, fields, &mut template.bytes));
+                template.len = len.unwrap_or(0) as u16;
+                template
+            }));
+        }
+        self.batch.prepared = self.batch.forwards.len();
         let packets = BatchPackets {
             forwards: &self.batch.forwards,
             templates: &self.batch.templates,
@@ -96,82 +138,55 @@ impl PacketStream {
         Batch { packets, viewers: &mut self.viewers }
     }
 
-    fn prepare(&mut self) {
-        if self.limits.equalise_runs {
-            self.equalise();
-        }
-        for (track, number) in self.batch.arrived.drain(..) {
-            let kept = self.tracks.get(track.position()).and_then(|track| track.cache.get(number));
-            // A burst larger than the cache has already lost its beginning.
-            let Some(CachedPacket { packet, timestamp }) = kept else { continue };
-            let forward = Forward { track, number, timestamp: *timestamp, packet: Arc::clone(packet) };
-            if self.batch.templates.len() + self.profiles.templates() <= TEMPLATES_MAX {
-                let made = self.profiles.templated().map(|profile| template(profile, &forward));
-                self.batch.templates.extend(made);
-            }
-            self.batch.forwards.push(forward);
-        }
-    }
-
-    /// Pads packets that are one byte shorter than the longest of their frame. Packetisers cut frames into parts that
-    /// differ by a byte, and only equal datagrams leave in one run.
+    /// Pads packets that are one byte shorter than the longest of their frame. Packetisers cut
+    /// frames into parts that differ by a byte, and only equal datagrams leave in one run.
     fn equalise(&mut self) {
-        let mut rest = &self.batch.arrived[..];
-        while let Some((index, first)) = rest.first() {
-            let Some(track) = self.tracks.get_mut(index.position()) else { return };
-            let timestamp = track.cache.get(*first).map(|kept| kept.timestamp);
-            let shown = |(of, number): &&(TrackIndex, u64)| {
-                of == index && track.cache.get(*number).map(|kept| kept.timestamp) == timestamp
+        let arrived = &mut self.batch.forwards[self.batch.prepared..];
+        for frame in arrived.chunk_by_mut(|a, b| (a.track, a.timestamp) == (b.track, b.timestamp)) {
+            let track = frame[0].track;
+            if track.kind() != MediaKind::Video {
+                continue;
+            }
+            let Some(track) = self.tracks.get_mut(track) else { continue };
+            let Some(longest) =
+                frame.iter().map(|forward| &forward.packet).max_by_key(|packet| packet.sent_len())
+            else {
+                continue;
             };
-            let (frame, others) = rest.split_at(rest.iter().take_while(shown).count().max(1));
-            rest = others;
-            if index.kind() == MediaKind::Video {
-                let len_of = |number| track.cache.get(number).map_or(0, |kept| kept.packet.sent_len());
-                let longest = frame.iter().map(|(_, number)| len_of(*number)).max().unwrap_or(0);
-                for (_, number) in frame {
-                    if track.cache.get(*number).is_some_and(|kept| kept.packet.sent_len() + 1 == longest) {
-                        track.cache.pad(*number);
-                    }
-                }
+            let longest = Arc::clone(longest);
+            for forward in frame.iter_mut().filter(|one| one.packet.sent_len() + 1 == longest.sent_len()) {
+                // Only a sole holder may change a packet, so the batch gives its reference away and
+                // holds another packet meanwhile.
+                let packet = std::mem::replace(&mut forward.packet, Arc::clone(&longest));
+                forward.packet = track.cache.pad(forward.number, packet);
             }
         }
     }
 
-    /// Ends the turn: what it held has been sent.
+    /// Ends the batch: it has been sent.
     pub fn finish_batch(&mut self) {
-        self.batch.arrived.clear();
         self.batch.forwards.clear();
         self.batch.templates.clear();
-        // Until the next large one: a burst, or a crowd of viewers, is no reason to keep its memory.
-        shrink(&mut self.batch.arrived);
-        shrink(&mut self.batch.forwards);
-        shrink(&mut self.batch.templates);
+        self.batch.prepared = 0;
+        // A burst, or a crowd of viewers, is no reason to keep its memory until the next large
+        // batch.
+        self.batch.forwards.shrink_to(RETAINED_BYTES / size_of::<Forward>());
+        self.batch.templates.shrink_to(RETAINED_BYTES / size_of::<HeaderTemplate>());
     }
 
-    /// Whether packets have arrived that no turn has handed out.
+    /// Whether packets have arrived that no finished batch has sent.
     pub fn has_arrivals(&self) -> bool {
-        !self.batch.arrived.is_empty() || !self.batch.forwards.is_empty()
+        !self.batch.forwards.is_empty()
     }
 }
 
-fn template(profile: Option<&HeaderProfile>, forward: &Forward) -> HeaderTemplate {
-    let (sequence_number, timestamp) = (forward.number as u16, forward.timestamp);
-    let to = ViewerFields { ssrc: 0, sequence_number, timestamp, is_catch_up: false };
-    let mut template = HeaderTemplate::EMPTY;
-    let len = profile.and_then(|profile| profile.header(&forward.packet, to, &mut template.bytes));
-    template.len = len.unwrap_or(0) as u16;
-    template
-}
-
-/// Gives back what an empty buffer has beyond [`RETAINED_BYTES`].
-fn shrink<T>(buffer: &mut Vec<T>) {
-    buffer.shrink_to(RETAINED_BYTES / size_of::<T>());
-}
-
-/// Templates of one turn, 4 MB: those of 16,384 packets while viewers have one profile, of 512 with all that have any.
-/// Headers of later packets are written for each viewer.
+/// Packets of one batch. More than a receive batch holds; a caller that sends no batches loses
+/// them, and nothing grows.
+const BATCH_PACKETS_MAX: usize = 8_192;
+/// Templates of one batch, 4 MB: those of 16,384 packets while viewers have one profile, of 512
+/// with as many profiles as have templates. Headers of later packets are written for each viewer.
 const TEMPLATES_MAX: usize = 16_384;
-/// Memory each buffer of a turn keeps for the next.
+/// Memory each buffer of a batch keeps for the next.
 const RETAINED_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
@@ -195,7 +210,7 @@ mod tests {
     const PACKETS: u16 = 520;
     const MID_ID: u8 = 3;
 
-    fn sound() -> TrackInput {
+    fn audio() -> TrackInput {
         let format = TrackPayload { payload_type: 111, codec: Codec::Opus, clock_rate: 48_000, rtx: None };
         TrackInput {
             kind: MediaKind::Audio,
@@ -242,7 +257,7 @@ mod tests {
     fn stream(now: Instant, mid_of: impl Fn(u64) -> String) -> PacketStream {
         let mut stream =
             PacketStream::new(Limits::default(), WallClock { at: now, ntp: rtp::rtcp::NtpTime(1) });
-        let input = PublisherInput { tracks: vec![sound()], ..PublisherInput::default() };
+        let input = PublisherInput { tracks: vec![audio()], ..PublisherInput::default() };
         stream.publisher_started(now, 1, input);
         for token in 0..VIEWERS {
             stream.join(now, &viewer(token, &mid_of(token))).expect("room");
@@ -254,7 +269,8 @@ mod tests {
         stream
     }
 
-    /// Receives a batch and checks each header of each viewer; returns the bytes of templates there were.
+    /// Receives a batch and checks each header of each viewer; returns the bytes of templates there
+    /// were.
     fn check_turn(
         stream: &mut PacketStream,
         now: Instant,
@@ -299,8 +315,8 @@ mod tests {
                 let templates = check_turn(&mut stream, now, mid_of, from);
                 assert!(templates <= templates_max * size_of::<HeaderTemplate>(), "{templates}");
             }
-            let BatchBuffers { arrived, forwards, templates } = &stream.batch;
-            for kept in [bytes(arrived), bytes(forwards), bytes(templates)] {
+            let BatchBuffers { forwards, templates, .. } = &stream.batch;
+            for kept in [bytes(forwards), bytes(templates)] {
                 assert!(kept <= RETAINED_BYTES, "{kept}");
             }
             assert!(stream.viewers.iter_mut().all(|viewer| viewer.stats().packets > u64::from(PACKETS)));

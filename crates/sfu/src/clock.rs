@@ -1,9 +1,9 @@
 //! Wall time from the caller's monotonic clock, and a publisher's clock in terms of ours.
 //!
-//! Receivers play sound and picture together by the NTP times in sender reports (RFC 3550 section 6.4.1). All tracks of
-//! a publisher are stamped by its one clock, so that clock is translated to ours once for all of them; an error of the
-//! translation shifts both alike and does no harm. The link between time and timestamps travels with each packet
-//! ([`NtpRtpMapping`]), so whoever holds a packet can write a report.
+//! Receivers play audio and video in sync by the NTP times in sender reports (RFC 3550 section
+//! 6.4.1). All tracks of a publisher are stamped by its one clock, so that clock is translated to
+//! ours once for all of them; an error of the translation shifts both alike and does no harm. Each
+//! packet carries the mapping ([`NtpRtpMapping`]), so whoever holds a packet can write a report.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl WallClock {
     }
 }
 
-/// An output timestamp and the instant it stands for.
+/// An RTP timestamp and the instant it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NtpRtpMapping {
     /// When this was captured, by our clock.
@@ -50,17 +50,18 @@ impl NtpRtpMapping {
 
 /// A publisher's clock in terms of ours.
 ///
-/// The first report sets it; later ones move it by very little, so that it follows a clock that runs fast or slow and
-/// what the tracks were told before still agrees. A clock that was set is told from a report that was held up by the
-/// timestamps, which nobody sets: they go on by the time that passed.
+/// The first report sets it. Later ones move it by at most [`SLEW`], so that it follows a clock
+/// that drifts while reports already sent to viewers still agree. RTP timestamps tell a publisher
+/// clock that was set from a report that was delayed: nobody sets them, they go on by the time that
+/// passed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RemoteClock {
     known: Option<(NtpTime, Instant)>,
 }
 
 impl RemoteClock {
-    /// The instant of `ntp` of the publisher's clock, in a report that has arrived at `now`. `continued` is the same
-    /// instant by the last report of the same source and its timestamps.
+    /// The instant of `ntp` of the publisher's clock, in a report that has arrived at `now`.
+    /// `continued` is the same instant by the last report of the same source and its timestamps.
     pub(crate) fn instant_of(&mut self, ntp: NtpTime, continued: Option<Instant>, now: Instant) -> Instant {
         let instant = match (self.translate(ntp), continued) {
             (Some(instant), Some(continued)) if distance_of(instant, continued) <= AGREE => Some(instant),
@@ -84,7 +85,7 @@ impl RemoteClock {
         self.known = Some((ntp, at));
     }
 
-    /// Whether a report has told.
+    /// Whether the publisher has reported.
     pub(crate) fn is_known(&self) -> bool {
         self.known.is_some()
     }
@@ -112,14 +113,17 @@ fn distance_of(one: Instant, other: Instant) -> Duration {
     one.saturating_duration_since(other).max(other.saturating_duration_since(one))
 }
 
-/// Between two reports, timestamps and wall clock of a publisher differ by less than this, unless one was set.
+/// Between two reports, timestamps and wall clock of a publisher differ by less than this, unless
+/// one was set.
 const AGREE: Duration = Duration::from_millis(50);
 
-/// Where they do not agree, a time further than this from the arrival of the report is not believed.
+/// Where they do not agree, a time further than this from the arrival of the report is not
+/// believed.
 const STEP: Duration = Duration::from_secs(2);
 
-/// How far one report moves the clock. At one report a second this follows 500 ppm, several times what quartz drifts;
-/// and the reports of two tracks differ by no more than this, which nobody hears.
+/// How far one report moves the clock. At one report a second this follows 500 ppm, several times
+/// what quartz drifts; and the reports of two tracks differ by no more than this, which is
+/// inaudible.
 const SLEW: Duration = Duration::from_micros(500);
 
 #[cfg(test)]
@@ -178,8 +182,8 @@ mod tests {
         let at = start();
         let second = Duration::from_secs(1);
         let ntp = |seconds: f64| NtpTime((seconds * 4_294_967_296.0) as u64);
-        // What the wall clock says, and the timestamps, 5 s after the first report; when the report arrives; what is
-        // believed.
+        // What the wall clock says, and the timestamps, 5 s after the first report; when the report
+        // arrives; what is believed.
         let rows = [
             (5.0, 5, 5, 5, "nothing happened"),
             (5.0, 5, 15, 5, "the network stalled"),

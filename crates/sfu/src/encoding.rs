@@ -1,27 +1,29 @@
-//! One source of a publisher: an SSRC of media and that of its retransmissions, that is, one layer of a track.
+//! One encoding of a publisher: an SSRC of media and that of its retransmissions, that is, one
+//! layer of a track.
 
 use std::time::{Duration, Instant};
 
+use super::clock::NtpRtpMapping;
 use super::key_frames::KeyFrameRequests;
 use super::nack::NackList;
 use super::reception::Reception;
 
-/// State of one source.
+/// State of one encoding.
 #[derive(Debug)]
 pub(crate) struct Encoding {
     /// SSRC of the media, once known.
     pub(crate) ssrc: Option<u32>,
     /// SSRC of the retransmissions, once known.
     pub(crate) repair_ssrc: Option<u32>,
-    /// Counts up when its numbers begin anew.
+    /// Counts up when its numbering restarts.
     pub(crate) generation: u32,
     pub(crate) reception: Reception,
     pub(crate) nacks: NackList,
     pub(crate) key_frames: KeyFrameRequests,
     /// Timestamp of the newest key frame.
     pub(crate) key_timestamp: Option<u32>,
-    /// The newest sender report: the instant of its NTP time by our clock, and its timestamp.
-    pub(crate) sender_report: Option<(Instant, u32)>,
+    /// The newest sender report, with its NTP time by our clock.
+    pub(crate) sender_report: Option<NtpRtpMapping>,
     pub(crate) last_arrival: Option<Instant>,
     rate: Rate,
 }
@@ -42,13 +44,14 @@ impl Encoding {
         }
     }
 
-    /// Another SSRC has taken the place of this one: nothing received before says anything about it.
+    /// Another SSRC replaces this one: what was received before does not apply to it.
     pub(crate) fn replace(&mut self, ssrc: u32) {
         let key_frames = std::mem::take(&mut self.key_frames);
         *self = Self { key_frames, generation: self.generation + 1, ..Self::new(Some(ssrc), None) };
     }
 
-    /// Its numbers are unrelated to those before, or too much between them is missing: a decoder needs a key frame.
+    /// Its numbers are unrelated to those before, or too many between them are missing: a decoder
+    /// needs a key frame.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.generation += 1;
         self.nacks.clear();
@@ -63,7 +66,7 @@ impl Encoding {
 
     /// When the newest report says that `timestamp` was captured.
     pub(crate) fn reported_instant(&self, timestamp: u32, clock_rate: u32) -> Option<Instant> {
-        let (at, reported) = self.sender_report?;
+        let NtpRtpMapping { at, timestamp: reported } = self.sender_report?;
         let units = timestamp.wrapping_sub(reported).cast_signed();
         let nanos = u64::from(units.unsigned_abs()) * 1_000_000_000 / u64::from(clock_rate.max(1));
         let distance = Duration::from_nanos(nanos);
@@ -81,8 +84,8 @@ impl Encoding {
     }
 }
 
-/// A layer of which nothing arrives for this long has been switched off by its sender. Encoders at five frames a
-/// second are slower than anything used for simulcast.
+/// A layer of which nothing arrives for this long has been switched off by its sender. Encoders at
+/// five frames a second are slower than anything used for simulcast.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_millis(700);
 
 /// Bits per second, measured over seconds.

@@ -1,6 +1,7 @@
-//! What the publisher is told: what is missing, how it arrives, that a key frame is needed.
+//! RTCP to the publisher: NACKs, receiver reports, transport feedback, key-frame requests.
 //!
-//! Receiver reports are ours: what viewers report of their own networks is not the publisher's business, and stays here.
+//! Receiver reports describe the path from the publisher to this server. Those of viewers describe
+//! their own networks and are not passed on.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,12 @@ use super::stream::{PacketStream, StreamStats};
 use super::track::{Track, Tracks};
 
 impl PacketStream {
-    /// Appends RTCP that is due to the publisher, a compound packet in plaintext. `false` if nothing is.
+    /// Appends RTCP that is due to the publisher, a compound packet in plaintext. `false` if
+    /// nothing is.
     ///
-    /// Call it at the end of each turn in which something arrived, and at [`PacketStream::next_timeout`], **until it
-    /// returns `false`**: a packet is at most 1180 bytes, that it fits a datagram of 1200, and the rest comes with the next.
+    /// Call it at the end of each turn in which something arrived, and at
+    /// [`PacketStream::next_timeout`], **until it returns `false`**: a packet is at most 1180
+    /// bytes, that it fits a datagram of 1200, and the rest comes with the next.
     pub fn poll_feedback(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(publisher) = self.publisher.as_mut() else {
             self.expire(now);
@@ -34,7 +37,7 @@ impl PacketStream {
             report(now, publisher, &mut self.tracks, out);
             SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
         } else if !publisher.input.reduced_size {
-            // A compound packet begins with a report and says who speaks (RFC 3550 section 6.1).
+            // A compound packet starts with a report and has a CNAME (RFC 3550 section 6.1).
             ReceiverReport::write(out, ssrc, &[]);
             SourceDescription::write_cname(out, ssrc, &publisher.input.cname);
         }
@@ -55,8 +58,8 @@ impl PacketStream {
         out.len() > start
     }
 
-    /// When something is to be done although nothing arrives: feedback, cached packets, reports, and on a mirror
-    /// requests for key frames ([`PacketStream::poll_key_frame_request`]).
+    /// When something is to be done although nothing arrives: feedback, cached packets, reports,
+    /// and on a mirror requests for key frames ([`PacketStream::poll_key_frame_request`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
         let wish = self.tracks.iter().filter_map(|track| track.pli_request_at).min();
@@ -83,7 +86,7 @@ impl Publisher {
     fn transport_feedback(&mut self, now: Instant, tracks: &Tracks, len_max: usize, out: &mut Vec<u8>) {
         let mut encodings = tracks.iter().flat_map(|track| &track.encodings);
         if let Some(arrivals) = &mut self.arrivals {
-            // It is about the transport, not about a source, and due also while no source has been told apart.
+            // It describes the transport, not an SSRC, and is due even while no SSRC is identified.
             let media_ssrc = encodings.find_map(|encoding| encoding.ssrc).unwrap_or(0);
             arrivals.poll(now, self.input.feedback_ssrc, media_ssrc, len_max, out);
         }
@@ -108,7 +111,7 @@ impl Publisher {
     }
 }
 
-/// A report on as many encodings as one holds. Publishers with more are told of some in each report, in turn.
+/// A report on as many encodings as it holds; with more, each report covers the next ones.
 fn report(now: Instant, publisher: &mut Publisher, tracks: &mut Tracks, out: &mut Vec<u8>) {
     let encodings =
         || tracks.iter().flat_map(|track| &track.encodings).filter(|encoding| encoding.ssrc.is_some());
@@ -180,10 +183,10 @@ fn ask_for_key_frames(
     }
 }
 
-/// A limit on the publisher's rate from what is lost on the way here, told in REMB.
+/// A limit on the publisher's bitrate, from the loss between it and this server; sent as REMB.
 ///
-/// Less than 2 %: 8 % more a second, and at least half as much again as it sends now; more than 10 %: a little less than
-/// what arrives; between: as it was.
+/// Less than 2 %: 8 % more a second, and at least half as much again as it sends now; more than 10
+/// %: a little less than what arrives; between: as it was.
 #[derive(Debug)]
 pub(crate) struct Estimate {
     bits_per_second: u64,
@@ -213,12 +216,13 @@ pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Packets of one source asked for in one message. The rest is asked for in the next. Below
 /// [`rtp::rtcp::NACK_ENTRIES_MAX`], so that none is taken for asked that was not.
 const NACKED_AT_ONCE: usize = 250;
-/// Longest compound packet in plaintext: a datagram of 1200 bytes, which pass everywhere, without what SRTCP adds.
+/// Longest compound packet in plaintext: a datagram of 1200 bytes, which pass everywhere, without
+/// what SRTCP adds.
 const COMPOUND_BYTES_MAX: usize = 1_180;
 // The longest report, the longest name, and a limit for the publisher.
 const _: () = assert!(8 + 24 * REPORT_BLOCKS_MAX + 268 + 20 + 4 * REMB_SSRCS_MAX <= COMPOUND_BYTES_MAX);
-/// Head of a NACK and each entry (RFC 4585 section 6.2.1), and the longer of the two requests for a key frame, a FIR with
-/// one entry (RFC 5104 section 4.3.1).
+/// Head of a NACK and each entry (RFC 4585 section 6.2.1), and the longer of the two requests for a
+/// key frame, a FIR with one entry (RFC 5104 section 4.3.1).
 const NACK_HEAD_BYTES: usize = 12;
 const NACK_ENTRY_BYTES: usize = 4;
 const FIR_BYTES: usize = 20;

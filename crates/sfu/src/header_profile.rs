@@ -1,11 +1,12 @@
 //! Headers for viewers: one template per packet and profile, patched for each viewer.
 //!
-//! Viewers whose header extensions have the same ids, whose m-line has the same MID and whose codecs have the same
-//! payload types share a profile; in practice there is one for each browser. Everything but SSRC, sequence number and
-//! (for joiners) timestamp is the same for all viewers of a profile, and written once.
+//! Viewers whose header extensions have the same ids, whose m-line has the same MID and whose
+//! codecs have the same payload types share a profile; in practice there is one for each browser.
+//! Everything but SSRC, sequence number and (for joiners) timestamp is the same for all viewers of
+//! a profile, and written once.
 //!
-//! All of this is chosen by the viewers' offers, so each could have a profile of its own: which of them have templates is
-//! decided in `header_profiles.rs`.
+//! All of this is chosen by the viewers' offers, so each could have a profile of its own: which of
+//! them have templates is decided in `header_profiles.rs`.
 
 use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
@@ -19,7 +20,8 @@ pub const HEADER_LEN_MAX: usize = 256;
 // Fixed header, head of the block, MID with its head, padding, and what a packet carries on.
 const _: () = assert!(FIXED_HEADER_LEN + 4 + 2 + MID_LEN_MAX + 3 + EXTENSION_BYTES_MAX <= HEADER_LEN_MAX);
 
-/// Longest MID that is sent, in bytes. Longer ones are left out, and packets are told apart by SSRC alone.
+/// Longest MID that is sent, in bytes. Longer ones are left out, and the viewer tells tracks apart
+/// by SSRC alone.
 const MID_LEN_MAX: usize = 32;
 
 /// What the headers of some viewers have in common.
@@ -31,13 +33,13 @@ pub(crate) struct HeaderProfile {
     form: Form,
 }
 
-/// How a packet goes to one viewer.
+/// The header fields that differ by viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ViewerFields {
     pub(crate) ssrc: u32,
     pub(crate) sequence_number: u16,
     pub(crate) timestamp: u32,
-    /// Its timestamp is not the packet's own, so that what refers to it is left out.
+    /// Its timestamp is not the packet's own, so extensions that refer to it are left out.
     pub(crate) is_catch_up: bool,
 }
 
@@ -56,7 +58,8 @@ impl HeaderProfile {
         self.payloads.iter().find(|payload| payload.codec == packet.meta.codec)
     }
 
-    /// Writes the header of `packet`; returns its length, or `None` if viewers of this profile do not take its codec.
+    /// Writes the header of `packet`; returns its length, or `None` if viewers of this profile do
+    /// not take its codec.
     pub(crate) fn header(
         &self,
         packet: &Packet,
@@ -67,7 +70,8 @@ impl HeaderProfile {
         Some(self.write(packet, to, payload_type, out))
     }
 
-    /// Writes the header of a retransmission of `packet`; `None` if viewers of this profile take none (RFC 4588).
+    /// Writes the header of a retransmission of `packet`; `None` if viewers of this profile take
+    /// none (RFC 4588).
     pub(crate) fn rtx_header(
         &self,
         packet: &Packet,
@@ -87,7 +91,8 @@ impl HeaderProfile {
     ) -> usize {
         let mut block = [0; HEADER_LEN_MAX - FIXED_HEADER_LEN];
         let mut writer = BlockWriter::new(&mut block, self.form);
-        // What does not fit a viewer's form is left out: the media is worth more than the extension.
+        // What does not fit a viewer's form is left out: the media is worth more than the
+        // extension.
         if let Some(id) = self.extensions.id_of(Extension::Mid)
             && !self.mid.is_empty()
             && self.mid.len() <= MID_LEN_MAX
@@ -97,8 +102,8 @@ impl HeaderProfile {
         for (extension, data) in packet.extensions() {
             let is_left_out = match extension {
                 Extension::AbsCaptureTime => to.is_catch_up,
-                // Its structure, which comes with key frames, fits the two-byte form only, and without it what follows
-                // cannot be read: all or none.
+                // Its structure, which comes with key frames, fits the two-byte form only, and
+                // without it what follows cannot be read: all or none.
                 Extension::DependencyDescriptor => self.form == Form::OneByte,
                 _ => false,
             };

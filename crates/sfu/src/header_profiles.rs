@@ -1,20 +1,30 @@
 //! Which profiles a stream's viewers have, and which of these have templates.
 //!
-//! All that makes a profile is chosen by the viewers' offers, so each viewer could have one of its own, and a template for
-//! each packet and profile would be memory without a bound. So templates are made for few profiles, those that most viewers
-//! have; for viewers of others the header is written each time, which costs them some tens of nanoseconds more.
+//! Viewers' offers decide what is in a profile, so each viewer could have one of its own, and a
+//! template for each packet and profile would be memory without bound. Templates are made for the
+//! few profiles most viewers have; for the others the header is written each time, which costs some
+//! tens of nanoseconds more.
 
 use super::header_profile::HeaderProfile;
 
-/// HeaderProfiles in use, and which of them have templates.
+/// The profiles in use, and which of them have templates.
 ///
-/// A profile of a single viewer has none: its header is written once either way. When more than [`TEMPLATED_MAX`] are
-/// shared, one that many have takes the slot of one that few have.
+/// A profile of a single viewer has none: its header is written once either way. When more than
+/// [`TEMPLATED_MAX`] are shared, one that many have replaces one that few have.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderProfiles {
     profiles: Vec<Entry>,
-    /// For each template of a packet the number of its profile.
-    templated: Vec<Option<u16>>,
+    /// The profile of each template of a packet.
+    templated: Vec<Option<ProfileId>>,
+}
+
+/// Names a profile of one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProfileId(u16);
+
+impl ProfileId {
+    /// Names no profile.
+    pub(crate) const NONE: Self = Self(u16::MAX);
 }
 
 #[derive(Debug)]
@@ -25,9 +35,9 @@ struct Entry {
     slot: u8,
 }
 
-/// HeaderProfiles with templates, of one stream. Browsers and their versions make a handful.
+/// Profiles with templates, of one stream. Browsers and their versions make a handful.
 pub(crate) const TEMPLATED_MAX: usize = 32;
-/// No slot among the templates.
+/// Slot of a profile without a template.
 const NO_TEMPLATE: u8 = u8::MAX;
 
 impl HeaderProfiles {
@@ -36,8 +46,8 @@ impl HeaderProfiles {
         self.profiles.len() + more <= usize::from(u16::MAX)
     }
 
-    /// The number of a profile for one more viewer. The caller has asked whether there is room.
-    pub(crate) fn acquire(&mut self, profile: HeaderProfile) -> u16 {
+    /// The id of a profile for one more viewer. The caller has asked whether there is room.
+    pub(crate) fn acquire(&mut self, profile: HeaderProfile) -> ProfileId {
         let known = self.profiles.iter().position(|known| known.users > 0 && known.profile == profile);
         let unused = || self.profiles.iter().position(|known| known.users == 0);
         let at = match known.or_else(unused) {
@@ -52,20 +62,20 @@ impl HeaderProfiles {
             entry.profile = profile;
         }
         entry.users += 1;
-        self.consider(at);
-        at as u16
+        self.assign_template(at);
+        ProfileId(at as u16)
     }
 
-    /// One viewer less has this profile.
-    pub(crate) fn release(&mut self, at: u16) {
-        let Some(entry) = self.profiles.get_mut(usize::from(at)) else { return };
+    /// One viewer fewer has this profile.
+    pub(crate) fn release(&mut self, id: ProfileId) {
+        let Some(entry) = self.profiles.get_mut(usize::from(id.0)) else { return };
         entry.users = entry.users.saturating_sub(1);
         if entry.users < SHARED && entry.slot != NO_TEMPLATE {
             self.templated[usize::from(entry.slot)] = None;
             entry.slot = NO_TEMPLATE;
             let waiting = self.profiles.iter().enumerate().filter(|(_, other)| other.slot == NO_TEMPLATE);
             if let Some((next, _)) = waiting.max_by_key(|(_, other)| other.users) {
-                self.consider(next);
+                self.assign_template(next);
             }
         }
         while self.templated.last().is_some_and(Option::is_none) {
@@ -76,13 +86,15 @@ impl HeaderProfiles {
         }
     }
 
-    /// Gives a profile a slot among the templates, if it is shared and there is one, or one it deserves more.
-    fn consider(&mut self, at: usize) {
+    /// Gives a profile a template if it is shared and a slot is free, or one that fewer viewers
+    /// use.
+    fn assign_template(&mut self, at: usize) {
         let Entry { users, slot, .. } = self.profiles[at];
         if users < SHARED || slot != NO_TEMPLATE {
             return;
         }
-        let users_at = |slot: &Option<u16>| slot.map_or(0, |held| self.profiles[usize::from(held)].users);
+        let users_at =
+            |slot: &Option<ProfileId>| slot.map_or(0, |held| self.profiles[usize::from(held.0)].users);
         let least = self.templated.iter().enumerate().min_by_key(|(_, slot)| users_at(slot));
         let slot = match least {
             Some((slot, None)) => slot,
@@ -90,24 +102,25 @@ impl HeaderProfiles {
                 self.templated.push(None);
                 self.templated.len() - 1
             }
-            // Twice as many, so that two of a size do not change places with everybody who comes.
+            // Twice as many, so that two of a size do not swap with every viewer that joins.
             Some((slot, Some(held))) if users_at(&Some(*held)) < users / 2 => slot,
             _ => return,
         };
-        if let Some(held) = self.templated[slot].replace(at as u16) {
-            self.profiles[usize::from(held)].slot = NO_TEMPLATE;
+        if let Some(held) = self.templated[slot].replace(ProfileId(at as u16)) {
+            self.profiles[usize::from(held.0)].slot = NO_TEMPLATE;
         }
         self.profiles[at].slot = slot as u8;
     }
 
-    pub(crate) fn get(&self, at: u16) -> Option<&HeaderProfile> {
-        self.profiles.get(usize::from(at)).map(|entry| &entry.profile)
+    pub(crate) fn get(&self, id: ProfileId) -> Option<&HeaderProfile> {
+        self.profiles.get(usize::from(id.0)).map(|entry| &entry.profile)
     }
 
-    /// Slot of the profile's template among those of a packet; not below [`HeaderProfiles::templates`] if it has none.
+    /// Slot of the profile's template among those of a packet; not below
+    /// [`HeaderProfiles::templates`] if it has none.
     #[inline]
-    pub(crate) fn slot(&self, at: u16) -> usize {
-        self.profiles.get(usize::from(at)).map_or(usize::from(NO_TEMPLATE), |entry| usize::from(entry.slot))
+    pub(crate) fn slot(&self, id: ProfileId) -> usize {
+        self.profiles.get(usize::from(id.0)).map_or(usize::from(NO_TEMPLATE), |entry| usize::from(entry.slot))
     }
 
     /// Templates a packet has.
@@ -122,7 +135,7 @@ impl HeaderProfiles {
     }
 }
 
-/// Viewers from which on a template is worth it.
+/// Viewers from which a template pays.
 const SHARED: u32 = 2;
 
 #[cfg(test)]
@@ -146,7 +159,7 @@ mod tests {
         })
     }
 
-    fn has_template(profiles: &HeaderProfiles, at: u16) -> bool {
+    fn has_template(profiles: &HeaderProfiles, at: ProfileId) -> bool {
         let slot = profiles.slot(at);
         let of_slot = profiles.templated().nth(slot).flatten();
         assert!(of_slot.is_none_or(|of_slot| Some(of_slot) == profiles.get(at)), "its own or none");
@@ -160,7 +173,7 @@ mod tests {
         assert!(!has_template(&profiles, alone) && profiles.templates() == 0);
         assert_eq!(profiles.acquire(profile(0)), alone);
         assert!(has_template(&profiles, alone) && profiles.templates() == 1);
-        let others: Vec<u16> =
+        let others: Vec<ProfileId> =
             (1..100).map(|mid| [profiles.acquire(profile(mid)), profiles.acquire(profile(mid))][0]).collect();
         assert_eq!(profiles.templates(), TEMPLATED_MAX);
         let with =
@@ -182,7 +195,7 @@ mod tests {
     #[test]
     fn a_template_slot_that_gets_free_is_reused_and_all_end_with_the_last_viewer() {
         let mut profiles = HeaderProfiles::default();
-        let all: Vec<u16> = (0..200).map(|at| profiles.acquire(profile(at / 4))).collect();
+        let all: Vec<ProfileId> = (0..200).map(|at| profiles.acquire(profile(at / 4))).collect();
         assert_eq!(profiles.templates(), TEMPLATED_MAX);
         let last = all[199];
         assert!(!has_template(&profiles, last));

@@ -1,14 +1,14 @@
 //! What was negotiated with publishers and viewers, as far as packets are concerned.
 //!
-//! The caller fills these from the offer and answer; nothing here is parsed. Both sides are matched by kind: the first
-//! video of the publisher goes to the first video of each viewer, and so on.
+//! The caller fills these from the offer and answer; nothing here is parsed. Both sides are matched
+//! by kind: the first video of the publisher goes to the first video of each viewer, and so on.
 
 use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 
 use super::limits::TRACKS_MAX;
 
-/// One track of a stream: even ones are sound, odd ones video.
+/// One track of a stream: even ones are audio, odd ones are video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackIndex(u8);
 
@@ -19,7 +19,7 @@ impl TrackIndex {
         (index < TRACKS_MAX).then_some(Self(index as u8))
     }
 
-    /// Sound or video.
+    /// Audio or video.
     pub fn kind(self) -> MediaKind {
         if self.0.is_multiple_of(2) { MediaKind::Audio } else { MediaKind::Video }
     }
@@ -35,10 +35,11 @@ impl TrackIndex {
     }
 }
 
-/// What a publisher was told it may send.
+/// What a publisher may send, by the answer it got.
 #[derive(Debug, Clone, Default)]
 pub struct PublisherInput {
-    /// Its m-lines that were accepted, in order. Those that are no track of ours ([`TRACKS_MAX`]) are left out.
+    /// Its m-lines that were accepted, in order. Those that are no track of ours ([`TRACKS_MAX`])
+    /// are left out.
     pub tracks: Vec<TrackInput>,
     /// SSRC our RTCP to it comes from.
     pub feedback_ssrc: u32,
@@ -51,7 +52,7 @@ pub struct PublisherInput {
 /// One accepted m-line of a publisher.
 #[derive(Debug, Clone)]
 pub struct TrackInput {
-    /// Sound or video.
+    /// Audio or video.
     pub kind: MediaKind,
     /// Identification of the m-line, as in the MID extension; empty if there is none.
     pub mid: String,
@@ -59,7 +60,8 @@ pub struct TrackInput {
     pub payloads: Vec<TrackPayload>,
     /// Ids of the header extensions it may use.
     pub extensions: ExtensionMap,
-    /// SSRCs it signalled, one for each layer, with that of the retransmissions if signalled (`ssrc-group:FID`).
+    /// SSRCs it signalled, one for each layer, with that of the retransmissions if signalled
+    /// (`ssrc-group:FID`).
     pub ssrcs: Vec<(u32, Option<u32>)>,
     /// RIDs it signalled, one for each layer; empty without simulcast by RID.
     pub rids: Vec<String>,
@@ -93,7 +95,8 @@ pub struct TrackPayload {
 pub struct ViewerInput {
     /// The caller's name for it, given back with everything that is for this viewer.
     pub token: u64,
-    /// CNAME of what it gets: the same for all of its tracks, or sound and picture are not played together.
+    /// CNAME of what it gets: the same for all of its tracks, or receivers do not play audio and
+    /// video in sync.
     pub cname: String,
     /// The tracks it takes, at most one for each of the stream.
     pub tracks: Vec<ViewerTrackInput>,
@@ -104,9 +107,9 @@ pub struct ViewerInput {
 pub struct ViewerTrackInput {
     /// Which track of the stream.
     pub track: TrackIndex,
-    /// SSRC it was told.
+    /// SSRC in its answer.
     pub ssrc: u32,
-    /// SSRC of retransmissions it was told, if RTX was negotiated.
+    /// SSRC of retransmissions in its answer, if RTX was negotiated.
     pub rtx_ssrc: Option<u32>,
     /// Identification of the m-line, sent in the MID extension if that is negotiated.
     pub mid: String,
@@ -116,7 +119,8 @@ pub struct ViewerTrackInput {
     pub extensions: ExtensionMap,
     /// Which forms of header extensions it takes.
     pub form: Form,
-    /// NACK was negotiated. Without, its NACKs are not answered; with it, those for formats that have RTX are.
+    /// NACK was negotiated. Without, its NACKs are not answered; with it, those for formats that
+    /// have RTX are.
     pub nack: bool,
 }
 

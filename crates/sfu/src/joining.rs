@@ -1,8 +1,9 @@
-//! Viewers come and go, and how they begin.
+//! Viewers join and leave, and catch up with the live stream.
 //!
-//! A viewer of video begins with the newest key frame in the cache and gets what followed faster than real time, until
-//! it has caught up; then it gets packets as they come. Sound begins with the next packet. Without a usable key frame
-//! it waits for one, which is asked for; if the next one comes while it catches up, it goes on with that.
+//! A viewer of video starts with the newest key frame in the cache and gets what followed faster
+//! than real time, until it has caught up; then it gets packets as they arrive. Audio starts with
+//! the next packet. Without a usable key frame the viewer waits while one is requested; if the next
+//! one arrives while it catches up, it continues from there.
 
 use std::time::{Duration, Instant};
 
@@ -19,15 +20,16 @@ use super::viewers::ViewerId;
 /// Why a viewer cannot join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JoinError {
-    /// The stream has as many viewers on this worker as it may ([`Limits::viewers_max`](super::Limits)), or they have
-    /// 65,535 different kinds of headers between them.
+    /// The stream has as many viewers on this worker as it may
+    /// ([`Limits::viewers_max`](super::Limits)), or they have 65,535 different kinds of headers
+    /// between them.
     Full,
     /// It takes a track twice.
     TrackTwice,
 }
 
 impl PacketStream {
-    /// Takes in a viewer. What it gets at once comes from [`PacketStream::send_backlog`].
+    /// Adds a viewer. Its first packets come from [`PacketStream::send_backlog`].
     ///
     /// # Errors
     /// [`JoinError`]; nothing has changed then.
@@ -58,7 +60,7 @@ impl PacketStream {
         };
         let mut viewer = Viewer::new(input.token, cold);
         for track in &input.tracks {
-            let hot = &mut viewer.tracks[track.track.position()];
+            let hot = &mut viewer.tracks[track.track];
             (hot.ssrc, hot.profile) = (track.ssrc, self.profiles.acquire(HeaderProfile::new(track)));
         }
         let id = self.viewers.insert(viewer);
@@ -68,11 +70,11 @@ impl PacketStream {
         Ok(id)
     }
 
-    /// A viewer has gone. Its name is not used again.
+    /// Removes a viewer. Its id is not used again.
     pub fn leave(&mut self, id: ViewerId) {
         let Some(viewer) = self.viewers.remove(id) else { return };
         for cold in &viewer.cold.tracks {
-            self.profiles.release(viewer.tracks[cold.track.position()].profile);
+            self.profiles.release(viewer.tracks[cold.track].profile);
         }
         self.joining.retain(|known| *known != id);
         self.waiting_for_key_frame.retain(|known| *known != id);
@@ -85,26 +87,25 @@ impl PacketStream {
         self.viewers.len()
     }
 
-    /// What is known of a viewer.
+    /// Statistics of a viewer.
     pub fn viewer_stats(&self, id: ViewerId) -> Option<ViewerStats> {
         self.viewers.get(id).map(Viewer::stats)
     }
 
     /// Whether [`PacketStream::send_backlog`] may have something to send.
     pub fn has_backlog(&self) -> bool {
-        !self.joining.is_empty() || (self.has_new_entry && !self.waiting_for_key_frame.is_empty())
+        !self.joining.is_empty()
     }
 
-    /// Sends viewers what they get from the cache: calls `send` with the viewer's token, header and what follows it.
+    /// Sends viewers their packets from the cache: calls `send` with the viewer's token, header and
+    /// what follows it.
     ///
-    /// Paced, so that a viewer's network is not flooded: call it after each turn, and at
-    /// [`PacketStream::next_timeout`]. Does nothing while a turn is open ([`PacketStream::finish_batch`]).
+    /// Paced, so that a viewer's network is not flooded: call it after each batch, and at
+    /// [`PacketStream::next_timeout`]. Does nothing while a batch is open
+    /// ([`PacketStream::finish_batch`]).
     pub fn send_backlog(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8], &[u8])) {
         if self.has_arrivals() {
             return;
-        }
-        if std::mem::take(&mut self.has_new_entry) {
-            self.joining.append(&mut self.waiting_for_key_frame);
         }
         let mut at = 0;
         while let Some(id) = self.joining.get(at).copied() {
@@ -119,7 +120,8 @@ impl PacketStream {
         }
     }
 
-    /// Sends one viewer what it can get, and says how far it is: waiting only if it waits with nothing else to do.
+    /// Sends one viewer cached packets and returns its progress: waiting only if all that is left
+    /// to do is to wait for a key frame.
     fn serve(
         &mut self,
         now: Instant,
@@ -127,12 +129,12 @@ impl PacketStream {
         send: &mut impl FnMut(u64, &[u8], &[u8]),
     ) -> Option<Progress> {
         let viewer = self.viewers.get_mut(id)?;
-        viewer.earn(now);
+        viewer.add_credit(now);
         let mut furthest_behind = Progress::Live;
         for index in 0..viewer.cold.tracks.len() {
             let track = viewer.cold.tracks[index].track;
-            let profile = self.profiles.get(viewer.tracks[track.position()].profile);
-            if let Some(track) = self.tracks.get_mut(track.position())
+            let profile = self.profiles.get(viewer.tracks[track].profile);
+            if let Some(track) = self.tracks.get_mut(track)
                 && let Some(profile) = profile
             {
                 begin(now, viewer, index, track, &self.limits);
@@ -156,7 +158,7 @@ impl PacketStream {
     }
 }
 
-/// Begins with a track, if there is something to begin with.
+/// Starts a track, if the cache has a packet to start with.
 fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, limits: &Limits) {
     let cold = &mut viewer.cold.tracks[index];
     if cold.state != Progress::Waiting {
@@ -166,19 +168,19 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, lim
         MediaKind::Audio => {
             track.cache.newest_since(now.checked_sub(AUDIO_AGE_MAX)).or(track.rewriter.next())
         }
-        MediaKind::Video => track.cache.entry(now, viewer.cold.joined_at, limits),
+        MediaKind::Video => track.cache.start_of_playback(now, viewer.cold.joined_at, limits),
     };
     match start {
         Some(start) => {
             cold.state = Progress::CatchingUp;
-            viewer.tracks[cold.track.position()].begin(start, &track.cache);
+            viewer.tracks[cold.track].begin(start, &track.cache);
         }
-        // Wanted again when a publisher begins, or a key frame comes that is of no use.
+        // Requested again when a publisher begins, or when the key frame that comes cannot be used.
         None => track.want_key_frame(now),
     }
 }
 
-/// Sends what the viewer may be sent now.
+/// Sends cached packets as far as pacing allows.
 fn catch_up(
     now: Instant,
     viewer: &mut Viewer,
@@ -194,12 +196,12 @@ fn catch_up(
     if of_track.state != Progress::CatchingUp {
         return;
     }
-    let hot = &mut viewer.tracks[of_track.track.position()];
-    let newer = track.cache.entry(now, cold.joined_at, limits).filter(|newer| *newer > hot.until);
+    let hot = &mut viewer.tracks[of_track.track];
+    let newer = track.cache.start_of_playback(now, cold.joined_at, limits).filter(|newer| *newer > hot.until);
     match newer {
-        // The next picture to begin with is there already: what is left of the last is of no use.
+        // There is a newer key frame already: the rest of the previous GOP is not needed.
         Some(newer) => hot.begin(newer, &track.cache),
-        // It was dropped from under the viewer, who would stand still until it misses it.
+        // Evicted before the viewer got it. It could not decode what follows.
         None if hot.until < track.cache.first() => {
             hot.from = NEVER;
             of_track.state = Progress::Waiting;
@@ -228,8 +230,8 @@ fn catch_up(
 }
 
 impl Viewer {
-    /// Lets it be sent more of the cache for the time that passed.
-    fn earn(&mut self, now: Instant) {
+    /// Adds pacing credit for the time that passed.
+    fn add_credit(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.cold.backlog_at);
         self.cold.backlog_at = now;
         let credit = self.cold.backlog_credit + passed.as_secs_f64() * BYTES_PER_SECOND;
@@ -243,5 +245,5 @@ const BURST_BYTES: f64 = 64_000.0;
 const BYTES_PER_SECOND: f64 = 2_500_000.0;
 /// How often more is sent.
 const PACE: Duration = Duration::from_millis(5);
-/// Sound that came this long ago is begun with; what is older is over.
+/// A new viewer starts with audio that arrived at most this long ago.
 const AUDIO_AGE_MAX: Duration = Duration::from_millis(100);

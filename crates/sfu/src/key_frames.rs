@@ -1,7 +1,7 @@
-//! Key-frame requests to one source: merged, throttled, repeated until a key frame comes.
+//! Key-frame requests for one encoding: merged, throttled, repeated until a key frame comes.
 //!
-//! However many viewers ask, a source is asked at most every [`INTERVAL`]; each request makes it send a large frame to
-//! everybody.
+//! However many viewers ask, a source is asked at most every [`INTERVAL`]; each request makes it
+//! send a large frame to everybody.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ impl KeyFrameRequests {
         self.wanted_since.get_or_insert(now);
     }
 
-    /// A key frame has begun to arrive: everybody who asked has it.
+    /// A key frame has begun to arrive: every request is satisfied.
     pub(crate) fn satisfied(&mut self) {
         self.wanted_since = None;
     }
@@ -38,7 +38,7 @@ impl KeyFrameRequests {
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let since = self.wanted_since?;
         let Some(last) = self.last_sent else { return Some(since) };
-        // A source that has not answered for long will hardly do so; it is asked less often.
+        // An encoder that has not answered for long is not likely to; it is asked less often.
         let patience = last.saturating_duration_since(since) > IMPATIENT;
         Some((last + if patience { LONG_INTERVAL } else { INTERVAL }).max(since))
     }

@@ -1,8 +1,9 @@
 //! Which of a publisher's simulcast layers is forwarded.
 //!
-//! All layers are received; viewers get the best that is alive. Best is the highest bitrate, since names and order of
-//! layers are the publisher's fancy; before a rate is known, common names decide. The choice changes only when it is
-//! clear, and takes effect at a key frame. Choosing per viewer by its bandwidth would ask here, with what it can take.
+//! All layers are received; viewers get the best that is alive. Best is the highest bitrate, since
+//! names and order of layers are up to the publisher; before a rate is known, common names decide.
+//! The choice changes only when it is clear, and takes effect at a key frame. Choosing per viewer
+//! by its bandwidth would ask here, with what it can take.
 
 use std::time::Instant;
 
@@ -24,7 +25,8 @@ pub(crate) fn best(encodings: &[Encoding], rids: &[String], current: Option<u8>,
     Some(held.filter(keeps).unwrap_or(best).0 as u8)
 }
 
-/// Higher for names that commonly mean larger pictures: f, h, q (full, half, quarter), h, m, l, hi, mid, lo, numbers.
+/// Higher for names that commonly mean larger pictures: f, h, q (full, half, quarter), h, m, l, hi,
+/// mid, lo, numbers.
 fn rank_of_name(rid: &str) -> u8 {
     match rid {
         "f" | "hi" | "high" => 3,
@@ -44,7 +46,8 @@ mod tests {
         Instant::now()
     }
 
-    /// Sources with these rates in bytes per packet, 25 packets a second for two seconds; 0 is silent.
+    /// Sources with these rates in bytes per packet, 25 packets a second for two seconds; 0 is
+    /// silent.
     fn encodings(rates: &[usize], start: Instant) -> (Vec<Encoding>, Instant) {
         let mut encodings: Vec<Encoding> = rates.iter().map(|_| Encoding::new(None, None)).collect();
         let mut now = start;

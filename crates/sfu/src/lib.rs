@@ -1,17 +1,22 @@
-//! The packets lane: RTP of a publisher forwarded to viewers, each packet kept once and addressed anew for each.
+//! The packets lane: RTP of a publisher forwarded to viewers, each packet cached once and sent
+//! under a header of its own to each.
 //!
-//! A [`PacketStream`] is one stream on one worker. The worker drives it like this, all with plaintext:
+//! A [`PacketStream`] is one stream on one worker. The worker drives it like this, all with
+//! plaintext:
 //!
-//! 1. [`PacketStream::receive`] for every packet of the publisher that arrived, [`PacketStream::receive_rtcp`] for
-//!    its RTCP, [`PacketStream::viewer_rtcp`] for that of viewers;
-//! 2. [`PacketStream::prepare_batch`], headers for every viewer ([`Viewer::header_for`]), [`PacketStream::finish_batch`];
-//! 3. [`PacketStream::send_backlog`] and [`PacketStream::send_reports`] for those who join,
+//! 1. [`PacketStream::receive`] for every packet of the publisher that arrived,
+//!    [`PacketStream::receive_rtcp`] for its RTCP, [`PacketStream::viewer_rtcp`] for that of
+//!    viewers;
+//! 2. [`PacketStream::prepare_batch`], headers for every viewer ([`Viewer::header_for`]),
+//!    [`PacketStream::finish_batch`];
+//! 3. [`PacketStream::send_backlog`] and [`PacketStream::send_reports`] for viewers that join,
 //!    [`PacketStream::poll_feedback`] to the publisher;
 //! 4. the last two again at [`PacketStream::next_timeout`].
 //!
-//! Numbers and timestamps of the output are made once per track and are continuous whoever publishes; viewers share
-//! them, and differ in SSRC, payload types and ids of header extensions. No keys, addresses, sockets or clocks here.
-//! Left out: choosing layers by a viewer's bandwidth, sender-side estimates, FEC.
+//! Numbers and timestamps of the output are made once per track and are continuous whoever
+//! publishes; viewers share them, and differ in SSRC, payload types and ids of header extensions.
+//! No keys, addresses, sockets or clocks here. Left out: choosing layers by a viewer's bandwidth,
+//! sender-side estimates, FEC.
 
 mod batch;
 mod clock;

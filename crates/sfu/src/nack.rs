@@ -1,8 +1,8 @@
 //! Asking the publisher for packets that did not arrive (RFC 4585 section 6.2.1).
 //!
-//! A missing packet is asked for once it is unlikely to be merely late, and again each round trip until it comes, is
-//! too old to be of use, or was asked for often enough. The list is bounded: a source that loses more than it holds
-//! is asked for a key frame instead.
+//! A missing packet is asked for once it is unlikely to be merely late, and again each round trip
+//! until it comes, is too old to be of use, or was asked for often enough. The list is bounded: a
+//! source that loses more than it holds is asked for a key frame instead.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ impl NackList {
         self.next_due
     }
 
-    /// Forgets everything, as when the source begins anew.
+    /// Forgets everything, as when the encoding restarts.
     pub(crate) fn clear(&mut self) {
         self.missing.clear();
         self.next_due = None;
@@ -95,8 +95,8 @@ impl NackList {
 
 /// Numbers missing from one source at most: two seconds of 2 Mbit/s.
 const MISSING_MAX: usize = 512;
-/// How long a number may be late before it is asked for. Waiting costs this once per loss; asking at once would cost
-/// a retransmission for each reordered packet.
+/// How long a number may be late before it is asked for. Waiting costs this once per loss; asking
+/// at once would cost a retransmission for each reordered packet.
 const REORDERING: Duration = Duration::from_millis(8);
 /// Round trips between two requests for the same packet.
 const RETRY_ROUND_TRIPS: f32 = 1.25;
@@ -106,7 +106,8 @@ const RETRY_MIN: Duration = Duration::from_millis(15);
 const ASKED_MAX: u8 = 10;
 /// How long a missing packet is worth asking for.
 const MISSING_AGE_MAX: Duration = Duration::from_millis(1_500);
-/// A gap older than this is not expected to be filled any more when a new viewer looks for an entry.
+/// A gap older than this is not expected to be filled any more when a new viewer looks for an
+/// entry.
 pub(crate) const GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! A packet as the stream keeps it: what was received, taken apart once, and never changed again.
 //!
-//! It holds the payload and those header extensions that are passed on, and knows its place in the output of its
-//! track. It has no header: each viewer gets one of its own (`header_profile.rs`). Packets are shared by reference, between the
-//! cache and the workers; [`Pool`] uses their memory again.
+//! It holds the payload and those header extensions that are passed on, and knows its place in the
+//! output of its track. It has no header: each viewer gets one of its own (`header_profile.rs`).
+//! Packets are shared by reference, between the cache and the workers; [`Pool`] uses their memory
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub(crate) struct PacketMeta {
     pub(crate) track: TrackIndex,
     /// Which publisher: counts up with every one that starts.
     pub(crate) epoch: u64,
-    /// Position in the output of the track, continuous over publishers and layers. Its low 16 bits are sent.
+    /// Position in the output of the track, continuous over publishers and layers. Its low 16 bits
+    /// are sent.
     pub(crate) number: u64,
     /// Output timestamp.
     pub(crate) timestamp: u32,
@@ -42,12 +44,12 @@ pub(crate) struct PacketMeta {
     pub(crate) key_frame: bool,
     /// Fills a number that turned out to be the publisher's padding. Has no payload.
     pub(crate) filler: bool,
-    /// What links timestamps of the track to time, if the publisher has told.
+    /// The clock mapping of the track, if the publisher has reported.
     pub(crate) mapping: Option<NtpRtpMapping>,
 }
 
-/// Bytes of extensions a packet carries on; elements beyond are left out. A dependency descriptor with its structure
-/// takes up to about 100.
+/// Bytes of extensions a packet carries on; elements beyond are left out. A dependency descriptor
+/// with its structure takes up to about 100.
 pub(crate) const EXTENSION_BYTES_MAX: usize = 192;
 
 impl Packet {
@@ -56,7 +58,8 @@ impl Packet {
         self.meta.track
     }
 
-    /// Position in the output of its track where it was received, continuous over publishers and layers.
+    /// Position in the output of its track where it was received, continuous over publishers and
+    /// layers.
     pub fn number(&self) -> u64 {
         self.meta.number
     }
@@ -76,8 +79,8 @@ impl Packet {
         self.meta.codec
     }
 
-    /// Output timestamp on the worker that received it, in units of [`Packet::clock_rate`]: continuous over publishers
-    /// and layers, wraps.
+    /// Output timestamp on the worker that received it, in units of [`Packet::clock_rate`]:
+    /// continuous over publishers and layers, wraps.
     pub fn timestamp(&self) -> u32 {
         self.meta.timestamp
     }
@@ -87,13 +90,13 @@ impl Packet {
         self.meta.clock_rate
     }
 
-    /// The marker bit: the last packet of a frame of video, the first after silence of sound.
+    /// The marker bit: the last packet of a frame of video, the first of audio after silence.
     pub fn marker(&self) -> bool {
         self.meta.marker
     }
 
-    /// When some timestamp of its track was captured, by our clock, as far as was known when it arrived: from the
-    /// publisher's sender reports, or guessed if it sends none for the first 5 s.
+    /// When some timestamp of its track was captured, by our clock, as far as was known when it
+    /// arrived: from the publisher's sender reports, or guessed if it sends none for the first 5 s.
     pub fn clock_mapping(&self) -> Option<NtpRtpMapping> {
         self.meta.mapping
     }
@@ -103,7 +106,8 @@ impl Packet {
         self.meta.key_frame
     }
 
-    /// The payload without padding; empty for a packet that fills the place of the publisher's padding.
+    /// The payload without padding; empty for a packet that fills the place of the publisher's
+    /// padding.
     pub fn media(&self) -> &[u8] {
         let payload = self.payload();
         &payload[..payload.len() - usize::from(self.padded)]
@@ -177,8 +181,9 @@ impl Packet {
     }
 }
 
-/// Extensions that mean the same behind this server as before it. MID is written anew for each viewer; RID, send time
-/// and transport-wide numbers speak of the way from the publisher to here and end here.
+/// Extensions that mean the same behind this server as before it. MID is written for each viewer;
+/// RID, send time and transport-wide numbers describe the path from the publisher to this server
+/// and end here.
 const PASSED_ON: [Extension; 5] = [
     Extension::AudioLevel,
     Extension::VideoOrientation,
@@ -189,7 +194,8 @@ const PASSED_ON: [Extension; 5] = [
 
 /// Memory of packets that are no longer needed, used again for new ones.
 ///
-/// A packet others still hold (another worker, a batch under way) waits its turn and is given up if there are too many.
+/// A packet others still hold (another worker, a batch under way) waits its turn and is given up if
+/// there are too many.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     classes: [VecDeque<Arc<Packet>>; CLASSES.len()],
@@ -241,9 +247,10 @@ impl Pool {
     }
 }
 
-/// Sizes of buffers, in bytes: sound, small and full packets of video. Rounding costs at most half a packet, and
-/// video has mostly full ones.
+/// Sizes of buffers, in bytes: audio, small and full packets of video. Rounding costs at most half
+/// a packet, and video has mostly full ones.
 const CLASSES: [usize; 5] = [128, 256, 512, 896, 1_280];
 
-/// Unused packets kept for each size. In the steady state as many leave the cache as enter it; batches differ.
+/// Unused packets kept for each size. In the steady state as many leave the cache as enter it;
+/// batches differ.
 const KEPT_PER_CLASS: usize = 16;

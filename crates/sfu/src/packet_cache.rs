@@ -1,8 +1,8 @@
-//! The packets of one track that can still be wanted: to be sent again, or by a new viewer.
+//! The packets of one track that may be needed again: to be resent, or by a new viewer.
 //!
-//! One cache serves all viewers of the track on this worker; packets are moved in and never copied. Resending and the
-//! GOP cache are two reasons to keep a packet in the same store: it stays while one of them holds. Numbers that never
-//! arrived are gaps, which a late packet fills.
+//! One cache serves all viewers of the track on this worker; packets are moved in and never copied.
+//! A packet stays while it can be resent or belongs to the GOP that new viewers begin with. Numbers
+//! that never arrived are gaps, which a late packet fills.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::limits::Limits;
 use super::packet::{Packet, Pool};
+use super::receive::DropReason;
 
 /// A packet of the cache and the timestamp it is sent with on this worker.
 #[derive(Debug, Clone)]
@@ -37,74 +38,67 @@ struct Gop {
     bytes: usize,
 }
 
-/// Why a packet was not taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotCached {
-    Duplicate,
-    TooOld,
-}
-
 impl PacketCache {
-    /// Takes in the packet with this number. Later numbers than the newest leave gaps for those between; the caller
-    /// bounds how many.
+    /// Stores the packet with this number. Later numbers than the newest leave gaps for those
+    /// between; the caller bounds how many.
     pub(crate) fn insert(
         &mut self,
         number: u64,
-        kept: CachedPacket,
+        cached: CachedPacket,
         limits: &Limits,
         pool: &mut Pool,
-    ) -> Result<(), NotCached> {
+    ) -> Result<(), DropReason> {
         if self.slots.is_empty() {
             self.first = number;
         }
-        let at = number.checked_sub(self.first).ok_or(NotCached::TooOld)? as usize;
-        let bytes = kept.packet.payload().len();
-        let newest = Arc::clone(&kept.packet);
-        let timestamp = kept.timestamp;
+        let at = number.checked_sub(self.first).ok_or(DropReason::TooOld)? as usize;
+        let (bytes, timestamp) = (cached.packet.payload().len(), cached.timestamp);
+        let (arrival, is_key_frame) = (cached.packet.arrival(), cached.packet.is_key_frame());
         match self.slots.get_mut(at) {
-            Some(Some(_)) => return Err(NotCached::Duplicate),
-            Some(gap) => *gap = Some(kept),
+            Some(Some(_)) => return Err(DropReason::Duplicate),
+            Some(gap) => *gap = Some(cached),
             None => {
                 self.slots.resize_with(at, || None);
-                self.slots.push_back(Some(kept));
+                self.slots.push_back(Some(cached));
             }
         }
         self.bytes += bytes;
         if let Some(gop) = self.gop.as_mut().filter(|gop| number >= gop.start) {
             gop.bytes += bytes;
         }
-        if newest.is_key_frame() {
+        if is_key_frame {
             self.note_key_frame(number, timestamp);
         }
-        self.evict(newest.arrival(), limits, pool);
+        self.evict(arrival, limits, pool);
         Ok(())
     }
 
-    /// A key frame begins with the first packet of its timestamp, whichever of its packets says that it is one.
+    /// A key frame starts with the first packet of its timestamp, whichever of its packets says
+    /// that it is one.
     fn note_key_frame(&mut self, number: u64, timestamp: u32) {
         if let Some(gop) = &self.gop
             && (number >= gop.start) == (timestamp == gop.timestamp)
         {
-            // One more packet of the frame that is known, or a late one of a frame before it.
+            // One more packet of the known key frame, or a late one of a key frame before it.
             return;
         }
         let mut start = number;
-        while let Some(kept) = start.checked_sub(1).and_then(|before| self.get(before))
-            && kept.timestamp == timestamp
+        while let Some(cached) = start.checked_sub(1).and_then(|before| self.get(before))
+            && cached.timestamp == timestamp
         {
             start -= 1;
         }
         let bytes = (start..self.end()).filter_map(|number| self.get(number));
-        let bytes = bytes.map(|kept| kept.packet.payload().len()).sum();
+        let bytes = bytes.map(|cached| cached.packet.payload().len()).sum();
         self.gop = Some(Gop { start, timestamp, bytes });
     }
 
     fn evict(&mut self, now: Instant, limits: &Limits, pool: &mut Pool) {
         self.bound_gop(now, limits);
         while let Some(oldest) = self.slots.front() {
-            if let Some(kept) = oldest {
+            if let Some(cached) = oldest {
                 let in_gop = limits.gop_cache && self.gop.is_some_and(|gop| gop.start <= self.first);
-                let age = now.saturating_duration_since(kept.packet.arrival());
+                let age = now.saturating_duration_since(cached.packet.arrival());
                 let can_be_resent = age <= limits.history_duration
                     && self.slots.len() <= limits.history_packets_max
                     && self.bytes <= limits.history_bytes_max;
@@ -116,11 +110,11 @@ impl PacketCache {
         }
     }
 
-    /// Gives up the GOP cache when it outgrows its limits.
+    /// Stops offering the GOP when it outgrows its limits.
     fn bound_gop(&mut self, now: Instant, limits: &Limits) {
         let Some(gop) = self.gop else { return };
         let packets = self.end().saturating_sub(gop.start) as usize;
-        let age = self.get(gop.start).map(|kept| now.saturating_duration_since(kept.packet.arrival()));
+        let age = self.get(gop.start).map(|cached| now.saturating_duration_since(cached.packet.arrival()));
         let fits = packets <= limits.gop_packets_max
             && gop.bytes <= limits.gop_bytes_max
             && age.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
@@ -130,12 +124,12 @@ impl PacketCache {
     }
 
     fn drop_oldest(&mut self, pool: &mut Pool) {
-        if let Some(Some(kept)) = self.slots.pop_front() {
-            self.bytes -= kept.packet.payload().len();
-            pool.recycle(kept.packet);
+        if let Some(Some(cached)) = self.slots.pop_front() {
+            self.bytes -= cached.packet.payload().len();
+            pool.recycle(cached.packet);
         }
         self.first += 1;
-        // Without a cache the key frame stays only as long as the cache keeps it anyway.
+        // With the GOP cache off, the key frame stays only as long as resending keeps it.
         self.gop = self.gop.filter(|gop| gop.start >= self.first);
     }
 
@@ -146,7 +140,7 @@ impl PacketCache {
         }
     }
 
-    /// What arrived before is not offered to new viewers any more.
+    /// No longer offers the packets so far to new viewers.
     pub(crate) fn end_gop(&mut self) {
         self.gop = None;
     }
@@ -156,16 +150,19 @@ impl PacketCache {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?.as_ref()
     }
 
-    /// Adds padding to a packet no one else has seen; `false` if it cannot.
-    pub(crate) fn pad(&mut self, number: u64) -> bool {
-        let Some(at) = number.checked_sub(self.first) else { return false };
-        let Some(Some(kept)) = self.slots.get_mut(at as usize) else { return false };
-        let padded = Arc::get_mut(&mut kept.packet).is_some_and(Packet::pad);
-        self.bytes += usize::from(padded);
-        if let Some(gop) = self.gop.as_mut().filter(|gop| padded && number >= gop.start) {
-            gop.bytes += 1;
+    /// Adds padding to a packet if nobody but the cache and the caller holds it; the caller hands
+    /// over its reference and gets one to the packet as it is afterwards.
+    pub(crate) fn pad(&mut self, number: u64, packet: Arc<Packet>) -> Arc<Packet> {
+        let slot = number.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
+        let Some(Some(cached)) = slot else { return packet };
+        drop(packet);
+        if Arc::get_mut(&mut cached.packet).is_some_and(Packet::pad) {
+            self.bytes += 1;
+            if let Some(gop) = self.gop.as_mut().filter(|gop| number >= gop.start) {
+                gop.bytes += 1;
+            }
         }
-        padded
+        Arc::clone(&cached.packet)
     }
 
     /// Number after the newest packet.
@@ -178,7 +175,7 @@ impl PacketCache {
         self.first
     }
 
-    /// Number of the newest packet if it came after `since`.
+    /// Number of the newest packet if it arrived after `since`.
     pub(crate) fn newest_since(&self, since: Option<Instant>) -> Option<u64> {
         let newest = self.slots.back().and_then(Option::as_ref)?;
         since.is_some_and(|since| newest.packet.arrival() >= since).then(|| self.end() - 1)
@@ -186,14 +183,15 @@ impl PacketCache {
 
     /// Timestamp of the newest packet.
     pub(crate) fn newest_timestamp(&self) -> Option<u32> {
-        self.slots.back().and_then(Option::as_ref).map(|kept| kept.timestamp)
+        self.slots.back().and_then(Option::as_ref).map(|cached| cached.timestamp)
     }
 
-    /// Where a new viewer of video begins: the newest key frame, if it is in the cache and nothing after it is missing
-    /// for good, that is, for longer than it takes to be sent again.
+    /// Where a new viewer of video starts: the newest key frame, if it is cached and nothing after
+    /// it has been missing for longer than a retransmission takes.
     ///
-    /// Without a cache only a key frame counts that came after `since`, when the viewer began to wait.
-    pub(crate) fn entry(&self, now: Instant, since: Instant, limits: &Limits) -> Option<u64> {
+    /// With the GOP cache off, only a key frame that arrived after `since` counts: the viewer
+    /// joined then.
+    pub(crate) fn start_of_playback(&self, now: Instant, since: Instant, limits: &Limits) -> Option<u64> {
         let start = self.gop?.start;
         let arrival = self.get(start)?.packet.arrival();
         let is_too_old = now.saturating_duration_since(arrival) > limits.gop_duration_max;
@@ -201,8 +199,8 @@ impl PacketCache {
             return None;
         }
         let settled = (start..self.end()).rev().find(|number| {
-            self.get(*number).is_some_and(|kept| {
-                now.saturating_duration_since(kept.packet.arrival()) >= super::nack::GIVEN_UP_AFTER
+            self.get(*number).is_some_and(|cached| {
+                now.saturating_duration_since(cached.packet.arrival()) >= super::nack::GIVEN_UP_AFTER
             })
         });
         let intact = settled.is_none_or(|settled| (start..settled).all(|number| self.get(number).is_some()));
@@ -215,16 +213,16 @@ impl PacketCache {
         self.slots.iter().skip(at).flatten()
     }
 
-    /// Packets kept.
+    /// Number of packets.
     pub(crate) fn packets(&self) -> usize {
         self.slots.iter().flatten().count()
     }
 
-    /// Payload bytes kept.
+    /// Payload bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// How much longer than it is offered the cache is kept, for those who are being sent it.
+/// How much longer than it is offered the GOP stays, for viewers that are still being sent it.
 const GOP_GRACE: Duration = Duration::from_secs(2);

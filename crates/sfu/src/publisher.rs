@@ -64,8 +64,8 @@ impl Publisher {
         }
     }
 
-    pub(crate) fn may_guess(&self, now: Instant) -> bool {
-        !self.clock.is_known() && now.saturating_duration_since(self.started_at) >= GUESS_AFTER
+    pub(crate) fn may_estimate_clock(&self, now: Instant) -> bool {
+        !self.clock.is_known() && now.saturating_duration_since(self.started_at) >= ESTIMATE_CLOCK_AFTER
     }
 
     pub(crate) fn note_round_trip(&mut self, measured: Option<Duration>) {
@@ -75,9 +75,10 @@ impl Publisher {
         }
     }
 }
-/// A publisher that has not reported by then is not expected to. Browsers report within the first second.
-const GUESS_AFTER: Duration = Duration::from_secs(5);
-/// Round trip to a publisher before anything tells.
+/// A publisher that has not reported by then is not expected to. Browsers report within the first
+/// second.
+const ESTIMATE_CLOCK_AFTER: Duration = Duration::from_secs(5);
+/// Round trip to a publisher before one is measured.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(100);
 /// Longest that is believed.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);

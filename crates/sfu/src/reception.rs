@@ -1,7 +1,7 @@
 //! What was received from one source, counted as RFC 3550 counts it (appendices A.1, A.3, A.8).
 //!
-//! Gives each packet its extended sequence number, knows duplicates, and makes the report block that is sent to the
-//! publisher.
+//! Gives each packet its extended sequence number, knows duplicates, and makes the report block
+//! that is sent to the publisher.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(crate) struct Reception {
     first: u64,
     /// Bit `n`: the packet `n` numbers before the highest has arrived.
     window: u128,
-    /// The number that would confirm that the source has begun anew.
+    /// The number that would confirm that the source has restarted.
     confirming: Option<u16>,
     received: u64,
     expected_before: u64,
@@ -33,9 +33,10 @@ pub(crate) struct Reception {
 pub(crate) enum Sequence {
     /// Taken, with its extended number.
     Fresh(u64),
-    /// Taken as the first of a new beginning of the source, whose numbers are unrelated to those before.
+    /// Taken as the first after a restart of the source, whose numbers are unrelated to those
+    /// before.
     Restarted(u64),
-    /// Has been received before, or is too late to tell.
+    /// Has been received before, or is too late to know.
     Duplicate,
     /// Far from all others; taken only if the next one goes on from it.
     Unconfirmed,
@@ -64,8 +65,8 @@ impl Reception {
         taken
     }
 
-    /// Takes in the original number of a packet that came again on the stream of retransmissions. It was lost, and
-    /// the publisher shall know: it does not count as received.
+    /// Takes in the original number of a packet that came again on the stream of retransmissions.
+    /// It was lost, and the publisher needs to know: it does not count as received.
     pub(crate) fn take_repair(&mut self, sequence_number: u16) -> Sequence {
         match self.sequences.highest() {
             Some(highest) if self.sequences.peek(sequence_number) <= highest => self.look(sequence_number),
@@ -98,7 +99,8 @@ impl Reception {
         Sequence::Fresh(sequence)
     }
 
-    /// Two numbers in a row far from all before are a source that has begun anew (RFC 3550 appendix A.1).
+    /// Two numbers in a row far from all before are a source that has restarted (RFC 3550 appendix
+    /// A.1).
     fn confirm(&mut self, sequence_number: u16) -> Sequence {
         if self.confirming != Some(sequence_number) {
             self.confirming = Some(sequence_number.wrapping_add(1));
@@ -118,7 +120,8 @@ impl Reception {
         Sequence::Fresh(self.first)
     }
 
-    /// Takes in when a packet of the media arrived (not a retransmission), for the jitter (appendix A.8).
+    /// Takes in when a packet of the media arrived (not a retransmission), for the jitter (appendix
+    /// A.8).
     pub(crate) fn measure_jitter(&mut self, timestamp: u32, now: Instant, clock_rate: u32) {
         if let Some((earlier, at)) = self.transit.replace((timestamp, now)) {
             if earlier == timestamp {
@@ -139,7 +142,8 @@ impl Reception {
         self.report = Some((middle, now));
     }
 
-    /// The report block for `ssrc`, and the beginning of the next interval. `None` before the first packet.
+    /// The report block for `ssrc`, and the beginning of the next interval. `None` before the first
+    /// packet.
     pub(crate) fn report(&mut self, ssrc: u32, now: Instant) -> Option<ReportBlock> {
         let highest = self.sequences.highest()?;
         let expected = highest - self.first + 1;

@@ -1,7 +1,8 @@
-//! RTCP with viewers: what they report and ask for, and the reports they get.
+//! RTCP with viewers: their reports and requests, and the sender reports they get.
 //!
-//! A sender report carries our wall time and the timestamp that stands for it, by the publisher's own reports, so that
-//! sound and picture stay together across this server; the description behind it names the same CNAME for both.
+//! A sender report carries our wall time and the timestamp of that instant by the publisher's own
+//! reports, so that audio and video stay in sync across this server; the description after it names
+//! the same CNAME for both.
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +17,16 @@ use super::track::Tracks;
 use super::viewer::{Progress, Viewer};
 use super::viewers::ViewerId;
 
-/// What RTCP of a viewer said that is not dealt with here.
+/// What RTCP of a viewer asks of the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ViewerEvents {
-    /// It said goodbye.
+    /// It sent BYE.
     pub bye: bool,
 }
 
 impl PacketStream {
-    /// Takes in RTCP of a viewer that has been authenticated: a compound packet. Packets to be sent again are appended
-    /// to `resend`.
+    /// Takes in RTCP of a viewer that has been authenticated: a compound packet. Packets to be sent
+    /// again are appended to `resend`.
     pub fn viewer_rtcp(
         &mut self,
         now: Instant,
@@ -37,9 +38,9 @@ impl PacketStream {
         for packet in packets(rtcp).flatten() {
             match packet {
                 Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, resend),
-                Rtcp::Pli(pli) => self.viewer_wants_key_frame(now, id, pli.media_ssrc, None),
+                Rtcp::Pli(pli) => self.viewer_requests_key_frame(now, id, pli.media_ssrc, None),
                 Rtcp::Fir(fir) => fir.entries().take(ENTRIES_MAX).for_each(|entry| {
-                    self.viewer_wants_key_frame(now, id, entry.ssrc, Some(entry.sequence_number));
+                    self.viewer_requests_key_frame(now, id, entry.ssrc, Some(entry.sequence_number));
                 }),
                 Rtcp::ReceiverReport(report) => self.viewer_reports(now, id, report.blocks),
                 Rtcp::SenderReport(report) => self.viewer_reports(now, id, report.blocks),
@@ -64,18 +65,18 @@ impl PacketStream {
     ) {
         let Some(viewer) = self.viewers.get_mut(id) else { return };
         let Some(at) = viewer.track_of(nack.media_ssrc) else { return };
-        let position = viewer.cold.tracks[at].track.position();
-        let Some(track) = self.tracks.get(position) else { return };
-        let Some(profile) = self.profiles.get(viewer.tracks[position].profile) else { return };
-        let encoding = resend::Encoding { cache: &track.cache, profile };
+        let index = viewer.cold.tracks[at].track;
+        let Some(track) = self.tracks.get(index) else { return };
+        let Some(profile) = self.profiles.get(viewer.tracks[index].profile) else { return };
+        let source = resend::ResendSource { cache: &track.cache, profile };
         let before = viewer.cold.stats;
-        resend::answer(now, viewer, at, nack, &encoding, resend);
+        resend::answer(now, viewer, at, nack, &source, resend);
         self.stats.resent_packets += viewer.cold.stats.resent_packets - before.resent_packets;
         self.stats.refused_resends += viewer.cold.stats.not_resent - before.not_resent;
     }
 
     /// `fir` is the number of the command: the same again is a repeat (RFC 5104 section 4.3.1.1).
-    fn viewer_wants_key_frame(&mut self, now: Instant, id: ViewerId, media_ssrc: u32, fir: Option<u8>) {
+    fn viewer_requests_key_frame(&mut self, now: Instant, id: ViewerId, media_ssrc: u32, fir: Option<u8>) {
         let Some(viewer) = self.viewers.get_mut(id) else { return };
         let Some(at) = viewer.track_of(media_ssrc) else { return };
         let cold = &mut viewer.cold.tracks[at];
@@ -93,11 +94,13 @@ impl PacketStream {
         viewer.note_reports(middle, blocks, &self.tracks);
     }
 
-    /// Sends viewers the reports that are due: calls `send` with the viewer's token and a compound packet in plaintext.
+    /// Sends viewers the reports that are due: calls `send` with the viewer's token and a compound
+    /// packet in plaintext.
     ///
-    /// Each viewer gets one a second, and the first as soon as there is something to report: of each of its tracks, and anew
-    /// when another publisher begins. Call it at
-    /// [`PacketStream::next_timeout`] and after [`PacketStream::send_backlog`]; a call costs little when nothing is due.
+    /// Each viewer gets one a second, and the first as soon as the publisher has reported on a
+    /// track the viewer gets, again for each further track and for each new publisher. Call it at
+    /// [`PacketStream::next_timeout`] and after [`PacketStream::send_backlog`]; a call costs little
+    /// when nothing is due.
     pub fn send_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
         if self.first_reports_at.is_none_or(|at| at <= now) && !self.first_reports.is_empty() {
             self.send_first_reports(now, &mut send);
@@ -136,7 +139,7 @@ impl PacketStream {
         }
     }
 
-    /// Walks through the viewers so that each has its turn once a second, and reports are spread over it.
+    /// Walks through the viewers so that each gets a report once a second, spread over that second.
     fn send_regular_reports(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8])) {
         let slots = self.viewers.slots();
         if slots == 0 {
@@ -164,17 +167,17 @@ impl PacketStream {
         let steps = self.viewers.slots().clamp(1, REPORT_STEPS);
         let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
         let regular = reported_at.map(|at| at + REPORT_INTERVAL / steps as u32);
-        // Without a mapping there is nothing to report, and no use in trying.
+        // Nothing can be reported before a clock mapping is known.
         let can_report = self.tracks.iter().any(|track| track.mapping.is_some());
         [self.first_reports_at.filter(|_| can_report), regular].into_iter().flatten().min()
     }
 
-    /// Appends a goodbye to a viewer that is going to be dropped, a compound packet in plaintext; `reason` is at most
-    /// 255 bytes.
+    /// Appends a BYE to a viewer that is about to be removed, a compound packet in plaintext;
+    /// `reason` is at most 255 bytes.
     pub fn bye(&mut self, id: ViewerId, reason: &str, out: &mut Vec<u8>) {
         let Some(viewer) = self.viewers.get(id) else { return };
         let mut ssrcs = [0; 31];
-        let tracks = viewer.cold.tracks.iter().map(|cold| viewer.tracks[cold.track.position()].ssrc);
+        let tracks = viewer.cold.tracks.iter().map(|cold| viewer.tracks[cold.track].ssrc);
         let count = ssrcs.iter_mut().zip(tracks).map(|(to, ssrc)| *to = ssrc).count();
         let Some(first) = ssrcs[..count].first() else { return };
         ReceiverReport::write(out, *first, &[]);
@@ -183,21 +186,21 @@ impl PacketStream {
     }
 }
 
-/// How many tracks a first report can tell of, if that is more than before. All that are sent, or their times could not be
-/// compared.
+/// How many tracks a first report can cover, if more than before: all tracks that are sent, or
+/// their times could not be compared.
 fn reportable_tracks(viewer: &Viewer, tracks: &Tracks) -> Option<u8> {
     let mut count = 0;
     for cold in &viewer.cold.tracks {
-        let position = cold.track.position();
-        if viewer.tracks[position].packets > 0 {
-            tracks.get(position)?.mapping?;
+        if viewer.tracks[cold.track].packets > 0 {
+            tracks.get(cold.track)?.mapping?;
             count += 1;
         }
     }
     (count > viewer.cold.reported_tracks).then_some(count)
 }
 
-/// Writes a sender report for each track of which something was sent, and a description. `false` if there is none.
+/// Writes a sender report for each track of which packets were sent, and a description. `false` if
+/// there is none.
 fn write_reports(
     now: Instant,
     clock: &WallClock,
@@ -208,9 +211,8 @@ fn write_reports(
     out.clear();
     let ntp = clock.ntp(now);
     for cold in &viewer.cold.tracks {
-        let position = cold.track.position();
-        let hot = &viewer.tracks[position];
-        let Some(track) = tracks.get(position).filter(|_| hot.packets > 0) else { continue };
+        let hot = &viewer.tracks[cold.track];
+        let Some(track) = tracks.get(cold.track).filter(|_| hot.packets > 0) else { continue };
         let Some(mapping) = track.mapping else { continue };
         let info = SenderInfo {
             ntp,
@@ -222,7 +224,7 @@ fn write_reports(
     }
     let is_any = !out.is_empty();
     for cold in viewer.cold.tracks.iter().filter(|_| is_any) {
-        SourceDescription::write_cname(out, viewer.tracks[cold.track.position()].ssrc, &viewer.cold.cname);
+        SourceDescription::write_cname(out, viewer.tracks[cold.track].ssrc, &viewer.cold.cname);
     }
     is_any
 }
@@ -230,15 +232,14 @@ fn write_reports(
 impl Viewer {
     /// Which of its tracks has this SSRC.
     fn track_of(&self, ssrc: u32) -> Option<usize> {
-        self.cold.tracks.iter().position(|cold| self.tracks[cold.track.position()].ssrc == ssrc)
+        self.cold.tracks.iter().position(|cold| self.tracks[cold.track].ssrc == ssrc)
     }
 
     fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &Tracks) {
         let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
-            let clock_rate =
-                tracks.get(self.cold.tracks[at].track.position()).map_or(0, |track| track.clock_rate);
+            let clock_rate = tracks.get(self.cold.tracks[at].track).map_or(0, |track| track.clock_rate);
             is_any = true;
             worst = worst.max(block.fraction_lost);
             lost += i64::from(block.cumulative_lost);
@@ -265,18 +266,18 @@ impl Viewer {
     }
 }
 
-/// How often viewers that have just begun are looked at. Those of a stream whose publisher has not reported wait.
+/// How often viewers without a first report are checked, once a publisher has reported.
 const FIRST_REPORT_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a viewer that was told of some of its tracks is looked at for the others: sound that is transcoded begins
-/// later than the picture.
+/// How long a viewer with a report on some of its tracks is checked for the others: transcoded
+/// audio starts later than video.
 const FIRST_REPORTS_FOR: Duration = Duration::from_secs(3);
-/// First reports sent at a time: when a publisher comes back, all of its viewers are told.
+/// First reports sent at a time: when a publisher comes back, all of its viewers get one.
 const FIRST_REPORTS_MAX: usize = 256;
 /// Time between two reports to a viewer.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Into how many parts a second of reports is divided at most.
 const REPORT_STEPS: usize = 50;
-/// Entries of a full intra request that are looked at.
+/// Entries of a full intra request that are read.
 const ENTRIES_MAX: usize = 16;
 /// Round trips longer than this are not believed.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(10);

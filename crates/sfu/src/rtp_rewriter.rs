@@ -1,9 +1,10 @@
 //! Output numbers and timestamps of one track, continuous whoever sends it.
 //!
-//! What arrives keeps its own distances: a packet lost on the way here leaves a gap that viewers see and ask for, and
-//! one that comes late goes where it belongs. Where the source changes (another publisher, another simulcast layer, a
-//! publisher that begins anew) numbers go on without a gap and timestamps by the time that passed. A publisher's
-//! packets of padding are taken out, and the numbers close up.
+//! What arrives keeps its own distances: a packet lost on the way here leaves a gap that viewers
+//! see and ask for, and one that comes late goes where it belongs. Where the source changes
+//! (another publisher, another simulcast layer, a publisher that restarts) numbers go on without a
+//! gap and timestamps by the time that passed. A publisher's packets of padding are taken out, and
+//! the numbers close up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use super::clock::rtp_units;
 pub(crate) struct EncodingId {
     pub(crate) epoch: u64,
     pub(crate) layer: u8,
-    /// Counts up when the layer's numbers begin anew.
+    /// Counts up when the layer's numbering restarts.
     pub(crate) generation: u32,
 }
 
@@ -39,7 +40,8 @@ pub(crate) enum Rewrite {
     Forward { number: u64, timestamp: u32 },
     /// Padding that was taken out: nothing is sent.
     Removed,
-    /// Padding that came after later numbers had been given: they cannot close up, so something must fill the gap.
+    /// Padding that came after later numbers had been given: they cannot close up, so something
+    /// must fill the gap.
     Filler { number: u64, timestamp: u32 },
     /// Too late to know where it belongs, or from a source that is not forwarded.
     TooLate,
@@ -98,8 +100,8 @@ impl RtpRewriter {
         rewritten
     }
 
-    /// Makes the source of `arrival` the current one, which begins with it. `timestamp` is the output timestamp if
-    /// it is known better than from the time that passed.
+    /// Makes the source of `arrival` the current one, which begins with it. `timestamp` is the
+    /// output timestamp if it is known better than from the time that passed.
     pub(crate) fn switch(&mut self, arrival: &Arrival, timestamp: Option<u32>) {
         let (number, passed) = match self.newest {
             Some(newest) => {
@@ -135,9 +137,9 @@ impl RtpRewriter {
         self.current.as_ref().map(|current| current.timestamp_shift)
     }
 
-    /// Output timestamp of the first packet of another source, if its timestamps go on where those of the current one
-    /// end: a bridge stamps by one clock, whichever publisher it begins with. What was told of the tracks' times
-    /// stays true then.
+    /// Output timestamp of the first packet of another source, if its timestamps go on where those
+    /// of the current one end: a bridge stamps by one clock, whichever publisher it begins with.
+    /// Reports already sent stay true then.
     pub(crate) fn continued(&self, arrival: &Arrival) -> Option<u32> {
         let timestamp = arrival.timestamp.wrapping_add(self.timestamp_shift()?);
         let expected = self.expected_timestamp(arrival.now, arrival.clock_rate)?;
@@ -147,7 +149,8 @@ impl RtpRewriter {
         (is_later && ahead <= ahead_max).then_some(timestamp)
     }
 
-    /// What the timestamp of a packet that arrives `now` should be, from the newest and the time since.
+    /// What the timestamp of a packet that arrives `now` should be, from the newest and the time
+    /// since.
     pub(crate) fn expected_timestamp(&self, now: Instant, clock_rate: u32) -> Option<u32> {
         let newest = self.newest?;
         let passed = rtp_units(now.saturating_duration_since(newest.arrival), clock_rate);
@@ -204,7 +207,8 @@ impl Segment {
     }
 }
 
-/// A publisher that skips more numbers than this has begun anew (RFC 3550 appendix A.1, MAX_DROPOUT): no gap is left.
+/// A publisher that skips more numbers than this has restarted (RFC 3550 appendix A.1,
+/// MAX_DROPOUT): no gap is left.
 pub(crate) const JUMP_MAX: u64 = 3_000;
 
 /// Timestamps that are further ahead of the time that passed than this do not go on, they jump.

@@ -1,8 +1,8 @@
-//! Which source an SSRC of the publisher belongs to.
+//! Which encoding an SSRC of the publisher belongs to.
 //!
-//! First what it signalled, then what the packet says (MID, RID), then the payload type if only one track has it. An SSRC
-//! is remembered once a packet of it has come, and only authentic packets come here. However many a publisher invents,
-//! no more than [`SSRCS_MAX`] are remembered.
+//! First what it signalled, then what the packet says (MID, RID), then the payload type if only one
+//! track has it. An SSRC is remembered once a packet of it has come, and only authentic packets
+//! come here. However many a publisher invents, no more than [`SSRCS_MAX`] are remembered.
 
 use std::time::Instant;
 
@@ -10,13 +10,14 @@ use rtp::Packet;
 use rtp::extension::{Extension, ExtensionMap};
 use ssrc_map::SsrcMap;
 
+use super::inputs::TrackIndex;
 use super::limits::TRACKS_MAX;
 use super::track::{Track, Tracks};
 
 /// What an SSRC is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SsrcRole {
-    pub(crate) track: u8,
+    pub(crate) track: TrackIndex,
     pub(crate) layer: u8,
     /// It carries retransmissions of the source.
     pub(crate) is_repair: bool,
@@ -48,14 +49,10 @@ impl SsrcTable {
     pub(crate) fn signalled(&mut self, track: &Track) {
         for (layer, encoding) in track.encodings.iter().enumerate() {
             for (ssrc, is_repair) in [(encoding.ssrc, false), (encoding.repair_ssrc, true)] {
-                let role = SsrcRole {
-                    track: track.index.position() as u8,
-                    layer: layer as u8,
-                    is_repair,
-                    is_retired: false,
-                };
+                let role = SsrcRole { track: track.index, layer: layer as u8, is_repair, is_retired: false };
                 if let Some(ssrc) = ssrc {
-                    // More than fit are identified by what their packets say, like those that were not signalled.
+                    // More than fit are identified by what their packets say, like those that were
+                    // not signalled.
                     let _ = self.roles.insert(ssrc, role);
                 }
             }
@@ -68,8 +65,8 @@ impl SsrcTable {
         self.roles.get(ssrc).copied()
     }
 
-    /// A packet of an SSRC that was replaced: it takes its place again if the one that replaced it is silent.
-    pub(crate) fn return_to(&mut self, now: Instant, ssrc: u32, role: SsrcRole, track: &mut Track) -> bool {
+    /// Gives an SSRC that was replaced its encoding back, if the SSRC that replaced it is silent.
+    pub(crate) fn reinstate(&mut self, now: Instant, ssrc: u32, role: SsrcRole, track: &mut Track) -> bool {
         let Some(encoding) = track.encodings.get_mut(usize::from(role.layer)) else { return false };
         if encoding.is_live(now) {
             return false;
@@ -101,7 +98,7 @@ impl SsrcTable {
         }
         let role = role_of(packet, tracks).ok_or(UnknownSsrc::NotIdentified)?;
         let encoding = tracks
-            .get_mut(usize::from(role.track))
+            .get_mut(role.track)
             .and_then(|track| track.encodings.get_mut(usize::from(role.layer)))
             .ok_or(UnknownSsrc::NotIdentified)?;
         let ssrc = packet.ssrc();
@@ -147,11 +144,10 @@ fn role_of(packet: &Packet<'_>, tracks: &Tracks) -> Option<SsrcRole> {
         None if track.encodings.len() == 1 => 0,
         None => return None,
     };
-    let track = track.index.position() as u8;
-    Some(SsrcRole { track, layer: layer as u8, is_repair, is_retired: false })
+    Some(SsrcRole { track: track.index, layer: layer as u8, is_repair, is_retired: false })
 }
 
-/// Whether the payload type is that of retransmissions; `None` if the track does not have it at all.
+/// Whether the payload type is that of retransmissions; `None` if the track does not have it.
 fn is_repair(track: &Track, payload_type: u8) -> Option<bool> {
     let payloads = &track.input.as_ref()?.payloads;
     if payloads.iter().any(|payload| payload.payload_type == payload_type) {
@@ -165,7 +161,7 @@ fn element<'a>(packet: &Packet<'a>, map: &ExtensionMap, wanted: Extension) -> Op
     packet.extensions().find(|(known, _)| *known == id).map(|(_, data)| data)
 }
 
-/// SSRCs of one publisher that are remembered: all tracks, each with retransmissions, and as many again for layers and
-/// for those that are replaced. Beyond, packets of new ones are dropped until the publisher starts anew. A table for
-/// few is small, whatever the cap.
+/// SSRCs of one publisher that are remembered: all tracks, each with retransmissions, and as many
+/// again for layers and for those that are replaced. Beyond, packets of new ones are dropped until
+/// the publisher restarts. A table for few is small, whatever the cap.
 pub(crate) const SSRCS_MAX: usize = 4 * TRACKS_MAX;

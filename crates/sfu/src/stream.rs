@@ -1,7 +1,8 @@
 //! A stream of packets on one worker: publisher in, viewers out.
 //!
-//! On the home worker it is fed by the publisher ([`PacketStream::receive`]), on others by the packets of the home
-//! ([`PacketStream::receive_mirrored`]). It outlives its publishers, so that viewers stay when one comes back.
+//! On the home worker it is fed by the publisher ([`PacketStream::receive`]), on others by the
+//! packets of the home ([`PacketStream::receive_mirrored`]). It outlives its publishers, so that
+//! viewers stay when one comes back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,15 +34,13 @@ pub struct PacketStream {
     pub(crate) batch: BatchBuffers,
     /// Viewers that do not get all of their tracks live yet.
     pub(crate) joining: Vec<ViewerId>,
-    /// Viewers that wait for something to begin with.
+    /// Viewers that wait for a key frame.
     pub(crate) waiting_for_key_frame: Vec<ViewerId>,
-    /// There may be something to begin with.
-    pub(crate) has_new_entry: bool,
-    /// When what an ended publisher has left is dropped.
+    /// When the cached packets of a publisher that left are dropped.
     pub(crate) expires_at: Option<Instant>,
-    /// The newest publisher that was heard of.
+    /// Epoch of the newest publisher.
     pub(crate) epoch: u64,
-    /// Viewers that have not been told of the times of all of their tracks.
+    /// Viewers without a sender report on each of their tracks.
     pub(crate) first_reports: Vec<ViewerId>,
     pub(crate) first_reports_at: Option<Instant>,
     pub(crate) reported_at: Option<Instant>,
@@ -77,11 +76,14 @@ pub struct StreamStats {
     pub forwarded_packets: u64,
     /// Packets that were dropped.
     pub dropped_packets: u64,
+    /// Packets that were taken in and not forwarded: padding, and layers nobody watches.
+    pub not_forwarded_packets: u64,
     /// Packets that came by retransmission.
     pub repaired_packets: u64,
     /// Packets sent again to viewers.
     pub resent_packets: u64,
-    /// Packets viewers asked for and did not get: too old, or asked for again too soon, or beyond the limit.
+    /// Packets viewers asked for and did not get: too old, or asked for again too soon, or beyond
+    /// the limit.
     pub refused_resends: u64,
     /// Packets the publisher was asked for again; each request counts.
     pub nacked_packets: u64,
@@ -91,14 +93,14 @@ pub struct StreamStats {
     pub key_frames: u64,
     /// Bits per second received over the last second.
     pub bits_per_second: u64,
-    /// Packets in the histories.
+    /// Packets in the caches.
     pub cached_packets: usize,
     /// Their payload bytes.
     pub cached_bytes: usize,
 }
 
 impl PacketStream {
-    /// A stream nobody has published yet.
+    /// A stream without a publisher.
     pub fn new(limits: Limits, clock: WallClock) -> Self {
         Self {
             limits,
@@ -111,7 +113,6 @@ impl PacketStream {
             batch: BatchBuffers::default(),
             joining: Vec::new(),
             waiting_for_key_frame: Vec::new(),
-            has_new_entry: false,
             expires_at: None,
             epoch: 0,
             first_reports: Vec::new(),
@@ -124,11 +125,13 @@ impl PacketStream {
         }
     }
 
-    /// A publisher begins. `epoch` tells its packets from those of others before, also on other workers: it must be
-    /// higher for each publisher of the stream.
+    /// A publisher begins. `epoch` tells its packets from those of others before, also on other
+    /// workers: it must be higher for each publisher of the stream.
     pub fn publisher_started(&mut self, now: Instant, epoch: u64, mut input: PublisherInput) {
         self.publisher_ended(now);
-        (self.has_new_entry, self.expires_at) = (true, None);
+        self.expires_at = None;
+        // Somebody can be asked for a key frame now.
+        self.joining.append(&mut self.waiting_for_key_frame);
         self.note_epoch(now, epoch);
         let tracks = std::mem::take(&mut input.tracks);
         let mut publisher = Publisher::new(now, input, epoch, self.limits.history_duration);
@@ -147,8 +150,8 @@ impl PacketStream {
         self.publisher = Some(Box::new(publisher));
     }
 
-    /// Another publisher's packets come: what viewers were told of times may not hold for them, so they are told anew as
-    /// soon as there is something to tell.
+    /// Another publisher's packets arrive: earlier sender reports may not hold for them, so viewers
+    /// get new ones as soon as possible.
     pub(crate) fn note_epoch(&mut self, now: Instant, epoch: u64) {
         if epoch <= self.epoch {
             return;
@@ -162,7 +165,8 @@ impl PacketStream {
         self.first_reports_at = (!self.first_reports.is_empty()).then_some(now);
     }
 
-    /// The publisher has gone. Its viewers stay; what it sent can still be sent again, but nobody begins with it.
+    /// The publisher has left. Viewers stay; its packets can still be resent, but no viewer starts
+    /// with them.
     pub fn publisher_ended(&mut self, now: Instant) {
         self.publisher = None;
         for track in self.tracks.iter_mut() {
@@ -171,7 +175,7 @@ impl PacketStream {
         self.expires_at = Some(now + self.limits.history_duration);
     }
 
-    /// Drops what nobody can ask for any more once a publisher has gone.
+    /// Drops packets nobody can ask for any more after a publisher has left.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.expires_at.is_some_and(|at| at <= now) {
             for track in self.tracks.iter_mut() {
@@ -182,37 +186,39 @@ impl PacketStream {
         }
     }
 
-    /// What else is known of the round trip to the publisher (from connectivity checks, say).
+    /// Sets the round trip to the publisher as measured elsewhere (by connectivity checks, say).
     pub fn set_publisher_round_trip(&mut self, round_trip: Duration) {
         if let Some(publisher) = &mut self.publisher {
             publisher.round_trip = round_trip;
         }
     }
 
-    /// A key frame is wanted of a track: asked of the publisher at most twice a second. On a mirror it becomes a wish
-    /// ([`PacketStream::poll_key_frame_request`]).
+    /// Requests a key frame of a track: from the publisher at most twice a second. On a mirror the
+    /// caller gets the request from [`PacketStream::poll_key_frame_request`].
     pub fn request_key_frame(&mut self, now: Instant, track: TrackIndex) {
-        if let Some(track) = self.tracks.get_mut(track.position()) {
+        if let Some(track) = self.tracks.get_mut(track) {
             track.want_key_frame(now);
         }
     }
 
-    /// A track of which a mirror wants a key frame, at most twice a second each. The caller tells the home.
+    /// A track of which this mirror needs a key frame, at most twice a second each. The caller asks
+    /// the home worker.
     pub fn poll_key_frame_request(&mut self, now: Instant) -> Option<TrackIndex> {
         self.tracks.iter_mut().find_map(|track| track.take_pli_request(now).then_some(track.index))
     }
 
-    /// What a new mirror begins with: the cached packets, each track in order.
+    /// What a new mirror starts with: the cached packets, each track in order.
     pub fn cached(&self, now: Instant) -> impl Iterator<Item = &Arc<Packet>> {
         self.tracks.iter().flat_map(move |track| {
-            let from = track.cache.entry(now, now, &self.limits).unwrap_or(u64::MAX);
+            let from = track.cache.start_of_playback(now, now, &self.limits).unwrap_or(u64::MAX);
             track.cache.from(from).map(|kept| &kept.packet)
         })
     }
 
-    /// How packets of a track arrive from the publisher; `None` on a mirror, and without a publisher.
+    /// How packets of a track arrive from the publisher; `None` on a mirror, and without a
+    /// publisher.
     pub fn reception(&self, now: Instant, track: TrackIndex) -> Option<TrackReception> {
-        let track = self.tracks.get(track.position())?;
+        let track = self.tracks.get(track)?;
         let clock_rate = track.clock_rate.max(8_000);
         let held = track.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
         let mut reception = TrackReception {

@@ -1,10 +1,12 @@
-//! One track of a stream: its encodings (layers), which of them is forwarded, and what was forwarded.
+//! One track of a stream: its encodings (layers), which of them is forwarded, and what was
+//! forwarded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtp::payload::{MediaKind, PayloadInfo};
 
+use super::batch::Forward;
 use super::clock::{NtpRtpMapping, rtp_units};
 use super::encoding::Encoding;
 use super::inputs::{TrackIndex, TrackInput, TrackPayload};
@@ -12,7 +14,8 @@ use super::key_frames;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits};
 use super::packet::{Packet, PacketMeta, Pool};
-use super::packet_cache::{CachedPacket, NotCached, PacketCache};
+use super::packet_cache::{CachedPacket, PacketCache};
+use super::receive::DropReason;
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter};
 
 /// State of one track. It outlives publishers.
@@ -24,18 +27,18 @@ pub(crate) struct Track {
     pub(crate) encodings: Vec<Encoding>,
     pub(crate) rewriter: RtpRewriter,
     pub(crate) cache: PacketCache,
-    /// A mirror's viewers want a key frame, which only the home can ask for.
+    /// When to ask the home worker for a key frame that viewers of this mirror need.
     pub(crate) pli_request_at: Option<Instant>,
-    /// When the last wish was told.
+    /// When the home worker was asked last.
     pli_requested_at: Option<Instant>,
     /// The newest packet's clock rate and link to time, with this worker's timestamps.
     pub(crate) clock_rate: u32,
     pub(crate) mapping: Option<NtpRtpMapping>,
-    /// The same guessed from arrivals, for publishers that do not report.
-    guess: Option<NtpRtpMapping>,
+    /// The same estimated from arrival times, for publishers that send no reports.
+    estimate: Option<NtpRtpMapping>,
 }
 
-/// The tracks of a stream, by [`TrackIndex::position`].
+/// The tracks of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
     slots: Vec<Option<Box<Track>>>,
@@ -43,13 +46,13 @@ pub(crate) struct Tracks {
 
 impl Tracks {
     #[inline]
-    pub(crate) fn get(&self, position: usize) -> Option<&Track> {
-        self.slots.get(position)?.as_deref()
+    pub(crate) fn get(&self, index: TrackIndex) -> Option<&Track> {
+        self.slots.get(index.position())?.as_deref()
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, position: usize) -> Option<&mut Track> {
-        self.slots.get_mut(position)?.as_deref_mut()
+    pub(crate) fn get_mut(&mut self, index: TrackIndex) -> Option<&mut Track> {
+        self.slots.get_mut(index.position())?.as_deref_mut()
     }
 
     pub(crate) fn get_or_new(&mut self, index: TrackIndex) -> &mut Track {
@@ -79,19 +82,8 @@ pub(crate) struct Identified {
     pub(crate) is_padding: bool,
     pub(crate) format: TrackPayload,
     pub(crate) info: PayloadInfo,
-    /// The publisher has had time to report on its clock and has not.
-    pub(crate) may_guess: bool,
-}
-
-/// What became of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// It is in the cache under this number and goes to the viewers.
-    Forward(u64),
-    /// It was padding, or of a layer that is not forwarded.
-    NotForwarded,
-    Duplicate,
-    TooOld,
+    /// The publisher has had time to send a sender report and has not.
+    pub(crate) may_estimate_clock: bool,
 }
 
 impl Track {
@@ -106,11 +98,11 @@ impl Track {
             pli_requested_at: None,
             clock_rate: 0,
             mapping: None,
-            guess: None,
+            estimate: None,
         }
     }
 
-    /// A publisher begins that has this track.
+    /// A publisher that has this track begins.
     pub(crate) fn start(&mut self, input: TrackInput) {
         self.end();
         let layers = input.ssrcs.len().max(input.rids.len()).clamp(1, LAYERS_MAX);
@@ -123,7 +115,7 @@ impl Track {
         self.input = Some(input);
     }
 
-    /// A key frame is wanted, by whoever is there to be asked.
+    /// Asks for a key frame: the publisher, or on a mirror the home worker.
     pub(crate) fn want_key_frame(&mut self, now: Instant) {
         if self.index.kind() == MediaKind::Audio {
             return;
@@ -139,7 +131,7 @@ impl Track {
         }
     }
 
-    /// Whether the home is to be told now that a key frame is wanted, which it is as often as a publisher is asked.
+    /// Whether to ask the home worker for a key frame now: as often as a publisher is asked.
     pub(crate) fn take_pli_request(&mut self, now: Instant) -> bool {
         let is_due = self.pli_request_at.is_some_and(|at| at <= now);
         if is_due {
@@ -148,26 +140,29 @@ impl Track {
         is_due
     }
 
-    /// The publisher has gone. What it sent can still be sent again, but nobody begins with it.
+    /// The publisher has left. Its packets can still be resent, but no viewer starts with them.
     pub(crate) fn end(&mut self) {
         self.input = None;
         self.encodings = Vec::new();
         self.cache.end_gop();
-        (self.mapping, self.guess) = (None, None);
+        (self.mapping, self.estimate) = (None, None);
         self.pli_request_at = None;
     }
 
-    /// Puts a packet of the publisher where it belongs.
-    pub(crate) fn receive<'a>(
+    /// Gives a packet of the publisher its number and timestamp and stores it. `None` for padding
+    /// and for packets of layers that are not forwarded.
+    pub(crate) fn store<'a>(
         &mut self,
         now: Instant,
         packet: &Identified,
-        content: (impl Iterator<Item = (rtp::extension::Extension, &'a [u8])>, &[u8]),
+        extensions: impl Iterator<Item = (rtp::extension::Extension, &'a [u8])>,
+        payload: &[u8],
         limits: &Limits,
         pool: &mut Pool,
-    ) -> Taken {
+    ) -> Result<Option<Forward>, DropReason> {
+        let id = EncodingId { epoch: packet.epoch, layer: packet.layer, generation: packet.generation };
         let arrival = Arrival {
-            encoding: EncodingId { epoch: packet.epoch, layer: packet.layer, generation: packet.generation },
+            encoding: id,
             sequence: packet.sequence,
             timestamp: packet.timestamp,
             clock_rate: packet.format.clock_rate,
@@ -175,16 +170,18 @@ impl Track {
             is_padding: packet.is_padding,
         };
         self.choose_layer(&arrival, packet);
+        let is_forwarded = self.rewriter.encoding() == Some(id);
         let (number, timestamp, filler) = match self.rewriter.rewrite(&arrival) {
             Rewrite::Forward { number, timestamp } => (number, timestamp, false),
             Rewrite::Filler { number, timestamp } => (number, timestamp, true),
-            Rewrite::Removed => return Taken::NotForwarded,
-            Rewrite::TooLate if self.rewriter.encoding() == Some(arrival.encoding) => return Taken::TooOld,
-            Rewrite::TooLate => return Taken::NotForwarded,
+            Rewrite::Removed => return Ok(None),
+            Rewrite::TooLate if is_forwarded => return Err(DropReason::TooOld),
+            Rewrite::TooLate => return Ok(None),
         };
-        if self.rewriter.encoding() == Some(arrival.encoding) {
-            self.guess_mapping(now, timestamp, packet.format.clock_rate);
-            self.mapping = self.encoding_mapping(packet.layer).or(self.guess.filter(|_| packet.may_guess));
+        if is_forwarded {
+            self.estimate_mapping(now, timestamp, packet.format.clock_rate);
+            self.mapping =
+                self.reported_mapping(packet.layer).or(self.estimate.filter(|_| packet.may_estimate_clock));
         }
         let meta = PacketMeta {
             track: self.index,
@@ -199,26 +196,25 @@ impl Track {
             filler,
             mapping: self.mapping,
         };
-        let (extensions, payload) = content;
         let packet = pool.packet(meta, extensions, payload);
-        self.keep(number, timestamp, packet, limits, pool)
+        self.put_in_cache(number, timestamp, packet, limits, pool).map(Some)
     }
 
-    /// A source has reported on its clock. What it said of both tracks counts from now on, not from the next packet of
-    /// each.
+    /// A sender report of an encoding arrived. It counts at once, not from the next packet on, so
+    /// that reports to viewers say the same of both tracks.
     pub(crate) fn reported(&mut self, encoding: EncodingId) {
         if self.rewriter.encoding() == Some(encoding) {
-            self.mapping = self.encoding_mapping(encoding.layer);
+            self.mapping = self.reported_mapping(encoding.layer);
         }
     }
 
-    /// Puts a packet of the home worker where it belongs here.
-    pub(crate) fn receive_mirrored(
+    /// Gives a packet of the home worker its number and timestamp here and stores it.
+    pub(crate) fn store_mirrored(
         &mut self,
         packet: &Arc<Packet>,
         limits: &Limits,
         pool: &mut Pool,
-    ) -> Taken {
+    ) -> Result<Forward, DropReason> {
         let meta = &packet.meta;
         let arrival = Arrival {
             encoding: EncodingId { epoch: meta.epoch, layer: 0, generation: 0 },
@@ -235,36 +231,36 @@ impl Track {
             self.mapping = None;
         }
         let Rewrite::Forward { number, timestamp } = self.rewriter.rewrite(&arrival) else {
-            return Taken::TooOld;
+            return Err(DropReason::TooOld);
         };
         if let Some(mut mapping) = meta.mapping {
             mapping.timestamp = mapping.timestamp.wrapping_add(timestamp.wrapping_sub(meta.timestamp));
             self.mapping = Some(mapping);
         }
-        self.keep(number, timestamp, Arc::clone(packet), limits, pool)
+        self.put_in_cache(number, timestamp, Arc::clone(packet), limits, pool)
     }
 
-    fn keep(
+    fn put_in_cache(
         &mut self,
         number: u64,
         timestamp: u32,
         packet: Arc<Packet>,
         limits: &Limits,
         pool: &mut Pool,
-    ) -> Taken {
+    ) -> Result<Forward, DropReason> {
         self.clock_rate = packet.meta.clock_rate;
-        self.pli_request_at = self.pli_request_at.filter(|_| !packet.is_key_frame());
-        match self.cache.insert(number, CachedPacket { packet, timestamp }, limits, pool) {
-            Ok(()) => Taken::Forward(number),
-            Err(NotCached::Duplicate) => Taken::Duplicate,
-            Err(NotCached::TooOld) => Taken::TooOld,
+        if packet.is_key_frame() {
+            self.pli_request_at = None;
         }
+        let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(&packet) };
+        self.cache.insert(number, CachedPacket { packet, timestamp }, limits, pool)?;
+        Ok(forward)
     }
 
-    /// Makes this packet's layer the one that is forwarded, if it is the one to forward and a decoder can start here.
+    /// Switches to this packet's layer if that is the best one and a decoder can start here.
     fn choose_layer(&mut self, arrival: &Arrival, packet: &Identified) {
         let current = self.rewriter.encoding();
-        let is_entry =
+        let is_start =
             self.index.kind() == MediaKind::Audio || (packet.info.key_frame && packet.info.starts_frame);
         let held = current
             .filter(|encoding| encoding.epoch == arrival.encoding.epoch)
@@ -274,12 +270,12 @@ impl Track {
         }
         let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
         let Some(best) = layers::best(&self.encodings, rids, held, arrival.now) else { return };
-        // Numbers of a layer that begin anew end what was before.
+        // A layer whose numbering restarted cannot go on as it was.
         let held_is_dead = held.is_none_or(|held| {
             held == packet.layer
                 || self.encodings.get(usize::from(held)).is_none_or(|encoding| !encoding.is_live(arrival.now))
         });
-        if is_entry && (best == packet.layer || held_is_dead) {
+        if is_start && (best == packet.layer || held_is_dead) {
             let timestamp = match held {
                 Some(held) => self.aligned_timestamp(arrival, held),
                 None => self.continued_timestamp(arrival),
@@ -300,15 +296,14 @@ impl Track {
         self.rewriter.continued(arrival).filter(|_| arrival.clock_rate == self.clock_rate)
     }
 
-    /// Output timestamp of a packet of another layer, from what the sender reports of both say about time. Only one
-    /// near to what the time that passed would make it is believed.
+    /// Output timestamp of a packet of another layer, from the sender reports of both. It is used
+    /// only if it is near the one that the time since the last packet gives.
     fn aligned_timestamp(&self, arrival: &Arrival, held: u8) -> Option<u32> {
-        let (to_at, to_timestamp) = self.encodings.get(usize::from(arrival.encoding.layer))?.sender_report?;
-        let (from_at, from_timestamp) = self.encodings.get(usize::from(held))?.sender_report?;
+        let to = self.encodings.get(usize::from(arrival.encoding.layer))?.sender_report?;
+        let from = self.encodings.get(usize::from(held))?.sender_report?;
         let shift = self.rewriter.timestamp_shift()?;
-        let reports =
-            NtpRtpMapping { at: from_at, timestamp: from_timestamp }.timestamp_at(to_at, arrival.clock_rate);
-        let aligned = reports.wrapping_add(arrival.timestamp.wrapping_sub(to_timestamp)).wrapping_add(shift);
+        let reported = from.timestamp_at(to.at, arrival.clock_rate);
+        let aligned = reported.wrapping_add(arrival.timestamp.wrapping_sub(to.timestamp)).wrapping_add(shift);
         let expected = self.rewriter.expected_timestamp(arrival.now, arrival.clock_rate)?;
         let tolerance = rtp_units(Duration::from_millis(500), arrival.clock_rate);
         let off = aligned.wrapping_sub(expected).cast_signed().unsigned_abs();
@@ -316,22 +311,22 @@ impl Track {
         (off <= tolerance && rtp::sequence::is_newer_timestamp(aligned, newest)).then_some(aligned)
     }
 
-    /// The packet that was under way for the shortest time says best when its like were captured.
-    fn guess_mapping(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
-        let is_better = self.guess.is_none_or(|guess| {
-            let is_stale = now.saturating_duration_since(guess.at) > GUESS_AGE_MAX;
-            is_stale || timestamp.wrapping_sub(guess.timestamp_at(now, clock_rate)).cast_signed() >= 0
+    /// The packet that was in transit for the shortest time tells best when packets were captured.
+    fn estimate_mapping(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
+        let is_better = self.estimate.is_none_or(|estimate| {
+            let is_stale = now.saturating_duration_since(estimate.at) > ESTIMATE_AGE_MAX;
+            is_stale || timestamp.wrapping_sub(estimate.timestamp_at(now, clock_rate)).cast_signed() >= 0
         });
         if is_better {
-            self.guess = Some(NtpRtpMapping { at: now, timestamp });
+            self.estimate = Some(NtpRtpMapping { at: now, timestamp });
         }
     }
 
-    fn encoding_mapping(&self, layer: u8) -> Option<NtpRtpMapping> {
-        let (at, timestamp) = self.encodings.get(usize::from(layer))?.sender_report?;
+    fn reported_mapping(&self, layer: u8) -> Option<NtpRtpMapping> {
+        let NtpRtpMapping { at, timestamp } = self.encodings.get(usize::from(layer))?.sender_report?;
         Some(NtpRtpMapping { at, timestamp: timestamp.wrapping_add(self.rewriter.timestamp_shift()?) })
     }
 }
 
-/// A guess older than this is made anew: clocks drift.
-const GUESS_AGE_MAX: Duration = Duration::from_secs(10);
+/// An older estimate is replaced by the next packet: clocks drift.
+const ESTIMATE_AGE_MAX: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
 //! Arrival times of a publisher's packets, for its congestion control
 //! (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 //!
-//! Packets are noted as they come, by their transport-wide number, and told back some ten times a second. A publisher
-//! that sends nothing is told nothing.
+//! Arrivals are recorded by transport-wide number and reported some ten times a second. A publisher
+//! that sends nothing gets no feedback.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub(crate) struct Arrivals {
     sequences: SequenceUnwrapper,
     /// In rising order.
     arrivals: Vec<Arrival>,
-    /// First number the next feedback speaks of.
+    /// First number the next feedback covers.
     base: Option<u64>,
     count: u8,
     due: Option<Instant>,
@@ -56,7 +56,8 @@ impl Arrivals {
         self.due
     }
 
-    /// Appends the feedback that is due, as far as `out` gets no longer than `len_max`. The rest remains due.
+    /// Appends the feedback that is due, as far as `out` gets no longer than `len_max`. The rest
+    /// remains due.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -95,6 +96,6 @@ const ARRIVALS_MAX: usize = 4_096;
 const MICROS_PER_TICK: i64 = 250;
 /// Time between feedbacks. Browsers adapt their rate about this often.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// So many packets are reported at once: as many as a feedback of 720 bytes holds however they came (20 of head, 298 of
-/// statuses for 1024 numbers, two for each arrival), so that one always fits.
+/// So many packets are reported at once: as many as a feedback of 720 bytes holds however they came
+/// (20 of head, 298 of statuses for 1024 numbers, two for each arrival), so that one always fits.
 const SOON_PACKETS: usize = 200;

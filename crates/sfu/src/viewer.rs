@@ -1,12 +1,15 @@
-//! One viewer: which packets go to it, and how they are addressed.
+//! One viewer: which packets go to it, under which header.
 //!
-//! What is looked at for every packet comes first and is small ([`ViewerTrack`]); the rest is behind a pointer. A
+//! The state every packet needs is small and comes first ([`ViewerTrack`]); the rest is behind a
+//! pointer ([`ColdState`]). A
 //! viewer of two tracks takes about 700 bytes, and 800 more once it has asked for packets again.
 
+use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
 use super::batch::BatchPackets;
 use super::header_profile::{HEADER_LEN_MAX, ViewerFields};
+use super::header_profiles::ProfileId;
 use super::inputs::{TrackIndex, ViewerTrackInput};
 use super::packet::Packet;
 use super::packet_cache::PacketCache;
@@ -17,7 +20,7 @@ use super::resend::ResendMemory;
 pub struct Viewer {
     token: u64,
     /// By position; as many as the last track it takes needs.
-    pub(crate) tracks: Box<[ViewerTrack]>,
+    pub(crate) tracks: ViewerTracks,
     pub(crate) cold: Box<ColdState>,
 }
 
@@ -28,20 +31,40 @@ pub(crate) struct ViewerTrack {
     pub(crate) from: u64,
     /// Numbers from here on come from the cache, not live; [`NEVER`] once it has caught up.
     pub(crate) until: u64,
-    /// Numbers below have their timestamps squeezed together in front of that of this one.
+    /// Numbers below come from the cache with timestamps compressed up to `catch_up_timestamp`.
     pub(crate) catch_up_until: u64,
     pub(crate) catch_up_timestamp: u32,
     pub(crate) ssrc: u32,
     pub(crate) payload_bytes: u64,
     pub(crate) packets: u32,
     pub(crate) sequence_shift: u16,
-    pub(crate) profile: u16,
+    pub(crate) profile: ProfileId,
+}
+
+/// What is needed for every packet, of all tracks. Indexed only by tracks the viewer takes.
+#[derive(Debug)]
+pub(crate) struct ViewerTracks(Box<[ViewerTrack]>);
+
+impl Index<TrackIndex> for ViewerTracks {
+    type Output = ViewerTrack;
+
+    #[inline]
+    fn index(&self, track: TrackIndex) -> &ViewerTrack {
+        &self.0[track.position()]
+    }
+}
+
+impl IndexMut<TrackIndex> for ViewerTracks {
+    #[inline]
+    fn index_mut(&mut self, track: TrackIndex) -> &mut ViewerTrack {
+        &mut self.0[track.position()]
+    }
 }
 
 /// A number no packet has.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What is needed now and then.
+/// State that is needed now and then.
 #[derive(Debug)]
 pub(crate) struct ColdState {
     pub(crate) generation: u32,
@@ -57,14 +80,14 @@ pub(crate) struct ColdState {
     pub(crate) backlog_credit: f64,
     pub(crate) backlog_at: Instant,
     pub(crate) joined_at: Instant,
-    /// Wants the report that lets it play sound and picture together.
+    /// Has not got the report that lets it play audio and video in sync.
     pub(crate) awaits_first_report: bool,
-    /// How many of its tracks the first reports have told of, and since when they have told of some.
+    /// How many of its tracks the first reports have covered, and when the first of them was sent.
     pub(crate) reported_tracks: u8,
     pub(crate) first_reported_at: Option<Instant>,
 }
 
-/// What is needed now and then of one track.
+/// State of one track that is needed now and then.
 #[derive(Debug)]
 pub(crate) struct ColdTrack {
     pub(crate) track: TrackIndex,
@@ -88,10 +111,10 @@ impl ColdTrack {
     }
 }
 
-/// How far a viewer is with a track.
+/// Progress of a viewer with a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Nothing has been sent: video needs a key frame, sound its next packet.
+    /// Nothing has been sent: video needs a key frame, audio its next packet.
     Waiting,
     /// Gets what is in the cache.
     CatchingUp,
@@ -99,7 +122,7 @@ pub(crate) enum Progress {
     Live,
 }
 
-/// What is known of how a viewer fares.
+/// What a viewer was sent and what it reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ViewerStats {
     /// Packets sent, retransmissions left out.
@@ -110,9 +133,11 @@ pub struct ViewerStats {
     pub resent_packets: u64,
     /// Their payload bytes.
     pub resent_bytes: u64,
-    /// NACKed packets that were not sent again: they are not there any more, or just were, or the limit was reached,
-    /// or the format has no RTX.
+    /// NACKed packets that were not sent again: they are not there any more, or just were, or the
+    /// limit was reached, or the format has no RTX.
     pub not_resent: u64,
+    /// Packets not sent because the viewer does not take their codec.
+    pub unsupported_packets: u64,
     /// NACK messages.
     pub nacks: u64,
     /// Key-frame requests.
@@ -134,7 +159,7 @@ pub struct ViewerStats {
 impl Viewer {
     pub(crate) fn new(token: u64, cold: ColdState) -> Self {
         let needed = cold.tracks.iter().map(|track| track.track.position() + 1).max().unwrap_or(0);
-        Self { token, tracks: vec![ViewerTrack::NONE; needed].into(), cold: Box::new(cold) }
+        Self { token, tracks: ViewerTracks(vec![ViewerTrack::NONE; needed].into()), cold: Box::new(cold) }
     }
 
     /// The caller's name for it.
@@ -142,10 +167,11 @@ impl Viewer {
         self.token
     }
 
-    /// Writes the header under which packet `index` of this turn goes to this viewer, and returns its length.
+    /// Writes the header under which packet `index` of this turn goes to this viewer, and returns
+    /// its length.
     ///
-    /// `None` if it does not get the packet (now): it takes no such track or codec, or has not caught up yet. The packet
-    /// counts as sent.
+    /// `None` if it does not get the packet (now): it takes no such track or codec, or has not
+    /// caught up yet. The packet counts as sent.
     #[inline]
     pub fn header_for(
         &mut self,
@@ -154,18 +180,25 @@ impl Viewer {
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> Option<usize> {
         let forward = packets.forwards.get(index)?;
-        let track = self.tracks.get_mut(forward.track.position())?;
+        let track = self.tracks.0.get_mut(forward.track.position())?;
         if forward.number < track.from || forward.number >= track.until {
             return None;
         }
         let len = match packets.template(index, track.profile) {
-            Some(template) if template.len == 0 => return None,
+            Some(template) if template.len == 0 => {
+                self.cold.stats.unsupported_packets += 1;
+                return None;
+            }
             Some(template) if forward.number >= track.catch_up_until => {
                 template.write(track.ssrc, track.sequence_number(forward.number), out)
             }
             _ => {
                 let to = track.viewer_fields(forward.number, forward.timestamp);
-                packets.profiles.get(track.profile)?.header(&forward.packet, to, out)?
+                let Some(len) = packets.profiles.get(track.profile)?.header(&forward.packet, to, out) else {
+                    self.cold.stats.unsupported_packets += 1;
+                    return None;
+                };
+                len
             }
         };
         track.packets = track.packets.wrapping_add(1);
@@ -176,7 +209,7 @@ impl Viewer {
     /// Counts and totals.
     pub fn stats(&self) -> ViewerStats {
         let mut stats = self.cold.stats;
-        stats.packets = self.tracks.iter().map(|track| u64::from(track.packets)).sum();
+        stats.packets = self.tracks.0.iter().map(|track| u64::from(track.packets)).sum();
         stats.payload_bytes = self.media_bytes();
         stats.round_trip = self.cold.round_trip;
         stats
@@ -184,7 +217,7 @@ impl Viewer {
 
     /// Payload bytes sent, retransmissions left out.
     pub(crate) fn media_bytes(&self) -> u64 {
-        self.tracks.iter().map(|track| track.payload_bytes).sum()
+        self.tracks.0.iter().map(|track| track.payload_bytes).sum()
     }
 }
 
@@ -198,7 +231,7 @@ impl ViewerTrack {
         payload_bytes: 0,
         packets: 0,
         sequence_shift: 0,
-        profile: 0,
+        profile: ProfileId::NONE,
     };
 
     /// The sequence number under which this viewer gets a packet.
@@ -209,8 +242,9 @@ impl ViewerTrack {
 
     /// Begins with `number`, or goes on with it without a gap.
     ///
-    /// The first sequence number must be below 2^15: a receiver that loses the first packets before a rollover would
-    /// guess its counter wrong and authenticate nothing more (RFC 3711 section 3.3.1).
+    /// The first sequence number must be below 2^15: a receiver that loses the first packets before
+    /// a rollover would guess its counter wrong and authenticate nothing more (RFC 3711 section
+    /// 3.3.1).
     pub(crate) fn begin(&mut self, number: u64, cache: &PacketCache) {
         self.sequence_shift = match self.packets {
             0 => number as u16 & 0x8000,
@@ -235,9 +269,9 @@ impl ViewerTrack {
         }
     }
 
-    /// Timestamps of what a viewer gets from the cache: in order and distinct, but so near to the time it joined that
-    /// its player shows the newest picture at once. With the true ones it would play the whole cache at normal
-    /// speed, and stay as late as that is long.
+    /// Timestamps of what a viewer gets from the cache: in order and distinct, but so near to the
+    /// time it joined that its player shows the newest picture at once. With the true ones it would
+    /// play the whole cache at normal speed, and stay as late as that is long.
     fn compress(&self, timestamp: u32) -> u32 {
         let before = self.catch_up_timestamp.wrapping_sub(timestamp);
         // A cache is shorter than half a cycle, so what seems later is.
@@ -255,7 +289,8 @@ impl ViewerTrack {
     }
 }
 
-/// How much the timestamps of the cache are squeezed: ten seconds into 160 ms, frames of 60 Hz to 23 units of 90 kHz.
+/// How much the timestamps of the cache are squeezed: ten seconds into 160 ms, frames of 60 Hz to
+/// 23 units of 90 kHz.
 const COMPRESSION: u32 = 64;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What does transcoding one stream of sound cost a thread, and how much does it delay?
+//! What does transcoding one stream of audio cost a thread, and how much does it delay?
 //!
 //! Pink noise and a chord, stereo: AAC-LC of 128 kbit/s at 44.1 kHz to Opus of 96 kbit/s; with feature `fdk-aac` also Opus
 //! back to AAC of 128 kbit/s. `us_per_frame` is CPU time per piece that comes out (20 ms of Opus, 21.3 ms of AAC), the best of several
-//! rounds of ten seconds; `percent_of_core` is the time for a second of sound. `added_latency_ms` is how much later than
+//! rounds of ten seconds; `percent_of_core` is the time for a second of audio. `added_latency_ms` is how much later than
 //! the end of its input a sample is in a finished piece at most, decoder included: what a player must wait longer.
 //!
 //! Run: `cargo bench -p transcode` (and `--features fdk-aac`). Arguments other than `--bench` name the parts to run.
@@ -24,8 +24,8 @@ fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let is_wanted = |part: &str| wanted.is_empty() || wanted.iter().any(|name| name == part);
-    let sound = sample("aac-44100-busy.aac");
-    let input = repeated(&sound);
+    let audio = sample("aac-44100-busy.aac");
+    let input = repeated(&audio);
     let mut opus = Vec::new();
     if is_wanted("aac2opus") || is_wanted("opus2aac") {
         let mut best = Duration::MAX;
@@ -34,13 +34,13 @@ fn main() {
             opus.clear();
             best = best.min(timed(|| {
                 for piece in &input {
-                    transcoder.push(Some(&sound.format), piece.pts_us, &piece.data, &mut opus).unwrap();
+                    transcoder.push(Some(&audio.format), piece.pts_us, &piece.data, &mut opus).unwrap();
                 }
             }));
         }
         // Each packet needs the piece that brought its last sample: how far the time had come when it was made.
         let mut transcoder = ToOpus::new(OpusSettings { bits_per_second: 96_000 });
-        let format = sound.format.clone();
+        let format = audio.format.clone();
         let push = |piece: &Coded, out: &mut Vec<Coded>| {
             transcoder.push(Some(&format), piece.pts_us, &piece.data, out).unwrap();
         };
@@ -85,10 +85,10 @@ fn print(part: &str, best: Duration, frames: usize, latency_us: i64) {
 }
 
 /// The sample again and again, for the length of a round.
-fn repeated(sound: &Sample) -> Vec<Coded> {
+fn repeated(audio: &Sample) -> Vec<Coded> {
     let mut pieces = Vec::new();
     // The first pieces hold the encoder's delay, the last one is cut short.
-    let loops = &sound.pieces[2..sound.pieces.len() - 1];
+    let loops = &audio.pieces[2..audio.pieces.len() - 1];
     loop {
         for (_, data) in loops {
             let pts_us = common::BASE_US + pieces.len() as i64 * 1_024_000_000 / 44_100;
@@ -100,7 +100,7 @@ fn repeated(sound: &Sample) -> Vec<Coded> {
     }
 }
 
-/// The longest that the start of a piece waits for the packet with its sound, against the piece it came in.
+/// The longest that the start of a piece waits for the packet with its audio, against the piece it came in.
 ///
 /// A piece is there when the next one begins, so a packet made from piece `n` is there at the time of piece `n + 1`; a
 /// player that takes the packets needs that much more buffer than one that takes the pieces.

@@ -1,8 +1,8 @@
-//! Decoded sound with timestamps to blocks of a fixed number of samples at 48 kHz, each with its exact time.
+//! Decoded audio with timestamps to blocks of a fixed number of samples at 48 kHz, each with its exact time.
 //!
 //! Blocks follow one another without a gap as long as the input's timestamps do, whatever these are rounded to: the
 //! resampler's ratio follows them (see `lock.rs`), holes of up to a second are filled with silence and overlaps left out,
-//! and a larger jump begins anew. Knows nothing of codecs.
+//! and a larger jump starts over. Knows nothing of codecs.
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{
@@ -20,10 +20,10 @@ const SINC_LENGTH: usize = 64;
 const SINC_PHASES: usize = 64;
 /// How many samples of input after the one that the next output sample shows the resampler has had.
 const DELAY_SAMPLES: f64 = SINC_LENGTH as f64 / 2.0 + 0.5;
-/// Over how much sound a seam is faded.
+/// Over how much audio a seam is faded.
 const FADE_SECONDS: f64 = 0.002;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Aligned {
     rate: u32,
     channels: usize,

@@ -23,7 +23,7 @@ pub(crate) struct Pcm {
     pub(crate) channels: usize,
     /// Samples, interleaved, -1 to 1.
     pub(crate) samples: Vec<f32>,
-    /// How many samples of each channel later sound comes out than the timestamps say.
+    /// How many samples of each channel later audio comes out than the timestamps say.
     pub(crate) delay_samples: u32,
     scratch: Vec<f32>,
 }

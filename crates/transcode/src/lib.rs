@@ -1,4 +1,4 @@
-//! Sound between what RTMP and what WebRTC carries: AAC and MP3 to Opus, Opus to AAC.
+//! Audio between what RTMP and what WebRTC carries: AAC and MP3 to Opus, Opus to AAC.
 //!
 //! ```text
 //!  coded, pts ─▶ decoder ─▶ down-mix ─▶ aligned (silence, skips, resampler locked to the pts) ─▶ encoder ─▶ coded, pts
@@ -64,7 +64,7 @@ pub struct InputFormat {
     pub config: Vec<u8>,
 }
 
-/// Why a piece gave no sound.
+/// Why a piece gave no audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TranscodeError {
     /// The decoder configuration makes no sense. Every piece fails until there is another.
@@ -102,7 +102,7 @@ pub enum Unsupported {
 impl std::fmt::Display for TranscodeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::BadConfig => "the decoder configuration of the sound is broken",
+            Self::BadConfig => "the decoder configuration of the audio is broken",
             Self::Unsupported(Unsupported::AacObjectType) => {
                 "this kind of AAC cannot be decoded; use AAC-LC in the encoder"
             }
@@ -110,11 +110,11 @@ impl std::fmt::Display for TranscodeError {
                 "AAC with more than two channels is decoded only by builds with fdk-aac; use mono or stereo in the encoder"
             }
             Self::Unsupported(Unsupported::SampleRate) => {
-                "the sampling rate of the sound is not supported; use 48 kHz in the encoder"
+                "the sampling rate of the audio is not supported; use 48 kHz in the encoder"
             }
-            Self::NoFormat => "sound came before its decoder configuration",
-            Self::Oversized => "a frame of sound is longer than its codec allows",
-            Self::Broken => "a frame of sound cannot be decoded",
+            Self::NoFormat => "audio came before its decoder configuration",
+            Self::Oversized => "a frame of audio is longer than its codec allows",
+            Self::Broken => "a frame of audio cannot be decoded",
             Self::Codec => "the codec library failed",
         })
     }

@@ -29,7 +29,7 @@ pub(crate) enum Correction {
     Speed(f64),
     /// Put in (positive) or leave out (negative) this many seconds at once.
     Step(f64),
-    /// Begin anew at the timestamp.
+    /// Begin again at the timestamp.
     Restart,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes the error of one piece, seconds, `elapsed` seconds of sound after the one before.
+    /// Takes the error of one piece, seconds, `elapsed` seconds of audio after the one before.
     pub(crate) fn update(&mut self, error: f64, elapsed: f64) -> Correction {
         if error.abs() > RESTART {
             *self = Self::default();
@@ -94,7 +94,7 @@ mod tests {
     /// A stream whose sampling clock and timestamps disagree, and what follows from the corrections.
     struct Plant {
         lock: Lock,
-        /// Seconds of sound that came in by the sampling clock, and that came out.
+        /// Seconds of audio that came in by the sampling clock, and that came out.
         due: f64,
         speed: f64,
         steps: Vec<f64>,

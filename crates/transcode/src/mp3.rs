@@ -48,7 +48,7 @@ impl Mp3 {
             return Err(TranscodeError::Broken);
         }
         let decoder = match &mut self.decoder {
-            Some((first, decoder)) if first.same_sound(&header) => decoder,
+            Some((first, decoder)) if first.same_audio(&header) => decoder,
             other => &mut other.insert((header, decoder()?)).1,
         };
         let buffer = decoder.decode_ref(&packet(frame)).map_err(|_| TranscodeError::Broken)?;
@@ -85,7 +85,7 @@ impl Header {
         Some(Self { sample_rate, channels, bytes: (slots + (word >> 9 & 1)) as usize })
     }
 
-    fn same_sound(&self, other: &Self) -> bool {
+    fn same_audio(&self, other: &Self) -> bool {
         (self.sample_rate, self.channels) == (other.sample_rate, other.channels)
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::{Coded, TranscodeError};
 
-/// How sound is encoded.
+/// How audio is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AacSettings {
     /// Bits per second, two channels at 48 kHz; 32,000 to 512,000.

@@ -1,4 +1,4 @@
-//! Coded sound of RTMP to Opus packets of 20 ms, as WebRTC carries them.
+//! Coded audio of RTMP to Opus packets of 20 ms, as WebRTC carries them.
 //!
 //! One or two channels, 48 kHz. Packets follow one another in steps of exactly 20 ms as long as the input's timestamps do.
 
@@ -16,7 +16,7 @@ const PACKET_BYTES_MAX: usize = 1_275;
 /// An output time that goes back by less is the edge of a new beginning, and not sent; by more, the input's times did.
 const OVERLAP_US_MAX: i64 = 1_000_000;
 
-/// How sound is encoded.
+/// How audio is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpusSettings {
     /// Bits per second of two channels, 6,000 to 510,000; one channel has half.

@@ -61,7 +61,7 @@ export interface BridgeInfo {
   video_frames: number;
   packets: number;
   /** Pieces of sound that were transcoded. */
-  sound_pieces: number;
+  audio_frames: number;
   cpu_seconds: number;
   transcoding_cpu_seconds: number;
   /** What it adds to the delay, median of the last second. */
@@ -69,7 +69,7 @@ export interface BridgeInfo {
   audio_latency_ms: number;
   b_frames_dropped: number;
   broken: number;
-  sound_dropped: number;
+  audio_dropped: number;
 }
 
 export interface Stream {

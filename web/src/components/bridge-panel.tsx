@@ -34,7 +34,7 @@ export function BridgePanel({ stream }: { stream: Stream }) {
         <Fact name="Cost" stat="bridge-cost">{costWords(cost)}</Fact>
         <Fact name="Added delay" stat="bridge-delay">{delayWords(bridge)}</Fact>
         <Fact name="Video" stat="bridge-rate">{rateWords(cost)}</Fact>
-        <Fact name="Sound" stat="bridge-sound">{soundWords(bridge)}</Fact>
+        <Fact name="Audio" stat="bridge-audio">{audioWords(bridge)}</Fact>
         <Fact name="Left out" stat="bridge-lost">{lostWords(bridge)}</Fact>
         <Fact name="Running">{duration(bridge.running_seconds)}</Fact>
       </dl>
@@ -52,19 +52,19 @@ function Note(props: { text: string; testId?: string }) {
   );
 }
 
-/** `1.2 % of a core: 0.3 % packets, 0.9 % sound` */
+/** `1.2 % of a core: 0.3 % packets, 0.9 % audio` */
 export function costWords(cost: BridgeCost | null): string {
   if (cost === null) return 'measuring…';
-  const { workerPercent: worker, transcodingPercent: sound } = cost;
-  const total = `${percent(worker + sound)} of a core`;
-  return sound > 0 ? `${total}: ${percent(worker)} worker, ${percent(sound)} sound` : total;
+  const { workerPercent: worker, transcodingPercent: audio } = cost;
+  const total = `${percent(worker + audio)} of a core`;
+  return audio > 0 ? `${total}: ${percent(worker)} worker, ${percent(audio)} audio` : total;
 }
 
-/** `0.2 ms video · 42 ms sound` */
+/** `0.2 ms video · 42 ms audio` */
 export function delayWords(bridge: BridgeInfo): string {
   const parts = [
     bridge.video_frames > 0 ? `${fine(bridge.video_latency_ms)} video` : '',
-    bridge.sound_pieces > 0 ? `${fine(bridge.audio_latency_ms)} sound` : '',
+    bridge.audio_frames > 0 ? `${fine(bridge.audio_latency_ms)} audio` : '',
   ];
   return parts.filter(Boolean).join(' · ') || 'nothing has come through yet';
 }
@@ -80,10 +80,10 @@ function rateWords(cost: BridgeCost | null): string {
   return `${frames} · ${count(cost.packetsPerSecond)} packets/s`;
 }
 
-function soundWords(bridge: BridgeInfo): string {
+function audioWords(bridge: BridgeInfo): string {
   const made = bridge.direction === 'rtmp_to_webrtc' ? 'Opus' : 'AAC';
-  const lost = bridge.sound_dropped > 0 ? `, ${plural(bridge.sound_dropped, 'piece', 'pieces')} lost for want of CPU` : '';
-  return bridge.sound_pieces > 0 ? `transcoded to ${made}${lost}` : `passed on as it is, or none${lost}`;
+  const lost = bridge.audio_dropped > 0 ? `, ${plural(bridge.audio_dropped, 'piece', 'pieces')} lost for want of CPU` : '';
+  return bridge.audio_frames > 0 ? `transcoded to ${made}${lost}` : `passed on as it is, or none${lost}`;
 }
 
 function lostWords(bridge: BridgeInfo): string {

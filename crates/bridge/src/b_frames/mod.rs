@@ -1,11 +1,11 @@
 //! Coded pictures of H.264 and H.265: parameter sets, picture order, and which pictures can be left out.
 //!
 //! ```text
-//! sequence header ─▶ record ─▶ parameter sets ─┐ (written anew: decoders do not wait)
+//! sequence header ─▶ record ─▶ parameter sets ─┐ (rewritten: decoders do not wait)
 //! frame ─▶ nal ─▶ headers of slices ─▶ order, references ─▶ Verdict, units to send
 //! ```
 //! WebRTC shows pictures in the order they are sent, so a picture that is to be shown ahead of one already sent has to be
-//! left out. That is sound only where no picture that is sent refers to it: [`PictureFilter`] follows the reference
+//! left out. That is valid only where no picture that is sent refers to it: [`PictureFilter`] follows the reference
 //! pictures of encoder and decoder and refuses a stream where they part. `docs/decisions/0018-b-frames.md` has the reasons.
 //!
 //! AV1 and VP8/VP9 need nothing of the kind: pictures that are not shown at once travel within the temporal unit or

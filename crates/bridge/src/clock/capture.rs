@@ -1,4 +1,4 @@
-//! Puts the RTP timestamps of sound and picture on one stream time.
+//! Puts the RTP timestamps of audio and video on one stream time.
 //!
 //! ```text
 //!  timestamp ─▶ media time of the track ─▶ + offset = time of capture ─▶ + axis + residue = stream time
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The offset of a track comes from the publisher's sender reports; before both tracks have them, from the pieces that
-//! came with the least delay. When it changes, nothing must step: sound keeps its times, sample by sample (the axis
+//! came with the least delay. When it changes, nothing must step: audio keeps its times, sample by sample (the axis
 //! moves instead), and the picture moves to where it belongs by a few percent of the time that passes, which nobody
-//! sees. So stream time runs as the publisher's sound does, and without sound as its picture. What to do about missing
+//! sees. So stream time runs as the publisher's audio does, and without audio as its picture. What to do about missing
 //! packets is decided elsewhere.
 
 use std::time::Instant;
@@ -22,7 +22,7 @@ use super::micros;
 /// What is to be known of a packet to give it a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
-    /// Sound or video.
+    /// Audio or video.
     pub kind: MediaKind,
     /// RTP timestamp in units of `clock_rate`; wraps.
     pub timestamp: u32,
@@ -46,12 +46,12 @@ impl From<&Packet> for Stamp {
     }
 }
 
-/// Stream time of what a publisher sends: one track of sound, one of video, or either alone.
+/// Stream time of what a publisher sends: one track of audio, one of video, or either alone.
 #[derive(Debug, Default)]
 pub struct CaptureClock {
     base: Option<Instant>,
     axis_us: i64,
-    /// Sound and video.
+    /// Audio and video.
     tracks: [Track; 2],
 }
 
@@ -73,7 +73,7 @@ struct Track {
     delay: LeastDelay,
 }
 
-/// Timestamps counted on beyond their 32 bits. Begins anew where they are not continuous.
+/// Timestamps counted on beyond their 32 bits. Begins again where they are not continuous.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     start_us: i64,
@@ -104,9 +104,9 @@ impl CaptureClock {
     }
 
     /// Stream time in microseconds of a piece of media: of the first packet of each frame of video, of each packet of
-    /// sound, in the order of their numbers.
+    /// audio, in the order of their numbers.
     ///
-    /// Begins near [`START_US`], is never negative, and never decreases for sound; for video only where the publisher's
+    /// Begins near [`START_US`], is never negative, and never decreases for audio; for video only where the publisher's
     /// timestamps do (pictures not sent in the order they are shown). The same stamp again gives the same time as long
     /// as none of another frame of its track came between.
     pub fn time_us(&mut self, stamp: &Stamp) -> i64 {
@@ -199,8 +199,8 @@ impl CaptureClock {
 
     /// Moves the axis so that the reference stays where it is, and leaves the other track to follow.
     fn absorb(&mut self, changes: [i64; 2], at_us: i64) {
-        let has_sound = self.tracks[SOUND].is_live(at_us) && !self.tracks[SOUND].is_free;
-        let reference = if has_sound { SOUND } else { VIDEO };
+        let has_audio = self.tracks[AUDIO].is_live(at_us) && !self.tracks[AUDIO].is_free;
+        let reference = if has_audio { AUDIO } else { VIDEO };
         self.axis_us -= changes[reference];
         self.tracks[1 - reference].residue_us += changes[reference] - changes[1 - reference];
     }
@@ -294,12 +294,12 @@ fn units_us(units: i64, clock_rate: u32) -> i64 {
 
 fn index_of(kind: MediaKind) -> usize {
     match kind {
-        MediaKind::Audio => SOUND,
+        MediaKind::Audio => AUDIO,
         MediaKind::Video => VIDEO,
     }
 }
 
-const SOUND: usize = 0;
+const AUDIO: usize = 0;
 const VIDEO: usize = 1;
 
 /// Stream time of the first piece: other tracks may begin with something captured before it.
@@ -325,7 +325,7 @@ const LIVE_US: i64 = 6_000_000;
 const ANCHOR_OFF_US_MAX: i64 = 30_000_000;
 /// A report that changes less than this needs no agreement of the other track.
 const SMALL_US: i64 = 20_000;
-/// How long a report that changes much waits for one of the other track: browsers report sound every 5 s.
+/// How long a report that changes much waits for one of the other track: browsers report audio every 5 s.
 const INSIST_US: i64 = 6_000_000;
 /// Most time that is let to wear off changes at once.
 const PASSED_US_MAX: i64 = 3_600_000_000;

@@ -1,8 +1,8 @@
-//! Times of one stream on both sides of a bridge, so that sound and picture stay together.
+//! Times of one stream on both sides of a bridge, so that audio and video stay together.
 //!
 //! Frames are stamped in milliseconds of one stream time, packets in units of a clock for each track, tied together
 //! by sender reports only (RFC 3550 section 6.4.1). To packets, [`StreamClock`] says which stream time it is now,
-//! [`VideoTimestamps`] and [`SoundTimestamps`] stamp the packets and [`SenderReports`] tells receivers how both
+//! [`VideoTimestamps`] and [`AudioTimestamps`] stamp the packets and [`SenderReports`] tells receivers how both
 //! belong together. To frames, [`CaptureClock`] puts the timestamps of both tracks on one stream time. What is
 //! measured are clocks of others: all of them may drift, jump and stand still.
 
@@ -15,7 +15,7 @@ mod timestamps;
 pub use capture::{CaptureClock, START_US, Stamp};
 pub use reports::{Sender, SenderReports};
 pub use stream::StreamClock;
-pub use timestamps::{SoundTimestamps, VideoTimestamps, rtp_timestamp};
+pub use timestamps::{AudioTimestamps, VideoTimestamps, rtp_timestamp};
 
 use std::time::{Duration, Instant};
 

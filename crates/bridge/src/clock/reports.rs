@@ -1,7 +1,7 @@
 //! Sender reports of the virtual publisher that a bridge is (RFC 3550 section 6.4.1).
 //!
 //! Each names the wall time and, for each track, the timestamp of the same instant by the one [`StreamClock`]: that is
-//! what lets receivers play sound and picture together. They go into the stream of packets as a publisher's would.
+//! what lets receivers play audio and video together. They go into the stream of packets as a publisher's would.
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     const VIDEO: Sender = Sender { ssrc: 1, clock_rate: 90_000, packets: 5, payload_bytes: 500 };
-    const SOUND: Sender = Sender { ssrc: 2, clock_rate: 48_000, packets: 7, payload_bytes: 70 };
+    const AUDIO: Sender = Sender { ssrc: 2, clock_rate: 48_000, packets: 7, payload_bytes: 70 };
 
     fn read(rtcp: &[u8]) -> Vec<(u32, SenderInfo)> {
         let reports = packets(rtcp).map(Result::unwrap).filter_map(|packet| match packet {
@@ -105,12 +105,12 @@ mod tests {
         let wall = WallClock { at: now, ntp: NtpTime(7 << 32) };
         let (mut clock, mut reports, mut out) =
             (StreamClock::new(now), SenderReports::default(), vec![1, 2, 3]);
-        assert!(!reports.write(now, &wall, &clock, &[VIDEO, SOUND], &mut out), "no time is known");
+        assert!(!reports.write(now, &wall, &clock, &[VIDEO, AUDIO], &mut out), "no time is known");
         clock.arrived(now, 10_000_000);
         let silent = Sender { packets: 0, ..VIDEO };
         assert!(!reports.write(now, &wall, &clock, &[silent], &mut out), "nothing was sent");
         let later = now + Duration::from_millis(500);
-        assert!(reports.write(later, &wall, &clock, &[VIDEO, SOUND], &mut out));
+        assert!(reports.write(later, &wall, &clock, &[VIDEO, AUDIO], &mut out));
         let ntp = NtpTime(7 << 32 | 1 << 31);
         let info =
             |rtp_timestamp, packets, payload_bytes| SenderInfo { ntp, rtp_timestamp, packets, payload_bytes };
@@ -124,21 +124,21 @@ mod tests {
         let wall = WallClock { at: now, ntp: NtpTime(7 << 32) };
         let (mut clock, mut reports, mut out) = (StreamClock::new(now), SenderReports::default(), Vec::new());
         clock.arrived(now, 0);
-        let silent = Sender { packets: 0, ..SOUND };
+        let silent = Sender { packets: 0, ..AUDIO };
         assert_eq!(reports.next_timeout(), None);
         assert!(reports.write(now, &wall, &clock, &[VIDEO, silent], &mut out));
         assert!(!reports.write(now, &wall, &clock, &[VIDEO, silent], &mut out));
-        assert!(reports.write(now, &wall, &clock, &[VIDEO, SOUND], &mut out), "sound has begun");
+        assert!(reports.write(now, &wall, &clock, &[VIDEO, AUDIO], &mut out), "audio has begun");
         assert_eq!(read(&out).len(), 2);
         assert_eq!(reports.next_timeout(), Some(now + INTERVAL));
         let almost = now + INTERVAL - Duration::from_millis(1);
-        assert!(!reports.write(almost, &wall, &clock, &[VIDEO, SOUND], &mut out));
-        assert!(reports.write(now + INTERVAL, &wall, &clock, &[VIDEO, SOUND], &mut out));
+        assert!(!reports.write(almost, &wall, &clock, &[VIDEO, AUDIO], &mut out));
+        assert!(reports.write(now + INTERVAL, &wall, &clock, &[VIDEO, AUDIO], &mut out));
         clock.publisher_started();
         clock.arrived(now + INTERVAL, 99_000_000);
         clock.arrived(now + INTERVAL, 99_000_000);
         assert!(
-            reports.write(now + INTERVAL, &wall, &clock, &[VIDEO, SOUND], &mut out),
+            reports.write(now + INTERVAL, &wall, &clock, &[VIDEO, AUDIO], &mut out),
             "the clock has stepped"
         );
     }

@@ -2,7 +2,7 @@
 //!
 //! The times are the publisher's, whose clock runs fast or slow, and frames arrive late: some at once (a GOP the bridge
 //! begins with, a network that stalled). The frame with the least delay counts, and what was told moves towards it by
-//! very little, because receivers fit a line through it. Both tracks share the result, so an error shifts sound and
+//! very little, because receivers fit a line through it. Both tracks share the result, so an error shifts audio and
 //! picture alike.
 
 use std::time::Instant;

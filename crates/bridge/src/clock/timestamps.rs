@@ -1,7 +1,7 @@
 //! RTP timestamps of frames whose times are rounded to milliseconds.
 //!
 //! RTMP rounds: 60 frames a second are 17, 17 and 16 ms apart, and an Opus packet of 2.5 ms starts at a whole one.
-//! Receivers pace pictures by timestamps, and for sound they hide or cut what they take for a gap or an overlap, so
+//! Receivers pace pictures by timestamps, and for audio they hide or cut what they take for a gap or an overlap, so
 //! rounding is taken out where the frames are regular. Nothing here adds up: an output is never further from its
 //! input than a few milliseconds, whatever the publisher's clocks do.
 
@@ -72,15 +72,15 @@ impl LastPicture {
     }
 }
 
-/// Timestamps of sound: they follow the samples while the times agree with those, and the times where not.
+/// Timestamps of audio: they follow the samples while the times agree with those, and the times where not.
 #[derive(Debug, Clone)]
-pub struct SoundTimestamps {
+pub struct AudioTimestamps {
     clock_rate: u32,
-    last: Option<LastSound>,
+    last: Option<LastAudio>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct LastSound {
+struct LastAudio {
     /// Given out last, and the duration of that piece; in units.
     given: i64,
     duration: i64,
@@ -88,13 +88,13 @@ struct LastSound {
     ahead: f64,
 }
 
-impl SoundTimestamps {
+impl AudioTimestamps {
     /// For a clock of `clock_rate` Hz: 48,000 for Opus (RFC 7587 section 4.1), 8,000 for G.711.
     pub fn new(clock_rate: u32) -> Self {
         Self { clock_rate, last: None }
     }
 
-    /// The timestamp of a piece of sound heard at `pts_us` of stream time that has `duration` units of sound. Strictly
+    /// The timestamp of an audio frame heard at `pts_us` of stream time that has `duration` units of audio. Strictly
     /// rising.
     pub fn next(&mut self, pts_us: i64, duration: u32) -> u32 {
         let target = (i128::from(pts_us) * i128::from(self.clock_rate)).div_euclid(i128::from(MICROS)) as i64;
@@ -102,11 +102,11 @@ impl SoundTimestamps {
             Some(last) => self.follow(last, target),
             None => (target, 0.0),
         };
-        self.last = Some(LastSound { given, duration: i64::from(duration), ahead });
+        self.last = Some(LastAudio { given, duration: i64::from(duration), ahead });
         given as u32
     }
 
-    fn follow(&self, last: LastSound, target: i64) -> (i64, f64) {
+    fn follow(&self, last: LastAudio, target: i64) -> (i64, f64) {
         let expected = last.given + last.duration;
         let off = target - expected;
         let millis = |millis: i64| millis * i64::from(self.clock_rate) / 1_000;
@@ -133,7 +133,7 @@ const MEMORY: f64 = 32.0;
 /// Pictures left out in a row that keep the line.
 const STEPS_MAX: f64 = 16.0;
 
-/// Sound whose time is further than this from where the samples end has a gap, or is a new beginning.
+/// Audio whose time is further than this from where the samples end has a gap, or is a new beginning.
 const GAP_MS: i64 = 15;
 /// How far the times may be from the samples on average.
 const AHEAD_MS_MAX: i64 = 5;
@@ -242,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn sound_follows_its_samples_while_times_agree() {
-        // 2.5 ms of Opus each, stamped in whole milliseconds; 20 ms whose times jitter by 9 ms.
-        let mut short = SoundTimestamps::new(48_000);
-        let mut jittery = SoundTimestamps::new(48_000);
+    fn audio_follows_its_samples_while_times_agree() {
+        // 2.5 ms of Opus each, stamped in whole milliseconds; 20 ms whose times reorder by 9 ms.
+        let mut short = AudioTimestamps::new(48_000);
+        let mut jittery = AudioTimestamps::new(48_000);
         for at in 0..10_000 {
             assert_eq!(short.next(at * 5 / 2 * 1_000, 120), (at * 120) as u32);
             let jitter_ms = if at == 0 { 0 } else { [0, 9, -9, 4, -4][(at % 5) as usize] };
@@ -254,8 +254,8 @@ mod tests {
     }
 
     #[test]
-    fn sound_follows_its_times_where_samples_are_missing_or_too_many() {
-        let mut timestamps = SoundTimestamps::new(8_000);
+    fn audio_follows_its_times_where_samples_are_missing_or_too_many() {
+        let mut timestamps = AudioTimestamps::new(8_000);
         let rows = [
             (0, 0, "the beginning"),
             (20, 160, "follows"),
@@ -272,9 +272,9 @@ mod tests {
     }
 
     #[test]
-    fn sound_of_a_drifting_clock_stays_within_milliseconds_of_its_times() {
+    fn audio_of_a_drifting_clock_stays_within_milliseconds_of_its_times() {
         for ppm in [100, -100] {
-            let mut timestamps = SoundTimestamps::new(48_000);
+            let mut timestamps = AudioTimestamps::new(48_000);
             let mut corrections = 0;
             let mut before = 0;
             for at in 0..1_080_000i64 {

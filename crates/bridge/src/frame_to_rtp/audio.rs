@@ -1,4 +1,4 @@
-//! Sound on its way to packets: Opus and G.711 as they are, AAC and MP3 by way of the caller's transcoder.
+//! Audio on its way to packets: Opus and G.711 as they are, AAC and MP3 by way of the caller's transcoder.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::g711::{self, Law};
-use super::{PacketsOut, ToPacketsSettings, ToPacketsStats};
-use crate::audio::{CodedSound, SoundCodec, SoundFormat};
-use crate::clock::SoundTimestamps;
-use crate::numbers::{SOUND_SSRC, payload_type};
+use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut};
+use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
+use crate::clock::AudioTimestamps;
+use crate::numbers::{AUDIO_SSRC, payload_type};
 
-/// The sound track of a bridge.
+/// The audio track of a bridge.
 #[derive(Debug)]
-pub(super) struct Sound {
+pub(super) struct Audio {
     pub(super) sender: Sender,
     clock_rate: u32,
-    timestamps: SoundTimestamps,
+    timestamps: AudioTimestamps,
     /// The one that is sent of several: the first that came.
     track_id: Option<u8>,
     /// What the publisher sends, once it is known.
     source: Option<Source>,
-    /// Of sound that is transcoded.
-    format: Option<Arc<SoundFormat>>,
+    /// Of audio that is transcoded.
+    format: Option<Arc<AudioFormat>>,
     /// The transcoder has not been told of `format`.
     format_is_new: bool,
     published: Option<Codec>,
@@ -36,7 +36,7 @@ pub(super) struct Sound {
     is_over: bool,
 }
 
-/// What tells one kind of sound from another.
+/// What tells one kind of audio from another.
 #[derive(Debug, PartialEq, Eq)]
 struct Source {
     codec: FlvCodec,
@@ -44,12 +44,12 @@ struct Source {
     config: Vec<u8>,
 }
 
-impl Sound {
+impl Audio {
     pub(super) fn new() -> Self {
         Self {
-            sender: Sender::new(SOUND_SSRC, 0),
+            sender: Sender::new(AUDIO_SSRC, 0),
             clock_rate: Codec::Opus.clock_rate(),
-            timestamps: SoundTimestamps::new(Codec::Opus.clock_rate()),
+            timestamps: AudioTimestamps::new(Codec::Opus.clock_rate()),
             track_id: None,
             source: None,
             format: None,
@@ -68,7 +68,7 @@ impl Sound {
         *self = Self { sender: self.sender, clock_rate: self.clock_rate, timestamps, ..Self::new() };
     }
 
-    /// Also of sound that is over: it may go on.
+    /// Also of audio that is over: it may go on.
     pub(super) fn published(&self) -> Option<Codec> {
         self.published
     }
@@ -94,10 +94,10 @@ impl Sound {
     /// Takes in a tag body. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         time_ms: i64,
         body: &[u8],
-        stats: &mut ToPacketsStats,
+        stats: &mut FrameToRtpStats,
         out: &mut PacketsOut,
     ) -> bool {
         let Ok(body) = audio_body(body) else {
@@ -141,7 +141,7 @@ impl Sound {
                 channels: if codec == FlvCodec::Mp3 {
                     0
                 } else {
-                    body.sound.map_or(0, |sound| sound.channels)
+                    body.sound.map_or(0, |audio| audio.channels)
                 },
                 config: if is_config { body.data.to_vec() } else { Vec::new() },
             },
@@ -158,8 +158,8 @@ impl Sound {
         true
     }
 
-    fn publish(&mut self, codec: Codec, transcoded: Option<SoundCodec>, source: &Source) {
-        let format = transcoded.map(|codec| SoundFormat {
+    fn publish(&mut self, codec: Codec, transcoded: Option<AudioCodec>, source: &Source) {
+        let format = transcoded.map(|codec| AudioFormat {
             codec,
             config: source.config.clone(),
             sample_rate: 0,
@@ -170,7 +170,7 @@ impl Sound {
         (self.published, self.refused) = (Some(codec), None);
         if self.clock_rate != codec.clock_rate() {
             self.clock_rate = codec.clock_rate();
-            self.timestamps = SoundTimestamps::new(self.clock_rate);
+            self.timestamps = AudioTimestamps::new(self.clock_rate);
         }
     }
 
@@ -180,12 +180,18 @@ impl Sound {
             return false;
         }
         let format = std::mem::take(&mut self.format_is_new).then(|| self.format.clone()).flatten();
-        out.sound.push(CodedSound { pts_us, format, data: data.to_vec() });
+        out.audio.push(CodedAudio { pts_us, format, data: data.to_vec() });
         true
     }
 
     /// Sends an Opus packet; `false` if it is none, or too long.
-    fn opus(&mut self, settings: &ToPacketsSettings, pts_us: i64, data: &[u8], out: &mut PacketsOut) -> bool {
+    fn opus(
+        &mut self,
+        settings: &FrameToRtpSettings,
+        pts_us: i64,
+        data: &[u8],
+        out: &mut PacketsOut,
+    ) -> bool {
         let Some(toc) = Toc::parse(data) else { return false };
         self.send(settings, pts_us, u32::from(toc.samples), data, out)
     }
@@ -193,14 +199,14 @@ impl Sound {
     /// Sends samples in pieces, of two channels their mean; `false` if there are none.
     fn g711(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         pts_us: i64,
         body: &Body<'_>,
         out: &mut PacketsOut,
     ) -> bool {
         let mut samples = std::mem::take(&mut self.samples);
         samples.clear();
-        match (body.codec, body.sound.map(|sound| sound.channels)) {
+        match (body.codec, body.sound.map(|audio| audio.channels)) {
             (FlvCodec::G711U, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
             (_, Some(2)) => g711::mix(Law::A, body.data, &mut samples),
             _ => samples.extend_from_slice(body.data),
@@ -220,16 +226,16 @@ impl Sound {
     /// passed over.
     pub(super) fn transcoded(
         &mut self,
-        settings: &ToPacketsSettings,
-        sound: &CodedSound,
+        settings: &FrameToRtpSettings,
+        audio: &CodedAudio,
         out: &mut PacketsOut,
     ) -> bool {
-        self.format.is_none() || self.opus(settings, sound.pts_us, &sound.data, out)
+        self.format.is_none() || self.opus(settings, audio.pts_us, &audio.data, out)
     }
 
     fn send(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         pts_us: i64,
         samples: u32,
         data: &[u8],
@@ -239,32 +245,32 @@ impl Sound {
         let timestamp = self.timestamps.next(pts_us, samples);
         let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
         let is_sent = packetize::whole(data, settings.payload_bytes_max, &mut writer);
-        // The marker says that sound begins (RFC 3551 section 4.1).
+        // The marker says that audio begins (RFC 3551 section 4.1).
         writer.end_frame(self.begins);
         self.begins &= !is_sent;
         is_sent
     }
 }
 
-/// As what sound is sent, and as what it is transcoded if it is; or why it cannot be.
-fn carried_as(source: &Source) -> Result<(Codec, Option<SoundCodec>), String> {
+/// As what audio is sent, and as what it is transcoded if it is; or why it cannot be.
+fn carried_as(source: &Source) -> Result<(Codec, Option<AudioCodec>), String> {
     let codec = source.codec;
     match codec {
         FlvCodec::Aac
             if source.config.len() < AAC_CONFIG_BYTES.0 || source.config.len() > AAC_CONFIG_BYTES.1 =>
         {
-            Err("sound: the sequence header of AAC is broken".to_owned())
+            Err("audio: the sequence header of AAC is broken".to_owned())
         }
-        FlvCodec::Aac => Ok((Codec::Opus, Some(SoundCodec::Aac))),
-        FlvCodec::Mp3 => Ok((Codec::Opus, Some(SoundCodec::Mp3))),
+        FlvCodec::Aac => Ok((Codec::Opus, Some(AudioCodec::Aac))),
+        FlvCodec::Mp3 => Ok((Codec::Opus, Some(AudioCodec::Mp3))),
         // Channel mapping family 0 (RFC 7845 section 5.1.1) is what a packet of RFC 7587 can hold.
         FlvCodec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
-            Err("sound: WebRTC has no Opus of more than two channels".to_owned())
+            Err("audio: WebRTC has no Opus of more than two channels".to_owned())
         }
         FlvCodec::Opus => Ok((Codec::Opus, None)),
         FlvCodec::G711A => Ok((Codec::Pcma, None)),
         FlvCodec::G711U => Ok((Codec::Pcmu, None)),
-        _ => Err(format!("sound: {codec} is not transcoded")),
+        _ => Err(format!("audio: {codec} is not transcoded")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rtp::payload::Codec;
 
-use super::audio::Sound;
+use super::audio::Audio;
 use super::video::Video;
 
 /// Video as viewers are told of it.
@@ -21,17 +21,17 @@ pub struct PublishedVideo {
 pub struct PublishedFormats {
     /// Video, if there is some that can be bridged, or was until the publisher ended it.
     pub video: Option<PublishedVideo>,
-    /// Sound as it is sent in packets, if there is some that can be bridged, or was until the publisher ended it.
-    pub sound: Option<Codec>,
-    /// Why video or sound is missing although the publisher sends it: for the player's error and the log.
+    /// Audio as it is sent in packets, if there is some that can be bridged, or was until the publisher ended it.
+    pub audio: Option<Codec>,
+    /// Why video or audio is missing although the publisher sends it: for the player's error and the log.
     pub refused: Option<Arc<str>>,
 }
 
-pub(super) fn join(video: &Video, sound: &Sound) -> PublishedFormats {
-    let refused = match (video.refused(), sound.refused()) {
-        (Some(video), Some(sound)) => Some(format!("{video}; {sound}").into()),
+pub(super) fn join(video: &Video, audio: &Audio) -> PublishedFormats {
+    let refused = match (video.refused(), audio.refused()) {
+        (Some(video), Some(audio)) => Some(format!("{video}; {audio}").into()),
         (Some(one), None) | (None, Some(one)) => Some(Arc::clone(one)),
         (None, None) => None,
     };
-    PublishedFormats { video: video.published().cloned(), sound: sound.published(), refused }
+    PublishedFormats { video: video.published().cloned(), audio: audio.published(), refused }
 }

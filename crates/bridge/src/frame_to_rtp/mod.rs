@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  frame ─▶ rtmp::flv body ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
-//!                           └▶ sound.rs: G.711, Opus as they are ─────────────────▶ packets
+//!                           └▶ audio.rs: G.711, Opus as they are ─────────────────▶ packets
 //!                                        AAC, MP3 ─▶ jobs ─▶ caller's threads ─▶ Opus ─▶ packets
 //! ```
-//! It plays the publisher of a stream of packets: one SSRC for video, one for sound, numbers and timestamps that go on
+//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, numbers and timestamps that go on
 //! whatever RTMP publishers come and go, and sender reports that tie both to one clock. What is broken is counted and
 //! left out; what cannot be bridged is refused with a reason, and the other track goes on.
 
@@ -20,9 +20,9 @@ use std::time::Instant;
 use delivery::{Frame, FrameRole, Track};
 use sfu::WallClock;
 
-use crate::audio::CodedSound;
+use crate::audio::CodedAudio;
 use crate::clock::{Sender, SenderReports, StreamClock};
-use audio::Sound;
+use audio::Audio;
 use video::Video;
 
 pub use formats::{PublishedFormats, PublishedVideo};
@@ -40,7 +40,7 @@ pub enum BFrames {
 
 /// How a stream is packetised.
 #[derive(Clone, Copy, Debug)]
-pub struct ToPacketsSettings {
+pub struct FrameToRtpSettings {
     /// What becomes of B-frames.
     pub b_frames: BFrames,
     /// Longest RTP payload, bytes.
@@ -49,59 +49,59 @@ pub struct ToPacketsSettings {
 
 /// What has gone through a bridge. Counts only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ToPacketsStats {
+pub struct FrameToRtpStats {
     /// Pictures sent, those included that stand in for video that is over.
     pub video_frames: u64,
-    /// RTP packets written, sound included.
+    /// RTP packets written, audio included.
     pub packets: u64,
     /// Pictures left out because they are not shown in the order they are sent.
     pub b_frames_dropped: u64,
-    /// Frames and pieces of sound that made no sense, whole or in part.
+    /// Frames and audio frames that made no sense, whole or in part.
     pub broken: u64,
 }
 
-/// The machine of one stream. See the module.
+/// The machine of one stream. See the module documentation.
 ///
-/// **To be driven like this:** [`ToPackets::publisher_started`] when a publisher begins, [`ToPackets::frame`] for each of
-/// its frames, [`ToPackets::sound`] for what the transcoder makes of [`PacketsOut::sound`], and
-/// [`ToPackets::report`] at [`ToPackets::next_timeout`].
+/// **To be driven like this:** [`FrameToRtp::publisher_started`] when a publisher begins, [`FrameToRtp::frame`] for each of
+/// its frames, [`FrameToRtp::audio`] for what the transcoder makes of [`PacketsOut::audio`], and
+/// [`FrameToRtp::report`] at [`FrameToRtp::next_timeout`].
 #[derive(Debug)]
-pub struct ToPackets {
-    settings: ToPacketsSettings,
+pub struct FrameToRtp {
+    settings: FrameToRtpSettings,
     video: Video,
-    sound: Sound,
+    audio: Audio,
     clock: StreamClock,
     reports: SenderReports,
-    /// Tracks that had sent something at the last report: video, sound.
+    /// Tracks that had sent something at the last report: video, audio.
     reported: [bool; 2],
     /// When a track has sent something of which no report has told yet.
     unreported_since: Option<Instant>,
     formats: PublishedFormats,
     formats_changed: bool,
-    stats: ToPacketsStats,
+    stats: FrameToRtpStats,
 }
 
-impl ToPackets {
+impl FrameToRtp {
     /// A bridge nothing has gone through.
-    pub fn new(settings: ToPacketsSettings, now: Instant) -> Self {
+    pub fn new(settings: FrameToRtpSettings, now: Instant) -> Self {
         Self {
             settings,
             video: Video::new(),
-            sound: Sound::new(),
+            audio: Audio::new(),
             clock: StreamClock::new(now),
             reports: SenderReports::default(),
             reported: [false; 2],
             unreported_since: None,
             formats: PublishedFormats::default(),
             formats_changed: false,
-            stats: ToPacketsStats::default(),
+            stats: FrameToRtpStats::default(),
         }
     }
 
     /// A publisher begins, or another one comes: what the one before has said holds no more. Times go on.
     pub fn publisher_started(&mut self, _now: Instant) {
         self.video.restart();
-        self.sound.restart();
+        self.audio.restart();
         self.clock.publisher_started();
         self.update_formats();
     }
@@ -120,7 +120,7 @@ impl ToPackets {
         }
         let changed = match frame.track {
             Track::Video => self.video.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
-            Track::Audio => self.sound.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
+            Track::Audio => self.audio.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
             Track::Data => false,
         };
         self.note_packets(now, out.packets.len() - before);
@@ -133,30 +133,30 @@ impl ToPackets {
     pub fn track_ended(&mut self, track: Track) {
         match track {
             Track::Video => self.video.ended(),
-            Track::Audio => self.sound.ended(),
+            Track::Audio => self.audio.ended(),
             Track::Data => {}
         }
         self.update_formats();
     }
 
     /// An Opus packet of the transcoder.
-    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut PacketsOut) {
+    pub fn audio(&mut self, now: Instant, audio: &CodedAudio, out: &mut PacketsOut) {
         let before = out.packets.len();
-        if !self.sound.transcoded(&self.settings, sound, out) {
+        if !self.audio.transcoded(&self.settings, audio, out) {
             self.stats.broken += 1;
         }
         self.note_packets(now, out.packets.len() - before);
     }
 
-    /// Sound is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
+    /// Audio is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
     /// reason goes to [`PublishedFormats::refused`].
-    pub fn refuse_sound(&mut self, reason: &str) {
-        self.sound.refuse(format!("sound: {reason}").into());
+    pub fn refuse_audio(&mut self, reason: &str) {
+        self.audio.refuse(format!("audio: {reason}").into());
         self.update_formats();
     }
 
     /// Replaces `rtcp` by a compound packet with the sender reports of both tracks, if they are due at `now`. Call it when
-    /// all frames that arrived together have gone in, and at [`ToPackets::next_timeout`].
+    /// all frames that arrived together have gone in, and at [`FrameToRtp::next_timeout`].
     pub fn report(&mut self, now: Instant, wall: &WallClock, rtcp: &mut Vec<u8>) -> bool {
         let sender = |sender: &rtp::packetize::Sender, clock_rate| Sender {
             ssrc: sender.ssrc,
@@ -166,7 +166,7 @@ impl ToPackets {
         };
         let senders = [
             sender(&self.video.sender, VIDEO_CLOCK_RATE),
-            sender(&self.sound.sender, self.sound.clock_rate()),
+            sender(&self.audio.sender, self.audio.clock_rate()),
         ];
         let is_written = self.reports.write(now, wall, &self.clock, &senders, rtcp);
         self.unreported_since = None;
@@ -176,7 +176,7 @@ impl ToPackets {
         is_written
     }
 
-    /// When to call [`ToPackets::report`] at the latest; `None` before the first packet.
+    /// When to call [`FrameToRtp::report`] at the latest; `None` before the first packet.
     pub fn next_timeout(&self) -> Option<Instant> {
         // Without a report that tells of both, viewers cannot play them in sync.
         self.unreported_since.or(self.reports.next_timeout())
@@ -187,7 +187,7 @@ impl ToPackets {
         &self.formats
     }
 
-    /// Whether [`ToPackets::formats`] has changed since this was asked.
+    /// Whether [`FrameToRtp::formats`] has changed since this was asked.
     pub fn take_formats_change(&mut self) -> bool {
         std::mem::take(&mut self.formats_changed)
     }
@@ -198,13 +198,13 @@ impl ToPackets {
     }
 
     /// What has gone through.
-    pub fn stats(&self) -> ToPacketsStats {
+    pub fn stats(&self) -> FrameToRtpStats {
         self.stats
     }
 
-    /// Tracks that have sent something: video, sound.
+    /// Tracks that have sent something: video, audio.
     fn active(&self) -> [bool; 2] {
-        [self.video.sender.packets > 0, self.sound.sender.packets > 0]
+        [self.video.sender.packets > 0, self.audio.sender.packets > 0]
     }
 
     fn note_packets(&mut self, now: Instant, packets: usize) {
@@ -215,7 +215,7 @@ impl ToPackets {
     }
 
     fn update_formats(&mut self) {
-        let formats = formats::join(&self.video, &self.sound);
+        let formats = formats::join(&self.video, &self.audio);
         if formats != self.formats {
             self.formats = formats;
             self.formats_changed = true;

@@ -2,14 +2,14 @@
 
 use rtp::packetize::PacketSlab;
 
-use crate::audio::CodedSound;
+use crate::audio::CodedAudio;
 
 /// What came out of a call. Calls append; the caller clears.
 #[derive(Debug, Default)]
 pub struct PacketsOut {
     pub(super) packets: PacketSlab,
     /// To be transcoded to Opus, in order.
-    pub sound: Vec<CodedSound>,
+    pub audio: Vec<CodedAudio>,
 }
 
 impl PacketsOut {
@@ -21,6 +21,6 @@ impl PacketsOut {
     /// Forgets what came out and keeps the memory.
     pub fn clear(&mut self) {
         self.packets.clear();
-        self.sound.clear();
+        self.audio.clear();
     }
 }

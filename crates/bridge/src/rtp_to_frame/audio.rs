@@ -1,6 +1,6 @@
-//! The track of sound: packets in order to frames or to the transcoder, without holes.
+//! The track of audio: packets in order to frames or to the transcoder, without holes.
 //!
-//! Players of FLV stop when sound does: their clock is the sound. So what is missing is filled: packets that were lost,
+//! Players of FLV stop when audio does: their clock is the audio. So what is missing is filled: packets that were lost,
 //! the pauses of discontinuous transmission (DTX), and a microphone that was switched off while video goes on. What
 //! fills is a packet that says "nothing was received" to a decoder of Opus, which it conceals or plays as background
 //! noise, and zero in G.711.
@@ -12,16 +12,16 @@ use delivery::{Frame, FrameRole, Track};
 use rtmp::flv::{self, SoundPart, opus_head, write_sound_head};
 use rtp::payload::{Codec, opus::Toc};
 
-use super::payload::Piece;
+use super::payload::RtpPayload;
 use super::picture::flv_codec;
 use super::video::Context;
-use super::{FramesOut, ToFramesSettings};
-use crate::audio::{CodedSound, SoundCodec, SoundFormat};
-use crate::reorder_buffer::{Arrival, Jitter};
+use super::{FramesOut, RtpToFrameSettings};
+use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
+use crate::reorder_buffer::{Arrival, ReorderBuffer};
 
 #[derive(Debug)]
-pub(super) struct Sound {
-    jitter: Jitter<Piece<'static>>,
+pub(super) struct Audio {
+    reorder: ReorderBuffer<RtpPayload<'static>>,
     to_aac: bool,
     source: Option<(u64, Codec)>,
     /// End of what was handed on last; `None` before the first.
@@ -32,7 +32,7 @@ pub(super) struct Sound {
     /// The format the transcoder was told.
     is_format_told: bool,
     /// What AAC comes from the transcoder, and whether players were told.
-    aac: Option<Arc<SoundFormat>>,
+    aac: Option<Arc<AudioFormat>>,
     is_config_told: bool,
     last_ms: u64,
 }
@@ -45,11 +45,11 @@ struct Newest {
     is_pause: bool,
 }
 
-impl Sound {
-    pub(super) fn new(settings: &ToFramesSettings) -> Self {
+impl Audio {
+    pub(super) fn new(settings: &RtpToFrameSettings) -> Self {
         Self {
-            jitter: Jitter::new(settings.delay_max, WAIT_MIN),
-            to_aac: settings.sound_to_aac,
+            reorder: ReorderBuffer::new(settings.delay_max, WAIT_MIN),
+            to_aac: settings.audio_to_aac,
             source: None,
             end_us: None,
             newest: None,
@@ -61,8 +61,8 @@ impl Sound {
         }
     }
 
-    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &Piece<'_>) {
-        match self.jitter.arrive(context.now, piece.number, || piece.to_owned()) {
+    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>) {
+        match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
             Arrival::Next => self.deliver(context, piece, 0),
             Arrival::Held => {}
             Arrival::Late => context.stats.late += 1,
@@ -71,7 +71,7 @@ impl Sound {
 
     /// Hands on what has waited long enough, and fills a pause as time goes by.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, video_is_live: bool) {
-        while let Some(due) = self.jitter.pop(context.now) {
+        while let Some(due) = self.reorder.pop(context.now) {
             self.deliver(context, &due.packet, due.lost);
         }
         while self.fill_at(video_is_live).is_some_and(|at| at <= context.now) {
@@ -80,7 +80,7 @@ impl Sound {
     }
 
     pub(super) fn next_timeout(&self, video_is_live: bool) -> Option<Instant> {
-        self.jitter.next_timeout().into_iter().chain(self.fill_at(video_is_live)).min()
+        self.reorder.next_timeout().into_iter().chain(self.fill_at(video_is_live)).min()
     }
 
     /// When the next piece of a pause is due. A packet that is late by less than the lag still finds its place.
@@ -95,7 +95,7 @@ impl Sound {
         Some(newest.arrival + Duration::from_micros(filled_us) + lag)
     }
 
-    fn deliver(&mut self, context: &mut Context<'_>, piece: &Piece<'_>, lost: u64) {
+    fn deliver(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>, lost: u64) {
         context.stats.lost += lost;
         if self.source != Some((piece.epoch, piece.codec)) {
             self.restart(piece);
@@ -126,13 +126,13 @@ impl Sound {
     }
 
     /// Another publisher, or another codec of the same.
-    fn restart(&mut self, piece: &Piece<'_>) {
+    fn restart(&mut self, piece: &RtpPayload<'_>) {
         self.source = Some((piece.epoch, piece.codec));
         (self.is_format_told, self.is_config_told) = (false, false);
         (self.end_us, self.newest) = (None, None);
     }
 
-    /// A piece of nothing, where the sound has got to.
+    /// A piece of nothing, where the audio has got to.
     fn fill(&mut self, context: &mut Context<'_>) {
         let (Some(end_us), Some((_, codec))) = (self.end_us, self.source) else { return };
         let nothing = [self.toc];
@@ -150,13 +150,13 @@ impl Sound {
         let Some((_, codec)) = self.source else { return };
         if codec == Codec::Opus && self.to_aac {
             let format = (!std::mem::replace(&mut self.is_format_told, true)).then(opus_format);
-            context.out.sound.push(CodedSound { pts_us: time_us, format, data: packet.to_vec() });
+            context.out.audio.push(CodedAudio { pts_us: time_us, format, data: packet.to_vec() });
             return;
         }
         let time_ms = self.time_ms(time_us);
         if !std::mem::replace(&mut self.is_config_told, true) {
             let (rate, channels) = if codec == Codec::Opus { (48_000, 2) } else { (8_000, 1) };
-            context.headers.sound((flv_codec(codec), rate, channels), time_ms, context.out);
+            context.headers.audio((flv_codec(codec), rate, channels), time_ms, context.out);
             if codec == Codec::Opus {
                 push(
                     context.out,
@@ -176,22 +176,22 @@ impl Sound {
     }
 
     /// AAC from the transcoder.
-    pub(super) fn transcoded(&mut self, context: &mut Context<'_>, sound: &CodedSound) {
-        let time_ms = self.time_ms(sound.pts_us);
-        if let Some(format) = &sound.format
+    pub(super) fn transcoded(&mut self, context: &mut Context<'_>, audio: &CodedAudio) {
+        let time_ms = self.time_ms(audio.pts_us);
+        if let Some(format) = &audio.format
             && self.aac.as_ref() != Some(format)
         {
             self.aac = Some(Arc::clone(format));
             self.is_config_told = false;
         }
         // Without a configuration nobody could decode it.
-        let Some(format) = self.aac.clone().filter(|format| format.codec == SoundCodec::Aac) else {
+        let Some(format) = self.aac.clone().filter(|format| format.codec == AudioCodec::Aac) else {
             context.stats.broken += 1;
             return;
         };
         if !std::mem::replace(&mut self.is_config_told, true) {
             let told = (flv::Codec::Aac, format.sample_rate, format.channels);
-            context.headers.sound(told, time_ms, context.out);
+            context.headers.audio(told, time_ms, context.out);
             push(
                 context.out,
                 FrameRole::Config,
@@ -200,7 +200,7 @@ impl Sound {
                 &format.config,
             );
         }
-        push(context.out, FrameRole::Audio, time_ms, (flv::Codec::Aac, SoundPart::Frame), &sound.data);
+        push(context.out, FrameRole::Audio, time_ms, (flv::Codec::Aac, SoundPart::Frame), &audio.data);
     }
 
     /// Stream time of a frame in milliseconds, never less than that of the one before.
@@ -212,7 +212,7 @@ impl Sound {
 
 /// How long a packet plays, in microseconds, and whether it says that nothing follows for a while. `None` if it is
 /// broken.
-fn length_of(piece: &Piece<'_>) -> Option<(i64, bool)> {
+fn length_of(piece: &RtpPayload<'_>) -> Option<(i64, bool)> {
     match piece.codec {
         Codec::Opus => Toc::parse(&piece.media).map(|toc| (length_us(toc.samples), toc.silence)),
         // One byte a sample.
@@ -242,9 +242,9 @@ fn silence(samples: u16) -> Vec<u8> {
     [&[toc | 3, frames as u8][..], &FRAME.repeat(usize::from(frames))].concat()
 }
 
-fn opus_format() -> Arc<SoundFormat> {
+fn opus_format() -> Arc<AudioFormat> {
     let config = opus_head(2)[b"OpusHead".len()..].to_vec();
-    Arc::new(SoundFormat { codec: SoundCodec::Opus, config, sample_rate: 48_000, channels: 2 })
+    Arc::new(AudioFormat { codec: AudioCodec::Opus, config, sample_rate: 48_000, channels: 2 })
 }
 
 fn push(
@@ -263,13 +263,13 @@ fn push(
 /// Longest head of a body.
 const HEAD_BYTES_MAX: usize = 5;
 
-/// Shortest wait for a missing packet: sound is seldom sent again, but packets overtake each other.
+/// Shortest wait for a missing packet: audio is seldom sent again, but packets overtake each other.
 const WAIT_MIN: Duration = Duration::from_millis(20);
 
 /// Times that are off by less belong together: half a packet.
 const TOLERANCE_US: i64 = 10_000;
 
-/// Longest hole that is filled when its end is seen, in microseconds. What was silent for longer begins anew.
+/// Longest hole that is filled when its end is seen, in microseconds. What was silent for longer starts over.
 const HOLE_US_MAX: i64 = 2_000_000;
 
 /// Longest pause that is filled while nothing at all arrives: in DTX something comes every 400 ms (RFC 7587 section

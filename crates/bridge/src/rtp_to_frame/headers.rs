@@ -1,4 +1,4 @@
-//! `onMetaData`: told anew whenever what it says has changed.
+//! `onMetaData`: told again whenever what it says has changed.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::FramesOut;
 #[derive(Debug, Default)]
 pub(super) struct Headers {
     video: Option<(Codec, u32, u32)>,
-    sound: Option<(Codec, u32, u8)>,
+    audio: Option<(Codec, u32, u8)>,
 }
 
 impl Headers {
@@ -23,9 +23,9 @@ impl Headers {
         }
     }
 
-    /// Sound is configured so from here: codec, samples per second, channels.
-    pub(super) fn sound(&mut self, sound: (Codec, u32, u8), time_ms: u64, out: &mut FramesOut) {
-        if self.sound.replace(sound) != Some(sound) {
+    /// Audio is configured so from here: codec, samples per second, channels.
+    pub(super) fn audio(&mut self, audio: (Codec, u32, u8), time_ms: u64, out: &mut FramesOut) {
+        if self.audio.replace(audio) != Some(audio) {
             self.tell(time_ms, out);
         }
     }
@@ -37,8 +37,8 @@ impl Headers {
 
     fn tell(&self, time_ms: u64, out: &mut FramesOut) {
         let mut payload = Vec::new();
-        let Self { video, sound } = *self;
-        write_metadata(&mut payload, &Metadata { video, sound, encoder: ENCODER });
+        let Self { video, audio } = *self;
+        write_metadata(&mut payload, &Metadata { video, sound: audio, encoder: ENCODER });
         let (track, role, timestamp) = (Track::Data, FrameRole::Metadata, time_ms as u32);
         out.frames.push(Arc::new(Frame { track, role, timestamp, payload }));
     }

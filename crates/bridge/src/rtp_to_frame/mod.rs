@@ -1,12 +1,12 @@
 //! RTP packets of a WebRTC publisher to frames, once for all players.
 //!
 //! ```text
-//!  Packet ─▶ jitter ─▶ depacketize ─▶ picture (units) ─▶ body ─▶ Frame       video.rs
+//!  Packet ─▶ reorder ─▶ depacketize ─▶ picture (units) ─▶ body ─▶ Frame       video.rs
 //!            (order)   (access unit)   key? record?      ▲ time by CaptureClock
-//!  Packet ─▶ jitter ─▶ no holes ─▶ [ transcoder ] ─▶ body ─▶ Frame           sound.rs
+//!  Packet ─▶ reorder ─▶ no holes ─▶ [ transcoder ] ─▶ body ─▶ Frame           audio.rs
 //! ```
 //! Both tracks are placed on one stream time. H.264, AAC and G.711 get the bodies of FLV, the others those of Enhanced
-//! RTMP; configurations and `onMetaData` come ahead of what needs them, and anew when they change.
+//! RTMP; configurations and `onMetaData` come ahead of what needs them, and again when they change.
 
 mod audio;
 mod headers;
@@ -24,24 +24,24 @@ use delivery::Frame;
 use rtp::payload::MediaKind;
 use sfu::Packet;
 
-use self::audio::Sound;
+use self::audio::Audio;
 use self::headers::Headers;
-use self::startup_gate::Opening;
+use self::startup_gate::StartupGate;
 use self::video::{Context, Video};
-use crate::audio::CodedSound;
+use crate::audio::CodedAudio;
 use crate::clock::CaptureClock;
 
-pub use self::payload::Piece;
+pub use self::payload::RtpPayload;
 
 /// How a stream is put together.
 #[derive(Clone, Copy, Debug)]
-pub struct ToFramesSettings {
+pub struct RtpToFrameSettings {
     /// Longest a packet that is missing is waited for.
     pub delay_max: Duration,
     /// Longest distance between key frames; a new one is asked for then.
     pub key_frame_interval_max: Duration,
-    /// Sound is handed out to be transcoded to AAC; else it stays Opus, as in Enhanced RTMP.
-    pub sound_to_aac: bool,
+    /// Audio is handed out to be transcoded to AAC; else it stays Opus, as in Enhanced RTMP.
+    pub audio_to_aac: bool,
 }
 
 /// What came out of a call.
@@ -50,14 +50,14 @@ pub struct FramesOut {
     /// Frames, each with its stream time.
     pub frames: Vec<Arc<Frame>>,
     /// To be transcoded to AAC, in order.
-    pub sound: Vec<CodedSound>,
+    pub audio: Vec<CodedAudio>,
     /// The publisher should send a key frame.
     pub key_frame_wanted: bool,
 }
 
 /// Totals of a bridge.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ToFramesStats {
+pub struct RtpToFrameStats {
     /// Frames of video made.
     pub video_frames: u64,
     /// Packets taken in.
@@ -72,100 +72,104 @@ pub struct ToFramesStats {
     pub video_latency: Option<Duration>,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
-pub struct ToFrames {
+pub struct RtpToFrame {
     clock: CaptureClock,
     headers: Headers,
-    opening: Opening,
+    startup_gate: StartupGate,
     begins_at_once: bool,
     video: Video,
-    sound: Sound,
+    audio: Audio,
     epoch: Option<u64>,
     last_call: Instant,
-    stats: ToFramesStats,
+    stats: RtpToFrameStats,
 }
 
-impl ToFrames {
+impl RtpToFrame {
     /// A bridge nothing has gone through.
-    pub fn new(settings: ToFramesSettings, now: Instant) -> Self {
+    pub fn new(settings: RtpToFrameSettings, now: Instant) -> Self {
         Self {
             clock: CaptureClock::new(),
             headers: Headers::default(),
-            opening: Opening::default(),
+            startup_gate: StartupGate::default(),
             begins_at_once: false,
             video: Video::new(&settings),
-            sound: Sound::new(&settings),
+            audio: Audio::new(&settings),
             epoch: None,
             last_call: now,
-            stats: ToFramesStats::default(),
+            stats: RtpToFrameStats::default(),
         }
     }
 
     /// Nothing is held back until both tracks have begun: for receivers that mind no metadata in the middle of a stream.
     #[must_use]
     pub fn beginning_at_once(self) -> Self {
-        Self { begins_at_once: true, opening: Opening::over(), ..self }
+        Self { begins_at_once: true, startup_gate: StartupGate::over(), ..self }
     }
 
     /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind the first
     /// is taken.
     pub fn packet(&mut self, now: Instant, packet: &Packet, out: &mut FramesOut) {
-        if let Some(piece) = Piece::of(packet) {
+        if let Some(piece) = RtpPayload::of(packet) {
             self.piece(now, &piece, out);
         }
     }
 
     /// The same, of a packet that was taken apart.
-    pub fn piece(&mut self, now: Instant, piece: &Piece<'_>, out: &mut FramesOut) {
+    pub fn piece(&mut self, now: Instant, piece: &RtpPayload<'_>, out: &mut FramesOut) {
         self.stats.packets += 1;
         self.stats.video_latency = None;
         if self.epoch.is_none_or(|epoch| epoch < piece.epoch) {
             self.epoch = Some(piece.epoch);
             self.headers.clear();
-            self.opening = if self.begins_at_once { Opening::over() } else { Opening::default() };
+            self.startup_gate =
+                if self.begins_at_once { StartupGate::over() } else { StartupGate::default() };
         }
-        self.opening.note(now, piece);
+        self.startup_gate.note(now, piece);
         let first = out.frames.len();
-        let (mut context, video, sound) = self.parts(now, out);
+        let (mut context, video, audio) = self.parts(now, out);
         match piece.kind() {
             MediaKind::Video => video.arrive(&mut context, piece),
-            MediaKind::Audio => sound.arrive(&mut context, piece),
+            MediaKind::Audio => audio.arrive(&mut context, piece),
         }
         let video_is_live = video.is_live(now, VIDEO_LIVE);
-        sound.poll(&mut context, video_is_live);
-        self.opening.pass(now, first, out);
+        audio.poll(&mut context, video_is_live);
+        self.startup_gate.pass(now, first, out);
     }
 
-    /// A piece of sound from the transcoder.
-    pub fn sound(&mut self, now: Instant, sound: &CodedSound, out: &mut FramesOut) {
+    /// An audio frame from the transcoder.
+    pub fn audio(&mut self, now: Instant, audio: &CodedAudio, out: &mut FramesOut) {
         let first = out.frames.len();
         let (mut context, _, track) = self.parts(now, out);
-        track.transcoded(&mut context, sound);
-        self.opening.pass(now, first, out);
+        track.transcoded(&mut context, audio);
+        self.startup_gate.pass(now, first, out);
     }
 
     /// What time has made due.
     pub fn poll(&mut self, now: Instant, out: &mut FramesOut) {
         self.stats.video_latency = None;
         let first = out.frames.len();
-        let (mut context, video, sound) = self.parts(now, out);
+        let (mut context, video, audio) = self.parts(now, out);
         video.poll(&mut context);
         let video_is_live = video.is_live(now, VIDEO_LIVE);
-        sound.poll(&mut context, video_is_live);
-        self.opening.pass(now, first, out);
+        audio.poll(&mut context, video_is_live);
+        self.startup_gate.pass(now, first, out);
     }
 
     /// Totals.
-    pub fn stats(&self) -> ToFramesStats {
+    pub fn stats(&self) -> RtpToFrameStats {
         self.stats
     }
 
-    /// When to call [`ToFrames::poll`] at the latest.
+    /// When to call [`RtpToFrame::poll`] at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
         let video_is_live = self.video.is_live(self.last_call, VIDEO_LIVE);
-        let timeouts =
-            [self.opening.next_timeout(), self.video.next_timeout(), self.sound.next_timeout(video_is_live)];
+        let timeouts = [
+            self.startup_gate.next_timeout(),
+            self.video.next_timeout(),
+            self.audio.next_timeout(video_is_live),
+        ];
         timeouts.into_iter().flatten().min()
     }
 
@@ -173,10 +177,10 @@ impl ToFrames {
         &'a mut self,
         now: Instant,
         out: &'a mut FramesOut,
-    ) -> (Context<'a>, &'a mut Video, &'a mut Sound) {
+    ) -> (Context<'a>, &'a mut Video, &'a mut Audio) {
         self.last_call = now;
-        let Self { clock, headers, video, sound, stats, .. } = self;
-        (Context { now, clock, headers, stats, out }, video, sound)
+        let Self { clock, headers, video, audio, stats, .. } = self;
+        (Context { now, clock, headers, stats, out }, video, audio)
     }
 }
 

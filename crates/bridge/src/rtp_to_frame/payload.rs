@@ -9,7 +9,7 @@ use crate::clock::Stamp;
 
 /// One packet of a track.
 #[derive(Clone, Debug)]
-pub struct Piece<'a> {
+pub struct RtpPayload<'a> {
     /// Counts up by one; a gap is what was lost or comes late.
     pub number: u64,
     /// Which publisher: another value is another publisher.
@@ -24,7 +24,7 @@ pub struct Piece<'a> {
     pub media: Cow<'a, [u8]>,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> RtpPayload<'a> {
     /// The packet, if it is of the first track of its kind: a tag body of FLV has no place for others.
     pub fn of(packet: &'a Packet) -> Option<Self> {
         (packet.track().position() < 2).then(|| Self {
@@ -37,14 +37,14 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// Sound or video.
+    /// Audio or video.
     pub fn kind(&self) -> MediaKind {
         self.stamp.kind
     }
 
     /// A copy that needs the packet no longer.
-    pub(super) fn to_owned(&self) -> Piece<'static> {
+    pub(super) fn to_owned(&self) -> RtpPayload<'static> {
         let Self { number, epoch, codec, marker, stamp, ref media } = *self;
-        Piece { number, epoch, codec, marker, stamp, media: Cow::Owned(media.to_vec()) }
+        RtpPayload { number, epoch, codec, marker, stamp, media: Cow::Owned(media.to_vec()) }
     }
 }

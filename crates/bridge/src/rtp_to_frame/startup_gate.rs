@@ -1,9 +1,9 @@
 //! The beginning of a publisher: what it sends is held back until it is known what there is.
 //!
-//! Players make up their minds at the first bytes: which tracks there are, and (`onMetaData`) of which kind. Sound comes
+//! Players make up their minds at the first bytes: which tracks there are, and (`onMetaData`) of which kind. Audio comes
 //! at once, video begins with a key frame some packets later, AAC has been through a transcoder. So the first frames
 //! wait for each other, a second or so at most; then metadata and configurations go ahead, and what comes after passes
-//! freely. Sound from before the first picture is left out.
+//! freely. Audio from before the first picture is left out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 use delivery::{Frame, FrameRole, Track};
 
 use super::FramesOut;
-use super::payload::Piece;
+use super::payload::RtpPayload;
 
 /// State of the beginning. A new one for each publisher.
 #[derive(Debug, Default)]
-pub(super) struct Opening {
+pub(super) struct StartupGate {
     /// When its first packet came.
     since: Option<Instant>,
-    sound: Progress,
+    audio: Progress,
     video: Progress,
     held: Vec<Arc<Frame>>,
     is_over: bool,
 }
 
-impl Opening {
+impl StartupGate {
     /// One that holds nothing back.
     pub(super) fn over() -> Self {
         Self { is_over: true, ..Self::default() }
@@ -40,17 +40,17 @@ struct Progress {
 
 impl Progress {
     /// Whether the beginning need not wait for it any longer.
-    fn is_settled(self, waited: Duration, patience: Duration) -> bool {
-        self.is_ready || waited >= if self.is_seen { patience } else { UNSEEN_WAIT.min(patience) }
+    fn is_settled(self, waited: Duration, limit: Duration) -> bool {
+        self.is_ready || waited >= if self.is_seen { limit } else { UNSEEN_WAIT.min(limit) }
     }
 }
 
-impl Opening {
+impl StartupGate {
     /// A packet has come.
-    pub(super) fn note(&mut self, now: Instant, piece: &Piece<'_>) {
+    pub(super) fn note(&mut self, now: Instant, piece: &RtpPayload<'_>) {
         self.since.get_or_insert(now);
         match piece.kind() {
-            rtp::payload::MediaKind::Audio => self.sound.is_seen = true,
+            rtp::payload::MediaKind::Audio => self.audio.is_seen = true,
             rtp::payload::MediaKind::Video => self.video.is_seen = true,
         }
     }
@@ -62,7 +62,7 @@ impl Opening {
         }
         for frame in out.frames.drain(first..) {
             match (frame.track, frame.role) {
-                (Track::Audio, _) => self.sound.is_ready = true,
+                (Track::Audio, _) => self.audio.is_ready = true,
                 (Track::Video, _) => self.video.is_ready = true,
                 (Track::Data, _) => {}
             }
@@ -70,24 +70,24 @@ impl Opening {
         }
         let waited = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let is_settled =
-            self.sound.is_settled(waited, SOUND_WAIT) && self.video.is_settled(waited, VIDEO_WAIT);
+            self.audio.is_settled(waited, AUDIO_WAIT) && self.video.is_settled(waited, VIDEO_WAIT);
         if !self.held.is_empty() && is_settled || self.held.len() >= HELD_FRAMES_MAX {
-            self.let_go(out);
+            self.release(out);
         }
     }
 
     /// When to look again.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let since = self.since.filter(|_| !self.is_over && !self.held.is_empty())?;
-        let wait = |track: Progress, patience: Duration| match track {
+        let wait = |track: Progress, limit: Duration| match track {
             Progress { is_ready: true, .. } => Duration::ZERO,
-            Progress { is_seen: true, .. } => patience,
+            Progress { is_seen: true, .. } => limit,
             Progress { is_seen: false, .. } => UNSEEN_WAIT,
         };
-        Some(since + wait(self.sound, SOUND_WAIT).max(wait(self.video, VIDEO_WAIT)))
+        Some(since + wait(self.audio, AUDIO_WAIT).max(wait(self.video, VIDEO_WAIT)))
     }
 
-    fn let_go(&mut self, out: &mut FramesOut) {
+    fn release(&mut self, out: &mut FramesOut) {
         self.is_over = true;
         let held = std::mem::take(&mut self.held);
         let is_media =
@@ -122,7 +122,7 @@ fn is_before(time: u32, other: u32) -> bool {
 const UNSEEN_WAIT: Duration = Duration::from_millis(200);
 /// How long to wait for the first key frame when there is video: the publisher was asked for one.
 const VIDEO_WAIT: Duration = Duration::from_secs(3);
-/// How long to wait for the first piece of sound when there is sound: it may come from a transcoder.
-const SOUND_WAIT: Duration = Duration::from_secs(1);
+/// How long to wait for the first audio frame when there is audio: it may come from a transcoder.
+const AUDIO_WAIT: Duration = Duration::from_secs(1);
 /// Frames held back at most; then they go as they are.
 const HELD_FRAMES_MAX: usize = 512;

@@ -3,7 +3,7 @@
 //!
 //! Containers have parameter sets in the configuration record. They are taken out of frames a decoder starts with,
 //! which bring the record up to date; elsewhere they stay inside, as a record that changes within a group of pictures
-//! would start decoders anew.
+//! would start decoders again.
 
 use rtmp::flv::{Record, avc_record, hevc_record};
 

@@ -13,25 +13,25 @@ use rtp::payload::{Codec, inspect};
 
 use super::headers::Headers;
 use super::key_frames::KeyFrames;
-use super::payload::Piece;
+use super::payload::RtpPayload;
 use super::picture::{NoPicture, Picture, config_body, flv_codec};
 use super::units::ParameterSets;
-use super::{FramesOut, ToFramesSettings, ToFramesStats};
+use super::{FramesOut, RtpToFrameSettings, RtpToFrameStats};
 use crate::clock::CaptureClock;
-use crate::reorder_buffer::{Arrival, Jitter};
+use crate::reorder_buffer::{Arrival, ReorderBuffer};
 
 /// Everything the parts share in one call.
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) clock: &'a mut CaptureClock,
     pub(super) headers: &'a mut Headers,
-    pub(super) stats: &'a mut ToFramesStats,
+    pub(super) stats: &'a mut RtpToFrameStats,
     pub(super) out: &'a mut FramesOut,
 }
 
 #[derive(Debug)]
 pub(super) struct Video {
-    jitter: Jitter<Piece<'static>>,
+    reorder: ReorderBuffer<RtpPayload<'static>>,
     depacketizer: Depacketizer,
     epoch: Option<u64>,
     /// The frame under way.
@@ -52,9 +52,9 @@ struct UnderWay {
 }
 
 impl Video {
-    pub(super) fn new(settings: &ToFramesSettings) -> Self {
+    pub(super) fn new(settings: &RtpToFrameSettings) -> Self {
         Self {
-            jitter: Jitter::new(settings.delay_max, settings.delay_max),
+            reorder: ReorderBuffer::new(settings.delay_max, settings.delay_max),
             depacketizer: Depacketizer::new(Codec::H264),
             epoch: None,
             frame: None,
@@ -67,9 +67,9 @@ impl Video {
         }
     }
 
-    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &Piece<'_>) {
+    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>) {
         self.last_arrival = Some(context.now);
-        match self.jitter.arrive(context.now, piece.number, || piece.to_owned()) {
+        match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
             Arrival::Next => self.deliver(context, piece, 0),
             Arrival::Held => {}
             Arrival::Late => context.stats.late += 1,
@@ -79,7 +79,7 @@ impl Video {
 
     /// Hands on what has waited long enough, and asks for key frames.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) {
-        while let Some(due) = self.jitter.pop(context.now) {
+        while let Some(due) = self.reorder.pop(context.now) {
             self.deliver(context, &due.packet, due.lost);
         }
         if self.epoch.is_some() && self.key_frames.poll(context.now, self.awaits_key) {
@@ -88,7 +88,7 @@ impl Video {
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.jitter.next_timeout()
+        self.reorder.next_timeout()
     }
 
     /// Whether a packet has come in the last `within`.
@@ -96,7 +96,7 @@ impl Video {
         self.last_arrival.is_some_and(|last| now.saturating_duration_since(last) < within)
     }
 
-    fn deliver(&mut self, context: &mut Context<'_>, piece: &Piece<'_>, lost: u64) {
+    fn deliver(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>, lost: u64) {
         if self.epoch != Some(piece.epoch) || self.depacketizer.codec() != piece.codec {
             self.restart(piece);
         }
@@ -127,7 +127,7 @@ impl Video {
     }
 
     /// Another publisher, or another codec of the same.
-    fn restart(&mut self, piece: &Piece<'_>) {
+    fn restart(&mut self, piece: &RtpPayload<'_>) {
         self.depacketizer = Depacketizer::new(piece.codec);
         self.epoch = Some(piece.epoch);
         self.frame = None;
@@ -137,7 +137,7 @@ impl Video {
     }
 
     /// Packets are missing in front of this one.
-    fn note_loss(&mut self, context: &mut Context<'_>, piece: &Piece<'_>) {
+    fn note_loss(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>) {
         self.awaits_key = true;
         if self.frame.is_some_and(|frame| frame.timestamp != piece.stamp.timestamp) {
             // Its end is what was lost, or all of it but its end.

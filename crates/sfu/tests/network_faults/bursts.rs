@@ -1,4 +1,5 @@
-//! Two seconds without any packet: longer than the cache is kept, so a picture may have to begin anew.
+//! Two seconds without any packet: longer than the cache is kept, so a video may have to begin
+//! anew.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::world::World;
 
 const DURATION: Duration = Duration::from_secs(30);
 const ONE_WAY: Duration = Duration::from_millis(20);
-/// Round trips to viewer and publisher, the wait for the next picture, and some of the links' jitter.
+/// Round trips to viewer and publisher, the wait for the next video, and some of the links' jitter.
 const NEW_PICTURE: Duration = Duration::from_millis(150);
 
 fn link() -> LinkConfig {
@@ -26,7 +27,7 @@ fn outage(clock: &Clock) -> LinkConfig {
 /// Packets from this long after the beginning on that never came.
 fn lost_after(world: &World, viewer: &Viewer, track: usize, after: Duration) -> usize {
     let from = world.clock.at(after);
-    // The very first packet tells the server that there is sound at all.
+    // The very first packet tells the server that there is audio at all.
     let all = 1..world.publisher.sent(track);
     all.filter(|number| world.publisher.sent_at(track, *number) >= from)
         .filter(|number| !viewer.tracks[track].received.contains_key(number))
@@ -54,7 +55,7 @@ fn run_with_a_cut_viewer(gop_cache: bool) -> World {
 }
 
 #[test]
-fn a_viewer_that_was_cut_off_gets_every_picture_since_the_last_key_frame() {
+fn a_viewer_that_was_cut_off_gets_every_video_since_the_last_key_frame() {
     let world = run_with_a_cut_viewer(true);
     let viewer = &world.viewers[0].viewer;
     assert_eq!(lost_after(&world, viewer, VIDEO, Duration::ZERO), 0);
@@ -62,16 +63,16 @@ fn a_viewer_that_was_cut_off_gets_every_picture_since_the_last_key_frame() {
 }
 
 #[test]
-fn without_a_cache_it_gets_a_picture_as_soon_as_it_asks_for_one() {
+fn without_a_cache_it_gets_a_video_as_soon_as_it_asks_for_one() {
     let world = run_with_a_cut_viewer(false);
     let stalls = &world.viewers[0].viewer.tracks[VIDEO].stalls;
     assert_eq!(stalls.len(), 1);
     let (since, until) = stalls[0];
-    assert!(until - since <= NEW_PICTURE, "a new picture took {:?}", until - since);
+    assert!(until - since <= NEW_PICTURE, "a new video took {:?}", until - since);
 }
 
 #[test]
-fn a_publisher_that_was_cut_off_sends_a_new_picture() {
+fn a_publisher_that_was_cut_off_sends_a_new_video() {
     let clock = Clock::new();
     let publisher = Publisher::new(clock.now(), DURATION, Beginning::default());
     let mut world = World::with(clock, 22, publisher, &outage(&clock));
@@ -79,15 +80,15 @@ fn a_publisher_that_was_cut_off_sends_a_new_picture() {
     world.run(DURATION + Duration::from_secs(1));
     let viewer = &world.viewers[0].viewer;
     let back = Duration::from_secs(12);
-    assert_eq!(lost_after(&world, viewer, AUDIO, back), 0, "sound");
+    assert_eq!(lost_after(&world, viewer, AUDIO, back), 0, "audio");
     assert_eq!(lost_after(&world, viewer, VIDEO, back + NEW_PICTURE), 0, "video");
-    // Nothing older than the cache is of use any more: the server asks for a new picture at once, and leaves out what
-    // viewers would ask for in vain.
+    // Nothing older than the cache is of use any more: the server asks for a new video at once, and
+    // leaves out what viewers would ask for in vain.
     assert_eq!(viewer.tracks.each_ref().map(Track::gaps_closed), [1, 1]);
     assert_eq!(viewer.tracks.each_ref().map(|track| track.given_up), [0, 0]);
     let after = world.publisher.sent_at(VIDEO, 0) + back;
-    let came = viewer.tracks[VIDEO].received.values().find(|at| **at > after).expect("a picture");
-    assert!(*came - after <= NEW_PICTURE, "a new picture took {:?}", *came - after);
+    let came = viewer.tracks[VIDEO].received.values().find(|at| **at > after).expect("a video");
+    assert!(*came - after <= NEW_PICTURE, "a new video took {:?}", *came - after);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Packets that come late, overtaken or twice: nothing is lost by it, and little is sent again for nothing.
+//! Packets that come late, overtaken or twice: nothing is lost by it, and little is sent again for
+//! nothing.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn run(uplink: &LinkConfig, down: &LinkConfig) -> World {
     for track in [AUDIO, VIDEO] {
         let (expected, lost) = world.viewers[0].viewer.tracks[track].expected_and_lost();
         assert_eq!(lost, 0, "track {track}: {lost} of {expected} lost");
-        // The very first packet tells the server that there is sound at all.
+        // The very first packet tells the server that there is audio at all.
         assert!(expected + 1 >= world.publisher.sent(track), "track {track}");
         assert_eq!(world.viewers[0].viewer.tracks[track].stalls, []);
     }

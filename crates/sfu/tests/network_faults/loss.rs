@@ -27,7 +27,7 @@ fn check(world: &mut World, left_percent: f64, what: &str) {
     // What was lost last is still asked for.
     world.run(Duration::from_secs(3));
     for (at, seat) in world.viewers.iter().enumerate() {
-        for (track, name) in [(AUDIO, "sound"), (VIDEO, "video")] {
+        for (track, name) in [(AUDIO, "audio"), (VIDEO, "video")] {
             let (expected, lost) = seat.viewer.tracks[track].expected_and_lost();
             let left = 100.0 * lost as f64 / expected as f64;
             assert_eq!(seat.viewer.tracks[track].gaps_closed(), 0, "{what}, viewer {at}, {name}");

@@ -1,7 +1,7 @@
 //! A browser that publishes: 600 kbit/s of H.264 and Opus, 30 pictures and 50 sounds a second.
 //!
-//! The first eight bytes behind each payload's head number the packets of a track, so that viewers can tell what they
-//! got whatever became of headers and order.
+//! The first eight bytes behind each payload's head number the packets of a track, so that viewers
+//! can tell what they got whatever became of headers and order.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Default for Beginning {
     }
 }
 
-/// Sound comes first, then video.
+/// Audio comes first, then video.
 pub(crate) const AUDIO: usize = 0;
 pub(crate) const VIDEO: usize = 1;
 
@@ -37,7 +37,7 @@ pub(crate) struct Publisher {
     tracks: [Track; 2],
     start: Instant,
     pub(crate) beginning: Beginning,
-    /// Packets of a picture that is no key frame.
+    /// Packets of a video that is no key frame.
     pub(crate) slices: u32,
     next_frame: [Instant; 2],
     next_report: Instant,
@@ -143,7 +143,7 @@ impl Publisher {
         }
     }
 
-    /// A picture: 12 packets if it is a key frame, else `slices`.
+    /// A video: 12 packets if it is a key frame, else `slices`.
     fn frame(&mut self, at: Instant, send: &mut impl FnMut(Vec<u8>)) {
         let is_key_frame = std::mem::take(&mut self.wants_key_frame);
         if is_key_frame {

@@ -1,4 +1,5 @@
-//! A viewer with a bad link, and one that asks for everything: others get every packet as if they were alone.
+//! A viewer with a bad link, and one that asks for everything: others get every packet as if they
+//! were alone.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn delay(delay: Duration) -> LinkConfig {
 fn assert_undelayed(world: &World, viewer: usize) {
     for track in [AUDIO, VIDEO] {
         let received = &world.viewers[viewer].viewer.tracks[track].received;
-        // The very first packet tells the server that there is sound at all.
+        // The very first packet tells the server that there is audio at all.
         assert!(received.len() as u64 + 1 >= world.publisher.sent(track), "track {track}");
         for (number, at) in received {
             let took = *at - world.publisher.sent_at(track, *number);

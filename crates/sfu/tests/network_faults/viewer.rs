@@ -1,6 +1,6 @@
 //! A browser that plays: decrypts, finds what is missing by sequence numbers, asks for it, reports.
 //!
-//! It keeps what the tests judge by: which packets it got, when, and when it could show a picture.
+//! It keeps what the tests judge by: which packets it got, when, and when it could show a video.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use srtp::InboundContext;
 
 use crate::publisher::{AUDIO, PAYLOAD_HEAD, VIDEO};
 
-/// SSRCs of what it gets: sound 10 and 11, video 20 and 21.
+/// SSRCs of what it gets: audio 10 and 11, video 20 and 21.
 const SSRCS: [u32; 2] = [10, 20];
 
 pub(crate) struct Viewer {
@@ -31,7 +31,8 @@ pub(crate) struct Viewer {
 pub(crate) struct Track {
     ssrc: u32,
     sequence: SequenceUnwrapper,
-    /// Sequence number minus the publisher's number: one entry, and one more for each gap the server closed.
+    /// Sequence number minus the publisher's number: one entry, and one more for each gap the
+    /// server closed.
     shifts: Vec<u64>,
     /// The publisher's number by sequence number.
     numbers: BTreeMap<u64, u64>,
@@ -186,8 +187,8 @@ impl Track {
         }
     }
 
-    /// Whatever is lost, packets keep their distance to each other, but where the server leaves some out for good: it
-    /// closes the gap, and further packets are nearer.
+    /// Whatever is lost, packets keep their distance to each other, but where the server leaves
+    /// some out for good: it closes the gap, and further packets are nearer.
     fn check_number(&mut self, full: u64, number: u64, highest: Option<u64>) {
         let known = *self.numbers.entry(full).or_insert(number);
         assert_eq!(known, number, "two packets under one number");
@@ -254,7 +255,8 @@ impl Track {
         self.shifts.len().saturating_sub(1)
     }
 
-    /// How many sequence numbers lie between the first and the last that came, and how many of them never did.
+    /// How many sequence numbers lie between the first and the last that came, and how many of them
+    /// never did.
     pub(crate) fn expected_and_lost(&self) -> (u64, u64) {
         let (Some((first, _)), Some((last, _))) =
             (self.numbers.first_key_value(), self.numbers.last_key_value())
@@ -268,8 +270,8 @@ impl Track {
 
 const OWN_SSRC: u32 = 5;
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// As Chromium has them: a little patience for reordered packets, ten requests a packet, a round trip of 100 ms where
-/// none is known.
+/// As Chromium has them: a little patience for reordered packets, ten requests a packet, a round
+/// trip of 100 ms where none is known.
 const REORDERING: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 10;

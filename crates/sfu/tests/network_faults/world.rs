@@ -1,7 +1,7 @@
 //! Publisher, server and viewers on one clock, with a link each way between each two of them.
 //!
-//! The server is the worker's loop with everything left out that is not `sfu`: SRTP only towards the viewers, where
-//! rollover counters must agree, and RTCP in the clear.
+//! The server is the worker's loop with everything left out that is not `sfu`: SRTP only towards
+//! the viewers, where rollover counters must agree, and RTCP in the clear.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,8 @@ impl World {
                 due.map(|due| now - due)
             );
             let Some(at) = self.next_timeout().filter(|at| *at <= end) else { break };
-            // What one part sends without delay is there for another that had its turn in this step already.
+            // What one part sends without delay is there for another that had its turn in this step
+            // already.
             self.clock.advance_to(at);
         }
         self.clock.advance_to(end);

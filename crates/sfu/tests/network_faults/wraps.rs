@@ -1,4 +1,5 @@
-//! Sequence numbers, timestamps, rollover counters and NTP times wrap while packets are lost, and nobody notices.
+//! Sequence numbers, timestamps, rollover counters and NTP times wrap while packets are lost, and
+//! nobody notices.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ fn lossy() -> LinkConfig {
     LinkConfig { loss: 0.05, delay: Duration::from_millis(20), ..LinkConfig::default() }
 }
 
-/// Everything but the little that loss leaves has come, and pictures and reports are where their times say.
+/// Everything but the little that loss leaves has come, and pictures and reports are where their
+/// times say.
 fn check(world: &World, viewer: &Viewer) {
     for (track, clock_rate) in [(AUDIO, 48_000), (VIDEO, 90_000)] {
         let (expected, lost) = viewer.tracks[track].expected_and_lost();

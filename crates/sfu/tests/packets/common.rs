@@ -1,4 +1,5 @@
-//! A publisher that makes packets, viewers that note what they get, and a stream between them, in virtual time.
+//! A publisher that makes packets, viewers that note what they get, and a stream between them, in
+//! virtual time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -115,14 +116,14 @@ pub(crate) fn viewer(token: u64) -> ViewerInput {
         nack: true,
     };
     let payload = |codec, payload_type, rtx| ViewerPayload { codec, payload_type, rtx };
-    let sound = vec![payload(Codec::Opus, 50, None), payload(Codec::Pcmu, 0, None)];
-    let picture = vec![payload(Codec::H264, 60, Some(61)), payload(Codec::Vp8, 62, Some(63))];
+    let audio_packet = vec![payload(Codec::Opus, 50, None), payload(Codec::Pcmu, 0, None)];
+    let video_frame = vec![payload(Codec::H264, 60, Some(61)), payload(Codec::Vp8, 62, Some(63))];
     ViewerInput {
         token,
         cname: "stream".to_owned(),
         tracks: vec![
-            track(audio(), ssrc, None, "0", sound),
-            track(video(), ssrc + 1, Some(ssrc + 2), "1", picture),
+            track(audio(), ssrc, None, "0", audio_packet),
+            track(video(), ssrc + 1, Some(ssrc + 2), "1", video_frame),
         ],
     }
 }
@@ -195,8 +196,8 @@ pub(crate) fn part(sequence_number: u16, timestamp: u32, key: bool, marker: bool
     Rtp { fields, extensions: Vec::new(), payload, padding: 0 }
 }
 
-/// A packet of sound.
-pub(crate) fn sound(sequence_number: u16, timestamp: u32) -> Rtp {
+/// A packet of audio.
+pub(crate) fn audio_packet(sequence_number: u16, timestamp: u32) -> Rtp {
     let mut payload = vec![0x78];
     payload.extend(sequence_number.to_be_bytes());
     let fields =
@@ -265,7 +266,7 @@ impl World {
         }
     }
 
-    /// With a publisher of sound and picture.
+    /// With a publisher of audio and video.
     pub(crate) fn published() -> Self {
         let mut world = Self::new(Limits::default());
         world.publish(vec![audio_input(), video_input()]);
@@ -321,7 +322,8 @@ impl World {
         self.settle();
     }
 
-    /// Plays `frames` single-packet frames at 25 a second from `sequence_number` on; every `gop`th is a key frame.
+    /// Plays `frames` single-packet frames at 25 a second from `sequence_number` on; every `gop`th
+    /// is a key frame.
     pub(crate) fn play(&mut self, sequence_number: u16, timestamp: u32, frames: u16, gop: u16) {
         for at in 0..frames {
             let timestamp = timestamp.wrapping_add(u32::from(at) * 3_600);

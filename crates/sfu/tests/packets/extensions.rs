@@ -1,10 +1,11 @@
-//! Header extensions: carried through under the viewer's ids, or left out where they speak of another way.
+//! Header extensions: carried through under the viewer's ids, or left out where they speak of
+//! another way.
 
 use rtp::extension::{Extension, ExtensionMap, Form};
 
 use crate::common::{
-    CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, MID_ID, RID_ID, SEND_TIME_ID, TWCC_ID, World, audio_ssrc, frame,
-    sound, video_ssrc, viewer,
+    CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, MID_ID, RID_ID, SEND_TIME_ID, TWCC_ID, World, audio_packet,
+    audio_ssrc, frame, video_ssrc, viewer,
 };
 
 fn elements(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
@@ -28,21 +29,21 @@ fn ids_are_the_viewers_and_the_way_here_stays_behind() {
     .collect();
     world.join_as(&input);
     let capture = [1, 2, 3, 4, 5, 6, 7, 8];
-    let picture = frame(1, 0, true)
+    let video_frame = frame(1, 0, true)
         .with(MID_ID, b"v")
         .with(RID_ID, b"f")
         .with(TWCC_ID, &[0, 1])
         .with(SEND_TIME_ID, &[1, 2, 3])
         .with(CAPTURE_ID, &capture);
-    world.receive(&picture).unwrap();
+    world.receive(&video_frame).unwrap();
     // The first is from the cache; a packet that comes live has the time of capture.
     world.receive(&frame(2, 3_600, false).with(CAPTURE_ID, &capture).with(14, &[1])).unwrap();
     let mid = (13, b"1".to_vec());
     assert_eq!(elements(&world.video(1)[1].bytes), [mid.clone(), (12, capture.to_vec())]);
     assert_eq!(elements(&world.video(1)[0].bytes), [mid], "its timestamp was moved");
 
-    world.receive(&sound(1, 0).with(LEVEL_ID, &[0x85])).unwrap();
-    world.receive(&sound(2, 960).with(LEVEL_ID, &[0x7f])).unwrap();
+    world.receive(&audio_packet(1, 0).with(LEVEL_ID, &[0x85])).unwrap();
+    world.receive(&audio_packet(2, 960).with(LEVEL_ID, &[0x7f])).unwrap();
     assert_eq!(elements(&world.audio(1)[1].bytes), [(3, b"0".to_vec()), (9, vec![0x7f])]);
 }
 

@@ -6,8 +6,8 @@ use rtp::rtcp::{NtpTime, ReportBlock, Rtcp, SenderInfo, SenderReport};
 use sfu::TrackInput;
 
 use crate::common::{
-    AUDIO_SSRC, H264_RTX, SERVER_SSRC, TWCC_ID, VIDEO_RTX_SSRC, VIDEO_SSRC, World, audio_input, frame, sound,
-    video_input,
+    AUDIO_SSRC, H264_RTX, SERVER_SSRC, TWCC_ID, VIDEO_RTX_SSRC, VIDEO_SSRC, World, audio_input, audio_packet,
+    frame, video_input,
 };
 
 #[test]
@@ -72,16 +72,16 @@ fn more_than_is_worth_asking_for_becomes_a_key_frame_request() {
 }
 
 #[test]
-fn sound_is_asked_for_only_if_negotiated() {
+fn audio_is_asked_for_only_if_negotiated() {
     let mut world = World::published();
     for sequence_number in [1, 3] {
-        world.receive(&sound(sequence_number, 0)).unwrap();
+        world.receive(&audio_packet(sequence_number, 0)).unwrap();
     }
     world.wait(Duration::from_millis(100));
     assert_eq!(world.nacked(), []);
     world.publish(vec![TrackInput { nack: true, ..audio_input() }, video_input()]);
     for sequence_number in [1, 3] {
-        world.receive(&sound(sequence_number, 0)).unwrap();
+        world.receive(&audio_packet(sequence_number, 0)).unwrap();
     }
     world.wait(Duration::from_millis(100));
     assert_eq!(world.nacked(), [(AUDIO_SSRC, 2)]);
@@ -203,7 +203,7 @@ fn transport_wide_feedback_tells_of_every_packet_that_has_a_number() {
             continue;
         }
         let number = 65_520u16.wrapping_add(at);
-        let packet = if at % 2 == 0 { frame(at / 2, 0, at == 0) } else { sound(at / 2, 0) };
+        let packet = if at % 2 == 0 { frame(at / 2, 0, at == 0) } else { audio_packet(at / 2, 0) };
         let _ = world.receive(&packet.with(TWCC_ID, &number.to_be_bytes()));
         arrivals.push((number, world.now - begin));
         world.wait(Duration::from_millis(10));

@@ -1,4 +1,5 @@
-//! A new viewer has a picture at once: key frame to now from the cache, in order, paced, and then live.
+//! A new viewer has a video at once: key frame to now from the cache, in order, paced, and then
+//! live.
 
 use std::time::Duration;
 
@@ -137,7 +138,8 @@ fn a_cache_with_a_hole_is_not_offered() {
 fn a_key_frame_begins_with_its_first_packet_whichever_says_so() {
     let mut world = World::published();
     world.play(100, 0, 3, 25);
-    // An access unit delimiter, a slice that does not say so, and then one that does: all of one frame.
+    // An access unit delimiter, a slice that does not say so, and then one that does: all of one
+    // frame.
     let mut delimiter = part(103, 90_000, false, false);
     delimiter.payload = vec![0x09, 0xf0, 0, 103];
     world.receive_batch(&[delimiter, part(104, 90_000, true, false), part(105, 90_000, false, true)]);
@@ -161,18 +163,18 @@ fn the_first_number_a_viewer_sees_is_below_half_of_them() {
 }
 
 #[test]
-fn sound_begins_with_the_newest_packet_unless_that_is_old() {
+fn audio_begins_with_the_newest_packet_unless_that_is_old() {
     let mut world = World::published();
-    world.receive(&crate::common::sound(1, 0)).unwrap();
+    world.receive(&crate::common::audio_packet(1, 0)).unwrap();
     world.wait(Duration::from_millis(20));
-    world.receive(&crate::common::sound(2, 960)).unwrap();
+    world.receive(&crate::common::audio_packet(2, 960)).unwrap();
     world.wait(Duration::from_millis(15));
     world.join(1);
     assert_eq!(origins(world.audio(1)), [2]);
     world.wait(Duration::from_millis(200));
     world.join(2);
     assert_eq!(origins(world.audio(2)), []);
-    world.receive(&crate::common::sound(3, 1_920)).unwrap();
+    world.receive(&crate::common::audio_packet(3, 1_920)).unwrap();
     assert_eq!((origins(world.audio(1)), origins(world.audio(2))), (vec![2, 3], vec![3]));
 }
 
@@ -192,7 +194,7 @@ fn a_key_frame_that_comes_while_a_viewer_catches_up_is_gone_on_with() {
     world.receive(&frame(401, 401 * 900, false)).unwrap();
     world.wait(Duration::from_millis(20));
     let got = world.video(1);
-    assert_eq!(origins(&got[first..]), [400, 401], "the rest of the old picture is left out");
+    assert_eq!(origins(&got[first..]), [400, 401], "the rest of the old video is left out");
     let numbers = world.numbers(1);
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "without a gap: {numbers:?}");
     let timestamps = world.timestamps(1);
@@ -237,8 +239,8 @@ fn viewers_of_a_track_the_stream_does_not_have_cost_nothing_until_it_has() {
     assert_eq!(world.video(1).len(), 5);
     assert!(!world.stream.has_backlog(), "nothing is tried again and again");
     world.publish(vec![audio_input(), video_input()]);
-    world.receive(&crate::common::sound(1, 0)).unwrap();
-    world.receive(&crate::common::sound(2, 960)).unwrap();
+    world.receive(&crate::common::audio_packet(1, 0)).unwrap();
+    world.receive(&crate::common::audio_packet(2, 960)).unwrap();
     assert_eq!(origins(world.audio(1)), [1, 2]);
 }
 

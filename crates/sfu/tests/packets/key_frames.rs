@@ -1,4 +1,5 @@
-//! Key-frame requests: however many ask, the publisher is asked twice a second at most, until one comes.
+//! Key-frame requests: however many ask, the publisher is asked twice a second at most, until one
+//! comes.
 
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ fn full_intra_requests_count_once_for_each_number() {
 }
 
 #[test]
-fn where_picture_loss_was_not_negotiated_full_intra_is_asked_for() {
+fn where_video_loss_was_not_negotiated_full_intra_is_asked_for() {
     let mut world = World::published();
     world.publish(vec![audio_input(), TrackInput { pli: false, fir: true, ..video_input() }]);
     world.receive(&frame(1, 0, true)).unwrap();

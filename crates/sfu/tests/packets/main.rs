@@ -1,4 +1,5 @@
-//! The packets lane as its callers see it: RTP in, headers and payloads out. One behaviour per file.
+//! The packets lane as its callers see it: RTP in, headers and payloads out. One behaviour per
+//! file.
 
 mod common;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rtp::payload::MediaKind;
 use sfu::{Batch, Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
 
-use crate::common::{World, audio_input, frame, sound, video, video_input, viewer};
+use crate::common::{World, audio_input, audio_packet, frame, video, video_input, viewer};
 
 /// A home and a mirror, joined by hand.
 struct Pair {
@@ -51,7 +51,7 @@ fn viewers_of_both_workers_get_the_same() {
     pair.mirror.join(1);
     for at in 0..100 {
         pair.receive(&frame(at, u32::from(at) * 3_600, at % 25 == 0));
-        pair.receive(&sound(at, u32::from(at) * 1_920));
+        pair.receive(&audio_packet(at, u32::from(at) * 1_920));
         pair.wait(Duration::from_millis(40));
     }
     let bytes =

@@ -1,11 +1,12 @@
-//! Memory: packets are made of the memory of packets that went, histories stay within their limits, viewers are small.
+//! Memory: packets are made of the memory of packets that went, histories stay within their limits,
+//! viewers are small.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sfu::{Batch, Limits, Viewer};
 
-use crate::common::{World, audio_input, frame, sound, video_input};
+use crate::common::{World, audio_input, audio_packet, frame, video_input};
 
 #[test]
 fn a_running_stream_needs_no_new_memory_for_packets() {
@@ -17,7 +18,7 @@ fn a_running_stream_needs_no_new_memory_for_packets() {
             let mut packet = frame(at, u32::from(at) * 900, at % 20 == 0);
             packet.payload.resize(100 + usize::from(at) * 37 % 1_000, 1);
             world.stream.receive(world.now, &packet.bytes()).unwrap();
-            world.stream.receive(world.now, &sound(at, u32::from(at) * 480).bytes()).unwrap();
+            world.stream.receive(world.now, &audio_packet(at, u32::from(at) * 480).bytes()).unwrap();
             let Batch { packets, .. } = world.stream.prepare_batch();
             seen.extend((0..packets.len()).map(|index| packets.payload(index).as_ptr() as usize));
             world.settle();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sfu::DropReason;
 
-use crate::common::{Rtp, World, audio_input, frame, sound, video_input};
+use crate::common::{Rtp, World, audio_input, audio_packet, frame, video_input};
 
 #[test]
 fn numbers_go_on_without_a_gap_and_timestamps_by_the_time_that_passed() {
@@ -28,17 +28,17 @@ fn numbers_go_on_without_a_gap_and_timestamps_by_the_time_that_passed() {
 fn time_passes_in_the_clock_of_the_track() {
     let mut world = World::published();
     world.join(1);
-    world.receive(&sound(1, 1_000)).unwrap();
-    world.receive(&sound(2, 1_960)).unwrap();
+    world.receive(&audio_packet(1, 1_000)).unwrap();
+    world.receive(&audio_packet(2, 1_960)).unwrap();
     world.wait(Duration::from_millis(500));
     world.publish(vec![audio_input(), video_input()]);
-    world.receive(&sound(900, 77)).unwrap();
+    world.receive(&audio_packet(900, 77)).unwrap();
     let last = world.audio(1).last().unwrap().timestamp();
     assert_eq!(last, 1_960 + 24_000, "half a second at 48 kHz");
 
     // Another codec with another clock: G.711 at 8 kHz.
     world.wait(Duration::from_millis(250));
-    let mut narrow = sound(901, 500);
+    let mut narrow = audio_packet(901, 500);
     narrow.fields.payload_type = crate::common::PCMU;
     world.publish(vec![audio_input(), video_input()]);
     world.receive(&narrow).unwrap();
@@ -65,7 +65,7 @@ fn silence_keeps_timestamps_true() {
     let mut world = World::published();
     world.join(1);
     let talk = |world: &mut World, sequence_number, timestamp| {
-        let spoken = Rtp { ..sound(sequence_number, timestamp) };
+        let spoken = Rtp { ..audio_packet(sequence_number, timestamp) };
         world.receive(&spoken).unwrap();
         world.wait(Duration::from_millis(20));
     };

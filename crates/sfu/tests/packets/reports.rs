@@ -1,4 +1,5 @@
-//! Reports to viewers: sound and picture that were captured together have the same time, whatever happens between.
+//! Reports to viewers: audio and video that were captured together have the same time, whatever
+//! happens between.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use rtp::rtcp::{NtpTime, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SenderRe
 use sfu::{DropReason, NtpRtpMapping, ViewerId};
 
 use crate::common::{
-    AUDIO_SSRC, VIDEO_SSRC, World, audio_input, audio_ssrc, frame, sound, video_input, video_ssrc,
+    AUDIO_SSRC, VIDEO_SSRC, World, audio_input, audio_packet, audio_ssrc, frame, video_input, video_ssrc,
 };
 
 /// A publisher's clocks: when it began by its wall clock, and its timestamps then.
@@ -37,12 +38,12 @@ impl Clocks {
         world.stream.receive_rtcp(world.now, &rtcp);
     }
 
-    /// A frame and a packet of sound captured now.
+    /// A frame and a packet of audio captured now.
     fn send(&self, world: &mut World, sequence_number: u16, key: bool) {
         let video = self.info(world.now, 90_000, self.video).rtp_timestamp;
         let audio = self.info(world.now, 48_000, self.audio).rtp_timestamp;
         world.receive(&frame(sequence_number, video, key)).unwrap();
-        world.receive(&sound(sequence_number, audio)).unwrap();
+        world.receive(&audio_packet(sequence_number, audio)).unwrap();
     }
 }
 
@@ -66,25 +67,26 @@ fn newest(world: &World, token: u64) -> Option<([SenderInfo; 2], Instant)> {
     Some(([infos[0]?, infos[1]?], *at))
 }
 
-/// By the reports, how much later than its sound a viewer plays the picture of packets captured together, in seconds.
+/// By the reports, how much later than its audio a viewer plays the video of packets captured
+/// together, in seconds.
 fn skew(world: &World, token: u64) -> f64 {
-    let ([sound, picture], _) = newest(world, token).unwrap();
+    let ([audio_packet, video_frame], _) = newest(world, token).unwrap();
     let at = |info: SenderInfo, timestamp: u32, rate: f64| {
         f64::from(timestamp.wrapping_sub(info.rtp_timestamp).cast_signed()) / rate
             + (info.ntp.0.wrapping_sub(crate::common::WALL.0) as f64) / 4_294_967_296.0
     };
-    let video = at(picture, world.video(token).last().unwrap().timestamp(), 90_000.0);
-    let audio = at(sound, world.audio(token).last().unwrap().timestamp(), 48_000.0);
+    let video = at(video_frame, world.video(token).last().unwrap().timestamp(), 90_000.0);
+    let audio = at(audio_packet, world.audio(token).last().unwrap().timestamp(), 48_000.0);
     video - audio
 }
 
 fn assert_in_sync(world: &World, token: u64) {
     let skew = skew(world, token);
-    assert!(skew.abs() < 0.002, "sound and picture are {skew} s apart");
+    assert!(skew.abs() < 0.002, "audio and video are {skew} s apart");
 }
 
 #[test]
-fn sound_and_picture_stay_together_across_restarts_and_clocks() {
+fn audio_and_video_stay_together_across_restarts_and_clocks() {
     let mut world = World::published();
     world.join(1);
     let clocks = [
@@ -111,7 +113,7 @@ fn sound_and_picture_stay_together_across_restarts_and_clocks() {
 }
 
 #[test]
-fn the_first_report_comes_with_the_first_picture_and_then_one_a_second() {
+fn the_first_report_comes_with_the_first_video_and_then_one_a_second() {
     let mut world = World::published();
     let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 0, audio: 0 };
     clocks.send(&mut world, 0, true);
@@ -127,11 +129,11 @@ fn the_first_report_comes_with_the_first_picture_and_then_one_a_second() {
     assert!(times[0] <= Duration::from_millis(30), "{times:?}");
     assert!((5..=7).contains(&times.len()), "{times:?}");
     assert_in_sync(&world, 1);
-    let ([_, picture], at) = newest(&world, 1).unwrap();
-    let wall = picture.ntp.since(crate::common::WALL);
+    let ([_, video_frame], at) = newest(&world, 1).unwrap();
+    let wall = video_frame.ntp.since(crate::common::WALL);
     let off = wall.abs_diff(at - world.start);
     assert!(off < Duration::from_micros(1), "the time of the report is when it is sent: {off:?}");
-    assert!(world.video(1).len() - picture.packets as usize <= 45, "{}", picture.packets);
+    assert!(world.video(1).len() - video_frame.packets as usize <= 45, "{}", video_frame.packets);
 }
 
 #[test]
@@ -139,11 +141,11 @@ fn a_track_that_begins_later_is_told_of_at_once() {
     let mut world = World::published();
     world.join(1);
     let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 0, audio: 0 };
-    let picture = clocks.info(world.now, 90_000, 0).rtp_timestamp;
-    world.receive(&frame(0, picture, true)).unwrap();
+    let video_frame = clocks.info(world.now, 90_000, 0).rtp_timestamp;
+    world.receive(&frame(0, video_frame, true)).unwrap();
     clocks.report(&mut world, Duration::ZERO);
     world.wait(Duration::from_millis(100));
-    assert_eq!(world.reports[&1].len(), 1, "of the picture");
+    assert_eq!(world.reports[&1].len(), 1, "of the video");
     for at in 1..10 {
         clocks.send(&mut world, at, false);
         world.wait(Duration::from_millis(20));
@@ -198,9 +200,9 @@ fn a_publisher_whose_timestamps_go_on_keeps_what_viewers_were_told() {
                 clocks.report(&mut world, Duration::ZERO);
             }
         }
-        let ([_, picture], _) = newest(&world, 1).unwrap();
-        let units = ((u128::from(picture.ntp.0) * 90_000) >> 32) as u32;
-        differences.push(units.wrapping_sub(picture.rtp_timestamp));
+        let ([_, video_frame], _) = newest(&world, 1).unwrap();
+        let units = ((u128::from(video_frame.ntp.0) * 90_000) >> 32) as u32;
+        differences.push(units.wrapping_sub(video_frame.rtp_timestamp));
         world.wait(Duration::from_secs(2));
         world.publish(vec![audio_input(), video_input()]);
     }
@@ -209,7 +211,7 @@ fn a_publisher_whose_timestamps_go_on_keeps_what_viewers_were_told() {
 }
 
 #[test]
-fn a_stalled_connection_does_not_take_sound_and_picture_apart() {
+fn a_stalled_connection_does_not_take_audio_and_video_apart() {
     let mut world = World::published();
     world.join(1);
     let clocks = Clocks { began: world.now, ntp: 99 << 32, video: 5_000, audio: 60_000 };
@@ -220,7 +222,7 @@ fn a_stalled_connection_does_not_take_sound_and_picture_apart() {
             clocks.report(&mut world, Duration::ZERO);
         }
     }
-    // A report of the picture alone comes eight seconds late; that of sound is lost.
+    // A report of the video alone comes eight seconds late; that of audio is lost.
     let mut rtcp = Vec::new();
     SenderReport::write(&mut rtcp, VIDEO_SSRC, &clocks.info(world.now, 90_000, clocks.video), &[]);
     world.wait(Duration::from_secs(8));
@@ -286,8 +288,8 @@ fn a_clock_that_runs_fast_is_followed() {
         world.wait(Duration::from_secs(1));
     }
     assert_in_sync(&world, 1);
-    let ([_, picture], at) = newest(&world, 1).unwrap();
-    let captured = picture.rtp_timestamp.wrapping_sub(world.video(1).last().unwrap().timestamp());
+    let ([_, video_frame], at) = newest(&world, 1).unwrap();
+    let captured = video_frame.rtp_timestamp.wrapping_sub(world.video(1).last().unwrap().timestamp());
     let age = f64::from(captured.cast_signed()) / 90_000.0;
     let true_age = (at - world.video(1).last().unwrap().at).as_secs_f64();
     assert!((age - true_age).abs() < 0.02, "{age} against {true_age}");
@@ -348,8 +350,10 @@ fn packets_and_clocks_handed_over_as_values_come_out_as_those_read_from_the_wire
         clocks.send(&mut wire, at, at == 0);
         clocks.report(&mut wire, Duration::ZERO);
         let stamp = |rate| clocks.info(values.now, rate, 0).rtp_timestamp;
-        let (picture, sound) = (frame(at, stamp(90_000), at == 0), sound(at, stamp(48_000)));
-        for (track, rtp) in [(crate::common::video(), &picture), (crate::common::audio(), &sound)] {
+        let (video_frame, audio_packet) =
+            (frame(at, stamp(90_000), at == 0), audio_packet(at, stamp(48_000)));
+        for (track, rtp) in [(crate::common::video(), &video_frame), (crate::common::audio(), &audio_packet)]
+        {
             values.stream.receive_packet(values.now, &rtp.fields, &rtp.payload).unwrap();
             values.settle();
             let mapping = NtpRtpMapping { at: values.now, timestamp: rtp.fields.timestamp };
@@ -364,6 +368,6 @@ fn packets_and_clocks_handed_over_as_values_come_out_as_those_read_from_the_wire
         assert_eq!(bytes(&values).len(), 100);
         assert_eq!(bytes(&values), bytes(&wire));
     }
-    let unknown = HeaderFields { ssrc: 99, ..sound(0, 0).fields };
+    let unknown = HeaderFields { ssrc: 99, ..audio_packet(0, 0).fields };
     assert_eq!(values.stream.receive_packet(values.now, &unknown, &[1]), Err(DropReason::UnknownSsrc));
 }

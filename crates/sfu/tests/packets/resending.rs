@@ -1,4 +1,5 @@
-//! Packets sent again: as RTX from one cache, not twice within a round trip, never more than 30 % of the media.
+//! Packets sent again: as RTX from one cache, not twice within a round trip, never more than 30 %
+//! of the media.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use rtp::rtcp::{Nack, NtpMiddle, ReceiverReport, ReportBlock};
 use sfu::ViewerId;
 
-use crate::common::{VP8, World, audio_ssrc, frame, rtx_ssrc, sound, video_ssrc, viewer, written};
+use crate::common::{VP8, World, audio_packet, audio_ssrc, frame, rtx_ssrc, video_ssrc, viewer, written};
 
 fn nack(world: &mut World, id: ViewerId, token: u64, lost: &[u16]) -> Vec<Vec<u8>> {
     let resent = world.viewer_says(id, |rtcp| _ = Nack::write(rtcp, 5, video_ssrc(token), lost));
@@ -32,7 +33,8 @@ fn rtx_carries_the_original_under_a_number_of_its_own() {
     }
 }
 
-/// What the NACK was answered with, and what it was charged: packets resent, their bytes, packets not resent.
+/// What the NACK was answered with, and what it was charged: packets resent, their bytes, packets
+/// not resent.
 fn refused(world: &mut World, id: ViewerId, ssrc: u32, lost: &[u16]) -> (usize, u64, u64, u64) {
     let resent = world.viewer_says(id, |rtcp| _ = Nack::write(rtcp, 5, ssrc, lost));
     let stats = world.stream.viewer_stats(id).unwrap();
@@ -90,7 +92,8 @@ fn a_second_request_within_a_round_trip_is_a_repeat() {
     world.wait(Duration::from_millis(40));
     assert_eq!(nack(&mut world, id, 1, &[number]).len(), 1, "50 ms are assumed at first");
 
-    // A report tells that the round trip is 200 ms: what we sent 300 ms ago was answered after 100 ms.
+    // A report tells that the round trip is 200 ms: what we sent 300 ms ago was answered after 100
+    // ms.
     let sent_at = world.stream_ntp_middle(Duration::from_millis(300));
     let block = ReportBlock {
         ssrc: video_ssrc(1),
@@ -166,11 +169,11 @@ fn nacks_are_not_answered_where_not_negotiated() {
 }
 
 #[test]
-fn sound_without_rtx_is_not_sent_again() {
+fn audio_without_rtx_is_not_sent_again() {
     let mut world = World::published();
     let id = world.join(1);
     for at in 0..50 {
-        world.receive(&sound(at, u32::from(at) * 960)).unwrap();
+        world.receive(&audio_packet(at, u32::from(at) * 960)).unwrap();
         world.wait(Duration::from_millis(20));
     }
     let lost = world.audio(1)[40].number();

@@ -1,4 +1,5 @@
-//! Packets keep their distances: what is lost leaves a gap, what is late fills it, what comes twice goes out once.
+//! Packets keep their distances: what is lost leaves a gap, what is late fills it, what comes twice
+//! goes out once.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ fn duplicates_go_out_once() {
     let before = world.video(1).len();
     for sequence_number in [299, 298, 250, 180, 130] {
         let repeated = world.receive(&frame(sequence_number, 0, false));
-        // Further back than the window of the source, the cache knows; further back than that, it is too late.
+        // Further back than the window of the source, the cache knows; further back than that, it
+        // is too late.
         let known = matches!(repeated, Err(DropReason::Duplicate | DropReason::TooOld));
         assert!(known, "{sequence_number}: {repeated:?}");
     }

@@ -1,4 +1,5 @@
-//! Simulcast: all layers are received, the best that is alive is forwarded, and it changes at key frames only.
+//! Simulcast: all layers are received, the best that is alive is forwarded, and it changes at key
+//! frames only.
 
 use std::time::Duration;
 
@@ -105,7 +106,8 @@ fn timestamps_of_layers_are_aligned_by_their_sender_reports() {
     }
     let newest = world.video(1).last().unwrap().timestamp();
     world.wait(Duration::from_millis(800));
-    // The smaller one goes on; its frame was captured 20 frames after the last that was forwarded, and came 90 ms late.
+    // The smaller one goes on; its frame was captured 20 frames after the last that was forwarded,
+    // and came 90 ms late.
     world.wait(Duration::from_millis(90));
     world.receive(&of(0, 70, true)).unwrap();
     let switched = world.video(1).last().unwrap();

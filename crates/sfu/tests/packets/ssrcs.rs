@@ -1,4 +1,5 @@
-//! Whose packet it is: by signalled SSRC, by MID and RID, by payload type; and how many SSRCs a publisher may invent.
+//! Whose packet it is: by signalled SSRC, by MID and RID, by payload type; and how many SSRCs a
+//! publisher may invent.
 
 use std::time::Duration;
 
@@ -6,8 +7,8 @@ use rtp::rtcp::{Rtcp, SenderInfo};
 use sfu::{DropReason, TrackInput};
 
 use crate::common::{
-    H264_RTX, LEVEL_ID, MID_ID, VIDEO_RTX_SSRC, VIDEO_SSRC, World, audio, audio_input, frame, sound, video,
-    video_input,
+    H264_RTX, LEVEL_ID, MID_ID, VIDEO_RTX_SSRC, VIDEO_SSRC, World, audio, audio_input, audio_packet, frame,
+    video, video_input,
 };
 
 fn unsignalled(input: TrackInput) -> TrackInput {
@@ -18,7 +19,7 @@ fn unsignalled(input: TrackInput) -> TrackInput {
 fn packets_of_signalled_ssrcs_need_no_extension() {
     let mut world = World::published();
     assert_eq!(world.receive(&frame(1, 0, true)).unwrap().track, video());
-    assert_eq!(world.receive(&sound(1, 0)).unwrap().track, audio());
+    assert_eq!(world.receive(&audio_packet(1, 0)).unwrap().track, audio());
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn a_payload_type_of_one_track_names_it() {
     let mut world = World::published();
     world.publish(vec![unsignalled(audio_input()), unsignalled(video_input())]);
     assert_eq!(world.receive(&frame(1, 0, true).ssrc(5)).unwrap().track, video());
-    assert_eq!(world.receive(&sound(1, 0).ssrc(6)).unwrap().track, audio());
+    assert_eq!(world.receive(&audio_packet(1, 0).ssrc(6)).unwrap().track, audio());
     let mut other = frame(1, 0, true).ssrc(7);
     other.fields.payload_type = 35;
     assert_eq!(world.receive(&other), Err(DropReason::UnknownSsrc));
@@ -114,7 +115,7 @@ fn a_flood_of_ssrcs_stops_at_the_cap_and_the_stream_goes_on() {
     let accepted = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert!(accepted <= 512, "{accepted} accepted");
     assert_eq!(outcomes.last(), Some(&Err(DropReason::SsrcFlood)));
-    assert!(world.receive(&sound(1, 0)).is_ok(), "the other track is not concerned");
+    assert!(world.receive(&audio_packet(1, 0)).is_ok(), "the other track is not concerned");
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn datagrams_of_every_length_are_refused_or_taken_but_never_more() {
 fn goodbye_counts_when_it_is_for_all_sources() {
     let mut world = World::published();
     world.receive(&frame(1, 0, true)).unwrap();
-    world.receive(&sound(1, 0)).unwrap();
+    world.receive(&audio_packet(1, 0)).unwrap();
     let bye = |world: &mut World, ssrcs: &[u32]| {
         let mut rtcp = Vec::new();
         rtp::rtcp::SenderReport::write(&mut rtcp, ssrcs[0], &SenderInfo::default(), &[]);
@@ -146,7 +147,7 @@ fn goodbye_counts_when_it_is_for_all_sources() {
         world.stream.receive_rtcp(world.now, &rtcp).bye
     };
     assert!(!bye(&mut world, &[4_711]), "nobody");
-    assert!(!bye(&mut world, &[VIDEO_SSRC]), "sound goes on");
+    assert!(!bye(&mut world, &[VIDEO_SSRC]), "audio goes on");
     assert!(bye(&mut world, &[crate::common::AUDIO_SSRC]));
 }
 
@@ -167,7 +168,7 @@ fn a_hundred_tracks_in_one_bundle_are_all_received_reported_on_and_forwarded() {
     let mut reported = std::collections::BTreeSet::new();
     for second in 0..5u16 {
         for at in 0..100 {
-            let packet = if at < 50 { frame(second, 0, true) } else { sound(second, 0) };
+            let packet = if at < 50 { frame(second, 0, true) } else { audio_packet(second, 0) };
             assert!(world.receive(&packet.ssrc(1_000 + at)).unwrap().forwarded, "track {at}");
         }
         world.wait(Duration::from_secs(1));

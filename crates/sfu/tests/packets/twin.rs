@@ -1,4 +1,5 @@
-//! Random publishers against a naive twin that keeps everything: what each viewer has in the end is the same.
+//! Random publishers against a naive twin that keeps everything: what each viewer has in the end is
+//! the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,7 +47,8 @@ struct Publisher {
 }
 
 impl Twin {
-    /// The output place of each packet that arrived: publishers one behind the other, gaps where packets are missing.
+    /// The output place of each packet that arrived: publishers one behind the other, gaps where
+    /// packets are missing.
     fn places(&self) -> BTreeMap<i64, (usize, i64)> {
         let mut places = BTreeMap::new();
         let mut start = 0;
@@ -85,7 +87,8 @@ proptest! {
                 Step::Packet(ahead) => {
                     let publisher = twin.publishers.last_mut().unwrap();
                     let number = publisher.newest + 1 + i64::from(ahead);
-                    // A publisher's first packet is a key frame, and the one everything counts from.
+                    // A publisher's first packet is a key frame, and the one everything counts
+                    // from.
                     if publisher.arrived.is_empty() && ahead != 0 || number < publisher.first {
                         continue;
                     }

@@ -30,24 +30,24 @@ fn clicks_of_every_format_come_out_when_they_went_in() {
 #[test]
 #[cfg(not(feature = "fdk-aac"))]
 fn high_efficiency_aac_is_heard_as_its_core() {
-    let mut sound = sample("aac-16000-mono.aac");
+    let mut audio = sample("aac-16000-mono.aac");
     // Object type 5, 16 kHz, mono, replicated to 32 kHz, core of object type 2.
-    sound.format.config = vec![0b0010_1100, 0b0000_1010, 0b1000_1000, 0];
-    for error in click_errors_us(decode_opus(&to_opus(&sound))) {
+    audio.format.config = vec![0b0010_1100, 0b0000_1010, 0b1000_1000, 0];
+    for error in click_errors_us(decode_opus(&to_opus(&audio))) {
         assert!(error.abs() <= 1_000, "{error} us off");
     }
 }
 
 #[test]
 fn a_click_after_broken_pieces_keeps_its_time() {
-    let sound = sample("aac-48000-stereo.aac");
+    let audio = sample("aac-48000-stereo.aac");
     let mut transcoder = ToOpus::new(OpusSettings { bits_per_second: 128_000 });
     let mut out = Vec::new();
-    for (pts_us, data) in &sound.pieces {
+    for (pts_us, data) in &audio.pieces {
         // A tenth of a second before each click, too short a time for timestamps alone to tell of a hole.
         let is_broken = CLICKS_US.iter().any(|click| (90_000..150_000).contains(&(click - pts_us)));
         let pushed =
-            transcoder.push(Some(&sound.format), *pts_us, if is_broken { &[] } else { data }, &mut out);
+            transcoder.push(Some(&audio.format), *pts_us, if is_broken { &[] } else { data }, &mut out);
         assert_eq!(pushed.is_err(), is_broken);
     }
     for error in click_errors_us(decode_opus(&out)) {

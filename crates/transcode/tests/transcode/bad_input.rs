@@ -12,7 +12,7 @@ fn aac(config: &[u8]) -> InputFormat {
 }
 
 #[test]
-fn sound_before_its_configuration_is_refused() {
+fn audio_before_its_configuration_is_refused() {
     let mut out = Vec::new();
     assert_eq!(transcoder().push(None, BASE_US, &[0; 100], &mut out), Err(TranscodeError::NoFormat));
 }
@@ -20,31 +20,31 @@ fn sound_before_its_configuration_is_refused() {
 #[test]
 fn a_configuration_of_one_byte_is_refused_until_there_is_a_better_one() {
     let (mut transcoder, mut out) = (transcoder(), Vec::new());
-    let sound = sample("aac-44100-busy.aac");
-    let short = aac(&sound.format.config[..1]);
-    for (pts_us, data) in &sound.pieces[..3] {
+    let audio = sample("aac-44100-busy.aac");
+    let short = aac(&audio.format.config[..1]);
+    for (pts_us, data) in &audio.pieces[..3] {
         let error = transcoder.push(Some(&short), *pts_us, data, &mut out).unwrap_err();
         assert!(error == TranscodeError::BadConfig && error.is_permanent());
         assert_eq!(transcoder.push(None, *pts_us, data, &mut out), Err(error));
     }
-    for (pts_us, data) in &sound.pieces[3..12] {
-        transcoder.push(Some(&sound.format), *pts_us, data, &mut out).unwrap();
+    for (pts_us, data) in &audio.pieces[3..12] {
+        transcoder.push(Some(&audio.format), *pts_us, data, &mut out).unwrap();
     }
     assert!(out.len() >= 8);
 }
 
 #[test]
-fn pieces_of_0_and_65535_bytes_are_refused_and_the_sound_goes_on_in_step() {
+fn pieces_of_0_and_65535_bytes_are_refused_and_the_audio_goes_on_in_step() {
     let (mut transcoder, mut out) = (transcoder(), Vec::new());
-    let sound = sample("aac-44100-busy.aac");
-    for (index, (pts_us, data)) in sound.pieces[..40].iter().enumerate() {
+    let audio = sample("aac-44100-busy.aac");
+    for (index, (pts_us, data)) in audio.pieces[..40].iter().enumerate() {
         let (piece, expected) = match index {
             10 => (Vec::new(), Err(TranscodeError::Broken)),
             20 => (vec![0xff; 65_535], Err(TranscodeError::Oversized)),
             30 => (vec![0xff; PIECE_BYTES_MAX], Err(TranscodeError::Broken)),
             _ => (data.clone(), Ok(())),
         };
-        assert_eq!(transcoder.push(Some(&sound.format), *pts_us, &piece, &mut out), expected, "{index}");
+        assert_eq!(transcoder.push(Some(&audio.format), *pts_us, &piece, &mut out), expected, "{index}");
     }
     assert!(out.len() >= 40);
     assert!(out.windows(2).all(|pair| pair[1].pts_us - pair[0].pts_us == 20_000));
@@ -53,7 +53,7 @@ fn pieces_of_0_and_65535_bytes_are_refused_and_the_sound_goes_on_in_step() {
 /// Every sampling rate by index and written out from 0 to far too much, every channel configuration.
 #[test]
 fn every_rate_and_every_number_of_channels_is_decoded_or_refused() {
-    let sound = sample("aac-44100-busy.aac");
+    let audio = sample("aac-44100-busy.aac");
     let written_out = [0, 1, 6_999, 7_000, 7_350, 12_345, 44_101, 96_000, 96_001, 0xff_ffff];
     let by_index = (0..16_u64).map(|index| (2 << 11 | index << 7, 16));
     let rates = by_index.chain(written_out.map(|rate| (2 << 35 | 15 << 31 | rate << 7, 40)));
@@ -61,7 +61,7 @@ fn every_rate_and_every_number_of_channels_is_decoded_or_refused() {
         for channels in 0..16_u64 {
             let config = ((bits | channels << 3) << (64 - width)).to_be_bytes()[..width / 8].to_vec();
             let (mut transcoder, mut out, mut decoded) = (transcoder(), Vec::new(), 0);
-            for (pts_us, data) in &sound.pieces[3..6] {
+            for (pts_us, data) in &audio.pieces[3..6] {
                 decoded += usize::from(transcoder.push(Some(&aac(&config)), *pts_us, data, &mut out).is_ok());
             }
             // The frames are stereo, of a rate with the same bands as these; others may or may not make sense of them.
@@ -75,12 +75,12 @@ fn every_rate_and_every_number_of_channels_is_decoded_or_refused() {
 #[test]
 fn times_that_jump_by_hours_and_back_are_followed() {
     let (mut transcoder, mut out) = (transcoder(), Vec::new());
-    let sound = sample("aac-44100-busy.aac");
+    let audio = sample("aac-44100-busy.aac");
     let hour_us = 3_600_000_000;
     let jumps_us = [0, 5 * hour_us, 2 * hour_us, i64::MAX - 2 * BASE_US, i64::MIN + BASE_US, hour_us];
     for (part, jump_us) in jumps_us.into_iter().enumerate() {
-        for (pts_us, data) in &sound.pieces[part * 8 + 2..part * 8 + 10] {
-            transcoder.push(Some(&sound.format), pts_us + jump_us, data, &mut out).unwrap();
+        for (pts_us, data) in &audio.pieces[part * 8 + 2..part * 8 + 10] {
+            transcoder.push(Some(&audio.format), pts_us + jump_us, data, &mut out).unwrap();
         }
     }
     let near = |at_us: i64| out.iter().filter(|packet| (packet.pts_us - at_us).abs() < 3_000_000).count();
@@ -92,10 +92,10 @@ fn times_that_jump_by_hours_and_back_are_followed() {
 
 /// Bits of real frames flipped, frames cut and joined; the seed is in the message of a failure.
 #[test]
-fn damaged_frames_of_every_codec_do_not_stop_the_sound() {
+fn damaged_frames_of_every_codec_do_not_stop_the_audio() {
     for name in ["aac-44100-busy.aac", "aac-16000-mono.aac", "mp3-44100-stereo.mp3", "mp3-22050-mono.mp3"] {
-        let sound = sample(name);
-        let piece_us = sound.pieces[4].0 - sound.pieces[3].0;
+        let audio = sample(name);
+        let piece_us = audio.pieces[4].0 - audio.pieces[3].0;
         let (mut transcoder, mut out) = (transcoder(), Vec::new());
         let mut random = 0x2545_f491_u32;
         let mut next = |below: usize| {
@@ -105,7 +105,7 @@ fn damaged_frames_of_every_codec_do_not_stop_the_sound() {
             random as usize % below.max(1)
         };
         for round in 0..150 {
-            let (_, data) = &sound.pieces[3 + round % (sound.pieces.len() - 4)];
+            let (_, data) = &audio.pieces[3 + round % (audio.pieces.len() - 4)];
             let mut data = data.clone();
             match next(4) {
                 0 => data.truncate(next(data.len())),
@@ -116,14 +116,14 @@ fn damaged_frames_of_every_codec_do_not_stop_the_sound() {
                 }),
             }
             println!("{name}, round {round}");
-            let _ = transcoder.push(Some(&sound.format), BASE_US + round as i64 * piece_us, &data, &mut out);
+            let _ = transcoder.push(Some(&audio.format), BASE_US + round as i64 * piece_us, &data, &mut out);
         }
         let before = out.len();
         let last_us = BASE_US + 150 * piece_us;
-        for (index, (_, data)) in sound.pieces[3..24].iter().enumerate() {
-            transcoder.push(Some(&sound.format), last_us + index as i64 * piece_us, data, &mut out).unwrap();
+        for (index, (_, data)) in audio.pieces[3..24].iter().enumerate() {
+            transcoder.push(Some(&audio.format), last_us + index as i64 * piece_us, data, &mut out).unwrap();
         }
-        // Sound is due for all of it; where a damaged frame held more or fewer frames, a little less.
+        // Audio is due for all of it; where a damaged frame held more or fewer frames, a little less.
         let expected = 21 * piece_us as usize / 20_000;
         assert!(out.len() + 3 >= before + expected, "{name}: {} of {expected} packets", out.len() - before);
     }
@@ -135,11 +135,11 @@ fn another_format_in_the_middle_goes_on_at_its_time() {
         ["aac-44100-stereo.aac", "aac-16000-mono.aac", "mp3-44100-stereo.mp3", "aac-48000-stereo.aac"];
     let (mut transcoder, mut out): (_, Vec<Coded>) = (transcoder(), Vec::new());
     for (part, name) in names.iter().enumerate() {
-        let sound = sample(name);
+        let audio = sample(name);
         let from_us = part as i64 * 1_000_000;
         let within = |pts_us: i64| (BASE_US..BASE_US + 1_000_000).contains(&pts_us);
-        for (pts_us, data) in sound.pieces.iter().filter(|(pts_us, _)| within(*pts_us)) {
-            transcoder.push(Some(&sound.format), pts_us + from_us, data, &mut out).unwrap();
+        for (pts_us, data) in audio.pieces.iter().filter(|(pts_us, _)| within(*pts_us)) {
+            transcoder.push(Some(&audio.format), pts_us + from_us, data, &mut out).unwrap();
         }
     }
     let (first, last) = (out[0].pts_us, out[out.len() - 1].pts_us);

@@ -6,7 +6,7 @@
 //!
 //! Key frames of open GOPs are I pictures with a recovery point and no IDR pictures, which browsers wait for. They are sent
 //! as IDR pictures: pictures behind a recovery point do not depend on what is ahead of it, and those shown ahead of it, which
-//! may, are left out anyway. Numbers and orders behind it then begin anew.
+//! may, are left out anyway. Numbers and orders behind it then start over.
 
 mod order;
 mod pps;
@@ -37,7 +37,7 @@ pub(super) struct Filter {
     refused: Option<Refusal>,
     /// An IDR picture was there, and nothing has been broken since.
     started: bool,
-    /// A reference picture was left out since, or the IDR picture was made here: headers are written anew.
+    /// A reference picture was left out since, or the IDR picture was made here: headers are rewritten.
     diverged: bool,
     /// Of an IDR picture made here: which picture, and its order; those behind it count from there.
     made: Option<(u64, i64)>,

@@ -1,4 +1,4 @@
-//! Headers of H.264 slices (section 7.3.3): read, and written anew where reference pictures have been left out.
+//! Headers of H.264 slices (section 7.3.3): read, and rewritten where reference pictures have been left out.
 //!
 //! Reference pictures are counted (`frame_num`), and slices name them by differences of these numbers. Without some of the
 //! pictures the numbers behind would have a gap, which decoders take for loss or do not take at all; so number, lists and

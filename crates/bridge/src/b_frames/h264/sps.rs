@@ -1,4 +1,4 @@
-//! Sequence parameter sets of H.264 (section 7.3.2.1.1 and annex E): read, and written anew for decoders that must not wait.
+//! Sequence parameter sets of H.264 (section 7.3.2.1.1 and annex E): read, and rewritten for decoders that must not wait.
 //!
 //! A decoder holds pictures back until it knows that none comes that is to be shown earlier. Where the set does not say
 //! how many may come (`max_num_reorder_frames`), it has to assume the most its memory allows, up to 16 pictures. As the

@@ -144,7 +144,7 @@ impl Filter {
         let (sps, pps) = self.sets.of(SliceHeader::pps_id(unit, kind)?)?;
         let header = SliceHeader::parse(unit, kind, sps, pps)?;
         let bits = sps.order_bits;
-        // At a CRA picture that is not the first, orders go on; at the others they begin anew.
+        // At a CRA picture that is not the first, orders go on; at the others they start over.
         if starts && (!self.started || kind != CRA) {
             (self.order, self.latest) = (0, None);
         }

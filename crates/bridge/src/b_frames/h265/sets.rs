@@ -1,4 +1,4 @@
-//! Parameter sets of H.265 (section 7.3.2), as far as headers of slices depend on them, and the sequence set written anew.
+//! Parameter sets of H.265 (section 7.3.2), as far as headers of slices depend on them, and the sequence set rewritten.
 //!
 //! As for H.264, the set that leaves says that no picture is to be shown ahead of one decoded before it, so that decoders
 //! hold none back. The fields are in the middle of the set (`sps_max_num_reorder_pics`); what is behind them is copied.

@@ -12,7 +12,7 @@ use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
 use rtp::packetize::Sender;
 use rtp::payload::Codec;
 
-use super::{PacketsOut, PublishedVideo, ToPacketsSettings, ToPacketsStats};
+use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedVideo};
 use crate::clock::VideoTimestamps;
 use crate::numbers::{VIDEO_SSRC, payload_type};
 use av1::Av1;
@@ -109,10 +109,10 @@ impl Video {
     /// Takes in a tag body. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         time_ms: i64,
         body: &[u8],
-        stats: &mut ToPacketsStats,
+        stats: &mut FrameToRtpStats,
         out: &mut PacketsOut,
     ) -> bool {
         let Ok(body) = video_body(body) else {
@@ -151,15 +151,15 @@ impl Video {
         (self.is_over, self.waits_for_key) = (true, true);
     }
 
-    /// The stream goes on, with sound, at this time: once a second, video that is over gets a picture that stands in for it.
+    /// The stream goes on, with audio, at this time: once a second, video that is over gets a picture that stands in for it.
     pub(super) fn goes_on(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         time_ms: i64,
-        stats: &mut ToPacketsStats,
+        stats: &mut FrameToRtpStats,
         out: &mut PacketsOut,
     ) {
-        let is_due = self.shown_ms.is_none_or(|shown_ms| time_ms >= shown_ms + STAND_IN_MS);
+        let is_due = self.shown_ms.is_none_or(|shown_ms| time_ms >= shown_ms + FILLER_FRAME_MS);
         if !self.is_over || self.published.is_none() || !is_due {
             return;
         }
@@ -187,10 +187,10 @@ impl Video {
 
     fn config(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         codec: Codec,
         body: &Body<'_>,
-        stats: &mut ToPacketsStats,
+        stats: &mut FrameToRtpStats,
     ) -> bool {
         // Some encoders repeat it with each key frame.
         if self
@@ -245,11 +245,11 @@ impl Video {
     /// Takes in coded data. Returns whether what is published has changed.
     fn picture(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         codec: Codec,
         time_ms: i64,
         body: &Body<'_>,
-        stats: &mut ToPacketsStats,
+        stats: &mut FrameToRtpStats,
         out: &mut PacketsOut,
     ) -> bool {
         if self.published.as_ref().is_none_or(|published| published.codec != codec) {
@@ -298,7 +298,7 @@ impl Video {
 
     fn write(
         &mut self,
-        settings: &ToPacketsSettings,
+        settings: &FrameToRtpSettings,
         codec: Codec,
         time_ms: i64,
         is_key: bool,
@@ -374,7 +374,7 @@ const COMPOSITION_MS_MAX: i32 = 2_000;
 
 /// From one stand-in to the next, and from the last picture to the first of them: files that are sent in a loop end their
 /// video each time.
-const STAND_IN_MS: i64 = 1_000;
+const FILLER_FRAME_MS: i64 = 1_000;
 
 /// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata included.
 const RECORD_BYTES_MAX: usize = 64 << 10;

@@ -5,7 +5,7 @@
 use rtp::packetize::{FrameWriter, h264, h265};
 use rtp::payload::Codec;
 
-use super::{ToPacketsSettings, Verdict};
+use super::{FrameToRtpSettings, Verdict};
 use crate::b_frames::{self, B_FRAMES_WARNING, Dropped, Nals, PictureFilter};
 
 /// A stream of NAL units.
@@ -20,7 +20,7 @@ pub(super) struct Nal {
 
 impl Nal {
     /// Reads a record. `None` if it is broken.
-    pub(super) fn new(settings: &ToPacketsSettings, codec: Codec, record: &[u8]) -> Option<Self> {
+    pub(super) fn new(settings: &FrameToRtpSettings, codec: Codec, record: &[u8]) -> Option<Self> {
         let filter = PictureFilter::new(codec, record, settings.b_frames).ok()?;
         Some(Self { codec, filter, units: Nals::default(), warning: None })
     }

@@ -1,4 +1,4 @@
-//! Broken frames and records: counted, nothing is sent that needs them, and the next key frame begins anew.
+//! Broken frames and records: counted, nothing is sent that needs them, and the next key frame starts over.
 
 use crate::b_frames::samples::{names, sample};
 use bridge::BFrames;

@@ -1,4 +1,4 @@
-//! What leaves is a sound H.264 stream, by the word of another parser.
+//! What leaves is a valid H.264 stream, by the word of another parser.
 
 use crate::b_frames::samples::{names, sample};
 use h264_reader::Context;

@@ -2,11 +2,11 @@
 
 use rtp::payload::MediaKind;
 
-use crate::clocks::publisher::{MILLI, SECOND, World, sound, video};
+use crate::clocks::publisher::{MILLI, SECOND, World, audio, video};
 
 #[test]
 fn what_a_publisher_kept_until_it_was_connected_keeps_its_times() {
-    let mut world = World::new(vec![sound(), video()]);
+    let mut world = World::new(vec![audio(), video()]);
     world.stall(3 * SECOND);
     world.run(5 * SECOND);
     let apart_ms = world.apart_ms();
@@ -21,7 +21,7 @@ fn what_a_publisher_kept_until_it_was_connected_keeps_its_times() {
 
 #[test]
 fn a_stalled_network_changes_no_times() {
-    let mut world = World::new(vec![sound(), video()]);
+    let mut world = World::new(vec![audio(), video()]);
     world.run(10 * SECOND);
     for stall_us in [500 * MILLI, 5 * SECOND, 20 * SECOND] {
         world.apart_ms();
@@ -30,6 +30,6 @@ fn a_stalled_network_changes_no_times() {
         world.run(30 * SECOND);
         assert!(world.apart_ms() <= 5, "after {stall_us} us");
         let (least_us, most_us) = world.steps_us(MediaKind::Audio);
-        assert!(-MILLI <= least_us && most_us <= MILLI, "sound steps by {least_us} to {most_us} us");
+        assert!(-MILLI <= least_us && most_us <= MILLI, "audio steps by {least_us} to {most_us} us");
     }
 }

@@ -2,14 +2,14 @@
 
 use rtp::payload::MediaKind;
 
-use crate::clocks::publisher::{HOUR, MILLI, SECOND, World, sound, video};
+use crate::clocks::publisher::{HOUR, MILLI, SECOND, World, audio, video};
 
 #[test]
-fn six_hours_of_drift_keep_sound_and_picture_within_a_few_milliseconds() {
-    // Sound card, camera and wall clock of the publisher, in ppm.
-    for (sound_ppm, video_ppm, ntp_ppm) in [(100.0, -100.0, 0.0), (-100.0, 100.0, 100.0)] {
-        let mut world = World::new(vec![sound(), video()]);
-        (world.sources[0].ppm, world.sources[1].ppm, world.ntp_ppm) = (sound_ppm, video_ppm, ntp_ppm);
+fn six_hours_of_drift_keep_audio_and_picture_within_a_few_milliseconds() {
+    // Audio card, camera and wall clock of the publisher, in ppm.
+    for (audio_ppm, video_ppm, ntp_ppm) in [(100.0, -100.0, 0.0), (-100.0, 100.0, 100.0)] {
+        let mut world = World::new(vec![audio(), video()]);
+        (world.sources[0].ppm, world.sources[1].ppm, world.ntp_ppm) = (audio_ppm, video_ppm, ntp_ppm);
         world.sources[0].delay_us = 35 * MILLI;
         world.sources[1].delay_us = 60 * MILLI;
         world.run(20 * SECOND);
@@ -18,9 +18,9 @@ fn six_hours_of_drift_keep_sound_and_picture_within_a_few_milliseconds() {
         world.steps_us(MediaKind::Video);
         world.run(6 * HOUR);
         let apart_ms = world.apart_ms();
-        assert!(apart_ms <= 3, "{apart_ms} ms apart at {sound_ppm}, {video_ppm}, {ntp_ppm} ppm");
+        assert!(apart_ms <= 3, "{apart_ms} ms apart at {audio_ppm}, {video_ppm}, {ntp_ppm} ppm");
         let (least_us, most_us) = world.steps_us(MediaKind::Audio);
-        assert!(-30 <= least_us && most_us <= 30, "sound of 80 ms moves by {least_us} to {most_us} us");
+        assert!(-30 <= least_us && most_us <= 30, "audio of 80 ms moves by {least_us} to {most_us} us");
         let (least_us, most_us) = world.steps_us(MediaKind::Video);
         assert!(-1_100 <= least_us && most_us <= 1_100, "a picture moves by {least_us} to {most_us} us");
     }
@@ -28,7 +28,7 @@ fn six_hours_of_drift_keep_sound_and_picture_within_a_few_milliseconds() {
 
 #[test]
 fn jitter_of_media_and_reports_is_not_seen() {
-    let mut world = World::new(vec![sound(), video()]);
+    let mut world = World::new(vec![audio(), video()]);
     (world.sources[0].ppm, world.sources[1].ppm) = (100.0, -100.0);
     (world.sources[0].jitter_us, world.sources[1].jitter_us) = (80 * MILLI, 150 * MILLI);
     world.run(20 * SECOND);
@@ -40,7 +40,7 @@ fn jitter_of_media_and_reports_is_not_seen() {
 
 #[test]
 fn a_publisher_without_reports_stays_within_the_difference_of_its_delays() {
-    let mut world = World::new(vec![sound(), video()]);
+    let mut world = World::new(vec![audio(), video()]);
     (world.sources[0].ppm, world.sources[1].ppm) = (100.0, -100.0);
     world.sources.iter_mut().for_each(|source| source.report_every_us = 100 * HOUR);
     world.sources[0].delay_us = 20 * MILLI;
@@ -52,8 +52,8 @@ fn a_publisher_without_reports_stays_within_the_difference_of_its_delays() {
 }
 
 #[test]
-fn sound_alone_and_video_alone_keep_the_distances_of_their_timestamps() {
-    for source in [sound(), video()] {
+fn audio_alone_and_video_alone_keep_the_distances_of_their_timestamps() {
+    for source in [audio(), video()] {
         let kind = source.kind;
         let mut world = World::new(vec![source]);
         world.sources[0].ppm = 100.0;

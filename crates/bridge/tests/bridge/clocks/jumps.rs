@@ -2,10 +2,10 @@
 
 use rtp::payload::MediaKind;
 
-use crate::clocks::publisher::{HOUR, MILLI, SECOND, World, sound, video};
+use crate::clocks::publisher::{HOUR, MILLI, SECOND, World, audio, video};
 
 fn world() -> World {
-    let mut world = World::new(vec![sound(), video()]);
+    let mut world = World::new(vec![audio(), video()]);
     world.run(20 * SECOND);
     world.apart_ms();
     world.steps_us(MediaKind::Audio);
@@ -21,7 +21,7 @@ fn a_wall_clock_that_is_set_moves_nothing() {
         let apart_ms = world.apart_ms();
         assert!(apart_ms <= 25, "{apart_ms} ms apart after {set_us} us");
         let (least_us, most_us) = world.steps_us(MediaKind::Audio);
-        assert!(-50 <= least_us && most_us <= 50, "sound moves by {least_us} to {most_us} us");
+        assert!(-50 <= least_us && most_us <= 50, "audio moves by {least_us} to {most_us} us");
         world.run(60 * SECOND);
         let apart_ms = world.apart_ms();
         assert!(apart_ms <= 5, "{apart_ms} ms apart for good after {set_us} us");

@@ -1,13 +1,13 @@
 //! A WebRTC publisher with clocks of its own, and what the bridge makes of its timestamps: its clock alone, or all of it.
 //!
 //! Every piece has its number in it, by which it is found again in what comes out. The simulation knows when each piece was really captured, so what matters can be measured: how far stream time minus
-//! true time differs between sound and picture.
+//! true time differs between audio and video.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bridge::clock::{CaptureClock, Stamp};
-use bridge::{FramesOut, ToFrames, ToFramesSettings};
+use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
 use delivery::Track;
 use netsim::Random;
 use rtmp::flv::{BodyKind, audio_body, video_body};
@@ -92,18 +92,18 @@ impl Given {
 /// What gives stream times.
 pub(crate) enum Bridge {
     Clock(Box<CaptureClock>),
-    Frames(Box<ToFrames>, FramesOut),
+    Frames(Box<RtpToFrame>, FramesOut),
 }
 
 impl Bridge {
     /// The whole of it.
     pub(crate) fn to_frames(now: Instant) -> Self {
-        let settings = ToFramesSettings {
+        let settings = RtpToFrameSettings {
             delay_max: Duration::from_millis(250),
             key_frame_interval_max: Duration::from_secs(2),
-            sound_to_aac: false,
+            audio_to_aac: false,
         };
-        Self::Frames(Box::new(ToFrames::new(settings, now)), FramesOut::default())
+        Self::Frames(Box::new(RtpToFrame::new(settings, now)), FramesOut::default())
     }
 
     /// Number of each piece of media and its time.
@@ -141,7 +141,7 @@ fn take(out: &mut FramesOut) -> Vec<(MediaKind, u64, i64)> {
         };
         let body = body.expect("a body that can be read");
         let is_media = body.kind == BodyKind::Frames && body.data.len() > NUMBER_BYTES;
-        if is_media && (kind == MediaKind::Video || body.data.starts_with(&SOUND_HEAD)) {
+        if is_media && (kind == MediaKind::Video || body.data.starts_with(&AUDIO_HEAD)) {
             all.push((kind, number_of(body.data), i64::from(frame.timestamp) * MILLI));
         }
     }
@@ -161,7 +161,7 @@ pub(crate) struct World {
     pub(crate) bridge: Bridge,
     /// What was given last, by [`MediaKind`].
     pub(crate) last: [Option<Given>; 2],
-    /// Furthest sound and picture were apart since this was last asked.
+    /// Furthest audio and video were apart since this was last asked.
     apart_us: i64,
     /// Pieces that came out, by kind.
     pub(crate) counts: [u64; 2],
@@ -178,7 +178,7 @@ pub(crate) struct World {
     epoch: u64,
 }
 
-pub(crate) fn sound() -> Source {
+pub(crate) fn audio() -> Source {
     Source::new(MediaKind::Audio, 11, 48_000, 80 * MILLI, 5 * SECOND)
 }
 
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// The largest distance of sound from picture since the last call, in milliseconds, rounded up.
+    /// The largest distance of audio from picture since the last call, in milliseconds, rounded up.
     pub(crate) fn apart_ms(&mut self) -> i64 {
         let apart_us = std::mem::take(&mut self.apart_us);
         (apart_us + MILLI - 1) / MILLI
@@ -320,7 +320,7 @@ impl World {
         self.counter += 1;
         self.captured.insert(self.counter, captured_us);
         let (payload_type, head) = match source.kind {
-            MediaKind::Audio => (OPUS, SOUND_HEAD.to_vec()),
+            MediaKind::Audio => (OPUS, AUDIO_HEAD.to_vec()),
             MediaKind::Video => (H264, picture_head()),
         };
         let fields = HeaderFields {
@@ -403,10 +403,10 @@ impl World {
     /// Only what was captured at about the same time can be compared: clocks may drift from each other's time.
     fn compare(&mut self) {
         let longest_us = self.sources.iter().map(|source| source.every_us).max().unwrap_or(0);
-        if let [Some(sound), Some(video)] = self.last
-            && (sound.captured_us - video.captured_us).abs() < 2 * longest_us
+        if let [Some(audio), Some(video)] = self.last
+            && (audio.captured_us - video.captured_us).abs() < 2 * longest_us
         {
-            self.apart_us = self.apart_us.max((sound.error_us() - video.error_us()).abs());
+            self.apart_us = self.apart_us.max((audio.error_us() - video.error_us()).abs());
         }
     }
 }
@@ -432,7 +432,7 @@ fn track(source: &Source) -> TrackInput {
 }
 
 /// 80 ms of Opus: four frames of one size (RFC 6716 section 3.2.5).
-const SOUND_HEAD: [u8; 2] = [0x7b, 4];
+const AUDIO_HEAD: [u8; 2] = [0x7b, 4];
 const NUMBER_BYTES: usize = 8;
 
 /// A STAP-A with parameter sets and the beginning of an IDR slice, as x264 makes them of 32x32 pixels (baseline).

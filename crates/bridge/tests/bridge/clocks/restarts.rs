@@ -1,10 +1,10 @@
 //! Publishers that go and come back, with other clocks.
 
-use crate::clocks::publisher::{MILLI, SECOND, World, sound, video};
+use crate::clocks::publisher::{MILLI, SECOND, World, audio, video};
 
 #[test]
-fn restarts_leave_sound_and_picture_together_and_time_goes_on() {
-    let mut world = World::new(vec![sound(), video()]);
+fn restarts_leave_audio_and_picture_together_and_time_goes_on() {
+    let mut world = World::new(vec![audio(), video()]);
     world.run(20 * SECOND);
     world.apart_ms();
     for round in 0..20 {
@@ -34,8 +34,8 @@ fn restarts_leave_sound_and_picture_together_and_time_goes_on() {
 }
 
 #[test]
-fn another_clock_rate_of_sound_is_no_break() {
-    let mut world = World::new(vec![sound(), video()]);
+fn another_clock_rate_of_audio_is_no_break() {
+    let mut world = World::new(vec![audio(), video()]);
     world.run(10 * SECOND);
     world.apart_ms();
     for rate in [8_000, 48_000, 16_000] {

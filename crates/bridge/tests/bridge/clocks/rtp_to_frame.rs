@@ -1,9 +1,9 @@
 //! Lip sync from a WebRTC publisher to the times of FLV frames, through everything between.
 
-use crate::clocks::publisher::{Bridge, HOUR, MILLI, SECOND, World, sound, video};
+use crate::clocks::publisher::{Bridge, HOUR, MILLI, SECOND, World, audio, video};
 
 fn world() -> World {
-    let mut world = World::new(vec![sound(), video()]);
+    let mut world = World::new(vec![audio(), video()]);
     world.begin_bridge(Bridge::to_frames);
     world
 }

@@ -1,13 +1,13 @@
-//! Sound that is muted or sent only when there is some (DTX), and video that is switched off.
+//! Audio that is muted or sent only when there is some (DTX), and video that is switched off.
 
 use rtp::payload::MediaKind;
 
-use crate::clocks::publisher::{HOUR, MILLI, SECOND, World, sound, video};
+use crate::clocks::publisher::{HOUR, MILLI, SECOND, World, audio, video};
 
 #[test]
-fn muted_sound_comes_back_where_it_belongs() {
+fn muted_audio_comes_back_where_it_belongs() {
     for pause_us in [SECOND, 60 * SECOND, HOUR] {
-        let mut world = World::new(vec![sound(), video()]);
+        let mut world = World::new(vec![audio(), video()]);
         (world.sources[0].ppm, world.sources[1].ppm) = (100.0, -100.0);
         world.run(20 * SECOND);
         world.mute(0, pause_us);
@@ -27,7 +27,7 @@ fn muted_sound_comes_back_where_it_belongs() {
 fn video_that_was_off_comes_back_where_it_belongs() {
     // Longer than half a cycle of its timestamps: what came after looks as if it came before.
     for pause_us in [10 * SECOND, 7 * HOUR] {
-        let mut world = World::new(vec![sound(), video()]);
+        let mut world = World::new(vec![audio(), video()]);
         (world.sources[0].ppm, world.sources[1].ppm) = (-50.0, 50.0);
         world.run(20 * SECOND);
         world.mute(1, pause_us);
@@ -38,13 +38,13 @@ fn video_that_was_off_comes_back_where_it_belongs() {
         let apart_ms = world.apart_ms();
         assert!(apart_ms <= 40, "{apart_ms} ms apart after {pause_us} us");
         let (least_us, most_us) = world.steps_us(MediaKind::Audio);
-        assert!(-50 <= least_us && most_us <= 50, "sound moves by {least_us} to {most_us} us");
+        assert!(-50 <= least_us && most_us <= 50, "audio moves by {least_us} to {most_us} us");
     }
 }
 
 #[test]
-fn sparse_sound_keeps_its_times() {
-    let mut world = World::new(vec![sound(), video()]);
+fn sparse_audio_keeps_its_times() {
+    let mut world = World::new(vec![audio(), video()]);
     world.sources[0].every_us = 400 * MILLI;
     world.run(20 * SECOND);
     world.apart_ms();

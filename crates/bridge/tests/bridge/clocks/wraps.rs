@@ -2,12 +2,12 @@
 
 use rtp::payload::MediaKind;
 
-use crate::clocks::publisher::{HOUR, SECOND, World, sound, video};
+use crate::clocks::publisher::{HOUR, SECOND, World, audio, video};
 
 #[test]
 fn a_wrap_of_either_track_is_no_event() {
-    let mut world = World::new(vec![sound(), video()]);
-    // Sound wraps after 25 s, video after 35 s.
+    let mut world = World::new(vec![audio(), video()]);
+    // Audio wraps after 25 s, video after 35 s.
     world.sources[0].timestamp = 0u32.wrapping_sub(25 * 48_000);
     world.sources[1].timestamp = 0u32.wrapping_sub(35 * 90_000);
     world.publish();
@@ -25,8 +25,8 @@ fn a_wrap_of_either_track_is_no_event() {
 
 #[test]
 fn two_days_go_through_every_wrap() {
-    // Video wraps every 13.3 hours, sound every 24.9.
-    let mut world = World::new(vec![sound(), video()]);
+    // Video wraps every 13.3 hours, audio every 24.9.
+    let mut world = World::new(vec![audio(), video()]);
     world.sources.iter_mut().for_each(|source| source.every_us *= 60);
     world.sources.iter_mut().for_each(|source| source.report_every_us *= 10);
     (world.sources[0].ppm, world.sources[1].ppm) = (20.0, -20.0);

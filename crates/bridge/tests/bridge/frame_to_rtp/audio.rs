@@ -1,6 +1,6 @@
-//! Sound: Opus and G.711 pass as they are, AAC and MP3 by way of the transcoder.
+//! Audio: Opus and G.711 pass as they are, AAC and MP3 by way of the transcoder.
 
-use bridge::{CodedSound, SoundCodec};
+use bridge::{AudioCodec, CodedAudio};
 use rtp::payload::Codec;
 
 use crate::frame_to_rtp::Rig;
@@ -16,14 +16,14 @@ fn enhanced(kind: u8, fourcc: &[u8; 4], data: &[u8]) -> Vec<u8> {
 fn opus_passes_with_timestamps_that_follow_its_samples() {
     let mut rig = Rig::new();
     rig.audio(0, &enhanced(0, b"Opus", b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0"));
-    assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus));
+    assert_eq!(rig.bridge.formats().audio, Some(Codec::Opus));
     let mut first = None;
     for index in 0..100u32 {
         // Times that jitter by the rounding of a publisher whose clock ticks in units of 4 ms.
         let time_ms = u64::from(1_000 + 20 * index) & !3;
         let sent = rig.audio(time_ms, &enhanced(1, b"Opus", OPUS));
         assert_eq!((sent.len(), &sent[0].data[..]), (1, OPUS));
-        assert_eq!(sent[0].marker, index == 0, "the marker where sound begins");
+        assert_eq!(sent[0].marker, index == 0, "the marker where audio begins");
         let first = *first.get_or_insert(sent[0].timestamp);
         assert_eq!(sent[0].timestamp.wrapping_sub(first), 960 * index);
     }
@@ -44,8 +44,8 @@ fn opus_without_a_header_is_taken_and_of_many_channels_is_not() {
     );
     assert_eq!(rig.audio(0, &enhanced(1, b"Opus", OPUS)), []);
     let formats = rig.bridge.formats();
-    assert_eq!(formats.sound, None);
-    assert_eq!(formats.refused.as_deref(), Some("sound: WebRTC has no Opus of more than two channels"));
+    assert_eq!(formats.audio, None);
+    assert_eq!(formats.refused.as_deref(), Some("audio: WebRTC has no Opus of more than two channels"));
     assert_eq!(rig.broken(), 0);
 }
 
@@ -67,7 +67,7 @@ fn g711_is_cut_into_packets_of_20_ms_whatever_the_tags_hold() {
                 samples += piece.data.len() as u32;
             }
         }
-        assert_eq!(rig.bridge.formats().sound, Some(codec));
+        assert_eq!(rig.bridge.formats().audio, Some(codec));
     }
 }
 
@@ -77,7 +77,7 @@ fn of_stereo_g711_the_mean_is_sent() {
     // Loudest and its opposite, silence, and the same on both sides.
     let sent = rig.audio(0, &[0x83, 0x80, 0x00, 0xff, 0xff, 0x8f, 0x8f, 0x80]);
     assert_eq!((sent.len(), &sent[0].data[..]), (1, &[0xff, 0xff, 0x8f][..]));
-    assert_eq!(rig.bridge.formats().sound, Some(Codec::Pcmu));
+    assert_eq!(rig.bridge.formats().audio, Some(Codec::Pcmu));
     let next = rig.audio(1, &[0x83, 0x8f, 0x8f]);
     assert_eq!(next[0].timestamp - sent[0].timestamp, 3, "three samples later");
     assert_eq!(rig.audio(2, &[0x83, 0x8f]), [], "half a pair");
@@ -92,19 +92,19 @@ fn mp3_is_handed_out_and_what_comes_back_is_sent() {
     {
         assert_eq!(rig.audio(26 * index as u64, body), []);
     }
-    assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus));
-    assert_eq!(rig.sound_jobs.len(), 2);
-    assert_eq!(rig.sound_jobs[0].format.as_ref().unwrap().codec, SoundCodec::Mp3);
-    assert_eq!((rig.sound_jobs[1].pts_us, rig.sound_jobs[1].format.is_none()), (26_000, true));
+    assert_eq!(rig.bridge.formats().audio, Some(Codec::Opus));
+    assert_eq!(rig.audio_jobs.len(), 2);
+    assert_eq!(rig.audio_jobs[0].format.as_ref().unwrap().codec, AudioCodec::Mp3);
+    assert_eq!((rig.audio_jobs[1].pts_us, rig.audio_jobs[1].format.is_none()), (26_000, true));
     let mut timestamps = Vec::new();
     for index in 0..50 {
-        let sound = CodedSound { pts_us: 1_000 + 20_000 * index, format: None, data: OPUS.to_vec() };
-        timestamps.extend(rig.transcoded(60, &sound).into_iter().map(|sent| sent.timestamp));
+        let audio = CodedAudio { pts_us: 1_000 + 20_000 * index, format: None, data: OPUS.to_vec() };
+        timestamps.extend(rig.transcoded(60, &audio).into_iter().map(|sent| sent.timestamp));
     }
     assert_eq!(timestamps.len(), 50);
     assert!(timestamps.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == 960));
     assert_eq!(timestamps[0], 48);
-    let nonsense = CodedSound { pts_us: 0, format: None, data: Vec::new() };
+    let nonsense = CodedAudio { pts_us: 0, format: None, data: Vec::new() };
     assert_eq!(rig.transcoded(60, &nonsense), []);
     assert_eq!(rig.broken(), 1);
 }
@@ -119,25 +119,25 @@ fn a_changed_aac_header_reaches_the_transcoder_with_the_next_piece() {
         rig.audio(time_ms + 23, &[0xaf, 1, 0x21, 0x11]);
     }
     let told: Vec<_> =
-        rig.sound_jobs.iter().map(|job| job.format.as_ref().map(|format| format.config.clone())).collect();
+        rig.audio_jobs.iter().map(|job| job.format.as_ref().map(|format| format.config.clone())).collect();
     assert_eq!(told, [Some(vec![0x12, 0x10]), None, None, None, Some(vec![0x11, 0x90]), None]);
 }
 
 #[test]
-fn sound_that_cannot_be_transcoded_is_refused_until_it_changes() {
+fn audio_that_cannot_be_transcoded_is_refused_until_it_changes() {
     let mut rig = Rig::new();
     rig.audio(0, &[0xaf, 0, 0x12, 0x10]);
     assert!(rig.bridge.take_formats_change());
-    rig.bridge.refuse_sound("no transcoder is free");
+    rig.bridge.refuse_audio("no transcoder is free");
     assert!(rig.bridge.take_formats_change());
-    assert_eq!(rig.bridge.formats().refused.as_deref(), Some("sound: no transcoder is free"));
+    assert_eq!(rig.bridge.formats().refused.as_deref(), Some("audio: no transcoder is free"));
     rig.audio(23, &[0xaf, 1, 0x21, 0x10]);
-    let late = CodedSound { pts_us: 0, format: None, data: OPUS.to_vec() };
+    let late = CodedAudio { pts_us: 0, format: None, data: OPUS.to_vec() };
     assert_eq!(rig.transcoded(23, &late), []);
-    assert_eq!((rig.sound_jobs.len(), rig.bridge.formats().sound), (0, None));
+    assert_eq!((rig.audio_jobs.len(), rig.bridge.formats().audio), (0, None));
     rig.audio(46, &[0xaf, 0, 0x11, 0x90]);
-    assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus));
+    assert_eq!(rig.bridge.formats().audio, Some(Codec::Opus));
     rig.audio(46, &[0xaf, 1, 0x21, 0x10]);
-    assert_eq!(rig.sound_jobs.len(), 1);
+    assert_eq!(rig.audio_jobs.len(), 1);
     assert_eq!(rig.broken(), 0);
 }

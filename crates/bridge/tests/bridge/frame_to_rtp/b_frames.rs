@@ -3,7 +3,7 @@
 //!
 //! Which pictures may be left out is looked at in `tests/pictures_*.rs`.
 
-use bridge::{BFrames, ToPacketsSettings};
+use bridge::{BFrames, FrameToRtpSettings};
 use delivery::Track;
 
 use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, Sent, flv_tags};
@@ -77,7 +77,7 @@ fn what_is_left_is_in_order_and_evenly_timed() {
 fn where_b_frames_are_refused_nothing_more_is_sent_and_the_reason_is_told() {
     for (name, is_refused) in [("h264-b0", false), ("h264-b2", true), ("h265-b3", true)] {
         let mut rig =
-            Rig::with(ToPacketsSettings { b_frames: BFrames::Refuse, payload_bytes_max: PAYLOAD_BYTES_MAX });
+            Rig::with(FrameToRtpSettings { b_frames: BFrames::Refuse, payload_bytes_max: PAYLOAD_BYTES_MAX });
         let sent = through(&mut rig, name);
         let formats = rig.bridge.formats().clone();
         assert_eq!(formats.video.is_none(), is_refused, "{name}: {formats:?}");
@@ -85,7 +85,7 @@ fn where_b_frames_are_refused_nothing_more_is_sent_and_the_reason_is_told() {
         assert!(formats.refused.is_none_or(|reason| reason.contains("B-frames")), "{name}");
         assert!(!is_refused || sent.len() < 8, "{name}: {} pictures", sent.len());
         rig.audio(0, &[0xaf, 0, 0x12, 0x10]);
-        assert!(rig.bridge.formats().sound.is_some(), "{name}: the sound goes on");
+        assert!(rig.bridge.formats().audio.is_some(), "{name}: the audio goes on");
     }
 }
 

@@ -45,7 +45,7 @@ fn broken_configuration_records_refuse_the_video_until_a_whole_one_comes() {
         assert_eq!(rig.bridge.formats().video, None, "{remark}");
         assert_eq!(rig.video(0, &key), [], "{remark}");
         rig.audio(0, &[0xaf, 0, 0x12, 0x10]);
-        assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus), "{remark}: the sound goes on");
+        assert_eq!(rig.bridge.formats().audio, Some(Codec::Opus), "{remark}: the audio goes on");
         rig.video(40, &config);
         assert_eq!(rig.video(40, &key).len(), 1, "{remark}");
         assert_eq!(rig.bridge.formats().refused, None);
@@ -68,23 +68,23 @@ fn a_picture_whose_units_reach_beyond_the_tag_is_left_out_and_what_needs_it_with
 }
 
 #[test]
-fn sound_of_any_length_is_taken_or_counted() {
+fn audio_of_any_length_is_taken_or_counted() {
     let mut rig = Rig::new();
     for config in [&[][..], &[0x12]] {
         rig.audio(0, &[&[0xaf, 0], config].concat());
         assert_eq!(
             rig.bridge.formats().refused.as_deref(),
-            Some("sound: the sequence header of AAC is broken")
+            Some("audio: the sequence header of AAC is broken")
         );
         assert_eq!(rig.audio(0, &[0xaf, 1, 0x21]), []);
-        assert_eq!(rig.sound_jobs.len(), 0);
+        assert_eq!(rig.audio_jobs.len(), 0);
     }
     rig.audio(0, &[0xaf, 0, 0x12, 0x10]);
     assert_eq!(rig.bridge.formats().refused, None);
     rig.audio(0, &[0xaf, 1]);
-    assert_eq!((rig.broken(), rig.sound_jobs.len()), (1, 0), "0 bytes");
+    assert_eq!((rig.broken(), rig.audio_jobs.len()), (1, 0), "0 bytes");
     rig.audio(23, &[&[0xaf, 1][..], &vec![7; 65_535]].concat());
-    assert_eq!(rig.sound_jobs.last().unwrap().data.len(), 65_535, "the decoder will say what it is");
+    assert_eq!(rig.audio_jobs.last().unwrap().data.len(), 65_535, "the decoder will say what it is");
     rig.audio(46, &[&[0x91][..], b"Opus"].concat());
     rig.audio(46, &[&[0x91][..], b"Opus", &vec![0xfc; 65_535]].concat());
     assert_eq!(rig.broken(), 3, "Opus of 0 and of 65,535 bytes");
@@ -138,9 +138,9 @@ proptest! {
     #[test]
     fn damaged_tags(damage in prop::collection::vec((0..200usize, 0..4_000usize, any::<u8>(), any::<bool>()), 1..20)) {
         let tags = demo_tags();
-        let mut bridge = bridge::ToPackets::new(settings(), start());
+        let mut bridge = bridge::FrameToRtp::new(settings(), start());
         let mut out = PacketsOut::default();
-        let mut take = |bridge: &mut bridge::ToPackets, time_ms: u64, track, payload: &[u8]| {
+        let mut take = |bridge: &mut bridge::FrameToRtp, time_ms: u64, track, payload: &[u8]| {
             let frame = Frame { track, role: FrameRole::Other, timestamp: 0, payload: payload.to_vec() };
             out.clear();
             bridge.frame(start() + Duration::from_millis(time_ms), time_ms, &frame, &mut out);

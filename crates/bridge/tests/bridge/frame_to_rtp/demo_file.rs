@@ -1,7 +1,7 @@
 //! A file of a real encoder, H.264 and AAC: viewers get every picture, parameter sets ahead of key frames, packets of one
-//! size, and the transcoder gets every piece of sound.
+//! size, and the transcoder gets every audio frame.
 
-use bridge::SoundCodec;
+use bridge::AudioCodec;
 use delivery::Track;
 use rtp::payload::Codec;
 
@@ -99,20 +99,20 @@ fn timestamps_follow_the_times_and_are_evenly_spaced() {
 }
 
 #[test]
-fn each_piece_of_sound_goes_to_the_transcoder_with_its_time() {
+fn each_audio_frame_goes_to_the_transcoder_with_its_time() {
     let mut rig = Rig::new();
     pictures(&mut rig);
     let expected: Vec<_> =
         demo_tags().into_iter().filter(|(_, track, body)| *track == Track::Audio && body[1] == 1).collect();
-    assert_eq!(rig.sound_jobs.len(), expected.len());
-    for (index, (job, (time_ms, _, body))) in rig.sound_jobs.iter().zip(&expected).enumerate() {
+    assert_eq!(rig.audio_jobs.len(), expected.len());
+    for (index, (job, (time_ms, _, body))) in rig.audio_jobs.iter().zip(&expected).enumerate() {
         assert_eq!((job.pts_us, &job.data[..]), (*time_ms as i64 * 1_000, &body[2..]));
         assert_eq!(job.format.is_some(), index == 0, "the format with the first piece alone");
     }
-    let format = rig.sound_jobs[0].format.as_ref().unwrap();
-    assert_eq!((format.codec, &format.config[..]), (SoundCodec::Aac, &[0x12, 0x10, 0x56, 0xe5, 0][..]));
+    let format = rig.audio_jobs[0].format.as_ref().unwrap();
+    assert_eq!((format.codec, &format.config[..]), (AudioCodec::Aac, &[0x12, 0x10, 0x56, 0xe5, 0][..]));
     let formats = rig.bridge.formats();
     assert_eq!(formats.video.as_ref().map(|video| video.codec), Some(Codec::H264));
     assert!(formats.video.as_ref().unwrap().fmtp.contains("profile-level-id=4d401e"), "{formats:?}");
-    assert_eq!((formats.sound, &formats.refused), (Some(Codec::Opus), &None));
+    assert_eq!((formats.audio, &formats.refused), (Some(Codec::Opus), &None));
 }

@@ -1,6 +1,6 @@
 //! What viewers are offered, and what they are told of the rest.
 
-use bridge::{BFrames, PublishedFormats, ToPacketsSettings};
+use bridge::{BFrames, FrameToRtpSettings, PublishedFormats};
 use rtp::payload::Codec;
 
 use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, demo_tags};
@@ -26,9 +26,9 @@ fn codecs_webrtc_has_not_are_refused_by_name() {
     for (track_is_video, body, reason) in [
         (true, &b"\x12\0\0"[..], "video: WebRTC has no codec 2"),
         (true, b"\x91vvc1\0\0\0abc", "video: WebRTC has no vvc1"),
-        (false, b"\xb2abc", "sound: Speex is not transcoded"),
-        (false, b"\x90fLaCabc", "sound: FLAC is not transcoded"),
-        (false, b"\x91ac-3\x0b\x77", "sound: AC-3 is not transcoded"),
+        (false, b"\xb2abc", "audio: Speex is not transcoded"),
+        (false, b"\x90fLaCabc", "audio: FLAC is not transcoded"),
+        (false, b"\x91ac-3\x0b\x77", "audio: AC-3 is not transcoded"),
     ] {
         let mut rig = Rig::new();
         let sent = if track_is_video { rig.video(0, body) } else { rig.audio(0, body) };
@@ -47,7 +47,7 @@ fn what_is_refused_of_both_tracks_is_told_of_both() {
     let mut rig = Rig::new();
     rig.video(0, b"\x12\0\0");
     rig.audio(0, b"\xb2abc");
-    let expected = "video: WebRTC has no codec 2; sound: Speex is not transcoded";
+    let expected = "video: WebRTC has no codec 2; audio: Speex is not transcoded";
     assert_eq!(rig.bridge.formats().refused.as_deref(), Some(expected));
 }
 
@@ -88,14 +88,14 @@ fn of_several_tracks_the_first_is_sent() {
     assert_eq!(rig.video(80, &other), [], "a body of the second track alone");
     for (track, sent) in [(3u8, 1), (0, 0), (4, 0), (3, 1)] {
         let body = [&b"\x95\x01Opus"[..], &[track, 0xfc, 1, 2]].concat();
-        assert_eq!(rig.audio(80, &body).len(), sent, "sound of track {track}");
+        assert_eq!(rig.audio(80, &body).len(), sent, "audio of track {track}");
     }
 }
 
 #[test]
 fn the_size_of_payloads_is_that_of_the_settings() {
     for payload_bytes_max in [200, PAYLOAD_BYTES_MAX, 1_400] {
-        let mut rig = Rig::with(ToPacketsSettings { b_frames: BFrames::Refuse, payload_bytes_max });
+        let mut rig = Rig::with(FrameToRtpSettings { b_frames: BFrames::Refuse, payload_bytes_max });
         let mut sent = Vec::new();
         for (time_ms, _, body) in demo_tags().iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(20) {
             sent.extend(rig.video(*time_ms, body));

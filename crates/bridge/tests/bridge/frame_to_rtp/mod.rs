@@ -15,7 +15,7 @@ mod vp;
 use std::time::{Duration, Instant};
 
 use bridge::{
-    BFrames, CodedSound, PacketsOut, SOUND_SSRC, ToPackets, ToPacketsSettings, VIDEO_SSRC, payload_type,
+    AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
 };
 use delivery::{Frame, FrameRole, Track};
 use rtp::depacketize::Depacketizer;
@@ -26,15 +26,15 @@ use sfu::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallCl
 
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1_160;
 
-pub(crate) fn settings() -> ToPacketsSettings {
-    ToPacketsSettings { b_frames: BFrames::Drop, payload_bytes_max: PAYLOAD_BYTES_MAX }
+pub(crate) fn settings() -> FrameToRtpSettings {
+    FrameToRtpSettings { b_frames: BFrames::Drop, payload_bytes_max: PAYLOAD_BYTES_MAX }
 }
 
 pub(crate) fn start() -> Instant {
     netsim::Clock::new().now() + Duration::from_secs(1_000_000)
 }
 
-/// An access unit, or a piece of sound, as its packets have it.
+/// An access unit, or an audio frame, as its packets have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) timestamp: u32,
@@ -48,10 +48,10 @@ pub(crate) struct Sent {
 
 /// A bridge, and a stream of packets that gets all it makes.
 pub(crate) struct Rig {
-    pub(crate) bridge: ToPackets,
+    pub(crate) bridge: FrameToRtp,
     pub(crate) start: Instant,
     pub(crate) out: PacketsOut,
-    pub(crate) sound_jobs: Vec<CodedSound>,
+    pub(crate) audio_jobs: Vec<CodedAudio>,
     stream: PacketStream,
     sequence: [Option<u16>; 2],
 }
@@ -61,18 +61,18 @@ impl Rig {
         Self::with(settings())
     }
 
-    pub(crate) fn with(settings: ToPacketsSettings) -> Self {
+    pub(crate) fn with(settings: FrameToRtpSettings) -> Self {
         let start = start();
         let wall = WallClock { at: start, ntp: NtpTime(0xe000_0000_0000_0000) };
         let mut stream = PacketStream::new(Limits::default(), wall);
         stream.publisher_started(start, 1, publisher());
-        let mut bridge = ToPackets::new(settings, start);
+        let mut bridge = FrameToRtp::new(settings, start);
         bridge.publisher_started(start);
         Self {
             bridge,
             start,
             out: PacketsOut::default(),
-            sound_jobs: Vec::new(),
+            audio_jobs: Vec::new(),
             stream,
             sequence: [None; 2],
         }
@@ -99,8 +99,8 @@ impl Rig {
     }
 
     /// What viewers get of an Opus packet from the transcoder.
-    pub(crate) fn transcoded(&mut self, time_ms: u64, sound: &CodedSound) -> Vec<Sent> {
-        self.bridge.sound(self.at(time_ms), sound, &mut self.out);
+    pub(crate) fn transcoded(&mut self, time_ms: u64, audio: &CodedAudio) -> Vec<Sent> {
+        self.bridge.audio(self.at(time_ms), audio, &mut self.out);
         self.take(time_ms)
     }
 
@@ -112,7 +112,7 @@ impl Rig {
         for bytes in self.out.packets() {
             let packet = rtp::Packet::parse(bytes).unwrap();
             let is_video = packet.ssrc() == VIDEO_SSRC;
-            assert!(is_video || packet.ssrc() == SOUND_SSRC);
+            assert!(is_video || packet.ssrc() == AUDIO_SSRC);
             let last = self.sequence[usize::from(is_video)].replace(packet.sequence_number());
             assert!(
                 last.is_none_or(|last| last.wrapping_add(1) == packet.sequence_number()),
@@ -143,7 +143,7 @@ impl Rig {
             }
         }
         assert!(under_way.is_none(), "a picture without its end");
-        self.sound_jobs.append(&mut self.out.sound);
+        self.audio_jobs.append(&mut self.out.audio);
         self.out.clear();
         self.stream.prepare_batch();
         self.stream.finish_batch();
@@ -180,7 +180,7 @@ fn publisher() -> PublisherInput {
         remb: false,
     };
     PublisherInput {
-        tracks: vec![track(MediaKind::Video, VIDEO_SSRC), track(MediaKind::Audio, SOUND_SSRC)],
+        tracks: vec![track(MediaKind::Video, VIDEO_SSRC), track(MediaKind::Audio, AUDIO_SSRC)],
         feedback_ssrc: 9,
         cname: "bridge".to_owned(),
         reduced_size: true,

@@ -30,11 +30,11 @@ fn numbers_and_timestamps_go_on_and_the_formats_are_told_anew() {
 }
 
 #[test]
-fn sound_that_has_ended_is_offered_still_and_goes_on() {
+fn audio_that_has_ended_is_offered_still_and_goes_on() {
     let mut rig = Rig::new();
     rig.audio(100, b"\x91Opus\xfc\x01\x02");
     assert_eq!(rig.audio(140, b"\x92Opus"), []);
-    assert_eq!(rig.bridge.formats().sound, Some(Codec::Opus));
+    assert_eq!(rig.bridge.formats().audio, Some(Codec::Opus));
     assert_eq!(rig.audio(200, b"\x91Opus\xfc\x01\x02").len(), 1);
 }
 
@@ -49,23 +49,23 @@ fn over(rig: &mut Rig, tags: &[(u64, Track, Vec<u8>)], came_later: bool) {
 }
 
 #[test]
-fn video_that_has_ended_is_offered_still_and_a_picture_stands_in_for_it_while_sound_goes_on() {
+fn video_that_has_ended_is_offered_still_and_a_picture_stands_in_for_it_while_audio_goes_on() {
     let opus = b"\x91Opus\xfc\x01\x02";
     let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| body[0] & 0x8f == 0x07).take(3).collect();
     for came_later in [false, true] {
         let mut rig = Rig::new();
         over(&mut rig, &tags, came_later);
         assert_eq!(rig.bridge.formats().video.as_ref().map(|video| video.codec), Some(Codec::H264));
-        let (mut stand_ins, mut last) = (Vec::new(), 0);
+        let (mut filler_frames, mut last) = (Vec::new(), 0);
         for time_ms in (140..5_000).step_by(20) {
             let video = rig.audio(time_ms, opus).into_iter().filter(|sent| sent.data.starts_with(&[0, 0, 0]));
             for sent in video {
                 assert!(sent.marker && sent.timestamp > last, "times go on");
                 last = sent.timestamp;
-                stand_ins.push((time_ms, sent));
+                filler_frames.push((time_ms, sent));
             }
         }
-        let times: Vec<u64> = stand_ins.iter().map(|(time_ms, _)| *time_ms).collect();
+        let times: Vec<u64> = filler_frames.iter().map(|(time_ms, _)| *time_ms).collect();
         let expected = if came_later {
             [140, 1_140, 2_140, 3_140, 4_140].to_vec()
         } else {
@@ -100,46 +100,46 @@ fn pictures_that_come_ahead_of_the_new_headers_are_not_sent() {
 }
 
 #[test]
-fn sound_goes_from_one_clock_to_another() {
+fn audio_goes_from_one_clock_to_another() {
     let mut rig = Rig::new();
     let opus = [&b"\x91Opus"[..], &[0xfc, 1, 2]].concat();
     let first = rig.audio(1_000, &opus);
     assert_eq!(first[0].timestamp, 48_000);
     rig.bridge.publisher_started(rig.at(1_500));
-    assert_eq!(rig.bridge.formats().sound, None);
+    assert_eq!(rig.bridge.formats().audio, None);
     let g711 = [&[0x72][..], &[0xd5; 160]].concat();
     let second = rig.audio(2_000, &g711);
     assert_eq!((second[0].timestamp, second[0].marker), (16_000, true));
-    assert_eq!(rig.bridge.formats().sound, Some(Codec::Pcma));
+    assert_eq!(rig.bridge.formats().audio, Some(Codec::Pcma));
     rig.bridge.publisher_started(rig.at(2_500));
     let third = rig.audio(3_000, &opus);
     assert_eq!((third[0].timestamp, third[0].marker), (144_000, true));
 }
 
 #[test]
-fn what_is_left_of_video_that_is_over_does_not_end_the_stand_in() {
+fn what_is_left_of_video_that_is_over_does_not_end_the_filler_frame() {
     let opus = b"\x91Opus\xfc\x01\x02";
     let is_video = |body: &[u8]| body[0] & 0x8f == 0x07;
     let tags: Vec<_> = demo_tags().into_iter().filter(|(.., body)| is_video(body)).take(3).collect();
-    let stand_ins = |stray: Option<usize>| {
+    let filler_frames = |stray: Option<usize>| {
         let mut rig = Rig::new();
         over(&mut rig, &tags, false);
         if let Some(index) = stray {
             rig.video(130, &tags[index].2);
         }
-        let is_stand_in = |rig: &mut Rig, time_ms| {
+        let is_filler_frame = |rig: &mut Rig, time_ms| {
             rig.audio(time_ms, opus).iter().any(|sent| sent.data.starts_with(&[0, 0, 0]))
         };
         let times: Vec<u64> =
-            (140..5_000).step_by(20).filter(|time_ms| is_stand_in(&mut rig, *time_ms)).collect();
+            (140..5_000).step_by(20).filter(|time_ms| is_filler_frame(&mut rig, *time_ms)).collect();
         let (.., key) = &tags[1];
         assert!(!rig.video(5_000, &tags[0].2).iter().any(|sent| sent.data.is_empty()));
         assert!(!rig.video(5_010, key).is_empty(), "a key picture ends it");
-        assert!((5_020..8_000).step_by(20).all(|time_ms| !is_stand_in(&mut rig, time_ms)));
+        assert!((5_020..8_000).step_by(20).all(|time_ms| !is_filler_frame(&mut rig, time_ms)));
         times
     };
-    let undisturbed = stand_ins(None);
+    let undisturbed = filler_frames(None);
     assert_eq!(undisturbed.len(), 4, "{undisturbed:?}");
-    assert_eq!(stand_ins(Some(0)), undisturbed, "a configuration");
-    assert_eq!(stand_ins(Some(2)), undisturbed, "a picture that needs others");
+    assert_eq!(filler_frames(Some(0)), undisturbed, "a configuration");
+    assert_eq!(filler_frames(Some(2)), undisturbed, "a picture that needs others");
 }

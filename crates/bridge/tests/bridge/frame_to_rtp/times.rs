@@ -63,13 +63,13 @@ fn reports_tell_one_time_of_both_tracks_by_their_clocks() {
     }
     for (time_ms, reports) in &seen[1..] {
         let at = |rate: u64| (time_ms * rate / 1_000) as u32;
-        let (video, sound) = (&reports[0].1, &reports[1].1);
+        let (video, audio) = (&reports[0].1, &reports[1].1);
         assert!(video.rtp_timestamp.abs_diff(at(90_000)) <= 90, "{video:?} at {time_ms}");
-        assert!(sound.rtp_timestamp.abs_diff(at(48_000)) <= 48, "{sound:?} at {time_ms}");
+        assert!(audio.rtp_timestamp.abs_diff(at(48_000)) <= 48, "{audio:?} at {time_ms}");
         assert_eq!(u64::from(video.packets), time_ms / 40 + 1);
-        assert_eq!(u64::from(sound.packets), time_ms / 40);
+        assert_eq!(u64::from(audio.packets), time_ms / 40);
         assert_eq!(video.payload_bytes, 15 * video.packets);
-        assert_eq!(sound.payload_bytes, 3 * sound.packets);
+        assert_eq!(audio.payload_bytes, 3 * audio.packets);
     }
     assert!(Duration::from_millis(seen.last().unwrap().0) > Duration::from_secs(3));
 }

@@ -47,8 +47,8 @@ fn a_bridge_begun_again_after_30_seconds_is_right_for_those_who_waited_and_those
             world.join();
         }
         world.run(300 * MILLI);
-        let [sound, video] = &world.browser.tracks;
-        assert!(sound.reports >= 1 && video.reports >= 1, "{} and {} reports", sound.reports, video.reports);
+        let [audio, video] = &world.browser.tracks;
+        assert!(audio.reports >= 1 && video.reports >= 1, "{} and {} reports", audio.reports, video.reports);
         assert!(video.pieces > 1, "the picture is there at once");
         world.browser.step_ms();
         world.run(20 * SECOND);

@@ -1,4 +1,4 @@
-//! A viewer that plays sound and picture by its sender reports, as browsers do.
+//! A viewer that plays audio and video by its sender reports, as browsers do.
 
 use rtp::rtcp::{Rtcp, packets};
 
@@ -17,10 +17,10 @@ pub(crate) struct Track {
     pub(crate) reports: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Browser {
-    /// Sound and video.
+    /// Audio and video.
     pub(crate) tracks: [Track; 2],
     /// Furthest apart since this was last asked, in microseconds.
     apart_us: i64,
@@ -44,11 +44,11 @@ impl Browser {
         }
         track.pieces += 1;
         track.played = captured_us.map(|captured_us| (captured_us, here.1)).or(track.played);
-        if let [Some(sound_us), Some(video_us)] = [0, 1].map(|which| self.delay_us(which))
-            && let [Some(sound), Some(video)] = self.tracks.each_ref().map(|track| track.played)
-            && (sound.0 - video.0).abs() < 1_000_000
+        if let [Some(audio_us), Some(video_us)] = [0, 1].map(|which| self.delay_us(which))
+            && let [Some(audio), Some(video)] = self.tracks.each_ref().map(|track| track.played)
+            && (audio.0 - video.0).abs() < 1_000_000
         {
-            self.apart_us = self.apart_us.max((sound_us - video_us).abs());
+            self.apart_us = self.apart_us.max((audio_us - video_us).abs());
         }
     }
 
@@ -64,7 +64,7 @@ impl Browser {
         }
     }
 
-    /// Furthest sound and picture were apart since the last call, in milliseconds, rounded up.
+    /// Furthest audio and video were apart since the last call, in milliseconds, rounded up.
     pub(crate) fn apart_ms(&mut self) -> i64 {
         (std::mem::take(&mut self.apart_us) + 999) / 1_000
     }
@@ -84,5 +84,5 @@ impl Browser {
     }
 }
 
-/// Units of timestamps in a second, of sound and video.
+/// Units of timestamps in a second, of audio and video.
 const RATES: [i64; 2] = [48_000, 90_000];

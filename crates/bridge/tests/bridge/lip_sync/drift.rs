@@ -4,23 +4,23 @@ use crate::lip_sync::world::{HOUR, SECOND, World};
 
 #[test]
 fn six_hours_of_drift_stay_in_sync() {
-    // Timestamps against our clock, and the sound card against the timestamps.
-    for (ppm, sound_ppm) in [(100.0, -100.0), (-100.0, 100.0)] {
+    // Timestamps against our clock, and the audio card against the timestamps.
+    for (ppm, audio_ppm) in [(100.0, -100.0), (-100.0, 100.0)] {
         let mut world = World::new();
-        (world.publisher.ppm, world.publisher.sound_ppm) = (ppm, sound_ppm);
+        (world.publisher.ppm, world.publisher.audio_ppm) = (ppm, audio_ppm);
         world.begin_bridge();
         world.join();
         world.run(6 * HOUR);
         let apart_ms = world.browser.apart_ms();
-        assert!(apart_ms <= 12, "{apart_ms} ms apart at {ppm} and {sound_ppm} ppm");
-        let [sound, video] = &world.browser.tracks;
+        assert!(apart_ms <= 12, "{apart_ms} ms apart at {ppm} and {audio_ppm} ppm");
+        let [audio, video] = &world.browser.tracks;
         assert!(
-            sound.pieces > 269_000 && video.pieces > 107_000,
+            audio.pieces > 269_000 && video.pieces > 107_000,
             "{} and {} came",
-            sound.pieces,
+            audio.pieces,
             video.pieces
         );
-        assert!(video.reports > 6 * 3_600 - 100 && sound.reports > 6 * 3_600 - 100);
+        assert!(video.reports > 6 * 3_600 - 100 && audio.reports > 6 * 3_600 - 100);
     }
 }
 

@@ -10,10 +10,10 @@ fn a_viewer_can_play_in_sync_with_the_first_pieces_it_gets() {
         world.begin_bridge();
         world.run(bridged_before_us);
         world.join();
-        // Sound comes every 80 ms, and a report goes out with what the second piece of a track brings.
+        // Audio comes every 80 ms, and a report goes out with what the second piece of a track brings.
         world.run(500 * MILLI);
-        let [sound, video] = &world.browser.tracks;
-        assert!(sound.reports >= 1 && video.reports >= 1, "{} and {} reports", sound.reports, video.reports);
+        let [audio, video] = &world.browser.tracks;
+        assert!(audio.reports >= 1 && video.reports >= 1, "{} and {} reports", audio.reports, video.reports);
         world.run(30 * SECOND);
         let apart_ms = world.browser.apart_ms();
         assert!(apart_ms <= 5, "{apart_ms} ms apart");

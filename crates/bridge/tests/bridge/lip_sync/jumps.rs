@@ -1,4 +1,4 @@
-//! Timestamps that jump, wrap and begin anew.
+//! Timestamps that jump, wrap and start over.
 
 use crate::lip_sync::world::{HOUR, MILLI, SECOND, World};
 
@@ -27,7 +27,7 @@ fn timestamps_that_jump_by_hours_stay_in_sync_and_rise() {
 
 #[test]
 fn wraps_of_both_sides_are_no_event() {
-    // Timestamps of RTMP wrap after 49.7 days, those of video in RTP after 13.25 hours, of sound after 24.9.
+    // Timestamps of RTMP wrap after 49.7 days, those of video in RTP after 13.25 hours, of audio after 24.9.
     for wrap_us in [4_294_967_296 * MILLI, 47_721_858_845, 89_478_485_333] {
         let mut world = World::new();
         world.publisher.shift_us = wrap_us - 15 * SECOND;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bridge::{BFrames, PacketsOut, ToPackets, ToPacketsSettings, payload_type};
+use bridge::{BFrames, FrameToRtp, FrameToRtpSettings, PacketsOut, payload_type};
 use delivery::{Frame, FrameRole, GopLimits, Stream, Track};
 use netsim::Random;
 use rtp::extension::{ExtensionMap, Form};
@@ -26,15 +26,15 @@ pub(crate) const AUDIO_SSRC: u32 = 0x1001;
 pub(crate) const VIDEO_SSRC: u32 = 0x1002;
 
 /// 80 ms of Opus: four frames of one size (RFC 6716 section 3.2.5).
-const SOUND_HEAD: [u8; 2] = [0x7b, 4];
-const SOUND_US: i64 = 80 * MILLI;
+const AUDIO_HEAD: [u8; 2] = [0x7b, 4];
+const AUDIO_US: i64 = 80 * MILLI;
 
 /// What the publisher's clocks do. Times in microseconds.
 pub(crate) struct Publisher {
     /// How much faster than real time its timestamps run.
     pub(crate) ppm: f64,
-    /// How much faster its sound card takes samples.
-    pub(crate) sound_ppm: f64,
+    /// How much faster its audio card takes samples.
+    pub(crate) audio_ppm: f64,
     /// Its timestamp at time 0.
     pub(crate) shift_us: i64,
     pub(crate) picture_us: i64,
@@ -51,7 +51,7 @@ pub(crate) struct Publisher {
 pub(crate) struct World {
     pub(crate) publisher: Publisher,
     pub(crate) browser: Browser,
-    bridge: Option<Box<ToPackets>>,
+    bridge: Option<Box<FrameToRtp>>,
     frames: Stream,
     packets: PacketStream,
     wall: WallClock,
@@ -76,7 +76,7 @@ impl World {
         let limits = GopLimits { enabled: true, bytes_max: 1 << 20, duration_ms_max: 10_000 };
         let publisher = Publisher {
             ppm: 0.0,
-            sound_ppm: 0.0,
+            audio_ppm: 0.0,
             shift_us: 0,
             picture_us: 200 * MILLI,
             gop: 10,
@@ -114,7 +114,7 @@ impl World {
         self.publisher.next_us = [self.now_us; 2];
         self.publisher.pictures = 0;
         self.flight.clear();
-        for (track, body) in [(Track::Video, video_config()), (Track::Audio, sound_config())] {
+        for (track, body) in [(Track::Video, video_config()), (Track::Audio, audio_config())] {
             self.counter += 1;
             let frame = Frame { track, role: FrameRole::Config, timestamp: 0, payload: body };
             self.flight.insert((self.now_us, self.counter), frame);
@@ -134,7 +134,7 @@ impl World {
         let now = self.at(self.now_us);
         let input = PublisherInput {
             tracks: vec![
-                track(MediaKind::Audio, bridge::SOUND_SSRC),
+                track(MediaKind::Audio, bridge::AUDIO_SSRC),
                 track(MediaKind::Video, bridge::VIDEO_SSRC),
             ],
             feedback_ssrc: 1,
@@ -142,8 +142,8 @@ impl World {
             reduced_size: true,
         };
         self.packets.publisher_started(now, self.epoch, input);
-        let settings = ToPacketsSettings { b_frames: BFrames::Drop, payload_bytes_max: 1_180 };
-        self.bridge = Some(Box::new(ToPackets::new(settings, now)));
+        let settings = FrameToRtpSettings { b_frames: BFrames::Drop, payload_bytes_max: 1_180 };
+        self.bridge = Some(Box::new(FrameToRtp::new(settings, now)));
         let cached: Vec<_> = self.frames.gop().frames().map(|(at, frame)| (*at, Arc::clone(frame))).collect();
         let headers = if cached.is_empty() { self.frames.headers() } else { self.frames.entry_headers() };
         let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
@@ -249,10 +249,10 @@ impl World {
     fn capture_until(&mut self, until_us: i64) {
         // In the order of capture, as publishers interleave.
         loop {
-            let [sound_us, video_us] = self.publisher.next_us;
-            match sound_us.min(video_us) {
+            let [audio_us, video_us] = self.publisher.next_us;
+            match audio_us.min(video_us) {
                 next_us if next_us >= until_us => break,
-                next_us if next_us == sound_us => self.capture(0, Track::Audio),
+                next_us if next_us == audio_us => self.capture(0, Track::Audio),
                 _ => self.capture(1, Track::Video),
             }
         }
@@ -273,8 +273,8 @@ impl World {
         self.captured.insert(self.counter, captured_us);
         let (role, mut payload) = match track {
             Track::Audio => {
-                publisher.next_us[at] += (SOUND_US as f64 / (1.0 + publisher.sound_ppm / 1e6)) as i64;
-                (FrameRole::Audio, [&b"\x91Opus"[..], &SOUND_HEAD].concat())
+                publisher.next_us[at] += (AUDIO_US as f64 / (1.0 + publisher.audio_ppm / 1e6)) as i64;
+                (FrameRole::Audio, [&b"\x91Opus"[..], &AUDIO_HEAD].concat())
             }
             _ => {
                 publisher.next_us[at] += publisher.picture_us;
@@ -302,7 +302,7 @@ impl World {
         let now = self.at(self.now_us);
         let Some(bridge) = &mut self.bridge else { return };
         bridge.frame(now, time_ms, frame, &mut self.out);
-        assert!(self.out.sound.is_empty(), "Opus needs no transcoder");
+        assert!(self.out.audio.is_empty(), "Opus needs no transcoder");
         for packet in self.out.packets() {
             self.packets.receive(now, packet).expect("the bridge is the publisher");
         }
@@ -396,7 +396,7 @@ fn picture(is_key: bool) -> Vec<u8> {
     body
 }
 
-fn sound_config() -> Vec<u8> {
+fn audio_config() -> Vec<u8> {
     let mut body = b"\x90Opus".to_vec();
     body.extend(rtmp::flv::opus_head(2));
     body

@@ -56,17 +56,17 @@ fn parameter_sets_without_end_are_not_kept() {
 }
 
 #[test]
-fn sound_that_is_no_opus_is_left_out() {
+fn audio_that_is_no_opus_is_left_out() {
     let mut rig = Rig::new(Codec::H264);
     for at in 0..20 {
         match at {
-            5 => rig.sound(at * 20, &[0xff, 0x3f, 1]),
-            6 => rig.sound(at * 20, &[0x83]),
-            _ => rig.sound(at * 20, &OPUS),
+            5 => rig.audio(at * 20, &[0xff, 0x3f, 1]),
+            6 => rig.audio(at * 20, &[0x83]),
+            _ => rig.audio(at * 20, &OPUS),
         }
     }
     assert_eq!(rig.bridge.stats().broken, 2);
-    assert_eq!(rig.pieces_of_sound().len(), 20, "and filled");
+    assert_eq!(rig.audio_frames().len(), 20, "and filled");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! RTP packets of a WebRTC publisher to FLV frames: order, configurations, key frames, sound without holes, and what
+//! RTP packets of a WebRTC publisher to FLV frames: order, configurations, key frames, audio without holes, and what
 //! becomes of packets that make no sense.
 
 mod bad_input;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bridge::clock::Stamp;
-use bridge::rtp_to_frame::Piece;
-use bridge::{CodedSound, FramesOut, ToFrames, ToFramesSettings};
+use bridge::rtp_to_frame::RtpPayload;
+use bridge::{CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
 use delivery::{Frame, FrameRole, Track};
 use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body, video_body};
 use rtp::payload::{Codec, MediaKind};
@@ -33,26 +33,26 @@ pub(crate) const VP8_INTER: [u8; 4] = [0x10, 0x51, 2, 3];
 /// A packet of Opus, 20 ms.
 pub(crate) const OPUS: [u8; 5] = [0x78, 1, 2, 3, 4];
 
-pub(crate) fn settings() -> ToFramesSettings {
-    ToFramesSettings {
+pub(crate) fn settings() -> RtpToFrameSettings {
+    RtpToFrameSettings {
         delay_max: DELAY_MAX,
         key_frame_interval_max: Duration::from_secs(2),
-        sound_to_aac: false,
+        audio_to_aac: false,
     }
 }
 
 /// A bridge and all that has come out of it.
 pub(crate) struct Rig {
-    pub(crate) bridge: ToFrames,
+    pub(crate) bridge: RtpToFrame,
     pub(crate) start: Instant,
     pub(crate) frames: Vec<Arc<Frame>>,
-    pub(crate) sound_jobs: Vec<CodedSound>,
+    pub(crate) audio_jobs: Vec<CodedAudio>,
     /// When key frames were asked for, in milliseconds.
     pub(crate) asked_ms: Vec<u64>,
     pub(crate) video: Codec,
-    pub(crate) sound: Codec,
+    pub(crate) audio: Codec,
     pub(crate) epoch: u64,
-    /// Number of the next packet of sound and of video.
+    /// Number of the next packet of audio and of video.
     pub(crate) numbers: [u64; 2],
     out: FramesOut,
 }
@@ -62,23 +62,23 @@ impl Rig {
         Self::with(video, settings())
     }
 
-    pub(crate) fn with(video: Codec, settings: ToFramesSettings) -> Self {
+    pub(crate) fn with(video: Codec, settings: RtpToFrameSettings) -> Self {
         let mut rig = Self::that_opens(video, settings);
         rig.bridge = rig.bridge.beginning_at_once();
         rig
     }
 
     /// Holds the beginning back as players need it.
-    pub(crate) fn that_opens(video: Codec, settings: ToFramesSettings) -> Self {
+    pub(crate) fn that_opens(video: Codec, settings: RtpToFrameSettings) -> Self {
         let start = netsim::Clock::new().now();
         Self {
-            bridge: ToFrames::new(settings, start),
+            bridge: RtpToFrame::new(settings, start),
             start,
             frames: Vec::new(),
-            sound_jobs: Vec::new(),
+            audio_jobs: Vec::new(),
             asked_ms: Vec::new(),
             video,
-            sound: Codec::Opus,
+            audio: Codec::Opus,
             epoch: 1,
             numbers: [100, 5_000],
             out: FramesOut::default(),
@@ -95,8 +95,8 @@ impl Rig {
         self.arrive(ms, MediaKind::Video, number, ms, payload, marker);
     }
 
-    /// A packet of sound captured at `ms` arrives at once.
-    pub(crate) fn sound(&mut self, ms: u64, payload: &[u8]) {
+    /// A packet of audio captured at `ms` arrives at once.
+    pub(crate) fn audio(&mut self, ms: u64, payload: &[u8]) {
         let number = self.take_number(MediaKind::Audio);
         self.arrive(ms, MediaKind::Audio, number, ms, payload, false);
     }
@@ -119,8 +119,8 @@ impl Rig {
         marker: bool,
     ) {
         self.run_until(ms);
-        let codec = if kind == MediaKind::Video { self.video } else { self.sound };
-        let piece = Piece {
+        let codec = if kind == MediaKind::Video { self.video } else { self.audio };
+        let piece = RtpPayload {
             number,
             epoch: self.epoch,
             codec,
@@ -148,15 +148,15 @@ impl Rig {
         }
     }
 
-    /// A piece of sound comes from the transcoder.
-    pub(crate) fn transcoded(&mut self, ms: u64, sound: &CodedSound) {
-        self.bridge.sound(self.at(ms), sound, &mut self.out);
+    /// An audio frame comes from the transcoder.
+    pub(crate) fn transcoded(&mut self, ms: u64, audio: &CodedAudio) {
+        self.bridge.audio(self.at(ms), audio, &mut self.out);
         self.take(ms);
     }
 
     fn take(&mut self, ms: u64) {
         self.frames.append(&mut self.out.frames);
-        self.sound_jobs.append(&mut self.out.sound);
+        self.audio_jobs.append(&mut self.out.audio);
         if std::mem::take(&mut self.out.key_frame_wanted) {
             self.asked_ms.push(ms);
         }
@@ -181,8 +181,8 @@ impl Rig {
             .collect()
     }
 
-    /// Stream times of pieces of sound, and their coded data.
-    pub(crate) fn pieces_of_sound(&self) -> Vec<(u32, &[u8])> {
+    /// Stream times of audio frames, and their coded data.
+    pub(crate) fn audio_frames(&self) -> Vec<(u32, &[u8])> {
         self.of(Track::Audio, FrameRole::Audio)
             .into_iter()
             .map(|frame| (frame.timestamp, body(frame).data))
@@ -226,6 +226,6 @@ pub(crate) fn flv(codec: Codec) -> FlvCodec {
         Codec::Vp8 => FlvCodec::Vp8,
         Codec::Vp9 => FlvCodec::Vp9,
         Codec::Av1 => FlvCodec::Av1,
-        other => panic!("{other:?} is sound"),
+        other => panic!("{other:?} is audio"),
     }
 }

@@ -96,7 +96,7 @@ fn an_encoder_that_refreshes_slowly_begins_with_parameter_sets_and_a_recovery_po
 fn another_publisher_is_told_anew_and_time_goes_on() {
     let mut rig = Rig::new(Codec::Vp8);
     rig.video(0, &VP8_KEY, true);
-    rig.sound(0, &OPUS);
+    rig.audio(0, &OPUS);
     rig.video(33, &VP8_INTER, true);
     let told = rig.of(Track::Video, FrameRole::Config).len() + rig.of(Track::Audio, FrameRole::Config).len();
     assert_eq!(told, 2);
@@ -104,7 +104,7 @@ fn another_publisher_is_told_anew_and_time_goes_on() {
     rig.video(5_000, &VP8_INTER, true);
     assert_eq!(rig.pictures().len(), 2, "nothing of it before its key frame");
     rig.video(5_033, &VP8_KEY, true);
-    rig.sound(5_040, &OPUS);
+    rig.audio(5_040, &OPUS);
     let told = rig.of(Track::Video, FrameRole::Config).len() + rig.of(Track::Audio, FrameRole::Config).len();
     assert_eq!(told, 4);
     let times: Vec<_> = rig.pictures().into_iter().map(|(_, time_ms, _)| time_ms).collect();
@@ -125,14 +125,14 @@ fn a_publisher_may_change_its_codec() {
 }
 
 #[test]
-fn streams_of_sound_alone_and_of_video_alone_come_through() {
-    let mut sound = Rig::new(Codec::Vp8);
-    (0..50).for_each(|at| sound.sound(at * 20, &OPUS));
-    assert_eq!(sound.pieces_of_sound().len(), 50);
-    assert!(sound.asked_ms.is_empty(), "there is no video to ask for");
+fn streams_of_audio_alone_and_of_video_alone_come_through() {
+    let mut audio = Rig::new(Codec::Vp8);
+    (0..50).for_each(|at| audio.audio(at * 20, &OPUS));
+    assert_eq!(audio.audio_frames().len(), 50);
+    assert!(audio.asked_ms.is_empty(), "there is no video to ask for");
     let mut video = Rig::new(Codec::Vp8);
     video.video(0, &VP8_KEY, true);
     (1..50).for_each(|at| video.video(at * 33, &VP8_INTER, true));
     assert_eq!(video.pictures().len(), 50);
-    assert!(video.pieces_of_sound().is_empty());
+    assert!(video.audio_frames().is_empty());
 }

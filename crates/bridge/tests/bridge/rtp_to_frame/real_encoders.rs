@@ -66,10 +66,10 @@ fn every_picture_comes_through_behind_its_configuration() {
 }
 
 #[test]
-fn sound_of_real_encoders_passes_through() {
+fn audio_of_real_encoders_passes_through() {
     for (codec, name) in [(Codec::Opus, "opus"), (Codec::Pcmu, "pcmu")] {
         let mut rig = Rig::new(Codec::H264);
-        rig.sound = codec;
+        rig.audio = codec;
         let mut expected = Vec::new();
         for bytes in packets(name) {
             let packet = rtp::Packet::parse(&bytes).unwrap();
@@ -80,9 +80,9 @@ fn sound_of_real_encoders_passes_through() {
                 _ => payload.len() as u64 / u64::from(rate),
             });
             let ms = ms.sum();
-            rig.sound(ms, packet.payload());
+            rig.audio(ms, packet.payload());
         }
-        let got: Vec<_> = rig.pieces_of_sound().into_iter().map(|(_, data)| data.to_vec()).collect();
+        let got: Vec<_> = rig.audio_frames().into_iter().map(|(_, data)| data.to_vec()).collect();
         assert_eq!(got, expected, "{name}");
         assert_eq!(rig.of(Track::Audio, FrameRole::Config).len(), usize::from(codec == Codec::Opus));
     }

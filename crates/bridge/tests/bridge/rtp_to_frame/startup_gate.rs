@@ -1,6 +1,6 @@
 //! Players see at the first bytes what there is: metadata once, configurations of both tracks, then a picture.
 
-use bridge::ToFramesSettings;
+use bridge::RtpToFrameSettings;
 use delivery::{FrameRole, Track};
 use rtp::payload::Codec;
 
@@ -13,24 +13,24 @@ fn kinds(rig: &Rig) -> Vec<(Track, FrameRole)> {
 
 const METADATA: (Track, FrameRole) = (Track::Data, FrameRole::Metadata);
 const VIDEO: (Track, FrameRole) = (Track::Video, FrameRole::Config);
-const SOUND: (Track, FrameRole) = (Track::Audio, FrameRole::Config);
+const AUDIO: (Track, FrameRole) = (Track::Audio, FrameRole::Config);
 const KEY: (Track, FrameRole) = (Track::Video, FrameRole::Key);
 const INTER: (Track, FrameRole) = (Track::Video, FrameRole::Inter);
 const PIECE: (Track, FrameRole) = (Track::Audio, FrameRole::Audio);
 
 #[test]
-fn sound_waits_for_the_first_key_frame_and_what_came_before_is_left_out() {
+fn audio_waits_for_the_first_key_frame_and_what_came_before_is_left_out() {
     let mut rig = Rig::that_opens(Codec::Vp8, settings());
     for at in 0..25 {
-        rig.sound(at * 20, &OPUS);
+        rig.audio(at * 20, &OPUS);
         rig.video(at * 20, &VP8_INTER, true);
     }
     assert!(rig.frames.is_empty());
     assert_eq!(rig.asked_ms.len(), 1);
-    rig.sound(500, &OPUS);
+    rig.audio(500, &OPUS);
     rig.video(500, &VP8_KEY, true);
-    rig.sound(520, &OPUS);
-    assert_eq!(kinds(&rig), [METADATA, VIDEO, SOUND, PIECE, KEY, PIECE]);
+    rig.audio(520, &OPUS);
+    assert_eq!(kinds(&rig), [METADATA, VIDEO, AUDIO, PIECE, KEY, PIECE]);
     let begin = rig.pictures()[0].1;
     assert!(rig.frames.iter().all(|frame| (begin..=begin + 20).contains(&frame.timestamp)));
     let told = &rig.frames[0].payload;
@@ -41,20 +41,20 @@ fn sound_waits_for_the_first_key_frame_and_what_came_before_is_left_out() {
 
 #[test]
 fn video_waits_for_the_transcoder() {
-    let mut rig = Rig::that_opens(Codec::Vp8, ToFramesSettings { sound_to_aac: true, ..settings() });
-    rig.sound(0, &OPUS);
+    let mut rig = Rig::that_opens(Codec::Vp8, RtpToFrameSettings { audio_to_aac: true, ..settings() });
+    rig.audio(0, &OPUS);
     rig.video(0, &VP8_KEY, true);
     rig.video(33, &VP8_INTER, true);
     assert!(rig.frames.is_empty());
-    let pts_us = rig.sound_jobs[0].pts_us;
+    let pts_us = rig.audio_jobs[0].pts_us;
     rig.transcoded(60, &aac(pts_us, Some(&STEREO), 2));
-    assert_eq!(kinds(&rig), [METADATA, VIDEO, SOUND, KEY, INTER, PIECE]);
+    assert_eq!(kinds(&rig), [METADATA, VIDEO, AUDIO, KEY, INTER, PIECE]);
 }
 
 #[test]
 fn a_transcoder_that_says_nothing_holds_video_up_for_a_second() {
-    let mut rig = Rig::that_opens(Codec::Vp8, ToFramesSettings { sound_to_aac: true, ..settings() });
-    rig.sound(0, &OPUS);
+    let mut rig = Rig::that_opens(Codec::Vp8, RtpToFrameSettings { audio_to_aac: true, ..settings() });
+    rig.audio(0, &OPUS);
     rig.video(0, &VP8_KEY, true);
     rig.run_until(999);
     assert!(rig.frames.is_empty());
@@ -70,23 +70,23 @@ fn a_track_that_is_alone_waits_for_no_other_for_long() {
     assert!(video.frames.is_empty());
     video.run_until(200);
     assert_eq!(kinds(&video), [METADATA, VIDEO, KEY]);
-    let mut sound = Rig::that_opens(Codec::Vp8, settings());
-    (0..10).for_each(|at| sound.sound(at * 20, &OPUS));
-    assert!(sound.frames.is_empty());
-    sound.run_until(200);
-    assert_eq!(kinds(&sound)[..3], [METADATA, SOUND, PIECE]);
-    assert_eq!(sound.pieces_of_sound().len(), 10, "nothing of it is left out");
+    let mut audio = Rig::that_opens(Codec::Vp8, settings());
+    (0..10).for_each(|at| audio.audio(at * 20, &OPUS));
+    assert!(audio.frames.is_empty());
+    audio.run_until(200);
+    assert_eq!(kinds(&audio)[..3], [METADATA, AUDIO, PIECE]);
+    assert_eq!(audio.audio_frames().len(), 10, "nothing of it is left out");
 }
 
 #[test]
 fn a_publisher_that_sends_no_key_frame_is_heard_after_three_seconds() {
     let mut rig = Rig::that_opens(Codec::Vp8, settings());
     for at in 0..160 {
-        rig.sound(at * 20, &OPUS);
+        rig.audio(at * 20, &OPUS);
         rig.video(at * 20, &VP8_INTER, true);
         assert_eq!(rig.frames.is_empty(), at < 150, "packet {at}");
     }
-    assert_eq!(rig.pieces_of_sound().len(), 160);
+    assert_eq!(rig.audio_frames().len(), 160);
 }
 
 #[test]
@@ -97,21 +97,21 @@ fn what_is_held_back_is_bounded() {
         // 2.5 ms each: more than a second holds.
         rig.arrive(at / 2, rtp::payload::MediaKind::Audio, at, at * 5 / 2, &[0xe0, 1, 2], false);
     }
-    assert!(rig.pieces_of_sound().len() >= 1_400, "{} pieces", rig.pieces_of_sound().len());
+    assert!(rig.audio_frames().len() >= 1_400, "{} pieces", rig.audio_frames().len());
 }
 
 #[test]
 fn another_publisher_begins_the_same_way() {
     let mut rig = Rig::that_opens(Codec::Vp8, settings());
-    rig.sound(0, &OPUS);
+    rig.audio(0, &OPUS);
     rig.video(0, &VP8_KEY, true);
     rig.run_until(1_000);
     rig.frames.clear();
     rig.epoch = 2;
-    rig.sound(1_000, &OPUS);
+    rig.audio(1_000, &OPUS);
     rig.video(1_000, &VP8_INTER, true);
-    rig.sound(1_020, &OPUS);
+    rig.audio(1_020, &OPUS);
     assert!(rig.frames.is_empty());
     rig.video(1_033, &VP8_KEY, true);
-    assert_eq!(kinds(&rig), [METADATA, VIDEO, SOUND, KEY]);
+    assert_eq!(kinds(&rig), [METADATA, VIDEO, AUDIO, KEY]);
 }

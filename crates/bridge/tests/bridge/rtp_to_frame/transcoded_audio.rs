@@ -1,8 +1,8 @@
-//! Where AAC can be made, sound goes to the transcoder and comes back as AAC.
+//! Where AAC can be made, audio goes to the transcoder and comes back as AAC.
 
 use std::sync::Arc;
 
-use bridge::{CodedSound, SoundCodec, SoundFormat, ToFramesSettings};
+use bridge::{AudioCodec, AudioFormat, CodedAudio, RtpToFrameSettings};
 use delivery::{FrameRole, Track};
 use rtmp::flv::audio_format;
 use rtp::payload::Codec;
@@ -14,35 +14,35 @@ pub(crate) const STEREO: [u8; 2] = [0x11, 0x90];
 const MONO: [u8; 2] = [0x11, 0x88];
 
 fn rig() -> Rig {
-    Rig::with(Codec::Vp8, ToFramesSettings { sound_to_aac: true, ..settings() })
+    Rig::with(Codec::Vp8, RtpToFrameSettings { audio_to_aac: true, ..settings() })
 }
 
-pub(crate) fn aac(pts_us: i64, config: Option<&[u8]>, channels: u8) -> CodedSound {
+pub(crate) fn aac(pts_us: i64, config: Option<&[u8]>, channels: u8) -> CodedAudio {
     let format = config.map(|config| {
-        Arc::new(SoundFormat {
-            codec: SoundCodec::Aac,
+        Arc::new(AudioFormat {
+            codec: AudioCodec::Aac,
             config: config.to_vec(),
             sample_rate: 48_000,
             channels,
         })
     });
-    CodedSound { pts_us, format, data: vec![0x21, 1, 2] }
+    CodedAudio { pts_us, format, data: vec![0x21, 1, 2] }
 }
 
 #[test]
 fn opus_goes_to_the_transcoder_with_its_format_first_and_without_holes() {
     let mut rig = rig();
-    (0..10).for_each(|at| rig.sound(at * 20, &OPUS));
+    (0..10).for_each(|at| rig.audio(at * 20, &OPUS));
     rig.numbers[0] += 3;
-    (13..20).for_each(|at| rig.sound(at * 20, &OPUS));
+    (13..20).for_each(|at| rig.audio(at * 20, &OPUS));
     rig.run_until(1_000);
-    assert_eq!(rig.sound_jobs.len(), 20);
+    assert_eq!(rig.audio_jobs.len(), 20);
     assert!(rig.frames.is_empty(), "players get nothing before it comes back");
-    let format = rig.sound_jobs[0].format.as_ref().expect("the format comes first");
-    assert_eq!((format.codec, format.sample_rate, format.channels), (SoundCodec::Opus, 48_000, 2));
-    assert!(rig.sound_jobs[1..].iter().all(|job| job.format.is_none()));
-    let begin = rig.sound_jobs[0].pts_us;
-    for (at, job) in rig.sound_jobs.iter().enumerate() {
+    let format = rig.audio_jobs[0].format.as_ref().expect("the format comes first");
+    assert_eq!((format.codec, format.sample_rate, format.channels), (AudioCodec::Opus, 48_000, 2));
+    assert!(rig.audio_jobs[1..].iter().all(|job| job.format.is_none()));
+    let begin = rig.audio_jobs[0].pts_us;
+    for (at, job) in rig.audio_jobs.iter().enumerate() {
         assert!((job.pts_us - begin).abs_diff(at as i64 * 20_000) <= 1_000, "piece {at}");
         // What was lost, the decoder conceals: a packet without data.
         assert_eq!(job.data.len(), if (10..13).contains(&at) { 1 } else { OPUS.len() }, "piece {at}");
@@ -52,7 +52,7 @@ fn opus_goes_to_the_transcoder_with_its_format_first_and_without_holes() {
 #[test]
 fn aac_is_told_before_its_first_frame_and_when_it_changes() {
     let mut rig = rig();
-    rig.sound(0, &OPUS);
+    rig.audio(0, &OPUS);
     rig.transcoded(50, &aac(1_000_000, Some(&STEREO), 2));
     rig.transcoded(70, &aac(1_021_333, None, 2));
     rig.transcoded(90, &aac(1_042_667, Some(&STEREO), 2));
@@ -60,7 +60,7 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
     let roles: Vec<_> = rig.frames.iter().map(|frame| frame.role).collect();
     use FrameRole::{Audio, Config, Metadata};
     assert_eq!(roles, [Metadata, Config, Audio, Audio, Audio, Metadata, Config, Audio]);
-    let times: Vec<_> = rig.pieces_of_sound().into_iter().map(|(time_ms, _)| time_ms).collect();
+    let times: Vec<_> = rig.audio_frames().into_iter().map(|(time_ms, _)| time_ms).collect();
     assert_eq!(times, [1_000, 1_021, 1_042, 1_064]);
     let formats: Vec<_> = rig
         .of(Track::Audio, Config)
@@ -74,17 +74,17 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
 #[test]
 fn another_publisher_is_told_anew_though_the_transcoder_goes_on() {
     let mut rig = rig();
-    rig.sound(0, &OPUS);
+    rig.audio(0, &OPUS);
     rig.transcoded(50, &aac(1_000_000, Some(&STEREO), 2));
     rig.epoch = 2;
-    rig.sound(1_000, &OPUS);
+    rig.audio(1_000, &OPUS);
     rig.transcoded(1_050, &aac(2_000_000, None, 2));
     assert_eq!(rig.of(Track::Audio, FrameRole::Config).len(), 2);
-    assert!(rig.sound_jobs.iter().all(|job| job.format.is_some()), "the transcoder, too");
+    assert!(rig.audio_jobs.iter().all(|job| job.format.is_some()), "the transcoder, too");
 }
 
 #[test]
-fn sound_nobody_can_decode_is_left_out() {
+fn audio_nobody_can_decode_is_left_out() {
     let mut rig = rig();
     rig.transcoded(0, &aac(1_000_000, None, 2));
     assert!(rig.frames.is_empty());

@@ -1,0 +1,242 @@
+//! Turns a configuration into what the parts of the server take: worker settings, policy, sources, demo stream.
+//!
+//! Checks what one key alone cannot show: files that must be readable, keys that need each other, cores that must
+//! exist. Reads files, binds nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{ConfigError, Origin};
+use super::keys::{Https, Rtmps, Stream};
+use super::value::{BFramesChoice, SecondPublisherChoice};
+use super::{Config, policy, rtc, sources, tls};
+use ::sources::channels::ChannelSpec;
+use ::sources::pull::PullSpec;
+use ::sources::settings::SourceSettings;
+use worker_api::auth::Policy;
+use worker_api::pattern::Pattern;
+use worker_api::settings::{
+    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
+};
+
+/// Most transcoding threads when their number is not configured: on a large machine they would only take cores from workers.
+const THREADS_UNASKED: usize = 8;
+
+/// A configuration that can be started.
+#[derive(Debug)]
+pub struct Resolved {
+    /// For the workers.
+    pub worker: WorkerSettings,
+    /// For workers and control.
+    pub policy: Policy,
+    /// What channels and pulls may do.
+    pub sources: SourceSettings,
+    /// `[[pull]]` entries.
+    pub pulls: Vec<PullSpec>,
+    /// `[[channel]]` entries.
+    pub channels: Vec<ChannelSpec>,
+    /// `app` and `stream` of the demo channel when it is enabled.
+    pub demo: Option<(String, String)>,
+}
+
+/// Checks and converts `config`; `variable` reads the environment. Returns all errors.
+pub fn resolve(
+    config: &Config,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Resolved, Vec<ConfigError>> {
+    let mut errors = Errors(Vec::new());
+    let worker = worker_settings(config, &mut errors);
+    let policy = policy::policy(config, variable, &mut errors);
+    let demo = demo(config, &mut errors);
+    let sources = sources::settings(config, &mut errors);
+    let pulls = sources::pulls(config, &sources, &mut errors);
+    let channels = sources::channels(config, &sources, &mut errors);
+    if !is_log_filter(&config.log.level) {
+        let given = &config.log.level;
+        let message = format!("`log.level` cannot be `{given}`: it takes a level, or a list of module=level");
+        errors.add(&config.origin("log.level"), message);
+    }
+    if !errors.0.is_empty() {
+        return Err(errors.0);
+    }
+    Ok(Resolved { worker, policy, sources, pulls, channels, demo })
+}
+
+/// Collects errors.
+pub(super) struct Errors(Vec<ConfigError>);
+
+impl Errors {
+    pub(super) fn add(&mut self, origin: &Origin, message: impl Into<String>) {
+        self.0.push(ConfigError::new(origin, message));
+    }
+}
+
+fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
+    let tls = tls::server_config(config).unwrap_or_else(|error| {
+        errors.0.push(error);
+        None
+    });
+    let secured = [
+        ("rtmps.listen", &config.rtmps.listen, Rtmps::default().listen),
+        ("https.listen", &config.https.listen, Https::default().listen),
+    ];
+    for (key, listen, default) in secured {
+        // The default waits for a certificate; another address is a wish that must not be dropped silently.
+        let wanted = *listen != default && !listen.0.is_empty();
+        if wanted && config.tls.certificate.is_empty() && !config.tls.self_signed {
+            errors.add(
+                &config.origin(key),
+                format!("`{key}` needs `tls.certificate` and `tls.key`, or `tls.self_signed` for a trial"),
+            );
+        }
+    }
+    let cores = cores(config, errors);
+    let ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
+    let encrypted = |addresses: &super::value::Listen| match tls {
+        Some(_) => addresses.addresses(ipv6),
+        None => Vec::new(),
+    };
+    let workers = match (config.server.workers, cores.len()) {
+        (0, 0) => std::thread::available_parallelism().map_or(1, usize::from),
+        (0, cores) => cores,
+        (workers, _) => to_usize(workers),
+    };
+    WorkerSettings {
+        workers,
+        cores,
+        rtc: rtc::settings(config, ipv6, workers, errors),
+        transcoding: transcoding(config),
+        rtmp: config.rtmp.listen.addresses(ipv6),
+        rtmps: encrypted(&config.rtmps.listen),
+        http: config.http.listen.addresses(ipv6),
+        https: encrypted(&config.https.listen),
+        handshake_timeout: ms(config.limits.handshake_timeout_ms),
+        publisher_idle_timeout: ms(config.limits.publisher_idle_timeout_ms),
+        sessions_max: to_usize(config.limits.sessions_per_worker),
+        message_bytes_max: to_u32(config.limits.message_max_bytes),
+        ring_frames: to_usize(config.limits.ring_frames),
+        socket_unsent_bytes_max: to_u32(config.limits.socket_unsent_bytes),
+        socket_send_buffer_bytes: Some(to_u32(config.limits.socket_send_buffer_bytes))
+            .filter(|bytes| *bytes > 0),
+        cors_allow_origin: Some(config.http.cors_allow_origin.clone()).filter(|origin| {
+            let sendable = origin.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+            if !sendable {
+                let at = config.origin("http.cors_allow_origin");
+                errors.add(&at, "`http.cors_allow_origin` takes printable ASCII only");
+            }
+            !origin.is_empty()
+        }),
+        applications: applications(config),
+        tls,
+    }
+}
+
+/// Cores to pin to; each must be one the process may run on.
+fn cores(config: &Config, errors: &mut Errors) -> Vec<usize> {
+    use nix::sched::{CpuSet, sched_getaffinity};
+    let allowed = sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap_or_else(|_| CpuSet::new());
+    let mut cores = Vec::new();
+    for &core in &config.server.cores {
+        let core = to_usize(core);
+        if !allowed.is_set(core).unwrap_or(false) {
+            let usable: Vec<_> = (0..CpuSet::count())
+                .filter(|core| allowed.is_set(*core).unwrap_or(false))
+                .map(|core| core.to_string())
+                .collect();
+            let origin = config.origin("server.cores");
+            errors.add(
+                &origin,
+                format!("`server.cores` names core {core}; this process may use {}", usable.join(", ")),
+            );
+        }
+        cores.push(core);
+    }
+    cores
+}
+
+/// Entries in order, then `[stream]` for every other name.
+fn applications(config: &Config) -> Vec<Application> {
+    let entry = |name: &str, stream: &Stream| Application {
+        pattern: Pattern::new(name),
+        settings: Arc::new(application_settings(stream)),
+    };
+    let entries = config.applications.iter().map(|own| entry(&own.name, &config.application_stream(own)));
+    entries.chain([entry("*", &config.stream)]).collect()
+}
+
+fn application_settings(stream: &Stream) -> ApplicationSettings {
+    ApplicationSettings {
+        merge_latency: ms(stream.merge_latency_ms),
+        merge_messages: to_u32(stream.merge_messages),
+        gop_cache: stream.gop_cache,
+        gop_cache_bytes_max: to_usize(stream.gop_cache_max_bytes),
+        gop_cache_duration_max: ms(stream.gop_cache_max_ms),
+        player_queue_bytes_max: to_usize(stream.player_queue_max_bytes),
+        player_queue_duration_max: ms(stream.player_queue_max_ms),
+        player_stall_timeout: ms(stream.player_stall_timeout_ms),
+        wait_for_publisher: u64::try_from(stream.wait_for_publisher_seconds).ok().map(Duration::from_secs),
+        second_publisher: match stream.second_publisher {
+            SecondPublisherChoice::Refuse => SecondPublisher::Refuse,
+            SecondPublisherChoice::TakeOver => SecondPublisher::TakeOver,
+        },
+        bridge: BridgeSettings {
+            enabled: stream.bridge,
+            b_frames: match stream.bridge_b_frames {
+                BFramesChoice::Drop => bridge::BFrames::Drop,
+                BFramesChoice::Refuse => bridge::BFrames::Refuse,
+            },
+            delay_max: ms(stream.bridge_delay_max_ms),
+            key_frame_interval_max: ms(stream.bridge_key_frame_interval_ms),
+            linger: ms(stream.bridge_linger_ms),
+            audio_to_aac: stream.bridge_aac,
+        },
+    }
+}
+
+fn transcoding(config: &Config) -> TranscodingSettings {
+    let transcoding = &config.transcoding;
+    TranscodingSettings {
+        threads: match to_usize(transcoding.threads) {
+            0 => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_UNASKED),
+            threads => threads,
+        },
+        streams_max: to_usize(transcoding.streams_max),
+        opus_bits_per_second: to_u32(transcoding.opus_bits_per_second),
+        aac_bits_per_second: to_u32(transcoding.aac_bits_per_second),
+    }
+}
+
+fn demo(config: &Config, errors: &mut Errors) -> Option<(String, String)> {
+    if !config.demo.enabled {
+        return None;
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let parts = config.demo.stream.split_once('/').filter(|(app, stream)| {
+        !app.is_empty() && !stream.is_empty() && app.chars().chain(stream.chars()).all(plain)
+    });
+    let origin = config.origin("demo.stream");
+    if parts.is_none() {
+        errors.add(&origin, "`demo.stream` takes `app/stream` of letters, digits, `-`, `_` and `.`");
+    }
+    parts.map(|(app, stream)| (app.to_owned(), stream.to_owned()))
+}
+
+/// Whether `text` is a comma-separated list of levels and `module=level`. The parser of the logging crate would take
+/// a misspelt level for the name of a module.
+fn is_log_filter(text: &str) -> bool {
+    let level = |text: &str| ["off", "error", "warn", "info", "debug", "trace"].contains(&text.trim());
+    text.split(',')
+        .all(|part| part.split_once('=').map_or(level(part), |(module, of)| !module.is_empty() && level(of)))
+}
+
+pub(super) fn ms(value: i64) -> Duration {
+    Duration::from_millis(u64::try_from(value).unwrap_or(0))
+}
+
+pub(super) fn to_usize(value: i64) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+
+pub(super) fn to_u32(value: i64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}

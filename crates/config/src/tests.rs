@@ -1,0 +1,418 @@
+//! Layers, errors and the reference page.
+
+use super::resolve::{Resolved, resolve};
+use super::*;
+use std::time::Duration;
+use worker_api::settings::{BridgeSettings, IceServer, RtcSettings, TranscodingSettings, UdpBackend};
+
+fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Sources {
+        file: (!file.is_empty()).then(|| ("m.toml".to_owned(), file.to_owned())),
+        environment: environment.iter().map(pair).collect(),
+        flags: flags
+            .iter()
+            .map(pair)
+            .map(|(path, value)| (path.clone(), value, format!("--set {path}")))
+            .collect(),
+    }
+}
+
+fn errors_of(sources: &Sources) -> Vec<String> {
+    match load(sources) {
+        Ok(config) => match resolve(&config, &|_| None) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        },
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn resolved(file: &str) -> Resolved {
+    resolve(&load(&sources(file, &[], &[])).expect("loads"), &|_| None).expect("resolves")
+}
+
+#[test]
+fn every_default_works_without_a_file() {
+    let resolved = resolved("");
+    assert!(resolved.worker.workers >= 1);
+    assert_eq!(resolved.worker.rtmp[0].port(), 1935);
+    assert!(resolved.worker.rtmps.is_empty() && resolved.worker.tls.is_none());
+    assert_eq!(
+        *resolved.worker.applications[0].settings,
+        worker_api::settings::ApplicationSettings::default()
+    );
+    assert!(resolved.policy.publish_is_loopback_only());
+}
+
+#[test]
+fn defaults_are_those_of_the_sources() {
+    let theirs = ::sources::settings::SourceSettings::default();
+    assert_eq!(format!("{:?}", resolved("").sources), format!("{theirs:?}"));
+}
+
+#[test]
+fn defaults_are_those_of_the_workers() {
+    let ours = resolved("").worker;
+    let theirs = worker_api::settings::WorkerSettings::default();
+    assert_eq!(ours.handshake_timeout, theirs.handshake_timeout);
+    assert_eq!(ours.publisher_idle_timeout, theirs.publisher_idle_timeout);
+    assert_eq!(ours.sessions_max, theirs.sessions_max);
+    assert_eq!(ours.message_bytes_max, theirs.message_bytes_max);
+    assert_eq!(ours.ring_frames, theirs.ring_frames);
+    assert_eq!(ours.socket_unsent_bytes_max, theirs.socket_unsent_bytes_max);
+    assert_eq!(ours.socket_send_buffer_bytes, theirs.socket_send_buffer_bytes);
+    assert_eq!(ours.cors_allow_origin, theirs.cors_allow_origin);
+    let listening = RtcSettings { udp: ours.rtc.udp.clone(), tcp: ours.rtc.tcp.clone(), ..theirs.rtc };
+    assert_eq!(ours.rtc, listening);
+    assert_eq!((ours.rtc.udp[0].port(), ours.rtc.tcp[0].port()), (8189, 8189));
+    // How many threads there are depends on the machine.
+    assert_eq!(
+        ours.transcoding,
+        TranscodingSettings { threads: ours.transcoding.threads, ..theirs.transcoding }
+    );
+    assert!((1..=8).contains(&ours.transcoding.threads));
+}
+
+#[test]
+fn bridges_are_set_by_application_and_transcoding_for_all() {
+    let file = "[stream]\nbridge_delay_max_ms = 100\nbridge_linger_ms = 0\n[transcoding]\nthreads = 3\nstreams_max = 0\n\
+        opus_bits_per_second = 64000\naac_bits_per_second = 96000\n\
+        [[application]]\nname = \"cinema\"\nbridge_b_frames = \"refuse\"\nbridge_key_frame_interval_ms = 4000\nbridge_aac = false\n\
+        [[application]]\nname = \"off\"\nbridge = false\n";
+    let worker = resolved(file).worker;
+    let bridges: Vec<_> = worker.applications.iter().map(|app| app.settings.bridge).collect();
+    let all = BridgeSettings {
+        delay_max: Duration::from_millis(100),
+        linger: Duration::ZERO,
+        ..BridgeSettings::default()
+    };
+    let cinema = BridgeSettings {
+        b_frames: bridge::BFrames::Refuse,
+        key_frame_interval_max: Duration::from_secs(4),
+        audio_to_aac: false,
+        ..all
+    };
+    assert_eq!(bridges, [cinema, BridgeSettings { enabled: false, ..all }, all]);
+    let transcoding = TranscodingSettings {
+        threads: 3,
+        streams_max: 0,
+        opus_bits_per_second: 64_000,
+        aac_bits_per_second: 96_000,
+    };
+    assert_eq!(worker.transcoding, transcoding);
+}
+
+#[test]
+fn bridges_that_could_not_work_are_errors() {
+    let cases = [
+        ("[stream]\nbridge_b_frames = \"keep\"", "it takes \"drop\" or \"refuse\""),
+        ("[stream]\nbridge_key_frame_interval_ms = 0", "an integer from 250 to 60000 (ms)"),
+        ("[stream]\nbridge_delay_max_ms = 5001", "an integer from 0 to 5000 (ms)"),
+        ("[stream]\nbridge_linger_ms = -1", "an integer from 0 to 3600000 (ms)"),
+        ("[stream]\nb_frames = \"drop\"", "unknown key `stream.b_frames`"),
+        ("[transcoding]\nthreads = 65", "an integer from 0 to 64 (threads)"),
+        ("[transcoding]\nopus_bits_per_second = 5", "an integer from 12000 to 510000 (bits per second)"),
+        ("[transcoder]\nthreads = 1", "the nearest valid one is `transcoding`"),
+    ];
+    for (file, expected) in cases {
+        let errors = errors_of(&sources(file, &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+    }
+}
+
+#[test]
+fn webrtc_has_servers_addresses_and_a_back_end() {
+    let file = "[rtc]\nice_servers = [\"stun:s\", \"turn:t?transport=udp\"]\nice_username = \"u\"\nice_credential = \"p\"\n\
+        public_addresses = [\"192.0.2.1\", \"2001:db8::1\"]\nudp_backend = \"af_xdp\"\naf_xdp_interface = \"eth0\"\n";
+    let rtc = resolved(file).worker.rtc;
+    assert_eq!(rtc.ice_servers[0], IceServer { uri: "stun:s".to_owned(), credential: None });
+    assert_eq!(rtc.ice_servers[1].credential, Some(("u".to_owned(), "p".to_owned())));
+    assert_eq!(rtc.public_addresses.len(), 2);
+    assert_eq!((rtc.udp_backend, rtc.af_xdp_interface.as_deref()), (UdpBackend::AfXdp, Some("eth0")));
+    let off = resolved("[rtc]\nudp_listen = []\n").worker.rtc;
+    assert!(off.udp.is_empty() && off.tcp.is_empty(), "without UDP there is no TCP either");
+    let flags = section_keys().iter().map(Key::flag).collect::<Vec<_>>();
+    assert!(flags.contains(&"udp-backend".to_owned()) && flags.contains(&"rtc-udp-listen".to_owned()));
+}
+
+#[test]
+fn what_would_keep_webrtc_clients_from_connecting_is_an_error() {
+    let cases = [
+        ("public_addresses = \"example.net\"", "takes IP addresses without ports, not `example.net`"),
+        ("public_addresses = \"0.0.0.0\"", "takes IP addresses without ports"),
+        ("ice_servers = \"turn:t\"", "turn:t needs `rtc.ice_username` and `rtc.ice_credential`"),
+        ("ice_servers = \"http://x\"", "`rtc.ice_servers` takes `stun:HOST:PORT`"),
+        ("ice_credential = \"a\\nb\"", "take printable ASCII only"),
+        ("udp_backend = \"af_xdp\"", "needs `rtc.af_xdp_interface`"),
+        ("af_xdp_interface = \"eth0\"", "has no use without"),
+        ("udp_backend = \"fast\"", "it takes \"auto\", \"sendmmsg\""),
+        ("udp_listen = \"*:65535\"", "`rtc.udp_listen`: 2 workers from port 65535 need port 65536"),
+        ("pending_timeout_ms = 1", "an integer from 1000 to 600000 (ms)"),
+    ];
+    for (line, expected) in cases {
+        let errors = errors_of(&sources(&format!("[server]\nworkers = 2\n[rtc]\n{line}\n"), &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+    }
+}
+
+#[test]
+fn later_layers_win() {
+    let file = "[stream]\nmerge_latency_ms = 1\nmerge_messages = 1\ngop_cache_max_ms = 1\n";
+    let environment =
+        [("MILLSTREAM_STREAM_MERGE_MESSAGES", "2"), ("MILLSTREAM_STREAM_GOP_CACHE_MAX_MS", "2")];
+    let config = load(&sources(file, &environment, &[("stream.gop_cache_max_ms", "3")])).expect("loads");
+    let stream = &config.stream;
+    assert_eq!((stream.merge_latency_ms, stream.merge_messages, stream.gop_cache_max_ms), (1, 2, 3));
+    assert_eq!(stream.gop_cache_max_bytes, Stream::default().gop_cache_max_bytes);
+    assert_eq!(config.origin("stream.merge_latency_ms").to_string(), "m.toml:2");
+}
+
+#[test]
+fn applications_inherit_from_stream_whatever_set_it() {
+    let file = "[[application]]\nname = \"low*\"\nmerge_latency_ms = 0\n";
+    let config = load(&sources(file, &[("MILLSTREAM_STREAM_MERGE_MESSAGES", "7")], &[])).expect("loads");
+    let worker = resolve(&config, &|_| None).expect("resolves").worker;
+    let named: Vec<_> = worker.applications.iter().map(|app| (app.pattern.as_str(), &app.settings)).collect();
+    assert_eq!((named[0].0, named[1].0), ("low*", "*"));
+    assert_eq!(
+        (named[0].1.merge_latency, named[1].1.merge_latency),
+        (Duration::ZERO, Duration::from_millis(100))
+    );
+    assert_eq!((named[0].1.merge_messages, named[1].1.merge_messages), (7, 7));
+}
+
+#[test]
+fn errors_say_where_what_and_what_would_be_right() {
+    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+    let cases: [Case; 35] = [
+        (
+            "[rtmp]\nlisen = \"*:1\"",
+            &[],
+            "m.toml:2: unknown key `rtmp.lisen`; the nearest valid one is `rtmp.listen`",
+        ),
+        (
+            "[rmtp]\nlisten = \"*:1\"",
+            &[],
+            "m.toml:1: unknown section [rmtp]; the nearest valid one is `rtmp`",
+        ),
+        ("workers = 2", &[], "m.toml:1: unknown key `workers`; the nearest valid one is `server.workers`"),
+        (
+            "",
+            &[("MILLSTREAM_HTTP_LISTN", "x")],
+            "environment variable MILLSTREAM_HTTP_LISTN: no such setting; the nearest valid one is `MILLSTREAM_HTTP_LISTEN`",
+        ),
+        (
+            "[stream]\nmerge_latency_ms = 99999",
+            &[],
+            "m.toml:2: `stream.merge_latency_ms` cannot be 99999: it takes an integer from 0 to 10000 (ms)",
+        ),
+        (
+            "[stream]\nmerge_latency_ms = \"100\"",
+            &[],
+            "`stream.merge_latency_ms` cannot be \"100\": it takes an integer",
+        ),
+        ("[stream]\nmerge_latency_ms = 0.1", &[], "cannot be a number with a fraction"),
+        ("", &[("MILLSTREAM_STREAM_MERGE_LATENCY_MS", "ten")], "`stream.merge_latency_ms` cannot be `ten`"),
+        ("[stream]\ngop_cache = 1", &[], "`stream.gop_cache` cannot be 1: it takes true or false"),
+        ("[stream]\nsecond_publisher = \"kick\"", &[], "it takes \"refuse\" or \"take_over\""),
+        (
+            "[rtmp]\nlisten = [\"localhost\"]",
+            &[],
+            "`rtmp.listen` cannot be [\"localhost\"]: it takes a list of addresses",
+        ),
+        ("[rtmp]\nlisten = [\"*:70000\"]", &[], "`rtmp.listen` cannot be"),
+        ("[rtmp\n", &[], "m.toml:1: not valid TOML"),
+        (
+            "[[application]]\nnam = \"x\"",
+            &[],
+            "m.toml:2: unknown key `nam` in [[application]]; the nearest valid one is `name`",
+        ),
+        ("[[application]]\nmerge_latency_ms = 1", &[], "m.toml:1: [[application]] needs a `name`"),
+        ("[application]\nname = \"x\"", &[], "unknown key `application.name`"),
+        ("[rtmps]\nlisten = \"*:1937\"", &[], "m.toml:2: `rtmps.listen` needs `tls.certificate`"),
+        ("[tls]\nkey = \"/k\"", &[], "m.toml:2: `tls.key` needs `tls.certificate`"),
+        (
+            "[tls]\ncertificate = \"/nowhere.pem\"\nkey = \"/k\"",
+            &[],
+            "m.toml:2: `tls.certificate` /nowhere.pem: no PEM certificate",
+        ),
+        ("[server]\ncores = [9999]", &[], "m.toml:2: `server.cores` names core 9999; this process may use"),
+        ("[log]\nlevel = \"loud\"", &[], "m.toml:2: `log.level` cannot be `loud`"),
+        ("[demo]\nenabled = true\nstream = \"clock\"", &[], "m.toml:3: `demo.stream` takes `app/stream`"),
+        ("[[pull]]\nurl = \"rtmp://h/a/b\"", &[], "m.toml:1: [[pull]] needs a `stream`"),
+        ("[[pull]]\nstream = \"live/a\"", &[], "m.toml:1: [[pull]] needs a `url`"),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"gopher://h/1\"",
+            &[],
+            "m.toml:1: [[pull]] cannot use a URL of scheme",
+        ),
+        ("[[pull]]\nstream = \"live/a\"\nlink = \"x\"", &[], "m.toml:3: unknown key `link` in [[pull]]"),
+        ("[[pull]]\nurl = 7", &[], "m.toml:2: `pull.url` cannot be the given value"),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"http://[::ffff:10.0.0.1]/a.flv\"",
+            &[],
+            "m.toml:1: [[pull]] `url`: ::ffff:a00:1 is not a public address",
+        ),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"http://h/a\"\n[[pull]]\nstream = \"live/a\"\nurl = \"http://h/b\"",
+            &[],
+            "m.toml:4: [[pull]] has two entries for `live/a`",
+        ),
+        (
+            "[sources]\npulls_max = 0\n[[pull]]\nstream = \"live/a\"\nurl = \"http://h/a\"",
+            &[],
+            "m.toml:2: `sources.pulls_max` is 0",
+        ),
+        (
+            "[sources]\nretry_min_ms = 5000\nretry_max_ms = 1000",
+            &[],
+            "m.toml:2: `sources.retry_min_ms` must not be larger",
+        ),
+        ("[sources]\nfiles_root = \"/nowhere\"", &[], "m.toml:2: `sources.files_root` /nowhere:"),
+        ("[sources]\nca_file = \"/nowhere\"", &[], "m.toml:2: `sources.ca_file` /nowhere:"),
+        ("[pull]\nstream = \"live/a\"", &[], "unknown key `pull.stream`"),
+        (
+            "[[pull]]\nstream = \"live/a\"\nurl = \"http://h/a\"\n[[channel]]\nstream = \"live/a\"\nitems = [\"/a\"]",
+            &[],
+            "m.toml:1: `live/a` has a [[pull]] and a [[channel]]",
+        ),
+    ];
+    for (file, environment, expected) in cases {
+        let errors = errors_of(&sources(file, environment, &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+    }
+}
+
+#[test]
+fn all_errors_are_reported_at_once() {
+    let found =
+        errors_of(&sources("[rtmp]\na = 1\n[http]\nb = 1\n", &[("MILLSTREAM_X", "1")], &[("log.c", "1")]));
+    assert_eq!(found.len(), 4, "{found:#?}");
+}
+
+#[test]
+fn variables_of_others_are_left_alone() {
+    let environment = [
+        ("PATH", "x"),
+        (CONFIG_VARIABLE, "x"),
+        ("MILLSTREAM_SERVICE_HOST", "10.0.0.1"),
+        ("MILLSTREAM_PORT", "tcp://10.0.0.1:1935"),
+        ("MILLSTREAM_PORT_1935_TCP_ADDR", "10.0.0.1"),
+        ("MILLSTREAM_TOP_TOKEN", "secret"),
+    ];
+    assert_eq!(errors_of(&sources("", &environment, &[])), Vec::<String>::new());
+}
+
+#[test]
+fn bad_authorisation_refuses_to_start() {
+    let cases = [
+        ("[[auth.publish]]\nstream = \"live/*\"", "m.toml:1: [[auth.publish]] needs `tokens`"),
+        ("[[auth.play]]\nallow = \"anyone\"", "m.toml:1: [[auth.play]] needs a `stream`"),
+        (
+            "[[auth.play]]\nstream = \"*\"\nallow = \"anyone\"\ntokens = [\"x\"]",
+            "has tokens that its `allow` leaves without use",
+        ),
+        ("[[auth.play]]\nstream = \"*\"\ntokens = [\"\"]", "a token is 1 to 256 printable ASCII characters"),
+        ("[[auth.play]]\nstream = \"*\"\ntoken_env = [\"NOT_THERE\"]", "NOT_THERE is not set or empty"),
+        ("[[auth.play]]\nstream = \"*\"\ntoken_files = [\"/nowhere\"]", "`token_files`: /nowhere: "),
+        ("[[auth.play]]\nstream = \"*\"\nallow = \"tokens\"", "it takes \"token\", \"loopback\""),
+        ("[auth]\npublish_token = \"\"", "m.toml:2: `auth.publish_token` is empty"),
+        ("[auth]\npublish_token = \"a b\"", "a token is 1 to 256 printable ASCII characters"),
+        ("[auth]\npublish_token = \"a\"\npublish_token_file = \"b\"", "are both set"),
+        ("[auth]\nmanage = \"token\"", "`auth.manage` asks for a token"),
+        ("[auth]\nmanage = \"loopback\"\nmanage_token = \"x\"", "leaves no use for `auth.manage_token`"),
+        ("[auth]\npublish = \"x\"", "`auth.publish` is a list of tables: write [[auth.publish]]"),
+    ];
+    for (file, expected) in cases {
+        let errors = errors_of(&sources(file, &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+    }
+}
+
+#[test]
+fn rules_and_tokens_become_a_policy() {
+    use worker_api::auth::Denied;
+    let file = "[auth]\nplay_token = \"p\"\n[[auth.publish]]\nstream = \"live/*\"\ntokens = [\"t\"]\n[[auth.play]]\nstream = \"open/*\"\nallow = \"anyone\"\n";
+    let policy = resolved(file).policy;
+    let local = std::net::IpAddr::from([127, 0, 0, 1]);
+    assert_eq!(policy.may_publish("live", "a", Some("t"), local), Ok(()));
+    assert_eq!(policy.may_publish("live", "a", None, local), Err(Denied::TokenMissing));
+    assert_eq!(policy.may_publish("other", "a", Some("t"), local), Err(Denied::Closed));
+    assert_eq!(policy.may_play("open", "a", None, local), Ok(()));
+    assert_eq!(policy.may_play("else", "a", Some("p"), local), Ok(()));
+    assert_eq!(policy.may_play("else", "a", None, local), Err(Denied::TokenMissing));
+}
+
+#[test]
+fn tokens_come_from_files_and_variables() {
+    let path = std::env::temp_dir().join(format!("millstream-tokens-{}", std::process::id()));
+    std::fs::write(&path, "\n one \ntwo\n").expect("written");
+    let file = format!(
+        "[[auth.play]]\nstream = \"*\"\ntoken_files = [\"{}\"]\ntoken_env = [\"PLAY\"]\n",
+        path.display()
+    );
+    let config = load(&sources(&file, &[], &[])).expect("loads");
+    let policy =
+        resolve(&config, &|name| (name == "PLAY").then(|| "three".to_owned())).expect("resolves").policy;
+    let local = std::net::IpAddr::from([127, 0, 0, 1]);
+    for token in ["one", "two", "three"] {
+        assert_eq!(policy.may_play("a", "b", Some(token), local), Ok(()), "{token}");
+    }
+    assert!(policy.may_play("a", "b", Some(" one "), local).is_err());
+    std::fs::remove_file(&path).expect("removed");
+}
+
+#[test]
+fn a_self_signed_certificate_turns_tls_on() {
+    let worker = resolved("[tls]\nself_signed = true\n[https]\nlisten = []\n").worker;
+    assert!(worker.tls.is_some());
+    assert_eq!(worker.rtmps[0].port(), 1936);
+    assert!(worker.https.is_empty());
+}
+
+#[test]
+fn printed_configuration_loads_and_prints_the_same() {
+    let file = "[stream]\nmerge_latency_ms = 5\n[[application]]\nname = \"a\\\"b\"\ngop_cache = false\n[[auth.play]]\nstream = \"*\"\nallow = \"anyone\"\n";
+    let config = load(&sources(file, &[], &[("http.listen", "127.0.0.1:1,[::1]:2")])).expect("loads");
+    for documented in [false, true] {
+        let text = print::toml(&config, documented, documented);
+        let again = load(&sources(&text, &[], &[])).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        assert!(resolve(&again, &|_| None).is_ok(), "what is printed can be started");
+        assert_eq!(print::toml(&again, false, false), print::toml(&config, false, false));
+        assert_eq!(again.stream, config.stream);
+        assert_eq!(again.http, config.http);
+        assert_eq!(again.applications.len(), 1);
+        assert!(!again.application_stream(&again.applications[0]).gop_cache);
+        assert_eq!(again.play_rules[0].rule, config.play_rules[0].rule);
+    }
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let file = "[auth]\nmanage_token = \"hush\"\n[[auth.play]]\nstream = \"*\"\ntokens = [\"hush\"]\n";
+    let config = load(&sources(file, &[], &[])).expect("loads");
+    assert!(!print::toml(&config, true, true).contains("hush"));
+    let errors = errors_of(&sources("[auth]\nmanage_token = [\"hush\"]\n", &[], &[]));
+    assert!(errors.len() == 1 && !errors[0].contains("hush"), "{errors:?}");
+}
+
+#[test]
+fn every_key_is_described() {
+    for key in section_keys() {
+        assert!(key.doc.len() > 10 && key.cost.len() > 4 && !key.default.is_empty(), "{}", key.path());
+        assert!(!key.kind.contains("integer") || !key.unit.is_empty(), "{} has a unit", key.path());
+        assert!(key.kind != "an integer" || key.range.is_some(), "{} has a range", key.path());
+    }
+    let mut flags: Vec<_> = section_keys().iter().map(Key::flag).collect();
+    flags.sort();
+    flags.dedup();
+    assert_eq!(flags.len(), section_keys().len(), "no two keys share a flag");
+}
+
+#[test]
+fn the_reference_page_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(page == print::markdown(), "docs/configuration.md is not current; run: {}", print::REGENERATE);
+}

@@ -1,0 +1,94 @@
+//! Puts the management rule in front of the API and of metrics.
+//!
+//! Reads from the request what the rule asks about; the decision is `auth::manage`'s.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::{Context, Peer, api, stats};
+use worker_api::auth::Denied;
+use worker_api::auth::manage::WebRequest;
+
+/// Lets a request through to the API, or answers 401 or 403.
+pub(crate) async fn manage(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // A browser cannot add `Authorization` to a WebSocket handshake.
+    let is_stream = request.uri().path() == stats::STREAM_PATH;
+    let shown = is_stream.then(|| stats::token_of_protocols(request.headers())).flatten();
+    let mut asked = web_request(&request, peer);
+    asked.token = asked.token.or(shown.as_deref());
+    let allowed = context.policy.manage.may_manage(&asked);
+    decide(allowed, request, next).await
+}
+
+/// The same for `/metrics`.
+pub(crate) async fn metrics(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let allowed = context.policy.manage.may_read_metrics(&web_request(&request, peer));
+    decide(allowed, request, next).await
+}
+
+async fn decide(allowed: Result<(), Denied>, request: Request, next: Next) -> Response {
+    match allowed {
+        Ok(()) => next.run(request).await,
+        Err(denied) => refuse(denied),
+    }
+}
+
+fn refuse(denied: Denied) -> Response {
+    let by_token = matches!(denied, Denied::TokenMissing | Denied::TokenWrong);
+    let status = if by_token { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
+    let mut response = api::error(status, denied.code(), denied.reason());
+    if by_token {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// What `request` shows about its sender.
+pub(crate) fn web_request(request: &Request, peer: Peer) -> WebRequest<'_> {
+    let headers = request.headers();
+    WebRequest {
+        peer: peer.address.ip(),
+        token: text(headers, "authorization").and_then(bearer),
+        host: host(request),
+        origin: text(headers, "origin"),
+        fetch_site: text(headers, "sec-fetch-site"),
+        forwarded: headers.keys().any(|name| is_forwarding(name.as_str())),
+        state_changing: !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS),
+    }
+}
+
+/// The host a request is for: from an absolute target if it has one (RFC 9112 §3.2.2), else from `Host`.
+pub(crate) fn host(request: &Request) -> Option<&str> {
+    request.uri().authority().map(|authority| authority.as_str()).or_else(|| text(request.headers(), "host"))
+}
+
+/// Whether a header shows that a proxy forwarded the request.
+fn is_forwarding(name: &str) -> bool {
+    matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    // A value that is not ASCII must not count as absent: it is present and matches nothing.
+    headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"))
+}
+
+/// Token of `Bearer TOKEN` (RFC 6750 §2.1); the scheme in any case.
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,181 @@
+//! One view from the views of several workers.
+//!
+//! A stream is known to its home worker (which has the publisher) and to every worker that has a player of it; where both
+//! kinds of players are, a worker has a view of its frames and one of its packets. What describes the media is taken from
+//! the publisher's view, or while there is none from the first of those that get media; players are summed. Sessions belong to one worker each and are only put in a row.
+
+use std::collections::BTreeMap;
+
+use super::types::{
+    Audio, Bridge, Gop, IDS_MAX, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream,
+    StreamState, Track, Video, address, codec_name,
+};
+use super::urls::Urls;
+use crate::rtc::Ways;
+use worker_api::snapshot::{BridgeSnapshot, RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
+
+/// Most sessions of one page.
+const PAGE_MAX: usize = 1000;
+/// Sessions of a page when the request does not say.
+const PAGE_DEFAULT: usize = 100;
+
+/// One stream in the views of the workers.
+pub(in super::super) struct Merged<'a> {
+    /// What describes it.
+    pub(in super::super) primary: &'a StreamSnapshot,
+    /// Worker that has the publisher.
+    pub(in super::super) home: Option<usize>,
+    /// Players on all workers, of both kinds.
+    pub(in super::super) players: u64,
+    /// The bridge between the kinds, while it runs.
+    pub(in super::super) bridge: Option<&'a BridgeSnapshot>,
+}
+
+/// Streams of all workers, by app and name.
+pub(in super::super) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
+    let mut streams: BTreeMap<(&str, &str), Merged<'_>> = BTreeMap::new();
+    for worker in workers {
+        for view in &worker.streams {
+            let home = view.publisher.is_some().then_some(worker.index);
+            let players = u64::from(view.players);
+            let merged = streams.entry((view.app.as_str(), view.name.as_str())).or_insert(Merged {
+                primary: view,
+                home: None,
+                players: 0,
+                bridge: None,
+            });
+            merged.players += players;
+            merged.bridge = merged.bridge.or(view.bridge.as_ref());
+            // The home worker describes a stream best; next to it, one that gets media.
+            if home.is_some() || (merged.home.is_none() && view.live && !merged.primary.live) {
+                merged.primary = view;
+                merged.home = home.or(merged.home);
+            }
+        }
+    }
+    streams.into_values().collect()
+}
+
+/// Streams as the API shows them; `ways` says how one (app and name) can be played.
+pub(super) fn streams(
+    workers: &[WorkerSnapshot],
+    urls: &Urls<'_>,
+    ways: impl Fn(&str, &str) -> Ways,
+) -> Vec<Stream> {
+    let merged = merged(workers);
+    merged
+        .iter()
+        .map(|merged| stream(merged, urls, ways(&merged.primary.app, &merged.primary.name)))
+        .collect()
+}
+
+fn stream(merged: &Merged<'_>, urls: &Urls<'_>, ways: Ways) -> Stream {
+    let view = merged.primary;
+    let urls = urls.stream(&view.app, &view.name, &ways);
+    // A bridge that runs has seen more of the stream.
+    let note = merged.bridge.and_then(|bridge| bridge.note.clone()).or(ways.note);
+    Stream {
+        app: view.app.clone(),
+        name: view.name.clone(),
+        state: if view.live { StreamState::Live } else { StreamState::Waiting },
+        home_worker: merged.home,
+        publisher: view.publisher.as_ref().map(|publisher| Publisher {
+            session_id: publisher.session.to_string(),
+            address: address(publisher.address),
+            protocol: publisher.protocol.name().to_owned(),
+            connected_seconds: publisher.connected_ms / 1000,
+        }),
+        uptime_seconds: view.uptime_ms / 1000,
+        video: video(view),
+        audio: audio(view),
+        bitrate_bits_per_second: view.video_bits_per_second
+            + view.audio_bits_per_second
+            + view.tracks.iter().map(|track| track.bits_per_second).sum::<u64>(),
+        players: merged.players,
+        gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
+        bytes_in: view.bytes_in,
+        tracks: view.tracks.iter().map(track).collect(),
+        bridge: merged.bridge.map(Bridge::from),
+        not_bridged: note.map(|note| note.to_string()),
+        urls,
+    }
+}
+
+fn video(view: &StreamSnapshot) -> Option<Video> {
+    let counted = Some(view.video_frames_per_second).filter(|rate| *rate > 0.0);
+    let of_frames = view.video.as_ref().map(|(codec, format)| Video {
+        codec: codec.to_string(),
+        profile: format.as_ref().map(|format| format.profile.clone()),
+        level: format.as_ref().map(|format| format.level.clone()),
+        width: format.as_ref().map(|format| format.width),
+        height: format.as_ref().map(|format| format.height),
+        frame_rate: format.as_ref().and_then(|format| format.frame_rate).or(counted),
+        bitrate_bits_per_second: view.video_bits_per_second,
+        key_frame_interval_ms: Some(view.key_frame_interval_ms).filter(|interval| *interval > 0),
+    });
+    of_frames.or_else(|| {
+        let track = view.tracks.iter().find(|track| track.kind == TrackKind::Video)?;
+        Some(Video {
+            codec: codec_name(track.codec),
+            profile: None,
+            level: None,
+            width: track.size.map(|(width, _)| width),
+            height: track.size.map(|(_, height)| height),
+            frame_rate: Some(track.frames_per_second).filter(|rate| *rate > 0.0),
+            bitrate_bits_per_second: track.bits_per_second,
+            key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),
+        })
+    })
+}
+
+fn audio(view: &StreamSnapshot) -> Option<Audio> {
+    let of_frames = view.audio.as_ref().map(|(codec, format)| Audio {
+        codec: codec.to_string(),
+        profile: format.as_ref().map(|format| format.profile.clone()),
+        sample_rate: format.as_ref().map(|format| format.sample_rate),
+        channels: format.as_ref().map(|format| format.channels),
+        bitrate_bits_per_second: view.audio_bits_per_second,
+    });
+    of_frames.or_else(|| {
+        let track = view.tracks.iter().find(|track| track.kind == TrackKind::Audio)?;
+        Some(Audio {
+            codec: codec_name(track.codec),
+            profile: None,
+            sample_rate: Some(track.clock_rate),
+            channels: track.channels,
+            bitrate_bits_per_second: track.bits_per_second,
+        })
+    })
+}
+
+fn track(track: &RtcTrackSnapshot) -> Track {
+    Track {
+        kind: match track.kind {
+            TrackKind::Audio => KindName::Audio,
+            TrackKind::Video => KindName::Video,
+        },
+        codec: codec_name(track.codec),
+        clock_rate: track.clock_rate,
+        channels: track.channels,
+        encodings: track.encodings,
+        width: track.size.map(|(width, _)| width),
+        height: track.size.map(|(_, height)| height),
+        frame_rate: Some(track.frames_per_second).filter(|rate| *rate > 0.0),
+        bitrate_bits_per_second: track.bits_per_second,
+        key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),
+    }
+}
+
+/// The page of sessions that `query` asks for, ordered by id, which is by worker and then by age.
+pub(super) fn sessions(workers: &[WorkerSnapshot], query: &SessionQuery) -> SessionList {
+    let matches = |session: &&worker_api::snapshot::SessionSnapshot| {
+        query.stream.as_ref().is_none_or(|stream| session.stream.as_ref() == Some(stream))
+            && query.role.is_none_or(|role| RoleName::from(session.role) == role)
+    };
+    let mut found: Vec<_> = workers.iter().flat_map(|worker| &worker.sessions).filter(matches).collect();
+    found.sort_unstable_by_key(|session| session.id);
+    let default = if query.ids.is_some() { IDS_MAX } else { PAGE_DEFAULT };
+    let limit = query.limit.unwrap_or(default).min(PAGE_MAX);
+    let page = found.iter().skip(query.offset).take(limit).map(|session| Session::from(*session)).collect();
+    SessionList { sessions: page, total: found.len() }
+}

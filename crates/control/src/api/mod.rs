@@ -1,0 +1,277 @@
+//! The management API under `/api/v1`, and its OpenAPI document, generated from these handlers.
+//!
+//! Each handler asks the workers, and answers 503 when one stays silent: half an answer would look like streams and
+//! sessions that ended. Shapes are in `types.rs`; how several workers' views become one is in `merge.rs`.
+
+mod channels;
+pub(super) mod merge;
+mod pulls;
+mod types;
+mod urls;
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json, Router, middleware};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::stats::{__path_stats, __path_stats_stream, stats, stats_stream};
+use super::{Context, Peer, access};
+pub(super) use types::ErrorBody;
+use types::{
+    ApiError, PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList,
+};
+use urls::Urls;
+use worker_api::NoAnswer;
+use worker_api::time;
+
+/// General part of the OpenAPI document; paths and schemas come from the handlers.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Millstream management API",
+        description = "Streams, sessions and workers of one Millstream server. Open to this machine by default, or with `Authorization: Bearer TOKEN` once a token is configured."
+    ),
+    components(schemas(ErrorBody)),
+    modifiers(&BearerToken)
+)]
+struct Document;
+
+struct BearerToken;
+
+impl utoipa::Modify for BearerToken {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        // Either of them: none suffices for clients on the server's own machine.
+        document.security = Some(vec![
+            SecurityRequirement::default(),
+            SecurityRequirement::new("token", std::iter::empty::<String>()),
+        ]);
+    }
+}
+
+/// Routes behind the management rule, and the document that describes them.
+pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi) {
+    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(server))
+        .routes(routes!(streams))
+        .routes(routes!(stream))
+        .routes(routes!(sessions))
+        .routes(routes!(kick))
+        .routes(routes!(workers))
+        .routes(routes!(channels::channels, channels::add_channel))
+        .routes(routes!(channels::channel, channels::remove_channel))
+        .routes(routes!(channels::skip_item))
+        .routes(routes!(pulls::pulls, pulls::add_pull))
+        .routes(routes!(pulls::pull, pulls::remove_pull))
+        .routes(routes!(stats))
+        .routes(routes!(stats_stream))
+        .routes(routes!(openapi))
+        .split_for_parts();
+    let served = Arc::new(document.clone());
+    let router = router
+        .layer(Extension(served))
+        .layer(middleware::from_fn_with_state(Arc::clone(&context), access::manage))
+        .with_state(context);
+    (router, document)
+}
+
+/// An error as JSON.
+pub(super) fn error(status: StatusCode, code: &'static str, message: impl Into<String>) -> Response {
+    let body = ErrorBody { error: ApiError { code: code.to_owned(), message: message.into() } };
+    (status, Json(body)).into_response()
+}
+
+/// Why a handler could not answer.
+enum Failure {
+    Worker(NoAnswer),
+    NotFound(&'static str),
+    BadRequest(String),
+    /// It contradicts what there is: a code and a message.
+    Conflict(&'static str, String),
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Worker(NoAnswer { worker }) => {
+                let message = format!("worker {worker} did not answer in time");
+                error(StatusCode::SERVICE_UNAVAILABLE, "worker_unavailable", message)
+            }
+            Self::NotFound(message) => error(StatusCode::NOT_FOUND, "not_found", message),
+            Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, "bad_request", message),
+            Self::Conflict(code, message) => error(StatusCode::CONFLICT, code, message),
+        }
+    }
+}
+
+impl From<NoAnswer> for Failure {
+    fn from(no_answer: NoAnswer) -> Self {
+        Self::Worker(no_answer)
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::BadRequest(rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::BadRequest(rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Failure {
+    fn from(rejection: PathRejection) -> Self {
+        Self::BadRequest(rejection.body_text())
+    }
+}
+
+/// What kind of server this is and how it can be reached.
+///
+/// Addresses in the answer use the host name the request was sent to.
+#[utoipa::path(get, path = "/api/v1/server", tag = "server", responses(
+    (status = 200, description = "The server", body = ServerInfo),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+))]
+async fn server(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Json<ServerInfo> {
+    Json(ServerInfo {
+        name: "Millstream".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_seconds: context.started.elapsed().as_secs(),
+        started_at: time::rfc3339(context.started_at),
+        workers: context.workers.count(),
+        demo_stream: context.demo_stream.clone(),
+        endpoints: Urls::new(&context.addresses, access::host(&request), peer).endpoints(),
+        publish: PublishRules {
+            loopback_only: context.policy.publish_is_loopback_only(),
+            token_required: context.policy.publish_needs_token(),
+        },
+    })
+}
+
+/// All streams, those with players that wait for a publisher included.
+#[utoipa::path(get, path = "/api/v1/streams", tag = "streams", responses(
+    (status = 200, description = "Streams, by app and name", body = StreamList),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 503, description = "A worker does not answer", body = ErrorBody),
+))]
+async fn streams(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Result<Json<StreamList>, Failure> {
+    let urls = Urls::new(&context.addresses, access::host(&request), peer);
+    let snapshots = context.workers.snapshots().await?;
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    Ok(Json(StreamList { streams }))
+}
+
+/// One stream.
+#[utoipa::path(get, path = "/api/v1/streams/{app}/{name}", tag = "streams", params(
+    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
+    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
+), responses(
+    (status = 200, description = "The stream", body = Stream),
+    (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 404, description = "No such stream", body = ErrorBody),
+    (status = 503, description = "A worker does not answer", body = ErrorBody),
+))]
+async fn stream(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<Json<Stream>, Failure> {
+    let Path((app, name)) = path?;
+    let urls = Urls::new(&context.addresses, access::host(&request), peer);
+    let snapshots = context.workers.snapshots().await?;
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    let found = streams.into_iter().find(|stream| stream.app == app && stream.name == name);
+    found.map(Json).ok_or(Failure::NotFound("no such stream"))
+}
+
+/// Sessions, filtered and in pages, in the order in which they came.
+#[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(SessionQuery), responses(
+    (status = 200, description = "A page of sessions", body = SessionList),
+    (status = 400, description = "A parameter is not valid", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 503, description = "A worker does not answer", body = ErrorBody),
+))]
+async fn sessions(
+    State(context): State<Arc<Context>>,
+    query: Result<Query<SessionQuery>, QueryRejection>,
+) -> Result<Json<SessionList>, Failure> {
+    let Query(query) = query?;
+    let listed = query.listed().map_err(Failure::BadRequest)?;
+    let snapshots = context.workers.snapshots_with_sessions(&listed).await?;
+    Ok(Json(merge::sessions(&snapshots, &query)))
+}
+
+/// Ends a session. Its player or publisher is told and disconnected.
+#[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(
+    ("id" = String, Path, description = "`id` of the session"),
+), responses(
+    (status = 204, description = "It ends"),
+    (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 404, description = "No such session", body = ErrorBody),
+    (status = 503, description = "The worker does not answer", body = ErrorBody),
+))]
+async fn kick(
+    State(context): State<Arc<Context>>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, Failure> {
+    const NONE: Failure = Failure::NotFound("no such session");
+    let Path(id) = path?;
+    let session = id.parse().map_err(|_| NONE)?;
+    if context.workers.kick(session).await? {
+        tracing::info!(session = %session, "session ended through the API");
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(NONE)
+    }
+}
+
+/// Load and counters of each worker.
+#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", responses(
+    (status = 200, description = "Workers by index", body = WorkerList),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 503, description = "A worker does not answer", body = ErrorBody),
+))]
+async fn workers(State(context): State<Arc<Context>>) -> Result<Json<WorkerList>, Failure> {
+    let snapshots = context.workers.snapshots().await?;
+    Ok(Json(WorkerList { workers: snapshots.iter().map(Worker::from).collect() }))
+}
+
+/// This document.
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "server", responses(
+    (status = 200, description = "OpenAPI 3.1"),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+))]
+async fn openapi(
+    Extension(document): Extension<Arc<utoipa::openapi::OpenApi>>,
+) -> Json<utoipa::openapi::OpenApi> {
+    Json((*document).clone())
+}

@@ -1,0 +1,193 @@
+//! Pulls in the management API: streams of other servers that this one publishes as its own.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Context, ErrorBody, Failure};
+use sources::pull::{self, AskedBy, NotAdded, PullSpec};
+use worker_api::time;
+
+/// All pulls.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PullList {
+    pulls: Vec<Pull>,
+}
+
+/// A stream of another server that this one publishes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Pull {
+    app: String,
+    name: String,
+    source: PullSource,
+    /// Where it comes from; without user name, password and query.
+    #[schema(example = "rtmp://media.example:1935/live/cam")]
+    url: String,
+    state: PullState,
+    /// Since when it has been in this state (RFC 3339).
+    since: String,
+    /// Attempts since it was live last, the present one among them; while it is live, those that it took.
+    attempts: u32,
+    /// Times it became live again.
+    reconnects: u64,
+    /// Attempts that failed since it was added.
+    failures: u64,
+    /// Why the last attempt that failed did; it stays when the pull is live again.
+    #[schema(required = true)]
+    last_error: Option<String>,
+    /// When that was (RFC 3339).
+    #[schema(required = true)]
+    last_error_at: Option<String>,
+    /// Time until the next attempt, while it waits for one.
+    #[schema(required = true)]
+    retry_in_ms: Option<u64>,
+    /// Bytes received.
+    bytes: u64,
+    bitrate_bits_per_second: u64,
+}
+
+/// Who asked for it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum PullSource {
+    Configuration,
+    Api,
+}
+
+/// What a pull does: it connects, it publishes, or it waits after a failure.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum PullState {
+    Connecting,
+    Live,
+    Waiting,
+}
+
+/// A pull to start. It is forgotten when the server restarts; lasting ones are in the configuration.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewPull {
+    /// Application of the stream here.
+    #[schema(example = "live")]
+    app: String,
+    /// Its name.
+    #[schema(example = "cam")]
+    name: String,
+    /// `rtmp`, `rtmps`, or `http` and `https` for FLV. Addresses that are not public are refused unless the
+    /// configuration allows them.
+    #[schema(example = "rtmp://media.example/live/cam")]
+    url: String,
+}
+
+impl From<&pull::Pull> for Pull {
+    fn from(pull: &pull::Pull) -> Self {
+        let status = pull.status();
+        let (last_error, failed_at) = status.last_error.clone().unzip();
+        Self {
+            app: pull.spec.app.clone(),
+            name: pull.spec.name.clone(),
+            source: match pull.asked_by {
+                AskedBy::Configuration => PullSource::Configuration,
+                AskedBy::Api => PullSource::Api,
+            },
+            url: pull.spec.origin.to_string(),
+            state: match status.state {
+                pull::State::Connecting => PullState::Connecting,
+                pull::State::Live => PullState::Live,
+                pull::State::Waiting => PullState::Waiting,
+            },
+            since: time::rfc3339(status.since),
+            attempts: status.attempts,
+            reconnects: status.reconnects,
+            failures: status.failures,
+            retry_in_ms: status.retry_in().map(|pause| pause.as_millis() as u64),
+            bitrate_bits_per_second: status.bits_per_second(),
+            bytes: status.bytes,
+            last_error,
+            last_error_at: failed_at.map(time::rfc3339),
+        }
+    }
+}
+
+/// All pulls, those of the configuration and those added here.
+#[utoipa::path(get, path = "/api/v1/pulls", tag = "pulls", responses(
+    (status = 200, description = "Pulls, by app and name", body = PullList),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+))]
+pub(super) async fn pulls(State(context): State<Arc<Context>>) -> Json<PullList> {
+    Json(PullList { pulls: context.pulls.list().iter().map(|pull| Pull::from(&**pull)).collect() })
+}
+
+/// Starts a pull. Whether it works shows in its state.
+#[utoipa::path(post, path = "/api/v1/pulls", tag = "pulls", request_body = NewPull, responses(
+    (status = 201, description = "It has started", body = Pull),
+    (status = 400, description = "The body is not valid, or the name, URL or address cannot be used", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 409, description = "The stream has a pull or a channel already (`exists`), or there are too many (`full`)", body = ErrorBody),
+))]
+pub(super) async fn add_pull(
+    State(context): State<Arc<Context>>,
+    body: Result<Json<NewPull>, JsonRejection>,
+) -> Result<(StatusCode, Json<Pull>), Failure> {
+    let Json(NewPull { app, name, url }) = body?;
+    let spec =
+        PullSpec::new(&app, &name, &url).map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
+    match context.pulls.add(spec, AskedBy::Api) {
+        Ok(pull) => Ok((StatusCode::CREATED, Json(Pull::from(&*pull)))),
+        Err(NotAdded::Exists(kind)) => {
+            Err(Failure::Conflict("exists", format!("there is a {} for `{app}/{name}`", kind.shown())))
+        }
+        Err(NotAdded::Forbidden(reason)) => Err(Failure::BadRequest(format!("`url`: {reason}"))),
+        Err(NotAdded::Full) => Err(Failure::Conflict("full", "`sources.pulls_max` is reached".to_owned())),
+    }
+}
+
+/// One pull.
+#[utoipa::path(get, path = "/api/v1/pulls/{app}/{name}", tag = "pulls", params(
+    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
+    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
+), responses(
+    (status = 200, description = "The pull", body = Pull),
+    (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 404, description = "No such pull", body = ErrorBody),
+))]
+pub(super) async fn pull(
+    State(context): State<Arc<Context>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<Pull>, Failure> {
+    let Path((app, name)) = path?;
+    let found = context.pulls.find(&app, &name);
+    found.map(|pull| Json(Pull::from(&*pull))).ok_or(Failure::NotFound("no such pull"))
+}
+
+/// Ends a pull, and its publication. One of the configuration is back after a restart.
+#[utoipa::path(delete, path = "/api/v1/pulls/{app}/{name}", tag = "pulls", params(
+    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
+    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
+), responses(
+    (status = 204, description = "It has ended"),
+    (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 404, description = "No such pull", body = ErrorBody),
+))]
+pub(super) async fn remove_pull(
+    State(context): State<Arc<Context>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<StatusCode, Failure> {
+    let Path((app, name)) = path?;
+    if context.pulls.remove(&app, &name) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Failure::NotFound("no such pull"))
+    }
+}

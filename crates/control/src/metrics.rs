@@ -1,0 +1,415 @@
+//! `/metrics`: the workers' counters in the OpenMetrics text format that Prometheus reads.
+//!
+//! Nothing is counted here: each scrape encodes a snapshot. Series per worker are few; series per stream are capped
+//! by `metrics.streams_max`, the streams with most players first, because names come from publishers and every new
+//! one is kept by whatever stores the metrics.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::api::merge::{Merged, merged};
+use super::{Context, api};
+use worker_api::snapshot::WorkerSnapshot;
+
+mod bridges;
+mod channels;
+mod pulls;
+mod stats;
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn router() -> Router<Arc<Context>> {
+    Router::new().route("/metrics", get(metrics))
+}
+
+async fn metrics(State(context): State<Arc<Context>>) -> Response {
+    let Ok(workers) = context.workers.snapshots().await else {
+        return api::error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "worker_unavailable",
+            "a worker did not answer in time",
+        );
+    };
+    let scrape = Scrape {
+        workers,
+        streams_max: context.metrics_streams_max,
+        started_seconds: context
+            .started_at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0.0, |since| since.as_secs_f64()),
+        rtc_requests_refused: context.rtc.denied(),
+        stats_subscribers: context.stats.subscribers(),
+        stats: stats::StatsCost::read(context.stats.cost()),
+        log_lines_dropped: context
+            .log_lines_dropped
+            .as_ref()
+            .map_or(0, |counter| counter.dropped_lines() as u64),
+        channels: channels::ChannelMetrics::read(context.channels.figures(), context.metrics_streams_max),
+        pulls: pulls::PullMetrics::read(&context.pulls.list(), context.metrics_streams_max),
+        process: Process::read(),
+    };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(scrape));
+    let mut body = String::new();
+    if text::encode(&mut body, &registry).is_err() {
+        return api::error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "encoding_failed",
+            "the metrics could not be encoded",
+        );
+    }
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], body).into_response()
+}
+
+/// Everything one answer is made of.
+#[derive(Debug)]
+struct Scrape {
+    workers: Vec<WorkerSnapshot>,
+    streams_max: usize,
+    started_seconds: f64,
+    rtc_requests_refused: u64,
+    stats_subscribers: usize,
+    stats: stats::StatsCost,
+    log_lines_dropped: u64,
+    channels: channels::ChannelMetrics,
+    pulls: pulls::PullMetrics,
+    process: Process,
+}
+
+type Counter = (&'static str, &'static str, fn(&WorkerSnapshot) -> u64);
+type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
+type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
+
+/// Counters per worker; `_total` is added when they are written.
+const WORKER_COUNTERS: [Counter; 42] = [
+    ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
+    ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
+        w.counters.refused_full
+    }),
+    ("millstream_accept_pauses", "Times accepting paused for want of file descriptors", |w| {
+        w.counters.accept_pauses
+    }),
+    ("millstream_received_bytes", "Bytes received on all sockets", |w| w.counters.bytes_in),
+    ("millstream_sent_bytes", "Bytes sent on all sockets", |w| w.counters.bytes_out),
+    ("millstream_received_frames", "Media messages received from publishers", |w| w.counters.frames_in),
+    ("millstream_invalid_frames", "Media messages that made no sense and were left out", |w| {
+        w.counters.frames_invalid
+    }),
+    ("millstream_sent_frames", "Media messages sent, summed over players", |w| w.counters.frames_out),
+    ("millstream_writes", "Write calls on player sockets", |w| w.counters.writes),
+    ("millstream_queue_dropped_frames", "Frames players did not get because they were too slow", |w| {
+        w.counters.queue_drops
+    }),
+    ("millstream_slow_players_disconnected", "Players disconnected because they were too slow", |w| {
+        w.counters.slow_disconnects
+    }),
+    ("millstream_ring_received_frames", "Frames received from other workers", |w| w.counters.ring_frames_in),
+    (
+        "millstream_ring_dropped_frames",
+        "Frames another worker could not be given because its ring was full",
+        |w| w.counters.ring_drops,
+    ),
+    (
+        "millstream_protocol_errors",
+        "Sessions ended by a protocol error, a bad request or a time limit",
+        |w| w.counters.protocol_errors,
+    ),
+    (
+        "millstream_unauthorized_sessions",
+        "RTMP, HTTP-FLV and WebSocket-FLV sessions refused by authorisation",
+        |w| w.counters.unauthorized,
+    ),
+    ("millstream_loop_turns", "Turns of the event loop", |w| w.counters.loop_turns),
+    ("millstream_rtc_sessions_opened", "WebRTC sessions opened", |w| w.counters.rtc.opened),
+    ("millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done", |w| {
+        w.counters.rtc.connected
+    }),
+    ("millstream_rtc_sessions_expired", "WebRTC sessions freed because they did not connect in time", |w| {
+        w.counters.rtc.expired
+    }),
+    ("millstream_rtc_consent_lost", "WebRTC sessions ended because the peer no longer answered", |w| {
+        w.counters.rtc.consent_lost
+    }),
+    ("millstream_rtc_received_packets", "RTP and RTCP packets received", |w| w.counters.rtc.packets_in),
+    ("millstream_rtc_sent_packets", "RTP packets sent for the first time, summed over viewers", |w| {
+        w.counters.rtc.packets_out
+    }),
+    ("millstream_rtc_resent_packets", "RTP packets sent again", |w| w.counters.rtc.packets_resent),
+    ("millstream_rtc_refused_resends", "Packets viewers asked for again and did not get", |w| {
+        w.counters.rtc.resends_refused
+    }),
+    ("millstream_rtc_unknown_source_datagrams", "Datagrams from addresses no session has validated", |w| {
+        w.counters.rtc.unknown_source
+    }),
+    ("millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused", |w| {
+        w.counters.rtc.signals_refused
+    }),
+    ("millstream_rtc_unauthentic_packets", "Packets whose authentication failed", |w| {
+        w.counters.rtc.unauthentic
+    }),
+    ("millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track", |w| {
+        w.counters.rtc.dropped
+    }),
+    ("millstream_rtc_send_failures", "Packets a socket did not take", |w| w.counters.rtc.send_failures),
+    ("millstream_rtc_nacked_packets_received", "Packets viewers asked for again", |w| {
+        w.counters.rtc.nacks_in
+    }),
+    ("millstream_rtc_nacked_packets_sent", "Packets publishers were asked for again", |w| {
+        w.counters.rtc.nacks_out
+    }),
+    ("millstream_rtc_key_frame_requests_received", "Key frames viewers asked for", |w| {
+        w.counters.rtc.key_frame_requests_in
+    }),
+    ("millstream_rtc_key_frame_requests_sent", "Key frames publishers were asked for", |w| {
+        w.counters.rtc.key_frame_requests_out
+    }),
+    ("millstream_rtc_panics", "WebRTC sessions ended because handling their input panicked", |w| {
+        w.counters.rtc.panics
+    }),
+    ("millstream_rtc_ring_dropped_packets", "Packets another worker could not be given", |w| {
+        w.counters.rtc.ring_drops
+    }),
+    ("millstream_bridge_transcoders_started", "Transcoders of sound that were started", |w| {
+        w.counters.bridges.transcoders_started
+    }),
+    ("millstream_bridge_transcoders_refused", "Bridges without sound, for want of a transcoder", |w| {
+        w.counters.bridges.transcoders_refused
+    }),
+    ("millstream_bridge_dropped_b_frames", "B-frames left out on the way to WebRTC", |w| {
+        w.counters.bridges.b_frames_dropped
+    }),
+    (
+        "millstream_bridge_broken",
+        "Frames and packets bridges could not use: broken, late or incomplete",
+        |w| w.counters.bridges.broken,
+    ),
+    ("millstream_bridge_dropped_audio", "Audio frames transcoders had no room for", |w| {
+        w.counters.bridges.audio_dropped
+    }),
+    ("millstream_stats_snapshots", "Snapshots made for the live statistics", |w| w.counters.stats.made),
+    ("millstream_stats_snapshots_dropped", "Snapshots dropped because they were not read in time", |w| {
+        w.counters.stats.dropped
+    }),
+];
+
+/// Times per worker, of which the table has microseconds; `_total` is added.
+const WORKER_SECONDS: [Counter; 2] = [
+    ("millstream_loop_busy_seconds", "Time the event loop was busy", |w| w.counters.loop_busy_us),
+    ("millstream_stats_snapshot_seconds", "CPU time of snapshots for the live statistics", |w| {
+        w.counters.stats.took_us
+    }),
+];
+
+/// Gauges per worker.
+const WORKER_GAUGES: [WorkerGauge; 8] = [
+    ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
+    ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
+    ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
+    ("millstream_rtc_pending_sessions", "WebRTC sessions that are not connected yet", |w| {
+        w.counters.rtc.pending as f64
+    }),
+    ("millstream_worker_load_ratio", "CPU time of the worker in the last second, in cores", |w| {
+        f64::from(w.load_percent) / 100.0
+    }),
+    ("millstream_loop_time_p50_seconds", "Busy time of a loop turn in the last second, median", |w| {
+        f64::from(w.loop_time_us_p50) / 1e6
+    }),
+    (
+        "millstream_loop_time_p99_seconds",
+        "Busy time of a loop turn in the last second, 99th percentile",
+        |w| f64::from(w.loop_time_us_p99) / 1e6,
+    ),
+    (
+        "millstream_stats_last_snapshot_seconds",
+        "CPU time of the last snapshot for the live statistics",
+        |w| f64::from(w.counters.stats.last_us) / 1e6,
+    ),
+];
+
+/// Gauges per stream.
+const STREAM_GAUGES: [StreamGauge; 8] = [
+    ("millstream_stream_players", "Players of the stream", |s| s.players as f64),
+    ("millstream_stream_live", "1 while the stream has a publisher", |s| f64::from(u8::from(s.primary.live))),
+    ("millstream_stream_uptime_seconds", "Time since the publisher began", |s| {
+        s.primary.uptime_ms as f64 / 1e3
+    }),
+    ("millstream_stream_video_bits_per_second", "Video rate of the last second", |s| {
+        s.primary.video_bits_per_second as f64
+    }),
+    ("millstream_stream_audio_bits_per_second", "Audio rate of the last second", |s| {
+        s.primary.audio_bits_per_second as f64
+    }),
+    ("millstream_stream_frames_per_second", "Video frames of the last second", |s| {
+        f64::from(s.primary.video_frames_per_second)
+    }),
+    ("millstream_stream_key_frame_interval_seconds", "Distance of the last two key frames", |s| {
+        f64::from(s.primary.key_frame_interval_ms) / 1e3
+    }),
+    ("millstream_stream_gop_bytes", "Bytes in the GOP cache", |s| s.primary.gop_bytes as f64),
+];
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_process(&mut encoder)?;
+        self.channels.encode(&mut encoder)?;
+        self.pulls.encode(&mut encoder)?;
+        self.encode_workers(&mut encoder)?;
+        self.encode_streams(&mut encoder)
+    }
+}
+
+impl Scrape {
+    fn encode_process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        encoder
+            .encode_descriptor("millstream_build", "Version of the server", None, MetricType::Info)?
+            .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
+        counter(
+            encoder,
+            "millstream_log_lines_dropped",
+            "Log lines dropped because the log fell behind",
+            self.log_lines_dropped,
+        )?;
+        counter(
+            encoder,
+            "millstream_rtc_refused_requests",
+            "WHIP and WHEP requests refused by authorisation",
+            self.rtc_requests_refused,
+        )?;
+        self.stats.encode(encoder)?;
+        gauge(
+            encoder,
+            "millstream_stats_subscribers",
+            "Readers of the stream of live statistics",
+            self.stats_subscribers as f64,
+        )?;
+        gauge(
+            encoder,
+            "process_start_time_seconds",
+            "Start of the process, Unix time",
+            self.started_seconds,
+        )?;
+        gauge(
+            encoder,
+            "process_resident_memory_bytes",
+            "Resident memory",
+            self.process.resident_bytes as f64,
+        )?;
+        gauge(encoder, "process_open_fds", "Open file descriptors", self.process.open_descriptors as f64)?;
+        gauge(
+            encoder,
+            "process_max_fds",
+            "Limit of open file descriptors",
+            self.process.descriptors_max as f64,
+        )?;
+        encoder
+            .encode_descriptor("process_cpu_seconds", "CPU time, user and system", None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, f64, u64>(&self.process.cpu_seconds, None)
+    }
+
+    fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in WORKER_COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for worker in &self.workers {
+                let labels = [("worker", worker.index.to_string())];
+                family
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, u64, u64>(&value(worker), None)?;
+            }
+        }
+        for (name, help, microseconds) in WORKER_SECONDS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for worker in &self.workers {
+                let labels = [("worker", worker.index.to_string())];
+                let seconds = microseconds(worker) as f64 / 1e6;
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
+            }
+        }
+        for (name, help, value) in WORKER_GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for worker in &self.workers {
+                let labels = [("worker", worker.index.to_string())];
+                family.encode_family(&labels)?.encode_gauge(&value(worker))?;
+            }
+        }
+        bridges::encode_workers(&self.workers, encoder)
+    }
+
+    fn encode_streams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut streams = merged(&self.workers);
+        let count = streams.len();
+        // Stable: among equals the order is by name, so the same ones stay.
+        streams.sort_by_key(|stream| std::cmp::Reverse(stream.players));
+        streams.truncate(self.streams_max);
+        gauge(encoder, "millstream_streams", "Streams known", count as f64)?;
+        let omitted = (count - streams.len()) as f64;
+        gauge(encoder, "millstream_streams_omitted", "Streams without samples of their own", omitted)?;
+        let labels = |stream: &Merged<'_>| {
+            [("app", stream.primary.app.clone()), ("stream", stream.primary.name.clone())]
+        };
+        for (name, help, value) in STREAM_GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for stream in &streams {
+                family.encode_family(&labels(stream))?.encode_gauge(&value(stream))?;
+            }
+        }
+        let help = "Media bytes received for the stream";
+        let mut family =
+            encoder.encode_descriptor("millstream_stream_received_bytes", help, None, MetricType::Counter)?;
+        for stream in &streams {
+            let bytes = stream.primary.bytes_in;
+            family.encode_family(&labels(stream))?.encode_counter::<NoLabelSet, u64, u64>(&bytes, None)?;
+        }
+        bridges::encode_streams(&streams, encoder)
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, u64, u64>(&value, None)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+}
+
+/// What the kernel says about this process; zeros where it says nothing.
+#[derive(Debug, Default)]
+struct Process {
+    resident_bytes: u64,
+    open_descriptors: u64,
+    descriptors_max: u64,
+    cpu_seconds: f64,
+}
+
+impl Process {
+    fn read() -> Self {
+        let usage = getrusage(UsageWho::RUSAGE_SELF);
+        let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        Self {
+            resident_bytes: resident_bytes().unwrap_or(0),
+            open_descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
+            descriptors_max: getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft),
+            cpu_seconds: usage.map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time())),
+        }
+    }
+}
+
+/// `VmRSS` of proc_pid_status(5), in kB there.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}

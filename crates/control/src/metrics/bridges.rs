@@ -1,0 +1,124 @@
+//! Metrics of bridges: by worker what they have cost since the start, by stream what the one that runs costs.
+//!
+//! A stream has series of its own while its bridge runs; they begin at zero with each bridge, which a rate over a counter
+//! takes for a restart, as it should.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use crate::api::merge::Merged;
+use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot, WorkerSnapshot};
+
+/// Counter of one bridge: name, meaning, value.
+type Counter = (&'static str, &'static str, fn(&BridgeSnapshot) -> u64);
+
+/// Counters of each bridge; `_total` is added when they are written.
+const COUNTERS: [Counter; 6] = [
+    ("millstream_stream_bridge_video_frames", "Frames of video taken in or made", |b| b.video_frames),
+    ("millstream_stream_bridge_packets", "RTP packets made or taken in", |b| b.packets),
+    ("millstream_stream_bridge_audio_frames", "Audio frames transcoded", |b| b.audio_frames),
+    ("millstream_stream_bridge_dropped_b_frames", "B-frames left out", |b| b.b_frames_dropped),
+    ("millstream_stream_bridge_broken", "Frames and packets that were broken, late or incomplete", |b| {
+        b.broken
+    }),
+    ("millstream_stream_bridge_dropped_audio", "Audio frames the transcoder had no room for", |b| {
+        b.audio_dropped
+    }),
+];
+
+/// Which way a bridge goes, as a label.
+fn name(direction: BridgeDirection) -> &'static str {
+    match direction {
+        BridgeDirection::FrameToRtp => "rtmp_to_webrtc",
+        BridgeDirection::RtpToFrame => "webrtc_to_rtmp",
+    }
+}
+
+/// Of each worker: bridges started and running by direction, CPU time by where it was spent.
+pub(super) fn encode_workers(workers: &[WorkerSnapshot], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let by_direction = |frame_to_rtp, rtp_to_frame| {
+        [(BridgeDirection::FrameToRtp, frame_to_rtp), (BridgeDirection::RtpToFrame, rtp_to_frame)]
+    };
+    let started = |of: &BridgeCounters| by_direction(of.frame_to_rtp_started, of.rtp_to_frame_started);
+    let running = |of: &BridgeCounters| by_direction(of.frame_to_rtp_running, of.rtp_to_frame_running);
+
+    let help = "Bridges between RTMP and WebRTC started";
+    let mut family =
+        encoder.encode_descriptor("millstream_bridge_started", help, None, MetricType::Counter)?;
+    for worker in workers {
+        for (direction, count) in started(&worker.counters.bridges) {
+            let labels = [("worker", worker.index.to_string()), ("direction", name(direction).to_owned())];
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+        }
+    }
+    let help = "Bridges that run";
+    let mut family = encoder.encode_descriptor("millstream_bridge_running", help, None, MetricType::Gauge)?;
+    for worker in workers {
+        for (direction, count) in running(&worker.counters.bridges) {
+            let labels = [("worker", worker.index.to_string()), ("direction", name(direction).to_owned())];
+            family.encode_family(&labels)?.encode_gauge(&count)?;
+        }
+    }
+    let help = "CPU time of bridges, on workers and on transcoding threads";
+    let mut family =
+        encoder.encode_descriptor("millstream_bridge_cpu_seconds", help, None, MetricType::Counter)?;
+    for worker in workers {
+        let of = &worker.counters.bridges;
+        for (part, cpu_us) in [("worker", of.cpu_us), ("transcoding", of.transcoding_cpu_us)] {
+            let labels = [("worker", worker.index.to_string()), ("part", part.to_owned())];
+            let seconds = cpu_us as f64 / 1e6;
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of each stream with a bridge: what it costs, how long it takes, what it met.
+pub(super) fn encode_streams(streams: &[Merged<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let bridged: Vec<_> =
+        streams.iter().filter_map(|stream| Some((labels(stream, stream.bridge?), stream.bridge?))).collect();
+    for (metric, help, value) in COUNTERS {
+        let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
+        for (labels, bridge) in &bridged {
+            family.encode_family(labels)?.encode_counter::<NoLabelSet, u64, u64>(&value(bridge), None)?;
+        }
+    }
+    let help = "CPU time of the bridge, on its worker and on transcoding threads";
+    let mut family =
+        encoder.encode_descriptor("millstream_stream_bridge_cpu_seconds", help, None, MetricType::Counter)?;
+    for (labels, bridge) in &bridged {
+        for (part, cpu_us) in [("worker", bridge.cpu_us), ("transcoding", bridge.transcoding_cpu_us)] {
+            let labels = with(labels, ("part", part));
+            let seconds = cpu_us as f64 / 1e6;
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
+        }
+    }
+    let help = "Delay the bridge adds, median of the last second";
+    let mut family = encoder.encode_descriptor(
+        "millstream_stream_bridge_latency_seconds",
+        help,
+        None,
+        MetricType::Gauge,
+    )?;
+    for (labels, bridge) in &bridged {
+        for (kind, latency_us) in [("video", bridge.video_latency_us), ("audio", bridge.audio_latency_us)] {
+            let labels = with(labels, ("kind", kind));
+            family.encode_family(&labels)?.encode_gauge(&(f64::from(latency_us) / 1e6))?;
+        }
+    }
+    Ok(())
+}
+
+type Labels = [(&'static str, String); 3];
+
+fn labels(stream: &Merged<'_>, bridge: &BridgeSnapshot) -> Labels {
+    let (app, name_of_stream) = (stream.primary.app.clone(), stream.primary.name.clone());
+    [("app", app), ("stream", name_of_stream), ("direction", name(bridge.direction).to_owned())]
+}
+
+fn with(labels: &Labels, (key, value): (&'static str, &str)) -> [(&'static str, String); 4] {
+    let [app, stream, direction] = labels.clone();
+    [app, stream, direction, (key, value.to_owned())]
+}

@@ -1,0 +1,310 @@
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): offers in, answers out, sessions changed and ended by their URL.
+//!
+//! ```text
+//! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ place ─▶ answer made ─▶ worker opens ─▶ 201, Location
+//! PATCH, DELETE /rtc/session/{token} ─▶ registry ─▶ worker
+//! ```
+//!
+//! A worker is given facts that have been checked, and opens a session of them; media and its end are the worker's.
+//! The worker reports ([`RtcNotice`]), and the URL goes with the session.
+
+mod candidates;
+mod formats;
+mod headers;
+mod open;
+mod rate;
+mod refusal;
+mod registry;
+mod session;
+mod target;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use axum::{Extension, Router};
+use rtc::dtls::Certificate;
+use tokio::sync::mpsc;
+
+use super::{Context, Peer, access};
+use headers::{ENDPOINT_METHODS, SESSION_METHODS};
+use rate::RateLimit;
+use refusal::Refusal;
+use registry::{Limits, Registry};
+use session::Session;
+use target::Target;
+use worker_api::auth::Denied;
+use worker_api::rtc::{RtcEndpoint, RtcNotice, RtcRole};
+use worker_api::settings::RtcSettings;
+use worker_api::streams::{Bridged, Published};
+
+/// Media type of offers and answers.
+const SDP: &str = "application/sdp";
+/// Media type of what changes a session.
+const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// Media types a POST takes (Linked Data Platform section 7.1).
+const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
+/// Media types a PATCH takes (RFC 5789 section 3.1).
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+/// Largest offer that is read: one of a hundred tracks.
+pub(super) const OFFER_BYTES_MAX: u64 = rtc::sdp::SDP_BYTES_MAX as u64;
+/// Where sessions are.
+const SESSION_PATH: &str = "/rtc/session/";
+
+/// Why a stream of WebRTC is not played by RTMP and FLV.
+const NOT_TO_FRAMES: &str =
+    "the stream is published by WebRTC, and bridges to RTMP are off for this application";
+
+/// Looks up what is published as a stream.
+pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
+
+/// What the server knows about WebRTC when it starts.
+pub struct RtcParts {
+    /// Limits and addresses, as configured.
+    pub settings: RtcSettings,
+    /// Where each worker takes media; empty when WebRTC is off.
+    pub endpoints: Vec<RtcEndpoint>,
+    /// Shown by DTLS.
+    pub certificate: Arc<Certificate>,
+    /// Says what is published as `app/stream`.
+    pub published: Box<Lookup>,
+    /// Whether streams of this app are bridged to players of the other kind.
+    pub bridged: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Pages of which origin may publish and play.
+    pub allow_origin: Option<String>,
+}
+
+/// How a stream can be played at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ways {
+    /// As frames: RTMP and FLV.
+    pub(super) frames: bool,
+    /// As packets: WHEP.
+    pub(super) packets: bool,
+    /// What of it players of the other kind than its publisher do not get, and why.
+    pub(super) note: Option<Arc<str>>,
+}
+
+/// What the handlers know.
+pub struct RtcControl {
+    parts: RtcParts,
+    registry: Registry<Session>,
+    rate: RateLimit,
+    /// Requests that were refused by authorisation since the start.
+    denied: AtomicU64,
+    /// SSRC of the first track to each viewer. The same for all, so that they share packets' headers.
+    first_ssrc: u32,
+}
+
+impl RtcControl {
+    /// `None` when the system gives no random bytes.
+    pub fn new(parts: RtcParts) -> Option<Self> {
+        let settings = &parts.settings;
+        let limits = Limits {
+            sessions_max: settings.sessions_max,
+            pending_max: settings.pending_max,
+            pending_per_address_max: settings.pending_per_address_max,
+        };
+        // Far from the end, so that the SSRCs counted from it do not wrap; never 0, which some clients take for none.
+        let first_ssrc = u32::from_le_bytes(random()?) >> 2 | 1 << 29;
+        Some(Self {
+            registry: Registry::new(parts.endpoints.len(), limits),
+            rate: RateLimit::new(settings.posts_per_second_max),
+            denied: AtomicU64::new(0),
+            first_ssrc,
+            parts,
+        })
+    }
+
+    /// Takes in what workers report, until they have ended.
+    pub async fn take_notices(&self, mut notices: mpsc::UnboundedReceiver<RtcNotice>) {
+        while let Some(notice) = notices.recv().await {
+            self.registry.notice(notice);
+        }
+    }
+
+    /// Requests of WHIP and WHEP that were refused by authorisation (401, 403) since the start.
+    pub(super) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    /// How `app/name` can be played. While nobody publishes it players may wait, whatever comes.
+    pub(super) fn ways(&self, app: &str, name: &str) -> Ways {
+        let (frames, packets, note) = match (self.parts.published)(&format!("{app}/{name}")) {
+            Published::Nobody | Published::Frames(Bridged::Unknown) => (true, true, None),
+            Published::Frames(Bridged::Tracks(_, note)) => (true, true, note),
+            Published::Frames(Bridged::Impossible(reason)) => (true, false, Some(reason)),
+            Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
+            Published::Packets(_) => (false, true, Some(NOT_TO_FRAMES.into())),
+        };
+        Ways { frames, packets, note }
+    }
+
+    /// Whether WebRTC is configured.
+    fn is_on(&self) -> bool {
+        self.parts.endpoints.iter().any(|endpoint| !endpoint.udp.is_empty())
+    }
+
+    /// Counts a request of `peer`.
+    fn admit(&self, peer: Peer) -> Result<(), Refusal> {
+        let now = tokio::time::Instant::now().into_std();
+        self.rate.take(peer.address.ip(), now).map_err(Refusal::TooMany)
+    }
+}
+
+impl std::fmt::Debug for RtcControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WebRTC on {} workers, {:?}", self.parts.endpoints.len(), self.registry)
+    }
+}
+
+/// Whether offers are posted to `path`, which may be larger than what other paths take.
+pub(super) fn takes_offers(path: &str) -> bool {
+    path.starts_with("/whip/") || path.starts_with("/whep/")
+}
+
+/// Whether `path`, which no route takes, was meant for WHIP or WHEP: other servers have `/{app}/{stream}/whip`, or `/whip` alone.
+pub(super) fn is_misplaced(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    path.ends_with("/whip") || path.ends_with("/whep")
+}
+
+/// Says where WHIP and WHEP are.
+pub(super) fn misplaced() -> Response {
+    Refusal::Misplaced.into_response()
+}
+
+/// Routes of WHIP and WHEP.
+pub(super) fn router() -> Router<Arc<Context>> {
+    Router::new()
+        .route("/whip/{*stream}", any(whip))
+        .route("/whep/{*stream}", any(whep))
+        .route("/rtc/session/{token}", any(of_session))
+}
+
+async fn whip(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Response {
+    endpoint(&context, peer, RtcRole::Publish, request).await
+}
+
+async fn whep(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Response {
+    endpoint(&context, peer, RtcRole::Play, request).await
+}
+
+/// A stream's URL.
+async fn endpoint(context: &Context, peer: Peer, role: RtcRole, request: Request) -> Response {
+    let result = match *request.method() {
+        Method::POST => open::open(context, peer, role, request).await,
+        Method::OPTIONS => options(context, peer, role, &request),
+        // RFC 9725 section 4.1: there is nothing to show, and that is no error.
+        Method::GET | Method::HEAD => Ok(StatusCode::NO_CONTENT.into_response()),
+        _ => Err(Refusal::Method(ENDPOINT_METHODS)),
+    };
+    with_origin(context, result)
+}
+
+/// A session's URL.
+async fn of_session(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    token: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let token = token.map(|Path(token)| token).unwrap_or_default();
+    let result = match *request.method() {
+        Method::PATCH => session::patch(&context, peer, &token, request).await,
+        Method::DELETE => session::delete(&context, peer, &token).await,
+        Method::GET | Method::HEAD => session::look(&context, peer, &token),
+        Method::OPTIONS => Ok(preflight(SESSION_METHODS, ACCEPT_PATCH, FRAGMENT)),
+        _ => Err(Refusal::Method(SESSION_METHODS)),
+    };
+    with_origin(&context, result)
+}
+
+fn with_origin(context: &Context, result: Result<Response, Refusal>) -> Response {
+    if matches!(result, Err(Refusal::Denied(_))) {
+        context.rtc.denied.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut response = result.unwrap_or_else(IntoResponse::into_response);
+    headers::allow_origin(response.headers_mut(), context.rtc.parts.allow_origin.as_deref());
+    response
+}
+
+/// Answers OPTIONS of a stream's URL (RFC 9725 section 4.2).
+///
+/// ICE servers are named to clients that must know them before they make an offer (section 4.6), but not to a
+/// preflight, and only to who may have a session: their credentials are worth something.
+fn options(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> Result<Response, Refusal> {
+    let mut response = preflight(ENDPOINT_METHODS, ACCEPT_POST, SDP);
+    let is_preflight = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let servers = &context.rtc.parts.settings.ice_servers;
+    if !is_preflight && context.rtc.is_on() && !servers.is_empty() {
+        context.rtc.admit(peer)?;
+        let target = Target::read(request.uri())?;
+        if may(context, peer, role, &target, request).is_ok() {
+            headers::link_ice_servers(response.headers_mut(), servers);
+        }
+    }
+    Ok(response)
+}
+
+fn preflight(methods: &'static str, accepts: HeaderName, media_type: &'static str) -> Response {
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    headers::allow_methods(headers, methods);
+    headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+    headers.insert(accepts, HeaderValue::from_static(media_type));
+    response
+}
+
+/// Whether the sender may have a session of `role`.
+fn may(
+    context: &Context,
+    peer: Peer,
+    role: RtcRole,
+    target: &Target,
+    request: &Request,
+) -> Result<(), Denied> {
+    let mut sender = access::web_request(request, peer);
+    sender.token = sender.token.or(target.token.as_deref());
+    let policy = &context.policy;
+    match role {
+        RtcRole::Publish => policy.may_publish_by_web(&target.app, &target.stream, &sender),
+        RtcRole::Play => policy.may_play_by_web(&target.app, &target.stream, &sender),
+    }
+}
+
+/// The body as text, at most `limit` bytes.
+async fn text(body: Body, limit: u64) -> Result<String, Refusal> {
+    // The only other reason for an error is a connection that broke, and then nobody reads the answer.
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let bytes = axum::body::to_bytes(body, limit).await.map_err(|_| Refusal::TooLarge)?;
+    String::from_utf8(bytes.into()).map_err(|_| Refusal::NotText)
+}
+
+/// Nobody is let in, or answered, while the server stops.
+fn not_stopping(context: &Context) -> Result<(), Refusal> {
+    if context.draining.load(Ordering::Relaxed) { Err(Refusal::Draining) } else { Ok(()) }
+}
+
+/// Bytes nobody can guess.
+fn random<const COUNT: usize>() -> Option<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! POST: a session is opened.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rtc::dtls::DtlsRole;
+use rtc::sdp::{
+    Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy, Setup,
+    answer_play, answer_publish, parse_offer,
+};
+use rtc::{PeerConfig, Side, Timeouts};
+use rtp::payload::MediaKind;
+use tokio::sync::oneshot;
+
+use super::candidates::candidates;
+use super::refusal::Refusal;
+use super::session::Session;
+use super::target::Target;
+use super::{
+    OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, formats, headers, may, not_stopping, random, text,
+};
+use crate::{Context, Peer};
+use worker_api::rtc::{RtcOpen, RtcRole};
+use worker_api::streams::{Bridged, Published, PublishedTracks};
+
+/// Longest `User-Agent` that is kept, characters.
+const USER_AGENT_CHARS_MAX: usize = 128;
+
+/// Answers an offer with 201, or says why not.
+pub(super) async fn open(
+    context: &Context,
+    peer: Peer,
+    role: RtcRole,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let control = &context.rtc;
+    if !control.is_on() {
+        return Err(Refusal::Off);
+    }
+    not_stopping(context)?;
+    control.admit(peer)?;
+    let target = Target::read(request.uri())?;
+    if let Err(denied) = may(context, peer, role, &target, &request) {
+        tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
+        return Err(denied.into());
+    }
+    if !headers::is_of_type(request.headers(), SDP) {
+        return Err(Refusal::MediaType(SDP));
+    }
+    if !headers::accepts(request.headers(), SDP) {
+        return Err(Refusal::NotAccepted(SDP));
+    }
+    let user_agent = user_agent(request.headers());
+    let body = text(request.into_body(), OFFER_BYTES_MAX).await?;
+    if body.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    let offer = parse_offer(&body)?;
+    let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
+    let key = target.key();
+    let (token, answer, tag) = wanted.open(context, peer, target).await.inspect_err(|refusal| {
+        if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
+            tracing::info!(peer = %peer.address, stream = %key, reason = refusal.message(), "player refused");
+        }
+    })?;
+    created(control, &token, &tag, answer.sdp)
+}
+
+/// What there is to be played.
+struct Playable {
+    tracks: PublishedTracks,
+    /// Why what the publisher sends is not all there.
+    note: Option<Arc<str>>,
+}
+
+/// What a client asks for, read and allowed.
+struct Wanted {
+    role: RtcRole,
+    user_agent: Option<Box<str>>,
+    offer: Offer,
+    /// Of a stream that is to be played.
+    published: Option<Playable>,
+}
+
+impl Wanted {
+    /// Makes the answer and has a worker open the session. Gives the token, the answer and the entity tag.
+    async fn open(
+        self,
+        context: &Context,
+        peer: Peer,
+        target: Target,
+    ) -> Result<(String, Answer, String), Refusal> {
+        let control = &context.rtc;
+        let place = control.registry.reserve(peer.address.ip())?;
+        let worker = place.worker();
+        let local = control.local_description(worker, peer.address.ip(), &target.stream)?;
+        let answer = match &self.published {
+            Some(published) => self.answer_play(&local, published)?,
+            None => self.answer_publish(&local)?,
+        };
+        let session = Session::new(worker, peer.address.ip(), &local.ice, &answer);
+        let tag = local.ice.ufrag.clone();
+        let (reply, answered) = oneshot::channel();
+        let open = RtcOpen {
+            role: self.role,
+            app: target.app,
+            stream: target.stream,
+            address: peer.address,
+            user_agent: self.user_agent,
+            peer: control.peer_config(local.ice, &answer),
+            tracks: answer.tracks.clone(),
+            published: answer.published.clone(),
+            reply,
+        };
+        let id = context.workers.rtc_open(worker, open, answered).await??;
+        let Some(token) = place.enter(id, session) else {
+            // Nobody can reach it: if it has not ended, it does now.
+            context.workers.rtc_close(id).await?;
+            return Err(Refusal::Full);
+        };
+        tracing::debug!(session = %id, peer = %peer.address, role = ?self.role, "offer answered");
+        Ok((token, answer, tag))
+    }
+}
+
+impl Wanted {
+    /// An answer with what of the stream the player can take; not one that would leave it in the dark.
+    fn answer_play(&self, local: &LocalDescription, published: &Playable) -> Result<Answer, Refusal> {
+        let Playable { tracks, note } = published;
+        let answer = answer_play(&self.offer, local, &Policy::play(), tracks);
+        let only_codecs = matches!(answer, Ok(_) | Err(NegotiationError::NoCommonCodec));
+        let has_video = tracks.iter().any(|track| track.kind == MediaKind::Video);
+        if let Some(reason) = note.clone().filter(|_| !has_video && formats::wants_video(&self.offer)) {
+            return Err(Refusal::NotPlayable(reason));
+        }
+        match formats::obstacle(&self.offer, tracks, answer.as_ref().ok()) {
+            Some(reason) if only_codecs => Err(Refusal::Undecodable(reason)),
+            _ => Ok(answer?),
+        }
+    }
+
+    /// An answer that takes all that is offered.
+    fn answer_publish(&self, local: &LocalDescription) -> Result<Answer, Refusal> {
+        let answer = answer_publish(&self.offer, local, &Policy::publish())?;
+        let offered = |media: &&OfferedMedia| media.kind.is_some() && media.live && media.direction.sends();
+        let offered = self.offer.media.iter().filter(offered).count();
+        if answer.tracks.len() < offered { Err(Refusal::Partial) } else { Ok(answer) }
+    }
+}
+
+impl RtcControl {
+    /// What is published, for a player; `None` for a publisher.
+    fn tracks_for(&self, role: RtcRole, target: &Target) -> Result<Option<Playable>, Refusal> {
+        if role == RtcRole::Publish {
+            return Ok(None);
+        }
+        match (self.parts.published)(&target.key()) {
+            Published::Packets(tracks) => Ok(Some(Playable { tracks, note: None })),
+            Published::Frames(Bridged::Tracks(tracks, note)) => Ok(Some(Playable { tracks, note })),
+            Published::Frames(Bridged::Unknown) => Err(Refusal::NotReady),
+            Published::Frames(Bridged::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
+            Published::Nobody => Err(Refusal::NotLive),
+        }
+    }
+
+    /// This side of a session on `worker`, for a client at `client`.
+    fn local_description(
+        &self,
+        worker: usize,
+        client: IpAddr,
+        stream: &str,
+    ) -> Result<LocalDescription, Refusal> {
+        let endpoint = self.parts.endpoints.get(worker).ok_or(Refusal::Off)?;
+        let number = u64::from_le_bytes(random().ok_or(NO_RANDOMNESS)?);
+        Ok(LocalDescription {
+            ice: new_credentials()?,
+            fingerprint: self.parts.certificate.fingerprint(),
+            candidates: candidates(endpoint, &self.parts.settings.public_addresses, client),
+            ice_lite: true,
+            // RFC 9429 section 5.2.1: 63 bits.
+            session_id: number >> 1,
+            first_ssrc: self.first_ssrc,
+            stream_id: stream.to_owned(),
+        })
+    }
+
+    fn peer_config(&self, local_ice: IceCredentials, answer: &Answer) -> PeerConfig {
+        let pending = self.parts.settings.pending_timeout;
+        let mut dtls =
+            rtc::dtls::Config::new(self.parts.certificate.clone(), answer.remote.fingerprints.clone());
+        dtls.handshake_timeout = pending;
+        PeerConfig {
+            side: Side::Lite,
+            local_ice,
+            remote_ice: answer.remote.ice.clone(),
+            local_addresses: Vec::new(),
+            remote_candidates: answer.remote.candidates.clone(),
+            dtls,
+            dtls_role: match answer.setup {
+                Setup::Active => DtlsRole::Client,
+                _ => DtlsRole::Server,
+            },
+            timeouts: Timeouts { ice: pending, dtls: pending, ..Timeouts::default() },
+        }
+    }
+}
+
+/// The system gives no random bytes: nothing can be kept apart or secret.
+const NO_RANDOMNESS: Refusal = Refusal::Internal("the system gives no random bytes");
+
+/// Credentials of this side: 48 and 192 random bits (RFC 8445 section 5.3 asks for 24 and 128).
+pub(super) fn new_credentials() -> Result<IceCredentials, Refusal> {
+    use base64::Engine as _;
+    // Only characters of RFC 8839's `ice-char`, and none that a URL, a header or SDP would have to quote.
+    let text = |bytes: &[u8]| {
+        base64::engine::general_purpose::STANDARD_NO_PAD.encode(bytes).replace(['+', '/'], "0")
+    };
+    let (ufrag, password) = random::<6>().zip(random::<24>()).ok_or(NO_RANDOMNESS)?;
+    IceCredentials::new(&text(&ufrag), &text(&password)).ok_or(Refusal::Internal("own ICE credentials"))
+}
+
+fn created(control: &RtcControl, token: &str, tag: &str, sdp: String) -> Result<Response, Refusal> {
+    let mut response = (StatusCode::CREATED, sdp).into_response();
+    let out = response.headers_mut();
+    out.insert(header::CONTENT_TYPE, HeaderValue::from_static(SDP));
+    // Relative, because this server does not know under which name and path prefix it is reached.
+    let location = HeaderValue::from_str(&format!("{SESSION_PATH}{token}"));
+    out.insert(header::LOCATION, location.map_err(|_| Refusal::Internal("the URL of a session"))?);
+    out.extend(headers::etag(tag));
+    headers::link_ice_servers(out, &control.parts.settings.ice_servers);
+    Ok(response)
+}
+
+fn user_agent(headers: &HeaderMap) -> Option<Box<str>> {
+    let text = headers.get(header::USER_AGENT)?.to_str().ok()?;
+    Some(text.chars().take(USER_AGENT_CHARS_MAX).collect())
+}

@@ -1,0 +1,237 @@
+//! Where an item of a playlist is: a URL, or a file of this machine.
+//!
+//! Decides what may be named, and shows locations without what must stay secret. Whether a server may be connected to
+//! is decided once its name is resolved, in `range_reader::http`; what is in the file, in `mp4`.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use url::Url;
+
+use crate::settings::SourceSettings;
+
+/// Longest location, in bytes.
+pub(super) const LOCATION_BYTES_MAX: usize = 2_048;
+
+/// An item's place. Shown without user, password and query, which may let in whoever knows them.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    /// `http` or `https`.
+    Remote(Url),
+    /// A file of this machine.
+    Local {
+        /// As it was written.
+        shown: String,
+        /// What is opened.
+        path: PathBuf,
+        /// The directory it must be in once links are followed; `None`: anywhere.
+        below: Option<PathBuf>,
+    },
+}
+
+/// Who wrote a location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// Who configures the server may name any file.
+    Configuration,
+    /// Who manages it may name files below `sources.files_root` only.
+    Api,
+}
+
+impl Location {
+    /// Reads `text`; relative paths begin at `root`, which has no links in it. The error is for people.
+    pub fn parse(text: &str, root: Option<&Path>, writer: Writer) -> Result<Self, String> {
+        if text.is_empty() || text.len() > LOCATION_BYTES_MAX {
+            return Err(format!("an item is a URL or a path of 1 to {LOCATION_BYTES_MAX} bytes"));
+        }
+        if text.chars().any(char::is_control) {
+            return Err("an item has no control characters".to_owned());
+        }
+        match scheme_of(text) {
+            Some(_) => Self::remote(text),
+            None => Self::local(text, root, writer),
+        }
+    }
+
+    /// So many, for tests that look into none.
+    #[cfg(test)]
+    pub fn some(count: usize) -> Vec<Self> {
+        let url = Url::parse("http://media.example/a.mp4").expect("a URL");
+        vec![Self::Remote(url); count]
+    }
+
+    /// Refuses a URL whose host is written as an address that may not be connected to.
+    pub fn check_host(&self, settings: &SourceSettings) -> Result<(), String> {
+        match self {
+            Self::Remote(url) => url.host_str().map_or(Ok(()), |host| settings.check_host(host)),
+            Self::Local { .. } => Ok(()),
+        }
+    }
+
+    fn remote(text: &str) -> Result<Self, String> {
+        // The parser's words do not repeat what was given, which may hold a password.
+        let url = Url::parse(text).map_err(|error| format!("not a URL: {error}"))?;
+        match url.scheme() {
+            "http" | "https" => Ok(Self::Remote(url)),
+            other => Err(format!("the scheme `{other}` is not read: take `http`, `https` or a path")),
+        }
+    }
+
+    fn local(text: &str, root: Option<&Path>, writer: Writer) -> Result<Self, String> {
+        let written = Path::new(text);
+        let path = root.map_or_else(|| written.to_owned(), |root| root.join(written));
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        let below = match (writer, root) {
+            (Writer::Configuration, _) => None,
+            (Writer::Api, None) => {
+                return Err("local files need `sources.files_root` to be configured".to_owned());
+            }
+            (Writer::Api, Some(root)) if written.components().all(is_plain) => Some(root.to_owned()),
+            (Writer::Api, Some(_)) => {
+                let wanted = "a local file is named by a path below `sources.files_root`, without `..`";
+                return Err(wanted.to_owned());
+            }
+        };
+        Ok(Self::Local { shown: text.to_owned(), path, below })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { shown, .. } => f.write_str(shown),
+            Self::Remote(url) => {
+                let mut url = url.clone();
+                let had_query = url.query().is_some();
+                url.set_query(None);
+                url.set_fragment(None);
+                // Only URLs without a host refuse, and those of HTTP have one.
+                let _ = url.set_username("");
+                let _ = url.set_password(None);
+                write!(f, "{url}{}", if had_query { "?..." } else { "" })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Opens a regular file of at most `bytes_max` bytes, which must be below `below`, a path without links.
+///
+/// Looks at what was opened, not at what the path named before: a link that changes in between leads nowhere.
+pub(super) fn open_local(path: &Path, below: Option<&Path>, bytes_max: Option<u64>) -> io::Result<File> {
+    // A pipe would wait for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if let Some(below) = below {
+        let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        if !opened.starts_with(below) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the path leads out of `sources.files_root`",
+            ));
+        }
+    }
+    if bytes_max.is_some_and(|most| metadata.len() > most) {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "the file is larger than `sources.file_max_bytes`",
+        ));
+    }
+    Ok(file)
+}
+
+/// `O_NONBLOCK` of open(2) on Linux.
+const O_NONBLOCK: i32 = nix::libc::O_NONBLOCK;
+
+/// The scheme of what looks like a URL: a word before `://`.
+fn scheme_of(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let mut letters = scheme.chars();
+    let begins = letters.next().is_some_and(|first| first.is_ascii_alphabetic());
+    (begins && letters.all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)))
+        .then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_urls_of_http_or_files_where_their_writer_may_look() {
+        use Writer::{Api, Configuration};
+        let rows = [
+            ("http://example.com/a.mp4", "", Api, Ok("http://example.com/a.mp4")),
+            ("HTTPS://example.com/a", "", Api, Ok("https://example.com/a")),
+            ("https://me:secret@example.com/a?key=1#x", "", Api, Ok("https://example.com/a?...")),
+            ("ftp://example.com/a", "", Api, Err("scheme `ftp`")),
+            ("file:///etc/passwd", "/srv", Api, Err("scheme `file`")),
+            ("http://", "", Api, Err("not a URL")),
+            ("a.mp4", "/srv", Api, Ok("a.mp4")),
+            ("sub/a.mp4", "/srv", Api, Ok("sub/a.mp4")),
+            ("a.mp4", "", Api, Err("files_root")),
+            ("../a.mp4", "/srv", Api, Err("..")),
+            ("sub/../../a.mp4", "/srv", Api, Err("..")),
+            ("/etc/passwd", "/srv", Api, Err("below")),
+            ("/var/a.mp4", "/srv", Configuration, Ok("/var/a.mp4")),
+            ("../a.mp4", "", Configuration, Ok("../a.mp4")),
+            ("", "/srv", Configuration, Err("1 to")),
+            ("a\nb", "/srv", Configuration, Err("control")),
+        ];
+        for (text, root, writer, expected) in rows {
+            let root = (!root.is_empty()).then(|| Path::new(root));
+            let read = Location::parse(text, root, writer);
+            match (&read, expected) {
+                (Ok(location), Ok(shown)) => assert_eq!(location.to_string(), shown),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
+                _ => panic!("{text}: {read:?}, not {expected:?}"),
+            }
+        }
+        let long = format!("http://example.com/{}", "a".repeat(LOCATION_BYTES_MAX));
+        assert!(Location::parse(&long, None, Api).is_err());
+    }
+
+    #[test]
+    fn relative_paths_begin_at_the_root() {
+        let path =
+            |root: &str, text| match Location::parse(text, Some(Path::new(root)), Writer::Configuration) {
+                Ok(Location::Local { path, .. }) => path,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(path("/srv", "a.mp4"), Path::new("/srv/a.mp4"));
+        assert_eq!(path("/srv", "/a.mp4"), Path::new("/a.mp4"));
+        assert_eq!(path("", "a.mp4"), Path::new("a.mp4"));
+    }
+
+    #[test]
+    fn links_that_lead_out_of_the_root_and_what_is_no_file_are_refused() {
+        let dir = std::env::temp_dir().join(format!("millstream-location-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("root")).expect("a directory");
+        let dir = std::fs::canonicalize(&dir).expect("a path without links");
+        let root = dir.join("root");
+        std::fs::write(dir.join("outside"), b"12345").expect("a file");
+        std::fs::write(root.join("inside"), b"12345").expect("a file");
+        std::os::unix::fs::symlink(dir.join("outside"), root.join("out")).expect("a link");
+        std::os::unix::fs::symlink(root.join("inside"), root.join("in")).expect("a link");
+        nix::unistd::mkfifo(&root.join("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let open = |name: &str, most| open_local(&root.join(name), Some(&root), most).map_err(|e| e.kind());
+        assert!(open("inside", None).is_ok() && open("in", Some(5)).is_ok());
+        assert_eq!(open("out", None).expect_err("outside"), io::ErrorKind::PermissionDenied);
+        assert_eq!(open("pipe", None).expect_err("a pipe"), io::ErrorKind::InvalidInput);
+        assert_eq!(open(".", None).expect_err("a directory"), io::ErrorKind::InvalidInput);
+        assert_eq!(open("inside", Some(4)).expect_err("too large"), io::ErrorKind::FileTooLarge);
+        assert!(open_local(&dir.join("outside"), None, None).is_ok(), "the configuration may name it");
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

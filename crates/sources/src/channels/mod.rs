@@ -1,0 +1,225 @@
+//! Virtual live channels: playlists of files that are published as streams of this server, in real time.
+//!
+//! `location.rs` says what may be played, `item.rs` reads a file on a thread of its own, `playlist.rs` puts items one
+//! after the other, `schedule.rs` says where a playlist is at a time, `timeline.rs` and `pace.rs` give each frame its
+//! times, `runner.rs` publishes. Here is the list of all channels. What is in a file is `mp4`'s business, how it is
+//! fetched `range_reader`'s, who may publish the workers'.
+
+mod file;
+mod item;
+mod location;
+mod outgoing;
+mod pace;
+mod playlist;
+mod queue;
+mod runner;
+mod schedule;
+mod spec;
+mod status;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, watch};
+
+pub use location::Writer;
+pub use spec::{ChannelSpec, Written};
+pub use status::{Event, EventKind, ItemStatus, Snapshot, State};
+
+use crate::settings::SourceSettings;
+use crate::{Claim, Ingest, SourceKind};
+use item::Item;
+use playlist::{Opener, Patience, Playlist};
+use runner::{Command, Parts, Runner};
+use status::Status;
+
+/// Requests to one channel that wait; a further one is refused.
+const COMMANDS_MAX: usize = 4;
+/// Time for opening an item, index included.
+const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a channel was not added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAdded {
+    /// The stream has a channel already, or another source of this server.
+    Exists(SourceKind),
+    /// There are as many as there may be.
+    Full {
+        /// `sources.channels_max`.
+        most: usize,
+    },
+}
+
+/// Why no item was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotSkipped {
+    /// There is no such channel.
+    None,
+    /// It neither plays an item nor waits for a certain one.
+    Idle(State),
+}
+
+/// A channel as the API shows it.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What it was made of.
+    pub spec: Arc<ChannelSpec>,
+    /// Who made it.
+    pub writer: Writer,
+    /// How it is.
+    pub now: Snapshot,
+}
+
+/// What metrics tell of a channel, since it was added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    /// Application.
+    pub app: String,
+    /// Name of its stream.
+    pub name: String,
+    /// What it does.
+    pub state: State,
+    /// Items played to their end.
+    pub items_played: u64,
+    /// Items skipped because they were broken.
+    pub items_failed: u64,
+    /// Times a pace began anew.
+    pub pauses: u64,
+}
+
+/// All channels.
+#[derive(Debug)]
+pub struct Channels {
+    ingest: Ingest,
+    settings: Arc<SourceSettings>,
+    list: Mutex<List>,
+}
+
+/// By app and name.
+type List = BTreeMap<(String, String), Channel>;
+
+#[derive(Debug)]
+struct Channel {
+    spec: Arc<ChannelSpec>,
+    writer: Writer,
+    status: Arc<Status>,
+    commands: mpsc::Sender<Command>,
+    /// The channel ends when this is dropped or becomes true.
+    removed: watch::Sender<bool>,
+    _claim: Claim,
+}
+
+impl Channels {
+    /// None yet.
+    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>) -> Self {
+        Self { ingest, settings, list: Mutex::default() }
+    }
+
+    /// What channels may do.
+    pub fn settings(&self) -> &SourceSettings {
+        &self.settings
+    }
+
+    /// None, and without workers: for tests of what stands before it.
+    pub fn idle(channels_max: usize) -> Self {
+        let thread = crate::IngestThread::start().expect("a thread");
+        let link = worker_api::WorkersLink::over(0, Box::new(|_, _| Ok(())));
+        let settings = SourceSettings { channels_max, ..SourceSettings::default() };
+        Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
+    }
+
+    /// Adds a channel, which begins at once.
+    pub fn add(&self, spec: ChannelSpec, writer: Writer) -> Result<View, NotAdded> {
+        let key = (spec.app.clone(), spec.name.clone());
+        let mut list = self.lock();
+        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Channel).map_err(NotAdded::Exists)?;
+        let most = self.settings.channels_max;
+        if list.len() >= most {
+            return Err(NotAdded::Full { most });
+        }
+        let channel = self.start(Arc::new(spec), writer, claim);
+        let view = channel.view();
+        list.insert(key, channel);
+        Ok(view)
+    }
+
+    /// Ends a channel and forgets it. Whether there was one.
+    pub fn remove(&self, app: &str, name: &str) -> bool {
+        let mut list = self.lock();
+        let Some(channel) = list.remove(&(app.to_owned(), name.to_owned())) else { return false };
+        // The task may wait for more than one thing: the word reaches it before the sender is dropped.
+        let _ = channel.removed.send(true);
+        true
+    }
+
+    /// Has a channel go on with its next item.
+    pub fn skip(&self, app: &str, name: &str) -> Result<(), NotSkipped> {
+        let list = self.lock();
+        let channel = list.get(&(app.to_owned(), name.to_owned())).ok_or(NotSkipped::None)?;
+        channel.status.can_skip().map_err(NotSkipped::Idle)?;
+        // When several wait to be served already, another one changes nothing.
+        let _ = channel.commands.try_send(Command::Skip);
+        Ok(())
+    }
+
+    /// All channels, by app and name.
+    pub fn views(&self) -> Vec<View> {
+        self.lock().values().map(Channel::view).collect()
+    }
+
+    /// One channel.
+    pub fn view(&self, app: &str, name: &str) -> Option<View> {
+        self.lock().get(&(app.to_owned(), name.to_owned())).map(Channel::view)
+    }
+
+    /// Figures of all channels, by app and name.
+    pub fn figures(&self) -> Vec<Figures> {
+        self.lock().values().map(Channel::figures).collect()
+    }
+
+    fn start(&self, spec: Arc<ChannelSpec>, writer: Writer, claim: Claim) -> Channel {
+        #[expect(clippy::disallowed_methods, reason = "since when a channel is what it is, for people")]
+        let now = SystemTime::now();
+        let status = Arc::new(Status::new(format!("{}/{}", spec.app, spec.name), spec.items.clone(), now));
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let (removed, ends) = watch::channel(false);
+        let patience = Patience { open: OPEN_PATIENCE, frame: self.settings.stall_timeout };
+        let opener = opener(Arc::clone(&spec), Arc::clone(&self.settings));
+        let playlist = Playlist::new(opener, spec.items.len(), spec.looped, patience, Arc::clone(&status));
+        let parts = Parts {
+            app: spec.app.clone(),
+            name: spec.name.clone(),
+            start: spec.start,
+            settings: Arc::clone(&self.settings),
+            ingest: self.ingest.clone(),
+            status: Arc::clone(&status),
+            commands: received,
+            removed: ends,
+        };
+        self.ingest.spawn(Runner::new(parts, playlist).run());
+        Channel { spec, writer, status, commands, removed, _claim: claim }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, List> {
+        // Nothing panics with the lock held.
+        self.list.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Channel {
+    fn view(&self) -> View {
+        View { spec: Arc::clone(&self.spec), writer: self.writer, now: self.status.snapshot() }
+    }
+
+    fn figures(&self) -> Figures {
+        let (app, name) = (self.spec.app.clone(), self.spec.name.clone());
+        let (state, items_played, items_failed, pauses) = self.status.totals();
+        Figures { app, name, state, items_played, items_failed, pauses }
+    }
+}
+
+fn opener(spec: Arc<ChannelSpec>, settings: Arc<SourceSettings>) -> Opener {
+    Box::new(move |index, join| Item::open(&spec.items[index], join, spec.start.is_some(), &settings))
+}

@@ -1,0 +1,530 @@
+//! The task of a channel: gets frames from its playlist, publishes them, each at its time.
+//!
+//! One loop waits for whatever comes first: a request, the end of the publication, the time of the frame in hand, or the
+//! next frame. A channel that loses its stream asks for it again, and goes on from the next key frame; one that has a
+//! start goes on where it would be if nothing had happened.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mp4::Sample;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::outgoing::{Outgoing, media_kind};
+use super::pace::Pace;
+use super::playlist::{Joined, Next, Playlist};
+use super::status::{EventKind, State, Status};
+use super::timeline::{ItemTime, Stamp, Timeline};
+use crate::backoff::Backoff;
+use crate::settings::SourceSettings;
+use crate::{Ended, Ingest, Publisher, Refused, Request, SourceKind, Unsent};
+
+/// The clock on the wall is looked at this often while a start is waited for: somebody may set it.
+const CLOCK_CHECK: Duration = Duration::from_secs(30);
+
+/// Frames that come late again within this time are counted, not told.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// A channel with a start that is later than its schedule by more than this goes back to it when an item ends.
+const BEHIND_MAX: Duration = Duration::from_millis(500);
+
+/// What a channel can be asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Go on with the next item.
+    Skip,
+}
+
+/// Why a channel's task is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    /// It was removed, or the server stops.
+    Asked,
+    /// Its playlist was to be played once.
+    Over,
+}
+
+/// What a channel is made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// Application.
+    pub app: String,
+    /// Name of its stream.
+    pub name: String,
+    /// When its playlist began.
+    pub start: Option<SystemTime>,
+    /// Limits and pauses.
+    pub settings: Arc<SourceSettings>,
+    /// The way to the workers.
+    pub ingest: Ingest,
+    /// Where it tells of itself.
+    pub status: Arc<Status>,
+    /// Requests.
+    pub commands: mpsc::Receiver<Command>,
+    /// Becomes true when the channel is removed.
+    pub removed: watch::Receiver<bool>,
+}
+
+/// A frame whose turn is next.
+struct Held {
+    sample: Sample,
+    stamp: Stamp,
+    due: Instant,
+    /// Until then frames are gathered behind it.
+    gathers: bool,
+}
+
+/// See the module.
+pub(super) struct Runner {
+    parts: Parts,
+    playlist: Playlist,
+    outgoing: Outgoing,
+    timeline: Timeline,
+    pace: Pace,
+    /// Where the playlist was joined, until its first item has begun.
+    joined: Option<(Duration, Instant)>,
+    publisher: Option<Publisher>,
+    /// When the publication began, or may begin again.
+    publishes: Instant,
+    refusals: Backoff,
+    held: Option<Held>,
+    /// By how much the channel is later than its schedule because frames were late.
+    behind: Duration,
+    /// When it was told last that frames came late.
+    told_late: Option<Instant>,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Runner {
+    /// Of a playlist.
+    pub(super) fn new(parts: Parts, playlist: Playlist) -> Self {
+        let (least, most) = (parts.settings.retry_min, parts.settings.retry_max);
+        Self {
+            stopping: parts.ingest.stopping(),
+            playlist,
+            outgoing: Outgoing::default(),
+            timeline: Timeline::default(),
+            pace: Pace::new(parts.settings.stall_timeout),
+            joined: None,
+            publisher: None,
+            publishes: Instant::now(),
+            refusals: Backoff::new(least, most),
+            held: None,
+            behind: Duration::ZERO,
+            told_late: None,
+            parts,
+        }
+    }
+
+    /// Runs until the channel is removed, the server stops, or a playlist that is played once is over.
+    pub(super) async fn run(mut self) {
+        let mut removed = self.parts.removed.clone();
+        let mut stopping = self.stopping.clone();
+        let stopped = tokio::select! {
+            biased;
+            _ = removed.wait_for(|removed| *removed) => Stopped::Asked,
+            _ = stopping.wait_for(|stopping| *stopping) => Stopped::Asked,
+            () = self.play() => Stopped::Over,
+        };
+        if stopped == Stopped::Over {
+            self.enter(State::Ended, None);
+            self.parts
+                .status
+                .update(|status| (status.item, status.next, status.next_ready) = (None, None, false));
+            tracing::info!(channel = %self.shown(), "the playlist is over");
+        }
+        if let Some(publisher) = self.publisher.take() {
+            publisher.finish().await;
+        }
+    }
+
+    async fn play(&mut self) {
+        let mut failures = Backoff::new(self.parts.settings.retry_min, self.parts.settings.retry_max);
+        let mut began = Instant::now();
+        self.wait_for_start().await;
+        let mut must_join = self.parts.start.is_some();
+        loop {
+            if std::mem::take(&mut must_join) && !self.join().await {
+                return;
+            }
+            match self.play_on().await {
+                Pause::Over => return,
+                Pause::Rejoin => {
+                    sleep_until(self.publishes).await;
+                    must_join = true;
+                }
+                Pause::Nothing => {
+                    // Players are told to wait, instead of looking at a picture that stands.
+                    if let Some(publisher) = self.publisher.take() {
+                        publisher.finish().await;
+                    }
+                    let pause = failures.pause(began.elapsed(), random());
+                    self.parts.status.tell(
+                        wall_clock(),
+                        None,
+                        EventKind::NothingToPlay,
+                        "no item can be played",
+                    );
+                    self.enter(State::Retrying, Some(pause));
+                    sleep(pause).await;
+                    // There was nothing to skip.
+                    while self.parts.commands.try_recv().is_ok() {}
+                    began = Instant::now();
+                    must_join = self.parts.start.is_some();
+                }
+            }
+        }
+    }
+
+    /// Until the start, by the clock on the wall.
+    async fn wait_for_start(&self) {
+        let Some(start) = self.parts.start else { return };
+        while let Ok(left) = start.duration_since(wall_clock()) {
+            if left.is_zero() {
+                return;
+            }
+            self.enter(State::Waiting, Some(left));
+            sleep(left.min(CLOCK_CHECK)).await;
+        }
+    }
+
+    /// Goes to where the playlist would be. False: it is over.
+    async fn join(&mut self) -> bool {
+        let Some(start) = self.parts.start else { return true };
+        self.enter(State::Opening, None);
+        self.held = None;
+        self.timeline.end_item(None);
+        let elapsed = || wall_clock().duration_since(start).unwrap_or_default();
+        match self.playlist.join(elapsed).await {
+            Joined::At { position, moment } => {
+                self.joined = Some((position, moment));
+                self.behind = Duration::ZERO;
+            }
+            Joined::Nothing => {}
+            Joined::Over => return false,
+        }
+        true
+    }
+
+    /// Plays until something cannot go on as it is.
+    async fn play_on(&mut self) -> Pause {
+        loop {
+            if self.held.is_some() && self.publisher.is_none() && !self.publish().await {
+                // Time has passed, and with a start the playlist has gone on.
+                if self.parts.start.is_some() {
+                    return Pause::Rejoin;
+                }
+                continue;
+            }
+            if let Some(pause) = self.step().await {
+                return pause;
+            }
+        }
+    }
+
+    /// Waits for one thing to happen, and does it.
+    async fn step(&mut self) -> Option<Pause> {
+        let due = self.held.as_ref().map(|held| held.due);
+        let gathers = self.held.as_ref().is_some_and(|held| held.gathers);
+        let (publisher, playlist) = (&mut self.publisher, &mut self.playlist);
+        let coming = async {
+            if gathers {
+                playlist.filled().await;
+                return None;
+            }
+            Some(playlist.next().await)
+        };
+        tokio::select! {
+            biased;
+            command = self.parts.commands.recv() => {
+                if let Some(Command::Skip) = command {
+                    self.skip();
+                }
+                None
+            }
+            ended = ended(publisher) => self.interrupted(ended),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.send().await,
+            next = coming, if due.is_none() || gathers => match next {
+                Some(next) => self.take(next),
+                None => {
+                    self.go_on();
+                    None
+                }
+            },
+        }
+    }
+
+    fn take(&mut self, next: Next) -> Option<Pause> {
+        match next {
+            Next::Begins(facts) => {
+                let begins_ns = ns(facts.begins);
+                self.timeline.begin_item(begins_ns);
+                self.pace.begin_item();
+                self.outgoing.begin_item(&facts.tracks);
+                if self.publisher.is_some() {
+                    self.enter(State::Playing, None);
+                }
+                let behind = self.behind;
+                self.parts.status.update(|status| status.behind = behind);
+                if let Some((position, moment)) = self.joined.take() {
+                    let timestamp_ms = self.timeline.at(ns(position));
+                    self.pace.join(moment, timestamp_ms, Instant::now());
+                }
+            }
+            Next::Frame { sample, was_awaited } => self.hold(sample, was_awaited),
+            Next::Ends(length) => {
+                self.timeline.end_item(length.map(ns));
+                if self.parts.start.is_some() && self.behind > BEHIND_MAX {
+                    return Some(Pause::Rejoin);
+                }
+            }
+            Next::Waits => {
+                if self.publisher.is_some() {
+                    self.enter(State::Opening, None);
+                }
+            }
+            Next::Nothing => return Some(Pause::Nothing),
+            Next::Over => return Some(Pause::Over),
+        }
+        None
+    }
+
+    /// Gives a frame its time.
+    fn hold(&mut self, sample: Sample, was_awaited: bool) {
+        let Some(kind) = media_kind(&sample) else { return };
+        let time = ItemTime {
+            dts_ns: sample.dts_ns,
+            // What comes before the beginning is decoded and not shown; it has no place in a live stream but this.
+            pts_ns: if sample.is_hidden { sample.pts_ns.max(0) } else { sample.pts_ns },
+            duration_ns: sample.duration_ns,
+        };
+        let stamp = self.timeline.place(kind, time);
+        let now = Instant::now();
+        let (due, late) = self.pace.due(now, stamp.timestamp_ms, was_awaited);
+        self.behind += late;
+        let gather = if late.is_zero() { Duration::ZERO } else { due.saturating_duration_since(now) };
+        if !late.is_zero() && self.publisher.is_some() {
+            self.was_late(late - gather, gather);
+        }
+        self.held = Some(Held { sample, stamp, due, gathers: !gather.is_zero() });
+    }
+
+    /// As many frames have been gathered as have room, or as there are.
+    fn go_on(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let now = Instant::now();
+        self.pace.go_on(now, held.due);
+        self.behind = self.behind.saturating_sub(held.due.saturating_duration_since(now));
+        (held.due, held.gathers) = (now, false);
+        let behind = self.behind;
+        self.parts.status.update(|status| status.behind = behind);
+    }
+
+    /// The source was too slow; of a row of such moments the first is told.
+    fn was_late(&mut self, late: Duration, gather: Duration) {
+        let behind = self.behind;
+        let item = self.parts.status.update(|status| {
+            status.pauses += 1;
+            status.behind = behind;
+            status.item
+        });
+        let now = Instant::now();
+        if self.told_late.is_none_or(|told| now > told + TELL_AGAIN) {
+            self.told_late = Some(now);
+            self.parts.status.tell(wall_clock(), item, EventKind::Late, &late_words(late, gather, behind));
+        }
+    }
+
+    /// Sends the frame in hand.
+    async fn send(&mut self) -> Option<Pause> {
+        let (Some(held), Some(publisher)) = (self.held.take(), &mut self.publisher) else { return None };
+        let messages = self.outgoing.messages(&held.sample, held.stamp);
+        // RTMP timestamps wrap at 2^32.
+        let timestamp_ms = held.stamp.timestamp_ms as u32;
+        let sent = messages.and_then(|messages| {
+            messages.iter().try_for_each(|message| {
+                let sent = publisher.send(message.kind, timestamp_ms, &message.body);
+                sent.map_err(|error| unsent(error, message.body.len()))
+            })
+        });
+        if let Err(reason) = sent {
+            // What follows may need it.
+            self.playlist.give_up(&reason);
+            self.timeline.end_item(None);
+            return None;
+        }
+        let position = Duration::from_nanos(u64::try_from(held.sample.pts_ns).unwrap_or(0));
+        self.parts.status.update(|status| status.position = position);
+        match publisher.flush().await {
+            Ok(()) => None,
+            Err(ended) => self.interrupted(ended),
+        }
+    }
+
+    fn skip(&mut self) {
+        if self.playlist.skip() {
+            if self.held.as_ref().is_some_and(|held| held.gathers) {
+                self.go_on();
+            }
+            self.held = None;
+            if let Some(timestamp_ms) = self.pace.timestamp_at(Instant::now()) {
+                self.timeline.leave_item(timestamp_ms);
+            }
+            // The next item begins now, not when the rest of this one would have been over.
+            self.joined = None;
+        }
+    }
+
+    /// Asks for the stream. After a refusal, waits; true: it publishes.
+    async fn publish(&mut self) -> bool {
+        sleep_until(self.publishes).await;
+        let detail = format!("channel {}", self.shown());
+        let request = Request {
+            app: &self.parts.app,
+            name: &self.parts.name,
+            kind: SourceKind::Channel,
+            address: None,
+            detail: &detail,
+        };
+        match self.parts.ingest.publish(request).await {
+            Ok(publisher) => {
+                self.publisher = Some(publisher);
+                self.publishes = Instant::now();
+                self.outgoing.begin_publication();
+                self.resume();
+                self.enter(State::Playing, None);
+                tracing::info!(channel = %self.shown(), "the channel publishes");
+                true
+            }
+            Err(refused) => {
+                self.refused(&refused).await;
+                false
+            }
+        }
+    }
+
+    /// The frame in hand is due now, unless a schedule says otherwise.
+    fn resume(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let now = Instant::now();
+        if self.parts.start.is_none() {
+            self.pace.restart();
+        }
+        held.gathers = false;
+        held.due = self.pace.due(now, held.stamp.timestamp_ms, true).0;
+    }
+
+    async fn refused(&mut self, refused: &Refused) {
+        let reason = refused.reason();
+        if self.refusals.failures() == 0 || self.parts.status.totals().0 != State::Waiting {
+            self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, &reason);
+        }
+        let pause = self.refusals.pause(Duration::ZERO, random());
+        self.enter(State::Waiting, Some(pause));
+        sleep(pause).await;
+    }
+
+    /// The publication is over. With a start the playlist goes on without it.
+    fn interrupted(&mut self, ended: Ended) -> Option<Pause> {
+        let reason = ended.reason();
+        self.publisher = None;
+        let pause = self.refusals.pause(self.publishes.elapsed(), random());
+        self.publishes = Instant::now() + pause;
+        self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
+        self.enter(State::Waiting, Some(pause));
+        match ended {
+            Ended::Draining => Some(Pause::Over),
+            _ => self.parts.start.is_some().then_some(Pause::Rejoin),
+        }
+    }
+
+    fn enter(&self, state: State, retry_in: Option<Duration>) {
+        let now = wall_clock();
+        self.parts.status.enter(state, now, retry_in.and_then(|pause| now.checked_add(pause)));
+    }
+
+    fn shown(&self) -> String {
+        format!("{}/{}", self.parts.app, self.parts.name)
+    }
+}
+
+#[cfg(test)]
+mod slow_source;
+#[cfg(test)]
+mod wraps;
+
+/// Why playing does not simply go on.
+enum Pause {
+    /// No item can be played.
+    Nothing,
+    /// The playlist has gone on without us.
+    Rejoin,
+    /// There is nothing left to play, or no server to play to.
+    Over,
+}
+
+/// The end of the publication, if there is one.
+async fn ended(publisher: &mut Option<Publisher>) -> Ended {
+    match publisher {
+        Some(publisher) => publisher.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What an event says of frames that were late; `behind`: with those before.
+fn late_words(late: Duration, gather: Duration, behind: Duration) -> String {
+    let seconds = |duration: Duration| format!("{:.1} s", duration.as_secs_f64());
+    let mut words = format!("frames came {} late", seconds(late));
+    if !gather.is_zero() {
+        words += &format!(" again; more are gathered for up to {}", seconds(gather));
+    }
+    if behind > late {
+        words += &format!("; {} behind in all", seconds(behind));
+    }
+    words
+}
+
+fn unsent(why: Unsent, bytes: usize) -> String {
+    match why {
+        Unsent::TooLong => format!("a frame of {bytes} bytes is larger than `limits.message_max_bytes`"),
+        Unsent::QueueFull => "the worker takes no data".to_owned(),
+    }
+}
+
+/// Any number, to spread pauses.
+fn random() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
+fn ns(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "schedules and events go by the clock on the wall")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_told_with_its_sum() {
+        let ms = Duration::from_millis;
+        let cases = [
+            ((300, 0, 300), "frames came 0.3 s late"),
+            ((300, 0, 8_640), "frames came 0.3 s late; 8.6 s behind in all"),
+            (
+                (300, 2_000, 2_600),
+                "frames came 0.3 s late again; more are gathered for up to 2.0 s; 2.6 s behind in all",
+            ),
+        ];
+        for ((late, gather, behind), expected) in cases {
+            assert_eq!(late_words(ms(late), ms(gather), ms(behind)), expected);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Streams of other servers that this one publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS.
+//!
+//! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses. URLs are untrusted:
+//! schemes are checked in `spec.rs`, addresses where connections are opened. What is configured stays until the end;
+//! what was added through the API can be removed there, and is forgotten at a restart.
+
+mod http_flv;
+mod rtmp_play;
+mod source;
+mod spec;
+mod status;
+mod task;
+
+pub use spec::PullSpec;
+pub use status::{State, Status};
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::JoinHandle;
+
+use crate::settings::SourceSettings;
+use crate::{Claim, Ingest, SourceKind};
+
+/// Who asked for a pull.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskedBy {
+    /// `[[pull]]`.
+    Configuration,
+    /// The management API.
+    Api,
+}
+
+/// Why a pull is not added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAdded {
+    /// The stream has a pull already, or another source of this server.
+    Exists(SourceKind),
+    /// There are as many as there may be.
+    Full,
+    /// Its address is not allowed; a sentence.
+    Forbidden(String),
+}
+
+/// One pull.
+#[derive(Debug)]
+pub struct Pull {
+    /// What is pulled.
+    pub spec: PullSpec,
+    /// Who asked for it.
+    pub asked_by: AskedBy,
+    status: Mutex<Status>,
+}
+
+/// All pulls.
+#[derive(Debug)]
+pub struct Pulls {
+    ingest: Ingest,
+    settings: Arc<SourceSettings>,
+    running: Mutex<BTreeMap<(String, String), Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    pull: Arc<Pull>,
+    task: JoinHandle<()>,
+    _claim: Claim,
+}
+
+impl Pull {
+    /// How it is doing.
+    pub fn status(&self) -> Status {
+        self.locked().clone()
+    }
+
+    /// `app/name`.
+    pub fn stream(&self) -> String {
+        format!("{}/{}", self.spec.app, self.spec.name)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.locked());
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Status> {
+        // Plain values: they are right even if somebody panicked between two of them.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pulls {
+    /// None yet.
+    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>) -> Self {
+        Self { ingest, settings, running: Mutex::default() }
+    }
+
+    /// None, and none that is added ever runs.
+    pub fn idle(pulls_max: usize) -> Self {
+        let thread = crate::IngestThread::start().expect("a thread");
+        let link = worker_api::WorkersLink::over(0, Box::new(|_, _| Ok(())));
+        let settings = SourceSettings { pulls_max, ..SourceSettings::default() };
+        Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
+    }
+
+    /// Starts one. Its success or failure shows in its status.
+    pub fn add(&self, spec: PullSpec, asked_by: AskedBy) -> Result<Arc<Pull>, NotAdded> {
+        self.settings.check_host(spec.origin.host()).map_err(NotAdded::Forbidden)?;
+        let mut running = self.locked();
+        let key = (spec.app.clone(), spec.name.clone());
+        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Pull).map_err(NotAdded::Exists)?;
+        if running.len() >= self.settings.pulls_max {
+            return Err(NotAdded::Full);
+        }
+        let pull = Arc::new(Pull { spec, asked_by, status: Mutex::new(Status::new()) });
+        tracing::info!(stream = pull.stream(), url = %pull.spec.origin, "pull added");
+        let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
+        let task = self.ingest.spawn(task);
+        running.insert(key, Running { pull: Arc::clone(&pull), task, _claim: claim });
+        Ok(pull)
+    }
+
+    /// Ends one, and its publication; answers whether it existed.
+    pub fn remove(&self, app: &str, name: &str) -> bool {
+        let removed = self.locked().remove(&(app.to_owned(), name.to_owned()));
+        let Some(Running { pull, task, .. }) = removed else { return false };
+        // Everything it has open is dropped with it.
+        task.abort();
+        tracing::info!(stream = pull.stream(), "pull removed");
+        true
+    }
+
+    /// All, by app and name.
+    pub fn list(&self) -> Vec<Arc<Pull>> {
+        self.locked().values().map(|running| Arc::clone(&running.pull)).collect()
+    }
+
+    /// One.
+    pub fn find(&self, app: &str, name: &str) -> Option<Arc<Pull>> {
+        self.locked().get(&(app.to_owned(), name.to_owned())).map(|running| Arc::clone(&running.pull))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<(String, String), Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

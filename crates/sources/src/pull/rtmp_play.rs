@@ -1,0 +1,120 @@
+//! A stream played from an RTMP server.
+//!
+//! The protocol is `rtmp::client`'s, addresses and TLS are `range_reader::http`'s; this moves bytes between them.
+
+use std::net::SocketAddr;
+
+use range_reader::http::{connect, tls};
+use rtmp::RtmpUrl;
+use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+use rtmp::flv::Tag;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::source::Failure;
+use crate::settings::SourceSettings;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// TCP or TLS.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// An open stream.
+pub(super) struct RtmpPlay {
+    stream: Box<dyn Stream>,
+    session: ClientSession,
+    input: Box<[u8]>,
+    peer: Option<SocketAddr>,
+}
+
+impl RtmpPlay {
+    /// Connects. What RTMP says to that comes with [`fill`](Self::fill).
+    pub(super) async fn open(url: &RtmpUrl, settings: &SourceSettings) -> Result<Self, Failure> {
+        let connecting = connect::tcp(&url.host, url.port, settings.addresses, settings.connect_timeout);
+        let socket = connecting.await?;
+        let peer = socket.peer_addr().ok();
+        let stream: Box<dyn Stream> = if url.tls {
+            let connector = tls::Connector::new(&settings.extra_roots_pem, &[])?;
+            let handshake = timeout(settings.connect_timeout, connector.connect(&url.host, socket)).await;
+            Box::new(handshake.map_err(|_| Failure::new("no TLS handshake in time".to_owned()))??)
+        } else {
+            Box::new(socket)
+        };
+        let config = ClientConfig {
+            max_message_bytes: settings.message_bytes_max,
+            partial_memory_bytes: settings.message_bytes_max.saturating_mul(2),
+            flash_version: concat!("millstream/", env!("CARGO_PKG_VERSION")).to_owned(),
+            ..ClientConfig::default()
+        };
+        let session = ClientSession::play(url, &config, seed());
+        Ok(Self { stream, session, input: vec![0; READ_BYTES].into_boxed_slice(), peer })
+    }
+
+    /// Says what there is to say, waits for bytes, and tells how many came.
+    pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
+        let output = std::mem::take(self.session.output());
+        self.stream.write_all(&output).await?;
+        self.stream.flush().await?;
+        let bytes = match self.stream.read(&mut self.input).await? {
+            0 => return Err(Failure::new("the server closed the connection".to_owned())),
+            bytes => bytes,
+        };
+        let taken = self.session.handle_input(&self.input[..bytes]);
+        taken.map_err(|error| Failure::new(error.reason().to_owned()))?;
+        Ok(bytes)
+    }
+
+    /// The next message that has come as a whole.
+    pub(super) fn next_message(&mut self) -> Result<Option<Tag>, Failure> {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                ClientEvent::Media(message) => {
+                    let (kind, timestamp) = (message.kind, message.timestamp);
+                    return Ok(Some(Tag { kind, timestamp, body: message.payload }));
+                }
+                ClientEvent::Rejected { code, description } => {
+                    return Err(Failure::new(format!("the server refuses: {}", said(&code, &description))));
+                }
+                ClientEvent::Ended { code } => {
+                    return Err(Failure::new(format!("the server ended the stream: {}", said(&code, ""))));
+                }
+                ClientEvent::Status { code, .. } if code == UNPUBLISHED => {
+                    return Err(Failure::new("its publisher has left".to_owned()));
+                }
+                ClientEvent::Started | ClientEvent::Status { .. } => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Who sends it.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+}
+
+impl std::fmt::Debug for RtmpPlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RtmpPlay").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// The status by which servers tell players that a stream has no publisher any more.
+const UNPUBLISHED: &str = "NetStream.Play.UnpublishNotify";
+
+/// Longest text of a server that is repeated, characters.
+const SAID_MAX: usize = 200;
+
+/// What a server said, made fit for logs.
+fn said(code: &str, description: &str) -> String {
+    let text = if description.is_empty() { code.to_owned() } else { format!("{code}: {description}") };
+    text.chars().filter(|c| !c.is_control()).take(SAID_MAX).collect()
+}
+
+/// Seed of the handshake's filler bytes, which are no secret.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,170 @@
+//! How a pull is doing, for the API and for metrics.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use worker_api::time;
+
+/// Shortest time a rate is averaged over, and half the time after which one counts as zero.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// What a pull does at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It connects, or waits for the first media.
+    Connecting,
+    /// It publishes.
+    Live,
+    /// It has failed and waits before it tries again.
+    Waiting,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Connecting, Self::Live, Self::Waiting];
+
+    /// Name in the API and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Live => "live",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// See the module. Changed by the pull's task only.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// What it does.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// Attempts since it was live last, the present one among them; while it is live, those that it took.
+    pub attempts: u32,
+    /// Times it has become live, the first left out.
+    pub reconnects: u64,
+    /// Attempts that failed, in all.
+    pub failures: u64,
+    /// Why the last attempt that failed did, and when.
+    pub last_error: Option<(String, SystemTime)>,
+    /// Bytes received of bodies and messages.
+    pub bytes: u64,
+    retry_at: Option<Instant>,
+    was_live: bool,
+    bits_per_second: u64,
+    sampled: (Instant, u64),
+}
+
+impl Status {
+    /// Of a pull that begins.
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Connecting,
+            since: time::now(),
+            attempts: 0,
+            reconnects: 0,
+            failures: 0,
+            last_error: None,
+            bytes: 0,
+            retry_at: None,
+            was_live: false,
+            bits_per_second: 0,
+            sampled: (Instant::now(), 0),
+        }
+    }
+
+    /// An attempt begins.
+    pub(super) fn connecting(&mut self) {
+        self.enter(State::Connecting);
+        self.attempts = self.attempts.saturating_add(1);
+    }
+
+    /// Media comes in and is published.
+    pub(super) fn live(&mut self) {
+        self.enter(State::Live);
+        self.reconnects += u64::from(std::mem::replace(&mut self.was_live, true));
+        self.sampled = (Instant::now(), self.bytes);
+    }
+
+    /// The attempt has failed; the next one follows after `pause`.
+    pub(super) fn failed(&mut self, error: String, pause: Duration) {
+        if self.state == State::Live {
+            self.attempts = 0;
+        }
+        self.enter(State::Waiting);
+        self.failures += 1;
+        self.last_error = Some((error, self.since));
+        self.retry_at = Some(Instant::now() + pause);
+        self.bits_per_second = 0;
+    }
+
+    /// Bytes came in.
+    pub(super) fn received(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        let (at, before) = self.sampled;
+        let passed = at.elapsed();
+        if passed >= SAMPLE {
+            self.bits_per_second = ((self.bytes - before) as f64 * 8.0 / passed.as_secs_f64()) as u64;
+            self.sampled = (Instant::now(), self.bytes);
+        }
+    }
+
+    /// Bits per second, averaged over the last second or so.
+    pub fn bits_per_second(&self) -> u64 {
+        if self.sampled.0.elapsed() < 2 * SAMPLE { self.bits_per_second } else { 0 }
+    }
+
+    /// Time until the next attempt, while it waits for one.
+    pub fn retry_in(&self) -> Option<Duration> {
+        self.retry_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.since = time::now();
+        self.retry_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn rates_are_of_the_last_second_and_end_with_the_bytes() {
+        let mut status = Status::new();
+        status.live();
+        for _ in 0..10 {
+            tokio::time::advance(Duration::from_millis(100)).await;
+            status.received(1_000);
+        }
+        assert_eq!((status.bits_per_second(), status.bytes), (80_000, 10_000));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(status.bits_per_second(), 0, "nothing has come for two seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_those_since_it_was_live() {
+        let mut status = Status::new();
+        for attempt in 1..=3 {
+            status.connecting();
+            status.failed("no route".to_owned(), Duration::from_secs(4));
+            assert_eq!((status.state, status.attempts), (State::Waiting, attempt));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(status.retry_in(), Some(Duration::from_secs(3)));
+        status.connecting();
+        assert_eq!(status.retry_in(), None);
+        status.live();
+        assert_eq!((status.attempts, status.reconnects, status.failures), (4, 0, 3), "the fourth went well");
+        status.failed("closed".to_owned(), Duration::ZERO);
+        assert_eq!(status.attempts, 0);
+        let when = status.since;
+        status.connecting();
+        status.live();
+        assert_eq!((status.attempts, status.reconnects), (1, 1));
+        assert_eq!(status.last_error, Some(("closed".to_owned(), when)));
+    }
+}

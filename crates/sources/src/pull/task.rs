@@ -1,0 +1,172 @@
+//! The life of one pull: connect, publish what comes, and begin anew when it ends.
+//!
+//! Each connection is a publication of its own: while the source is away, the stream has no publisher, which is what
+//! players and the API should see, and players that wait are served on when it is back; the stream's timeline goes on
+//! by the time that passed, whatever timestamps the source begins with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Pull;
+use super::source::{Failure, Source};
+use super::spec::PullSpec;
+use crate::backoff::{Backoff, random};
+use crate::settings::SourceSettings;
+use crate::{Ended, Ingest, Publisher, Request, SourceKind, Unsent};
+
+/// How an attempt ended.
+enum End {
+    /// The server stops.
+    Stopping,
+    /// The source failed, or does not begin.
+    Failed(String),
+    /// The publication was ended on this side.
+    Unpublished(Ended),
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.to_string())
+    }
+}
+
+/// Pulls until the server stops or the task is dropped.
+pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSettings>) {
+    let mut stopping = ingest.stopping();
+    let mut backoff = Backoff::new(settings.retry_min, settings.retry_max);
+    while !*stopping.borrow() {
+        pull.change(|status| status.connecting());
+        let mut attempt = Attempt { pull: &pull, ingest: &ingest, settings: &settings, live_since: None };
+        let end = attempt.run(&mut stopping).await;
+        let live = attempt.live_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let (reason, least) = match end {
+            End::Stopping => return,
+            End::Failed(reason) => (reason, Duration::ZERO),
+            // Somebody does not want it now: there is no hurry.
+            End::Unpublished(Ended::Kicked | Ended::TakenOver) => (end_reason(&end), settings.retry_max),
+            End::Unpublished(_) => (end_reason(&end), Duration::ZERO),
+        };
+        let pause = backoff.pause(live, random()).max(least);
+        tracing::warn!(
+            stream = pull.stream(), url = %pull.spec.origin, reason, failures = backoff.failures(),
+            pause_ms = pause.as_millis() as u64, "pull failed"
+        );
+        pull.change(|status| status.failed(reason, pause));
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = stopping.changed() => {}
+        }
+    }
+}
+
+fn end_reason(end: &End) -> String {
+    match end {
+        End::Stopping => String::new(),
+        End::Failed(reason) => reason.clone(),
+        End::Unpublished(ended) => ended.reason().to_owned(),
+    }
+}
+
+/// One connection to the source.
+struct Attempt<'a> {
+    pull: &'a Pull,
+    ingest: &'a Ingest,
+    settings: &'a SourceSettings,
+    live_since: Option<Instant>,
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self, stopping: &mut watch::Receiver<bool>) -> End {
+        let opened = tokio::select! {
+            opened = Source::open(&self.pull.spec.origin, self.settings) => opened,
+            _ = stopping.changed() => return End::Stopping,
+        };
+        let mut publisher = None;
+        let relayed = match opened {
+            Ok(source) => self.relay(source, &mut publisher, stopping).await,
+            Err(failure) => Err(failure.into()),
+        };
+        let Err(end) = relayed;
+        if let Some(publisher) = publisher {
+            publisher.finish().await;
+        }
+        end
+    }
+
+    /// Publishes what comes; returns only when it ends.
+    async fn relay(
+        &mut self,
+        mut source: Source,
+        publisher: &mut Option<Publisher>,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> Result<std::convert::Infallible, End> {
+        let mut last_message = Instant::now();
+        let mut metadata = None;
+        loop {
+            tokio::select! {
+                _ = stopping.changed() => return Err(End::Stopping),
+                ended = ended(publisher) => return Err(End::Unpublished(ended)),
+                () = sleep_until(last_message + self.settings.stall_timeout) => {
+                    return Err(End::Failed("the source sends nothing".to_owned()));
+                }
+                filled = source.fill() => {
+                    let bytes = filled?;
+                    self.pull.change(|status| status.received(bytes as u64));
+                }
+            }
+            while let Some(tag) = source.next_message()? {
+                last_message = Instant::now();
+                match publisher {
+                    Some(publisher) => send(publisher, &tag).await?,
+                    // Metadata alone is not yet a stream; the newest is kept for when it is one.
+                    None if tag.kind == MediaKind::Data => metadata = Some(tag),
+                    None => {
+                        let publisher = publisher.insert(self.publish(source.peer()).await?);
+                        for tag in metadata.take().iter().chain([&tag]) {
+                            send(publisher, tag).await?;
+                        }
+                    }
+                }
+            }
+            if let Some(publisher) = publisher {
+                publisher.flush().await.map_err(End::Unpublished)?;
+            }
+        }
+    }
+
+    async fn publish(&mut self, peer: Option<SocketAddr>) -> Result<Publisher, End> {
+        let PullSpec { app, name, origin } = &self.pull.spec;
+        let detail = origin.to_string();
+        let request = Request { app, name, kind: SourceKind::Pull, address: peer, detail: &detail };
+        let publisher =
+            self.ingest.publish(request).await.map_err(|refused| End::Failed(refused.reason()))?;
+        tracing::info!(session = %publisher.session(), stream = self.pull.stream(), url = detail, "pull is live");
+        self.pull.change(|status| status.live());
+        self.live_since = Some(Instant::now());
+        Ok(publisher)
+    }
+}
+
+/// The end of the publication; never, while there is none.
+async fn ended(publisher: &mut Option<Publisher>) -> Ended {
+    match publisher {
+        Some(publisher) => publisher.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn send(publisher: &mut Publisher, tag: &Tag) -> Result<(), End> {
+    loop {
+        match publisher.send(tag.kind, tag.timestamp, &tag.body) {
+            Ok(()) => return Ok(()),
+            Err(Unsent::QueueFull) => publisher.flush().await.map_err(End::Unpublished)?,
+            Err(Unsent::TooLong) => return Err(End::Failed("a message is too long".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What `millstream top` knows and what keys do to it. No terminal, no socket, no clock: those are in `terminal.rs`.
+
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::columns::{SESSIONS, STREAMS};
+use super::filter::{self, Filter};
+use super::history::History;
+use super::table::{Key, Move, TableView};
+use stats::message::StatsMessage;
+
+/// How the connection is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// An attempt is being made.
+    Connecting,
+    /// Messages come.
+    Connected,
+    /// Lost, or not made; the next attempt is at `retry_at`.
+    Lost {
+        /// Why.
+        reason: String,
+        /// When the next attempt begins.
+        retry_at: Instant,
+    },
+}
+
+/// Which table keys go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Focus {
+    /// Streams.
+    Streams,
+    /// Sessions.
+    Sessions,
+}
+
+/// What the program does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Goes on.
+    Continue,
+    /// Ends.
+    Quit,
+    /// Lets the shell have the terminal until it is called back.
+    Suspend,
+}
+
+/// Everything on the screen.
+pub(crate) struct App {
+    /// Address of the server, and what is to be known about the connection from the start.
+    pub server: String,
+    /// How the connection is.
+    pub link: Link,
+    /// The message on the screen.
+    pub message: StatsMessage,
+    /// Whether a message has come at all.
+    pub has_data: bool,
+    /// The table of streams.
+    pub streams: TableView,
+    /// The table of sessions.
+    pub sessions: TableView,
+    /// The table keys go to.
+    pub focus: Focus,
+    /// The text of the filter.
+    pub filter: String,
+    /// Why no row can fit the filter, if that is so.
+    pub filter_error: Option<String>,
+    /// Whether the filter is being typed.
+    pub typing: bool,
+    /// Only sessions of this stream are listed.
+    pub only_stream: Option<String>,
+    /// Whether the screen stands still. Curves go on.
+    pub paused: bool,
+    /// Whether help covers the tables, from which line on.
+    pub help: Option<usize>,
+    /// The past of every row.
+    pub history: History,
+}
+
+impl App {
+    /// An empty screen for `server`.
+    pub(crate) fn new(server: String) -> Self {
+        Self {
+            server,
+            link: Link::Connecting,
+            message: StatsMessage::default(),
+            has_data: false,
+            streams: TableView::new(&STREAMS, "PLAYERS", |m, row| Key::Stream(m.streams.name[row].clone())),
+            sessions: TableView::new(&SESSIONS, "BIT/S", |m, row| {
+                Key::Session(m.sessions.worker[row], m.sessions.serial[row])
+            }),
+            focus: Focus::Sessions,
+            filter: String::new(),
+            filter_error: None,
+            typing: false,
+            only_stream: None,
+            paused: false,
+            help: None,
+            history: History::default(),
+        }
+    }
+
+    /// Takes a message.
+    pub(crate) fn receive(&mut self, message: StatsMessage) {
+        self.link = Link::Connected;
+        self.history.add(&message);
+        if !self.paused || !self.has_data {
+            self.has_data = true;
+            self.message = message;
+            self.refresh();
+        }
+    }
+
+    /// Takes note that the connection is lost for `retry`.
+    pub(crate) fn lose(&mut self, reason: String, retry: Duration, now: Instant) {
+        self.link = Link::Lost { reason, retry_at: now + retry };
+    }
+
+    /// Filters and sorts again.
+    pub(crate) fn refresh(&mut self) {
+        let filter = Filter::new(&self.filter);
+        self.filter_error = filter.check(self.has_data.then_some(&self.message)).err();
+        let fitting = filter.apply(&self.message, self.only_stream.as_deref());
+        self.streams.show(&self.message, fitting.streams);
+        self.sessions.show(&self.message, fitting.sessions);
+    }
+
+    /// The table keys go to.
+    pub(crate) fn focused(&mut self) -> &mut TableView {
+        match self.focus {
+            Focus::Streams => &mut self.streams,
+            Focus::Sessions => &mut self.sessions,
+        }
+    }
+
+    /// Does what a key stands for; the table of them is in `draw/help.rs`.
+    pub(crate) fn handle_key(&mut self, key: KeyEvent) -> Flow {
+        if key.kind == KeyEventKind::Release {
+            return Flow::Continue;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return self.handle_control(key.code);
+        }
+        if self.typing {
+            self.type_key(key.code);
+            return Flow::Continue;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Flow::Quit,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = self.help.is_none().then_some(0),
+            KeyCode::Esc => self.go_back(),
+            KeyCode::Tab | KeyCode::BackTab => self.change_focus(),
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char(' ' | 'p') => self.paused = !self.paused,
+            KeyCode::Enter => self.list_sessions_of_stream(),
+            KeyCode::Char('r') => self.focused().reversed ^= true,
+            KeyCode::Left | KeyCode::Char('<') => self.sort_by_neighbour(-1),
+            KeyCode::Right | KeyCode::Char('>') => self.sort_by_neighbour(1),
+            code => return self.move_by(code),
+        }
+        self.refresh();
+        Flow::Continue
+    }
+
+    fn handle_control(&mut self, code: KeyCode) -> Flow {
+        match code {
+            KeyCode::Char('c') => Flow::Quit,
+            KeyCode::Char('z') => Flow::Suspend,
+            KeyCode::Char('u') if self.typing => {
+                self.filter.clear();
+                self.refresh();
+                Flow::Continue
+            }
+            _ => Flow::Continue,
+        }
+    }
+
+    fn type_key(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if self.filter.len() + c.len_utf8() <= filter::TEXT_MAX => self.filter.push(c),
+            _ => return,
+        }
+        self.refresh();
+    }
+
+    fn move_by(&mut self, code: KeyCode) -> Flow {
+        let to = match code {
+            KeyCode::Up | KeyCode::Char('k') => Move::Up,
+            KeyCode::Down | KeyCode::Char('j') => Move::Down,
+            KeyCode::PageUp => Move::PageUp,
+            KeyCode::PageDown => Move::PageDown,
+            KeyCode::Home | KeyCode::Char('g') => Move::First,
+            KeyCode::End | KeyCode::Char('G') => Move::Last,
+            _ => return Flow::Continue,
+        };
+        match (&mut self.help, self.focus) {
+            (Some(first), _) => *first = scrolled(*first, to),
+            (None, Focus::Streams) => self.streams.go(&self.message, to),
+            (None, Focus::Sessions) => self.sessions.go(&self.message, to),
+        }
+        Flow::Continue
+    }
+
+    /// Leaves the innermost thing: help, the sessions of one stream, the filter.
+    fn go_back(&mut self) {
+        if self.help.take().is_some() {
+            return;
+        }
+        if self.only_stream.take().is_some() {
+            self.focus = Focus::Streams;
+        } else {
+            self.filter.clear();
+        }
+    }
+
+    fn change_focus(&mut self) {
+        self.focus = match self.focus {
+            Focus::Streams => Focus::Sessions,
+            Focus::Sessions => Focus::Streams,
+        };
+    }
+
+    fn list_sessions_of_stream(&mut self) {
+        if self.focus == Focus::Streams
+            && let Some(row) = self.streams.selected_row()
+        {
+            self.only_stream = Some(self.message.streams.name[row].clone());
+            self.focus = Focus::Sessions;
+        }
+    }
+
+    fn sort_by_neighbour(&mut self, step: isize) {
+        let table = self.focused();
+        let count = table.columns.len();
+        table.sort = (table.sort + count).saturating_add_signed(step) % count;
+        table.reversed = false;
+    }
+}
+
+/// First line of the page of help after a move. It is kept within the page when that is drawn.
+fn scrolled(first: usize, to: Move) -> usize {
+    match to {
+        Move::Up => first.saturating_sub(1),
+        Move::Down => first + 1,
+        Move::PageUp => first.saturating_sub(10),
+        Move::PageDown => first + 10,
+        Move::First => 0,
+        Move::Last => usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    pub(super) fn press(app: &mut App, keys: &[KeyCode]) {
+        for code in keys {
+            assert_eq!(app.handle_key(KeyEvent::from(*code)), Flow::Continue, "{code:?}");
+        }
+    }
+
+    fn app(sessions: u32) -> App {
+        let mut app = App::new("http://localhost:8080".to_owned());
+        app.receive(sample::message(2, 10, sessions));
+        app
+    }
+
+    fn type_text(app: &mut App, text: &str) {
+        press(app, &text.chars().map(KeyCode::Char).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn keys_sort_and_reverse_the_table_in_focus() {
+        let mut app = app(30);
+        assert_eq!(app.sessions.rows()[0], 29, "the largest bit rate first");
+        press(&mut app, &[KeyCode::Char('r')]);
+        assert_eq!(app.sessions.rows()[0], 0);
+        press(&mut app, &[KeyCode::Left]); // AGE, its own order
+        assert_eq!((app.sessions.columns[app.sessions.sort].title, app.sessions.rows()[0]), ("AGE", 29));
+        press(&mut app, &[KeyCode::Tab, KeyCode::Right, KeyCode::Char('r')]);
+        assert_eq!(app.streams.columns[app.streams.sort].title, "IN");
+        assert_eq!(app.streams.rows()[..2], [4, 9], "those without a publisher");
+        for _ in 0..SESSIONS.len() {
+            press(&mut app, &[KeyCode::Tab, KeyCode::Char('<'), KeyCode::Tab]);
+        }
+        assert_eq!(app.sessions.columns[app.sessions.sort].title, "AGE", "once around");
+    }
+
+    #[test]
+    fn typed_text_filters_at_once_and_escape_takes_it_back() {
+        let mut app = app(30);
+        press(&mut app, &[KeyCode::Char('/')]);
+        type_text(&mut app, "whepq?");
+        assert!(
+            app.typing && app.sessions.rows().is_empty(),
+            "letters that are keys otherwise are text here"
+        );
+        press(&mut app, &[KeyCode::Backspace, KeyCode::Backspace, KeyCode::Enter]);
+        assert!(!app.typing && app.filter == "whep" && app.sessions.rows().len() == 10);
+        press(&mut app, &[KeyCode::Esc]);
+        assert_eq!((app.filter.as_str(), app.sessions.rows().len()), ("", 30));
+        press(&mut app, &[KeyCode::Char('/')]);
+        type_text(&mut app, &"ü".repeat(filter::TEXT_MAX));
+        assert_eq!(app.filter.len(), filter::TEXT_MAX);
+        assert_eq!(app.handle_key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)), Flow::Continue);
+        assert_eq!(app.sessions.rows().len(), 30);
+    }
+
+    #[test]
+    fn enter_lists_the_sessions_of_a_stream_and_escape_leads_back() {
+        let mut app = app(30);
+        press(&mut app, &[KeyCode::Tab, KeyCode::Down, KeyCode::Enter]);
+        assert_eq!(app.only_stream.as_deref(), Some("live/cam001"));
+        assert_eq!((app.focus, app.sessions.rows().len()), (Focus::Sessions, 3));
+        let gone = sample::message(2, 1, 5);
+        app.receive(gone);
+        assert!(app.sessions.rows().is_empty(), "the stream ended");
+        press(&mut app, &[KeyCode::Esc]);
+        assert_eq!((app.focus, app.sessions.rows().len()), (Focus::Streams, 5));
+    }
+
+    #[test]
+    fn a_paused_screen_stands_still_while_curves_go_on() {
+        let mut app = app(3);
+        press(&mut app, &[KeyCode::Char(' ')]);
+        let first = app.message.clone();
+        app.receive(sample::later(&first, 1));
+        assert_eq!(app.message.sequence, 1);
+        assert_eq!(app.history.session(0, 0).expect("known").last(0, 9).len(), 2);
+        press(&mut app, &[KeyCode::Char(' ')]);
+        app.receive(sample::later(&first, 2));
+        assert_eq!(app.message.sequence, 3);
+    }
+
+    #[test]
+    fn every_key_works_before_the_first_message() {
+        let mut app = App::new(String::new());
+        let keys = [
+            KeyCode::Tab,
+            KeyCode::Enter,
+            KeyCode::Char('r'),
+            KeyCode::Left,
+            KeyCode::Char('?'),
+            KeyCode::Esc,
+        ];
+        press(&mut app, &keys);
+        let moves =
+            [KeyCode::Up, KeyCode::Down, KeyCode::PageUp, KeyCode::PageDown, KeyCode::Home, KeyCode::End];
+        press(&mut app, &moves);
+        assert_eq!(app.handle_key(KeyEvent::from(KeyCode::Char('q'))), Flow::Quit);
+        assert_eq!(app.handle_key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Flow::Quit);
+        assert_eq!(app.handle_key(KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL)), Flow::Suspend);
+    }
+}

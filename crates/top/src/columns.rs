@@ -1,0 +1,441 @@
+//! The columns of the two tables: how each cell is sorted, written and judged.
+//!
+//! One list per table, in the order of the screen; headers, help, `--sort` and `--once` follow them. A cell is a
+//! function of a message and a row, so that rows that are not shown cost a comparison and nothing else.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::format;
+use stats::message::{NO_STREAM, ROLE_PENDING, ROLE_PLAYER, ROLE_PUBLISHER, StatsMessage};
+
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    /// Header, and name for `--sort` in any case.
+    pub title: &'static str,
+    /// Name of what it shows with its unit, as in the message where it comes from there; for `--once`.
+    pub field: &'static str,
+    /// What it shows, for help.
+    pub meaning: &'static str,
+    /// Characters, more than the title has, so that the mark of the order fits beside it; or [`FLEXIBLE`].
+    pub width: u16,
+    /// Whether it holds figures: they stand at the right, and of them people look for the largest first.
+    pub is_figure: bool,
+    /// Columns of the highest number go first where there is no room for all.
+    pub order_of_leaving: u8,
+    /// The value of a row.
+    pub value: for<'a> fn(&'a StatsMessage, usize) -> Value<'a>,
+    /// The value as people read it.
+    pub text: for<'a> fn(Value<'a>) -> Cow<'a, str>,
+    /// How good it is.
+    pub judge: fn(Value<'_>) -> Level,
+}
+
+/// Width of the column that takes what the others leave, but at least [`FLEXIBLE_MIN`].
+pub(crate) const FLEXIBLE: u16 = 0;
+/// Least width of the flexible column.
+pub(crate) const FLEXIBLE_MIN: u16 = 14;
+
+/// What a cell holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'a> {
+    /// A count, a rate, a time in milliseconds.
+    Count(u64),
+    /// A measure.
+    Real(f32),
+    /// Worker and number of a session.
+    Id(u16, u64),
+    /// A name.
+    Text(Cow<'a, str>),
+    /// Not known, or of no meaning in this row. Comes last in any order.
+    Unknown,
+}
+
+/// How good a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Nothing to say about it.
+    Plain,
+    /// As it should be, where it could be otherwise.
+    Good,
+    /// Worth a look.
+    Warning,
+    /// Hurts.
+    Bad,
+}
+
+impl Value<'_> {
+    /// Order of two values of one column; unknown ones are the last, whichever way the rest goes.
+    pub(crate) fn compare(&self, other: &Self, descending: bool) -> Ordering {
+        let order = match (self, other) {
+            (Self::Unknown, Self::Unknown) => return Ordering::Equal,
+            (Self::Unknown, _) => return Ordering::Greater,
+            (_, Self::Unknown) => return Ordering::Less,
+            (Self::Count(a), Self::Count(b)) => a.cmp(b),
+            (Self::Real(a), Self::Real(b)) => a.total_cmp(b),
+            (Self::Id(worker, serial), Self::Id(other, number)) => (worker, serial).cmp(&(other, number)),
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            // A column has one kind of value.
+            _ => Ordering::Equal,
+        };
+        if descending { order.reverse() } else { order }
+    }
+
+    /// The value for programs: plain numbers, no blanks within.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Self::Count(value) => value.to_string(),
+            Self::Real(value) if !value.is_finite() => format::UNKNOWN.to_owned(),
+            Self::Real(value) => format!("{value:.2}"),
+            Self::Id(worker, serial) => format!("{worker}-{serial}"),
+            Self::Text(text) if text.is_empty() => format::UNKNOWN.to_owned(),
+            Self::Text(text) => text.replace(char::is_whitespace, "%20"),
+            Self::Unknown => format::UNKNOWN.to_owned(),
+        }
+    }
+}
+
+/// A measure that may be unknown.
+fn real(value: f32) -> Value<'static> {
+    if value.is_finite() { Value::Real(value) } else { Value::Unknown }
+}
+
+/// Index of a worker; -1 is none.
+fn worker(index: i32) -> Value<'static> {
+    u64::try_from(index).map_or(Value::Unknown, Value::Count)
+}
+
+/// Name of the stream of session `row`.
+pub(crate) fn stream_of(message: &StatsMessage, row: usize) -> Option<&str> {
+    let stream = message.sessions.stream[row];
+    (stream != NO_STREAM).then(|| message.streams.name[stream as usize].as_str())
+}
+
+/// What sessions are, as texts.
+pub(crate) const ROLES: [&str; 3] = ["publisher", "player", "pending"];
+
+/// What session `row` does.
+pub(crate) fn role_of(message: &StatsMessage, row: usize) -> &'static str {
+    match message.sessions.role[row] {
+        ROLE_PUBLISHER => ROLES[0],
+        ROLE_PLAYER => ROLES[1],
+        ROLE_PENDING => ROLES[2],
+        // A role of later versions.
+        _ => format::UNKNOWN,
+    }
+}
+
+/// The name of the protocol of session `row`.
+pub(crate) fn protocol_of(message: &StatsMessage, row: usize) -> &str {
+    &message.protocols[usize::from(message.sessions.protocol[row])]
+}
+
+fn as_is(value: Value<'_>) -> Cow<'_, str> {
+    match value {
+        Value::Count(value) => format::scaled(value).into(),
+        Value::Real(value) => format::real(value).into(),
+        Value::Id(worker, serial) => format!("{worker}-{serial}").into(),
+        Value::Text(text) => text,
+        Value::Unknown => format::UNKNOWN.into(),
+    }
+}
+
+/// A count with all its digits: of players people want to know one more or less.
+fn exact(value: Value<'_>) -> Cow<'_, str> {
+    match value {
+        Value::Count(value) => format::grouped(value).into(),
+        other => as_is(other),
+    }
+}
+
+fn as_time(value: Value<'_>) -> Cow<'_, str> {
+    match value {
+        Value::Count(ms) => format::duration_ms(ms).into(),
+        other => as_is(other),
+    }
+}
+
+fn plain(_: Value<'_>) -> Level {
+    Level::Plain
+}
+
+/// Judges counts that should be 0.
+fn none_is_best(value: Value<'_>) -> Level {
+    if matches!(value, Value::Count(1..)) { Level::Warning } else { Level::Plain }
+}
+
+/// Loss in percent: from 1 it can be seen, from 5 it hurts.
+fn loss(value: Value<'_>) -> Level {
+    above(value, 1.0, 5.0)
+}
+
+/// Round trip in milliseconds: what comes late to be sent again, and too late.
+fn round_trip(value: Value<'_>) -> Level {
+    above(value, 200.0, 500.0)
+}
+
+/// Interarrival jitter in milliseconds: what usual receive buffers take, and what none takes.
+fn jitter(value: Value<'_>) -> Level {
+    above(value, 30.0, 100.0)
+}
+
+/// What waits for a player, in milliseconds: more than any merging delay, and half of what moves it to the next key frame.
+fn waiting(value: Value<'_>) -> Level {
+    match value {
+        Value::Count(5000..) => Level::Bad,
+        Value::Count(1000..) => Level::Warning,
+        _ => Level::Plain,
+    }
+}
+
+fn above(value: Value<'_>, warning: f32, bad: f32) -> Level {
+    match value {
+        Value::Real(value) if value >= bad => Level::Bad,
+        Value::Real(value) if value >= warning => Level::Warning,
+        _ => Level::Plain,
+    }
+}
+
+fn state(value: Value<'_>) -> Level {
+    if value == Value::Text("live".into()) { Level::Good } else { Level::Warning }
+}
+
+/// A column of names, for the rest to be filled in.
+const fn name(title: &'static str, field: &'static str, width: u16, leaving: u8) -> Column {
+    Column { is_figure: false, ..figure(title, field, width, leaving) }
+}
+
+/// A column of figures, for the rest to be filled in.
+const fn figure(title: &'static str, field: &'static str, width: u16, leaving: u8) -> Column {
+    Column {
+        title,
+        field,
+        meaning: "",
+        width,
+        is_figure: true,
+        order_of_leaving: leaving,
+        value: |_, _| Value::Unknown,
+        text: as_is,
+        judge: plain,
+    }
+}
+
+/// Columns of the table of streams.
+pub(crate) const STREAMS: [Column; 6] = [
+    Column {
+        meaning: "name of the stream",
+        value: |m, row| Value::Text(m.streams.name[row].as_str().into()),
+        ..name("STREAM", "stream", FLEXIBLE, 0)
+    },
+    Column {
+        meaning: "live, or waiting: players without a publisher",
+        value: |m, row| Value::Text(if m.streams.live[row] { "live" } else { "waiting" }.into()),
+        judge: state,
+        ..name("STATE", "state", 7, 2)
+    },
+    Column {
+        meaning: "worker of its publisher",
+        value: |m, row| worker(m.streams.publisher_worker[row]),
+        ..figure("HOME", "publisher_worker", 5, 5)
+    },
+    Column {
+        meaning: "players on all workers",
+        value: |m, row| Value::Count(m.streams.players[row].into()),
+        text: exact,
+        ..figure("PLAYERS", "players", 8, 1)
+    },
+    Column {
+        meaning: "bits per second from its publisher",
+        value: |m, row| Value::Count(m.streams.bits_in_per_second[row]),
+        ..figure("IN", "bits_in_per_second", 6, 3)
+    },
+    Column {
+        meaning: "bits per second to its players",
+        value: |m, row| Value::Count(m.streams.bits_out_per_second[row]),
+        ..figure("OUT", "bits_out_per_second", 6, 4)
+    },
+];
+
+/// Columns of the table of sessions.
+pub(crate) const SESSIONS: [Column; 14] = [
+    Column {
+        meaning: "id: worker and number, as in the API",
+        value: |m, row| Value::Id(m.sessions.worker[row], m.sessions.serial[row]),
+        ..name("ID", "id", 10, 2)
+    },
+    Column {
+        meaning: "stream it publishes or plays",
+        value: |m, row| stream_of(m, row).map_or(Value::Unknown, |name| Value::Text(name.into())),
+        ..name("STREAM", "stream", FLEXIBLE, 0)
+    },
+    Column {
+        meaning: "publisher, player, or pending: neither yet",
+        value: |m, row| Value::Text(role_of(m, row).into()),
+        ..name("ROLE", "role", 9, 5)
+    },
+    Column {
+        meaning: "protocol",
+        value: |m, row| Value::Text(protocol_of(m, row).into()),
+        ..name("PROTO", "protocol", 9, 4)
+    },
+    Column {
+        meaning: "time since it came",
+        value: |m, row| Value::Count(m.sessions.connected_ms[row]),
+        text: as_time,
+        ..figure("AGE", "connected_ms", 6, 9)
+    },
+    Column {
+        meaning: "bits per second, from a publisher or to a player",
+        value: |m, row| Value::Count(m.sessions.bits_per_second[row]),
+        ..figure("BIT/S", "bits_per_second", 6, 1)
+    },
+    Column {
+        meaning: "packets or messages per second",
+        value: |m, row| Value::Count(m.sessions.packets_per_second[row].into()),
+        ..figure("PKT/S", "packets_per_second", 6, 10)
+    },
+    Column {
+        meaning: "packets lost so far (WebRTC)",
+        // Where nobody reports losses, none were counted.
+        value: |m, row| match m.sessions.lost_packets[row] {
+            0 if m.sessions.loss_percent[row].is_nan() => Value::Unknown,
+            lost => Value::Count(lost),
+        },
+        ..figure("LOST", "lost_packets", 5, 12)
+    },
+    Column {
+        meaning: "percent lost, by the last report (WebRTC)",
+        value: |m, row| real(m.sessions.loss_percent[row]),
+        judge: loss,
+        ..figure("LOSS%", "loss_percent", 6, 3)
+    },
+    Column {
+        meaning: "round trip, ms (WebRTC)",
+        value: |m, row| real(m.sessions.rtt_ms[row]),
+        judge: round_trip,
+        ..figure("RTT", "rtt_ms", 5, 6)
+    },
+    Column {
+        meaning: "variation of the arrival, ms (WebRTC)",
+        value: |m, row| real(m.sessions.jitter_ms[row]),
+        judge: jitter,
+        ..figure("JITTER", "jitter_ms", 7, 7)
+    },
+    Column {
+        meaning: "what waits for a player, ms",
+        value: |m, row| Value::Count(m.sessions.queue_ms[row].into()),
+        judge: waiting,
+        ..figure("QUEUE", "queue_ms", 6, 8)
+    },
+    Column {
+        meaning: "what waits for a player, bytes",
+        value: |m, row| Value::Count(m.sessions.queue_bytes[row]),
+        ..figure("QUEUED", "queue_bytes", 7, 13)
+    },
+    Column {
+        meaning: "frames a slow player did not get",
+        value: |m, row| Value::Count(m.sessions.dropped_frames[row]),
+        judge: none_is_best,
+        ..figure("DROPS", "dropped_frames", 6, 11)
+    },
+];
+
+/// Which columns fit into `width` characters with one between them, by their places in `columns`. The one at `sorted`
+/// stays as long as the flexible one.
+pub(crate) fn fitting(columns: &[Column], width: u16, sorted: usize) -> Vec<usize> {
+    let least = |at: usize| {
+        usize::from(columns[at].width.max(FLEXIBLE_MIN * u16::from(columns[at].width == FLEXIBLE)))
+    };
+    let leaving = |at: usize| if at == sorted { 0 } else { columns[at].order_of_leaving };
+    let mut chosen: Vec<usize> = (0..columns.len()).collect();
+    while chosen.len() > 1 && chosen.iter().map(|at| least(*at) + 1).sum::<usize>() > usize::from(width) + 1 {
+        let first =
+            (0..chosen.len()).max_by_key(|place| (leaving(chosen[*place]), columns[chosen[*place]].width));
+        chosen.remove(first.unwrap_or(0));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn titles(columns: &[Column], width: u16, sorted: usize) -> Vec<&'static str> {
+        fitting(columns, width, sorted).into_iter().map(|at| columns[at].title).collect()
+    }
+
+    #[test]
+    fn columns_leave_one_by_one_and_the_sorted_one_last() {
+        for columns in [STREAMS.as_slice(), SESSIONS.as_slice()] {
+            for sorted in 0..columns.len() {
+                let mut last = columns.len();
+                for width in (0..=200).rev() {
+                    let now = titles(columns, width, sorted);
+                    assert!(now.len() == last || now.len() + 1 == last, "{width}: {now:?}");
+                    let two = now.contains(&"STREAM") && now.contains(&columns[sorted].title);
+                    assert!(two || now.len() == 1, "{width}: {now:?}");
+                    last = now.len();
+                }
+                assert_eq!(last, 1);
+            }
+        }
+        assert_eq!(titles(&SESSIONS, 40, 0), ["ID", "STREAM", "BIT/S", "LOSS%"]);
+        assert_eq!(titles(&SESSIONS, 40, 13), ["ID", "STREAM", "BIT/S", "DROPS"]);
+        assert_eq!(titles(&SESSIONS, 130, 0).len(), SESSIONS.len());
+    }
+
+    #[test]
+    fn unknown_values_are_last_in_both_directions() {
+        let cases = [
+            (Value::Real(1.0), Value::Real(2.0), false, Ordering::Less),
+            (Value::Real(1.0), Value::Real(2.0), true, Ordering::Greater),
+            (Value::Unknown, Value::Real(2.0), false, Ordering::Greater),
+            (Value::Unknown, Value::Real(2.0), true, Ordering::Greater),
+            (Value::Text("a".into()), Value::Text("b".into()), false, Ordering::Less),
+        ];
+        for (a, b, descending, expected) in cases {
+            assert_eq!(a.compare(&b, descending), expected, "{a:?} {b:?} {descending}");
+            assert_eq!(b.compare(&a, descending), expected.reverse(), "{b:?} {a:?} {descending}");
+        }
+    }
+
+    #[test]
+    fn cells_show_what_the_message_says() {
+        let message = sample::message(2, 3, 9);
+        let row = |row| {
+            let cell = |column: &Column| (column.text)((column.value)(&message, row)).into_owned();
+            SESSIONS.iter().map(cell).collect::<Vec<_>>()
+        };
+        let publisher = ["0-0", "live/cam000", "publisher", "rtmp", "1s", "2.00M", "200", "-"];
+        assert_eq!(row(0)[..8], publisher);
+        assert_eq!(row(0)[8..], ["-", "-", "-", "0", "0", "0"]);
+        let player = ["1-7", "live/cam001", "player", "whep", "5s", "2.00M", "207", "7"];
+        assert_eq!(row(7)[..8], player);
+        assert_eq!(row(7)[8..], ["0.7", "12.0", "3.5", "910", "490k", "18"]);
+    }
+
+    #[test]
+    fn texts_for_programs_have_no_blanks() {
+        assert_eq!(
+            (Value::Real(f32::INFINITY).plain(), Value::Real(1.0).plain()),
+            ("-".into(), "1.00".into())
+        );
+        assert_eq!(Value::Text("live/my cam\u{3000}1".into()).plain(), "live/my%20cam%201");
+        assert_eq!(Value::Text("".into()).plain(), "-");
+        assert_eq!((Value::Count(1_234_567).plain(), Value::Unknown.plain()), ("1234567".into(), "-".into()));
+    }
+
+    #[test]
+    fn every_column_says_what_it_shows() {
+        for column in STREAMS.iter().chain(&SESSIONS) {
+            assert!(!column.meaning.is_empty() && !column.field.contains(' '), "{}", column.title);
+            assert!(
+                column.width == FLEXIBLE || column.title.len() < usize::from(column.width),
+                "{}",
+                column.title
+            );
+        }
+    }
+}

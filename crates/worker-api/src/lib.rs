@@ -1,0 +1,37 @@
+//! What the workers and the rest of the server say to each other, and nothing else: commands and answers, snapshots, ids,
+//! settings, and who may do what.
+//!
+//! Plain values and bounded queues. The control side, the sources and the workers all depend on this crate; it depends on
+//! none of them.
+
+pub mod auth;
+pub mod columns;
+pub mod link;
+pub mod pattern;
+pub mod rtc;
+pub mod settings;
+pub mod snapshot;
+pub mod streams;
+pub mod time;
+mod workers_link;
+
+pub use workers_link::{NoAnswer, WorkersLink};
+
+use std::net::SocketAddr;
+
+/// Addresses in use, with real port numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListenAddresses {
+    /// RTMP.
+    pub rtmp: Vec<SocketAddr>,
+    /// RTMP over TLS.
+    pub rtmps: Vec<SocketAddr>,
+    /// HTTP.
+    pub http: Vec<SocketAddr>,
+    /// HTTP over TLS.
+    pub https: Vec<SocketAddr>,
+    /// WebRTC over UDP, of all workers.
+    pub rtc_udp: Vec<SocketAddr>,
+    /// WebRTC over TCP, of all workers.
+    pub rtc_tcp: Vec<SocketAddr>,
+}

@@ -1,0 +1,152 @@
+//! The bounded queues between the control side and the workers.
+//!
+//! Control sends commands and wakes the worker; a worker answers through the reply channel in the command and
+//! hands over HTTP connections that are not media. Neither side ever waits for the other while holding media up.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::rtc::{RtcOpen, RtcPatch};
+use super::snapshot::{Protocol, SessionId, WorkerSnapshot};
+
+/// Commands a worker's queue holds; a full queue answers the caller with an error.
+pub const COMMANDS_MAX: usize = 256;
+/// Connections waiting for the control side; further ones are answered 503 by the worker.
+pub const HANDOFFS_MAX: usize = 256;
+
+/// Which sessions a snapshot lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listed {
+    /// None.
+    Nothing,
+    /// All of them.
+    All,
+    /// These, in ascending order; what is not there is left out.
+    Only(Arc<[SessionId]>),
+}
+
+/// What control asks of a worker.
+#[derive(Debug)]
+pub enum Command {
+    /// Say how things are.
+    Snapshot {
+        /// Which sessions to list.
+        sessions: Listed,
+        /// Where the answer goes.
+        reply: oneshot::Sender<WorkerSnapshot>,
+    },
+    /// End a session; answers whether it existed.
+    Kick {
+        /// Which.
+        session: SessionId,
+        /// Where the answer goes.
+        reply: oneshot::Sender<bool>,
+    },
+    /// Take over a publisher of this process. The answer goes where the request says.
+    Adopt(Box<Adopt>),
+    /// Open a WebRTC session. The answer goes where the request says.
+    RtcOpen(Box<RtcOpen>),
+    /// Change a WebRTC session; answers whether it existed.
+    RtcPatch {
+        /// Which.
+        session: SessionId,
+        /// What to change.
+        patch: RtcPatch,
+        /// Where the answer goes.
+        reply: oneshot::Sender<bool>,
+    },
+    /// End a WebRTC session; answers whether it existed.
+    RtcClose {
+        /// Which.
+        session: SessionId,
+        /// Where the answer goes.
+        reply: oneshot::Sender<bool>,
+    },
+    /// Stop accepting, tell every session, and end the thread when all are gone or after `deadline`.
+    Drain {
+        /// Most time to spend.
+        deadline: Duration,
+    },
+}
+
+/// A publisher inside this process: the worker makes it a session of its own.
+#[derive(Debug)]
+pub struct Adopt {
+    /// The worker's end of a connected pair, non-blocking. FLV comes from it; nothing is written to it.
+    pub socket: TcpStream,
+    /// Application to publish in.
+    pub app: String,
+    /// Name to publish as.
+    pub name: String,
+    /// What it is, as sessions and metrics show it.
+    pub protocol: Protocol,
+    /// Where its media comes from, as sessions show it.
+    pub address: SocketAddr,
+    /// What else sessions show of it; at most 128 characters are kept.
+    pub detail: String,
+    /// Where the answer goes: its session, which publishes from then on.
+    pub reply: oneshot::Sender<Result<SessionId, AdoptRefusal>>,
+    /// Where the reason goes once the session is over.
+    pub ended: oneshot::Sender<&'static str>,
+}
+
+/// Why a worker does not take a publisher of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdoptRefusal {
+    /// The stream has a publisher.
+    Taken,
+    /// The worker has as many sessions as it may have, or the system gives no more.
+    Full,
+    /// The server is shutting down.
+    Draining,
+}
+
+/// Reason of sessions that the management API ended.
+pub const KICKED: &str = "ended by the operator";
+/// Reason of publishers that another one replaced.
+pub const TAKEN_OVER: &str = "another publisher took over";
+/// Reason of sessions that end with the server.
+pub const DRAINING: &str = "the server is shutting down";
+/// Reason of publishers that fell silent.
+pub const SILENT: &str = "publisher sent nothing for too long";
+
+/// An HTTP connection that is not media: the worker read the request head and gives all of it away.
+#[derive(Debug)]
+pub struct Handoff {
+    /// The connection, non-blocking.
+    pub stream: TcpStream,
+    /// TLS state when it came in by HTTPS.
+    pub tls: Option<Box<rustls::ServerConnection>>,
+    /// Plaintext bytes already read, the request head first.
+    pub buffered: Vec<u8>,
+    /// Peer address.
+    pub peer: SocketAddr,
+}
+
+/// Sends commands to one worker.
+#[derive(Debug, Clone)]
+pub struct WorkerHandle {
+    commands: SyncSender<Command>,
+    waker: Arc<mio::Waker>,
+}
+
+/// The worker's command queue is full or the worker has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerUnavailable;
+
+impl WorkerHandle {
+    /// A handle that queues in `commands` and wakes by `waker`.
+    pub fn new(commands: SyncSender<Command>, waker: Arc<mio::Waker>) -> Self {
+        Self { commands, waker }
+    }
+
+    /// Queues a command and wakes the worker.
+    pub fn send(&self, command: Command) -> Result<(), WorkerUnavailable> {
+        self.commands.try_send(command).map_err(|_| WorkerUnavailable)?;
+        self.waker.wake().map_err(|_| WorkerUnavailable)
+    }
+}

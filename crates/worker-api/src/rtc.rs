@@ -1,0 +1,113 @@
+//! What the control side says to a worker about WebRTC sessions, and what it gets back.
+//!
+//! Signalling (HTTP, SDP, tokens) happens on the control side; a worker is given the facts of an offer that has been
+//! read, checked and answered. It keeps nothing of the text. What becomes of a session is reported through [`Notices`],
+//! so that the control side forgets its URL.
+
+use std::net::SocketAddr;
+
+use rtc::PeerConfig;
+use rtc::sdp::{IceCredentials, TrackDescription};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::snapshot::{Role, SessionId};
+
+/// What a session is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RtcRole {
+    /// WHIP: the peer sends.
+    Publish,
+    /// WHEP: the peer receives.
+    Play,
+}
+
+impl RtcRole {
+    /// As told to the outside, once the session is connected.
+    pub fn told(self) -> Role {
+        match self {
+            Self::Publish => Role::Publisher,
+            Self::Play => Role::Player,
+        }
+    }
+}
+
+/// A session to be opened.
+pub struct RtcOpen {
+    /// Publish or play.
+    pub role: RtcRole,
+    /// Application.
+    pub app: String,
+    /// Stream within it.
+    pub stream: String,
+    /// Who asked, by HTTP.
+    pub address: SocketAddr,
+    /// `User-Agent` of the request, at most 128 bytes.
+    pub user_agent: Option<Box<str>>,
+    /// ICE and DTLS of the peer, with the candidates of this worker.
+    pub peer: PeerConfig,
+    /// What was negotiated: what the publisher will send, or what the player takes and how.
+    pub tracks: Vec<TrackDescription>,
+    /// For a player, which of the published tracks each of `tracks` plays; else empty.
+    pub published: Vec<usize>,
+    /// Where the answer goes. A session whose answer nobody takes ends at once.
+    pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,
+}
+
+/// Why a worker does not open a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtcRefusal {
+    /// The stream has a publisher, and newcomers are refused.
+    Taken,
+    /// Nobody publishes the stream any more.
+    NotFound,
+    /// The worker has as many sessions as it may.
+    Full,
+    /// The server is shutting down.
+    Draining,
+    /// What was negotiated makes no peer (a defect of the control side).
+    Invalid,
+}
+
+/// What a `PATCH` asks for (RFC 9725 section 4.3).
+#[derive(Debug)]
+pub enum RtcPatch {
+    /// More candidates of the peer. A server that answers checks needs none, but clients send them.
+    Candidates(Vec<rtc::sdp::Candidate>),
+    /// New credentials on both sides.
+    Restart {
+        /// The server's.
+        local: IceCredentials,
+        /// The peer's.
+        remote: IceCredentials,
+        /// The peer's candidates.
+        candidates: Vec<rtc::sdp::Candidate>,
+    },
+}
+
+/// Addresses at which one worker takes WebRTC, with real ports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RtcEndpoint {
+    /// UDP, one for each address of the host.
+    pub udp: Vec<SocketAddr>,
+    /// TCP, for networks without UDP.
+    pub tcp: Vec<SocketAddr>,
+}
+
+/// What becomes of a session, for the control side, which keeps its URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtcNotice {
+    /// ICE and DTLS are done. At most once a session.
+    Connected(SessionId),
+    /// It has ended, whoever ended it. Once a session that was opened.
+    Ended(SessionId),
+}
+
+/// Where workers report what becomes of sessions. Bounded by the number of sessions: two messages each.
+pub type Notices = mpsc::UnboundedSender<RtcNotice>;
+
+impl std::fmt::Debug for RtcOpen {
+    /// Without credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {}/{} by {}", self.role, self.app, self.stream, self.address)
+    }
+}

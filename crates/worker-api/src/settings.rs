@@ -1,0 +1,281 @@
+//! What the workers need to know, after configuration has been read, checked and resolved.
+//!
+//! Plain values, cloned once per worker at start; nothing here changes while a worker runs.
+//! Where a value comes from (file, environment, flag) is the business of `config`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::pattern::Pattern;
+
+/// Settings shared by all workers.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Number of event-loop threads, at least 1.
+    pub workers: usize,
+    /// Core of worker `i` is `cores[i % cores.len()]`; empty means not pinned.
+    pub cores: Vec<usize>,
+    /// Addresses for RTMP. Port 0 picks a free port, the same for all workers.
+    pub rtmp: Vec<SocketAddr>,
+    /// Addresses for RTMP over TLS; needs `tls`.
+    pub rtmps: Vec<SocketAddr>,
+    /// Addresses for HTTP: media, API and console.
+    pub http: Vec<SocketAddr>,
+    /// Addresses for HTTPS; needs `tls`.
+    pub https: Vec<SocketAddr>,
+    /// Certificate and key for RTMPS and HTTPS.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Time from accept to a publish or play command, or to a complete HTTP request head; then closed.
+    pub handshake_timeout: Duration,
+    /// A publisher that sends no byte for this long is closed.
+    pub publisher_idle_timeout: Duration,
+    /// Sessions per worker; further connections are closed at once.
+    pub sessions_max: usize,
+    /// Largest RTMP message accepted from a publisher, bytes.
+    pub message_bytes_max: u32,
+    /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key frame.
+    pub ring_frames: usize,
+    /// `TCP_NOTSENT_LOWAT` of player sockets, bytes: data the kernel holds unsent before it reports the socket full.
+    pub socket_unsent_bytes_max: u32,
+    /// `SO_SNDBUF` of player sockets; `None` leaves the kernel's automatic sizing.
+    pub socket_send_buffer_bytes: Option<u32>,
+    /// Value of `Access-Control-Allow-Origin` on media responses; `None` sends none.
+    pub cors_allow_origin: Option<String>,
+    /// Applications in order; the first whose pattern matches an app name applies. The last matches everything.
+    pub applications: Vec<Application>,
+    /// WebRTC: WHIP and WHEP.
+    pub rtc: RtcSettings,
+    /// Transcoding of audio.
+    pub transcoding: TranscodingSettings,
+}
+
+/// Settings of WebRTC sessions, on every worker the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcSettings {
+    /// Addresses for media over UDP: worker `i` takes port + `i`; port 0 picks a free one for each. Empty: no WebRTC.
+    pub udp: Vec<SocketAddr>,
+    /// Addresses for ICE-TCP (RFC 6544, passive), port by worker as for `udp`. Empty: UDP only.
+    pub tcp: Vec<SocketAddr>,
+    /// Addresses announced as candidates in place of those of the interfaces, with the port of the socket.
+    pub public_addresses: Vec<IpAddr>,
+    /// STUN and TURN servers named to clients.
+    pub ice_servers: Vec<IceServer>,
+    /// How datagrams are sent.
+    pub udp_backend: UdpBackend,
+    /// Interface for `UdpBackend::AfXdp`.
+    pub af_xdp_interface: Option<String>,
+    /// Sessions of one worker; further ones are answered 503.
+    pub sessions_max: usize,
+    /// Sessions of one worker that have no ICE connection yet; further ones are answered 503.
+    pub pending_max: usize,
+    /// The same of one client address (IPv6: /64), over all workers; further ones are answered 429.
+    pub pending_per_address_max: usize,
+    /// A session without ICE and DTLS after this long is freed.
+    pub pending_timeout: Duration,
+    /// Sessions one client address (IPv6: /64) may ask for in a second, on average; twice as many at once. Zero: any.
+    pub posts_per_second_max: u32,
+    /// How long a packet can be sent again.
+    pub history: Duration,
+    /// Most bytes a track's packets kept for sending again take, on each worker.
+    pub history_bytes_max: usize,
+    /// Whether a new viewer starts with the packets since the last key frame instead of the next one.
+    pub gop_cache: bool,
+    /// Most bytes the GOP cache of one track holds, on each worker; a longer group is not offered.
+    pub gop_cache_bytes_max: usize,
+    /// Longest a group in the GOP cache may last.
+    pub gop_cache_duration_max: Duration,
+    /// Whether packets of a frame that are one byte short are padded, for runs of equal datagrams.
+    pub pad_runs: bool,
+}
+
+/// A STUN or TURN server as clients are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IceServer {
+    /// `stun:`, `stuns:`, `turn:` or `turns:` URI (RFC 7064, RFC 7065).
+    pub uri: String,
+    /// Long-term credential: user name and password; `turn` servers need it.
+    pub credential: Option<(String, String)>,
+}
+
+/// How datagrams leave, as configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UdpBackend {
+    /// The best that needs no privilege and works here.
+    Auto,
+    /// One `sendmmsg` call for a batch.
+    Sendmmsg,
+    /// `sendmmsg` with UDP segmentation offload.
+    Gso,
+    /// io_uring.
+    IoUring,
+    /// AF_XDP: frames past the kernel's UDP stack; needs privileges and `af_xdp_interface`.
+    AfXdp,
+}
+
+/// A named set of stream settings.
+#[derive(Debug, Clone)]
+pub struct Application {
+    /// Matches the app name.
+    pub pattern: Pattern,
+    /// What applies to its streams.
+    pub settings: Arc<ApplicationSettings>,
+}
+
+/// Settings of the streams of one application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplicationSettings {
+    /// How long a message may wait to be sent together with others. Zero sends each message at once.
+    pub merge_latency: Duration,
+    /// Send as soon as this many messages wait, even before `merge_latency`. Zero means no such limit.
+    pub merge_messages: u32,
+    /// Whether a new player starts with the last group of pictures instead of the next key frame.
+    pub gop_cache: bool,
+    /// Most bytes the GOP cache of one stream holds; a longer group is not offered to new players.
+    pub gop_cache_bytes_max: usize,
+    /// Longest group of pictures kept, in media time.
+    pub gop_cache_duration_max: Duration,
+    /// Most bytes a player may be behind before it is moved to the next key frame.
+    pub player_queue_bytes_max: usize,
+    /// Longest a player may be behind, by when messages arrived, before it is moved to the next key frame.
+    pub player_queue_duration_max: Duration,
+    /// A player that takes no byte for this long while data waits for it is disconnected.
+    pub player_stall_timeout: Duration,
+    /// How long a player waits for a publisher; zero refuses it at once, `None` waits for ever.
+    pub wait_for_publisher: Option<Duration>,
+    /// What happens to a second publisher of the same name.
+    pub second_publisher: SecondPublisher,
+    /// From RTMP to WebRTC and back.
+    pub bridge: BridgeSettings,
+}
+
+/// Bridges between frames (RTMP, FLV) and packets (WebRTC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeSettings {
+    /// Whether players of the one kind get streams of the other at all.
+    pub enabled: bool,
+    /// What becomes of a stream with B-frames, which WebRTC cannot carry.
+    pub b_frames: bridge::BFrames,
+    /// From WebRTC: longest a missing packet is waited for.
+    pub delay_max: Duration,
+    /// From WebRTC: longest distance between key frames; the publisher is asked for one then.
+    pub key_frame_interval_max: Duration,
+    /// How long a bridge goes on without a player.
+    pub linger: Duration,
+    /// From WebRTC: audio becomes AAC, where the encoder is built in; else it stays Opus.
+    pub audio_to_aac: bool,
+}
+
+/// Threads for transcoding audio, shared by all streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TranscodingSettings {
+    /// Threads; at least 1.
+    pub threads: usize,
+    /// Streams transcoded at a time; the audio of further ones is left out.
+    pub streams_max: usize,
+    /// Opus, stereo, bits per second.
+    pub opus_bits_per_second: u32,
+    /// AAC, stereo, bits per second.
+    pub aac_bits_per_second: u32,
+}
+
+/// What happens when a stream that has a publisher gets another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecondPublisher {
+    /// The newcomer is refused.
+    Refuse,
+    /// The newcomer takes the stream over and the old publisher is closed.
+    TakeOver,
+}
+
+impl Default for ApplicationSettings {
+    fn default() -> Self {
+        Self {
+            merge_latency: Duration::from_millis(100),
+            merge_messages: 0,
+            gop_cache: true,
+            gop_cache_bytes_max: 8 << 20,
+            gop_cache_duration_max: Duration::from_secs(20),
+            player_queue_bytes_max: 8 << 20,
+            player_queue_duration_max: Duration::from_secs(10),
+            player_stall_timeout: Duration::from_secs(10),
+            wait_for_publisher: Some(Duration::from_secs(60)),
+            second_publisher: SecondPublisher::Refuse,
+            bridge: BridgeSettings::default(),
+        }
+    }
+}
+
+impl Default for BridgeSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            b_frames: bridge::BFrames::Drop,
+            delay_max: Duration::from_millis(250),
+            key_frame_interval_max: Duration::from_secs(2),
+            linger: Duration::from_secs(10),
+            audio_to_aac: true,
+        }
+    }
+}
+
+impl Default for TranscodingSettings {
+    fn default() -> Self {
+        Self { threads: 2, streams_max: 256, opus_bits_per_second: 96_000, aac_bits_per_second: 128_000 }
+    }
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            cores: Vec::new(),
+            rtmp: Vec::new(),
+            rtmps: Vec::new(),
+            http: Vec::new(),
+            https: Vec::new(),
+            tls: None,
+            handshake_timeout: Duration::from_secs(10),
+            publisher_idle_timeout: Duration::from_secs(30),
+            sessions_max: 50_000,
+            message_bytes_max: 8 << 20,
+            ring_frames: 4096,
+            socket_unsent_bytes_max: 128 << 10,
+            socket_send_buffer_bytes: None,
+            cors_allow_origin: Some("*".to_owned()),
+            applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
+            rtc: RtcSettings::default(),
+            transcoding: TranscodingSettings::default(),
+        }
+    }
+}
+
+impl Default for RtcSettings {
+    fn default() -> Self {
+        Self {
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            public_addresses: Vec::new(),
+            ice_servers: Vec::new(),
+            udp_backend: UdpBackend::Auto,
+            af_xdp_interface: None,
+            sessions_max: 10_000,
+            pending_max: 4_096,
+            pending_per_address_max: 1_024,
+            pending_timeout: Duration::from_secs(15),
+            posts_per_second_max: 500,
+            history: Duration::from_millis(1_500),
+            history_bytes_max: 8 << 20,
+            gop_cache: true,
+            gop_cache_bytes_max: 8 << 20,
+            gop_cache_duration_max: Duration::from_secs(10),
+            pad_runs: true,
+        }
+    }
+}
+
+/// Settings of an application.
+pub fn settings_for(applications: &[Application], app: &str) -> Arc<ApplicationSettings> {
+    let found = applications.iter().find(|application| application.pattern.matches(app));
+    found.map_or_else(Arc::default, |application| Arc::clone(&application.settings))
+}

@@ -1,0 +1,478 @@
+//! What a worker says about itself when asked: plain values, copied out of the loop in one turn.
+//!
+//! The control side turns them into API answers and metrics; a worker formats nothing.
+
+use std::net::SocketAddr;
+
+use rtmp::flv::{AudioFormat, Codec, VideoFormat};
+
+use super::columns::OutboxCounters;
+
+/// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// Id of the `serial`-th session of `worker`.
+    pub fn new(worker: usize, serial: u64) -> Self {
+        Self((worker as u64) << 48 | (serial & 0xffff_ffff_ffff))
+    }
+
+    /// Its number on the worker.
+    pub fn serial(self) -> u64 {
+        self.0 & 0xffff_ffff_ffff
+    }
+
+    /// The worker that owns the session.
+    pub fn worker(self) -> usize {
+        (self.0 >> 48) as usize
+    }
+}
+
+impl std::fmt::Display for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.worker(), self.serial())
+    }
+}
+
+impl std::str::FromStr for SessionId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (worker, serial) = text.split_once('-').unwrap_or(("", text));
+        Ok(Self::new(worker.parse::<u16>()?.into(), serial.parse()?))
+    }
+}
+
+/// State of one worker at one moment. Counters only grow; rates are for the reader to derive, except where named.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerSnapshot {
+    /// Index of the worker, from 0.
+    pub index: usize,
+    /// Core it is pinned to.
+    pub core: Option<usize>,
+    /// Totals.
+    pub counters: WorkerCounters,
+    /// Loop turns in the last full second: median busy time, microseconds.
+    pub loop_time_us_p50: u32,
+    /// Loop turns in the last full second: 99th percentile of busy time, microseconds.
+    pub loop_time_us_p99: u32,
+    /// CPU time of the thread over wall time in the last full second, percent of a core.
+    pub load_percent: f32,
+    /// Bytes received in the last full second.
+    pub bytes_in_per_second: u64,
+    /// Bytes sent in the last full second.
+    pub bytes_out_per_second: u64,
+    /// Streams this worker knows, whether published here or only played here.
+    pub streams: Vec<StreamSnapshot>,
+    /// Sessions, only when asked for.
+    pub sessions: Vec<SessionSnapshot>,
+}
+
+/// Counters of one worker since start (gauges are named so).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WorkerCounters {
+    /// Gauge: open sessions of any role.
+    pub sessions: u64,
+    /// Gauge: publishing sessions.
+    pub publishers: u64,
+    /// Gauge: playing sessions, waiting ones included.
+    pub players: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed at accept because `sessions_max` was reached.
+    pub refused_full: u64,
+    /// Times accepting paused because file descriptors ran out.
+    pub accept_pauses: u64,
+    /// Media messages received from local publishers.
+    pub frames_in: u64,
+    /// Media messages of local publishers that made no sense and were left out.
+    pub frames_invalid: u64,
+    /// Bytes received on all sockets.
+    pub bytes_in: u64,
+    /// Bytes sent on all sockets.
+    pub bytes_out: u64,
+    /// Media messages sent, summed over players.
+    pub frames_out: u64,
+    /// Calls of `writev` on player sockets.
+    pub writes: u64,
+    /// Frames players did not get because they were too slow.
+    pub queue_drops: u64,
+    /// Players disconnected because they were too slow.
+    pub slow_disconnects: u64,
+    /// Frames received from other workers.
+    pub ring_frames_in: u64,
+    /// Frames another worker could not be given because its ring was full.
+    pub ring_drops: u64,
+    /// Sessions ended by a protocol error, a bad request or a time limit before publish or play.
+    pub protocol_errors: u64,
+    /// Sessions refused by authorisation.
+    pub unauthorized: u64,
+    /// Loop turns.
+    pub loop_turns: u64,
+    /// Busy time of all turns, microseconds.
+    pub loop_busy_us: u64,
+    /// WebRTC alone.
+    pub rtc: RtcCounters,
+    /// Bridges alone.
+    pub bridges: BridgeCounters,
+    /// Statistics that left for the control side.
+    pub stats: OutboxCounters,
+}
+
+/// Counters of bridges of one worker since start (gauges are named so). What single bridges count is added up here when
+/// it happens, and stays when they stop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BridgeCounters {
+    /// Bridges from RTMP to WebRTC that were started.
+    pub frame_to_rtp_started: u64,
+    /// Bridges from WebRTC to RTMP that were started.
+    pub rtp_to_frame_started: u64,
+    /// Gauge: bridges from RTMP to WebRTC.
+    pub frame_to_rtp_running: u64,
+    /// Gauge: bridges from WebRTC to RTMP.
+    pub rtp_to_frame_running: u64,
+    /// Transcoders started.
+    pub transcoders_started: u64,
+    /// Transcoders refused because there were as many as there may be.
+    pub transcoders_refused: u64,
+    /// CPU time on the worker, microseconds.
+    pub cpu_us: u64,
+    /// CPU time on transcoding threads, microseconds.
+    pub transcoding_cpu_us: u64,
+    /// B-frames left out.
+    pub b_frames_dropped: u64,
+    /// Frames or packets that made no sense, or came too late, or lacked a part.
+    pub broken: u64,
+    /// Audio frames the transcoders had no room for.
+    pub audio_dropped: u64,
+}
+
+/// WebRTC counters of one worker since start (gauges are named so).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RtcCounters {
+    /// Gauge: sessions that are not connected yet.
+    pub pending: u64,
+    /// Sessions opened.
+    pub opened: u64,
+    /// Sessions whose ICE and DTLS were done.
+    pub connected: u64,
+    /// Sessions freed because they did not connect in time.
+    pub expired: u64,
+    /// Sessions ended because the peer stopped answering checks (RFC 7675).
+    pub consent_lost: u64,
+    /// RTP and RTCP packets received from validated addresses, whatever became of them.
+    pub packets_in: u64,
+    /// RTP packets sent for the first time, summed over viewers.
+    pub packets_out: u64,
+    /// RTP packets sent again.
+    pub packets_resent: u64,
+    /// Packets viewers asked for again and did not get: too old, or over their budget.
+    pub resends_refused: u64,
+    /// Datagrams from addresses that no session has validated.
+    pub unknown_source: u64,
+    /// STUN and DTLS datagrams a session refused.
+    pub signals_refused: u64,
+    /// Packets whose authentication failed.
+    pub unauthentic: u64,
+    /// Authentic packets that were replayed, too old, malformed or of no track.
+    pub dropped: u64,
+    /// Packets a socket or the send batch did not take.
+    pub send_failures: u64,
+    /// NACKed packets received, from viewers.
+    pub nacks_in: u64,
+    /// Packets asked for again, from publishers.
+    pub nacks_out: u64,
+    /// Key-frame requests received, from viewers.
+    pub key_frame_requests_in: u64,
+    /// Key-frame requests sent, to publishers.
+    pub key_frame_requests_out: u64,
+    /// Packets received from other workers.
+    pub ring_packets_in: u64,
+    /// Packets another worker could not be given because its ring was full.
+    pub ring_drops: u64,
+    /// Defects of the server that ended sessions: a panic while their input was handled.
+    pub panics: u64,
+}
+
+/// One stream as one worker sees it.
+#[derive(Debug, Clone)]
+pub struct StreamSnapshot {
+    /// Application.
+    pub app: String,
+    /// Name within the application.
+    pub name: String,
+    /// Whether media is coming in: from a local publisher or from the home worker.
+    pub live: bool,
+    /// Set on the home worker only.
+    pub publisher: Option<PublisherSnapshot>,
+    /// Milliseconds since the current publisher began; 0 when not live.
+    pub uptime_ms: u64,
+    /// Players on this worker.
+    pub players: u32,
+    /// Video codec and what its sequence header says.
+    pub video: Option<(Codec, Option<VideoFormat>)>,
+    /// Audio codec and what its sequence header says.
+    pub audio: Option<(Codec, Option<AudioFormat>)>,
+    /// Media bits in the last full second.
+    pub video_bits_per_second: u64,
+    /// Media bits in the last full second.
+    pub audio_bits_per_second: u64,
+    /// Video frames in the last full second.
+    pub video_frames_per_second: f32,
+    /// Distance of the last two key frames, milliseconds; 0 when unknown.
+    pub key_frame_interval_ms: u32,
+    /// Frames in the GOP cache.
+    pub gop_frames: u32,
+    /// Bytes in the GOP cache.
+    pub gop_bytes: u64,
+    /// Media time in the GOP cache, milliseconds.
+    pub gop_duration_ms: u32,
+    /// Media payload bytes since the stream was created on this worker.
+    pub bytes_in: u64,
+    /// Tracks of a publisher that sends packets; empty when it sends frames or there is none.
+    pub tracks: Vec<RtcTrackSnapshot>,
+    /// The bridge to the other kind of player; set on the home worker, while it runs.
+    pub bridge: Option<BridgeSnapshot>,
+}
+
+/// Which way a bridge goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BridgeDirection {
+    /// From RTMP to WebRTC.
+    FrameToRtp,
+    /// From WebRTC to RTMP and FLV.
+    RtpToFrame,
+}
+
+/// A running bridge. Totals are since it started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BridgeSnapshot {
+    /// Which way it goes.
+    pub direction: BridgeDirection,
+    /// How long it has run, milliseconds.
+    pub running_ms: u64,
+    /// Frames of video taken in (to packets) or made (to frames).
+    pub video_frames: u64,
+    /// Packets made (to packets) or taken in (to frames).
+    pub packets: u64,
+    /// Audio frames that came back from the transcoder.
+    pub audio_frames: u64,
+    /// CPU time on the worker, microseconds.
+    pub cpu_us: u64,
+    /// CPU time on transcoding threads, microseconds.
+    pub transcoding_cpu_us: u64,
+    /// Time from a video frame's (last) arrival to its packets or frame, median of the last second, microseconds.
+    pub video_latency_us: u32,
+    /// The same for audio, transcoding included.
+    pub audio_latency_us: u32,
+    /// B-frames left out.
+    pub b_frames_dropped: u64,
+    /// Frames or packets that made no sense, or came too late, or lacked a part.
+    pub broken: u64,
+    /// Sound the transcoder had no room for.
+    pub audio_dropped: u64,
+    /// Why something the publisher sends is not bridged.
+    pub note: Option<std::sync::Arc<str>>,
+}
+
+/// One track of a stream that is published as packets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RtcTrackSnapshot {
+    /// Audio or video.
+    pub kind: TrackKind,
+    /// Its codec, as SDP names it: `H264`, `opus`.
+    pub codec: &'static str,
+    /// RTP clock rate, Hz.
+    pub clock_rate: u32,
+    /// Audio channels.
+    pub channels: Option<u8>,
+    /// Simulcast encodings that arrive; 1 without simulcast.
+    pub encodings: u8,
+    /// Width and height of the picture, where the payload says.
+    pub size: Option<(u32, u32)>,
+    /// Media bits in the last full second, of all encodings.
+    pub bits_per_second: u64,
+    /// Frames in the last full second, of the encoding that is forwarded.
+    pub frames_per_second: f32,
+    /// Distance of the last two key frames, milliseconds; 0 when unknown.
+    pub key_frame_interval_ms: u32,
+}
+
+/// What a track carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrackKind {
+    /// Sound.
+    Audio,
+    /// Pictures.
+    Video,
+}
+
+/// Who publishes a stream.
+#[derive(Debug, Clone)]
+pub struct PublisherSnapshot {
+    /// Its session.
+    pub session: SessionId,
+    /// Its address.
+    pub address: SocketAddr,
+    /// How it came in.
+    pub protocol: Protocol,
+    /// Milliseconds since it connected.
+    pub connected_ms: u64,
+}
+
+/// What a session does. The numbers are those of the statistics message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Handshake or request head not finished.
+    Pending = 0,
+    /// Sends media.
+    Publisher = 1,
+    /// Receives media, or waits for it.
+    Player = 2,
+}
+
+/// How a session came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Protocol {
+    /// RTMP over TCP.
+    Rtmp,
+    /// RTMP over TLS.
+    Rtmps,
+    /// FLV as an HTTP response body, or a request not yet understood.
+    HttpFlv,
+    /// The same over TLS.
+    HttpsFlv,
+    /// FLV in WebSocket frames.
+    WsFlv,
+    /// The same over TLS.
+    WssFlv,
+    /// WebRTC, published by WHIP.
+    Whip,
+    /// WebRTC, played by WHEP.
+    Whep,
+    /// A virtual channel of this server.
+    Channel,
+    /// Pulled from another server by this one.
+    Pull,
+    /// The demo channel.
+    Demo,
+}
+
+impl Protocol {
+    /// All of them, each at the index it is as a number.
+    pub const ALL: [Self; 11] = [
+        Self::Rtmp,
+        Self::Rtmps,
+        Self::HttpFlv,
+        Self::HttpsFlv,
+        Self::WsFlv,
+        Self::WssFlv,
+        Self::Whip,
+        Self::Whep,
+        Self::Channel,
+        Self::Pull,
+        Self::Demo,
+    ];
+
+    /// Name used in the API, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rtmp => "rtmp",
+            Self::Rtmps => "rtmps",
+            Self::HttpFlv => "http-flv",
+            Self::HttpsFlv => "https-flv",
+            Self::WsFlv => "ws-flv",
+            Self::WssFlv => "wss-flv",
+            Self::Whip => "whip",
+            Self::Whep => "whep",
+            Self::Channel => "channel",
+            Self::Pull => "pull",
+            Self::Demo => "demo",
+        }
+    }
+}
+
+/// One session.
+#[derive(Debug, Clone)]
+pub struct SessionSnapshot {
+    /// Its id.
+    pub id: SessionId,
+    /// What it does.
+    pub role: Role,
+    /// How it came in.
+    pub protocol: Protocol,
+    /// `app/name`, once known.
+    pub stream: Option<String>,
+    /// Peer address.
+    pub address: SocketAddr,
+    /// Milliseconds since accept.
+    pub connected_ms: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Media bits per second since the last sample (about a second), in the direction of its role.
+    pub bits_per_second: u64,
+    /// Player: bytes waiting for it.
+    pub queue_bytes: u64,
+    /// Player: time between the arrival of what it gets next and of the newest message, milliseconds.
+    pub queue_ms: u32,
+    /// Player: frames it did not get because it was too slow.
+    pub dropped_frames: u64,
+    /// `User-Agent`, or RTMP `flashVer`, at most 128 bytes.
+    pub user_agent: Option<String>,
+    /// What only WebRTC sessions have.
+    pub rtc: Option<RtcSessionSnapshot>,
+}
+
+/// The connection of one WebRTC session, as it is and as reports describe it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RtcSessionSnapshot {
+    /// How far it is.
+    pub state: RtcState,
+    /// `udp` or `tcp`, once a path is validated.
+    pub transport: Option<&'static str>,
+    /// Codecs of its tracks, as SDP names them.
+    pub codecs: Vec<&'static str>,
+    /// RTP packets received from a publisher, or sent to a viewer for the first time.
+    pub packets: u64,
+    /// Packets lost in all: what we miss of a publisher's, or what a viewer reports.
+    pub lost_packets: u64,
+    /// Share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report; 0 when unknown.
+    pub loss_percent: f32,
+    /// Round trip by sender and receiver reports, milliseconds.
+    pub rtt_ms: Option<f32>,
+    /// Interarrival jitter of the last report (RFC 3550 section 6.4.1), milliseconds; the largest of its tracks.
+    pub jitter_ms: Option<f32>,
+    /// Packets asked for again: by us of a publisher, by a viewer of us.
+    pub nacks: u64,
+    /// Packets sent again.
+    pub resent_packets: u64,
+    /// Key frames asked for: by us of a publisher, by a viewer of us.
+    pub key_frame_requests: u64,
+}
+
+/// How far a WebRTC session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtcState {
+    /// No validated path yet.
+    Checking,
+    /// A path is validated; DTLS is under way.
+    Handshake,
+    /// Media may flow.
+    Connected,
+}
+
+impl RtcState {
+    /// Name used in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Checking => "checking",
+            Self::Handshake => "handshake",
+            Self::Connected => "connected",
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Asks the workers, with a deadline, and merges what they say.
+//!
+//! Whoever may use the API gets a fresh answer. What strangers may ask (`/readyz`) is answered from one that is kept
+//! for a moment and shared, so that they interrupt a worker a few times a second at most.
+
+use std::time::Duration;
+
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::{Instant, timeout};
+
+use crate::link::{Adopt, AdoptRefusal, Command, Listed, WorkerHandle, WorkerUnavailable};
+use crate::rtc::{RtcOpen, RtcPatch, RtcRefusal};
+use crate::snapshot::{SessionId, WorkerSnapshot};
+
+/// Time a worker has to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an answer is shared.
+const SHARED_FOR: Duration = Duration::from_millis(250);
+
+/// A worker did not answer in time: it is overloaded, stuck, or has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// Index of the worker.
+    pub worker: usize,
+}
+
+/// Sends a command to the worker with an index.
+type Send = dyn Fn(usize, Command) -> Result<(), WorkerUnavailable> + std::marker::Send + Sync;
+type Snapshots = Result<Vec<WorkerSnapshot>, NoAnswer>;
+
+/// The way to all workers.
+pub struct WorkersLink {
+    count: usize,
+    send: Box<Send>,
+    shared: Mutex<Option<(Instant, bool)>>,
+}
+
+impl WorkersLink {
+    /// The way to the workers behind `handles`.
+    pub fn new(handles: Vec<WorkerHandle>) -> Self {
+        Self::over(handles.len(), Box::new(move |worker, command| handles[worker].send(command)))
+    }
+
+    /// The way to `count` workers that `send` reaches.
+    pub fn over(count: usize, send: Box<Send>) -> Self {
+        Self { count, send, shared: Mutex::new(None) }
+    }
+
+    /// Number of workers.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The present state of all workers, without sessions.
+    pub async fn snapshots(&self) -> Snapshots {
+        self.ask_all(&Listed::Nothing).await
+    }
+
+    /// Whether all workers answered, now or a moment ago.
+    pub async fn all_answer(&self) -> bool {
+        let mut shared = self.shared.lock().await;
+        if let Some((asked, answer)) = *shared
+            && asked.elapsed() < SHARED_FOR
+        {
+            return answer;
+        }
+        let answer = self.ask_all(&Listed::Nothing).await.is_ok();
+        *shared = Some((Instant::now(), answer));
+        answer
+    }
+
+    /// The present state of all workers, with sessions.
+    pub async fn snapshots_with_sessions(&self, listed: &Listed) -> Snapshots {
+        self.ask_all(listed).await
+    }
+
+    /// Ends a session. Answers whether it existed.
+    pub async fn kick(&self, session: SessionId) -> Result<bool, NoAnswer> {
+        let worker = session.worker();
+        if worker >= self.count {
+            return Ok(false);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.ask(worker, Command::Kick { session, reply }, answer).await
+    }
+
+    /// Has `worker` take over a publisher of this process; `answer` is the other end of the reply in `adopt`.
+    pub async fn adopt(
+        &self,
+        worker: usize,
+        adopt: Adopt,
+        answer: oneshot::Receiver<Result<SessionId, AdoptRefusal>>,
+    ) -> Result<Result<SessionId, AdoptRefusal>, NoAnswer> {
+        self.ask(worker, Command::Adopt(Box::new(adopt)), answer).await
+    }
+
+    /// Has `worker` open a WebRTC session; `answer` is the other end of the reply in `open`.
+    pub async fn rtc_open(
+        &self,
+        worker: usize,
+        open: RtcOpen,
+        answer: oneshot::Receiver<Result<SessionId, RtcRefusal>>,
+    ) -> Result<Result<SessionId, RtcRefusal>, NoAnswer> {
+        self.ask(worker, Command::RtcOpen(Box::new(open)), answer).await
+    }
+
+    /// Changes a WebRTC session. Answers whether it existed.
+    pub async fn rtc_patch(&self, session: SessionId, patch: RtcPatch) -> Result<bool, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(session.worker(), Command::RtcPatch { session, patch, reply }, answer).await
+    }
+
+    /// Ends a WebRTC session. Answers whether it existed.
+    pub async fn rtc_close(&self, session: SessionId) -> Result<bool, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(session.worker(), Command::RtcClose { session, reply }, answer).await
+    }
+
+    /// Tells all workers to stop. A worker that cannot be told has ended already, or ends with the process.
+    pub fn drain(&self, deadline: Duration) {
+        for worker in 0..self.count {
+            if (self.send)(worker, Command::Drain { deadline }).is_err() {
+                tracing::warn!(worker, "worker could not be told to stop");
+            }
+        }
+    }
+
+    async fn ask_all(&self, listed: &Listed) -> Snapshots {
+        // All are asked before any answer is awaited, so the states belong together as closely as may be.
+        let asked: Vec<_> = (0..self.count)
+            .map(|worker| {
+                let (reply, answer) = oneshot::channel();
+                let sent = (self.send)(worker, Command::Snapshot { sessions: listed.clone(), reply });
+                (worker, sent, answer)
+            })
+            .collect();
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let mut snapshots = Vec::with_capacity(asked.len());
+        for (worker, sent, answer) in asked {
+            let answer = tokio::time::timeout_at(deadline, answer).await;
+            match (sent, answer) {
+                (Ok(()), Ok(Ok(snapshot))) => snapshots.push(snapshot),
+                _ => return Err(NoAnswer { worker }),
+            }
+        }
+        Ok(snapshots)
+    }
+
+    async fn ask<T>(
+        &self,
+        worker: usize,
+        command: Command,
+        answer: oneshot::Receiver<T>,
+    ) -> Result<T, NoAnswer> {
+        (self.send)(worker, command).map_err(|WorkerUnavailable| NoAnswer { worker })?;
+        match timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            _ => Err(NoAnswer { worker }),
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkersLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "link to {} workers", self.count)
+    }
+}

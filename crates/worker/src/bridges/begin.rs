@@ -1,0 +1,296 @@
+//! Bridges begin, with the first player of the other lane, and end.
+
+use std::sync::Arc;
+
+use ::bridge::{FrameToRtp, FrameToRtpSettings, RtpToFrame, RtpToFrameSettings};
+use delivery::{Frame, FrameRole};
+use sfu::Packet;
+
+use super::audio::Audio;
+use super::cost::Cost;
+use super::{Bridge, Machine, describe};
+use crate::directory::{Epoch, Lane, Origin, StreamId};
+use crate::engine::Worker;
+use crate::ring::Crossing;
+use crate::rtc::RtcSource;
+use crate::streams::{Remote, Source};
+use worker_api::settings::BridgeSettings;
+use worker_api::settings::settings_for;
+
+/// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes, the least
+/// that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP + 1180.
+const PAYLOAD_BYTES_MAX: usize = 1_180;
+
+/// Audio that a bridge begins with, milliseconds. Older audio would be played before what comes now, and late for good.
+const AUDIO_MS: u64 = 100;
+
+/// Packets after which a turn is taken while a bridge begins: half of what a stream holds for one.
+const TURN_PACKETS: u64 = 4_000;
+
+impl Worker {
+    /// Somebody wants a stream as packets: begins the bridge, if the stream is published here as frames.
+    pub(crate) fn bridge_to_packets(&mut self, id: StreamId) {
+        let Some(frames) = self.streams.find(id) else { return };
+        let local = &self.streams.slab[frames];
+        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = local.source else { return };
+        if local.bridge.is_some() || !local.settings.bridge.enabled {
+            return;
+        }
+        let settings = local.settings.bridge;
+        let Some((epoch, others)) = self.parts.directory.bridge(&local.key, publication, Lane::Packets)
+        else {
+            return;
+        };
+        let name = (local.app(), local.name());
+        let packets = self.rtc.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
+        self.rtc.streams.slab[packets].packets.publisher_started(
+            self.now,
+            epoch.0,
+            describe::virtual_publisher(),
+        );
+        let source = RtcSource { epoch, origin: Origin::Bridge };
+        self.rtc_start_source(packets, source, describe::tracks(&Default::default()));
+        let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.now);
+        let index = self.bridge_insert(
+            id,
+            (frames, packets),
+            publication,
+            epoch,
+            Machine::FrameToRtp(Box::new(machine)),
+        );
+        self.streams.slab[frames].bridge = Some(index);
+        self.bridges.counters.frame_to_rtp_started += 1;
+        self.watch_or_not(frames);
+        self.rtc.streams.slab[packets].remotes = Vec::new();
+        self.bridge_feed_cached_frames(index, epoch);
+        // A defect may have ended it.
+        if !self.bridge_is(index, epoch) {
+            return;
+        }
+        for worker in others {
+            self.rtc_add_remote(worker, id);
+        }
+    }
+
+    /// The same, if somebody has been playing it as packets.
+    pub(crate) fn bridge_to_packets_if_wanted(&mut self, id: StreamId) {
+        if self.rtc.streams.find(id).is_some_and(|packets| self.rtc_is_played(packets)) {
+            self.bridge_to_packets(id);
+        }
+    }
+
+    /// Whether this bridge is still there: another one may have its index.
+    fn bridge_is(&self, index: usize, epoch: Epoch) -> bool {
+        self.bridges.slab.get(index).is_some_and(|bridge| bridge.epoch == epoch)
+    }
+
+    /// What a player that joined now would begin with.
+    fn bridge_feed_cached_frames(&mut self, index: usize, epoch: Epoch) {
+        let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
+        let cached: Vec<(u64, Arc<Frame>)> =
+            relay.gop().frames().map(|(time_ms, frame)| (*time_ms, Arc::clone(frame))).collect();
+        let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
+        let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
+        let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
+        self.bridge_feed_ended_tracks(index, begin_ms);
+        let audio_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(AUDIO_MS));
+        let is_wanted = |(time_ms, frame): &&(u64, Arc<Frame>)| {
+            frame.role != FrameRole::Audio || *time_ms >= audio_from_ms
+        };
+        for (time_ms, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
+            self.bridge_frame(index, *time_ms, frame);
+            // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
+            if !self.bridge_is(index, epoch) {
+                return;
+            }
+            let bridge = &mut self.bridges.slab[index];
+            if bridge.met().packets > bridge.forwarded + TURN_PACKETS {
+                bridge.forwarded = bridge.met().packets;
+                self.rtc_forward();
+            }
+        }
+    }
+
+    /// What is over may go on.
+    fn bridge_feed_ended_tracks(&mut self, index: usize, time_ms: u64) {
+        let frames = self.bridges.slab[index].frames;
+        let headers: Vec<_> = self.streams.slab[frames].relay.ended().map(Arc::clone).collect();
+        for header in headers {
+            self.bridge_frame(index, time_ms, &header);
+            if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
+                self.bridges.slab.get_mut(index)
+            {
+                machine.track_ended(header.track);
+            }
+        }
+    }
+
+    /// Somebody wants a stream as frames: begins the bridge, if the stream is published here as packets.
+    pub(crate) fn bridge_to_frames(&mut self, id: StreamId) {
+        let Some(packets) = self.rtc.streams.find(id) else { return };
+        let entry = &self.rtc.streams.slab[packets];
+        let Some(RtcSource { epoch: publication, origin: Origin::Session(_) }) = entry.source else { return };
+        let applications = &self.parts.settings.applications;
+        let settings = settings_for(applications, entry.app()).bridge;
+        if entry.bridge.is_some() || !settings.enabled {
+            return;
+        }
+        let Some((epoch, others)) = self.parts.directory.bridge(&entry.key, publication, Lane::Frames) else {
+            return;
+        };
+        let name = (entry.app(), entry.name());
+        let frames = self.streams.find_or_insert(id, name, applications, self.now_ms);
+        self.start_source(frames, Source { epoch, origin: Origin::Bridge });
+        let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
+        let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.now);
+        let machine = Machine::RtpToFrame(Box::new(machine));
+        let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
+        self.rtc.streams.slab[packets].bridge = Some(index);
+        self.bridges.counters.rtp_to_frame_started += 1;
+        for &worker in &others {
+            self.tell(worker, Crossing::Start { stream: id, epoch, frames: Vec::new() });
+        }
+        let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
+        self.streams.slab[frames].remotes = remotes.collect();
+        let cached: Vec<Arc<Packet>> =
+            self.rtc.streams.slab[packets].packets.cached(self.now).map(Arc::clone).collect();
+        self.bridge_packets(index, &cached);
+        self.bridge_poll(index);
+    }
+
+    fn bridge_insert(
+        &mut self,
+        stream: StreamId,
+        (frames, packets): (usize, usize),
+        publication: Epoch,
+        epoch: Epoch,
+        machine: Machine,
+    ) -> usize {
+        let direction = machine.direction();
+        tracing::info!(stream = &*self.streams.slab[frames].key, ?direction, "bridge started");
+        let index = self.bridges.slab.insert(Bridge {
+            stream,
+            frames,
+            packets,
+            publication,
+            epoch,
+            machine,
+            audio: Audio::default(),
+            idle_since_ms: None,
+            started_ms: self.now_ms,
+            due: None,
+            cost: Cost::default(),
+            note: None,
+            forwarded: 0,
+        });
+        self.bridges.by_stream.insert(stream, index);
+        index
+    }
+
+    /// The publication that goes into a stream's bridge has ended.
+    pub(crate) fn bridge_source_ended(&mut self, id: StreamId, publication: Epoch) {
+        if let Some(&index) = self.bridges.by_stream.get(&id)
+            && self.bridges.slab[index].publication == publication
+        {
+            self.bridge_end(index, "the publisher has gone");
+        }
+    }
+
+    /// Ends the bridge of a stream, if there is one.
+    pub(crate) fn bridge_end_of_stream(&mut self, id: StreamId, reason: &str) {
+        if let Some(&index) = self.bridges.by_stream.get(&id) {
+            self.bridge_end(index, reason);
+        }
+    }
+
+    /// Ends a bridge, and the publication that came out of it.
+    pub(super) fn bridge_end(&mut self, index: usize, reason: &str) {
+        let Some(bridge) = self.bridges.slab.try_remove(index) else { return };
+        self.bridges.by_stream.remove(&bridge.stream);
+        let met = bridge.met();
+        self.bridges.counters.b_frames_dropped += met.b_frames_dropped;
+        self.bridges.counters.broken += met.broken;
+        let direction = bridge.machine.direction();
+        let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
+        let key = self.streams.slab.get(frames).map(|stream| &*stream.key);
+        let key = key.or(self.rtc.streams.slab.get(packets).map(|stream| &*stream.key)).unwrap_or_default();
+        let seconds = (self.now_ms - bridge.started_ms) / 1000;
+        tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
+        match bridge.machine {
+            Machine::FrameToRtp(_) => {
+                if let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.id == id) {
+                    local.bridge = None;
+                    self.watch_or_not(frames);
+                }
+                self.bridge_end_packets(id, packets, epoch);
+            }
+            Machine::RtpToFrame(_) => {
+                if let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.id == id) {
+                    entry.bridge = None;
+                }
+                self.bridge_end_frames(id, frames, epoch);
+            }
+        }
+    }
+
+    fn bridge_end_packets(&mut self, id: StreamId, packets: usize, epoch: Epoch) {
+        let ours = Some(RtcSource { epoch, origin: Origin::Bridge });
+        // Only what is its own: the stream may have a newer source already.
+        let Some(entry) = self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.source == ours) else {
+            return;
+        };
+        for worker in std::mem::take(&mut entry.remotes) {
+            self.tell(worker, Crossing::PacketsGone { stream: id, epoch });
+        }
+        self.rtc_end_source(packets);
+    }
+
+    fn bridge_end_frames(&mut self, id: StreamId, frames: usize, epoch: Epoch) {
+        let ours = Some(Source { epoch, origin: Origin::Bridge });
+        let Some(local) = self.streams.slab.get_mut(frames).filter(|local| local.source == ours) else {
+            return;
+        };
+        for remote in std::mem::take(&mut local.remotes) {
+            self.tell(remote.worker, Crossing::Gone { stream: id, epoch });
+        }
+        self.end_source(frames);
+    }
+
+    /// Ends bridges nobody has played from for a while; `samples` once a second.
+    pub(crate) fn bridge_sweep(&mut self, samples: bool) {
+        self.describe_late();
+        for index in 0..self.bridges.slab.capacity() {
+            let Some(bridge) = self.bridges.slab.get(index) else { continue };
+            let local = &self.streams.slab[bridge.frames];
+            let entry = &self.rtc.streams.slab[bridge.packets];
+            let linger_ms = local.settings.bridge.linger.as_millis() as u64;
+            let is_idle = match bridge.machine {
+                Machine::FrameToRtp(_) => entry.players == 0 && entry.remotes.is_empty(),
+                Machine::RtpToFrame(_) => local.players == 0 && local.remotes.is_empty(),
+            };
+            let bridge = &mut self.bridges.slab[index];
+            if samples {
+                bridge.cost.video.sample();
+                bridge.cost.audio.sample();
+            }
+            let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.now_ms));
+            bridge.idle_since_ms = since_ms;
+            if since_ms.is_some_and(|since_ms| self.now_ms - since_ms >= linger_ms) {
+                self.bridge_end(index, "no player is left");
+            }
+        }
+    }
+}
+
+/// For a bridge of the crate.
+pub(super) fn frame_to_rtp_settings(settings: BridgeSettings) -> FrameToRtpSettings {
+    FrameToRtpSettings { b_frames: settings.b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX }
+}
+
+fn rtp_to_frame_settings(settings: BridgeSettings, audio_to_aac: bool) -> RtpToFrameSettings {
+    RtpToFrameSettings {
+        delay_max: settings.delay_max,
+        key_frame_interval_max: settings.key_frame_interval_max,
+        audio_to_aac,
+    }
+}

@@ -1,0 +1,166 @@
+//! What a stream of frames is as packets, in the words of session descriptions.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use ::bridge::{FrameToRtp, PacketsOut, PublishedFormats};
+use rtc::sdp::{Feedback, Format, Source, TrackDescription};
+use rtp::extension::ExtensionMap;
+use rtp::payload::{Codec, MediaKind};
+use sfu::PublisherInput;
+
+use super::Machine;
+use super::begin::frame_to_rtp_settings;
+use crate::directory::{Bridged, Origin, PublishedTracks};
+use crate::engine::Worker;
+use crate::rtc::inputs;
+use crate::streams::LocalStream;
+
+/// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
+const KINDS_MS: u64 = 500;
+
+/// How often a publisher is looked at as soon as it says something new; from then on every [`KINDS_MS`] at most, so that
+/// headers without end cost no more than others.
+const DESCRIBES_AT_ONCE: u8 = 8;
+
+/// Why a player gets nothing of a stream that met a defect of ours.
+const DEFECT: &str = "a defect in the server, which is logged";
+
+/// Why a player of the other kind gets nothing where bridges are off.
+const OFF: &str = "the stream is published by RTMP, and bridges to WebRTC are off for this application";
+
+/// The publisher that a bridge is to the stream of packets: it may send any codec at any time, so that a publisher that
+/// comes back with another needs no new one.
+pub(super) fn virtual_publisher() -> PublisherInput {
+    let all = |kind: MediaKind| {
+        let formats = Codec::ALL.into_iter().filter(|codec| codec.kind() == kind);
+        track(kind, formats.map(|codec| format(codec, String::new())).collect())
+    };
+    inputs::publisher(&[all(MediaKind::Audio), all(MediaKind::Video)])
+}
+
+/// The tracks of what is really there.
+pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
+    let audio = formats.audio.map(|codec| track(MediaKind::Audio, vec![format(codec, String::new())]));
+    let video = formats.video.as_ref();
+    let video = video.map(|video| track(MediaKind::Video, vec![format(video.codec, video.fmtp.clone())]));
+    audio.into_iter().chain(video).collect()
+}
+
+/// The same as an answer for players.
+fn bridged(formats: &PublishedFormats) -> Bridged {
+    let tracks = tracks(formats);
+    match (&formats.refused, tracks.is_empty()) {
+        (Some(reason), true) => Bridged::Impossible(Arc::clone(reason)),
+        (None, true) => Bridged::Unknown,
+        (refused, false) => Bridged::Tracks(tracks, refused.clone()),
+    }
+}
+
+/// Whether only audio, or only video, is known of so far.
+fn is_one_kind(formats: &PublishedFormats) -> bool {
+    formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
+}
+
+fn track(kind: MediaKind, formats: Vec<Format>) -> TrackDescription {
+    let ssrc = match kind {
+        MediaKind::Audio => ::bridge::AUDIO_SSRC,
+        MediaKind::Video => ::bridge::VIDEO_SSRC,
+    };
+    TrackDescription {
+        mid: String::new(),
+        kind,
+        formats,
+        extensions: ExtensionMap::default(),
+        sources: vec![Source { ssrc, rtx_ssrc: None }],
+        extmap_allow_mixed: false,
+        rids: Vec::new(),
+    }
+}
+
+fn format(codec: Codec, fmtp: String) -> Format {
+    Format {
+        payload_type: ::bridge::payload_type(codec),
+        codec,
+        clock_rate: codec.clock_rate(),
+        // RFC 7587 section 7: Opus is always described with two.
+        channels: if codec == Codec::Opus { 2 } else { 1 },
+        fmtp,
+        rtx_payload_type: None,
+        feedback: Feedback::default(),
+    }
+}
+
+impl Worker {
+    /// Tells the directory what the frames of a publisher here would be as packets; call it when what is known of it is
+    /// new.
+    pub(crate) fn describe_as_packets(&mut self, stream: usize) {
+        let local = &self.streams.slab[stream];
+        let Some(source) = local.source.filter(|source| matches!(source.origin, Origin::Session(_))) else {
+            return;
+        };
+        // What a bridge has found out costs nothing to tell, and may have to end players.
+        if local.describes == DESCRIBES_AT_ONCE && local.bridge.is_none() {
+            let local = &mut self.streams.slab[stream];
+            local.describe_at_ms = local.describe_at_ms.or(Some(self.now_ms + KINDS_MS));
+            return;
+        }
+        self.streams.slab[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
+        let local = &self.streams.slab[stream];
+        let running = local.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
+        let probed;
+        let formats = match running.map(|bridge| &bridge.machine) {
+            Some(Machine::FrameToRtp(machine)) => machine.formats(),
+            _ => {
+                probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).unwrap_or_else(|_| {
+                    self.rtc.counters.panics += 1;
+                    tracing::error!("a defect in the server: a stream is not bridged");
+                    let refused = Some(DEFECT.into());
+                    PublishedFormats { refused, ..PublishedFormats::default() }
+                });
+                &probed
+            }
+        };
+        // The headers of audio and video come one after the other: who came in between would be answered without a picture.
+        let may_be_early = is_one_kind(formats) && self.now_ms - local.live_since_ms < KINDS_MS;
+        let bridged = match local.settings.bridge.enabled {
+            false => Bridged::Impossible(OFF.into()),
+            true if may_be_early => Bridged::Unknown,
+            true => bridged(formats),
+        };
+        // Some codecs say what they are only with their first key frame.
+        let again_ms = (bridged == Bridged::Unknown).then_some(self.now_ms + KINDS_MS);
+        self.parts.directory.set_bridged(&local.key, source.epoch, bridged);
+        self.streams.slab[stream].describe_at_ms = again_ms;
+    }
+
+    /// What a bridge would say that had seen what new players begin with.
+    fn probe(&self, stream: usize) -> PublishedFormats {
+        let local = &self.streams.slab[stream];
+        let mut probe = FrameToRtp::new(frame_to_rtp_settings(local.settings.bridge), self.now);
+        let mut out = PacketsOut::default();
+        for header in local.relay.ended() {
+            probe.frame(self.now, 0, header, &mut out);
+            probe.track_ended(header.track);
+        }
+        local.relay.headers().iter().for_each(|header| probe.frame(self.now, 0, header, &mut out));
+        local.first.iter().flatten().for_each(|frame| probe.frame(self.now, 0, frame, &mut out));
+        for (time_ms, frame) in local.relay.gop().frames() {
+            out.clear();
+            probe.frame(self.now, *time_ms, frame, &mut out);
+        }
+        probe.formats().clone()
+    }
+
+    /// Describes again what could not be described yet.
+    pub(super) fn describe_late(&mut self) {
+        for stream in 0..self.streams.slab.capacity() {
+            let waits = |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
+            if self.streams.slab.get(stream).filter(waits).is_some() {
+                let local = &mut self.streams.slab[stream];
+                (local.describe_at_ms, local.describes) = (None, DESCRIBES_AT_ONCE - 1);
+                self.describe_as_packets(stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Bridges between the lanes of the streams whose home this worker is: frames to packets, packets to frames.
+//!
+//! ```text
+//! publisher by RTMP ─▶ frames ─▶ FrameToRtp ─▶ packets ─▶ players by WHEP, other workers
+//!                                 │    ▲
+//!                                 ▼    │ audio, on transcoding threads
+//! players by FLV, RTMP ◀─ frames ◀─ RtpToFrame ◀─ packets ◀─ publisher by WHIP
+//! ```
+//!
+//! A bridge begins with the first player of the other lane, wherever that is, and ends some seconds after the last. What
+//! comes out of it is a publication of its own in the other lane, so that everything behind it is as with a publisher.
+//! `begin.rs` begins and ends bridges, `run.rs` moves media through them, `audio.rs` is the way to the transcoding threads,
+//! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. What is done to pictures and
+//! audio is the business of the crates `bridge` and `transcode`.
+
+mod audio;
+mod begin;
+mod cost;
+mod describe;
+mod report;
+mod run;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::bridge::{FrameToRtp, FramesOut, PacketsOut, RtpToFrame};
+use sfu::Packet;
+use slab::Slab;
+
+use self::audio::Audio;
+pub(crate) use self::audio::Transcoding;
+use self::cost::Cost;
+use super::directory::{Epoch, StreamId};
+use worker_api::snapshot::BridgeCounters;
+
+/// What a bridge does.
+pub(super) enum Machine {
+    /// From RTMP to WebRTC.
+    FrameToRtp(Box<FrameToRtp>),
+    /// From WebRTC to RTMP and FLV.
+    RtpToFrame(Box<RtpToFrame>),
+}
+
+/// A running bridge.
+pub(super) struct Bridge {
+    stream: StreamId,
+    /// Index of the stream of frames.
+    frames: usize,
+    /// Index of the stream of packets.
+    packets: usize,
+    /// The publication that goes in.
+    publication: Epoch,
+    /// What comes out.
+    epoch: Epoch,
+    machine: Machine,
+    audio: Audio,
+    /// Since when there has been no player.
+    idle_since_ms: Option<u64>,
+    started_ms: u64,
+    /// When its timer is set to, if it is.
+    due: Option<Instant>,
+    cost: Cost,
+    /// Why something that the publisher sends is not bridged.
+    note: Option<Arc<str>>,
+    /// Packets that a turn was taken for while it began.
+    forwarded: u64,
+}
+
+/// All bridges of one worker.
+pub(crate) struct Bridges {
+    slab: Slab<Bridge>,
+    by_stream: HashMap<StreamId, usize>,
+    transcoding: Transcoding,
+    counters: BridgeCounters,
+    /// Kept for their memory.
+    packets_out: PacketsOut,
+    frames_out: FramesOut,
+    pub(super) tapped: Vec<Arc<Packet>>,
+}
+
+impl Bridges {
+    /// None yet.
+    pub(crate) fn new(transcoding: Transcoding) -> Self {
+        Self {
+            slab: Slab::new(),
+            by_stream: HashMap::new(),
+            transcoding,
+            counters: BridgeCounters::default(),
+            packets_out: PacketsOut::default(),
+            frames_out: FramesOut::default(),
+            tapped: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Bridges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bridges").field("running", &self.slab.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! What bridges cost, for those who ask.
+
+use super::{Bridge, Machine};
+use crate::engine::Worker;
+use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot};
+
+impl Machine {
+    /// Which way it goes.
+    pub(super) fn direction(&self) -> BridgeDirection {
+        match self {
+            Self::FrameToRtp(_) => BridgeDirection::FrameToRtp,
+            Self::RtpToFrame(_) => BridgeDirection::RtpToFrame,
+        }
+    }
+}
+
+/// What a bridge has met, whichever way it goes.
+#[derive(Default)]
+pub(super) struct Met {
+    pub(super) video_frames: u64,
+    pub(super) packets: u64,
+    pub(super) b_frames_dropped: u64,
+    pub(super) broken: u64,
+}
+
+impl Bridge {
+    pub(super) fn met(&self) -> Met {
+        match &self.machine {
+            Machine::FrameToRtp(machine) => {
+                let stats = machine.stats();
+                Met {
+                    video_frames: stats.video_frames,
+                    packets: stats.packets,
+                    b_frames_dropped: stats.b_frames_dropped,
+                    broken: stats.broken + self.cost.broken,
+                }
+            }
+            Machine::RtpToFrame(machine) => {
+                let stats = machine.stats();
+                Met {
+                    video_frames: stats.video_frames,
+                    packets: stats.packets,
+                    b_frames_dropped: 0,
+                    broken: stats.broken + stats.lost + stats.late + self.cost.broken,
+                }
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// The bridge of a stream.
+    pub(crate) fn bridge_snapshot(&self, index: Option<usize>) -> Option<BridgeSnapshot> {
+        let bridge = self.bridges.slab.get(index?)?;
+        let Bridge { cost, note, .. } = bridge;
+        let met = bridge.met();
+        Some(BridgeSnapshot {
+            direction: bridge.machine.direction(),
+            running_ms: self.now_ms - bridge.started_ms,
+            video_frames: met.video_frames,
+            packets: met.packets,
+            audio_frames: cost.audio_frames,
+            cpu_us: cost.cpu.as_micros() as u64,
+            transcoding_cpu_us: cost.transcoding.as_micros() as u64,
+            video_latency_us: cost.video.median_us(),
+            audio_latency_us: cost.audio.median_us(),
+            b_frames_dropped: met.b_frames_dropped,
+            broken: met.broken,
+            audio_dropped: cost.audio_dropped,
+            note: note.clone(),
+        })
+    }
+
+    /// Totals, with what running bridges have met so far.
+    pub(crate) fn bridge_counters(&self) -> BridgeCounters {
+        let mut counters = self.bridges.counters;
+        for (_, bridge) in &self.bridges.slab {
+            let met = bridge.met();
+            counters.b_frames_dropped += met.b_frames_dropped;
+            counters.broken += met.broken;
+            match bridge.machine {
+                Machine::FrameToRtp(_) => counters.frame_to_rtp_running += 1,
+                Machine::RtpToFrame(_) => counters.rtp_to_frame_running += 1,
+            }
+        }
+        counters
+    }
+}

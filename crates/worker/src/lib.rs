@@ -1,0 +1,170 @@
+//! Isolated workers: one event loop per thread, each with its own sockets, sessions and streams.
+//!
+//! A worker owns a connection from accept to close. On the media path workers share nothing but references to
+//! frames that cross a bounded ring once per worker (`ring.rs`); which worker is home to which stream is looked
+//! up in `directory.rs` when a publisher or a first player comes, never per frame. The loop itself is in `engine.rs`.
+
+mod adopt;
+mod bridges;
+mod channel;
+mod columns;
+mod connection;
+mod directory;
+mod engine;
+mod http;
+mod listen;
+mod load;
+mod players;
+mod publishers;
+mod report;
+mod requests;
+mod ring;
+mod rtc;
+mod session;
+mod streams;
+mod sweep;
+mod transcoding;
+mod unwatched;
+mod websocket;
+
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tokio::sync::mpsc::Sender;
+
+use worker_api::ListenAddresses;
+
+use worker_api::link::{COMMANDS_MAX, Handoff, WorkerHandle};
+use worker_api::rtc::{Notices, RtcEndpoint};
+use worker_api::settings::WorkerSettings;
+
+use crate::transcoding::{Pool, Replies};
+use bridges::{Bridges, Transcoding};
+use columns::Outbox;
+use directory::{Directory, Published};
+use engine::Worker;
+use worker_api::auth::Policy;
+use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
+
+/// Exit code after a worker has panicked; the panic message is on standard error.
+const EXIT_PANIC: i32 = 101;
+
+/// All worker threads.
+#[derive(Debug)]
+pub struct Workers {
+    addresses: ListenAddresses,
+    rtc_endpoints: Vec<RtcEndpoint>,
+    directory: Arc<Directory>,
+    handles: Vec<WorkerHandle>,
+    used_stats: Vec<SyncSender<Box<StatsSnapshot>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Binds all addresses, then starts the threads; connections are accepted when this returns.
+    ///
+    /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or thread.
+    pub fn start(
+        settings: WorkerSettings,
+        policy: Arc<Policy>,
+        handoffs: Sender<Handoff>,
+        notices: Notices,
+        stats: Sender<Box<StatsSnapshot>>,
+    ) -> io::Result<Self> {
+        let (mut addresses, listeners) = listen::bind(&settings)?;
+        let (rtc_endpoints, rtc_sockets) =
+            rtc::sockets::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
+        addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
+        addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
+        let clock = wall_clock();
+        let pool = Pool::new(settings.transcoding);
+        let settings = Arc::new(settings);
+        let directory = Arc::new(Directory::default());
+        let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let wakers = polls.iter().map(engine::waker).collect::<io::Result<Vec<_>>>()?;
+        let neighbours = ring::connect(&wakers, settings.ring_frames);
+        let mut workers = Self {
+            addresses,
+            rtc_endpoints,
+            directory: Arc::clone(&directory),
+            handles: Vec::new(),
+            used_stats: Vec::new(),
+            threads: Vec::new(),
+        };
+        let own = polls.into_iter().zip(listeners).zip(neighbours).zip(rtc_sockets);
+        for (index, (((poll, listeners), neighbours), sockets)) in own.enumerate() {
+            let (commands, received) = sync_channel(COMMANDS_MAX);
+            let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
+            workers.handles.push(WorkerHandle::new(commands, Arc::clone(&wakers[index])));
+            workers.used_stats.push(give_back);
+            let parts = engine::Parts {
+                index,
+                settings: Arc::clone(&settings),
+                policy: Arc::clone(&policy),
+                directory: Arc::clone(&directory),
+                handoffs: handoffs.clone(),
+                commands: received,
+                neighbours,
+                outbox: Outbox::new(stats.clone(), used),
+            };
+            let rtc = rtc::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
+            let replies = Replies::new(Arc::clone(&wakers[index]));
+            let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
+            let worker = Worker::new(parts, rtc, bridges, poll, listeners)?;
+            let name = format!("worker-{index}");
+            let body = move || {
+                // Half a server is worse than none: other workers would go on telling this one about streams, and
+                // readiness would stay false. A supervisor starts the whole again.
+                if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+                    std::process::exit(EXIT_PANIC);
+                }
+            };
+            workers.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
+        }
+        Ok(workers)
+    }
+
+    /// Addresses in use.
+    pub fn addresses(&self) -> &ListenAddresses {
+        &self.addresses
+    }
+
+    /// Where each worker takes WebRTC.
+    pub fn rtc_endpoints(&self) -> &[RtcEndpoint] {
+        &self.rtc_endpoints
+    }
+
+    /// Looks up what is published as `app/stream`, from any thread.
+    pub fn published(&self) -> impl Fn(&str) -> Published + Send + Sync + 'static {
+        let directory = Arc::clone(&self.directory);
+        move |key| directory.published(key)
+    }
+
+    /// Where statistics go back that have been read, so that their buffers are used again; one per worker, in order.
+    pub fn used_stats(&self) -> Vec<SyncSender<Box<StatsSnapshot>>> {
+        self.used_stats.clone()
+    }
+
+    /// One handle per worker, in order.
+    pub fn handles(&self) -> &[WorkerHandle] {
+        &self.handles
+    }
+
+    /// Waits until all workers have ended, as they do after [`Command::Drain`](link::Command::Drain).
+    pub fn join(self) {
+        for thread in self.threads {
+            // A worker that panicked has said so; the others still end in order.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The time of day, as of now: the same for all workers, so that reports about one stream agree.
+#[expect(clippy::disallowed_methods, reason = "read once at start; later times are counted from here")]
+fn wall_clock() -> ::sfu::WallClock {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    ::sfu::WallClock { at: std::time::Instant::now(), ntp: ::rtp::rtcp::NtpTime::from_unix(since_1970) }
+}

@@ -1,0 +1,114 @@
+//! Listening sockets: one set per worker on the same addresses, the kernel deals the connections out.
+//!
+//! `SO_REUSEPORT` gives each worker a queue of its own, so accepting needs no lock and no hand-over. All sockets
+//! are bound before any worker starts: an address that is taken is an error at start, not in a log later.
+
+use std::io;
+use std::net::SocketAddr;
+
+use mio::net::TcpListener;
+use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
+
+use worker_api::ListenAddresses;
+use worker_api::settings::WorkerSettings;
+
+/// Connections the kernel completes while the worker is busy.
+const BACKLOG: i32 = 4096;
+
+/// What a listening socket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// RTMP, else HTTP.
+    pub(crate) rtmp: bool,
+    /// TLS first.
+    pub(crate) tls: bool,
+}
+
+/// The listening sockets of one worker.
+pub(crate) type Listeners = Vec<(Entry, TcpListener)>;
+
+/// Binds every address once per worker.
+pub(crate) fn bind(settings: &WorkerSettings) -> io::Result<(ListenAddresses, Vec<Listeners>)> {
+    let mut addresses = ListenAddresses::default();
+    let mut workers: Vec<Listeners> = (0..settings.workers).map(|_| Vec::new()).collect();
+    let kinds = [
+        (&settings.rtmp, &mut addresses.rtmp, Entry { rtmp: true, tls: false }),
+        (&settings.rtmps, &mut addresses.rtmps, Entry { rtmp: true, tls: true }),
+        (&settings.http, &mut addresses.http, Entry { rtmp: false, tls: false }),
+        (&settings.https, &mut addresses.https, Entry { rtmp: false, tls: true }),
+    ];
+    for (wanted, bound, entry) in kinds {
+        if entry.tls && !wanted.is_empty() && settings.tls.is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a TLS address needs a certificate"));
+        }
+        for &address in wanted {
+            let address = bind_for_all(address, entry, &mut workers)?;
+            bound.push(address);
+        }
+    }
+    Ok((addresses, workers))
+}
+
+fn bind_for_all(mut address: SocketAddr, entry: Entry, workers: &mut [Listeners]) -> io::Result<SocketAddr> {
+    // Without SO_REUSEPORT first: another server on the port must be an error, not a silent sharing of it.
+    if address.port() != 0 {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        drop(listener(address, false).map_err(named)?);
+    }
+    for listeners in workers {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        let socket = listener(address, true).map_err(named)?;
+        address = socket.local_addr()?;
+        listeners.push((entry, socket));
+    }
+    Ok(address)
+}
+
+fn listener(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(SocketProtocol::TCP))?;
+    if address.is_ipv6() {
+        // `[::]` serves IPv4 too.
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(share)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    if share {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(port: u16, workers: usize) -> WorkerSettings {
+        let rtmp = vec![SocketAddr::from(([127, 0, 0, 1], port))];
+        WorkerSettings { workers, rtmp, ..WorkerSettings::default() }
+    }
+
+    #[test]
+    fn all_workers_share_one_free_port() {
+        let (addresses, workers) = bind(&settings(0, 3)).unwrap();
+        let ports: Vec<_> = workers.iter().map(|listeners| listeners[0].1.local_addr().unwrap()).collect();
+        assert_ne!(addresses.rtmp[0].port(), 0);
+        assert_eq!(ports, vec![addresses.rtmp[0]; 3]);
+    }
+
+    #[test]
+    fn a_port_in_use_is_an_error_that_names_it() {
+        let (addresses, _held) = bind(&settings(0, 1)).unwrap();
+        let error = bind(&settings(addresses.rtmp[0].port(), 1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&addresses.rtmp[0].to_string()), "{error}");
+    }
+
+    #[test]
+    fn a_tls_address_needs_a_certificate() {
+        let mut settings = settings(0, 1);
+        settings.https = settings.rtmp.clone();
+        assert_eq!(bind(&settings).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

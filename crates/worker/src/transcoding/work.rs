@@ -1,0 +1,85 @@
+//! The transcoders of the crate `transcode`, in the types that bridges use.
+
+use std::sync::Arc;
+
+use bridge::{AudioCodec, AudioFormat, CodedAudio};
+use transcode::{
+    AacSettings, Coded, InputCodec, InputFormat, NotBuiltIn, OpusSettings, ToAac, ToOpus, TranscodeError,
+};
+
+use super::Work;
+
+/// AAC and MP3 to Opus.
+pub(super) struct Opus {
+    transcoder: ToOpus,
+    coded: Vec<Coded>,
+    format: Option<Arc<AudioFormat>>,
+}
+
+/// Opus to AAC.
+pub(super) struct Aac {
+    transcoder: ToAac,
+    coded: Vec<Coded>,
+    format: Option<Arc<AudioFormat>>,
+}
+
+impl Opus {
+    pub(super) fn new(bits_per_second: u32) -> Self {
+        let format =
+            AudioFormat { codec: AudioCodec::Opus, config: Vec::new(), sample_rate: 48_000, channels: 2 };
+        Self {
+            transcoder: ToOpus::new(OpusSettings { bits_per_second }),
+            coded: Vec::new(),
+            format: Some(Arc::new(format)),
+        }
+    }
+}
+
+impl Aac {
+    pub(super) fn new(bits_per_second: u32) -> Result<Self, NotBuiltIn> {
+        let transcoder = ToAac::new(AacSettings { bits_per_second })?;
+        let format = AudioFormat {
+            codec: AudioCodec::Aac,
+            config: transcoder.config().to_vec(),
+            sample_rate: 48_000,
+            channels: 2,
+        };
+        Ok(Self { transcoder, coded: Vec::new(), format: Some(Arc::new(format)) })
+    }
+}
+
+impl Work for Opus {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
+        let format = piece.format.as_deref().map(input_format).transpose()?;
+        let result = self.transcoder.push(format.as_ref(), piece.pts_us, &piece.data, &mut self.coded);
+        hand_out(&mut self.coded, &mut self.format, out);
+        result
+    }
+}
+
+impl Work for Aac {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
+        let result = self.transcoder.push(piece.pts_us, &piece.data, &mut self.coded);
+        hand_out(&mut self.coded, &mut self.format, out);
+        result
+    }
+}
+
+fn input_format(format: &AudioFormat) -> Result<InputFormat, TranscodeError> {
+    let codec = match format.codec {
+        AudioCodec::Aac => InputCodec::Aac,
+        AudioCodec::Mp3 => InputCodec::Mp3,
+        // These need no transcoding, and bridges ask for none.
+        AudioCodec::Opus | AudioCodec::Pcmu | AudioCodec::Pcma => return Err(TranscodeError::BadConfig),
+    };
+    Ok(InputFormat { codec, config: format.config.clone() })
+}
+
+/// Moves what came out; the very first piece says what it is.
+fn hand_out(coded: &mut Vec<Coded>, format: &mut Option<Arc<AudioFormat>>, out: &mut Vec<CodedAudio>) {
+    out.extend(coded.drain(..).map(|piece| CodedAudio {
+        pts_us: piece.pts_us,
+        format: format.take(),
+        data: piece.data,
+    }));
+}
