@@ -14,11 +14,8 @@ use bridge::{
     AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
 };
 use delivery::{Frame, FrameRole, Track};
-use rtp::Packet;
 use rtp::depacketize::Depacketizer;
 use rtp::payload::{Codec, inspect};
-use rtp::rtcp::{NtpTime, packets};
-use sfu::WallClock;
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -33,9 +30,7 @@ pub fn frame_to_rtp(data: &[u8]) {
     let b_frames = if data.len().is_multiple_of(2) { BFrames::Drop } else { BFrames::Refuse };
     let settings = FrameToRtpSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX };
     let mut viewer = Viewer { bridge: FrameToRtp::new(settings, start), next: [None; 2], last_picture: None };
-    let wall = WallClock { at: start, ntp: NtpTime(1 << 63) };
     let (mut rest, mut time_ms, mut now) = (data, 0u64, start);
-    let mut rtcp = Vec::new();
     while let Some((&[kind, after, high, low], behind)) = rest.split_first_chunk() {
         let (body, behind) = behind.split_at(behind.len().min(usize::from(u16::from_be_bytes([high, low]))));
         rest = behind;
@@ -43,8 +38,8 @@ pub fn frame_to_rtp(data: &[u8]) {
         time_ms += u64::from(after) + if kind & 0x80 == 0 { 0 } else { 7_200_000 };
         viewer.take(now, time_ms, kind & 0x7f, body);
         if viewer.bridge.next_timeout().is_some_and(|at| at <= now) {
-            viewer.bridge.report(now, &wall, &mut rtcp);
-            assert!(packets(&rtcp).all(|packet| packet.is_ok()));
+            let mappings = viewer.bridge.report(now);
+            assert!(mappings.video.into_iter().chain(mappings.audio).all(|mapping| mapping.at == now));
             assert!(viewer.bridge.next_timeout().is_none_or(|at| at > now), "called for nothing");
         }
     }
@@ -93,25 +88,24 @@ impl Viewer {
     fn watch(&mut self, out: &PacketsOut) -> u64 {
         let mut pictures = 0;
         let mut picture: Option<Depacketizer> = None;
-        for bytes in out.packets() {
-            let packet = Packet::parse(bytes).expect("a packet");
-            let codec = Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type());
+        for (packet, payload) in out.packets() {
+            let codec = Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type);
             let codec = codec.expect("a codec of ours");
-            assert!(packet.payload().len() <= PAYLOAD_BYTES_MAX);
-            assert!(inspect(codec, packet.payload(), packet.marker()).is_some(), "a payload the relay takes");
-            let is_video = packet.ssrc() == VIDEO_SSRC;
-            assert!(is_video || packet.ssrc() == AUDIO_SSRC);
-            let next = self.next[usize::from(is_video)].replace(packet.sequence_number().wrapping_add(1));
-            assert!(next.is_none_or(|next| next == packet.sequence_number()));
+            assert!(payload.len() <= PAYLOAD_BYTES_MAX);
+            assert!(inspect(codec, payload, packet.marker).is_some(), "a payload the relay takes");
+            let is_video = packet.ssrc == VIDEO_SSRC;
+            assert!(is_video || packet.ssrc == AUDIO_SSRC);
+            let next = self.next[usize::from(is_video)].replace(packet.sequence_number.wrapping_add(1));
+            assert!(next.is_none_or(|next| next == packet.sequence_number));
             if !is_video {
                 continue;
             }
             if picture.is_none() {
-                assert_ne!(self.last_picture.replace(packet.timestamp()), Some(packet.timestamp()));
+                assert_ne!(self.last_picture.replace(packet.timestamp), Some(packet.timestamp));
             }
-            assert_eq!(self.last_picture, Some(packet.timestamp()));
-            picture.get_or_insert_with(|| Depacketizer::new(codec)).push(packet.payload()).expect("ours");
-            if packet.marker() {
+            assert_eq!(self.last_picture, Some(packet.timestamp));
+            picture.get_or_insert_with(|| Depacketizer::new(codec)).push(payload).expect("ours");
+            if packet.marker {
                 pictures += 1;
                 picture.take().expect("begun").finish().expect("a picture");
             }

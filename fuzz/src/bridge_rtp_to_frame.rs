@@ -12,7 +12,6 @@ use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
 use bridge::{AudioCodec, AudioFormat, CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
 use delivery::{FrameRole, Track};
-use rtmp;
 use rtmp::flv::{BodyRole, inspect};
 use rtp::payload::{Codec, MediaKind};
 

@@ -3,7 +3,7 @@
 //!
 //! The input is a little program: datagrams from several addresses, some of them sealed with the right
 //! password, and time that passes. Passwords depend on all of the input, so that a fuzzer cannot work out a
-//! sum byte by byte. `crates/rtc/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! sum byte by byte. `crates/rtc/tests/rtc/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

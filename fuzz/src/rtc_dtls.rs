@@ -1,6 +1,6 @@
 //! What the fuzz target of ClientHellos checks: fragments give what the whole gives, and limits hold.
 //!
-//! `crates/rtc/tests/dtls/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/rtc/tests/rtc/dtls/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use rtc::dtls::{ClientHello, ClientHelloBuffer, ClientHelloError};
 

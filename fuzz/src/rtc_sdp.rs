@@ -1,6 +1,6 @@
 //! What the fuzz target of session descriptions checks: every text is refused or answered, and answers are well-formed.
 //!
-//! `crates/rtc/tests/sdp_fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/rtc/tests/rtc/sdp_fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use rtc::dtls::{Fingerprint, FingerprintHash};
 use rtc::sdp::{

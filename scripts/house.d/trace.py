@@ -94,20 +94,23 @@ class Tracer:
         self.armed = set()
 
     def attach(self):
-        for _ in range(5):
+        deadline = time.monotonic() + 20
+        while self.worker is None:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no thread of the server is named `worker...`")
+            time.sleep(0.2)
             for name in os.listdir(f"/proc/{self.pid}/task"):
                 thread = int(name)
                 if thread in self.threads:
                     continue
                 try:
+                    named = pathlib.Path(f"/proc/{self.pid}/task/{name}/comm").read_text()
                     ptrace(SEIZE, thread, 0, TRACE_SYSGOOD | TRACE_CLONE)
                 except OSError:
                     continue
                 self.threads.add(thread)
-                if re.match(r"worker", pathlib.Path(f"/proc/{self.pid}/task/{name}/comm").read_text()):
+                if named.startswith("worker"):
                     self.worker = thread
-        if self.worker is None:
-            raise RuntimeError("no thread of the server is named `worker…`")
         ptrace(INTERRUPT, self.worker)
 
     def arm(self):

@@ -232,7 +232,7 @@ def figures(functions):
 def write_list(file, walk, functions):
     """Numbered lines of `crate::path::function  file`; a function too short to be counted has no number."""
     width = max(len(function.path(function.crate)) for function in functions)
-    lines = [f"# The way of a packet or frame, {walk}: written by `scripts/house trace {walk}`, compared by `scripts/house check`.", "#"]
+    lines = [f"# Path of a packet or frame, {walk}: written by `scripts/house trace {walk}`, compared by `scripts/house check`.", "#"]
     lines += ["# Functions with a number are counted; those with a dash only count for their file. See scripts/house.", ""]
     number = 0
     for function in functions:

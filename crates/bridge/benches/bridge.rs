@@ -19,6 +19,7 @@ use bridge::{
 };
 use delivery::{Frame, FrameRole, Track};
 use rtmp::flv::{SoundPart, VideoPart, write_sound_head, write_video_head};
+use rtp::FIXED_HEADER_LEN;
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
@@ -194,9 +195,12 @@ fn bridged(frames: &Frames) -> (Timed<Vec<u8>>, Timed<Arc<Packet>>) {
     for (time_ms, frame) in frames {
         let now = start + Duration::from_millis(*time_ms);
         bridge.frame(now, *time_ms, frame, &mut out);
-        for packet in out.packets() {
-            rtp.push((now, packet.to_vec()));
-            stream.receive(now, packet).expect("the bridge is the publisher");
+        for (fields, payload) in out.packets() {
+            let mut packet = vec![0; FIXED_HEADER_LEN];
+            fields.write(&[], &mut packet);
+            packet.extend_from_slice(payload);
+            rtp.push((now, packet));
+            stream.receive_packet(now, fields, payload).expect("the bridge is the publisher");
         }
         out.clear();
         let turn = stream.prepare_batch();

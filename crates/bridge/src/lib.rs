@@ -18,8 +18,9 @@ pub mod reorder_buffer;
 pub mod rtp_to_frame;
 
 pub use audio::{AudioCodec, AudioFormat, CodedAudio};
+pub use b_frames::BFrames;
 pub use frame_to_rtp::{
-    BFrames, FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats, PublishedVideo,
+    FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats, PublishedVideo, describe,
 };
 pub use numbers::{AUDIO_SSRC, VIDEO_SSRC, payload_type};
 pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats};

@@ -7,7 +7,7 @@
 //!
 //! Run: `cargo bench -p rtc --bench peer`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/rtc/common/mod.rs"]
 mod common;
 
 use std::hint::black_box;

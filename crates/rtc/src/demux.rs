@@ -1,8 +1,8 @@
 //! Tells what a datagram on a peer's port is, from its first bytes (RFC 7983 §7, RFC 5761 §4).
 //!
-//! Runs once for each datagram received, before any session is looked up, so it reads two bytes and decides
-//! nothing else. [`stun_local_ufrag`] is the one deeper look: it finds the session a STUN request asks for.
-//! Neither says that a datagram is genuine; [`Peer`](crate::Peer) does that.
+//! Runs once for each datagram received, before any session is looked up, so it reads two bytes and
+//! decides nothing else. [`stun_local_ufrag`] is the one deeper look: it finds the session a STUN
+//! request asks for. Neither says that a datagram is genuine; [`Peer`](crate::Peer) does that.
 
 use crate::stun::Envelope;
 
@@ -15,10 +15,11 @@ pub enum Kind {
     Dtls,
     /// RTP or SRTP: first byte 128 to 191 and a second byte that is no RTCP packet type.
     Rtp,
-    /// RTCP or SRTCP: first byte 128 to 191, second byte 192 to 223 (payload types 64 to 95 are not used
-    /// with rtcp-mux).
+    /// RTCP or SRTCP: first byte 128 to 191, second byte 192 to 223 (payload types 64 to 95 are not
+    /// used with rtcp-mux).
     Rtcp,
-    /// Nothing a peer speaks here: ZRTP, TURN channels, an empty datagram, RTP too short for its packet type.
+    /// Nothing a peer speaks here: ZRTP, TURN channels, an empty datagram, RTP too short for its
+    /// packet type.
     Other,
 }
 
@@ -39,12 +40,12 @@ pub fn classify(datagram: &[u8]) -> Kind {
     }
 }
 
-/// The username fragment of the session a STUN request is meant for: the left half of its USERNAME (RFC
-/// 8445 §7.2.2).
+/// The username fragment of the session a STUN request is meant for: the left half of its USERNAME
+/// (RFC 8445 §7.2.2).
 ///
-/// `None` for everything that is no well-formed STUN request with a USERNAME and a MESSAGE-INTEGRITY, so a
-/// datagram without either never reaches a session. The text is as the sender wrote it: nothing has been
-/// verified, and it is good for a table look-up only.
+/// `None` for everything that is no well-formed STUN request with a USERNAME and a
+/// MESSAGE-INTEGRITY, so a datagram without either never reaches a session. The text is as the
+/// sender wrote it: nothing has been verified, and it is good for a table look-up only.
 #[must_use]
 pub fn stun_local_ufrag(datagram: &[u8]) -> Option<&str> {
     let envelope = Envelope::parse(datagram).ok()?;

@@ -1,10 +1,10 @@
-//! The client's side of ICE: sends checks, nominates, keeps consent (RFC 8445, RFC 7675), over the agent of
-//! crate `is`.
+//! The client's side of ICE: sends checks, nominates, keeps consent (RFC 8445, RFC 7675), over the
+//! agent of crate `is`.
 //!
-//! What stands here is what that agent leaves open: messages are authenticated before it parses them, an
-//! answer has to come from where the check went (RFC 8445 §7.2.5.2.1), addresses learned from the peer have
-//! a limit, and consent is counted by answers on the selected path alone, while the agent also lets the
-//! peer's own checks keep a path alive.
+//! This file adds what that agent leaves open: messages are authenticated before it parses
+//! them, an answer has to come from where the check went (RFC 8445 §7.2.5.2.1), addresses learned
+//! from the peer have a limit, and consent is counted by answers on the selected path alone, while
+//! the agent also lets the peer's own checks keep a path alive.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use crate::stun::{Class, Envelope, HmacSha1, TransactionId, transaction_of};
 use crate::transmit::TransmitQueue;
 use crate::{LocalAddress, Path, PeerError, Timeouts};
 
-/// Checks whose answer is waited for. The agent repeats each of its pairs at most every 3 s; an answer that
-/// takes longer than this many checks is not known any more, and the next one counts.
+/// Checks whose answer is waited for. The agent repeats each of its pairs at most every 3 s; an
+/// answer that takes longer than this many checks is not known any more, and the next one counts.
 const ASKED_MAX: usize = 64;
 
 /// Addresses under which a peer may tell us it sees us. Each becomes a candidate in the agent.
@@ -82,8 +82,8 @@ impl FullAgent {
         })
     }
 
-    /// Takes an address of the peer. What cannot be reached from here is ignored, and what is beyond
-    /// [`REMOTE_CANDIDATES_MAX`].
+    /// Takes an address of the peer. What cannot be reached from here is ignored, and what is
+    /// beyond [`REMOTE_CANDIDATES_MAX`].
     pub(crate) fn add_remote_candidate(&mut self, candidate: &Candidate) {
         let reachable = match candidate.transport {
             Transport::Udp => true,
@@ -123,8 +123,8 @@ impl FullAgent {
         }
         let event = self.drain(now, transmits);
         if event.is_some() {
-            // The agent would wait up to 50 ms with the check that nominates, and the server with media for
-            // it.
+            // The agent would wait up to 50 ms with the check that nominates, and the server with
+            // media for it.
             self.agent.handle_timeout(now);
             self.drain(now, transmits);
         }
@@ -244,7 +244,8 @@ impl FullAgent {
         Some(check.min(self.deadline()))
     }
 
-    /// Takes new credentials (RFC 8445 §9). Media goes on over the old path until a new one is found.
+    /// Takes new credentials (RFC 8445 §9). Media goes on over the old path until a new one is
+    /// found.
     pub(crate) fn restart(
         &mut self,
         local: IceCredentials,

@@ -1,29 +1,31 @@
-//! What both kinds of ICE agent have in common: reasons to refuse a datagram, limits, times, what they tell
-//! the peer.
+//! What both kinds of ICE agent have in common: reasons to refuse a datagram, limits, times, what
+//! they report to the peer.
 //!
-//! [`lite`](crate::lite) is the server's side, [`full`](crate::full) the client's. Both keep one rule:
-//! **nothing changes, and nothing is answered, before a message has proven its origin** by USERNAME and
-//! MESSAGE-INTEGRITY, or by a transaction id of ours.
+//! [`lite`](crate::lite) is the server's side, [`full`](crate::full) the client's. Both keep one
+//! rule: **nothing changes, and nothing is answered, before a message has proven its origin** by
+//! USERNAME and MESSAGE-INTEGRITY, or by a transaction id of ours.
 
 use std::time::Duration;
 
 use crate::Path;
 
-/// Paths of one peer that are valid at a time. A browser with two interfaces, IPv6 and TCP has 6; when
-/// there are more, the one not heard of for longest makes place.
+/// Paths of one peer that are valid at a time. A browser with two interfaces, IPv6 and TCP has 6;
+/// when there are more, the one without a check for the longest time is replaced.
 pub const VALID_PATHS_MAX: usize = 8;
 
-/// Remote addresses that one client side learns, from candidates and checks together. More are ignored.
+/// Remote addresses that one client side learns, from candidates and checks together. More are
+/// ignored.
 pub const REMOTE_CANDIDATES_MAX: usize = 32;
 
-/// Candidate pairs that one client side checks. More are not formed, the least important ones first.
+/// Candidate pairs that one client side checks. More are not formed, the least important ones
+/// first.
 pub const CANDIDATE_PAIRS_MAX: usize = 64;
 
 /// Longest USERNAME of a check of ours, in bytes: both fragments and the colon between them.
 ///
-/// RFC 8489 §14.3 allows 508; the STUN writer used here takes 128. Browsers use 9, ours are below 40. A
-/// client side is not created with more; a server side answers such peers, but never sends them a check
-/// ([`crate::Peer`]).
+/// RFC 8489 §14.3 allows 508; the STUN writer used here takes 128. Browsers use 9, ours are below
+/// 40. A client side is not created with more; a server side answers such peers, but never sends
+/// them a check ([`crate::Peer`]).
 pub const USERNAME_BYTES_MAX: usize = 128;
 
 /// How long a peer is waited for. All of it runs on the caller's clock.
@@ -33,10 +35,11 @@ pub struct Timeouts {
     pub ice: Duration,
     /// From the first path to keys. Default 15 s.
     pub dtls: Duration,
-    /// From the last sign of consent to the end of sending (RFC 7675 §5.1: at most 30 s). Default 25 s.
+    /// From the last sign of consent to the end of sending (RFC 7675 §5.1: at most 30 s). Default
+    /// 25 s.
     ///
-    /// The sign is an authenticated check of the peer for the server's side, an answer to a check for the
-    /// client's.
+    /// The sign is an authenticated check of the peer for the server's side, an answer to a check
+    /// for the client's.
     pub consent: Duration,
 }
 
@@ -46,8 +49,8 @@ impl Default for Timeouts {
     }
 }
 
-/// Why a datagram was refused. Each reason is one counter; none changes anything, and none is answered but
-/// [`Refusal::RoleConflict`].
+/// Why a datagram was refused. Each reason is one counter; none changes anything, and none is
+/// answered but [`Refusal::RoleConflict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Neither STUN nor DTLS.
@@ -74,7 +77,8 @@ pub enum Refusal {
     UnvalidatedPath,
     /// DTLS that the handshake or the record layer refused.
     DtlsRejected,
-    /// Consent is lost or the peer is closed: the credentials are worth nothing any more (RFC 7675 §5.1).
+    /// Consent is lost or the peer is closed: the credentials are worth nothing any more (RFC 7675
+    /// §5.1).
     Closed,
 }
 

@@ -1,7 +1,7 @@
-//! One WebRTC peer as a state machine: it is given datagrams and the time, and gives datagrams and events.
+//! One WebRTC peer as a state machine: datagrams and the time go in, datagrams and events come out.
 //!
-//! Knows no other peers, sockets or clock, and never sees media: it says where media may come from and go
-//! to, and with which keys.
+//! It has no sockets or clock, knows no other peers and never sees media: it decides from and to
+//! which addresses media may flow, and with which keys.
 //!
 //! ```text
 //! datagram ─▶ demux ─▶ STUN ─▶ Peer: ICE ──▶ valid paths, selected path ──▶ Event::PathSelected
@@ -10,16 +10,17 @@
 //! offer ─▶ sdp ─▶ answer, and what a PeerConfig is made of
 //! ```
 //!
-//! [`Peer`] is either side: a server that answers checks (ICE-lite) or a client that sends them. What it
-//! promises:
+//! [`Peer`] is either side: a server that answers checks (ICE-lite) or a client that sends them.
+//! Guarantees:
 //!
-//! - nothing changes, and nothing is answered, before a datagram has proven its origin ([`Refusal`] lists
-//!   the ways it can fail to), so that no answer to a stranger is larger than what he sent;
+//! - nothing changes, and nothing is answered, before a datagram has proven its origin ([`Refusal`]
+//!   lists the reasons), so that nobody can use this host to amplify traffic to a third party;
 //! - DTLS is taken from paths only over which an authentic check has come;
-//! - [`Event::Connected`] comes after the certificate has been compared with the signalled fingerprint;
+//! - [`Event::Connected`] comes after the certificate has been compared with the signalled
+//!   fingerprint;
 //! - [`Peer::path`] is `None` at most 30 s after the last sign of consent (RFC 7675);
-//! - a client whose NAT gives it another port is followed at its first check; one on another host, once it
-//!   has answered a check of ours.
+//! - a client whose NAT gives it another port is followed at its first check; one on another host,
+//!   once it has answered a check of ours.
 //!
 //! | RFC | where | left out |
 //! |---|---|---|

@@ -1,17 +1,18 @@
-//! The server's side of ICE: answers checks, sends none (ICE-lite, RFC 8445 §2.5), and RFC 7675's consent.
+//! The server's side of ICE: answers checks, sends none (ICE-lite, RFC 8445 §2.5), and RFC 7675's
+//! consent.
 //!
-//! A peer is reached at whatever address an authentic check of it came from, so this side needs no list of
-//! candidates, neither its own nor the peer's: a host with many addresses, or one announced by another
-//! address (NAT 1:1), works without being told. The crate `is` has such an agent, too; it keeps the path of
-//! the higher priority until that has been silent for 15 s, where a peer whose NAT forgot it must be
-//! followed at its first check, and it has no limit on addresses learned. It reads and writes the messages
-//! here, and is the client's side in `full.rs`.
+//! A peer is reached at whatever address an authentic check of it came from, so this side needs no
+//! list of candidates, neither its own nor the peer's: a host with many addresses, or one announced
+//! by another address (NAT 1:1), needs no configuration. The crate `is` has such an agent, too;
+//! it keeps the path of the higher priority until that has been silent for 15 s, where a peer whose
+//! NAT forgot it must be followed at its first check, and it has no limit on addresses learned. It
+//! reads and writes the messages here, and is the client's side in `full.rs`.
 //!
-//! The path to send on is the one nominated last. Once media flows, it has to lead to a host that has
-//! proven to receive what is sent to it: by finishing the DTLS handshake, by a TCP connection, or by
-//! answering a check of ours (the one exception to "sends none"). So neither a check recorded on the way
-//! and sent from elsewhere, nor a viewer who forges the source of his own checks, turns a stream on a
-//! stranger. A new port on the same host, what a NAT makes, is followed at once.
+//! The path to send on is the one nominated last. Once media flows, it has to lead to a host that
+//! has proven to receive what is sent to it: by finishing the DTLS handshake, by a TCP connection,
+//! or by answering a check of ours (the one exception to "sends none"). So neither a replayed check
+//! from another address, nor a viewer that forges the source of its own checks, directs a stream at
+//! a third party. A new port on the same host, as after a NAT rebinding, is followed at once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -24,14 +25,14 @@ use crate::stun::{Class, Envelope, TransactionId, transaction_of, write};
 use crate::transmit::TransmitQueue;
 use crate::{Path, Timeouts};
 
-/// Transaction ids of authentic requests that are remembered, to know a replay. At one check in 2.5 s they
-/// reach back 80 s, longer than a path lives without checks.
+/// Transaction ids of authentic requests that are remembered, to know a replay. At one check in 2.5
+/// s they reach back 80 s, longer than a path lives without checks.
 const TRANSACTIONS_MAX: usize = 32;
 
 /// How long the selected path may be without a check before one without USE-CANDIDATE moves it.
 ///
-/// Peers that nominate once (RFC 8445 §8.1.1) do not say it again from their new port after a NAT forgot
-/// them. Consent checks come every 4 to 6 s (RFC 7675 §5.1).
+/// Peers that nominate once (RFC 8445 §8.1.1) do not say it again from their new port after a NAT
+/// forgot them. Consent checks come every 4 to 6 s (RFC 7675 §5.1).
 const SELECTED_SILENT: Duration = Duration::from_secs(7);
 
 /// When a check of ours to a new host is repeated, after the one before.
@@ -42,15 +43,15 @@ const CHALLENGE_REPEATS: [Duration; 4] = [
     Duration::from_millis(800),
 ];
 
-/// A way to the peer that an authentic check has come over.
+/// A path over which an authentic check has arrived.
 struct ValidPath {
     path: Path,
     checked: Instant,
     nominated: bool,
 }
 
-/// An authentic request that has come, and over which path. The path as a hash: a stranger for whom it fits
-/// by chance gets an answer, and nothing changes.
+/// An authentic request that has come, and over which path. The path as a hash: a replay for
+/// which it matches by chance gets an answer, and nothing changes.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     transaction: Option<TransactionId>,
@@ -74,8 +75,8 @@ pub(crate) struct LiteAgent {
     started: Instant,
     /// At most [`VALID_PATHS_MAX`].
     paths: Vec<ValidPath>,
-    /// Where to send; with the time of its last check. After a restart it may be one that is no longer in
-    /// `paths`.
+    /// Where to send; with the time of its last check. After a restart it may be one that is no
+    /// longer in `paths`.
     selected: Option<(Path, Instant)>,
     seen: [Seen; TRANSACTIONS_MAX],
     seen_next: usize,
@@ -112,8 +113,8 @@ impl LiteAgent {
         }
     }
 
-    /// Takes a STUN message. The steps stand in the order in which they are allowed: whose it is, whether
-    /// it is authentic, what it says, whether it is new, and only then what it changes.
+    /// Takes a STUN message. The steps stand in the order in which they are allowed: whose it is,
+    /// whether it is authentic, what it says, whether it is new, and only then what it changes.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -151,8 +152,8 @@ impl LiteAgent {
         Ok(self.consider(now, path, request.use_candidate(), transmits))
     }
 
-    /// Whether a request has been seen, told by its transaction id: a sender that missed the answer repeats
-    /// it on the same path, and gets the answer again. From anywhere else it is a replay.
+    /// Whether a request has been seen, told by its transaction id: a sender that missed the answer
+    /// repeats it on the same path, and gets the answer again. From anywhere else it is a replay.
     fn is_repeated(&self, path: Path, transaction: TransactionId) -> Result<bool, Refusal> {
         match self.seen.iter().find(|seen| seen.transaction == Some(transaction)) {
             None => Ok(false),
@@ -270,8 +271,8 @@ impl LiteAgent {
         Ok(Some(self.select(now, path)))
     }
 
-    /// Runs what is due: the repeats of a check of ours, the end of paths nobody checks, of waiting, of
-    /// consent.
+    /// Runs what is due: the repeats of a check of ours, the end of paths nobody checks, of
+    /// waiting, of consent.
     pub(crate) fn handle_timeout(&mut self, now: Instant, transmits: &mut TransmitQueue) -> Option<IceEvent> {
         if self.over {
             return None;
@@ -316,8 +317,9 @@ impl LiteAgent {
         [Some(end), stale, repeat].into_iter().flatten().min()
     }
 
-    /// Takes new credentials (RFC 8445 §9). Checks with the old ones count no more; media goes on over the
-    /// old path until a check with the new ones nominates one, for as long as consent for it lasts.
+    /// Takes new credentials (RFC 8445 §9). Checks with the old ones count no more; media goes on
+    /// over the old path until a check with the new ones nominates one, for as long as consent for
+    /// it lasts.
     pub(crate) fn restart(&mut self, local: IceCredentials, remote: IceCredentials, now: Instant) {
         (self.local, self.remote) = (local, remote);
         self.started = now;
@@ -328,7 +330,8 @@ impl LiteAgent {
         self.over = false;
     }
 
-    /// Forgets a path whose connection has ended. Another nominated path takes its place if there is one.
+    /// Forgets a path whose connection has ended. Another nominated path takes its place if there
+    /// is one.
     pub(crate) fn path_closed(&mut self, path: &Path, now: Instant) -> Option<IceEvent> {
         self.paths.retain(|valid| valid.path != *path);
         self.version += 1;
@@ -348,11 +351,12 @@ impl LiteAgent {
         Some(IceEvent::Selected(path))
     }
 
-    /// From now on what is sent is media, and goes to hosts only that receive it. `proven` is where the
-    /// datagrams went to without which the peer could not have finished the handshake.
+    /// From now on what is sent is media, and goes to hosts only that receive it. `proven` is where
+    /// the datagrams went to without which the peer could not have finished the handshake.
     ///
-    /// A path selected meanwhile that leads elsewhere has to wait for its answer, and media takes the proven
-    /// one; so it does while none is selected, because Chromium nominates when the handshake is done.
+    /// A path selected meanwhile that leads elsewhere has to wait for its answer, and media takes
+    /// the proven one; so it does while none is selected, because Chromium nominates when the
+    /// handshake is done.
     pub(crate) fn media_flows(
         &mut self,
         now: Instant,

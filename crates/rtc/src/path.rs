@@ -1,17 +1,17 @@
-//! The way between two sockets that a datagram takes.
+//! A pair of socket addresses and the transport between them.
 //!
-//! What RFC 8445 calls a candidate pair once it is a pair of addresses: the unit in which peers are
-//! validated, and the key by which the worker finds the peer of a datagram.
+//! It is what RFC 8445 calls a candidate pair: peers validate paths, and the worker finds the peer
+//! of a datagram by its path.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::sdp::Transport;
 
-/// One way between this host and a peer: both socket addresses and the transport.
+/// Both socket addresses of a connection between this host and a peer, and the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// Address of ours the datagram came to, or leaves from. With NAT 1:1 the address of the socket, not
-    /// the announced one.
+    /// Our address the datagram came to, or leaves from. With NAT 1:1 the address of the socket,
+    /// not the announced one.
     pub local: SocketAddr,
     /// Address of the peer, as seen from here.
     pub remote: SocketAddr,
@@ -32,8 +32,8 @@ impl Path {
         Self { local, remote, transport: Transport::Tcp }
     }
 
-    /// Whether the peer's host is the same as on `other`: what a NAT changes when it forgets a mapping is
-    /// the port (RFC 4787 REQ-2 keeps the address of a host behind it).
+    /// Whether the peer's host is the same as on `other`: what a NAT changes when it forgets a
+    /// mapping is the port (RFC 4787 REQ-2 keeps the address of a host behind it).
     #[must_use]
     pub fn same_remote_host(&self, other: &Path) -> bool {
         canonical(self.remote.ip()) == canonical(other.remote.ip())

@@ -5,8 +5,8 @@
 //! DTLS ─▶ from valid paths only ─▶ handshake ─▶ fingerprint ─▶ SRTP keys
 //! ```
 //!
-//! Media itself never comes here: the worker asks [`Peer::is_valid`] where it may come from, [`Peer::path`]
-//! where it goes, and encrypts with the keys of [`Event::Connected`].
+//! Media itself never comes here: the worker asks [`Peer::is_valid`] where it may come from,
+//! [`Peer::path`] where it goes, and encrypts with the keys of [`Event::Connected`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::lite::LiteAgent;
 use crate::sdp::{Candidate, IceCredentials, Transport};
 use crate::transmit::{Transmit, TransmitQueue};
 
-/// Which part of ICE a peer plays here.
+/// Our role in ICE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// A server that anybody can reach: answers checks, sends none (RFC 8445 §2.5).
@@ -32,13 +32,13 @@ pub enum Side {
 /// An address of this host that a client's side sends from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalAddress {
-    /// UDP, or a TCP connection that stands.
+    /// UDP, or an established TCP connection.
     pub transport: Transport,
     /// Address and port of the socket; not the wildcard address.
     pub address: std::net::SocketAddr,
 }
 
-/// What a peer is made of: the outcome of an offer and its answer.
+/// Configuration of a peer: the outcome of an offer and its answer.
 #[derive(Clone)]
 pub struct PeerConfig {
     /// Server or client.
@@ -47,14 +47,15 @@ pub struct PeerConfig {
     pub local_ice: IceCredentials,
     /// The peer's.
     pub remote_ice: IceCredentials,
-    /// Where a client sends from; at most [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX) count. A server needs
-    /// none: any address a check comes to is one of ours, however the host is announced.
+    /// Where a client sends from; at most [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX) count. A
+    /// server needs none: any address a check comes to is one of ours, however the host is
+    /// announced.
     pub local_addresses: Vec<LocalAddress>,
     /// Where a client sends its checks. A server needs none.
     pub remote_candidates: Vec<Candidate>,
     /// Certificates, SRTP profiles and versions.
     pub dtls: dtls::Config,
-    /// Who begins the handshake.
+    /// Which side starts the handshake.
     pub dtls_role: DtlsRole,
     /// How long to wait for what.
     pub timeouts: Timeouts,
@@ -63,12 +64,13 @@ pub struct PeerConfig {
 /// Why a [`Peer`] cannot be made, or restarted, of what it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerError {
-    /// Both ICE user fragments together are longer than a check can carry (a client's side only). Fault of
-    /// the peer.
+    /// Both ICE user fragments together are longer than a check can carry (a client's side only).
+    /// Fault of the peer.
     UfragTooLong,
-    /// A local address nobody can be reached at: wildcard, multicast or link-local. Fault of the caller.
+    /// A local address nobody can be reached at: wildcard, multicast or link-local. Fault of the
+    /// caller.
     BadLocalAddress,
-    /// The system gives no random bytes.
+    /// The system has no random bytes.
     NoRandomness,
     /// The peer has been closed, or has failed.
     Closed,
@@ -87,24 +89,25 @@ impl std::fmt::Display for PeerError {
 
 impl std::error::Error for PeerError {}
 
-/// What became of a datagram. To be counted; nothing else depends on it.
+/// What became of a datagram. For counters; nothing else depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Signal {
-    /// It was the peer's.
+    /// It was authentic.
     Accepted,
     /// It was not, and changed nothing.
     Refused(Refusal),
 }
 
-/// What a peer tells its owner.
+/// What happened to a peer.
 #[derive(Debug)]
 pub enum Event {
-    /// Media goes over this path from now on. Of several before a poll only the last is told.
+    /// Media goes over this path from now on. Of several before a poll only the last is reported.
     PathSelected(Path),
-    /// The handshake is done and the certificate is the signalled one. Comes once, and never without both.
+    /// The handshake is done and the certificate is the signalled one. Comes once, and never
+    /// without both.
     Connected(Box<SrtpKeys>),
-    /// The peer consents no more: [`Peer::path`] is `None` until ICE is restarted.
+    /// Consent has expired (RFC 7675): [`Peer::path`] is `None` until ICE is restarted.
     ConsentLost,
     /// Over, in order. The last event.
     Closed(CloseReason),
@@ -112,7 +115,7 @@ pub enum Event {
     Failed(FailReason),
 }
 
-/// Who closed.
+/// Which side closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// [`Peer::close`].
@@ -121,7 +124,7 @@ pub enum CloseReason {
     Remote,
 }
 
-/// What did not work out.
+/// Why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailReason {
     /// No path was found within [`Timeouts::ice`].
@@ -137,10 +140,13 @@ enum Agent {
     Full(Box<FullAgent>),
 }
 
-/// DTLS begins when there is a path, and takes no memory before.
+/// Progress of the peer. DTLS takes no memory before there is a path.
 enum Handshake {
+    /// Waits for a path.
     Waiting(Box<dtls::Config>),
+    /// In the handshake; `deadline` is `None` once there are keys.
     Running { dtls: Box<Dtls>, deadline: Option<Instant> },
+    /// The peer has closed or failed.
     Over,
 }
 
@@ -156,17 +162,16 @@ pub struct Peer {
     dtls_timeout: Duration,
     /// Where DTLS came from last; its answers go there while no path is selected.
     dtls_path: Option<Path>,
-    /// Where DTLS was sent to last. Who finishes the handshake has received it there.
+    /// Where DTLS was sent to last. A peer that finishes the handshake has received it there.
     dtls_sent: Option<Path>,
     transmits: TransmitQueue,
-    /// At most one [`Event::PathSelected`] at a time, and of the others as many as there can ever be: about
-    /// five.
+    /// At most one [`Event::PathSelected`] at a time, and of the others as many as there can ever
+    /// be: about five.
     events: VecDeque<Event>,
-    closed: bool,
 }
 
 impl Peer {
-    /// Makes a peer. A client has its first check to send at once.
+    /// A new peer. A client has its first check to send at once.
     ///
     /// # Errors
     ///
@@ -195,7 +200,6 @@ impl Peer {
             dtls_sent: None,
             transmits: TransmitQueue::default(),
             events: VecDeque::new(),
-            closed: false,
         };
         peer.handle_timeout(now);
         Ok(peer)
@@ -206,7 +210,7 @@ impl Peer {
     /// Nothing changes before it has been authenticated; see [`Refusal`] for what it can fail at.
     pub fn handle_signal(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Signal {
         let result = match demux::classify(datagram) {
-            _ if self.closed => Err(Refusal::Closed),
+            _ if self.is_closed() => Err(Refusal::Closed),
             Kind::Stun => self.handle_stun(now, path, datagram),
             Kind::Dtls => self.handle_dtls(now, path, datagram),
             Kind::Rtp | Kind::Rtcp | Kind::Other => Err(Refusal::NotSignal),
@@ -226,7 +230,8 @@ impl Peer {
         Ok(())
     }
 
-    /// DTLS counts from valid paths only, so nobody who has not our password costs a handshake.
+    /// DTLS is taken from valid paths only, so that a handshake costs nothing before the peer has
+    /// shown our ICE password.
     fn handle_dtls(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Refusal> {
         if !self.is_valid(&path) {
             return Err(Refusal::UnvalidatedPath);
@@ -246,7 +251,7 @@ impl Peer {
 
     /// Runs everything that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.closed {
+        if self.is_closed() {
             return;
         }
         let event = match &mut self.agent {
@@ -298,7 +303,7 @@ impl Peer {
         }
     }
 
-    /// Fetches what DTLS has to send and to say.
+    /// Takes datagrams and events from DTLS.
     fn pump_dtls(&mut self, now: Instant) {
         let path = self.path().or(self.dtls_path);
         let proven = self.dtls_sent;
@@ -335,12 +340,12 @@ impl Peer {
         self.end(Event::Failed(reason));
     }
 
-    /// The end: no path, no DTLS, one last event. What waits to be sent (an alert) can still be polled.
+    /// The end: no path, no DTLS, one last event. What waits to be sent (an alert) can still be
+    /// polled.
     fn end(&mut self, event: Event) {
-        if self.closed {
+        if self.is_closed() {
             return;
         }
-        self.closed = true;
         self.handshake = Handshake::Over;
         match &mut self.agent {
             Agent::Lite(agent) => agent.stop(),
@@ -365,7 +370,7 @@ impl Peer {
 
     /// When to call [`Peer::handle_timeout`]; `None` when the peer has ended.
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        if self.closed {
+        if self.is_closed() {
             return None;
         }
         let agent = match &mut self.agent {
@@ -379,7 +384,8 @@ impl Peer {
         [agent, dtls, deadline].into_iter().flatten().min()
     }
 
-    /// Takes one more address of the peer (trickle ICE, RFC 8838). A server ignores it: it waits for checks.
+    /// Takes one more address of the peer (trickle ICE, RFC 8838). A server ignores it: it waits
+    /// for checks.
     pub fn add_remote_candidate(&mut self, now: Instant, candidate: &Candidate) {
         if let Agent::Full(agent) = &mut self.agent {
             agent.add_remote_candidate(candidate);
@@ -387,16 +393,17 @@ impl Peer {
         self.handle_timeout(now);
     }
 
-    /// Restarts ICE with new credentials on both sides (RFC 8445 §9), also after [`Event::ConsentLost`].
+    /// Restarts ICE with new credentials on both sides (RFC 8445 §9), also after
+    /// [`Event::ConsentLost`].
     ///
-    /// Media goes on over the old path until the new checks have found one, for as long as consent for the
-    /// old lasts. DTLS and the keys stay. The owner has to find this peer by the new local fragment from
-    /// now on.
+    /// Media goes on over the old path until the new checks have found one, for as long as consent
+    /// for the old lasts. DTLS and the keys stay. The owner has to find this peer by the new local
+    /// fragment from now on.
     ///
     /// # Errors
     ///
-    /// [`PeerError::Closed`] when it is over, [`PeerError::UfragTooLong`] for a client's side; nothing has
-    /// changed then.
+    /// [`PeerError::Closed`] when it has closed or failed, [`PeerError::UfragTooLong`] for a
+    /// client's side; nothing has changed then.
     pub fn restart_ice(
         &mut self,
         now: Instant,
@@ -404,7 +411,7 @@ impl Peer {
         remote: IceCredentials,
         remote_candidates: &[Candidate],
     ) -> Result<(), PeerError> {
-        if self.closed {
+        if self.is_closed() {
             return Err(PeerError::Closed);
         }
         match &mut self.agent {
@@ -415,7 +422,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Says that a TCP connection has ended.
+    /// A TCP connection has ended.
     pub fn path_closed(&mut self, now: Instant, path: &Path) {
         let event = match &mut self.agent {
             Agent::Lite(agent) => agent.path_closed(path, now),
@@ -426,7 +433,7 @@ impl Peer {
 
     /// Ends it with a close_notify for the peer, which is left to poll.
     pub fn close(&mut self, now: Instant) {
-        if self.closed {
+        if self.is_closed() {
             return;
         }
         if let Handshake::Running { dtls, .. } = &mut self.handshake {
@@ -445,8 +452,8 @@ impl Peer {
         }
     }
 
-    /// Whether media and DTLS may come over a path: an authentic check has, not longer ago than consent
-    /// lasts.
+    /// Whether media and DTLS may come over a path: an authentic check has, not longer ago than
+    /// consent lasts.
     #[must_use]
     pub fn is_valid(&self, path: &Path) -> bool {
         match &self.agent {
@@ -455,7 +462,7 @@ impl Peer {
         }
     }
 
-    /// Every path for which [`Peer::is_valid`] says yes, in no order; at most one more than
+    /// Every path for which [`Peer::is_valid`] is true, in no order; at most one more than
     /// [`VALID_PATHS_MAX`](crate::VALID_PATHS_MAX).
     pub fn valid_paths(&self) -> impl Iterator<Item = Path> + '_ {
         let (lite, full) = match &self.agent {
@@ -465,8 +472,8 @@ impl Peer {
         lite.into_iter().flatten().chain(full.into_iter().flatten())
     }
 
-    /// Another number after each change of [`Peer::valid_paths`] or [`Peer::path`], so that a table of
-    /// addresses need be brought up to date only then.
+    /// Changes with [`Peer::valid_paths`] and [`Peer::path`], so that a table of addresses needs an
+    /// update only then.
     #[must_use]
     pub fn paths_version(&self) -> u32 {
         match &self.agent {
@@ -475,8 +482,8 @@ impl Peer {
         }
     }
 
-    /// Heap held by ICE and the queues, in bytes. For a server's side; what the DTLS library holds is not
-    /// in it.
+    /// Heap held by ICE and the queues, in bytes. For a server's side; what the DTLS library holds
+    /// is not in it.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let agent = match &self.agent {
@@ -486,10 +493,10 @@ impl Peer {
         agent + self.transmits.heap_bytes() + self.events.capacity() * size_of::<Event>()
     }
 
-    /// Whether it is over; no event comes after that of the end.
+    /// Whether it has closed or failed; no event comes after that of the end.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.closed
+        matches!(self.handshake, Handshake::Over)
     }
 
     /// Round-trip time of the last check. A server, which sends none, has no such figure.

@@ -1,5 +1,5 @@
-//! The outside of a STUN message (RFC 8489 §5, §14): what has to be known to authenticate it, and nothing
-//! else.
+//! The outside of a STUN message (RFC 8489 §5, §14): what has to be known to authenticate it, and
+//! nothing else.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -9,10 +9,10 @@
 //! | attributes: type (16), length (16), value, padded to 4 bytes  |
 //! ```
 //!
-//! Stands in front of the crate that understands STUN (`is`), because that one parses every attribute, and
-//! writes log lines about some, before integrity has been verified. Here a message is cut into attributes
-//! without looking into them, but for USERNAME, MESSAGE-INTEGRITY and FINGERPRINT; only what has proven
-//! authentic is handed on.
+//! Stands in front of the crate that understands STUN (`is`), because that one parses every
+//! attribute, and writes log lines about some, before integrity has been verified. Here a message
+//! is cut into attributes without looking into them, but for USERNAME, MESSAGE-INTEGRITY and
+//! FINGERPRINT; only what has proven authentic is handed on.
 
 use aws_lc_rs::hmac;
 use is::Sha1HmacProvider;
@@ -68,9 +68,9 @@ pub(crate) struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     /// Cuts a datagram into header and attributes.
     ///
-    /// Refuses what is no Binding message, has no MESSAGE-INTEGRITY, is longer than [`STUN_BYTES_MAX`], or
-    /// has a FINGERPRINT that does not fit. A missing FINGERPRINT is forgiven: integrity covers all the
-    /// rest.
+    /// Refuses what is no Binding message, has no MESSAGE-INTEGRITY, is longer than
+    /// [`STUN_BYTES_MAX`], or has a FINGERPRINT that does not fit. A missing FINGERPRINT is
+    /// forgiven: integrity covers all the rest.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let class = header_class(bytes)?;
         let mut envelope = Self { bytes, class, username: None, integrity_at: 0 };
@@ -81,9 +81,9 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// Walks over the attributes. RFC 8489 §14.5 has what is behind MESSAGE-INTEGRITY ignored, because
-    /// anybody can put it there; here anything but the other two sums makes the message malformed, and so
-    /// does what is behind FINGERPRINT.
+    /// Walks over the attributes. RFC 8489 §14.5 has what is behind MESSAGE-INTEGRITY ignored,
+    /// because anybody can put it there; here anything but the other two sums makes the message
+    /// malformed, and so does what is behind FINGERPRINT.
     fn walk(&mut self) -> Result<(), Refusal> {
         let mut at = HEADER_BYTES;
         for _ in 0..ATTRIBUTES_MAX {
@@ -132,16 +132,16 @@ impl<'a> Envelope<'a> {
         transaction_of(self.bytes)
     }
 
-    /// Both halves of USERNAME: of a request, first the fragment of its receiver, then that of its sender
-    /// (RFC 8445 §7.2.2). `None` without a USERNAME of the form `a:b` in UTF-8.
+    /// Both halves of USERNAME: of a request, first the fragment of its receiver, then that of its
+    /// sender (RFC 8445 §7.2.2). `None` without a USERNAME of the form `a:b` in UTF-8.
     pub(crate) fn usernames(&self) -> Option<(&'a str, &'a str)> {
         std::str::from_utf8(self.username?).ok()?.split_once(':')
     }
 
     /// Whether MESSAGE-INTEGRITY was made with `password` (RFC 8489 §14.5, short-term credentials).
     ///
-    /// The sum covers the message up to the attribute, with a length in the header as if it ended behind
-    /// the attribute.
+    /// The sum covers the message up to the attribute, with a length in the header as if it ended
+    /// behind the attribute.
     pub(crate) fn is_authentic(&self, password: &str) -> bool {
         let end = self.integrity_at + 4 + INTEGRITY_BYTES;
         let length = u16::try_from(end - HEADER_BYTES).expect("no longer than STUN_BYTES_MAX");
@@ -156,7 +156,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Reads the fixed header. The length has to be that of the datagram: nothing may hang behind a message.
+/// Reads the fixed header. The length has to be that of the datagram: nothing may hang behind a
+/// message.
 fn header_class(bytes: &[u8]) -> Result<Class, Refusal> {
     if bytes.len() < HEADER_BYTES || bytes.len() > STUN_BYTES_MAX {
         return Err(Refusal::Malformed);
@@ -196,8 +197,8 @@ impl Sha1HmacProvider for HmacSha1 {
 ///
 /// # Panics
 ///
-/// If a text in it is too long to write; ours are at most 513 bytes, and [`MESSAGE_BYTES_MAX`] is made for
-/// them.
+/// If a text in it is too long to write; ours are at most 513 bytes, and [`MESSAGE_BYTES_MAX`] is
+/// made for them.
 pub(crate) fn write(message: StunMessage<'_>, password: &str) -> Vec<u8> {
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     let length = message

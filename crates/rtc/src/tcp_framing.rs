@@ -1,4 +1,5 @@
-//! Datagrams over a TCP connection, each behind its length (RFC 4571 §2), as ICE-TCP has them (RFC 6544 §3).
+//! Datagrams over a TCP connection, each behind its length (RFC 4571 §2), as ICE-TCP has them (RFC
+//! 6544 §3).
 //!
 //! ```text
 //!  0                   1
@@ -6,10 +7,11 @@
 //! |            length             |  datagram of that many bytes
 //! ```
 //!
-//! A state machine over bytes: connections, and which peer one belongs to, are the worker's business.
+//! A state machine over bytes: connections, and which peer one belongs to, are the worker's
+//! business.
 
-/// Longest datagram taken from a connection, in bytes. What fits a UDP datagram on any path fits here; a
-/// length above it ends the connection, because nothing behind it can be found again.
+/// Longest datagram taken from a connection, in bytes. What fits a UDP datagram on any path fits
+/// here; a length above it ends the connection, because nothing behind it can be found again.
 pub const FRAME_BYTES_MAX: usize = 2048;
 
 /// Bytes of the length before each datagram.
@@ -27,7 +29,7 @@ impl std::fmt::Display for FrameTooLong {
 
 impl std::error::Error for FrameTooLong {}
 
-/// What stands before a datagram of `length` bytes.
+/// The prefix of a datagram of `length` bytes.
 ///
 /// # Panics
 ///
@@ -39,8 +41,9 @@ pub fn frame_header(length: usize) -> [u8; FRAME_HEADER_BYTES] {
 
 /// Cuts the bytes of one connection into datagrams.
 ///
-/// **Give it all bytes read with [`Deframer::push`], then call [`Deframer::pop`] until it gives `None`.**
-/// It keeps at most one frame that is not whole, and no memory at all while there is none.
+/// **Give it all bytes read with [`Deframer::push`], then call [`Deframer::pop`] until it gives
+/// `None`.** It keeps at most one frame that is not whole, and no memory at all while there is
+/// none.
 #[derive(Default)]
 pub struct Deframer {
     bytes: Vec<u8>,
@@ -51,7 +54,8 @@ pub struct Deframer {
 impl Deframer {
     /// Takes bytes of the connection, in their order.
     ///
-    /// Copies them; at most what one read of the socket gives lies here, besides one frame that is not whole.
+    /// Copies them; at most what one read of the socket gives lies here, besides one frame that is
+    /// not whole.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.bytes.drain(..self.read);
@@ -60,8 +64,8 @@ impl Deframer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole datagram. Empty ones are skipped: nothing here sends them, some peers do to keep a
-    /// NAT open.
+    /// The next whole datagram. Empty ones are skipped: nothing here sends them, some peers do to
+    /// keep a NAT open.
     ///
     /// Mutable, for it is decrypted in place.
     ///

@@ -8,7 +8,8 @@ use crate::Path;
 
 /// Datagrams of one peer that may wait for [`Peer::poll_transmit`](crate::Peer::poll_transmit).
 ///
-/// A DTLS flight has up to ten. What comes on top is dropped, as a network would; STUN and DTLS both repeat.
+/// A DTLS flight has up to ten. What comes on top is dropped, as a network would; STUN and DTLS
+/// both repeat.
 pub const TRANSMITS_MAX: usize = 32;
 
 /// One datagram to send: STUN or DTLS.
@@ -16,8 +17,8 @@ pub const TRANSMITS_MAX: usize = 32;
 pub struct Transmit {
     /// From which address of ours, to which, over what.
     pub path: Path,
-    /// The datagram. On a TCP path the sender puts [`frame_header`](crate::tcp_framing::frame_header)
-    /// before it.
+    /// The datagram. On a TCP path the sender puts
+    /// [`frame_header`](crate::tcp_framing::frame_header) before it.
     pub bytes: Vec<u8>,
 }
 
@@ -37,7 +38,8 @@ impl TransmitQueue {
         }
     }
 
-    /// Gives the memory back when the last one leaves: a connected peer sends one answer in seconds.
+    /// Gives the memory back when the last one leaves: a connected peer sends one answer in
+    /// seconds.
     pub(crate) fn pop(&mut self) -> Option<Transmit> {
         let transmit = self.waiting.pop_front();
         if self.waiting.is_empty() && self.waiting.capacity() > 4 {

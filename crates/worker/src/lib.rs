@@ -1,31 +1,20 @@
 //! Isolated workers: one event loop per thread, each with its own sockets, sessions and streams.
 //!
 //! A worker owns a connection from accept to close. On the media path workers share nothing but references to
-//! frames that cross a bounded ring once per worker (`ring.rs`); which worker is home to which stream is looked
-//! up in `directory.rs` when a publisher or a first player comes, never per frame. The loop itself is in `engine.rs`.
+//! frames that cross a bounded ring once per worker (`mailbox.rs`); which worker is home to which stream is looked
+//! up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is in `event_loop.rs`.
 
-mod adopt;
 mod bridges;
-mod channel;
-mod columns;
-mod connection;
-mod directory;
-mod engine;
-mod http;
-mod listen;
-mod load;
-mod players;
-mod publishers;
-mod report;
-mod requests;
-mod ring;
-mod rtc;
-mod session;
-mod streams;
-mod sweep;
+mod event_loop;
+mod frames;
+mod mailbox;
+mod net;
+mod packets;
+mod proto;
+mod registry;
+mod stats;
+mod timeouts;
 mod transcoding;
-mod unwatched;
-mod websocket;
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -43,9 +32,9 @@ use worker_api::settings::WorkerSettings;
 
 use crate::transcoding::{Pool, Replies};
 use bridges::{Bridges, Transcoding};
-use columns::Outbox;
-use directory::{Directory, Published};
-use engine::Worker;
+use event_loop::Worker;
+use registry::{Directory, Published};
+use stats::columns::Outbox;
 use worker_api::auth::Policy;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
 
@@ -74,9 +63,9 @@ impl Workers {
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
     ) -> io::Result<Self> {
-        let (mut addresses, listeners) = listen::bind(&settings)?;
+        let (mut addresses, listeners) = net::listen::bind(&settings)?;
         let (rtc_endpoints, rtc_sockets) =
-            rtc::sockets::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
+            net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
         let clock = wall_clock();
@@ -84,8 +73,8 @@ impl Workers {
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
         let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let wakers = polls.iter().map(engine::waker).collect::<io::Result<Vec<_>>>()?;
-        let neighbours = ring::connect(&wakers, settings.ring_frames);
+        let wakers = polls.iter().map(event_loop::waker).collect::<io::Result<Vec<_>>>()?;
+        let neighbours = mailbox::connect(&wakers, settings.ring_frames);
         let mut workers = Self {
             addresses,
             rtc_endpoints,
@@ -100,7 +89,7 @@ impl Workers {
             let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
             workers.handles.push(WorkerHandle::new(commands, Arc::clone(&wakers[index])));
             workers.used_stats.push(give_back);
-            let parts = engine::Parts {
+            let parts = event_loop::Parts {
                 index,
                 settings: Arc::clone(&settings),
                 policy: Arc::clone(&policy),
@@ -110,7 +99,7 @@ impl Workers {
                 neighbours,
                 outbox: Outbox::new(stats.clone(), used),
             };
-            let rtc = rtc::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
+            let rtc = packets::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
             let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
             let worker = Worker::new(parts, rtc, bridges, poll, listeners)?;

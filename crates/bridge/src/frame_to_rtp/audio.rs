@@ -7,6 +7,7 @@ use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::g711::{self, Law};
+use super::video::offset_us;
 use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut};
 use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
 use crate::clock::AudioTimestamps;
@@ -18,13 +19,13 @@ pub(super) struct Audio {
     pub(super) sender: Sender,
     clock_rate: u32,
     timestamps: AudioTimestamps,
-    /// The one that is sent of several: the first that came.
+    /// Of several tracks, the first that came is sent.
     track_id: Option<u8>,
-    /// What the publisher sends, once it is known.
+    /// Format of the publisher, once it is known.
     source: Option<Source>,
     /// Of audio that is transcoded.
     format: Option<Arc<AudioFormat>>,
-    /// The transcoder has not been told of `format`.
+    /// `format` is to go with the next frame to the transcoder.
     format_is_new: bool,
     published: Option<Codec>,
     refused: Option<Arc<str>>,
@@ -32,11 +33,11 @@ pub(super) struct Audio {
     samples: Vec<u8>,
     /// Nothing was sent yet of this publisher.
     begins: bool,
-    /// The publisher has ended it; what was known of it holds again if it goes on without another configuration.
+    /// The publisher has ended it; its configuration stays valid if it goes on without another.
     is_over: bool,
 }
 
-/// What tells one kind of audio from another.
+/// A change of any of these is a new format.
 #[derive(Debug, PartialEq, Eq)]
 struct Source {
     codec: FlvCodec,
@@ -68,7 +69,7 @@ impl Audio {
         *self = Self { sender: self.sender, clock_rate: self.clock_rate, timestamps, ..Self::new() };
     }
 
-    /// Also of audio that is over: it may go on.
+    /// Also of audio that has ended: it may go on.
     pub(super) fn published(&self) -> Option<Codec> {
         self.published
     }
@@ -91,20 +92,20 @@ impl Audio {
         self.clock_rate
     }
 
-    /// Takes in a tag body. Returns whether what is published may have changed.
+    /// Takes in a tag body; without `out`, no packets are written. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
         time_ms: i64,
         body: &[u8],
         stats: &mut FrameToRtpStats,
-        out: &mut PacketsOut,
+        out: Option<&mut PacketsOut>,
     ) -> bool {
         let Ok(body) = audio_body(body) else {
+            tracing::trace!(bytes = body.len(), "dropped: malformed audio body");
             stats.broken += 1;
             return false;
         };
-        let is_config = body.kind == BodyKind::Config;
         if matches!(body.kind, BodyKind::Other) || body.codec == FlvCodec::None {
             return false;
         }
@@ -116,71 +117,70 @@ impl Audio {
         if self.is_over {
             return turns;
         }
+        let is_config = body.kind == BodyKind::Config;
         let changed = self.learn(&body, is_config) | turns;
-        if is_config || self.published.is_none() {
+        if is_config {
             return changed;
         }
-        let pts_us = time_ms * 1_000 + super::video::offset_us(&body);
+        if self.published.is_none() {
+            tracing::trace!("dropped: audio without a configuration that can be sent");
+            stats.undecodable += 1;
+            return changed;
+        }
+        let Some(out) = out else { return changed };
+        let pts_us = time_ms * 1_000 + offset_us(&body);
         let is_whole = match body.codec {
-            FlvCodec::Aac | FlvCodec::Mp3 => self.job(pts_us, body.data, out),
+            FlvCodec::Aac | FlvCodec::Mp3 => {
+                if !body.data.is_empty() {
+                    let format = self.format.clone().filter(|_| std::mem::take(&mut self.format_is_new));
+                    out.audio.push(CodedAudio { pts_us, format, data: body.data.to_vec() });
+                }
+                !body.data.is_empty()
+            }
             FlvCodec::Opus => self.opus(settings, pts_us, body.data, out),
             _ => self.g711(settings, pts_us, &body, out),
         };
-        stats.broken += u64::from(!is_whole);
+        if !is_whole {
+            tracing::trace!(time_ms, "dropped: broken audio frame");
+            stats.broken += 1;
+        }
         changed
     }
 
-    /// Takes in what a body says of the format. Returns whether it is news.
+    /// Reads the format from a body. Returns whether it has changed.
     fn learn(&mut self, body: &Body<'_>, is_config: bool) -> bool {
-        let source = match (body.codec, &self.source) {
-            // The sequence header alone tells; without one, AAC cannot begin, and Opus is what it nearly always is.
+        match (body.codec, &self.source) {
+            // AAC cannot begin without its sequence header; without one, Opus is taken for what it nearly always is.
             (FlvCodec::Aac, _) if !is_config => return false,
             (FlvCodec::Opus, Some(known)) if !is_config && known.codec == FlvCodec::Opus => return false,
-            (codec, _) => Source {
-                codec,
-                channels: if codec == FlvCodec::Mp3 {
-                    0
-                } else {
-                    body.sound.map_or(0, |audio| audio.channels)
-                },
-                config: if is_config { body.data.to_vec() } else { Vec::new() },
-            },
+            _ => {}
+        }
+        let source = Source {
+            codec: body.codec,
+            // MP3 frames may differ in it; the decoder copes.
+            channels: body.sound.filter(|_| body.codec != FlvCodec::Mp3).map_or(0, |audio| audio.channels),
+            config: if is_config { body.data.to_vec() } else { Vec::new() },
         };
         if self.source.as_ref() == Some(&source) {
             return false;
         }
         self.begins = true;
         match carried_as(&source) {
-            Ok((codec, transcoded)) => self.publish(codec, transcoded, &source),
             Err(reason) => self.refuse(reason.into()),
+            Ok((codec, transcoded)) => {
+                self.format = transcoded.map(|codec| {
+                    let config = source.config.clone();
+                    Arc::new(AudioFormat { codec, config, sample_rate: 0, channels: 0 })
+                });
+                self.format_is_new = self.format.is_some();
+                (self.published, self.refused) = (Some(codec), None);
+                if self.clock_rate != codec.clock_rate() {
+                    self.clock_rate = codec.clock_rate();
+                    self.timestamps = AudioTimestamps::new(self.clock_rate);
+                }
+            }
         }
         self.source = Some(source);
-        true
-    }
-
-    fn publish(&mut self, codec: Codec, transcoded: Option<AudioCodec>, source: &Source) {
-        let format = transcoded.map(|codec| AudioFormat {
-            codec,
-            config: source.config.clone(),
-            sample_rate: 0,
-            channels: 0,
-        });
-        self.format_is_new = format.is_some();
-        self.format = format.map(Arc::new);
-        (self.published, self.refused) = (Some(codec), None);
-        if self.clock_rate != codec.clock_rate() {
-            self.clock_rate = codec.clock_rate();
-            self.timestamps = AudioTimestamps::new(self.clock_rate);
-        }
-    }
-
-    /// Hands a piece out to be transcoded; `false` if it is empty.
-    fn job(&mut self, pts_us: i64, data: &[u8], out: &mut PacketsOut) -> bool {
-        if data.is_empty() {
-            return false;
-        }
-        let format = std::mem::take(&mut self.format_is_new).then(|| self.format.clone()).flatten();
-        out.audio.push(CodedAudio { pts_us, format, data: data.to_vec() });
         true
     }
 
@@ -196,7 +196,7 @@ impl Audio {
         self.send(settings, pts_us, u32::from(toc.samples), data, out)
     }
 
-    /// Sends samples in pieces, of two channels their mean; `false` if there are none.
+    /// Sends samples, of two channels their mean; `false` if there are none.
     fn g711(
         &mut self,
         settings: &FrameToRtpSettings,
@@ -222,8 +222,8 @@ impl Audio {
         ahead > 0
     }
 
-    /// Sends Opus of the transcoder; `false` if it is none. What comes of a format that is no longer the publisher's is
-    /// passed over.
+    /// Sends Opus of the transcoder; `false` if it is none. Left out if the publisher's format needs no transcoding any
+    /// more.
     pub(super) fn transcoded(
         &mut self,
         settings: &FrameToRtpSettings,
@@ -252,7 +252,7 @@ impl Audio {
     }
 }
 
-/// As what audio is sent, and as what it is transcoded if it is; or why it cannot be.
+/// The codec audio is sent as, and the one it is transcoded from, if it is; or the reason it is refused.
 fn carried_as(source: &Source) -> Result<(Codec, Option<AudioCodec>), String> {
     let codec = source.codec;
     match codec {

@@ -3,40 +3,33 @@
 //! ```text
 //!  frame ─▶ rtmp::flv body ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
 //!                           └▶ audio.rs: G.711, Opus as they are ─────────────────▶ packets
-//!                                        AAC, MP3 ─▶ jobs ─▶ caller's threads ─▶ Opus ─▶ packets
+//!                                        AAC, MP3 ─▶ caller's threads ─▶ Opus ────▶ packets
 //! ```
-//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, numbers and timestamps that go on
-//! whatever RTMP publishers come and go, and sender reports that tie both to one clock. What is broken is counted and
-//! left out; what cannot be bridged is refused with a reason, and the other track goes on.
+//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, sequence numbers and timestamps that
+//! continue across RTMP publishers, and clock mappings that tie both to one time. Broken frames are counted and dropped;
+//! a codec that cannot be bridged is refused with a reason, and the other track goes on.
 
 mod audio;
-mod formats;
+mod av1;
+mod filler_frame;
 mod g711;
-mod out;
+mod nal;
 mod video;
+mod vp;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use delivery::{Frame, FrameRole, Track};
-use sfu::WallClock;
+use rtp::HeaderFields;
+use rtp::packetize::PacketSlab;
+use rtp::payload::Codec;
 
 use crate::audio::CodedAudio;
-use crate::clock::{Sender, SenderReports, StreamClock};
+use crate::b_frames::BFrames;
+use crate::clock::{ClockMappings, MappingSchedule, StreamClock};
 use audio::Audio;
 use video::Video;
-
-pub use formats::{PublishedFormats, PublishedVideo};
-pub use out::PacketsOut;
-
-/// What becomes of a stream whose pictures are not shown in the order they are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BFrames {
-    /// Pictures that no other needs are left out.
-    #[default]
-    Drop,
-    /// The stream is not bridged.
-    Refuse,
-}
 
 /// How a stream is packetised.
 #[derive(Clone, Copy, Debug)]
@@ -47,23 +40,66 @@ pub struct FrameToRtpSettings {
     pub payload_bytes_max: usize,
 }
 
-/// What has gone through a bridge. Counts only grow.
+/// Totals of a bridge. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameToRtpStats {
-    /// Pictures sent, those included that stand in for video that is over.
+    /// Pictures sent, filler frames included.
     pub video_frames: u64,
     /// RTP packets written, audio included.
     pub packets: u64,
-    /// Pictures left out because they are not shown in the order they are sent.
+    /// Pictures dropped because they are not shown in the order they are sent.
     pub b_frames_dropped: u64,
-    /// Frames and audio frames that made no sense, whole or in part.
+    /// Pictures dropped because no key frame came before them, or because the video had ended.
+    pub undecodable: u64,
+    /// Video and audio frames that are malformed, whole or in part.
     pub broken: u64,
 }
 
-/// The machine of one stream. See the module documentation.
+/// Video as it is offered to viewers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedVideo {
+    /// Payload format.
+    pub codec: Codec,
+    /// `a=fmtp` value: profile and level; may be empty.
+    pub fmtp: String,
+}
+
+/// What can be offered of a stream in packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishedFormats {
+    /// Video, if there is some that can be bridged, or was until the publisher ended it.
+    pub video: Option<PublishedVideo>,
+    /// Audio as it is sent in packets, if there is some that can be bridged, or was until the publisher ended it.
+    pub audio: Option<Codec>,
+    /// Why video or audio is missing although the publisher sends it: for the player's error and the log.
+    pub refused: Option<Arc<str>>,
+}
+
+/// Output of a call. Calls append; the caller clears, which keeps the memory.
+#[derive(Debug, Default)]
+pub struct PacketsOut {
+    packets: PacketSlab,
+    /// To be transcoded to Opus, in order.
+    pub audio: Vec<CodedAudio>,
+}
+
+impl PacketsOut {
+    /// RTP packets as header fields and payload, in order.
+    pub fn packets(&self) -> impl ExactSizeIterator<Item = (&HeaderFields, &[u8])> + DoubleEndedIterator {
+        self.packets.iter()
+    }
+
+    /// Removes all output and keeps the memory.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.audio.clear();
+    }
+}
+
+/// The packetiser of one stream.
 ///
-/// **To be driven like this:** [`FrameToRtp::publisher_started`] when a publisher begins, [`FrameToRtp::frame`] for each of
-/// its frames, [`FrameToRtp::audio`] for what the transcoder makes of [`PacketsOut::audio`], and
+/// **To be driven like this:** [`FrameToRtp::publisher_started`] when a publisher begins, [`FrameToRtp::frame`] for each
+/// of its frames, [`FrameToRtp::audio`] for what the transcoder makes of [`PacketsOut::audio`], and
 /// [`FrameToRtp::report`] at [`FrameToRtp::next_timeout`].
 #[derive(Debug)]
 pub struct FrameToRtp {
@@ -71,11 +107,11 @@ pub struct FrameToRtp {
     video: Video,
     audio: Audio,
     clock: StreamClock,
-    reports: SenderReports,
-    /// Tracks that had sent something at the last report: video, audio.
-    reported: [bool; 2],
-    /// When a track has sent something of which no report has told yet.
-    unreported_since: Option<Instant>,
+    mappings: MappingSchedule,
+    /// Tracks that had sent something at the last mapping: video, audio.
+    mapped: [bool; 2],
+    /// When a track sent something that no mapping covers yet.
+    unmapped_since: Option<Instant>,
     formats: PublishedFormats,
     formats_changed: bool,
     stats: FrameToRtpStats,
@@ -89,16 +125,17 @@ impl FrameToRtp {
             video: Video::new(),
             audio: Audio::new(),
             clock: StreamClock::new(now),
-            reports: SenderReports::default(),
-            reported: [false; 2],
-            unreported_since: None,
+            mappings: MappingSchedule::default(),
+            mapped: [false; 2],
+            unmapped_since: None,
             formats: PublishedFormats::default(),
             formats_changed: false,
             stats: FrameToRtpStats::default(),
         }
     }
 
-    /// A publisher begins, or another one comes: what the one before has said holds no more. Times go on.
+    /// A publisher begins, or another one takes over: the configuration of the previous one no longer applies.
+    /// Timestamps continue.
     pub fn publisher_started(&mut self, _now: Instant) {
         self.video.restart();
         self.audio.restart();
@@ -108,19 +145,20 @@ impl FrameToRtp {
 
     /// A frame of the stream, headers included; `time_ms` is its decoding time on the stream's timeline.
     ///
-    /// What comes of it is appended to `out`.
+    /// Its packets are appended to `out`.
     pub fn frame(&mut self, now: Instant, time_ms: u64, frame: &Frame, out: &mut PacketsOut) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX).min(TIME_MS_MAX);
         let before = out.packets.len();
         if frame.track != Track::Data && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
             self.clock.arrived(now, time_ms * 1_000);
             if frame.track == Track::Audio {
-                self.video.goes_on(&self.settings, time_ms, &mut self.stats, out);
+                self.video.fill(&self.settings, time_ms, &mut self.stats, out);
             }
         }
+        let (settings, stats, body) = (&self.settings, &mut self.stats, &frame.payload[..]);
         let changed = match frame.track {
-            Track::Video => self.video.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
-            Track::Audio => self.audio.frame(&self.settings, time_ms, &frame.payload, &mut self.stats, out),
+            Track::Video => self.video.frame(settings, time_ms, body, stats, Some(out)),
+            Track::Audio => self.audio.frame(settings, time_ms, body, stats, Some(out)),
             Track::Data => false,
         };
         self.note_packets(now, out.packets.len() - before);
@@ -129,7 +167,7 @@ impl FrameToRtp {
         }
     }
 
-    /// What the frames so far tell of a track has ended, as if its end had been one of them.
+    /// The track known from the frames so far has ended, as if its end had been one of them.
     pub fn track_ended(&mut self, track: Track) {
         match track {
             Track::Video => self.video.ended(),
@@ -143,46 +181,39 @@ impl FrameToRtp {
     pub fn audio(&mut self, now: Instant, audio: &CodedAudio, out: &mut PacketsOut) {
         let before = out.packets.len();
         if !self.audio.transcoded(&self.settings, audio, out) {
+            tracing::trace!(bytes = audio.data.len(), "dropped: the transcoder's packet is no Opus");
             self.stats.broken += 1;
         }
         self.note_packets(now, out.packets.len() - before);
     }
 
-    /// Audio is not sent from now on, until the publisher changes it or another one begins: it cannot be transcoded. The
-    /// reason goes to [`PublishedFormats::refused`].
+    /// Audio cannot be transcoded: it is not sent until the publisher changes it or another one begins. The reason goes
+    /// to [`PublishedFormats::refused`].
     pub fn refuse_audio(&mut self, reason: &str) {
         self.audio.refuse(format!("audio: {reason}").into());
         self.update_formats();
     }
 
-    /// Replaces `rtcp` by a compound packet with the sender reports of both tracks, if they are due at `now`. Call it when
-    /// all frames that arrived together have gone in, and at [`FrameToRtp::next_timeout`].
-    pub fn report(&mut self, now: Instant, wall: &WallClock, rtcp: &mut Vec<u8>) -> bool {
-        let sender = |sender: &rtp::packetize::Sender, clock_rate| Sender {
-            ssrc: sender.ssrc,
-            clock_rate,
-            packets: sender.packets,
-            payload_bytes: sender.payload_bytes,
-        };
-        let senders = [
-            sender(&self.video.sender, VIDEO_CLOCK_RATE),
-            sender(&self.audio.sender, self.audio.clock_rate()),
-        ];
-        let is_written = self.reports.write(now, wall, &self.clock, &senders, rtcp);
-        self.unreported_since = None;
-        if is_written {
-            self.reported = self.active();
+    /// Clock mappings of the tracks, if they are due at `now`. Call it when all frames that arrived together have gone
+    /// in, and at [`FrameToRtp::next_timeout`].
+    pub fn report(&mut self, now: Instant) -> ClockMappings {
+        let active = self.active();
+        let tracks = [(active[0], VIDEO_CLOCK_RATE), (active[1], self.audio.clock_rate())];
+        let mappings = self.mappings.poll(now, &self.clock, tracks);
+        self.unmapped_since = None;
+        if mappings.is_some() {
+            self.mapped = active;
         }
-        is_written
+        mappings.unwrap_or_default()
     }
 
     /// When to call [`FrameToRtp::report`] at the latest; `None` before the first packet.
     pub fn next_timeout(&self) -> Option<Instant> {
-        // Without a report that tells of both, viewers cannot play them in sync.
-        self.unreported_since.or(self.reports.next_timeout())
+        // Without a mapping of each track, viewers cannot play them in sync.
+        self.unmapped_since.or(self.mappings.next_timeout())
     }
 
-    /// What can be offered to viewers, as far as the publisher has told.
+    /// What can be offered to viewers, as far as it is known from the publisher.
     pub fn formats(&self) -> &PublishedFormats {
         &self.formats
     }
@@ -192,12 +223,12 @@ impl FrameToRtp {
         std::mem::take(&mut self.formats_changed)
     }
 
-    /// What the operator should know of the stream, once.
+    /// A warning for the operator, once.
     pub fn take_warning(&mut self) -> Option<&'static str> {
         self.video.take_warning()
     }
 
-    /// What has gone through.
+    /// Totals.
     pub fn stats(&self) -> FrameToRtpStats {
         self.stats
     }
@@ -209,18 +240,59 @@ impl FrameToRtp {
 
     fn note_packets(&mut self, now: Instant, packets: usize) {
         self.stats.packets += packets as u64;
-        if packets > 0 && self.active() != self.reported {
-            self.unreported_since.get_or_insert(now);
+        if packets > 0 && self.active() != self.mapped {
+            self.unmapped_since.get_or_insert(now);
         }
     }
 
     fn update_formats(&mut self) {
-        let formats = formats::join(&self.video, &self.audio);
+        let formats = formats_of(&self.video, &self.audio);
         if formats != self.formats {
             self.formats = formats;
             self.formats_changed = true;
         }
     }
+}
+
+/// What a bridge would publish of a stream with these frames, without making packets of them: `ended` are the sequence
+/// headers of tracks that have ended, `frames` the headers and frames that a new player would begin with.
+///
+/// The headers give the formats of most codecs. Only the key frames of VP8 and VP9 say what they are, and only the
+/// pictures of H.264 and H.265 say whether their B-frames can be dropped.
+pub fn describe<'a>(
+    settings: &FrameToRtpSettings,
+    ended: impl IntoIterator<Item = &'a Frame>,
+    frames: impl IntoIterator<Item = &'a Frame>,
+) -> PublishedFormats {
+    let (mut video, mut audio, mut stats) = (Video::new(), Audio::new(), FrameToRtpStats::default());
+    let marked = ended.into_iter().map(|frame| (frame, true));
+    for (frame, has_ended) in marked.chain(frames.into_iter().map(|frame| (frame, false))) {
+        match frame.track {
+            Track::Video => {
+                video.frame(settings, 0, &frame.payload, &mut stats, None);
+                if has_ended {
+                    video.ended();
+                }
+            }
+            Track::Audio => {
+                audio.frame(settings, 0, &frame.payload, &mut stats, None);
+                if has_ended {
+                    audio.ended();
+                }
+            }
+            Track::Data => {}
+        }
+    }
+    formats_of(&video, &audio)
+}
+
+fn formats_of(video: &Video, audio: &Audio) -> PublishedFormats {
+    let refused = match (video.refused(), audio.refused()) {
+        (Some(video), Some(audio)) => Some(format!("{video}; {audio}").into()),
+        (Some(one), None) | (None, Some(one)) => Some(Arc::clone(one)),
+        (None, None) => None,
+    };
+    PublishedFormats { video: video.published().cloned(), audio: audio.published(), refused }
 }
 
 /// Clock of video timestamps, in Hz.

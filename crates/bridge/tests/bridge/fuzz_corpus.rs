@@ -12,7 +12,7 @@ mod rtp_to_frame;
 
 use std::path::Path;
 
-fn replay(checks: &[(&str, fn(&[u8]))]) {
+fn replay(checks: &[(&str, frame_to_rtp::Check)]) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, check) in checks {
         let files: Vec<_> =

@@ -1,6 +1,8 @@
-//! The certificate this process shows to its peers: self-signed, ECDSA P-256, made at the start of the process.
+//! The certificate this process shows to its peers: self-signed, ECDSA P-256, made at the start of
+//! the process.
 //!
-//! One for all sessions, as with other servers: what a peer trusts is the fingerprint in the answer it got by HTTPS.
+//! One for all sessions, as with other servers: what a peer trusts is the fingerprint in the answer
+//! it got by HTTPS.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +26,8 @@ pub struct Certificate {
 impl Certificate {
     /// Makes a key and a certificate for it.
     ///
-    /// The serial number is random, for Firefox refuses a second certificate with the same issuer and serial number.
+    /// The serial number is random, for Firefox refuses a second certificate with the same issuer
+    /// and serial number.
     ///
     /// # Errors
     /// [`DtlsError::Internal`] when there is no randomness.

@@ -1,7 +1,9 @@
-//! What a server has to know of a ClientHello before it can choose how to go on: versions and SRTP profiles offered.
+//! What a server has to know of a ClientHello before it can choose how to go on: versions and SRTP
+//! profiles offered.
 //!
-//! A ClientHello comes in fragments when it carries a post-quantum key share (1200 bytes and more), so fragments are
-//! put together first. The datagrams are kept and given to the library chosen, which reads all of it again.
+//! A ClientHello comes in fragments when it carries a post-quantum key share (1200 bytes and more),
+//! so fragments are put together first. The datagrams are kept and given to the library chosen,
+//! which reads all of it again.
 
 use srtp::Profile;
 
@@ -15,7 +17,8 @@ pub struct ClientHello {
     pub offers_1_2: bool,
     /// Whether DTLS 1.3 is offered.
     pub offers_1_3: bool,
-    /// SRTP profiles that are known here, in the client's order. At most [`ClientHello::PROFILES_MAX`].
+    /// SRTP profiles that are known here, in the client's order. At most
+    /// [`ClientHello::PROFILES_MAX`].
     pub srtp_profiles: Vec<Profile>,
 }
 
@@ -24,7 +27,8 @@ pub struct ClientHello {
 pub enum ClientHelloError {
     /// A length points past the end, or something has to be there and is not.
     Malformed,
-    /// Longer than [`ClientHelloBuffer::LEN_MAX`], or in more than [`ClientHelloBuffer::DATAGRAMS_MAX`] datagrams.
+    /// Longer than [`ClientHelloBuffer::LEN_MAX`], or in more than
+    /// [`ClientHelloBuffer::DATAGRAMS_MAX`] datagrams.
     TooLong,
 }
 
@@ -58,7 +62,8 @@ impl ClientHello {
         reader.vector8()?;
         reader.vector16()?;
         reader.vector8()?;
-        // Versions count downwards: 0xfefd is 1.2. Without the extension below, this field is the highest offered.
+        // Versions count downwards: 0xfefd is 1.2. Without the extension below, this field is the
+        // highest offered.
         let mut hello = Self { offers_1_2: version == 0xfefd, offers_1_3: false, srtp_profiles: Vec::new() };
         if reader.0.is_empty() {
             return Ok(hello);
@@ -141,7 +146,8 @@ impl ClientHelloBuffer {
         }
     }
 
-    /// The header has been checked: `offset + length <= total`, and the fragment is `length` bytes long at least.
+    /// The header has been checked: `offset + length <= total`, and the fragment is `length` bytes
+    /// long at least.
     fn add_fragment(
         &mut self,
         total: usize,

@@ -1,4 +1,4 @@
-//! What one DTLS session is told: who we are, who the peer must be, what is allowed.
+//! Configuration of one DTLS session: our certificate, the peer's fingerprints, what is allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use srtp::Profile;
 
 use super::{Certificate, Fingerprint};
 
-/// Who begins the handshake (RFC 5763 section 5).
+/// Which side starts the handshake (RFC 5763 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DtlsRole {
     /// `a=setup:active`: sends the ClientHello.
@@ -25,14 +25,15 @@ pub enum DtlsVersion {
     V1_3,
 }
 
-/// What one session is told. Cheap to clone.
+/// Configuration of one session. Cheap to clone.
 #[derive(Clone)]
 pub struct Config {
     /// Ours, shown to the peer.
     pub certificate: Arc<Certificate>,
     /// Those signalled for the peer's certificate. With none, no peer is let in.
     pub remote_fingerprints: Vec<Fingerprint>,
-    /// SRTP profiles allowed, the best first. A server takes the first of these that the client offers.
+    /// SRTP profiles allowed, the best first. A server takes the first of these that the client
+    /// offers.
     ///
     /// Default: AES-128-GCM, AES-256-GCM, AES-128 in counter mode with HMAC-SHA1-80.
     pub srtp_profiles: Vec<Profile>,
@@ -43,14 +44,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// Datagrams looked at, at once, before a handshake is finished; half as many more each second, and others are left
-    /// out. A handshake takes 3 to 8; the rest is for what gets lost and repeated.
+    /// Datagrams looked at, at once, before a handshake is finished; half as many more each second,
+    /// and others are left out. A handshake takes 3 to 8; the rest is for what gets lost and
+    /// repeated.
     pub const HANDSHAKE_DATAGRAMS_MAX: u32 = 200;
 
     /// Interval before the first retransmission; doubles each time.
     ///
-    /// A flight that is repeated for nothing costs a kilobyte; one that is lost costs the viewer this long. libwebrtc
-    /// begins at 50 ms; RFC 9147 section 5.8.2 allows less than a second where the RTT is known to be short.
+    /// A flight that is repeated for nothing costs a kilobyte; one that is lost costs the viewer
+    /// this long. libwebrtc begins at 50 ms; RFC 9147 section 5.8.2 allows less than a second where
+    /// the RTT is known to be short.
     pub const RETRANSMIT_START: Duration = Duration::from_millis(150);
 
     /// With the defaults above, for a peer with these fingerprints.

@@ -1,7 +1,8 @@
 //! DTLS 1.3 by `dimpl`; as a client also 1.2, when a server knows no better.
 //!
-//! Taken as it is published. What it lacks decides when it is used (`session.rs`): it takes the first SRTP profile of
-//! the client that it knows, and certificates have to be ECDSA. It has no clock; it is told the time before anything.
+//! Taken as it is published. What it lacks decides when it is used (`session.rs`): it takes the
+//! first SRTP profile of the client that it knows, and certificates have to be ECDSA. It has no
+//! clock; it is told the time before anything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,7 +70,8 @@ impl DimplEngine {
         offered.iter().copied().find(|profile| known.contains(profile))
     }
 
-    /// Takes what the library has to give. Nothing of it leaves if the certificate turns out to be a wrong one.
+    /// Takes what the library has to give. Nothing of it leaves if the certificate turns out to be
+    /// a wrong one.
     fn poll(&mut self, now: Instant, output: &mut Output) -> Result<(), DtlsError> {
         let mut buffer = vec![0; BUFFER_LEN];
         let mut datagrams = Vec::new();
@@ -78,8 +80,9 @@ impl DimplEngine {
                 dimpl::Output::Packet(datagram) => datagrams.push(datagram.to_vec()),
                 dimpl::Output::BufferTooSmall { needed } => buffer.resize(needed, 0),
                 dimpl::Output::Timeout(at) => {
-                    // Ten years when there is nothing to do. And a timer for acknowledgements can stay due when there
-                    // turns out to be nothing to acknowledge; a caller must not spin for that.
+                    // Ten years when there is nothing to do. And a timer for acknowledgements can
+                    // stay due when there turns out to be nothing to acknowledge; a caller must not
+                    // spin for that.
                     let at = if at <= now { now + TIMER_STEP } else { at };
                     self.next_timeout = Some(at).filter(|&at| at < now + IDLE);
                     break;
@@ -174,8 +177,9 @@ const DATAGRAM_MAX: usize = 1200;
 /// What one output needs at most, but for application data.
 const BUFFER_LEN: usize = 2048;
 
-/// With the interval above, some 19 s: more than a handshake may take. A client of 1.3 has its keys before it knows that
-/// its last flight has arrived; it repeats that, and gives up when nothing confirms it.
+/// With the interval above, some 19 s: more than a handshake may take. A client of 1.3 has its keys
+/// before it knows that its last flight has arrived; it repeats that, and gives up when nothing
+/// confirms it.
 const RETRIES_MAX: usize = 6;
 
 /// A timer later than this is none.

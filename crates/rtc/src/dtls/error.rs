@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a DTLS session has ended. Each is final: the session answers nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DtlsError {
-    /// No certificate fingerprint was signalled, so nobody can be let in. Fault of the caller.
+    /// No certificate fingerprint was signalled, so no peer can be accepted. Fault of the caller.
     NoFingerprint,
     /// The peer showed no certificate.
     NoCertificate,
@@ -15,7 +15,8 @@ pub enum DtlsError {
     NoSrtpProfile,
     /// The peer offers no DTLS version that we allow.
     NoVersion,
-    /// The handshake went against the protocol, or a signature or Finished was wrong. Fault of the peer.
+    /// The handshake went against the protocol, or a signature or Finished was wrong. Fault of the
+    /// peer.
     Handshake,
     /// There were no keys in time.
     Timeout,

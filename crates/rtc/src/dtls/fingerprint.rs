@@ -29,7 +29,8 @@ pub struct Fingerprint {
 /// Why a text is not a [`Fingerprint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FingerprintError {
-    /// Not a hash name and pairs of hexadecimal digits with colons, or not as many as the hash has bytes.
+    /// Not a hash name and pairs of hexadecimal digits with colons, or not as many as the hash has
+    /// bytes.
     Malformed,
     /// A hash function that is broken (`sha-1`, `md5`) or unknown.
     RefusedHash,
@@ -82,8 +83,8 @@ impl Fingerprint {
     /// Reads the value of an `a=fingerprint` line: `sha-256 AB:CD:...`, in either case.
     ///
     /// # Errors
-    /// [`FingerprintError::RefusedHash`] for `sha-1`, `md5` and what is unknown, [`FingerprintError::Malformed`]
-    /// otherwise.
+    /// [`FingerprintError::RefusedHash`] for `sha-1`, `md5` and what is unknown,
+    /// [`FingerprintError::Malformed`] otherwise.
     pub fn parse(text: &str) -> Result<Self, FingerprintError> {
         let (name, digits) = text.trim().split_once(' ').ok_or(FingerprintError::Malformed)?;
         let hash = FingerprintHash::from_name(name).ok_or(FingerprintError::RefusedHash)?;
@@ -111,8 +112,9 @@ impl Fingerprint {
         &self.bytes[..self.hash.len()]
     }
 
-    /// Whether `certificate` (DER) is one of those that were signalled: it must match a fingerprint of the strongest
-    /// hash function among `signalled` (RFC 8122 section 5). Of none, nothing matches.
+    /// Whether `certificate` (DER) is one of those that were signalled: it must match a fingerprint
+    /// of the strongest hash function among `signalled` (RFC 8122 section 5). Of none, nothing
+    /// matches.
     ///
     /// Looks at all of them and at all of their bytes, whatever it finds.
     pub fn is_among(signalled: &[Self], certificate: &[u8]) -> bool {

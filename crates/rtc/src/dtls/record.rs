@@ -1,8 +1,10 @@
-//! DTLS records as they stand in a datagram (RFC 6347 section 4.1): walking along them, and leaving some out.
+//! DTLS records as they stand in a datagram (RFC 6347 section 4.1): walking along them, and leaving
+//! some out.
 //!
-//! Anybody who can forge the peer's address can write a record of epoch 0. Those that a library would end a handshake
-//! for (an alert, application data, rubbish) are taken out before it sees them: RFC 6347 section 4.1.2.7 lets an
-//! implementation drop them silently, and then the handshake ends by its time limit if the alert was genuine.
+//! Anybody who can forge the peer's address can write a record of epoch 0. Those that a library
+//! would end a handshake for (an alert, application data, rubbish) are taken out before it sees
+//! them: RFC 6347 section 4.1.2.7 lets an implementation drop them silently, and then the handshake
+//! ends by its time limit if the alert was genuine.
 
 use std::borrow::Cow;
 
@@ -32,7 +34,8 @@ const HANDSHAKE_MESSAGE_MAX: usize = 16_384;
 pub(super) const RECORD_HEADER_LEN: usize = 13;
 pub(super) const HANDSHAKE_HEADER_LEN: usize = 12;
 
-/// The records of `datagram` up to the first that is not one: a byte of another version, or more than is there.
+/// The records of `datagram` up to the first that is not one: a byte of another version, or more
+/// than is there.
 ///
 /// ```text
 /// type(1) version(2) epoch(2) sequence_number(6) length(2) body
@@ -60,7 +63,8 @@ pub(super) fn records(datagram: &[u8]) -> impl Iterator<Item = Record<'_>> {
 
 /// `datagram` without the alerts that anybody could have written.
 ///
-/// For DTLS 1.3, whose encrypted records have another header (RFC 9147 section 4): they and all that follows stay.
+/// For DTLS 1.3, whose encrypted records have another header (RFC 9147 section 4): they and all
+/// that follows stay.
 pub(super) fn without_plaintext_alerts(datagram: &[u8]) -> Cow<'_, [u8]> {
     let is_alert = |record: &Record<'_>| record.content_type == ALERT && record.epoch == 0;
     if !records(datagram).any(|record| is_alert(&record)) {
@@ -72,7 +76,8 @@ pub(super) fn without_plaintext_alerts(datagram: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Record<'_> {
-    /// Whether a DTLS 1.2 handshake can make use of it. What is encrypted always passes: it will be authenticated.
+    /// Whether a DTLS 1.2 handshake can make use of it. What is encrypted always passes: it will be
+    /// authenticated.
     pub(super) fn is_useful(&self) -> bool {
         match (self.epoch, self.content_type) {
             (0, HANDSHAKE) => self.handshake_type().is_some(),

@@ -1,13 +1,15 @@
 //! DTLS 1.2 by `rtc-dtls`, which takes RSA certificates.
 //!
 //! Taken as it is published, with these things around it:
-//! - Its timers stop when a part of a flight arrives, or a repeated message. So the timers are ours: the library sends
-//!   a flight again if it would, else the datagrams as they were go out again, which a peer that lost them takes.
-//!   It has no clock; all it knows of time is what we tell it.
+//! - Its timers stop when a part of a flight arrives, or a repeated message. So the timers are
+//!   ours: the library sends a flight again if it would, else the datagrams as they were go out
+//!   again, which a peer that lost them takes. It has no clock; all it knows of time is what we
+//!   tell it.
 //! - It takes the first SRTP profile of the client that it may; a server allows it one.
 //! - It drops a ClientHello that is repeated to the byte, as `dimpl` does it; we answer that one.
-//! - It keeps the whole handshake in memory. As soon as there are keys, only its exported state is kept, of some
-//!   hundred bytes, and the last flight. It is made again from these to say or hear `close_notify`.
+//! - It keeps the whole handshake in memory. As soon as there are keys, only its exported state is
+//!   kept, of some hundred bytes, and the last flight. It is made again from these to say or hear
+//!   `close_notify`.
 //! - It answers every alert with the same alert; only `close_notify` goes out.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -183,7 +185,8 @@ impl Handshake {
         result.map(|_| None).map_err(|_| DtlsError::Handshake)
     }
 
-    /// Whether a client repeats its first ClientHello. `dimpl` repeats it to the byte, and the library would drop it.
+    /// Whether a client repeats its first ClientHello. `dimpl` repeats it to the byte, and the
+    /// library would drop it.
     fn has_lost_our_hello_verify_request(&self, datagram: &[u8]) -> bool {
         let Some(ours) = self.flight.first().and_then(|datagram| records(datagram).next()) else {
             return false;
@@ -204,7 +207,8 @@ impl Handshake {
                 record.handshake_type() == Some(record::CLIENT_HELLO)
                     && first.handshake_type().is_some_and(|kind| kind != record::HELLO_VERIFY_REQUEST)
             }
-            // Its Finished is under way; of the server, only Finished is to come, which is encrypted.
+            // Its Finished is under way; of the server, only Finished is to come, which is
+            // encrypted.
             DtlsRole::Client => record.handshake_type().is_some() && self.flight_has_finished(),
         }
     }
@@ -291,8 +295,8 @@ impl Handshake {
 
 impl Resting {
     fn handle_datagram(&mut self, now: Instant, datagram: &[u8], output: &mut Output) {
-        // The client repeats its last flight: ours has been lost (RFC 6347 section 4.2.4). Its datagrams are sent as
-        // they were; a client that has got one of them drops it as a replay.
+        // The client repeats its last flight: ours has been lost (RFC 6347 section 4.2.4). Its
+        // datagrams are sent as they were; a client that has got one of them drops it as a replay.
         if records(datagram).any(|record| record.content_type == record::HANDSHAKE) && self.resends_left > 0 {
             self.resends_left -= 1;
             output.datagrams.extend(self.last_flight.iter().cloned());
@@ -388,8 +392,9 @@ const CIPHER_SUITES: [CipherSuiteId; 4] = [
 const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2);
 
-/// Records the library is given during a handshake. A handshake has about 10. It puts fragments together by recursion
-/// and in quadratic time: of this many, that is a millisecond and some kilobytes of stack.
+/// Records the library is given during a handshake. A handshake has about 10. It puts fragments
+/// together by recursion and in quadratic time: of this many, that is a millisecond and some
+/// kilobytes of stack.
 const RECORDS_MAX: usize = 400;
 
 /// The library gives up when it has sent a flight more often than this.

@@ -1,6 +1,7 @@
 //! One DTLS session: which library does the handshake, limits, and what comes of it.
 //!
-//! The libraries do not know of each other; each is wrapped in an [`Engine`]. A panic in one ends its session only.
+//! The libraries do not know of each other; each is wrapped in an [`Engine`]. A panic in one ends
+//! its session only.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +15,14 @@ use super::{ClientHello, ClientHelloBuffer, Config, DtlsError, DtlsRole, DtlsVer
 
 /// A DTLS session with one peer.
 ///
-/// **Driving it:** give it each datagram and the time; after any call take all of [`Dtls::poll_transmit`] and
-/// [`Dtls::poll_event`], and call [`Dtls::handle_timeout`] at [`Dtls::next_timeout`] or later. Datagrams must come
-/// from a validated pair of addresses only. An error is final: from then on nothing is sent, and there are no keys.
+/// **Driving it:** give it each datagram and the time; after any call take all of
+/// [`Dtls::poll_transmit`] and [`Dtls::poll_event`], and call [`Dtls::handle_timeout`] at
+/// [`Dtls::next_timeout`] or later. Datagrams must come from a validated pair of addresses only. An
+/// error is final: from then on nothing is sent, and there are no keys.
 ///
-/// Keys are given out once, after the certificate has been found to be a signalled one. The session goes on: it
-/// repeats its last flight when the peer has not got it, and says and hears `close_notify`.
+/// Keys are given out once, after the certificate has been found to be a signalled one. The session
+/// goes on: it repeats its last flight when the peer has not got it, and says and hears
+/// `close_notify`.
 pub struct Dtls {
     state: State,
     output: Output,
@@ -30,8 +33,8 @@ pub struct Dtls {
     budget: Budget,
 }
 
-/// How many datagrams of a handshake are looked at: [`Config::HANDSHAKE_DATAGRAMS_MAX`] at once, and half as many again
-/// each second.
+/// How many datagrams of a handshake are looked at: [`Config::HANDSHAKE_DATAGRAMS_MAX`] at once,
+/// and half as many again each second.
 struct Budget {
     left: u32,
     refilled: Option<Instant>,
@@ -114,19 +117,21 @@ enum State {
 impl Dtls {
     /// A server, which waits for a ClientHello and then takes DTLS 1.3 or 1.2.
     ///
-    /// It takes 1.3 when the client offers it, unless that would mean another SRTP profile than the best one that
-    /// both have: the library for 1.3 takes the client's first, and the profile costs or saves CPU for every packet.
+    /// It takes 1.3 when the client offers it, unless that would mean another SRTP profile than the
+    /// best one that both have: the library for 1.3 takes the client's first, and the profile costs
+    /// or saves CPU for every packet.
     pub fn server(config: Config) -> Self {
         Self::with_state(State::Listening(Box::new((config, ClientHelloBuffer::default()))))
     }
 
     /// A client; its ClientHello is ready to be sent.
     ///
-    /// With both versions allowed, or 1.3 only, the server has to have an ECDSA certificate; RSA works with 1.2 only.
+    /// With both versions allowed, or 1.3 only, the server has to have an ECDSA certificate; RSA
+    /// works with 1.2 only.
     ///
     /// # Errors
-    /// [`DtlsError::NoFingerprint`], [`DtlsError::NoVersion`], [`DtlsError::NoSrtpProfile`] when the configuration
-    /// has none; [`DtlsError::Internal`].
+    /// [`DtlsError::NoFingerprint`], [`DtlsError::NoVersion`], [`DtlsError::NoSrtpProfile`] when
+    /// the configuration has none; [`DtlsError::Internal`].
     pub fn client(config: Config, now: Instant) -> Result<Self, DtlsError> {
         if config.remote_fingerprints.is_empty() {
             return Err(DtlsError::NoFingerprint);
@@ -165,12 +170,14 @@ impl Dtls {
     /// Takes a datagram that begins like a DTLS record (RFC 7983 section 7).
     ///
     /// # Errors
-    /// Any [`DtlsError`]; the session has then ended. What is rubbish, late or repeated is no error.
+    /// Any [`DtlsError`]; the session has then ended. What is rubbish, late or repeated is no
+    /// error.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DtlsError> {
         self.run(|session| {
             if session.deadline.is_some() || matches!(session.state, State::Listening(_)) {
-                // Who forges the peer's address must not end its handshake, only be a burden to nobody: what is too much is
-                // left out, and the time for the handshake ends it in any case.
+                // Who forges the peer's address must not end its handshake, only be a burden to
+                // nobody: what is too much is left out, and the time for the handshake ends it in
+                // any case.
                 if !session.budget.take(now) {
                     return Ok(());
                 }
@@ -329,9 +336,11 @@ fn choose(config: &Config, hello: &ClientHello) -> Result<(DtlsVersion, Profile)
     Ok((DtlsVersion::V1_2, best))
 }
 
-/// Runs code of a library: a panic becomes an error, and the session is given up with what it may have left behind.
+/// Runs code of a library: a panic becomes an error, and the session is given up with what it may
+/// have left behind.
 ///
-/// The libraries are fuzzed and no panic is known; but one worker has thousands of sessions of other people.
+/// The libraries are fuzzed and no panic is known; but one worker has thousands of sessions of
+/// other people.
 fn isolate<T>(action: impl FnOnce() -> Result<T, DtlsError>) -> Result<T, DtlsError> {
     catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(DtlsError::Internal))
 }

@@ -1,8 +1,10 @@
-//! Answers: which media descriptions, formats and extensions of an offer are accepted, and under which terms.
+//! Answers: which media descriptions, formats and extensions of an offer are accepted, and under
+//! which terms.
 //!
-//! One media description is decided at a time ([`Decision`]); what is not accepted is rejected on its own, and only
-//! an answer that would accept nothing is refused. The transport is that of the first accepted description of the
-//! bundle (RFC 9143 section 7.3.1), which need not be the first of the offer.
+//! One media description is decided at a time ([`Decision`]); what is not accepted is rejected on
+//! its own, and only an answer that would accept nothing is refused. The transport is that of the
+//! first accepted description of the bundle (RFC 9143 section 7.3.1), which need not be the first
+//! of the offer.
 
 use rtp::extension::{Extension, ExtensionMap};
 use rtp::payload::MediaKind;
@@ -32,9 +34,10 @@ pub struct Answer {
 
 /// Answers an offer of one who sends: WHIP (RFC 9725 section 4.2).
 ///
-/// Every allowed format of an accepted media description is accepted, in the order of the offer: a browser sends the
-/// first, others (Pion) insist on one further down. They have one clock rate, that of the first, so that timestamps go
-/// on when the sender changes between them. Simulcast layers are all accepted.
+/// Every allowed format of an accepted media description is accepted, in the order of the offer: a
+/// browser sends the first, others (Pion) insist on one further down. They have one clock rate,
+/// that of the first, so that timestamps go on when the sender changes between them. Simulcast
+/// layers are all accepted.
 ///
 /// # Errors
 ///
@@ -49,10 +52,11 @@ pub fn answer_publish(
 
 /// Answers an offer of one who receives: WHEP, with the tracks of the stream it asked for.
 ///
-/// The n-th description of a kind plays the n-th published track of this kind; those without one are answered as
-/// inactive. Every format the viewer offers is accepted, what fits the published one first, so that a publisher who
-/// comes back with another codec is still played. Generic NACK is agreed on for formats with retransmissions of their own
-/// only (RFC 4588): an index of SRTP is never used twice, so that nothing could be sent again without.
+/// The n-th description of a kind plays the n-th published track of this kind; those without one
+/// are answered as inactive. Every format the viewer offers is accepted, what fits the published
+/// one first, so that a publisher who comes back with another codec is still played. Generic NACK
+/// is agreed on for formats with retransmissions of their own only (RFC 4588): an index of SRTP is
+/// never used twice, so that nothing could be sent again without.
 ///
 /// # Errors
 ///
@@ -138,8 +142,8 @@ fn answer(
     Ok(Answer { sdp, tracks, published, remote, setup })
 }
 
-/// RFC 8842 section 5.3. A server waits, so that it sends nothing before the peer has proved its address; a client
-/// begins, which saves a round trip.
+/// RFC 8842 section 5.3. A server waits, so that it sends nothing before the peer has proved its
+/// address; a client begins, which saves a round trip.
 fn answered_setup(offered: Setup, ice_lite: bool) -> Result<Setup, NegotiationError> {
     match offered {
         Setup::ActPass if ice_lite => Ok(Setup::Passive),

@@ -5,8 +5,8 @@
 //!           [raddr <address>] [rport <port>] [tcptype <type>] *(<name> <value>)
 //! ```
 //!
-//! Names (mDNS) in place of addresses are not resolved: a server that is ICE-lite needs no candidate of its
-//! peer, because it answers the checks that come.
+//! Names (mDNS) in place of addresses are not resolved: a server that is ICE-lite needs no
+//! candidate of its peer, because it answers the checks that come.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -47,7 +47,8 @@ pub enum TcpType {
 /// One transport address of an ICE agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Equal for candidates of one kind, base and server (RFC 8445 section 5.1.1.3); at most 32 characters.
+    /// Equal for candidates of one kind, base and server (RFC 8445 section 5.1.1.3); at most 32
+    /// characters.
     pub foundation: String,
     /// 1 for RTP. With RTCP on the same port there is no other.
     pub component: u16,
@@ -66,8 +67,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A host candidate on `address`; TCP ones are passive. `local_preference` (0 to 65535) tells the addresses
-    /// of one agent apart: larger is preferred.
+    /// A host candidate on `address`; TCP ones are passive. `local_preference` (0 to 65535) tells
+    /// the addresses of one agent apart: larger is preferred.
     #[must_use]
     pub fn host(address: SocketAddr, transport: Transport, local_preference: u16) -> Self {
         let tcp_type = (transport == Transport::Tcp).then_some(TcpType::Passive);
@@ -90,8 +91,8 @@ impl Candidate {
 
     /// Reads an attribute's value with or without the leading `candidate:`.
     ///
-    /// `None` when it is malformed, or of a kind that cannot be used here: another transport, a name in place of
-    /// an address, an unspecified address, port 0.
+    /// `None` when it is malformed, or of a kind that cannot be used here: another transport, a
+    /// name in place of an address, an unspecified address, port 0.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -214,8 +215,9 @@ fn parse_tcp_type(word: &str) -> Option<TcpType> {
     })
 }
 
-/// RFC 8445 section 5.1.2.1: `2^24 * type + 2^8 * local + (256 - component)`. TCP loses half of the local
-/// preference, so that any UDP address of the same kind comes first (RFC 6544 section 4.2 has it in the same field).
+/// RFC 8445 section 5.1.2.1: `2^24 * type + 2^8 * local + (256 - component)`. TCP loses half of the
+/// local preference, so that any UDP address of the same kind comes first (RFC 6544 section 4.2 has
+/// it in the same field).
 fn priority(kind: CandidateKind, transport: Transport, local_preference: u16) -> u32 {
     let kind: u32 = match kind {
         CandidateKind::Host => 126,
@@ -230,7 +232,8 @@ fn priority(kind: CandidateKind, transport: Transport, local_preference: u16) ->
     kind << 24 | u32::from(local) << 8 | 255
 }
 
-/// The same for candidates that behave the same: one kind, transport and base address (RFC 8445 section 5.1.1.3).
+/// The same for candidates that behave the same: one kind, transport and base address (RFC 8445
+/// section 5.1.1.3).
 fn foundation(kind: CandidateKind, ip: IpAddr, transport: Transport) -> String {
     // FNV-1a: any fixed function will do, collisions only join two groups of checks.
     let mut hash = 0x811c_9dc5_u32;

@@ -1,7 +1,8 @@
 //! The client's side: an offer to publish or to play, and what the server's answer agreed to.
 //!
-//! For load generators and tests, and later for servers that pull from others. One offer is made and never changed;
-//! an answer is read against the offer it answers, so that formats and extensions nobody offered are not taken.
+//! For load generators and tests, and later for servers that pull from others. One offer is made
+//! and never changed; an answer is read against the offer it answers, so that formats and
+//! extensions nobody offered are not taken.
 
 use rtp::extension::ExtensionMap;
 use rtp::payload::MediaKind;
@@ -58,11 +59,13 @@ pub struct OfferMedia {
 /// What a server answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteAnswer {
-    /// The server's end of the transport. Its `setup` is what the server wrote: `Passive` makes us the DTLS client.
+    /// The server's end of the transport. Its `setup` is what the server wrote: `Passive` makes us
+    /// the DTLS client.
     pub remote: RemoteTransport,
     /// The server is ICE-lite.
     pub ice_lite: bool,
-    /// For each media description of the offer what was agreed; `None` when it was rejected or is inactive.
+    /// For each media description of the offer what was agreed; `None` when it was rejected or is
+    /// inactive.
     pub tracks: Vec<Option<TrackDescription>>,
 }
 

@@ -14,8 +14,9 @@ pub struct IceCredentials {
 impl IceCredentials {
     /// Checks both for length and characters.
     ///
-    /// Besides the standard's letters, digits, `+` and `/`, the characters `-`, `_` and `=` of other base-64 forms
-    /// are taken. A colon never is: it separates the fragments in STUN's USERNAME.
+    /// Besides the standard's letters, digits, `+` and `/`, the characters `-`, `_` and `=` of
+    /// other base-64 forms are taken. A colon never is: it separates the fragments in STUN's
+    /// USERNAME.
     #[must_use]
     pub fn new(ufrag: &str, password: &str) -> Option<Self> {
         let good = |text: &str| text.chars().all(|c| is_ice_char(c) || matches!(c, '-' | '_' | '='));

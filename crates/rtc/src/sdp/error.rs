@@ -1,7 +1,8 @@
 //! Why a session description, or what it asks for, is refused.
 //!
 //! All of these are the sender's fault; the control plane turns them into an HTTP status by
-//! [`SdpError::is_malformed`] and shows the text to the client. Nothing of the client's text is repeated in it.
+//! [`SdpError::is_malformed`] and shows the text to the client. Nothing of the client's text is
+//! repeated in it.
 
 use std::fmt;
 
@@ -60,7 +61,8 @@ pub enum SdpError {
 }
 
 impl SdpError {
-    /// Whether the text itself is wrong (HTTP 400), as opposed to asking for what is not done here (422).
+    /// Whether the text itself is wrong (HTTP 400), as opposed to asking for what is not done here
+    /// (422).
     #[must_use]
     pub fn is_malformed(self) -> bool {
         !matches!(
@@ -118,7 +120,8 @@ impl fmt::Display for Limit {
 pub enum NegotiationError {
     /// No medium is offered in the direction that is needed: a publisher sends, a viewer receives.
     NothingInThisDirection,
-    /// Media in the right direction, but no codec that both know (for a viewer: that the stream has).
+    /// Media in the right direction, but no codec that both know (for a viewer: that the stream
+    /// has).
     NoCommonCodec,
     /// Both sides are ICE-lite, so that nobody would send checks (RFC 8445 section 6.1.1).
     BothIceLite,

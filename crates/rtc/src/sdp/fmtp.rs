@@ -1,7 +1,8 @@
 //! Parameters of formats (`a=fmtp`) and which formats can carry each other's packets.
 //!
-//! A server that forwards packets cannot convert them: a viewer's format has to be able to take what the publisher
-//! sends as it is. Levels are not compared; they say what a decoder was tested for, and browsers decode more.
+//! A server that forwards packets cannot convert them: a viewer's format has to be able to take
+//! what the publisher sends as it is. Levels are not compared; they say what a decoder was tested
+//! for, and browsers decode more.
 
 use super::track::Format;
 use rtp::payload::Codec;
@@ -25,7 +26,8 @@ pub(super) fn best_match<'a>(published: &Format, offered: &'a [Format]) -> Optio
     scored.min_by_key(|&(distance, _)| distance).map(|(_, format)| format)
 }
 
-/// How far `taker` is from what `published` needs: 0 the same, more is worse, `None` cannot take it.
+/// How far `taker` is from what `published` needs: 0 the same, more is worse, `None` cannot take
+/// it.
 pub(super) fn distance(published: &Format, taker: &Format) -> Option<u8> {
     let same = published.codec == taker.codec
         && published.clock_rate == taker.clock_rate
@@ -51,9 +53,10 @@ pub(super) fn distance(published: &Format, taker: &Format) -> Option<u8> {
 
 /// RFC 6184 section 8.2.2: profile and packetization mode make the format.
 ///
-/// The same profile is best, a profile whose decoders decode the other next. Any other profile of 8 bits 4:2:0 comes last
-/// instead of never: Firefox offers the constrained baseline only and decodes High, which is what encoders on a desktop
-/// send. High 10, High 4:2:2 and the like (`Other`) are taken by those only that offer them: no browser decodes them else.
+/// The same profile is best, a profile whose decoders decode the other next. Any other profile of 8
+/// bits 4:2:0 comes last instead of never: Firefox offers the constrained baseline only and decodes
+/// High, which is what encoders on a desktop send. High 10, High 4:2:2 and the like (`Other`) are
+/// taken by those only that offer them: no browser decodes them else.
 fn h264_distance(published: &str, taker: &str) -> Option<u8> {
     let mode = |fmtp| parameter(fmtp, "packetization-mode").unwrap_or("0") == "1";
     let (mode_needed, mode_taken) = (mode(published), mode(taker));
@@ -117,8 +120,9 @@ impl H264Profile {
 
 /// The `a=fmtp` of an answer by one that will receive what `offered` describes.
 ///
-/// Parameters that describe the sender's own stream (`sprop-...`) are not repeated: from us they would describe ours.
-/// A sender that announces stereo is asked for it (RFC 7587 section 6.1: without `stereo=1` it should send mono).
+/// Parameters that describe the sender's own stream (`sprop-...`) are not repeated: from us they
+/// would describe ours. A sender that announces stereo is asked for it (RFC 7587 section 6.1:
+/// without `stereo=1` it should send mono).
 pub(super) fn for_receiving(codec: Codec, offered: &str) -> String {
     let mut kept: Vec<&str> = offered
         .split(';')
@@ -132,7 +136,8 @@ pub(super) fn for_receiving(codec: Codec, offered: &str) -> String {
     kept.join(";")
 }
 
-/// The `a=fmtp` of an answer by one that will send `published` to a receiver that offered `offered`.
+/// The `a=fmtp` of an answer by one that will send `published` to a receiver that offered
+/// `offered`.
 pub(super) fn for_sending(published: Option<&Format>, offered: &Format) -> String {
     let stereo =
         |fmtp: &str| ["sprop-stereo", "stereo"].iter().any(|name| parameter(fmtp, name) == Some("1"));

@@ -1,6 +1,8 @@
-//! Formats of a media description: `a=rtpmap`, `a=fmtp` and `a=rtcp-fb` by payload type (RFC 8866 section 6, RFC 4585).
+//! Formats of a media description: `a=rtpmap`, `a=fmtp` and `a=rtcp-fb` by payload type (RFC 8866
+//! section 6, RFC 4585).
 //!
-//! Only codecs that are forwarded become formats. Retransmissions (RFC 4588) are a property of the format they repeat.
+//! Only codecs that are forwarded become formats. Retransmissions (RFC 4588) are a property of the
+//! format they repeat.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +38,8 @@ impl<'a> FormatTable<'a> {
         }
     }
 
-    /// The formats of `list` whose codec is ours and of the right kind, in its order, with their retransmissions.
+    /// The formats of `list` whose codec is ours and of the right kind, in its order, with their
+    /// retransmissions.
     pub(super) fn known(&self, kind: Option<MediaKind>, list: &str) -> Result<Vec<Format>, SdpError> {
         let Some(kind) = kind else { return Ok(Vec::new()) };
         let listed: Vec<u8> =

@@ -1,4 +1,5 @@
-//! `application/trickle-ice-sdpfrag` (RFC 8840): candidates sent later, and ICE restarts (RFC 9725 section 4.3).
+//! `application/trickle-ice-sdpfrag` (RFC 8840): candidates sent later, and ICE restarts (RFC 9725
+//! section 4.3).
 //!
 //! ```text
 //! a=ice-ufrag:EsAw            of the session or of a media description: which generation the candidates are of
@@ -9,7 +10,8 @@
 //! a=end-of-candidates
 //! ```
 //!
-//! With one bundled transport it does not matter which description a candidate stands in, so all are taken together.
+//! With one bundled transport it does not matter which description a candidate stands in, so all
+//! are taken together.
 
 use std::fmt;
 
@@ -22,7 +24,8 @@ const FRAGMENT_BYTES_MAX: usize = 64 * 1024;
 /// A fragment: news about one side's end of the transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrickleFragment {
-    /// User fragment the candidates are for, if given. Another than the session's asks for an ICE restart.
+    /// User fragment the candidates are for, if given. Another than the session's asks for an ICE
+    /// restart.
     pub ufrag: Option<String>,
     /// Password belonging to it; needed for a restart.
     pub password: Option<String>,
@@ -61,8 +64,9 @@ impl TrickleFragment {
 ///
 /// # Errors
 ///
-/// [`SdpError::TooMuch`], [`SdpError::Syntax`] for a line that is not `x=...`, and [`SdpError::NoIceCredentials`] when
-/// a user fragment or password has a wrong length or wrong characters.
+/// [`SdpError::TooMuch`], [`SdpError::Syntax`] for a line that is not `x=...`, and
+/// [`SdpError::NoIceCredentials`] when a user fragment or password has a wrong length or wrong
+/// characters.
 pub fn parse_fragment(text: &str) -> Result<TrickleFragment, SdpError> {
     if text.len() > FRAGMENT_BYTES_MAX {
         return Err(SdpError::TooMuch(Limit::Bytes));
@@ -97,8 +101,8 @@ impl TrickleFragment {
         let Some(attribute) = line.strip_prefix("a=") else { return };
         let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));
         match name {
-            // The first of each: what is repeated per media description is the same, or of a transport that the
-            // bundle does not use.
+            // The first of each: what is repeated per media description is the same, or of a
+            // transport that the bundle does not use.
             "ice-ufrag" => drop(self.ufrag.get_or_insert_with(|| value.trim().to_owned())),
             "ice-pwd" => drop(self.password.get_or_insert_with(|| value.trim().to_owned())),
             "candidate" => self.candidates.extend(Candidate::parse(value).filter(|it| it.component == 1)),

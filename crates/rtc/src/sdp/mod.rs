@@ -1,4 +1,5 @@
-//! Offer and answer (RFC 3264, RFC 9429) as WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) need them, both sides.
+//! Offer and answer (RFC 3264, RFC 9429) as WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep) need
+//! them, both sides.
 //!
 //! ```text
 //! text --parse_offer--> Offer --answer_publish / answer_play--> Answer { text, tracks, remote transport }
@@ -6,15 +7,16 @@
 //! text --parse_fragment--> TrickleFragment --print--> text                  (PATCH: trickle, ICE restart)
 //! ```
 //!
-//! Everything goes over one transport: media that are not bundled, or without rtcp-mux, are refused, and so is what
-//! would not be encrypted. Media that are not ours (data channels, unknown codecs) are rejected one by one, with
-//! port 0, and the rest is answered.
+//! Everything goes over one transport: media that are not bundled, or without rtcp-mux, are
+//! refused, and so is what would not be encrypted. Media that are not ours (data channels, unknown
+//! codecs) are rejected one by one, with port 0, and the rest is answered.
 //!
-//! Lines are split by `sdp-types` 0.3.1; what attributes mean is read here. The other parser in question was
-//! `webrtc-sdp` 0.3.17 (Firefox's), which types every attribute. Both took all 17 descriptions in `tests/offers`; of
-//! the same 17 with one harmless oddity each out of 19 (no `s=`, an unknown candidate type, an `a=fmtp` of a codec that
-//! is not used, an unknown kind of line ...) `webrtc-sdp` refused 164 of 323 as a whole, `sdp-types` none. An offer of
-//! Chromium cost 83 us against 28 us (2026-11, EPYC Zen 4).
+//! Lines are split by `sdp-types` 0.3.1; what attributes mean is read here. The other parser in
+//! question was `webrtc-sdp` 0.3.17 (Firefox's), which types every attribute. Both took all 17
+//! descriptions in `tests/rtc/offers`; of the same 17 with one harmless oddity each out of 19 (no
+//! `s=`, an unknown candidate type, an `a=fmtp` of a codec that is not used, an unknown kind of
+//! line ...) `webrtc-sdp` refused 164 of 323 as a whole, `sdp-types` none. An offer of Chromium
+//! cost 83 us against 28 us (2026-11, EPYC Zen 4).
 //!
 //! Sizes are checked before that crate sees a byte, so that the work for one text is bounded.
 
@@ -45,7 +47,8 @@ pub use policy::{LocalDescription, Policy};
 pub use section::{Direction, OfferedExtension, OfferedMedia, OfferedRid, RemoteTransport, Setup};
 pub use track::{Feedback, Format, Source, TrackDescription};
 
-/// Largest session description that is read, in bytes. An offer of Chromium for audio and video has 8 000.
+/// Largest session description that is read, in bytes. An offer of Chromium for audio and video has
+/// 8 000.
 pub const SDP_BYTES_MAX: usize = 128 * 1024;
 
 /// Most lines of a session description. An offer of Chromium for audio and video has 200.

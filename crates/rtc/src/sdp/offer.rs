@@ -10,7 +10,8 @@ use crate::dtls::Fingerprint;
 /// A session description of a WebRTC peer that is encrypted, bundled and has rtcp-mux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Media descriptions in their order. Those that are `live` are of the bundle and can be accepted.
+    /// Media descriptions in their order. Those that are `live` are of the bundle and can be
+    /// accepted.
     pub media: Vec<OfferedMedia>,
     /// The peer is ICE-lite.
     pub ice_lite: bool,
@@ -66,8 +67,9 @@ pub(super) fn read_description(text: &str) -> Result<Offer, SdpError> {
 }
 
 impl Offer {
-    /// The transport of a media description: its own attributes, or the session's, or, bundled, those of the first
-    /// of the bundle that has them (RFC 9143 section 7.2 leaves them out of bundle-only descriptions).
+    /// The transport of a media description: its own attributes, or the session's, or, bundled,
+    /// those of the first of the bundle that has them (RFC 9143 section 7.2 leaves them out of
+    /// bundle-only descriptions).
     ///
     /// # Errors
     ///
@@ -169,14 +171,15 @@ impl Offer {
 }
 
 impl OfferedMedia {
-    /// Whether its media would not be encrypted (RFC 8827 section 6.5 forbids to offer or accept that).
+    /// Whether its media would not be encrypted (RFC 8827 section 6.5 forbids to offer or accept
+    /// that).
     fn is_plaintext(&self) -> bool {
         self.has_port
             && matches!(self.protocol.as_str(), "RTP/AVP" | "RTP/AVPF" | "UDP/RTP/AVP" | "UDP/RTP/AVPF")
     }
 
-    /// Whether its protocol is SRTP keyed by DTLS. JSEP wants the older names without it read, too (RFC 9429 section
-    /// 5.1.2): a fingerprint is demanded of all.
+    /// Whether its protocol is SRTP keyed by DTLS. JSEP wants the older names without it read, too
+    /// (RFC 9429 section 5.1.2): a fingerprint is demanded of all.
     pub(super) fn is_encrypted_rtp(&self) -> bool {
         matches!(
             self.protocol.as_str(),

@@ -1,4 +1,5 @@
-//! What an answer is made of besides the offer: this side's end of the transport, and what of an offer is wanted.
+//! What an answer is made of besides the offer: this side's end of the transport, and what of an
+//! offer is wanted.
 
 use rtp::extension::Extension;
 use rtp::payload::Codec;
@@ -20,9 +21,11 @@ pub struct LocalDescription {
     pub ice_lite: bool,
     /// Unguessable and different for every answer (RFC 8866 section 5.2).
     pub session_id: u64,
-    /// SSRC of the first published track towards a viewer; track `k` has `+ 2k`, its retransmissions `+ 2k + 1`.
+    /// SSRC of the first published track towards a viewer; track `k` has `+ 2k`, its
+    /// retransmissions `+ 2k + 1`.
     pub first_ssrc: u32,
-    /// Name of the media stream that the viewer's tracks are joined by; characters that SDP has not become `-`.
+    /// Name of the media stream that the viewer's tracks are joined by; characters that SDP has not
+    /// become `-`.
     pub stream_id: String,
 }
 
@@ -37,8 +40,8 @@ pub struct Policy {
     pub feedback: Feedback,
     /// Retransmissions by RFC 4588.
     pub rtx: bool,
-    /// Media descriptions of one kind that are accepted; further ones become inactive. Default 64, as many as a stream
-    /// is forwarded with: more would be accepted to be thrown away.
+    /// Media descriptions of one kind that are accepted; further ones become inactive. Default 64,
+    /// as many as a stream is forwarded with: more would be accepted to be thrown away.
     pub tracks_per_kind_max: usize,
 }
 
@@ -47,7 +50,8 @@ const CODECS: [Codec; 8] =
     [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Opus, Codec::Pcmu, Codec::Pcma];
 
 impl Policy {
-    /// What a server takes of a publisher: everything but REMB, as it estimates by transport-wide feedback.
+    /// What a server takes of a publisher: everything but REMB, as it estimates by transport-wide
+    /// feedback.
     #[must_use]
     pub fn publish() -> Self {
         let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: false };
@@ -62,8 +66,9 @@ impl Policy {
 
     /// What a server gives a viewer.
     ///
-    /// RIDs are left out, because a viewer gets one layer. So is transport-wide congestion control: its sequence
-    /// number would have to be written into every packet for every viewer; REMB tells the same once a second.
+    /// RIDs are left out, because a viewer gets one layer. So is transport-wide congestion control:
+    /// its sequence number would have to be written into every packet for every viewer; REMB tells
+    /// the same once a second.
     #[must_use]
     pub fn play() -> Self {
         let not_sent = [Extension::Rid, Extension::RepairedRid, Extension::TransportCc];

@@ -1,7 +1,8 @@
 //! Writing session descriptions: the same lines in the same order for answers and offers.
 //!
-//! Transport attributes are written in every media description, although the first of the bundle would do (RFC 9143
-//! section 7.1.3): aiortc and older GStreamer look for them in each. Candidates are written once, in the first.
+//! Transport attributes are written in every media description, although the first of the bundle
+//! would do (RFC 9143 section 7.1.3): aiortc and older GStreamer look for them in each. Candidates
+//! are written once, in the first.
 
 use std::fmt::Write;
 

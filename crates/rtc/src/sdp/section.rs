@@ -1,7 +1,8 @@
 //! One media description (`m=` and what follows it), of an offer or an answer.
 //!
-//! Attributes are read once, in their order. What is optional and malformed is skipped, as peers differ; what the
-//! transport's safety rests on (fingerprints) is refused. Which descriptions belong together is decided in `offer.rs`.
+//! Attributes are read once, in their order. What is optional and malformed is skipped, as peers
+//! differ; what the transport's safety rests on (fingerprints) is refused. Which descriptions
+//! belong together is decided in `offer.rs`.
 
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
@@ -277,7 +278,8 @@ fn empty_section(media: &sdp_types::Media, kind: Option<MediaKind>) -> OfferedMe
     }
 }
 
-/// `<id>[/<direction>] <uri> [attributes]`. Encrypted ones (RFC 6904) have another URI and are not taken.
+/// `<id>[/<direction>] <uri> [attributes]`. Encrypted ones (RFC 6904) have another URI and are not
+/// taken.
 fn read_extension(value: &str) -> Option<OfferedExtension> {
     let mut words = value.split_ascii_whitespace();
     let (id, direction) = match words.next()?.split_once('/') {

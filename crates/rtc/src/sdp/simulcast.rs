@@ -5,7 +5,8 @@
 //! a=simulcast:send <id>[,<alternative>][;...] [recv ...]        ~<id>: paused at first
 //! ```
 //!
-//! The first of alternatives is taken. Restrictions other than payload types are the sender's own affair.
+//! The first of alternatives is taken. Restrictions other than payload types are the sender's own
+//! affair.
 
 use super::error::{Limit, SdpError};
 use super::{RIDS_MAX, section::OfferedRid};
@@ -36,7 +37,8 @@ impl<'a> SimulcastLines<'a> {
         Ok(())
     }
 
-    /// Takes the value of an `a=simulcast`. A second one is skipped (RFC 8853 section 5.1: at most one).
+    /// Takes the value of an `a=simulcast`. A second one is skipped (RFC 8853 section 5.1: at most
+    /// one).
     pub(super) fn add_simulcast(&mut self, value: &'a str) {
         self.simulcast.get_or_insert(value);
     }
@@ -71,8 +73,8 @@ fn list_of<'a>(value: &'a str, direction: &str) -> Option<&'a str> {
     words.next()
 }
 
-/// `rid-id` of RFC 8851 section 10 with the correction of erratum 7132: letters, digits, `-` and `_`.
-/// 255 is what a header extension holds, 16 in the one-byte form; nobody uses more.
+/// `rid-id` of RFC 8851 section 10 with the correction of erratum 7132: letters, digits, `-` and
+/// `_`. 255 is what a header extension holds, 16 in the one-byte form; nobody uses more.
 fn is_rid(id: &str) -> bool {
     (1..=16).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))

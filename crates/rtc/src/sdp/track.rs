@@ -3,7 +3,8 @@
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
 
-/// Feedback that both sides agreed on for a format (RFC 4585, RFC 5104, draft-holmer-rmcat-transport-wide-cc).
+/// Feedback that both sides agreed on for a format (RFC 4585, RFC 5104,
+/// draft-holmer-rmcat-transport-wide-cc).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     /// Generic NACK: `nack`.
@@ -78,18 +79,19 @@ pub struct TrackDescription {
     pub mid: String,
     /// Audio or video.
     pub kind: MediaKind,
-    /// Formats that may occur, the preferred one first; never empty. A publisher's have one clock rate and it may send
-    /// any of them; a viewer's are all that it can take.
+    /// Formats that may occur, the preferred one first; never empty. A publisher's have one clock
+    /// rate and it may send any of them; a viewer's are all that it can take.
     pub formats: Vec<Format>,
     /// Header extensions and their ids.
     pub extensions: ExtensionMap,
-    /// SSRCs the sender named, best layer first where it said so; empty when it relies on MID, RID or payload types.
-    /// For a viewer: the SSRC it is sent.
+    /// SSRCs the sender named, best layer first where it said so; empty when it relies on MID, RID
+    /// or payload types. For a viewer: the SSRC it is sent.
     pub sources: Vec<Source>,
-    /// Both forms of header extensions may occur in one stream (`a=extmap-allow-mixed`, RFC 8285 section 6); otherwise
-    /// the one-byte form only.
+    /// Both forms of header extensions may occur in one stream (`a=extmap-allow-mixed`, RFC 8285
+    /// section 6); otherwise the one-byte form only.
     pub extmap_allow_mixed: bool,
-    /// RIDs of simulcast layers, the sender's preferred one first (RFC 8853 section 5.2); empty without simulcast.
+    /// RIDs of simulcast layers, the sender's preferred one first (RFC 8853 section 5.2); empty
+    /// without simulcast.
     pub rids: Vec<String>,
 }
 
@@ -104,7 +106,8 @@ impl TrackDescription {
         self.formats.first().expect("negotiation makes no track without a format")
     }
 
-    /// The format of a viewer's track under which packets of `published` can be sent to it unchanged.
+    /// The format of a viewer's track under which packets of `published` can be sent to it
+    /// unchanged.
     #[must_use]
     pub fn format_for(&self, published: &Format) -> Option<&Format> {
         super::fmtp::best_match(published, &self.formats)

@@ -57,7 +57,7 @@ mod tests {
         let mut writer = sender.frame(97, 0, &mut slab);
         packetize(units.iter().copied(), payload_bytes_max, &mut writer);
         writer.end_frame(true);
-        slab.iter().map(|packet| packet[12..].to_vec()).collect()
+        slab.iter().map(|(_, payload)| payload.to_vec()).collect()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Coded frames to RTP packets, one file per payload format: the counterpart of `depacketize`.
 //!
 //! ```text
-//!  access unit ─▶ h264::packetize(units, limit, &mut FrameWriter) ─▶ header | payload | header | payload ... in a PacketSlab
+//!  access unit ─▶ h264::packetize(units, limit, &mut FrameWriter) ─▶ headers and payloads in a PacketSlab
 //! ```
 //! A frame becomes as few packets as its format and the limit allow, and what is cut is cut into pieces of one size, the
 //! last of which may be a few bytes shorter: segmentation offload takes a run of equal datagrams that ends with a shorter
@@ -85,7 +85,7 @@ impl FrameWriter<'_> {
             timestamp: self.timestamp,
             ssrc: self.sender.ssrc,
         };
-        self.slab.begin(&fields);
+        self.slab.begin(fields);
         self.packets += 1;
         self.sender.sequence_number = self.sender.sequence_number.wrapping_add(1);
         self.sender.packets = self.sender.packets.wrapping_add(1);
@@ -181,13 +181,7 @@ mod tests {
         let mut frame = sender.frame(111, 4, &mut slab);
         frame.begin();
         assert_eq!(frame.end_frame(false), 1);
-        let seen: Vec<_> = slab
-            .iter()
-            .map(|bytes| {
-                let packet = crate::Packet::parse(bytes).unwrap();
-                (packet.fields(), packet.payload().to_vec())
-            })
-            .collect();
+        let seen: Vec<_> = slab.iter().map(|(fields, payload)| (*fields, payload.to_vec())).collect();
         let fields = |marker, payload_type, sequence_number, timestamp| HeaderFields {
             marker,
             payload_type,

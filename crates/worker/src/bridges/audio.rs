@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ::bridge::CodedAudio;
 
 use super::{Bridge, Machine};
-use crate::engine::Worker;
+use crate::event_loop::Worker;
 use crate::transcoding::{Conversion, Pool, Replies, Reply, Transcoder};
 
 /// Pieces whose arrival is remembered, to tell how long they took.

@@ -9,11 +9,11 @@ use sfu::Packet;
 use super::audio::Audio;
 use super::cost::Cost;
 use super::{Bridge, Machine, describe};
-use crate::directory::{Epoch, Lane, Origin, StreamId};
-use crate::engine::Worker;
-use crate::ring::Crossing;
-use crate::rtc::RtcSource;
-use crate::streams::{Remote, Source};
+use crate::event_loop::Worker;
+use crate::frames::streams::{Remote, Source};
+use crate::mailbox::Crossing;
+use crate::packets::RtcSource;
+use crate::registry::{Epoch, Lane, Origin, StreamId};
 use worker_api::settings::BridgeSettings;
 use worker_api::settings::settings_for;
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use ::bridge::{FrameToRtp, PacketsOut, PublishedFormats};
+use ::bridge::PublishedFormats;
 use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
@@ -11,10 +11,10 @@ use sfu::PublisherInput;
 
 use super::Machine;
 use super::begin::frame_to_rtp_settings;
-use crate::directory::{Bridged, Origin, PublishedTracks};
-use crate::engine::Worker;
-use crate::rtc::inputs;
-use crate::streams::LocalStream;
+use crate::event_loop::Worker;
+use crate::frames::streams::LocalStream;
+use crate::packets::inputs;
+use crate::registry::{Bridged, Origin, PublishedTracks};
 
 /// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;
@@ -134,22 +134,15 @@ impl Worker {
         self.streams.slab[stream].describe_at_ms = again_ms;
     }
 
-    /// What a bridge would say that had seen what new players begin with.
+    /// Formats of the stream in packets, by what a new player would begin with.
     fn probe(&self, stream: usize) -> PublishedFormats {
         let local = &self.streams.slab[stream];
-        let mut probe = FrameToRtp::new(frame_to_rtp_settings(local.settings.bridge), self.now);
-        let mut out = PacketsOut::default();
-        for header in local.relay.ended() {
-            probe.frame(self.now, 0, header, &mut out);
-            probe.track_ended(header.track);
-        }
-        local.relay.headers().iter().for_each(|header| probe.frame(self.now, 0, header, &mut out));
-        local.first.iter().flatten().for_each(|frame| probe.frame(self.now, 0, frame, &mut out));
-        for (time_ms, frame) in local.relay.gop().frames() {
-            out.clear();
-            probe.frame(self.now, *time_ms, frame, &mut out);
-        }
-        probe.formats().clone()
+        let ended = local.relay.ended().map(|header| &**header);
+        let headers = local.relay.headers().iter().map(|header| &**header);
+        let first = local.first.iter().flatten().map(|frame| &**frame);
+        let cached = local.relay.gop().frames().map(|(_, frame)| &**frame);
+        let settings = frame_to_rtp_settings(local.settings.bridge);
+        ::bridge::describe(&settings, ended, headers.chain(first).chain(cached))
     }
 
     /// Describes again what could not be described yet.

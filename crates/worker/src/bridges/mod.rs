@@ -31,7 +31,7 @@ use slab::Slab;
 use self::audio::Audio;
 pub(crate) use self::audio::Transcoding;
 use self::cost::Cost;
-use super::directory::{Epoch, StreamId};
+use crate::registry::{Epoch, StreamId};
 use worker_api::snapshot::BridgeCounters;
 
 /// What a bridge does.

@@ -1,7 +1,7 @@
 //! What bridges cost, for those who ask.
 
 use super::{Bridge, Machine};
-use crate::engine::Worker;
+use crate::event_loop::Worker;
 use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot};
 
 impl Machine {

@@ -12,9 +12,10 @@ use sfu::{Packet, TrackIndex};
 use super::cost::{clock, cpu_time};
 use super::describe;
 use super::{Bridge, Machine};
-use crate::engine::Worker;
-use crate::ring::Crossing;
+use crate::event_loop::Worker;
+use crate::mailbox::Crossing;
 
+const AUDIO: rtp::payload::MediaKind = rtp::payload::MediaKind::Audio;
 const VIDEO: rtp::payload::MediaKind = rtp::payload::MediaKind::Video;
 
 /// Soonest a bridge is asked again, by a timer of its own.
@@ -68,15 +69,16 @@ impl Worker {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
             Machine::FrameToRtp(machine) => {
-                let mut report = std::mem::take(&mut self.rtc.scratch);
-                report.clear();
-                if machine.report(now, &self.rtc.streams.clock(), &mut report)
-                    && let Some(entry) = self.rtc.streams.slab.get_mut(bridge.packets)
-                {
-                    entry.packets.receive_rtcp(now, &report);
-                    self.rtc.touch(self.bridges.slab[index].packets);
+                let mappings = machine.report(now);
+                let packets = bridge.packets;
+                for (kind, mapping) in [(VIDEO, mappings.video), (AUDIO, mappings.audio)] {
+                    if let (Some(track), Some(mapping)) = (TrackIndex::new(kind, 0), mapping)
+                        && let Some(entry) = self.rtc.streams.slab.get_mut(packets)
+                    {
+                        entry.packets.set_clock(track, mapping);
+                        self.rtc.touch(packets);
+                    }
                 }
-                self.rtc.scratch = report;
             }
             Machine::RtpToFrame(machine) => {
                 let mut out = std::mem::take(&mut self.bridges.frames_out);
@@ -122,8 +124,8 @@ impl Worker {
     fn bridge_take_packets(&mut self, index: usize, out: &mut ::bridge::PacketsOut) {
         let packets = self.bridges.slab[index].packets;
         if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
-            for packet in out.packets() {
-                if let Err(reason) = entry.packets.receive(self.now, packet) {
+            for (fields, payload) in out.packets() {
+                if let Err(reason) = entry.packets.receive_packet(self.now, fields, payload) {
                     self.rtc.counters.dropped += 1;
                     tracing::debug!(?reason, "a packet of a bridge was dropped");
                 }

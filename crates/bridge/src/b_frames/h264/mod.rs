@@ -23,8 +23,7 @@ use sps::{PictureOrderType, Sps};
 use super::bits::{BitReader, Malformed};
 use super::nal::{NalUnits, Nals};
 use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
-use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
-use crate::frame_to_rtp::BFrames;
+use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]
@@ -169,6 +168,9 @@ impl Filter {
             return Ok(());
         }
         let (sps, pps) = self.sets.of(SliceHeader::pps_id(unit)?)?;
+        if sps.order == PictureOrderType::Cycle {
+            return Err(Stop::Refused(Refusal::PictureOrder));
+        }
         let header = SliceHeader::parse(unit, sps, pps)?;
         if self.picture.as_ref().is_none_or(|picture| picture.header.is_other_picture(&header)) {
             self.end_picture();
@@ -257,7 +259,7 @@ impl Filter {
     /// The header of a picture as it is sent behind what was left out; its lists are up to each slice.
     fn changed(&self, sps: &Sps, header: &SliceHeader, number: u64, order: i64) -> Result<SliceHeader, Stop> {
         let refused = Stop::Refused(Refusal::ReferencedBFrames);
-        if header.structure != Structure::Frame || matches!(sps.order, PictureOrderType::Cycle { .. }) {
+        if header.structure != Structure::Frame {
             return Err(refused);
         }
         let mut changed = header.clone();
@@ -322,7 +324,6 @@ impl SliceHeader {
             || self.reference != next.reference
             || self.order_lsb != next.order_lsb
             || self.order_bottom_delta != next.order_bottom_delta
-            || self.order_deltas != next.order_deltas
     }
 }
 

@@ -28,8 +28,7 @@ impl PictureOrder {
         let offset = self.offset(sps, header);
         let (top, bottom) = match &sps.order {
             PictureOrderType::Lsb { bits } => self.lsb_order(*bits, header),
-            PictureOrderType::Cycle { .. } => cycle_order(&sps.order, offset, header),
-            PictureOrderType::Decoding => {
+            PictureOrderType::Decoding | PictureOrderType::Cycle => {
                 let order = 2 * (offset + i64::from(header.frame_num));
                 let order = order - i64::from(!header.reference);
                 (order, order)
@@ -77,37 +76,6 @@ impl PictureOrder {
     }
 }
 
-/// Section 8.2.1.2.
-fn cycle_order(order: &PictureOrderType, offset: i64, header: &SliceHeader) -> (i64, i64) {
-    let PictureOrderType::Cycle { non_reference, top_to_bottom, cycle, .. } = order else { return (0, 0) };
-    let len = cycle.len() as i64;
-    let mut number = if len > 0 { offset + i64::from(header.frame_num) } else { 0 };
-    if !header.reference && number > 0 {
-        number -= 1;
-    }
-    let mut expected = 0;
-    if number > 0 {
-        let cycle_sum: i64 = cycle.iter().map(|&delta| i64::from(delta)).sum();
-        let (cycles, within) = ((number - 1) / len, (number - 1) % len);
-        let rest: i64 = cycle.iter().take(within as usize + 1).map(|&delta| i64::from(delta)).sum();
-        // No stream gets there; a bound keeps what is added below from overflowing.
-        expected = cycles.saturating_mul(cycle_sum).clamp(-ORDER_MAX, ORDER_MAX) + rest;
-    }
-    if !header.reference {
-        expected += i64::from(*non_reference);
-    }
-    let top = expected + i64::from(header.order_deltas[0]);
-    let bottom = if header.structure == Structure::Frame {
-        top + i64::from(*top_to_bottom) + i64::from(header.order_deltas[1])
-    } else {
-        expected + i64::from(*top_to_bottom) + i64::from(header.order_deltas[0])
-    };
-    (top, bottom)
-}
-
-/// Farthest order from the first picture, some 500,000 years at 60 pictures per second.
-const ORDER_MAX: i64 = 1 << 50;
-
 impl SliceHeader {
     /// Whether the picture makes all others of no use, with operation 5.
     pub(crate) fn resets(&self) -> bool {
@@ -148,7 +116,6 @@ mod tests {
             reference,
             order_lsb: 0,
             order_bottom_delta: 0,
-            order_deltas: [0; 2],
             redundant: false,
             references: [1, 0],
             modifications: [const { Vec::new() }; 2],
@@ -201,31 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_adds_its_steps_and_the_rest_of_the_picture() {
-        // References 2 and 6 apart by turns; a picture that is none is 3 before the reference behind it.
-        let sps = sps(PictureOrderType::Cycle {
-            always_zero: false,
-            non_reference: -3,
-            top_to_bottom: 1,
-            cycle: vec![2, 6],
-        });
-        let mut order = PictureOrder::default();
-        for (frame_num, reference, delta, expected) in [
-            (0, true, 0, 0),
-            (1, true, 0, 2),
-            (2, true, 0, 8),
-            (3, false, 0, 5),
-            (3, true, 1, 11),
-            (15, true, 0, 58),
-            (0, true, 0, 64),
-        ] {
-            let header = SliceHeader { order_deltas: [delta, 0], ..header(frame_num, reference) };
-            assert_eq!(order.next(&sps, &header), expected, "{frame_num}");
-        }
-    }
-
-    #[test]
-    fn operation_five_begins_anew() {
+    fn operation_five_starts_over() {
         let sps = sps(PictureOrderType::Lsb { bits: 4 });
         let mut order = PictureOrder::default();
         let reset = Some(Markings::Adaptive(vec![Marking::UnuseAll]));

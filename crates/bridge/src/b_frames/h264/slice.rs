@@ -93,7 +93,6 @@ pub(crate) struct SliceHeader {
     pub(crate) reference: bool,
     pub(crate) order_lsb: u32,
     pub(crate) order_bottom_delta: i32,
-    pub(crate) order_deltas: [i32; 2],
     pub(crate) redundant: bool,
     /// Entries of both reference lists that blocks may refer to.
     pub(crate) references: [u32; 2],
@@ -224,7 +223,6 @@ impl SliceHeader {
             reference,
             order_lsb: 0,
             order_bottom_delta: 0,
-            order_deltas: [0; 2],
             redundant: false,
             references: [0; 2],
             modifications: [const { Vec::new() }; 2],
@@ -255,13 +253,9 @@ impl SliceHeader {
                     self.order_bottom_delta = reader.se()?;
                 }
             }
-            PictureOrderType::Cycle { always_zero: false, .. } => {
-                self.order_deltas[0] = reader.se()?;
-                if both {
-                    self.order_deltas[1] = reader.se()?;
-                }
-            }
-            _ => {}
+            // What a slice of type 1 has here is not read.
+            PictureOrderType::Cycle => return Err(Malformed),
+            PictureOrderType::Decoding => {}
         }
         Ok(())
     }

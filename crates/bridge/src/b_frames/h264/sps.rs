@@ -33,8 +33,8 @@ pub(crate) struct Sps {
 pub(crate) enum PictureOrderType {
     /// Type 0: the least significant bits in each slice, so many of them, 4 to 16.
     Lsb { bits: u32 },
-    /// Type 1: from `frame_num` and the cycle given here.
-    Cycle { always_zero: bool, non_reference: i32, top_to_bottom: i32, cycle: Vec<i32> },
+    /// Type 1: from `frame_num` and a cycle of steps. No encoder that was measured uses it; refused.
+    Cycle,
     /// Type 2: pictures are shown in the order they are decoded.
     Decoding,
 }
@@ -143,11 +143,13 @@ fn picture_order(reader: &mut BitReader<'_>) -> Result<PictureOrderType, Malform
     Ok(match reader.ue()? {
         0 => PictureOrderType::Lsb { bits: reader.ue_up_to(12)? + 4 },
         1 => {
-            let always_zero = reader.bit()?;
-            let (non_reference, top_to_bottom) = (reader.se()?, reader.se()?);
-            let frames = reader.ue_up_to(255)?;
-            let cycle = (0..frames).map(|_| reader.se()).collect::<Result<_, _>>()?;
-            PictureOrderType::Cycle { always_zero, non_reference, top_to_bottom, cycle }
+            reader.bit()?; // delta_pic_order_always_zero_flag
+            reader.se()?; // offset_for_non_ref_pic
+            reader.se()?; // offset_for_top_to_bottom_field
+            for _ in 0..reader.ue_up_to(255)? {
+                reader.se()?; // offset_for_ref_frame
+            }
+            PictureOrderType::Cycle
         }
         2 => PictureOrderType::Decoding,
         _ => return Err(Malformed),

@@ -16,8 +16,7 @@ use slice::SliceHeader;
 use super::bits::Malformed;
 use super::nal::{NalUnits, Nals};
 use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
-use super::{Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
-use crate::frame_to_rtp::BFrames;
+use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]

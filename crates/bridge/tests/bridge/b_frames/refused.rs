@@ -2,7 +2,8 @@
 
 use crate::b_frames::samples::{names, sample, send};
 use bridge::BFrames;
-use bridge::b_frames::{Nals, Refusal, Verdict};
+use bridge::b_frames::{Nals, PictureFilter, Refusal, Verdict};
+use rtp::payload::Codec;
 
 #[test]
 fn pictures_predicted_from_b_frames_that_would_be_left_out_are_never_sent() {
@@ -46,4 +47,19 @@ fn what_is_refused_stays_refused() {
     for picture in &sample.pictures {
         assert_eq!(filter.frame(&picture.data, picture.key, &mut nals), Verdict::Refuse(Refusal::BFrames));
     }
+}
+
+#[test]
+fn picture_order_of_type_1_is_refused() {
+    // Baseline, 16x16, pic_order_cnt_type 1 with an empty cycle; a PPS; an IDR slice of it.
+    let sps = [0x67, 66, 0, 10, 0b1101_0111, 0b1010_0111, 0b1001_0000];
+    let (pps, slice) = ([0x68, 0xce, 0x3c, 0x80], [0x65, 0x88, 0x84, 0x00]);
+    let mut record = vec![1, 66, 0, 10, 0xff, 0xe1, 0, sps.len() as u8];
+    record.extend(sps);
+    record.extend([1, 0, pps.len() as u8]);
+    record.extend(pps);
+    let mut filter = PictureFilter::new(Codec::H264, &record, BFrames::Drop).unwrap();
+    let frame = [&[0, 0, 0, slice.len() as u8][..], &slice].concat();
+    let verdict = filter.frame(&frame, true, &mut Nals::default());
+    assert_eq!(verdict, Verdict::Refuse(Refusal::PictureOrder));
 }

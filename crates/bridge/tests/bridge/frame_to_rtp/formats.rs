@@ -3,7 +3,8 @@
 use bridge::{BFrames, FrameToRtpSettings, PublishedFormats};
 use rtp::payload::Codec;
 
-use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, demo_tags};
+use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, demo_tags, flv_tags, settings};
+use delivery::{Frame, FrameRole};
 
 #[test]
 fn formats_are_news_once() {
@@ -103,4 +104,37 @@ fn the_size_of_payloads_is_that_of_the_settings() {
         let longest = sent.iter().flat_map(|sent| sent.sizes.iter().copied()).max().unwrap();
         assert!(longest <= payload_bytes_max && longest > payload_bytes_max * 9 / 10, "{longest}");
     }
+}
+
+#[test]
+fn a_description_without_packets_says_what_a_bridge_says() {
+    let samples = format!("{}/tests/samples", env!("CARGO_MANIFEST_DIR"));
+    let mut streams = vec![demo_tags()];
+    for entry in std::fs::read_dir(samples).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "flv") {
+            streams.push(flv_tags(&std::fs::read(path).unwrap()));
+        }
+    }
+    let mut refused = 0;
+    for tags in &streams {
+        let frames = tags.iter().map(|(_, track, body)| Frame {
+            track: *track,
+            role: FrameRole::Other,
+            timestamp: 0,
+            payload: body.clone(),
+        });
+        let frames: Vec<_> = frames.collect();
+        let mut rig = Rig::new();
+        for (at, (time_ms, _, _)) in tags.iter().enumerate() {
+            rig.bridge.frame(rig.start, *time_ms, &frames[at], &mut rig.out);
+            if at < 3 || at + 1 == tags.len() {
+                assert_eq!(&bridge::describe(&settings(), [], &frames[..=at]), rig.bridge.formats());
+            }
+        }
+        refused += usize::from(rig.bridge.formats().refused.is_some());
+        let ended = bridge::describe(&settings(), &frames[..1], []);
+        assert!(ended.video.is_some() && ended.refused.is_none(), "{ended:?}");
+    }
+    assert_eq!(refused, 3, "two pyramids and an intra refresh");
 }

@@ -109,34 +109,33 @@ impl Rig {
         let now = self.at(time_ms);
         let mut all = Vec::new();
         let mut under_way: Option<(Depacketizer, Sent)> = None;
-        for bytes in self.out.packets() {
-            let packet = rtp::Packet::parse(bytes).unwrap();
-            let is_video = packet.ssrc() == VIDEO_SSRC;
-            assert!(is_video || packet.ssrc() == AUDIO_SSRC);
-            let last = self.sequence[usize::from(is_video)].replace(packet.sequence_number());
+        for (packet, payload) in self.out.packets() {
+            let is_video = packet.ssrc == VIDEO_SSRC;
+            assert!(is_video || packet.ssrc == AUDIO_SSRC);
+            let last = self.sequence[usize::from(is_video)].replace(packet.sequence_number);
             assert!(
-                last.is_none_or(|last| last.wrapping_add(1) == packet.sequence_number()),
+                last.is_none_or(|last| last.wrapping_add(1) == packet.sequence_number),
                 "a number is missing"
             );
-            self.stream.receive(now, bytes).expect("the stream takes it");
+            self.stream.receive_packet(now, packet, payload).expect("the stream takes it");
             let codec =
-                Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type()).unwrap();
+                Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type).unwrap();
             assert_eq!(codec.kind() == MediaKind::Video, is_video);
             let (depacketizer, sent) = under_way.get_or_insert_with(|| {
                 let sent = Sent {
-                    timestamp: packet.timestamp(),
+                    timestamp: packet.timestamp,
                     data: Vec::new(),
                     sizes: Vec::new(),
-                    first: packet.payload().to_vec(),
+                    first: payload.to_vec(),
                     marker: false,
                 };
                 (Depacketizer::new(codec), sent)
             });
-            assert_eq!(sent.timestamp, packet.timestamp(), "a frame has one timestamp");
-            depacketizer.push(packet.payload()).unwrap();
-            sent.sizes.push(packet.payload().len());
-            sent.marker = packet.marker();
-            if packet.marker() || !is_video {
+            assert_eq!(sent.timestamp, packet.timestamp, "a frame has one timestamp");
+            depacketizer.push(payload).unwrap();
+            sent.sizes.push(payload.len());
+            sent.marker = packet.marker;
+            if packet.marker || !is_video {
                 let (mut depacketizer, mut sent) = under_way.take().unwrap();
                 sent.data = depacketizer.finish().unwrap().to_vec();
                 all.push(sent);

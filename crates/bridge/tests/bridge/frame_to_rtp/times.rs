@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use rtp::rtcp::{NtpTime, Rtcp, packets};
-use sfu::WallClock;
+use bridge::clock::ClockMappings;
 
 use crate::frame_to_rtp::Rig;
 
@@ -30,9 +29,7 @@ fn nanoseconds_are_added_to_the_time() {
 #[test]
 fn reports_tell_one_time_of_both_tracks_by_their_clocks() {
     let mut rig = Rig::new();
-    let wall = WallClock { at: rig.start, ntp: NtpTime(0xe000_0000_0000_0000) };
-    let mut rtcp = b"of before".to_vec();
-    assert!(!rig.bridge.report(rig.start, &wall, &mut rtcp), "nothing to report");
+    assert_eq!(rig.bridge.report(rig.start), ClockMappings::default(), "nothing to report");
     assert_eq!(rig.bridge.next_timeout(), None);
     let mut seen = Vec::new();
     for index in 0..100u64 {
@@ -44,32 +41,27 @@ fn reports_tell_one_time_of_both_tracks_by_their_clocks() {
         let now = rig.at(time_ms);
         let is_news = index <= 1;
         assert!(!is_news || rig.bridge.next_timeout() == Some(now), "a track has begun");
-        if rig.bridge.report(now, &wall, &mut rtcp) {
-            let reports: Vec<_> = packets(&rtcp)
-                .filter_map(|packet| match packet.unwrap() {
-                    Rtcp::SenderReport(report) => Some((report.ssrc, report.info)),
-                    _ => None,
-                })
-                .collect();
-            assert!(reports.iter().all(|(_, info)| info.ntp == wall.ntp(now)));
+        let mappings = rig.bridge.report(now);
+        if mappings != ClockMappings::default() {
+            assert!(mappings.video.into_iter().chain(mappings.audio).all(|mapping| mapping.at == now));
             assert!(rig.bridge.next_timeout().unwrap() > now);
-            seen.push((time_ms, reports));
+            seen.push((time_ms, mappings, rig.bridge.stats().packets));
         }
     }
-    assert_eq!(seen[0].1.iter().map(|(ssrc, _)| *ssrc).collect::<Vec<_>>(), [1], "the track that has begun");
-    assert_eq!((seen[1].0, seen[1].1.len()), (40, 2), "and the other one at once when it has");
+    assert!(seen[0].1.video.is_some() && seen[0].1.audio.is_none(), "the track that has begun");
+    assert!(
+        seen[1].0 == 40 && seen[1].1.video.is_some() && seen[1].1.audio.is_some(),
+        "and the other one at once when it has"
+    );
     for pair in seen[1..].windows(2) {
         assert_eq!(pair[1].0 - pair[0].0, 1_000);
     }
-    for (time_ms, reports) in &seen[1..] {
+    for (time_ms, mappings, packets) in &seen[1..] {
         let at = |rate: u64| (time_ms * rate / 1_000) as u32;
-        let (video, audio) = (&reports[0].1, &reports[1].1);
-        assert!(video.rtp_timestamp.abs_diff(at(90_000)) <= 90, "{video:?} at {time_ms}");
-        assert!(audio.rtp_timestamp.abs_diff(at(48_000)) <= 48, "{audio:?} at {time_ms}");
-        assert_eq!(u64::from(video.packets), time_ms / 40 + 1);
-        assert_eq!(u64::from(audio.packets), time_ms / 40);
-        assert_eq!(video.payload_bytes, 15 * video.packets);
-        assert_eq!(audio.payload_bytes, 3 * audio.packets);
+        let (video, audio) = (mappings.video.unwrap(), mappings.audio.unwrap());
+        assert!(video.timestamp.abs_diff(at(90_000)) <= 90, "{video:?} at {time_ms}");
+        assert!(audio.timestamp.abs_diff(at(48_000)) <= 48, "{audio:?} at {time_ms}");
+        assert_eq!(*packets, 2 * (time_ms / 40) + 1);
     }
     assert!(Duration::from_millis(seen.last().unwrap().0) > Duration::from_secs(3));
 }

@@ -54,7 +54,6 @@ pub(crate) struct World {
     bridge: Option<Box<FrameToRtp>>,
     frames: Stream,
     packets: PacketStream,
-    wall: WallClock,
     start: Instant,
     now_us: i64,
     flight: BTreeMap<(i64, u64), Frame>,
@@ -92,7 +91,6 @@ impl World {
             bridge: None,
             frames: Stream::new(limits, 0),
             packets: PacketStream::new(Limits::default(), wall),
-            wall,
             start,
             now_us: 0,
             flight: BTreeMap::new(),
@@ -303,8 +301,8 @@ impl World {
         let Some(bridge) = &mut self.bridge else { return };
         bridge.frame(now, time_ms, frame, &mut self.out);
         assert!(self.out.audio.is_empty(), "Opus needs no transcoder");
-        for packet in self.out.packets() {
-            self.packets.receive(now, packet).expect("the bridge is the publisher");
+        for (fields, payload) in self.out.packets() {
+            self.packets.receive_packet(now, fields, payload).expect("the bridge is the publisher");
         }
         self.out.clear();
         assert_eq!(bridge.stats().broken, 0);
@@ -314,10 +312,11 @@ impl World {
     fn settle(&mut self) {
         let now = self.at(self.now_us);
         let mut rtcp = Vec::new();
-        if let Some(bridge) = &mut self.bridge
-            && bridge.report(now, &self.wall, &mut rtcp)
-        {
-            self.packets.receive_rtcp(now, &rtcp);
+        let mappings = self.bridge.as_mut().map(|bridge| bridge.report(now)).unwrap_or_default();
+        for (kind, mapping) in [(MediaKind::Video, mappings.video), (MediaKind::Audio, mappings.audio)] {
+            if let (Some(track), Some(mapping)) = (TrackIndex::new(kind, 0), mapping) {
+                self.packets.set_clock(track, mapping);
+            }
         }
         let (captured, browser, from_us) = (&self.captured, &mut self.browser, self.compare_from_us);
         let mut sent = |_: u64, header: &[u8], payload: &[u8]| {

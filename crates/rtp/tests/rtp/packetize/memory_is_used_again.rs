@@ -13,7 +13,7 @@ fn the_next_frame_lies_where_the_last_one_was() {
         let mut writer = sender.frame(99, 0, slab);
         vp9::packetize(frame, 0, true, 1_200, &mut writer);
         writer.end_frame(true);
-        slab.iter().next().unwrap().as_ptr()
+        slab.iter().next().unwrap().1.as_ptr()
     };
     let first = cut(&mut slab, &frame);
     for len in [200_000, 1, 199_999, 30_000] {

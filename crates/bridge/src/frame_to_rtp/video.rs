@@ -1,0 +1,340 @@
+//! Video on its way to packets: what is published, when it can begin, and the timestamps. Each codec has a file of its
+//! own.
+
+use std::sync::Arc;
+
+use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
+use rtp::packetize::Sender;
+use rtp::payload::Codec;
+
+use super::av1::Av1;
+use super::nal::Nal;
+use super::vp::Vp;
+use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedVideo, filler_frame};
+use crate::b_frames::{B_FRAMES_WARNING, Dropped, Verdict};
+use crate::clock::VideoTimestamps;
+use crate::numbers::{VIDEO_SSRC, payload_type};
+
+/// The video track of a bridge.
+#[derive(Debug)]
+pub(super) struct Video {
+    pub(super) sender: Sender,
+    timestamps: VideoTimestamps,
+    /// Picture number of VP8 and VP9; its low 15 bits are sent.
+    picture_id: u16,
+    /// Of several tracks, the first that came is sent.
+    track_id: Option<u8>,
+    /// Codec of the publisher, and its configuration record.
+    source: Option<(FlvCodec, Vec<u8>)>,
+    coding: Option<Coding>,
+    published: Option<PublishedVideo>,
+    refused: Option<Arc<str>>,
+    warning: Warning,
+    waits_for_key: bool,
+    /// The publisher has ended it; its configuration stays valid if it goes on without another.
+    is_over: bool,
+    /// When the newest picture is shown, stream time.
+    shown_ms: Option<i64>,
+}
+
+/// Whether the operator is to be warned of B-frames: once per configuration of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Warning {
+    None,
+    Due,
+    Given,
+}
+
+/// State of a codec from frame to frame.
+#[derive(Debug)]
+enum Coding {
+    Nal(Box<Nal>),
+    Av1(Av1),
+    Vp(Vp),
+}
+
+impl Video {
+    pub(super) fn new() -> Self {
+        Self {
+            sender: Sender::new(VIDEO_SSRC, 0),
+            timestamps: VideoTimestamps::default(),
+            picture_id: 0,
+            track_id: None,
+            source: None,
+            coding: None,
+            published: None,
+            refused: None,
+            warning: Warning::None,
+            waits_for_key: true,
+            is_over: false,
+            shown_ms: None,
+        }
+    }
+
+    /// Another publisher begins. Numbers and timestamps go on.
+    pub(super) fn restart(&mut self) {
+        let timestamps = std::mem::take(&mut self.timestamps);
+        *self = Self { sender: self.sender, timestamps, picture_id: self.picture_id, ..Self::new() };
+    }
+
+    /// Also of video that has ended: it may go on, and viewers who join until then get filler frames.
+    pub(super) fn published(&self) -> Option<&PublishedVideo> {
+        self.published.as_ref()
+    }
+
+    pub(super) fn refused(&self) -> Option<&Arc<str>> {
+        self.refused.as_ref().filter(|_| !self.is_over)
+    }
+
+    pub(super) fn take_warning(&mut self) -> Option<&'static str> {
+        if self.warning != Warning::Due {
+            return None;
+        }
+        self.warning = Warning::Given;
+        Some(B_FRAMES_WARNING)
+    }
+
+    /// Takes in a tag body; without `out`, no packets are written. Returns whether what is published may have changed.
+    pub(super) fn frame(
+        &mut self,
+        settings: &FrameToRtpSettings,
+        time_ms: i64,
+        body: &[u8],
+        stats: &mut FrameToRtpStats,
+        out: Option<&mut PacketsOut>,
+    ) -> bool {
+        let Ok(body) = video_body(body) else {
+            tracing::trace!(bytes = body.len(), "dropped: malformed video body");
+            stats.broken += 1;
+            return false;
+        };
+        if body.codec == FlvCodec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
+            return false;
+        }
+        let was_over = self.is_over;
+        if body.kind == BodyKind::End {
+            self.ended();
+        }
+        let codec = match body.codec {
+            FlvCodec::H264 => Codec::H264,
+            FlvCodec::H265 => Codec::H265,
+            FlvCodec::Av1 => Codec::Av1,
+            FlvCodec::Vp8 => Codec::Vp8,
+            FlvCodec::Vp9 => Codec::Vp9,
+            other => return self.reject_codec(other) | (was_over != self.is_over),
+        };
+        let changed = match body.kind {
+            BodyKind::Config => self.config(settings, codec, &body, stats),
+            BodyKind::Frames if body.data.is_empty() => {
+                // No later picture can refer to it, so the next one needs no key frame.
+                tracing::trace!("dropped: empty video frame");
+                stats.broken += 1;
+                false
+            }
+            BodyKind::Frames => self.picture(settings, codec, time_ms, &body, stats, out),
+            BodyKind::End | BodyKind::Other => false,
+        };
+        changed | (was_over != self.is_over)
+    }
+
+    /// The publisher has ended it. It goes on with a key picture; a configuration that is sent again, or a picture that
+    /// comes late, changes nothing.
+    pub(super) fn ended(&mut self) {
+        (self.is_over, self.waits_for_key) = (true, true);
+    }
+
+    /// The stream goes on with audio at this time: video that has ended gets a filler frame once a second.
+    pub(super) fn fill(
+        &mut self,
+        settings: &FrameToRtpSettings,
+        time_ms: i64,
+        stats: &mut FrameToRtpStats,
+        out: &mut PacketsOut,
+    ) {
+        let is_due = self.shown_ms.is_none_or(|shown_ms| time_ms >= shown_ms + FILLER_FRAME_MS);
+        if !self.is_over || self.published.is_none() || !is_due {
+            return;
+        }
+        self.shown_ms = Some(time_ms);
+        let timestamp = self.timestamps.next(time_ms * 1_000);
+        let mut writer = self.sender.frame(payload_type(Codec::H264), timestamp, &mut out.packets);
+        filler_frame::write(settings.payload_bytes_max, &mut writer);
+        writer.end_frame(true);
+        stats.video_frames += 1;
+    }
+
+    /// WebRTC has no payload format for it.
+    fn reject_codec(&mut self, codec: FlvCodec) -> bool {
+        self.source = Some((codec, Vec::new()));
+        self.refuse(format!("video: WebRTC has no {codec}").into())
+    }
+
+    fn refuse(&mut self, reason: Arc<str>) -> bool {
+        let is_news = self.refused.as_ref() != Some(&reason) || self.published.is_some();
+        (self.published, self.coding, self.refused) = (None, None, Some(reason));
+        // Refused video has not ended: no filler frames, and the reason is given.
+        self.is_over = false;
+        is_news
+    }
+
+    fn config(
+        &mut self,
+        settings: &FrameToRtpSettings,
+        codec: Codec,
+        body: &Body<'_>,
+        stats: &mut FrameToRtpStats,
+    ) -> bool {
+        // Some encoders repeat it with each key frame.
+        if matches!(&self.source, Some((known, record)) if *known == body.codec && record == body.data) {
+            return false;
+        }
+        if body.data.len() > RECORD_BYTES_MAX {
+            stats.broken += 1;
+            self.source = Some((body.codec, Vec::new()));
+            return self.refuse(format!("video: the sequence header of {} is too long", body.codec).into());
+        }
+        self.source = Some((body.codec, body.data.to_vec()));
+        let read = match codec {
+            Codec::H264 | Codec::H265 => Nal::new(settings, codec, body.data).map(|nal| {
+                let fmtp = nal.fmtp();
+                (Coding::Nal(Box::new(nal)), fmtp)
+            }),
+            Codec::Av1 => Av1::new(body.data).map(|(av1, fmtp)| (Coding::Av1(av1), fmtp)),
+            // Their key frames carry all of it.
+            _ => return false,
+        };
+        let Some((coding, fmtp)) = read else {
+            stats.broken += 1;
+            return self.refuse(format!("video: the sequence header of {} is broken", body.codec).into());
+        };
+        self.publish(coding, codec, fmtp);
+        true
+    }
+
+    fn publish(&mut self, coding: Coding, codec: Codec, fmtp: String) {
+        self.coding = Some(coding);
+        self.published = Some(PublishedVideo { codec, fmtp });
+        self.refused = None;
+        self.waits_for_key = true;
+    }
+
+    /// Takes in coded data. Returns whether what is published has changed.
+    fn picture(
+        &mut self,
+        settings: &FrameToRtpSettings,
+        codec: Codec,
+        time_ms: i64,
+        body: &Body<'_>,
+        stats: &mut FrameToRtpStats,
+        out: Option<&mut PacketsOut>,
+    ) -> bool {
+        let mut changed = false;
+        // VP8 and VP9 need no sequence header: a key frame carries all of it.
+        if let Some((vp, fmtp)) = Vp::of_key_frame(codec, body.data)
+            && self.published.as_ref().is_none_or(|known| (known.codec, &known.fmtp) != (codec, &fmtp))
+        {
+            self.source = Some((body.codec, Vec::new()));
+            self.publish(Coding::Vp(vp), codec, fmtp);
+            changed = true;
+        }
+        let Some(published) = self.published.as_ref().filter(|published| published.codec == codec) else {
+            tracing::trace!("dropped: video without a configuration that can be sent");
+            stats.undecodable += 1;
+            return changed;
+        };
+
+        let waits_for_key = |is_key| match is_key {
+            None => Verdict::Drop(Dropped::Broken),
+            Some(false) if self.waits_for_key => Verdict::Drop(Dropped::NoKeyFrame),
+            Some(key) => Verdict::Keep { key },
+        };
+        let mut verdict = match &mut self.coding {
+            None => Verdict::Drop(Dropped::NoKeyFrame),
+            // It waits for a key frame by itself.
+            Some(Coding::Nal(nal)) => nal.frame(body.data, body.is_key),
+            Some(Coding::Av1(_)) => waits_for_key(Some(body.is_key)),
+            Some(Coding::Vp(vp)) => waits_for_key(vp.is_key(body.data)),
+        };
+        if verdict == (Verdict::Keep { key: false }) && self.is_over {
+            verdict = Verdict::Drop(Dropped::NoKeyFrame);
+        }
+
+        if let Verdict::Keep { key } = verdict {
+            // A composition time no encoder sends counts as none.
+            let composition_ms =
+                if body.composition_ms.abs() <= COMPOSITION_MS_MAX { body.composition_ms } else { 0 };
+            let shown_ms = time_ms + i64::from(composition_ms);
+            // A copy, because a picture that turns out to be broken takes no timestamp.
+            let mut timestamps = self.timestamps.clone();
+            let timestamp = timestamps.next(shown_ms * 1_000 + offset_us(body));
+            let is_written = out.is_none_or(|out| {
+                let limit = settings.payload_bytes_max;
+                let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
+                match &self.coding {
+                    None => {}
+                    Some(Coding::Nal(nal)) => nal.write(limit, &mut writer),
+                    Some(Coding::Av1(av1)) => av1.write(body.data, key, limit, &mut writer),
+                    Some(Coding::Vp(vp)) => vp.write(body.data, self.picture_id, key, limit, &mut writer),
+                }
+                writer.end_frame(true) > 0
+            });
+            if is_written {
+                self.timestamps = timestamps;
+                self.shown_ms = Some(shown_ms);
+                self.picture_id = self.picture_id.wrapping_add(1);
+                (self.waits_for_key, self.is_over) = (false, false);
+                stats.video_frames += 1;
+                // Parameter sets may change within the stream, with a key frame.
+                if let Some(Coding::Nal(nal)) = self.coding.as_ref().filter(|_| key)
+                    && let fmtp = nal.fmtp()
+                    && fmtp != published.fmtp
+                {
+                    self.published = Some(PublishedVideo { codec, fmtp });
+                    changed = true;
+                }
+                return changed;
+            }
+            verdict = Verdict::Drop(Dropped::Broken);
+        }
+
+        match verdict {
+            Verdict::Keep { .. } => {}
+            Verdict::Drop(reason) => {
+                tracing::trace!(?reason, time_ms, "video frame dropped");
+                match reason {
+                    Dropped::BFrame => {
+                        stats.b_frames_dropped += 1;
+                        if self.warning == Warning::None {
+                            self.warning = Warning::Due;
+                        }
+                    }
+                    Dropped::Broken => {
+                        // What comes behind it may refer to it, up to the next key frame.
+                        self.waits_for_key = true;
+                        stats.broken += 1;
+                    }
+                    Dropped::NoKeyFrame | Dropped::Empty => stats.undecodable += 1,
+                }
+            }
+            Verdict::Refuse(reason) => {
+                changed |= self.refuse(format!("video: {}", reason.text()).into());
+            }
+        }
+        changed
+    }
+}
+
+/// What Enhanced RTMP adds to the composition time, in microseconds.
+pub(super) fn offset_us(body: &Body<'_>) -> i64 {
+    i64::from(body.offset_ns.min(999_999) / 1_000)
+}
+
+/// Sixteen reference pictures, the most there can be, of 8 a second.
+const COMPOSITION_MS_MAX: i32 = 2_000;
+
+/// From one filler frame to the next, and from the last picture to the first of them: files that are sent in a loop end
+/// their video each time.
+const FILLER_FRAME_MS: i64 = 1_000;
+
+/// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata included.
+const RECORD_BYTES_MAX: usize = 64 << 10;

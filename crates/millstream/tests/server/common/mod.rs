@@ -1,0 +1,63 @@
+//! What the tests against a running server share: the server process, clients that can be scripted, and the
+//! real programs (ffmpeg, rtmpdump) with the comparison of what they received.
+//!
+//! Every test starts its own server on free loopback ports with its own configuration file and directory.
+//! Tests wait for conditions (`eventually`), never for a fixed time; the deadlines are only there to fail.
+
+// These are programs at the edge: they may read the clock.
+#![allow(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
+
+pub(crate) mod bridge;
+pub(crate) mod channel;
+pub(crate) mod flv;
+pub(crate) mod http;
+pub(crate) mod openapi;
+pub(crate) mod origin;
+pub(crate) mod raw;
+pub(crate) mod rtc;
+pub(crate) mod rtmp;
+pub(crate) mod server;
+pub(crate) mod stats;
+pub(crate) mod tools;
+
+use std::time::{Duration, Instant};
+
+/// Longest time any single expectation may take, also on a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Calls `check` until it gives a value; panics with `what` after [`PATIENCE`].
+pub(crate) fn eventually<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, check)
+}
+
+/// Calls `check` until it gives a value; panics with `what` after `limit`.
+pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(value) = check() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether `check` became true within [`PATIENCE`].
+pub(crate) fn within_patience(mut check: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !check() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// Lets this process, and the servers it starts, open as many descriptors as the system permits.
+pub(crate) fn raise_descriptor_limit(needed: u64) {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("read the limit");
+    assert!(hard >= needed, "this test opens {needed} descriptors and the hard limit (ulimit -Hn) is {hard}");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("raise the soft limit to the hard one");
+}

@@ -1,0 +1,53 @@
+//! Enhanced RTMP (FourCC codecs, multitrack) is relayed untouched and named in the API.
+
+use crate::common::rtmp::RtmpClient;
+use crate::common::server::Server;
+use rtmp::MediaKind;
+
+#[test]
+fn fourcc_and_multitrack_messages_arrive_byte_for_byte() {
+    // Extended video header of Enhanced RTMP v1: high bit, frame type (1 key, 2 inter), packet type (0 sequence
+    // start, 1 coded frames with composition time, 3 without, 6 multitrack); then the FourCC.
+    let hevc = |first: u8, rest: &[u8]| [&[first], b"hvc1".as_slice(), rest].concat();
+    let messages: Vec<(MediaKind, u32, Vec<u8>)> = vec![
+        (MediaKind::Video, 0, hevc(0x90, &[1; 40])),
+        // Audio: sound format 9, packet type 0 (sequence start), 1 (coded frames); Opus.
+        (
+            MediaKind::Audio,
+            0,
+            [&[0x90], b"Opus".as_slice(), b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0"].concat(),
+        ),
+        (MediaKind::Video, 0, hevc(0x91, &[0, 0, 0, 9, 9, 9, 9])),
+        (MediaKind::Audio, 20, [&[0x91], b"Opus".as_slice(), &[7; 100]].concat()),
+        (MediaKind::Video, 40, hevc(0xa3, &vec![5; 70_000])),
+        // One track of multitrack video: packet type 6, then multitrack type 0 with packet type 3, FourCC, track 1.
+        (MediaKind::Video, 80, [&[0xa6, 0x03], b"av01".as_slice(), &[1], &[3; 50]].concat()),
+        (MediaKind::Video, 120, hevc(0xa3, &[6; 10])),
+    ];
+    for workers in [1, 2] {
+        let server = Server::start_workers(workers, "");
+        let mut players: Vec<_> = (0..4).map(|_| RtmpClient::play(server.rtmp, "live/hevc")).collect();
+        server.wait_for_players("live/hevc", 4);
+        let mut publisher = RtmpClient::publish(server.rtmp, "live/hevc");
+        for (kind, timestamp, body) in &messages {
+            publisher.send(*kind, *timestamp, body);
+        }
+        for player in &mut players {
+            for (index, (got, want)) in player.take_frames(messages.len()).iter().zip(&messages).enumerate() {
+                assert_eq!(got.kind, want.0, "kind of message {index}");
+                assert!(
+                    got.payload == want.2,
+                    "message {index} is {} bytes, not {}",
+                    got.payload.len(),
+                    want.2.len()
+                );
+            }
+        }
+        let stream = crate::common::eventually("the codecs are known", || {
+            let stream = server.api("/api/v1/streams/live/hevc");
+            (stream["video"].is_object() && stream["audio"].is_object()).then_some(stream)
+        });
+        assert_eq!(stream["video"]["codec"], "H.265");
+        assert_eq!(stream["audio"]["codec"], "Opus");
+    }
+}

@@ -1,0 +1,120 @@
+//! TLS peers that break the rules of TLS.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use crate::common::server::Server;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+
+#[test]
+fn bytes_behind_close_notify_end_only_their_own_session() {
+    let mut server = Server::start("[tls]\nself_signed = true\n");
+    for address in [server.https.expect("HTTPS"), server.rtmps.expect("RTMPS")] {
+        let (mut tls, mut socket) = connect(address);
+        let mut burst = Vec::new();
+        tls.writer().write_all(b"GET /").expect("plaintext is taken");
+        tls.send_close_notify();
+        while tls.wants_write() {
+            tls.write_tls(&mut burst).expect("into memory");
+        }
+        burst.extend([0x17, 3, 3, 0x10, 0]);
+        burst.extend([0x5a; 12_000]);
+        socket.write_all(&burst).expect("send");
+        server.assert_healthy();
+        assert!(
+            crate::common::raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+            "the connection is closed"
+        );
+    }
+    let before = server.cpu_time();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!((server.cpu_time() - before).as_millis() < 300, "nothing spins");
+    server.assert_healthy();
+}
+
+#[test]
+fn records_that_do_not_decrypt_end_only_their_own_session() {
+    let mut server = Server::start("[tls]\nself_signed = true\n");
+    for address in [server.https.expect("HTTPS"), server.rtmps.expect("RTMPS")] {
+        for garbage in [&[0x17, 3, 3, 0, 4, 1, 2, 3, 4][..], &[0; 64], &[0xff; 20_000]] {
+            let (_tls, mut socket) = connect(address);
+            socket.write_all(garbage).expect("send");
+            assert!(
+                crate::common::raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+                "closed"
+            );
+        }
+    }
+    server.assert_healthy();
+}
+
+/// A connection whose handshake is complete.
+fn connect(address: SocketAddr) -> (ClientConnection, TcpStream) {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has ciphers for them")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut tls = ClientConnection::new(Arc::new(config), name).expect("a connection");
+    let mut socket = TcpStream::connect(address).expect("connect");
+    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("set a timeout");
+    while tls.is_handshaking() {
+        while tls.wants_write() {
+            tls.write_tls(&mut socket).expect("send");
+        }
+        let mut bytes = [0; 16 << 10];
+        let got = socket.read(&mut bytes).expect("receive");
+        tls.read_tls(&mut &bytes[..got]).expect("there is room");
+        tls.process_new_packets().expect("the server speaks TLS");
+    }
+    while tls.wants_write() {
+        tls.write_tls(&mut socket).expect("send");
+    }
+    (tls, socket)
+}
+
+/// Accepts the server's self-signed certificate.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

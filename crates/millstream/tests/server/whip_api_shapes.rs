@@ -1,0 +1,51 @@
+//! What the management API says about WebRTC has the shape its own document gives it, and metrics count it.
+
+use crate::common::eventually;
+use crate::common::openapi::departures;
+use crate::common::rtc::{Client, counter, start_flow};
+use crate::common::server::Server;
+use serde_json::{Value, json};
+
+#[test]
+fn streams_and_sessions_of_webrtc_have_the_documented_shape() {
+    let server = Server::start_workers(2, "");
+    let document = server.api("/api/v1/openapi.json");
+    let mut publisher = Client::publish(&server, "live/a");
+    let mut viewer = Client::play(&server, "live/a");
+    start_flow(&mut publisher, &mut viewer, 0);
+    let paths = [
+        ("/api/v1/server", "/api/v1/server"),
+        ("/api/v1/streams", "/api/v1/streams"),
+        ("/api/v1/streams/{app}/{name}", "/api/v1/streams/live/a"),
+        ("/api/v1/sessions", "/api/v1/sessions"),
+        ("/api/v1/workers", "/api/v1/workers"),
+    ];
+    for (template, path) in paths {
+        let found = departures(&document, template, &server.api(path));
+        assert!(found.is_empty(), "GET {path}:\n  {}", found.join("\n  "));
+    }
+    let sessions = server.sessions("stream=live/a");
+    let protocols: Vec<_> = sessions.iter().map(|session| &session["protocol"]).collect();
+    assert!(protocols.contains(&&json!("whip")) && protocols.contains(&&json!("whep")), "{sessions:?}");
+    for session in &sessions {
+        assert_eq!(session["rtc"]["codecs"], json!(["Opus", "VP8"]), "{session}");
+    }
+    assert_eq!(
+        server.api("/api/v1/server")["endpoints"]["whip"],
+        json!([format!("http://{}/whip", server.http)])
+    );
+    for (name, least) in
+        [("sessions_opened", 2), ("sessions_connected", 2), ("sent_packets", 1), ("received_packets", 1)]
+    {
+        eventually(name, || (counter(&server, name) >= least).then_some(()));
+    }
+}
+
+#[test]
+fn sessions_of_frames_have_no_connection_of_webrtc() {
+    let server = Server::start("");
+    let _waiting = crate::common::rtmp::RtmpClient::play(server.rtmp, "live/a");
+    server.wait_for_players("live/a", 1);
+    assert_eq!(server.sessions("")[0]["rtc"], Value::Null);
+    assert_eq!(server.api("/api/v1/streams/live/a")["tracks"], json!([]));
+}

@@ -1,0 +1,18 @@
+//! Test only: a WebRTC client that does what its test says.
+//!
+//! [`Client`] has no socket and no clock: it connects as a browser does (SDP, ICE, DTLS) and then
+//! sends what the test protects with its keys. [`UdpClient`] runs one on a UDP socket. How the
+//! offer gets to the server and the answer back is left to the caller.
+
+mod client;
+mod media;
+mod offer;
+mod udp;
+
+pub use client::{Client, DATAGRAM_MAX};
+pub use media::{audio_fields, audio_payload, video_fields, vp8_frame};
+pub use offer::{
+    AUDIO_SSRC, OPUS, OfferOptions, VIDEO_RTX_SSRC, VIDEO_SSRC, VP8, VP8_RTX, certificate, credentials,
+    offer, random,
+};
+pub use udp::UdpClient;

@@ -1,0 +1,4 @@
+//! The packets lane as its callers see it, and between bad networks: one behaviour per module.
+
+mod network_faults;
+mod packets;

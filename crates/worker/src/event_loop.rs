@@ -1,0 +1,461 @@
+//! The event loop of a worker: what happens in one turn, and in which order.
+//!
+//! ```text
+//! wait ─▶ sockets ─▶ other workers ─▶ commands ─▶ players that are due ─▶ deadlines
+//! ```
+//!
+//! Input goes first, so that a write takes along everything there is. The clock is read once per turn. What to do
+//! with input is in `proto/requests.rs` (commands of clients), `frames/publish.rs` (frames in), `frames/serve.rs` (frames out) and
+//! `timeouts.rs` (deadlines); this file only moves bytes and events.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rtmp::server::{ServerConfig, ServerSession};
+use slab::Slab;
+use tokio::sync::mpsc::Sender;
+
+use crate::bridges::Bridges;
+use crate::frames::streams::Streams;
+use crate::mailbox::Neighbour;
+use crate::net::connection::{Connection, ReadOutcome};
+use crate::net::listen::{Entry, Listeners};
+use crate::packets::Rtc;
+use crate::proto::requests::PendingClaim;
+use crate::proto::session::{Media, Pending, Rtmp, Session, State};
+use crate::registry::Directory;
+use crate::stats::columns::{Columns, Outbox};
+use crate::stats::load::LoadMeter;
+use worker_api::auth::Policy;
+use worker_api::link::{Command, Handoff};
+use worker_api::settings::WorkerSettings;
+use worker_api::snapshot::{Protocol, SessionId, WorkerCounters};
+
+const WAKER: Token = Token(usize::MAX);
+/// Tokens from here on are listeners; below are sessions.
+const FIRST_LISTENER: usize = usize::MAX - 1024;
+/// Events taken from the kernel per turn.
+const EVENTS_MAX: usize = 4096;
+/// Connections accepted per listener and turn; the rest wait for the next turn, media goes first.
+const ACCEPTS_MAX: usize = 256;
+/// Bytes read per call; also the most one connection may bring in before the others have their turn.
+const READ_BYTES: usize = 256 << 10;
+/// The same for one that does not publish.
+const COMMAND_READ_BYTES: usize = 16 << 10;
+/// Scratch space for ciphertext; smaller than [`READ_BYTES`], so that the plaintext of it always fits there.
+const CIPHER_BYTES: usize = 64 << 10;
+/// Time between two rounds of deadline checks, milliseconds.
+const SWEEP_MS: u64 = 100;
+/// Pause after the system ran out of file descriptors, milliseconds.
+const ACCEPT_PAUSE_MS: u64 = 200;
+/// Silence after which the kernel asks a peer whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Time a session has to take its last bytes, milliseconds.
+pub(crate) const LINGER_MS: u64 = 2_000;
+
+/// What a worker is made of besides its own sockets.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) index: usize,
+    pub(crate) settings: Arc<WorkerSettings>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) handoffs: Sender<Handoff>,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) neighbours: Vec<Option<Neighbour>>,
+    pub(crate) outbox: Outbox,
+}
+
+/// A worker. Lives on its thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) parts: Parts,
+    pub(crate) poll: Poll,
+    pub(crate) rtc: Rtc,
+    pub(crate) bridges: Bridges,
+    listeners: Listeners,
+    accept_again: Vec<usize>,
+    accept_paused_until: Option<u64>,
+    pub(crate) sessions: Slab<Session>,
+    /// What `sessions` have counted, by the same index.
+    pub(crate) columns: Columns,
+    pub(crate) last_serial: u64,
+    pub(crate) streams: Streams,
+    /// When which channel is to be looked at: time, stream index, format.
+    pub(crate) timers: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    /// Publishers nobody watches, by the time their sockets are to be read.
+    pub(crate) unwatched: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Publishers whose stream seemed taken: who asks again, and when.
+    pub(crate) claims: VecDeque<(u64, PendingClaim)>,
+    /// Sessions with more input than one turn takes.
+    read_again: Vec<usize>,
+    pub(crate) plain: Vec<u8>,
+    cipher: Vec<u8>,
+    pub(crate) scratch_players: Vec<u32>,
+    pub(crate) counters: WorkerCounters,
+    pub(crate) load: LoadMeter,
+    epoch: Instant,
+    /// The time as of the beginning of this turn.
+    pub(crate) now: Instant,
+    /// The same in milliseconds since `epoch`.
+    pub(crate) now_ms: u64,
+    next_sweep_ms: u64,
+    pub(crate) draining_until: Option<u64>,
+    rtmp_config: ServerConfig,
+}
+
+/// The waker of a worker's event queue.
+pub(crate) fn waker(poll: &Poll) -> io::Result<Arc<Waker>> {
+    Waker::new(poll.registry(), WAKER).map(Arc::new)
+}
+
+impl Worker {
+    /// A worker that accepts on `listeners`.
+    pub(crate) fn new(
+        parts: Parts,
+        mut rtc: Rtc,
+        bridges: Bridges,
+        poll: Poll,
+        mut listeners: Listeners,
+    ) -> io::Result<Self> {
+        rtc.register(poll.registry())?;
+        for (index, (_, listener)) in listeners.iter_mut().enumerate() {
+            poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
+        }
+        let rtmp_config = rtmp_limits(&parts.settings);
+        let cores = &parts.settings.cores;
+        let core = (!cores.is_empty()).then(|| cores[parts.index % cores.len()]);
+        #[expect(clippy::disallowed_methods, reason = "the zero of this worker's clock")]
+        let epoch = Instant::now();
+        Ok(Self {
+            parts,
+            poll,
+            rtc,
+            bridges,
+            listeners,
+            accept_again: Vec::new(),
+            accept_paused_until: None,
+            sessions: Slab::new(),
+            columns: Columns::default(),
+            last_serial: 0,
+            streams: Streams::default(),
+            timers: BinaryHeap::new(),
+            unwatched: BinaryHeap::new(),
+            claims: VecDeque::new(),
+            read_again: Vec::new(),
+            plain: vec![0; READ_BYTES],
+            cipher: vec![0; CIPHER_BYTES],
+            scratch_players: Vec::new(),
+            counters: WorkerCounters::default(),
+            load: LoadMeter::new(core),
+            epoch,
+            now: epoch,
+            now_ms: 0,
+            next_sweep_ms: SWEEP_MS,
+            draining_until: None,
+            rtmp_config,
+        })
+    }
+
+    /// Runs until drained.
+    pub(crate) fn run(mut self) {
+        self.load.pin();
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_drained() {
+            let timeout = self.timeout();
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => result.expect("epoll_wait fails only for a bad descriptor or pointer"),
+            }
+            let started = self.read_clock();
+            self.turn(&events);
+            let ended = self.read_clock();
+            self.counters.loop_turns += 1;
+            self.counters.loop_busy_us += self.load.turn_took(ended - started);
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the worker's only reading of the clock")]
+    fn read_clock(&mut self) -> Instant {
+        let now = Instant::now();
+        self.now = now;
+        self.now_ms = now.duration_since(self.epoch).as_millis() as u64;
+        now
+    }
+
+    fn turn(&mut self, events: &Events) {
+        for index in std::mem::take(&mut self.read_again) {
+            if self.sessions.get_mut(index).is_some_and(|session| std::mem::take(&mut session.reads_again)) {
+                self.read(index);
+            }
+        }
+        for event in events {
+            match event.token() {
+                WAKER => {}
+                token if Self::is_rtc(token) => self.rtc_socket_event(event),
+                Token(token) if token >= FIRST_LISTENER => self.accept_again.push(token - FIRST_LISTENER),
+                Token(index) => self.session_event(index, event),
+            }
+        }
+        for listener in std::mem::take(&mut self.accept_again) {
+            self.accept(listener);
+        }
+        self.rtc_input();
+        self.read_unwatched();
+        self.claim_again();
+        self.receive_crossings();
+        self.bridge_replies();
+        self.handle_commands();
+        self.rtc_output();
+        self.serve_due_players();
+        if self.now_ms >= self.next_sweep_ms {
+            self.next_sweep_ms = self.now_ms + SWEEP_MS;
+            self.resume_accepting();
+            self.sweep();
+        }
+        self.parts.neighbours.iter_mut().flatten().for_each(Neighbour::flush);
+    }
+
+    fn timeout(&self) -> Duration {
+        if !self.read_again.is_empty() || !self.accept_again.is_empty() {
+            return Duration::ZERO;
+        }
+        let due = self.timers.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
+        let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
+        let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
+        let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);
+        Duration::from_millis(next_ms.saturating_sub(self.now_ms)).min(self.rtc_sleep(self.now))
+    }
+
+    fn session_event(&mut self, index: usize, event: &mio::event::Event) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        session.peer_closed |= event.is_read_closed() || event.is_error();
+        // One read per session and turn: one that sends without pause must not come round twice as often.
+        if (event.is_readable() || session.peer_closed) && !session.reads_again {
+            self.read(index);
+        }
+        if event.is_writable() {
+            let Some(session) = self.sessions.get_mut(index) else { return };
+            if std::mem::take(&mut session.blocked) || session.connection.holds_ciphertext() {
+                self.write(index);
+            }
+        }
+    }
+
+    /// Reads once from a session, or until its end when the peer is known to have closed.
+    pub(crate) fn read(&mut self, index: usize) {
+        loop {
+            let Some(session) = self.sessions.get_mut(index) else { return };
+            let to_end = session.peer_closed;
+            let mut plain = std::mem::take(&mut self.plain);
+            // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
+            let is_publisher = matches!(session.media, Media::Publish(_));
+            let most = if is_publisher || session.connection.tls.is_some() {
+                READ_BYTES
+            } else {
+                COMMAND_READ_BYTES
+            };
+            let outcome = session.connection.read(&mut plain[..most], &mut self.cipher);
+            let again = match outcome {
+                Ok(ReadOutcome::Data { bytes, more }) => {
+                    session.received_ms = self.now_ms;
+                    self.columns.received(index, bytes as u64);
+                    self.counters.bytes_in += bytes as u64;
+                    self.load.bytes_in += bytes as u64;
+                    self.handle_input(index, &plain[..bytes]);
+                    if more && !to_end {
+                        self.read_next_turn(index);
+                    }
+                    to_end
+                }
+                Ok(ReadOutcome::WouldBlock) => false,
+                Ok(ReadOutcome::Closed) => {
+                    self.remove(index, "closed by peer");
+                    false
+                }
+                Err(error) => {
+                    self.connection_failed(index, &error);
+                    false
+                }
+            };
+            self.plain = plain;
+            if !again {
+                return;
+            }
+        }
+    }
+
+    fn read_next_turn(&mut self, index: usize) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if !std::mem::replace(&mut session.reads_again, true) {
+            self.read_again.push(index);
+        }
+    }
+
+    fn connection_failed(&mut self, index: usize, error: &io::Error) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let id = session.id;
+        if session.connection.tls.is_some() && error.kind() == io::ErrorKind::Other {
+            self.counters.protocol_errors += 1;
+            tracing::debug!(session = %id, %error, "TLS failed");
+            self.remove(index, "TLS failed");
+        } else {
+            tracing::debug!(session = %id, %error, "connection failed");
+            self.remove(index, "connection failed");
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        if self.accept_paused_until.is_some() {
+            return;
+        }
+        for _ in 0..ACCEPTS_MAX {
+            let Some((entry, socket)) = self.listeners.get(listener) else { return };
+            match socket.accept() {
+                Ok((socket, address)) => self.open(*entry, socket, address),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if out_of_descriptors(&error) => return self.pause_accepting(&error),
+                // The connection was gone before it was accepted; the next one may be fine.
+                Err(error) => tracing::debug!(%error, "accept failed"),
+            }
+        }
+        self.accept_again.push(listener);
+    }
+
+    fn open(&mut self, entry: Entry, socket: TcpStream, address: SocketAddr) {
+        self.counters.accepted += 1;
+        if self.sessions.len() >= self.parts.settings.sessions_max {
+            self.counters.refused_full += 1;
+            return;
+        }
+        let tls = match &self.parts.settings.tls {
+            Some(config) if entry.tls => match rustls::ServerConnection::new(Arc::clone(config)) {
+                Ok(tls) => Some(Box::new(tls)),
+                Err(error) => return tracing::error!(%error, "no TLS session"),
+            },
+            _ => None,
+        };
+        self.last_serial += 1;
+        let id = SessionId::new(self.parts.index, self.last_serial);
+        let (state, protocol) = if entry.rtmp {
+            let machine = ServerSession::new(&self.rtmp_config, self.seed(id));
+            let rtmp = Rtmp { machine, app: String::new(), token: None };
+            (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
+        } else {
+            (State::HttpHead(Vec::new()), if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv })
+        };
+        let session = Session {
+            connection: Connection { socket, tls },
+            id,
+            address: unmapped(address),
+            state,
+            media: Media::None,
+            pending: Pending::default(),
+            blocked: false,
+            reads_again: false,
+            peer_closed: false,
+            closing_at_ms: None,
+            unused_since_ms: self.now_ms,
+            received_ms: self.now_ms,
+            written_ms: self.now_ms,
+            user_agent: None,
+        };
+        let index = self.sessions.insert(session);
+        self.columns.open(index, id, protocol, self.now_ms);
+        if let Err(error) = self.register(index) {
+            tracing::warn!(session = %id, %error, "connection not registered");
+            self.sessions.remove(index);
+            self.columns.close(index);
+        }
+    }
+
+    pub(crate) fn register(&mut self, index: usize) -> io::Result<()> {
+        let socket = &mut self.sessions[index].connection.socket;
+        // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
+        socket.set_nodelay(true)?;
+        let options = socket2::SockRef::from(&*socket);
+        options.set_tcp_notsent_lowat(self.parts.settings.socket_unsent_bytes_max)?;
+        options.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
+        if let Some(bytes) = self.parts.settings.socket_send_buffer_bytes {
+            options.set_send_buffer_size(bytes as usize)?;
+        }
+        self.poll.registry().register(socket, Token(index), Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
+    fn seed(&self, id: SessionId) -> u64 {
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(id)
+    }
+
+    fn pause_accepting(&mut self, error: &io::Error) {
+        self.counters.accept_pauses += 1;
+        self.accept_paused_until = Some(self.now_ms + ACCEPT_PAUSE_MS);
+        if self.counters.accept_pauses % 50 == 1 {
+            tracing::warn!(%error, sessions = self.sessions.len(), "out of file descriptors: accepting pauses");
+        }
+    }
+
+    fn resume_accepting(&mut self) {
+        if self.accept_paused_until.is_some_and(|until| self.now_ms >= until) {
+            self.accept_paused_until = None;
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
+        }
+    }
+
+    /// Stops accepting for good.
+    pub(crate) fn stop_listening(&mut self) {
+        for (_, mut listener) in std::mem::take(&mut self.listeners) {
+            // Fails only when it was never registered.
+            let _ = self.poll.registry().deregister(&mut listener);
+        }
+        self.rtc.stop_listening(self.poll.registry());
+    }
+
+    /// Sets whether input of a session is an event.
+    pub(crate) fn set_readable(&mut self, index: usize, readable: bool) -> io::Result<()> {
+        let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
+        self.poll.registry().reregister(&mut self.sessions[index].connection.socket, Token(index), interest)
+    }
+
+    /// Takes a session's socket out of the loop, for good.
+    pub(crate) fn take(&mut self, index: usize) -> Session {
+        let mut session = self.sessions.remove(index);
+        self.columns.close(index);
+        // Fails only when it was never registered.
+        let _ = self.poll.registry().deregister(&mut session.connection.socket);
+        session
+    }
+
+    fn is_drained(&self) -> bool {
+        self.draining_until
+            .is_some_and(|until| (self.sessions.is_empty() && self.rtc.is_empty()) || self.now_ms >= until)
+    }
+}
+
+fn rtmp_limits(settings: &WorkerSettings) -> ServerConfig {
+    let max_message_bytes = settings.message_bytes_max;
+    // One message of audio and one of video may be unfinished at a time.
+    let publish_memory_bytes = max_message_bytes.saturating_mul(2);
+    ServerConfig { max_message_bytes, publish_memory_bytes, ..ServerConfig::default() }
+}
+
+fn out_of_descriptors(error: &io::Error) -> bool {
+    // Per process, system-wide, or no kernel memory for a socket.
+    matches!(
+        error.raw_os_error(),
+        Some(nix::libc::EMFILE | nix::libc::ENFILE | nix::libc::ENOBUFS | nix::libc::ENOMEM)
+    )
+}
+
+/// An IPv4 peer of an IPv6 socket is an IPv4 peer.
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

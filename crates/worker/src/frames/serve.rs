@@ -1,0 +1,464 @@
+//! Frames out: players join, are served when due, and leave.
+
+use std::cmp::Reverse;
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use delivery::{Cursor, Verdict};
+
+use crate::event_loop::Worker;
+use crate::frames::channel::{self, Format};
+use crate::frames::streams::LocalStream;
+use crate::mailbox::Crossing;
+use crate::proto::http;
+use crate::proto::requests::ANSWER_BYTES_MAX;
+use crate::proto::session::{Media, Play, Session};
+use crate::registry::{Lane, Published};
+use crate::stats::columns::frames_reference;
+use worker_api::auth::Denied;
+use worker_api::settings::settings_for;
+use worker_api::snapshot::Role;
+
+/// Slices of one write: private bytes and log segments.
+const SLICES_MAX: usize = 16;
+
+/// Why a player is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlayRefusal {
+    /// By the rules of authorisation.
+    Denied(Denied),
+    /// The stream has no publisher, and the application does not let players wait for one.
+    NotFound,
+    /// The stream is published as packets, and bridges are off.
+    NotFrames,
+    /// The server is shutting down.
+    Draining,
+}
+
+impl PlayRefusal {
+    /// For the player and the log.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Denied(denied) => denied.reason(),
+            Self::NotFound => "there is no such stream",
+            Self::NotFrames => "the stream is published by WebRTC: play it by WHEP",
+            Self::Draining => "the server is shutting down",
+        }
+    }
+
+    /// HTTP status.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::Denied(_) => 403,
+            Self::NotFound => 404,
+            Self::NotFrames => 406,
+            Self::Draining => 503,
+        }
+    }
+}
+
+/// What became of an attempt to write to a session.
+enum Served {
+    /// Everything there is has been written, or waits for the socket.
+    Done,
+    /// The player is to be disconnected.
+    TooSlow(&'static str),
+}
+
+impl Worker {
+    /// Makes the session a player of a stream.
+    pub(crate) fn play(
+        &mut self,
+        index: usize,
+        (app, name): (&str, &str),
+        token: Option<&str>,
+        format: Format,
+    ) -> Result<(), PlayRefusal> {
+        let session = &self.sessions[index];
+        let (id, address) = (session.id, session.address);
+        let key = format!("{app}/{name}");
+        let stream = self.enter(index, &key, (app, name), token).inspect_err(|refusal| {
+            tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
+        })?;
+        let now_ms = self.now_ms;
+        let local = &mut self.streams.slab[stream];
+        local.players += 1;
+        let id_of_stream = local.id;
+        self.bridge_to_frames(id_of_stream);
+        self.watch_or_not(stream);
+        let local = &mut self.streams.slab[stream];
+        let waiting_since_ms = local.source.is_none().then_some(now_ms);
+        let cached = offers_cache(local);
+        let channel = local.channel_mut(format, now_ms);
+        let cursor = match waiting_since_ms {
+            Some(_) => Cursor::join_at_head(&channel.log, now_ms),
+            None => Cursor::join(&channel.log, cached, now_ms),
+        };
+        let log_end = channel.log_end();
+        let slot = channel.schedule.add(index as u32, now_ms, log_end);
+        self.sessions[index].media =
+            Media::Play(Play { stream, format, cursor, slot, begun: false, paused: false, waiting_since_ms });
+        self.columns.takes_role(index, Role::Player, frames_reference(stream));
+        tracing::info!(session = %id, %address, stream = key, ?format, "player joined");
+        Ok(())
+    }
+
+    /// Whether the session could play the stream right now.
+    pub(crate) fn would_play(
+        &mut self,
+        index: usize,
+        (app, name): (&str, &str),
+        token: Option<&str>,
+    ) -> Result<(), PlayRefusal> {
+        let key = format!("{app}/{name}");
+        let stream = self.enter(index, &key, (app, name), token)?;
+        // The first player of a stream whose home is another worker: that it has a home is enough.
+        let live = self.streams.slab[stream].source.is_some()
+            || self.parts.directory.subscribe(&key, self.parts.index, Lane::Frames).1.is_some();
+        if self.streams.slab[stream].players == 0 {
+            self.unsubscribe(stream);
+        }
+        if live { Ok(()) } else { Err(PlayRefusal::NotFound) }
+    }
+
+    /// Checks the rules and makes sure the stream comes to this worker.
+    fn enter(
+        &mut self,
+        index: usize,
+        key: &str,
+        (app, name): (&str, &str),
+        token: Option<&str>,
+    ) -> Result<usize, PlayRefusal> {
+        if self.draining_until.is_some() {
+            return Err(PlayRefusal::Draining);
+        }
+        let address = self.sessions[index].address.ip();
+        if let Err(denied) = self.parts.policy.may_play(app, name, token, address) {
+            self.counters.unauthorized += 1;
+            return Err(PlayRefusal::Denied(denied));
+        }
+        let bridged = settings_for(&self.parts.settings.applications, app).bridge.enabled;
+        if !bridged && matches!(self.parts.directory.published(key), Published::Packets(_)) {
+            return Err(PlayRefusal::NotFrames);
+        }
+        let worker = self.parts.index;
+        let (id, home) = self.parts.directory.subscribe(key, worker, Lane::Frames);
+        let applications = &self.parts.settings.applications;
+        let stream = self.streams.find_or_insert(id, (app, name), applications, self.now_ms);
+        let local = &self.streams.slab[stream];
+        if home.is_none() && local.settings.wait_for_publisher == Some(Duration::ZERO) {
+            if local.players == 0 {
+                self.unsubscribe(stream);
+            }
+            return Err(PlayRefusal::NotFound);
+        }
+        // With players here already this worker has been a subscriber since before.
+        let is_first = local.players == 0;
+        if let Some(home) = home.filter(|home| is_first && home.worker != worker) {
+            self.tell(home.worker, Crossing::Subscribe(id));
+        }
+        Ok(stream)
+    }
+
+    /// The last player has left (or none came): the stream need not come here any more.
+    fn unsubscribe(&mut self, stream: usize) {
+        let local = &self.streams.slab[stream];
+        let id = local.id;
+        let home = self.parts.directory.unsubscribe(&local.key, self.parts.index, Lane::Frames);
+        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
+            self.tell(home.worker, Crossing::Unsubscribe(id));
+        }
+        self.forget_if_unused(stream);
+    }
+
+    /// The playing session leaves its stream.
+    pub(crate) fn leave(&mut self, index: usize, play: &Play) {
+        let local = &mut self.streams.slab[play.stream];
+        self.counters.queue_drops += play.cursor.dropped();
+        local.players -= 1;
+        let channel = local.channel_mut(play.format, self.now_ms);
+        channel.schedule.remove(play.slot, index as u32);
+        if channel.schedule.is_empty() {
+            local.channels[play.format as usize] = None;
+        }
+        if local.players == 0 {
+            self.watch_or_not(play.stream);
+            self.unsubscribe(play.stream);
+        }
+    }
+
+    /// RTMP `pause`.
+    pub(crate) fn pause(&mut self, index: usize, paused: bool) {
+        let Some(play) = self.sessions[index].play_mut() else { return };
+        let local = &self.streams.slab[play.stream];
+        let Some(channel) = &local.channels[play.format as usize] else { return };
+        if std::mem::replace(&mut play.paused, paused) == paused {
+            return;
+        }
+        if paused {
+            play.cursor.pause(&channel.log);
+        } else {
+            play.cursor.resume();
+        }
+        self.write(index);
+    }
+
+    /// Copies the rest of the message a player is in to its private bytes, before its stream is left. `false` when
+    /// that is too much to keep for one player: then nothing more can be said to it.
+    pub(crate) fn finish_message(&mut self, index: usize) -> bool {
+        let session = &mut self.sessions[index];
+        let Media::Play(play) = &session.media else { return true };
+        let Some(channel) = &self.streams.slab[play.stream].channels[play.format as usize] else {
+            return true;
+        };
+        let Some(position) = play.cursor.position() else { return true };
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (count, bytes) = channel.log.slices(position, channel.log.message_end(position), &mut slices);
+        if bytes > ANSWER_BYTES_MAX {
+            return false;
+        }
+        let rest: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+        session.pending.owed += rest.len();
+        session.pending.bytes.splice(0..0, rest);
+        true
+    }
+
+    /// Looks at a channel again when its next slot is due.
+    pub(crate) fn arm(&mut self, stream: usize, format: usize, messages_max: u64) {
+        let Some(channel) = &mut self.streams.slab[stream].channels[format] else { return };
+        if channel.armed_ms.is_none() {
+            channel.schedule.resume(self.now_ms);
+        }
+        let log_end = channel.log_end();
+        let due = if channel.schedule.is_full(log_end, messages_max) {
+            Some(self.now_ms)
+        } else {
+            channel.schedule.next_due(log_end)
+        };
+        let Some(due) = due else { return };
+        if channel.armed_ms.is_none_or(|armed| due < armed) {
+            channel.armed_ms = Some(due);
+            self.timers.push(Reverse((due, stream, format)));
+        }
+    }
+
+    /// Serves the players whose time has come.
+    pub(crate) fn serve_due_players(&mut self) {
+        while let Some(&Reverse((due, stream, format))) = self.timers.peek() {
+            if due > self.now_ms {
+                return;
+            }
+            self.timers.pop();
+            let Some(local) = self.streams.slab.get_mut(stream) else { continue };
+            let messages_max = u64::from(local.settings.merge_messages);
+            let Some(channel) = &mut local.channels[format] else { continue };
+            if channel.armed_ms == Some(due) {
+                self.serve_due_slots(stream, format, messages_max);
+            }
+        }
+    }
+
+    fn serve_due_slots(&mut self, stream: usize, format: usize, messages_max: u64) {
+        let now_ms = self.now_ms;
+        let mut players = std::mem::take(&mut self.scratch_players);
+        while let Some(channel) = self.channel_mut(stream, format) {
+            let log_end = channel.log_end();
+            let Some(slot) = channel.schedule.take_due(now_ms, log_end, messages_max) else { break };
+            players.clear();
+            players.extend_from_slice(channel.schedule.players(slot));
+            players.iter().for_each(|&player| self.serve(player as usize));
+        }
+        self.scratch_players = players;
+        let Some(channel) = self.channel_mut(stream, format) else { return };
+        let next = channel.schedule.next_due(channel.log_end());
+        channel.armed_ms = next;
+        if let Some(due) = next {
+            self.timers.push(Reverse((due, stream, format)));
+        }
+    }
+
+    /// A channel, if it is there.
+    pub(crate) fn channel_mut(&mut self, stream: usize, format: usize) -> Option<&mut channel::Channel> {
+        self.streams.slab.get_mut(stream)?.channels[format].as_mut()
+    }
+
+    /// Writes what there is for a session now.
+    pub(crate) fn write(&mut self, index: usize) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if matches!(session.media, Media::Play(_)) {
+            return self.serve(index);
+        }
+        let result = write_pending(session, self.now_ms);
+        match result {
+            Err(_) => self.remove(index, "connection failed"),
+            Ok(bytes) => {
+                self.columns.sent(index, bytes as u64);
+                self.count_written(bytes as u64, 0);
+                self.close_if_finished(index);
+            }
+        }
+    }
+
+    fn close_if_finished(&mut self, index: usize) {
+        let session = &mut self.sessions[index];
+        if session.closing_at_ms.is_some()
+            && session.pending.len() == 0
+            && !session.connection.holds_ciphertext()
+        {
+            // The peer closes when it has read to the end; until then its input is read and forgotten, or the
+            // kernel would answer it with a reset that can overtake our last bytes.
+            session.connection.finish();
+        }
+    }
+
+    /// Writes to a player what its queue holds.
+    pub(crate) fn serve(&mut self, index: usize) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Media::Play(play) = &mut session.media else { return };
+        let stream = &self.streams.slab[play.stream];
+        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        let mut tally = Tally::default();
+        let result = serve_player(session, stream, self.now_ms, cors, &mut tally);
+        tally.dropped = session.play().map_or(0, |play| play.cursor.dropped());
+        self.columns.sent(index, tally.bytes);
+        self.columns.passed(index, tally.messages);
+        self.columns.told.dropped_frames[index] = tally.dropped;
+        self.counters.writes += tally.writes;
+        self.count_written(tally.bytes, tally.messages);
+        match result {
+            Ok(Served::Done) => {}
+            Ok(Served::TooSlow(reason)) => {
+                self.counters.slow_disconnects += 1;
+                // What it does not take it cannot be told either.
+                self.remove(index, reason);
+            }
+            Err(_) => self.remove(index, "connection failed"),
+        }
+    }
+
+    fn count_written(&mut self, bytes: u64, messages: u64) {
+        self.counters.bytes_out += bytes;
+        self.counters.frames_out += messages;
+        self.load.bytes_out += bytes;
+    }
+}
+
+/// Whether a new player may begin with what is there already.
+fn offers_cache(stream: &LocalStream) -> bool {
+    stream.settings.gop_cache || !stream.relay.has_video()
+}
+
+/// What was written to one session.
+#[derive(Debug, Default)]
+struct Tally {
+    writes: u64,
+    bytes: u64,
+    messages: u64,
+    /// Left out so far, since the player joined.
+    dropped: u64,
+}
+
+fn serve_player(
+    session: &mut Session,
+    stream: &LocalStream,
+    now_ms: u64,
+    cors: Option<&str>,
+    tally: &mut Tally,
+) -> io::Result<Served> {
+    let Media::Play(play) = &mut session.media else { return Ok(Served::Done) };
+    let Some(channel) = &stream.channels[play.format as usize] else { return Ok(Served::Done) };
+    let log = &channel.log;
+    loop {
+        let verdict = play.cursor.review(log, &stream.queue_limits, now_ms);
+        let mut end = match verdict {
+            Verdict::Stalled => return Ok(Served::TooSlow("player took nothing for too long")),
+            Verdict::TooFarBehind => return Ok(Served::TooSlow("player too far behind")),
+            Verdict::Idle => None,
+            Verdict::Send(end) | Verdict::Begin(end) => {
+                if !std::mem::replace(&mut play.begun, true) {
+                    write_preamble(play.format, stream, cors, &mut session.pending.bytes);
+                }
+                if matches!(verdict, Verdict::Begin(_)) {
+                    let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
+                    channel.write_headers(&mut session.pending.bytes, stream.relay.entry_headers(), time_ms);
+                }
+                Some(end)
+            }
+        };
+        if session.blocked {
+            return Ok(Served::Done);
+        }
+        let position = play.cursor.position().unwrap_or(log.head());
+        let private = session.pending.len() > 0;
+        // Private bytes go between two messages: the one that has been begun is finished first.
+        let private_first =
+            session.pending.is_partly_sent() || !private || !play.cursor.is_inside_message(log);
+        if !private_first {
+            end = Some(log.message_end(position));
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let first = usize::from(private && private_first);
+        if first == 1 {
+            slices[0] = session.pending.rest();
+        }
+        let (count, _) = match end {
+            Some(end) => log.slices(position, end, &mut slices[first..]),
+            None => (0, 0),
+        };
+        let slices = &slices[..first + count];
+        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+        if offered == 0 {
+            session.blocked = !session.connection.flush()?;
+            return Ok(Served::Done);
+        }
+        tally.writes += 1;
+        let written = match session.connection.write(slices) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (session.blocked, session.written_ms) = (true, now_ms);
+                return Ok(Served::Done);
+            }
+            Err(error) => return Err(error),
+        };
+        tally.bytes += written as u64;
+        session.written_ms = now_ms;
+        let shared = if first == 1 { session.pending.advance(written) } else { written };
+        tally.messages += play.cursor.advance(log, shared as u64, now_ms);
+        // TLS takes only so much at a time; a plain socket that takes less than offered is full.
+        session.blocked = written < offered && session.connection.tls.is_none();
+        let more = session.pending.len() > 0 || play.cursor.lag_bytes(log) > 0;
+        if session.blocked || !more {
+            session.blocked |= session.connection.holds_ciphertext();
+            return Ok(Served::Done);
+        }
+    }
+}
+
+/// What an FLV player gets once, before everything else.
+fn write_preamble(format: Format, stream: &LocalStream, cors: Option<&str>, out: &mut Vec<u8>) {
+    if let Format::Flv | Format::FlvChunked = format {
+        http::write_stream_head(out, cors, format == Format::FlvChunked);
+    }
+    if format != Format::Rtmp {
+        channel::write_file_header(format, out, &stream.relay);
+    }
+}
+
+fn write_pending(session: &mut Session, now_ms: u64) -> io::Result<usize> {
+    let mut total = 0;
+    while session.pending.len() > 0 && !session.blocked {
+        match session.connection.write(&[session.pending.rest()]) {
+            Ok(written) => {
+                session.pending.advance(written);
+                session.written_ms = now_ms;
+                total += written;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (session.blocked, session.written_ms) = (true, now_ms);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    session.blocked |= !session.connection.flush()?;
+    Ok(total)
+}

@@ -1,0 +1,82 @@
+//! Publishers nobody watches: their sockets are read a few times a second instead of message by message.
+//!
+//! What arrives is only needed for the GOP cache, so nobody waits for it, and one read takes what would have been
+//! several: with thousands of publishers the reads are most of what they cost. The moment a player or another worker
+//! joins, the socket is read at once and from then on as soon as anything arrives. Measured in
+//! docs/decisions/0006-unwatched-publishers.md.
+
+use std::cmp::Reverse;
+
+use crate::event_loop::Worker;
+use crate::proto::session::Media;
+
+/// Time between two reads, milliseconds.
+const READ_EVERY_MS: u64 = 60;
+/// Reads are gathered on multiples of this, so that the loop wakes less often, milliseconds.
+const GATHER_MS: u64 = 5;
+/// A read of at least this many bytes is followed by the next after [`GATHER_MS`]: the kernel's receive buffer must
+/// not fill up and throttle the publisher.
+const LARGE_READ_BYTES: u64 = 32 << 10;
+
+impl Worker {
+    /// Call it when a stream's players or remote workers may have become none, or the first.
+    pub(crate) fn watch_or_not(&mut self, stream: usize) {
+        let local = &self.streams.slab[stream];
+        let Some(index) = local.publisher() else { return };
+        let unwatched = local.players == 0 && local.remotes.is_empty() && local.bridge.is_none();
+        let session = &self.sessions[index];
+        // TLS may hold input of its own that no read would be due for.
+        let Media::Publish(publish) = session.media else { return };
+        if session.connection.tls.is_some() || publish.read_at_ms.is_some() == unwatched {
+            return;
+        }
+        if unwatched {
+            self.read_later(index, READ_EVERY_MS);
+        } else {
+            self.set_read_at(index, None);
+        }
+        // Becoming readable again reports at once what has arrived meanwhile.
+        if let Err(error) = self.set_readable(index, !unwatched) {
+            tracing::warn!(session = %self.sessions[index].id, %error, "event queue refused a change");
+        }
+    }
+
+    /// Reads the sockets that are due.
+    pub(crate) fn read_unwatched(&mut self) {
+        while let Some(&Reverse((due_ms, index))) = self.unwatched.peek() {
+            if due_ms > self.now_ms {
+                return;
+            }
+            self.unwatched.pop();
+            // The session may have ended, or be watched now, or be another one.
+            if self.read_at(index) != Some(due_ms) {
+                continue;
+            }
+            let before = self.columns.bytes_in(index);
+            self.read(index);
+            if self.read_at(index) == Some(due_ms) {
+                let large = self.columns.bytes_in(index).saturating_sub(before) >= LARGE_READ_BYTES;
+                self.read_later(index, if large { GATHER_MS } else { READ_EVERY_MS });
+            }
+        }
+    }
+
+    fn read_later(&mut self, index: usize, after_ms: u64) {
+        let due_ms = (self.now_ms + after_ms).next_multiple_of(GATHER_MS);
+        self.set_read_at(index, Some(due_ms));
+        self.unwatched.push(Reverse((due_ms, index)));
+    }
+
+    fn read_at(&self, index: usize) -> Option<u64> {
+        match self.sessions.get(index)?.media {
+            Media::Publish(publish) => publish.read_at_ms,
+            _ => None,
+        }
+    }
+
+    fn set_read_at(&mut self, index: usize, read_at_ms: Option<u64>) {
+        if let Media::Publish(publish) = &mut self.sessions[index].media {
+            publish.read_at_ms = read_at_ms;
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! UDP and TCP sockets of the workers for WebRTC.
+//!
+//! Each worker has ports of its own, so the kernel sorts datagrams by worker: the answer to an offer names the port. A
+//! wildcard address becomes one socket for each address of this host, because an ICE check has to be answered from the
+//! address it was sent to, which a socket for all addresses leaves to the routing table. TCP listens on the ports of UDP
+//! (RFC 6544), for networks that let no datagram through. All are bound before a worker starts: an address that is taken
+//! is an error at start.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use mio::net::TcpListener;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use worker_api::rtc::RtcEndpoint;
+
+/// Connections the kernel completes while the worker is busy.
+const BACKLOG: i32 = 1024;
+/// Times another free port is tried where the TCP port of a free UDP port is taken.
+const FREE_PORT_TRIES: usize = 16;
+
+/// The sockets of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct RtcSockets {
+    pub(crate) udp: Vec<UdpSocket>,
+    pub(crate) tcp: Vec<TcpListener>,
+}
+
+impl RtcSockets {
+    /// Where they are, with real ports.
+    fn endpoint(&self) -> io::Result<RtcEndpoint> {
+        Ok(RtcEndpoint {
+            udp: self.udp.iter().map(UdpSocket::local_addr).collect::<io::Result<_>>()?,
+            tcp: self.tcp.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+/// Binds `udp` and `tcp` for each of `workers`: worker `i` gets the port plus `i`, or free ports for port 0.
+pub(crate) fn bind(
+    udp: &[SocketAddr],
+    tcp: &[SocketAddr],
+    workers: usize,
+) -> io::Result<(Vec<RtcEndpoint>, Vec<RtcSockets>)> {
+    let local = local_addresses(None);
+    let mut all = Vec::with_capacity(workers);
+    for worker in 0..workers {
+        let mut sockets = RtcSockets::default();
+        for &wanted in udp {
+            bind_udp(wanted, worker, &local, &mut sockets.udp)?;
+        }
+        for &wanted in tcp {
+            bind_tcp(wanted, worker, &local, &mut sockets)?;
+        }
+        all.push(sockets);
+    }
+    let endpoints = all.iter().map(RtcSockets::endpoint).collect::<io::Result<_>>()?;
+    Ok((endpoints, all))
+}
+
+fn bind_udp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut Vec<UdpSocket>) -> io::Result<()> {
+    let mut port = port_of(wanted, worker)?;
+    for address in addresses_of(wanted, local) {
+        let socket = named(udp_socket((address, port).into()), wanted, (address, port).into())?;
+        // The first one chooses the free port, the others are at the same if they can.
+        port = socket.local_addr()?.port();
+        out.push(socket);
+    }
+    Ok(())
+}
+
+fn bind_tcp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut RtcSockets) -> io::Result<()> {
+    for address in addresses_of(wanted, local) {
+        let port = match wanted.port() {
+            0 => udp_port(&out.udp, address).unwrap_or(0),
+            _ => port_of(wanted, worker)?,
+        };
+        let socket = tcp_listener((address, port).into());
+        let socket = match socket {
+            // The free port was one of UDP; the same one of TCP may be in use.
+            Err(error) if wanted.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {
+                (0..FREE_PORT_TRIES).find_map(|_| tcp_listener((address, 0).into()).ok()).ok_or(error)
+            }
+            other => other,
+        };
+        out.tcp.push(named(socket, wanted, (address, port).into())?);
+    }
+    Ok(())
+}
+
+fn udp_port(sockets: &[UdpSocket], address: IpAddr) -> Option<u16> {
+    let same = |local: &SocketAddr| local.ip() == address;
+    sockets.iter().filter_map(|socket| socket.local_addr().ok()).find(same).map(|local| local.port())
+}
+
+fn port_of(wanted: SocketAddr, worker: usize) -> io::Result<u16> {
+    if wanted.port() == 0 {
+        return Ok(0);
+    }
+    let port = usize::from(wanted.port()) + worker;
+    let message = || format!("{wanted}: no port for worker {worker}; choose a lower one");
+    u16::try_from(port).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, message()))
+}
+
+/// The addresses a listen address stands for: `0.0.0.0` all IPv4 addresses of this host, `[::]` all of both kinds.
+fn addresses_of(wanted: SocketAddr, local: &[IpAddr]) -> Vec<IpAddr> {
+    if !wanted.ip().is_unspecified() {
+        return vec![wanted.ip()];
+    }
+    local.iter().copied().filter(|address| wanted.is_ipv6() || address.is_ipv4()).collect()
+}
+
+/// Addresses of this host's interfaces that are up, without those that are valid on one link only: a peer elsewhere
+/// cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1). Of one interface, if it is named.
+pub(crate) fn local_addresses(only: Option<&str>) -> Vec<IpAddr> {
+    use nix::net::if_::InterfaceFlags;
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let mut addresses: Vec<IpAddr> = interfaces
+        .filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
+        .filter(|interface| only.is_none_or(|only| interface.interface_name == only))
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+        })
+        .filter(|address| match address {
+            IpAddr::V4(address) => !address.is_link_local(),
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        })
+        .collect();
+    // Those that reach further first; a stable order for the answers.
+    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6(), *address));
+    addresses.dedup();
+    addresses
+}
+
+fn udp_socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// Names the address in an error: as configured, and what it stands for here.
+fn named<T>(result: io::Result<T>, wanted: SocketAddr, address: SocketAddr) -> io::Result<T> {
+    let place = if wanted == address { wanted.to_string() } else { format!("{wanted} ({address})") };
+    result.map_err(|error| io::Error::new(error.kind(), format!("{place}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn each_worker_has_a_port_of_its_own_and_tcp_shares_it() {
+        let wanted = [at("127.0.0.1:0")];
+        let (endpoints, sockets) = bind(&wanted, &wanted, 2).unwrap();
+        assert_eq!((endpoints.len(), sockets.len()), (2, 2));
+        assert_ne!(endpoints[0].udp[0].port(), endpoints[1].udp[0].port());
+        assert_eq!(endpoints[0].tcp.len(), 1);
+    }
+
+    #[test]
+    fn the_wildcard_stands_for_every_address_that_others_can_use() {
+        let local: Vec<IpAddr> = ["10.0.0.1", "127.0.0.1", "::1"].map(|text| text.parse().unwrap()).to_vec();
+        let texts = |wanted: &str| addresses_of(at(wanted), &local).len();
+        assert_eq!((texts("0.0.0.0:1"), texts("[::]:1"), texts("192.0.2.1:1")), (2, 3, 1));
+    }
+
+    #[test]
+    fn an_address_in_use_is_an_error_that_names_it() {
+        let (endpoints, _held) = bind(&[at("127.0.0.1:0")], &[], 1).unwrap();
+        let error = bind(&endpoints[0].udp, &[], 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&endpoints[0].udp[0].to_string()), "{error}");
+    }
+
+    #[test]
+    fn ports_do_not_run_past_the_last_one() {
+        assert_eq!(port_of(at("127.0.0.1:65535"), 0).unwrap(), 65_535);
+        assert_eq!(port_of(at("127.0.0.1:65535"), 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

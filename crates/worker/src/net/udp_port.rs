@@ -1,0 +1,184 @@
+//! One UDP socket of a worker with what belongs to it: who is at which address, and what waits to be sent.
+//!
+//! Peers are found by address per socket, because one translated address may stand for different peers at different
+//! sockets. Sending is `group_send`'s: everything of a turn is written into one slab and handed over in one flush.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use group_send::peer_table::{PeerKey, PeerTable};
+use group_send::{
+    AfXdpConfig, BackendKind, BatchLimits, Config, DatagramId, Envelope, ReserveError, SendBatch, Sender,
+};
+
+use worker_api::settings::{RtcSettings, UdpBackend};
+
+/// Datagrams of one flush at most.
+const BATCH_DATAGRAMS: usize = 4096;
+/// Bytes of one flush at most.
+const BATCH_BYTES: usize = 4 << 20;
+/// What waits longer than this for room in the kernel is dropped, milliseconds: a player conceals or asks again.
+const WAIT_MS_MAX: u64 = 100;
+
+/// Addresses one session may be at: those that were checked, and the one in use before a restart.
+pub(crate) const PEERS_PER_SESSION: usize = rtc::VALID_PATHS_MAX + 1;
+
+/// Counters of a port, or of all ports of a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SendCounters {
+    /// Datagrams made.
+    pub(crate) packets: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Datagrams the kernel took.
+    pub(crate) sent: u64,
+    /// Datagrams it refused.
+    pub(crate) failed: u64,
+    /// Datagrams dropped because it had no room for too long.
+    pub(crate) dropped: u64,
+    /// Flushes that found no room.
+    pub(crate) blocked: u64,
+}
+
+/// See the module.
+pub(crate) struct UdpPort {
+    pub(crate) socket: UdpSocket,
+    pub(crate) local: SocketAddr,
+    /// Session of each address that may send media or DTLS here.
+    pub(crate) peers: PeerTable<u32>,
+    /// More may wait in the kernel than was read.
+    pub(crate) readable: bool,
+    sender: Sender,
+    batch: SendBatch,
+    blocked: bool,
+}
+
+impl UdpPort {
+    /// Takes a bound socket. The reasons why better ways to send were not taken are in the log.
+    ///
+    /// `frames` is the interface and queue by which it may send past the kernel's UDP stack.
+    pub(crate) fn new(
+        socket: UdpSocket,
+        settings: &RtcSettings,
+        frames: Option<AfXdpConfig>,
+    ) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        // Larger than usual, for a burst of all publishers; what the system grants is said in its warning.
+        match group_send::socket::size_buffers(&socket, group_send::socket::BUFFER_BYTES) {
+            Ok(buffers) => {
+                if let Some(warning) = buffers.warning {
+                    tracing::warn!(%local, "{warning}");
+                }
+            }
+            Err(error) => tracing::warn!(%local, %error, "UDP buffers keep the system's size"),
+        }
+        if let Err(error) = group_send::socket::enable_gro(&socket) {
+            tracing::debug!(%local, %error, "datagrams come one by one");
+        }
+        let config = backends(settings, frames);
+        let sender = Sender::new(&socket, &config).map_err(io::Error::other)?;
+        for reason in sender.not_chosen() {
+            tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
+        }
+        let batch = SendBatch::new(BatchLimits { bytes: BATCH_BYTES, datagrams: BATCH_DATAGRAMS });
+        let peers = PeerTable::new(settings.sessions_max.saturating_mul(PEERS_PER_SESSION));
+        Ok(Self { socket, local, peers, readable: false, sender, batch, blocked: false })
+    }
+
+    /// How datagrams leave.
+    pub(crate) fn backend(&self) -> BackendKind {
+        self.sender.backend()
+    }
+
+    /// Session at `source`, if it has proved to be there.
+    pub(crate) fn session_at(&self, source: SocketAddr) -> Option<usize> {
+        self.peers.get(PeerKey::from(source)).map(|&session| session as usize)
+    }
+
+    /// Room for a datagram; makes room by sending when there is none.
+    pub(crate) fn reserve(
+        &mut self,
+        destination: SocketAddr,
+        len_max: usize,
+        now_ms: u64,
+        counters: &mut SendCounters,
+    ) -> Option<DatagramId> {
+        let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
+        match self.batch.reserve(envelope, len_max) {
+            Ok(id) => Some(id),
+            Err(ReserveError::TooLong) => None,
+            Err(ReserveError::Full) => {
+                self.flush(now_ms, counters);
+                let id = self.batch.reserve(envelope, len_max).ok();
+                counters.dropped += u64::from(id.is_none());
+                id
+            }
+        }
+    }
+
+    /// The batch, for writing into what was reserved.
+    pub(crate) fn batch(&mut self) -> &mut SendBatch {
+        &mut self.batch
+    }
+
+    /// Queues a whole datagram.
+    pub(crate) fn push(
+        &mut self,
+        destination: SocketAddr,
+        bytes: &[u8],
+        now_ms: u64,
+        counters: &mut SendCounters,
+    ) {
+        if let Some(id) = self.reserve(destination, bytes.len(), now_ms, counters) {
+            self.batch.buffer(id).copy_from_slice(bytes);
+            self.batch.set_len(id, bytes.len());
+        }
+    }
+
+    /// Whether the kernel had no room the last time.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Sends what waits. What finds no room is tried again with the next flush and dropped when it is too old.
+    pub(crate) fn flush(&mut self, now_ms: u64, counters: &mut SendCounters) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let progress = self.sender.flush(&mut self.batch, usize::MAX);
+        counters.sent += progress.sent as u64;
+        counters.failed += progress.failed as u64;
+        self.blocked = progress.blocked;
+        if progress.blocked {
+            counters.blocked += 1;
+            let before = self.batch.len();
+            self.batch.retain(|envelope, _| envelope.stamp + WAIT_MS_MAX >= now_ms);
+            counters.dropped += (before - self.batch.len()) as u64;
+        }
+    }
+}
+
+impl std::fmt::Debug for UdpPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpPort")
+            .field("local", &self.local)
+            .field("backend", &self.backend())
+            .field("peers", &self.peers.len())
+            .field("waiting", &self.batch.len())
+            .finish()
+    }
+}
+
+/// What `rtc.udp_backend` stands for. What does not work here is followed by what works everywhere.
+fn backends(settings: &RtcSettings, frames: Option<AfXdpConfig>) -> Config {
+    use BackendKind::{AfXdp, Gso, IoUring, Sendmmsg, Sendmsg};
+    let backends = match settings.udp_backend {
+        // At another interface than the one that was named.
+        UdpBackend::AfXdp if frames.is_none() => vec![Gso, Sendmmsg, Sendmsg],
+        UdpBackend::Auto | UdpBackend::Gso => vec![Gso, Sendmmsg, Sendmsg],
+        UdpBackend::Sendmmsg => vec![Sendmmsg, Sendmsg],
+        UdpBackend::IoUring => vec![IoUring, Gso, Sendmmsg, Sendmsg],
+        UdpBackend::AfXdp => vec![AfXdp, Gso, Sendmmsg, Sendmsg],
+    };
+    Config { backends, af_xdp: frames, ..Config::default() }
+}

@@ -1,0 +1,262 @@
+//! Packets out: what came in since the last time, to every viewer of its stream.
+//!
+//! The order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as one run.
+//! Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the history straight into
+//! the datagram, and nothing else: no look-up by name, no allocation, no copy.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use sfu::{Batch, HEADER_LEN_MAX, Resend};
+use srtp::OutboundContext;
+
+use crate::event_loop::Worker;
+use crate::mailbox::Crossing;
+use crate::net::ice_tcp::TcpPeers;
+use crate::net::udp_port::{SendCounters, UdpPort};
+use crate::packets::Rtc;
+use crate::packets::session::{Outlet, Way};
+use crate::stats::columns::Columns;
+
+/// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
+const TAG_BYTES_MAX: usize = 16;
+/// The same for RTCP, with its index (RFC 3711 section 3.4).
+const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
+
+/// Where datagrams are written to: all ways out of a worker.
+struct Exits<'a> {
+    ports: &'a mut [UdpPort],
+    tcp: &'a mut TcpPeers,
+    counters: &'a mut SendCounters,
+    columns: &'a mut Columns,
+    now_ms: u64,
+}
+
+impl Exits<'_> {
+    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet of session `index`, where it will be sent from.
+    /// Says whether there is one now.
+    fn datagram(
+        &mut self,
+        index: usize,
+        outlet: &mut Outlet,
+        len_max: usize,
+        write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        if outlet.paused {
+            return false;
+        }
+        let sent = match outlet.way {
+            Way::Udp { port, remote } => {
+                let port = &mut self.ports[port];
+                let Some(id) = port.reserve(remote, len_max, self.now_ms, self.counters) else {
+                    return false;
+                };
+                let batch = port.batch();
+                let len = write(&mut outlet.outbound, batch.buffer(id));
+                match len {
+                    Some(len) => batch.set_len(id, len),
+                    None => batch.discard(id),
+                }
+                len
+            }
+            Way::Tcp { connection, path } => {
+                self.tcp.datagram(connection, &path, len_max, |out| write(&mut outlet.outbound, out))
+            }
+        };
+        if let Some(len) = sent {
+            self.columns.sent(index, len as u64);
+            self.counters.packets += 1;
+            self.counters.bytes += len as u64;
+        }
+        sent.is_some()
+    }
+}
+
+impl Worker {
+    /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's sessions.
+    pub(crate) fn rtc_forward(&mut self) {
+        while let Some(index) = self.rtc.touched.pop() {
+            let forwarded = catch_unwind(AssertUnwindSafe(|| self.rtc_forward_stream(index)));
+            if forwarded.is_err() {
+                self.rtc_stream_panicked(index);
+            }
+        }
+    }
+
+    fn rtc_forward_stream(&mut self, index: usize) {
+        let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
+        stream.touched = false;
+        let Batch { packets, viewers } = stream.packets.prepare_batch();
+        if let Some(source) = stream.source.filter(|_| !stream.remotes.is_empty()) {
+            for &worker in &stream.remotes {
+                let Some(neighbour) = &mut self.parts.neighbours[worker] else { continue };
+                for at in 0..packets.len() {
+                    let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
+                    let crossing = Crossing::Packet { stream: stream.id, epoch: source.epoch, packet };
+                    let lost = neighbour.offer(crossing).is_err();
+                    self.rtc.counters.ring_drops += u64::from(lost);
+                }
+            }
+        }
+        let bridge = stream.bridge;
+        let mut tapped = Vec::new();
+        if bridge.is_some() {
+            tapped = std::mem::take(&mut self.bridges.tapped);
+            tapped.extend((0..packets.len()).filter_map(|at| packets.packet(at)).map(Arc::clone));
+        }
+        let mut exits = Exits {
+            ports: &mut self.rtc.ports,
+            tcp: &mut self.rtc.tcp,
+            counters: &mut self.rtc.sent,
+            columns: &mut self.rtc.columns,
+            now_ms: self.now_ms,
+        };
+        let mut header = [0; HEADER_LEN_MAX];
+        for viewer in viewers.iter_mut() {
+            let session = viewer.token() as usize;
+            let outlet = self.rtc.outlets.get_mut(session).and_then(Option::as_mut);
+            let Some(outlet) = outlet.filter(|outlet| !outlet.paused) else { continue };
+            let mut sent = 0;
+            for at in 0..packets.len() {
+                let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
+                let payload = packets.payload(at);
+                let len_max = len + payload.len() + TAG_BYTES_MAX;
+                sent += u64::from(exits.datagram(session, outlet, len_max, |outbound, out| {
+                    outbound.protect_rtp_from(&header[..len], payload, out).ok()
+                }));
+            }
+            exits.columns.passed(session, sent);
+        }
+        stream.packets.finish_batch();
+        if stream.packets.has_backlog() {
+            let outlets = &mut self.rtc.outlets;
+            stream.packets.send_backlog(self.now, |token, header, payload| {
+                let session = token as usize;
+                let Some(Some(outlet)) = outlets.get_mut(session) else { return };
+                let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
+                let sent = exits.datagram(session, outlet, len_max, |outbound, out| {
+                    outbound.protect_rtp_from(header, payload, out).ok()
+                });
+                exits.columns.passed(session, u64::from(sent));
+            });
+        }
+        let due = stream.packets.next_timeout();
+        self.rtc.set_stream_timer(index, due, self.now);
+        if let Some(bridge) = bridge {
+            self.bridge_packets(bridge, &tapped);
+            tapped.clear();
+            self.bridges.tapped = tapped;
+        }
+    }
+
+    /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
+    pub(crate) fn rtc_stream_due(&mut self, index: usize) {
+        let done = catch_unwind(AssertUnwindSafe(|| self.rtc_stream_reports(index)));
+        if done.is_err() {
+            self.rtc_stream_panicked(index);
+        }
+    }
+
+    fn rtc_stream_reports(&mut self, index: usize) {
+        let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
+        let mut exits = Exits {
+            ports: &mut self.rtc.ports,
+            tcp: &mut self.rtc.tcp,
+            counters: &mut self.rtc.sent,
+            columns: &mut self.rtc.columns,
+            now_ms: self.now_ms,
+        };
+        let scratch = &mut self.rtc.scratch;
+        let publisher = stream.publisher();
+        loop {
+            scratch.clear();
+            if !stream.packets.poll_feedback(self.now, scratch) {
+                break;
+            }
+            let outlet =
+                publisher.and_then(|session| Some((session, self.rtc.outlets.get_mut(session)?.as_mut()?)));
+            if let Some((session, outlet)) = outlet {
+                send_rtcp(&mut exits, session, outlet, scratch);
+            }
+        }
+        let outlets = &mut self.rtc.outlets;
+        stream.packets.send_reports(self.now, |token, report| {
+            if let Some(Some(outlet)) = outlets.get_mut(token as usize) {
+                send_rtcp(&mut exits, token as usize, outlet, report);
+            }
+        });
+        while let Some(track) = self
+            .rtc
+            .streams
+            .slab
+            .get_mut(index)
+            .and_then(|stream| stream.packets.poll_key_frame_request(self.now))
+        {
+            self.rtc_ask_home(index, track);
+        }
+        self.rtc_forward_stream(index);
+    }
+
+    /// A defect of ours, met by this stream's packets: other streams go on.
+    pub(crate) fn rtc_stream_panicked(&mut self, index: usize) {
+        self.rtc.counters.panics += 1;
+        if self.rtc.streams.slab.get(index).is_none() {
+            return;
+        }
+        // What panicked is not asked again.
+        self.rtc.streams.start_anew(index);
+        self.bridge_end_of_stream(self.rtc.streams.slab[index].id, "defect in the server");
+        if self.rtc.streams.slab.get(index).is_none() {
+            return;
+        }
+        let stream = &self.rtc.streams.slab[index];
+        tracing::error!(stream = &*stream.key, "a defect in the server ended this stream's sessions");
+        let of_stream = |(at, session): (usize, &crate::packets::session::RtcSession)| {
+            (session.stream == index).then_some(at)
+        };
+        let sessions: Vec<usize> = self.rtc.sessions.iter().filter_map(of_stream).collect();
+        for session in sessions {
+            self.rtc_end(session, "defect in the server");
+        }
+    }
+}
+
+impl Rtc {
+    /// Sends a packet again that a viewer has missed.
+    pub(crate) fn send_again(&mut self, index: usize, resend: &Resend, now_ms: u64) {
+        let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
+        let mut exits = Exits {
+            ports: &mut self.ports,
+            tcp: &mut self.tcp,
+            counters: &mut self.sent,
+            columns: &mut self.columns,
+            now_ms,
+        };
+        let packets_resent = &mut self.counters.packets_resent;
+        exits.datagram(index, outlet, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
+            let len = resend.write(out)?;
+            let len = outbound.protect_rtp(out, len).ok()?;
+            *packets_resent += 1;
+            Some(len)
+        });
+    }
+
+    /// Sends a compound RTCP packet to a session.
+    pub(crate) fn send_report(&mut self, index: usize, plain: &[u8], now_ms: u64) {
+        let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
+        let mut exits = Exits {
+            ports: &mut self.ports,
+            tcp: &mut self.tcp,
+            counters: &mut self.sent,
+            columns: &mut self.columns,
+            now_ms,
+        };
+        send_rtcp(&mut exits, index, outlet, plain);
+    }
+}
+
+fn send_rtcp(exits: &mut Exits<'_>, index: usize, outlet: &mut Outlet, plain: &[u8]) {
+    exits.datagram(index, outlet, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
+        outbound.protect_rtcp_from(plain, out).ok()
+    });
+}

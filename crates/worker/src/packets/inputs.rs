@@ -1,0 +1,86 @@
+//! What was negotiated, in the words of `sfu`, which does not know of offers and answers.
+
+use rtc::sdp::{Format, TrackDescription};
+use rtp::extension::Form;
+use sfu::{
+    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+};
+
+/// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
+const FEEDBACK_SSRC: u32 = 1;
+/// CNAME of the server (RFC 7022 section 4.2 wants it to say nothing of the host).
+const CNAME: &str = "millstream";
+
+/// A publisher, as negotiated.
+pub(crate) fn publisher(tracks: &[TrackDescription]) -> PublisherInput {
+    let tracks = tracks.iter().map(track).collect();
+    PublisherInput { tracks, feedback_ssrc: FEEDBACK_SSRC, cname: CNAME.to_owned(), reduced_size: true }
+}
+
+fn track(track: &TrackDescription) -> TrackInput {
+    let feedback = track.format().feedback;
+    TrackInput {
+        kind: track.kind,
+        mid: track.mid.clone(),
+        payloads: track.formats.iter().map(publisher_payload).collect(),
+        extensions: track.extensions,
+        ssrcs: track.sources.iter().map(|source| (source.ssrc, source.rtx_ssrc)).collect(),
+        rids: track.rids.clone(),
+        nack: feedback.nack,
+        pli: feedback.pli,
+        fir: feedback.fir,
+        transport_cc: feedback.transport_cc,
+        remb: feedback.remb,
+    }
+}
+
+fn publisher_payload(format: &Format) -> TrackPayload {
+    TrackPayload {
+        payload_type: format.payload_type,
+        codec: format.codec,
+        clock_rate: format.clock_rate,
+        rtx: format.rtx_payload_type,
+    }
+}
+
+/// A viewer as negotiated: each of `tracks` plays the one of `published` that `plays` says.
+pub(crate) fn viewer(
+    token: u64,
+    tracks: &[TrackDescription],
+    plays: &[usize],
+    published: &[TrackDescription],
+) -> ViewerInput {
+    let tracks = tracks.iter().zip(plays).filter_map(|(track, &plays)| {
+        // Counted among its kind, as `sfu` does.
+        let before = published.iter().take(plays).filter(|other| other.kind == track.kind).count();
+        viewer_track(before, track, published.get(plays))
+    });
+    ViewerInput { token, cname: CNAME.to_owned(), tracks: tracks.collect() }
+}
+
+fn viewer_track(
+    nth: usize,
+    track: &TrackDescription,
+    published: Option<&TrackDescription>,
+) -> Option<ViewerTrackInput> {
+    let source = track.sources.first()?;
+    // Of several payload types for one codec the one whose parameters fit comes first.
+    let sent = published.into_iter().flat_map(|published| &published.formats);
+    let formats = sent.filter_map(|format| track.format_for(format)).chain(&track.formats);
+    Some(ViewerTrackInput {
+        track: TrackIndex::new(track.kind, nth)?,
+        ssrc: source.ssrc,
+        rtx_ssrc: source.rtx_ssrc,
+        mid: track.mid.clone(),
+        payloads: formats.map(viewer_payload).collect(),
+        extensions: track.extensions,
+        form: if track.extmap_allow_mixed { Form::Either } else { Form::OneByte },
+        nack: track.formats.iter().any(|format| format.feedback.nack),
+    })
+}
+
+fn viewer_payload(format: &Format) -> ViewerPayload {
+    // What NACK was not agreed on for is not sent again, whatever other formats of the m-line have.
+    let rtx = format.rtx_payload_type.filter(|_| format.feedback.nack);
+    ViewerPayload { codec: format.codec, payload_type: format.payload_type, rtx }
+}

@@ -1,0 +1,103 @@
+//! A defect in the server that one session meets, played by a panic: that session ends, and nothing else.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use rtc::dtls::{Certificate, Config, DtlsRole};
+use rtc::sdp::IceCredentials;
+use rtc::{PeerConfig, Side, Timeouts};
+use sfu::WallClock;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::packets::Rtc;
+
+use crate::bridges::{Bridges, Transcoding};
+use crate::event_loop::{Parts, Worker};
+use crate::net::udp_bind;
+use crate::registry::{Directory, Published};
+use crate::stats::columns::Outbox;
+use crate::transcoding::{Pool, Replies};
+use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
+use worker_api::settings::{RtcSettings, WorkerSettings};
+use worker_api::snapshot::SessionId;
+
+/// A worker with one UDP port, and what it reports.
+fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
+    let at = |text: &str| vec![text.parse().expect("an address")];
+    let settings = RtcSettings { udp: at("127.0.0.1:0"), ..RtcSettings::default() };
+    let (_, mut bound) = udp_bind::bind(&settings.udp, &[], 1).expect("a port");
+    let (notices, noted) = mpsc::unbounded_channel();
+    #[expect(clippy::disallowed_methods, reason = "the zero of the worker's clock")]
+    let clock = WallClock { at: std::time::Instant::now(), ntp: rtp::rtcp::NtpTime(0) };
+    let rtc = Rtc::new(0, bound.remove(0), &settings, clock, notices).expect("a worker's part");
+    let parts = Parts {
+        index: 0,
+        settings: Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() }),
+        policy: Arc::default(),
+        directory: Arc::new(Directory::default()),
+        handoffs: mpsc::channel(1).0,
+        commands: sync_channel(1).1,
+        neighbours: vec![None],
+        outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
+    };
+    let poll = mio::Poll::new().expect("an event queue");
+    let pool = Pool::new(parts.settings.transcoding);
+    let replies = Replies::new(crate::event_loop::waker(&poll).expect("a waker"));
+    let bridges = Bridges::new(Transcoding::new(pool, replies));
+    (Worker::new(parts, rtc, bridges, poll, Vec::new()).expect("a worker"), noted)
+}
+
+fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
+    let certificate = Arc::new(Certificate::generate().expect("a certificate"));
+    let fingerprint = certificate.fingerprint();
+    let ice = |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901234567").expect("credentials");
+    let peer = PeerConfig {
+        side: Side::Lite,
+        local_ice: ice(if role == RtcRole::Publish { "publisher" } else { "player" }),
+        remote_ice: ice("remote"),
+        local_addresses: Vec::new(),
+        remote_candidates: Vec::new(),
+        dtls: Config::new(certificate, vec![fingerprint]),
+        dtls_role: DtlsRole::Server,
+        timeouts: Timeouts::default(),
+    };
+    let (reply, mut answer) = oneshot::channel();
+    worker.rtc_open(RtcOpen {
+        role,
+        app: "live".to_owned(),
+        stream: "a".to_owned(),
+        address: "192.0.2.1:9".parse().expect("an address"),
+        user_agent: None,
+        peer,
+        tracks: Vec::new(),
+        published: Vec::new(),
+        reply,
+    });
+    answer.try_recv().expect("an answer")
+}
+
+#[test]
+fn a_panic_ends_the_session_that_met_it_and_no_other() {
+    let (mut worker, mut noted) = worker();
+    let publisher = open(&mut worker, RtcRole::Publish).expect("a publisher");
+    let player = open(&mut worker, RtcRole::Play).expect("a player");
+    let index = worker.rtc.find(publisher).expect("its index");
+    worker.rtc_guarded(index, |_| panic!("a defect"));
+    assert_eq!(worker.rtc.counters.panics, 1);
+    assert_eq!((worker.rtc.find(publisher), worker.rtc.find(player).is_some()), (None, true));
+    assert_eq!(noted.try_recv(), Ok(RtcNotice::Ended(publisher)));
+    assert_eq!(worker.parts.directory.published("live/a"), Published::Nobody, "the name is free again");
+    open(&mut worker, RtcRole::Publish).expect("another publisher");
+}
+
+#[test]
+fn a_panic_of_a_stream_ends_its_sessions_and_frees_its_name() {
+    let (mut worker, _noted) = worker();
+    let publisher = open(&mut worker, RtcRole::Publish).expect("a publisher");
+    let player = open(&mut worker, RtcRole::Play).expect("a player");
+    let stream = worker.rtc.sessions[worker.rtc.find(player).expect("its index")].stream;
+    worker.rtc_stream_panicked(stream);
+    assert_eq!((worker.rtc.find(publisher), worker.rtc.find(player)), (None, None));
+    assert!(worker.rtc.streams.slab.is_empty());
+    open(&mut worker, RtcRole::Publish).expect("another publisher");
+}

@@ -1,0 +1,266 @@
+//! Drives a session's peer: what it wants sent, what it has to say, and when it wants to be asked again.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use group_send::peer_table::PeerKey;
+use rtc::{Event, FailReason, Path, SrtpKeys};
+use srtp::{InboundContext, OutboundContext};
+
+use crate::event_loop::Worker;
+use crate::packets::Due;
+use crate::packets::Rtc;
+use crate::packets::inputs;
+use crate::packets::session::{Outlet, RtcSession, Way};
+use crate::stats::columns::packets_reference;
+use worker_api::rtc::{RtcNotice, RtcRole};
+
+/// How long after its last datagram a session keeps its address against another that proves to be there,
+/// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
+const HELD_MS: u64 = 7_000;
+
+/// Soonest a timer fires again. What claims to be due for ever, by a defect of ours or of a library, then costs a thousand
+/// calls a second and not the worker.
+const TIMER_MIN: Duration = Duration::from_millis(1);
+
+impl Worker {
+    /// Takes from the peer what it has for us. To be called after everything that is done to it.
+    pub(crate) fn rtc_drive(&mut self, index: usize) {
+        loop {
+            let Some(session) = self.rtc.sessions.get_mut(index) else { return };
+            let Some(event) = session.peer.poll_event() else { break };
+            self.rtc_event(index, event);
+        }
+        self.rtc.send_transmits(index, self.now_ms);
+        self.rtc.review_places(index);
+        self.rtc.set_session_timer(index, self.now);
+    }
+
+    fn rtc_event(&mut self, index: usize, event: Event) {
+        let id = self.rtc.sessions[index].id;
+        match event {
+            Event::PathSelected(path) => {
+                let way = self.rtc.way(index, &path);
+                if let (Some(way), Some(Some(outlet))) = (way, self.rtc.outlets.get_mut(index)) {
+                    tracing::debug!(session = %id, remote = %path.remote, "path selected");
+                    outlet.way = way;
+                    outlet.paused = false;
+                }
+                self.rtc.sessions[index].lost_ms = None;
+                self.rtc_join(index);
+            }
+            Event::Connected(keys) => self.rtc_connected(index, &keys),
+            Event::ConsentLost => {
+                tracing::debug!(session = %id, "consent lost");
+                if let Some(Some(outlet)) = self.rtc.outlets.get_mut(index) {
+                    outlet.paused = true;
+                }
+                self.rtc.sessions[index].lost_ms = Some(self.now_ms);
+            }
+            Event::Closed(_) => self.rtc_end(index, "closed by peer"),
+            Event::Failed(reason) => {
+                tracing::debug!(session = %id, ?reason, "connection failed");
+                let expired = matches!(reason, FailReason::IceTimeout | FailReason::DtlsTimeout);
+                self.rtc.counters.expired += u64::from(expired);
+                self.rtc_end(index, "no connection");
+            }
+        }
+    }
+
+    /// ICE and DTLS are done: media may flow.
+    fn rtc_connected(&mut self, index: usize, keys: &SrtpKeys) {
+        let session = &mut self.rtc.sessions[index];
+        let id = session.id;
+        let config = srtp::Config::default();
+        let contexts =
+            InboundContext::new(&config, std::slice::from_ref(&keys.inbound)).and_then(|inbound| {
+                Ok((inbound, OutboundContext::new(&config, std::slice::from_ref(&keys.outbound))?))
+            });
+        let (inbound, outbound) = match contexts {
+            Ok(contexts) => contexts,
+            Err(error) => {
+                tracing::error!(session = %id, %error, "keys that DTLS gave are not usable");
+                return self.rtc_end(index, "defect in the server");
+            }
+        };
+        session.inbound = Some(Box::new(inbound));
+        let (role, stream) = (session.role.told(), packets_reference(session.stream));
+        session.received_ms = self.now_ms;
+        // DTLS can be done before the peer has chosen a path: then media waits for that.
+        let path = session.peer.path();
+        let way = path.and_then(|path| self.rtc.way(index, &path));
+        let outlet = Outlet { outbound, paused: way.is_none(), way: way.unwrap_or(Way::NOWHERE) };
+        self.rtc.set_outlet(index, Some(outlet));
+        self.rtc.columns.takes_role(index, role, stream);
+        let (remote, transport) = path.map(|path| (path.remote, path.transport)).unzip();
+        tracing::info!(session = %id, ?remote, ?transport, profile = ?keys.profile, "connected");
+        self.rtc.counters.connected += 1;
+        // Fails when the control side has gone, which ends the process.
+        let _ = self.rtc.notices.send(RtcNotice::Connected(id));
+        self.rtc_join(index);
+    }
+
+    /// Makes a player a viewer of its stream, once it can be sent to: a picture that finds no way is gone.
+    fn rtc_join(&mut self, index: usize) {
+        let session = &mut self.rtc.sessions[index];
+        let can_send = matches!(self.rtc.outlets.get(index), Some(Some(outlet)) if !outlet.paused);
+        if session.role != RtcRole::Play || session.viewer.is_some() || !can_send {
+            return;
+        }
+        let Some(stream) = self.rtc.streams.slab.get_mut(session.stream) else {
+            return self.rtc_end(index, "the stream is gone");
+        };
+        let published = stream.tracks.as_deref().unwrap_or_default();
+        let input = inputs::viewer(index as u64, &session.tracks, &session.published, published);
+        match stream.packets.join(self.now, &input) {
+            Ok(viewer) => {
+                session.viewer = Some(viewer);
+                let stream = session.stream;
+                self.rtc.touch(stream);
+            }
+            Err(error) => {
+                tracing::warn!(session = %session.id, ?error, "player could not join");
+                self.rtc_end(index, "the stream takes no more players");
+            }
+        }
+    }
+
+    /// Does what is due by the clock.
+    pub(crate) fn rtc_timers(&mut self) {
+        while let Some(&Reverse((due, what))) = self.rtc.timers.peek() {
+            if due > self.now {
+                break;
+            }
+            self.rtc.timers.pop();
+            match what {
+                Due::Session(index) => {
+                    // Only the entry that the session was last set to counts.
+                    let Some(session) = self.rtc.sessions.get_mut(index as usize) else { continue };
+                    if session.due == Some(due) {
+                        session.due = None;
+                        let index = index as usize;
+                        self.rtc_guarded(index, |worker| {
+                            worker.rtc.sessions[index].peer.handle_timeout(worker.now);
+                            worker.rtc_drive(index);
+                        });
+                    }
+                }
+                Due::Bridge(index) => self.bridge_due(index as usize, due),
+                Due::Stream(index) => {
+                    let Some(stream) = self.rtc.streams.slab.get_mut(index as usize) else { continue };
+                    if stream.due == Some(due) {
+                        stream.due = None;
+                        self.rtc_stream_due(index as usize);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Rtc {
+    /// A path in terms of this worker.
+    pub(crate) fn way(&self, index: usize, path: &Path) -> Option<Way> {
+        match path.transport {
+            rtc::sdp::Transport::Udp => {
+                let port = self.ports.iter().position(|port| port.local == path.local)?;
+                Some(Way::Udp { port, remote: path.remote })
+            }
+            rtc::sdp::Transport::Tcp => {
+                let own = self.tcp.of_session(index);
+                let same =
+                    |&connection: &usize| self.tcp.get(connection).is_some_and(|peer| peer.path == *path);
+                let connection = own.into_iter().find(same)?;
+                Some(Way::Tcp { connection, path: *path })
+            }
+        }
+    }
+
+    pub(crate) fn send_transmits(&mut self, index: usize, now_ms: u64) {
+        while let Some(transmit) =
+            self.sessions.get_mut(index).and_then(|session| session.peer.poll_transmit())
+        {
+            match self.way(index, &transmit.path) {
+                Some(Way::Udp { port, remote }) => {
+                    self.ports[port].push(remote, &transmit.bytes, now_ms, &mut self.sent);
+                }
+                Some(Way::Tcp { connection, path }) => {
+                    self.tcp.datagram(connection, &path, transmit.bytes.len(), |out| {
+                        out.copy_from_slice(&transmit.bytes);
+                        Some(transmit.bytes.len())
+                    });
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Adds an address to the table of its port, if the peer has proved to be there.
+    ///
+    /// An address that a session in use is heard from stays that session's: a check of one's own session can be sent
+    /// under a stranger's address, and must not take it away.
+    pub(crate) fn note_place(&mut self, index: usize, way: Way, path: &Path, now_ms: u64) {
+        let Way::Udp { port, remote } = way else { return };
+        let Some(session) = self.sessions.get(index) else { return };
+        let holder = self.ports[port].session_at(remote);
+        if holder == Some(index) || !session.peer.is_valid(path) {
+            return;
+        }
+        let in_use = |other: &RtcSession| other.is_connected() && other.received_ms + HELD_MS > now_ms;
+        if holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use) {
+            return;
+        }
+        self.review_places(index);
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        // A peer has fewer valid paths than there are places. One that was taken over and comes back is listed already.
+        session.places.retain(|place| *place != (port as u16, remote));
+        if session.places.is_full() {
+            return;
+        }
+        // Full only when every session has all places, which the table was made for.
+        if self.ports[port].peers.insert(PeerKey::from(remote), index as u32).is_ok() {
+            session.places.push((port as u16, remote));
+        }
+    }
+
+    /// Takes out of the tables where the peer no longer is.
+    fn review_places(&mut self, index: usize) {
+        let mut at = 0;
+        while let Some(session) = self.sessions.get_mut(index) {
+            let Some(&(port, remote)) = session.places.get(at) else { return };
+            let path = Path::udp(self.ports[port as usize].local, remote);
+            if session.peer.is_valid(&path) {
+                at += 1;
+            } else {
+                session.places.remove(at);
+                self.forget_place(index, port, remote);
+            }
+        }
+    }
+
+    pub(crate) fn forget_place(&mut self, index: usize, port: u16, remote: std::net::SocketAddr) {
+        let peers = &mut self.ports[port as usize].peers;
+        // Somebody else may be there by now.
+        if peers.get(PeerKey::from(remote)) == Some(&(index as u32)) {
+            peers.remove(PeerKey::from(remote));
+        }
+    }
+
+    fn set_session_timer(&mut self, index: usize, now: Instant) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let due = session.peer.next_timeout().map(|due| due.max(now + TIMER_MIN));
+        if let Some(due) = due.filter(|due| session.due.is_none_or(|set| *due < set)) {
+            session.due = Some(due);
+            self.timers.push(Reverse((due, Due::Session(index as u32))));
+        }
+    }
+
+    pub(crate) fn set_stream_timer(&mut self, index: usize, due: Option<Instant>, now: Instant) {
+        let Some(stream) = self.streams.slab.get_mut(index) else { return };
+        let due = due.map(|due| due.max(now + TIMER_MIN));
+        if let Some(due) = due.filter(|due| stream.due.is_none_or(|set| *due < set)) {
+            stream.due = Some(due);
+            self.timers.push(Reverse((due, Due::Stream(index as u32))));
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Request heads on the HTTP port: which are media, and how their answers begin.
+//!
+//! A worker reads the head of each connection's first request. `GET /{app}/{stream}.flv` (also HEAD, OPTIONS and
+//! WebSocket upgrades of it) stays here; every other connection goes to the control side with all bytes read.
+
+use std::fmt::Write;
+
+use rtmp::name::{is_valid_name, query_value};
+
+use crate::proto::websocket;
+
+/// Largest request head, bytes; a longer one is answered 431.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Most header fields of a request.
+const HEADERS_MAX: usize = 100;
+
+/// What a request head asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// The head has not arrived completely.
+    Incomplete,
+    /// Not HTTP/1, or a head too long.
+    Bad { status: u16, reason: &'static str },
+    /// Not media: for the control side.
+    Control,
+    /// A stream.
+    Media(MediaRequest),
+}
+
+/// A request for `/{app}/{stream}.flv`.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct MediaRequest {
+    pub(crate) app: String,
+    pub(crate) stream: String,
+    pub(crate) token: Option<String>,
+    pub(crate) method: Method,
+    pub(crate) user_agent: Option<String>,
+    /// The client understands chunked bodies (HTTP/1.1).
+    pub(crate) chunked: bool,
+    /// Request head, bytes.
+    pub(crate) head_bytes: usize,
+}
+
+/// How a stream is asked for.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) enum Method {
+    /// The stream as response body.
+    #[default]
+    Get,
+    /// Only whether it is there.
+    Head,
+    /// CORS preflight.
+    Options,
+    /// The stream in WebSocket frames; the value answers the handshake.
+    WebSocket { accept: String },
+    /// A WebSocket handshake of another version (RFC 6455 section 4.4).
+    WebSocketVersion,
+    /// A WebSocket handshake without a key (RFC 6455 section 4.2.1).
+    WebSocketKey,
+    /// Something that makes no sense for a stream.
+    Other,
+}
+
+/// Parses the bytes read so far.
+pub(crate) fn parse(bytes: &[u8]) -> Request {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let head_bytes = match request.parse(bytes) {
+        Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Request::Incomplete,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Request::Bad { status: 431, reason: "request head too large" };
+        }
+        Err(_) => return Request::Bad { status: 400, reason: "not an HTTP/1 request" },
+    };
+    let target = origin_form(request.path.unwrap_or(""));
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    // The API and the console never end in `.flv`.
+    let Some(name) = path.strip_suffix(".flv").and_then(|path| path.strip_prefix('/')) else {
+        return Request::Control;
+    };
+    let Some((app, stream)) =
+        name.rsplit_once('/').and_then(|(app, stream)| Some((decode(app)?, decode(stream)?)))
+    else {
+        return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" };
+    };
+    if !is_valid_name(&app) || !is_valid_name(&stream) {
+        return Request::Bad { status: 400, reason: "invalid app or stream name" };
+    }
+    let names_host = request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("host"));
+    if request.version == Some(1) && !names_host {
+        return Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" };
+    }
+    let field = |name: &str| {
+        let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(header.value).ok()
+    };
+    Request::Media(MediaRequest {
+        app,
+        stream,
+        token: token_of(query),
+        method: method_of(request.method.unwrap_or(""), field),
+        user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
+        chunked: request.version == Some(1),
+        head_bytes,
+    })
+}
+
+/// The path and query of a request target in origin form or absolute form (RFC 9112 sections 3.2.1 and 3.2.2).
+fn origin_form(target: &str) -> &str {
+    let authority = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
+    authority.map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]))
+}
+
+fn method_of<'a>(method: &str, field: impl Fn(&str) -> Option<&'a str>) -> Method {
+    let upgrade = field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
+    match method {
+        "GET" if upgrade => match (field("sec-websocket-version"), field("sec-websocket-key")) {
+            (Some("13"), Some(key)) => Method::WebSocket { accept: websocket::accept_key(key.trim()) },
+            (Some("13"), None) => Method::WebSocketKey,
+            _ => Method::WebSocketVersion,
+        },
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "OPTIONS" => Method::Options,
+        _ => Method::Other,
+    }
+}
+
+/// Value of `token` in a query string.
+pub(crate) fn token_of(query: &str) -> Option<String> {
+    query_value(query, "token").map(std::borrow::Cow::into_owned)
+}
+
+fn decode(text: &str) -> Option<String> {
+    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(String::from)
+}
+
+/// A whole answer with a short text body, after which the connection closes.
+pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, text: &str, cors: Option<&str>, with_body: bool) {
+    let extra = if status == 405 { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
+    let extra = if status == 426 { "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" } else { extra };
+    let mut head =
+        format!("HTTP/1.1 {status} {}\r\nContent-Type: text/plain; charset=utf-8\r\n", phrase(status));
+    let _ = write!(
+        head,
+        "Content-Length: {}\r\nConnection: close\r\n{extra}{}\r\n",
+        text.len() + 1,
+        cors_field(cors)
+    );
+    out.extend_from_slice(head.as_bytes());
+    if with_body {
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+/// Answer to a CORS preflight.
+pub(crate) fn write_preflight(out: &mut Vec<u8>, cors: Option<&str>) {
+    let head = format!(
+        "HTTP/1.1 204 No Content\r\nConnection: close\r\nAccess-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
+         Access-Control-Allow-Headers: *\r\nAccess-Control-Max-Age: 86400\r\n{}\r\n",
+        cors_field(cors)
+    );
+    out.extend_from_slice(head.as_bytes());
+}
+
+/// Head of a stream's response. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
+/// the client cannot tell an end from a break.
+pub(crate) fn write_stream_head(out: &mut Vec<u8>, cors: Option<&str>, chunked: bool) {
+    let coding = if chunked { "Transfer-Encoding: chunked\r\n" } else { "" };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nCache-Control: no-store\r\n{coding}Connection: close\r\n{}\r\n",
+        cors_field(cors)
+    );
+    out.extend_from_slice(head.as_bytes());
+}
+
+/// Answer to a WebSocket handshake.
+pub(crate) fn write_upgrade(out: &mut Vec<u8>, accept: &str) {
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
+    out.extend_from_slice(head.as_bytes());
+}
+
+fn cors_field(origin: Option<&str>) -> String {
+    origin.map_or_else(String::new, |origin| format!("Access-Control-Allow-Origin: {origin}\r\n"))
+}
+
+fn phrase(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        426 => "Upgrade Required",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn media(head: &str) -> MediaRequest {
+        match parse(head.as_bytes()) {
+            Request::Media(request) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_stream_is_app_and_name() {
+        let request =
+            media("GET /live/sub/a%20b.flv?x=1&token=s%26t HTTP/1.1\r\nHost: h\r\nUser-Agent: vlc\r\n\r\n");
+        assert_eq!((request.app.as_str(), request.stream.as_str()), ("live/sub", "a b"));
+        assert_eq!((request.token.as_deref(), request.user_agent.as_deref()), (Some("s&t"), Some("vlc")));
+        assert_eq!(request.method, Method::Get);
+    }
+
+    #[test]
+    fn absolute_form_names_the_same_stream() {
+        let request = media("GET http://host:8080/live/a.flv?token=t HTTP/1.0\r\n\r\n");
+        assert_eq!((request.app.as_str(), request.stream.as_str()), ("live", "a"));
+        assert_eq!((request.token.as_deref(), request.chunked), (Some("t"), false));
+    }
+
+    #[test]
+    fn requests_are_sorted_by_what_they_need() {
+        let rows: [(&str, Request); 8] = [
+            (
+                "GET /live/a.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" },
+            ),
+            ("GET /live/a.flv HTTP/1.1\r\nHost", Request::Incomplete),
+            ("GET / HTTP/1.1\r\n\r\n", Request::Control),
+            ("POST /api/v1/streams HTTP/1.1\r\n\r\n", Request::Control),
+            (
+                "GET /a.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" },
+            ),
+            (
+                "GET /live/..%2fa.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 400, reason: "invalid app or stream name" },
+            ),
+            (
+                "GET /live/%ff.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" },
+            ),
+            ("\x16\x03\x01", Request::Bad { status: 400, reason: "not an HTTP/1 request" }),
+        ];
+        for (head, expected) in rows {
+            assert_eq!(parse(head.as_bytes()), expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_never_ends_is_refused() {
+        let head = format!("GET /live/a.flv HTTP/1.1\r\nX: {}", "a".repeat(HEAD_BYTES_MAX));
+        assert_eq!(parse(head.as_bytes()), Request::Bad { status: 431, reason: "request head too large" });
+    }
+
+    #[test]
+    fn websocket_needs_version_13_and_a_key() {
+        let head = |fields: &str| {
+            format!("GET /live/a.flv HTTP/1.1\r\nHost: h\r\nUpgrade: WebSocket\r\n{fields}\r\n")
+        };
+        let good = head("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
+        let accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned();
+        assert_eq!(media(&good).method, Method::WebSocket { accept });
+        assert_eq!(media(&head("Sec-WebSocket-Version: 8\r\n")).method, Method::WebSocketVersion);
+        assert_eq!(media(&head("Sec-WebSocket-Version: 13\r\n")).method, Method::WebSocketKey);
+    }
+}

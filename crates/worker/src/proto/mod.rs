@@ -1,0 +1,9 @@
+//! What a connection speaks: RTMP, HTTP, WebSocket, or FLV from a source inside this process.
+//!
+//! Requests are answered here; media goes on to `frames`.
+
+pub(crate) mod http;
+pub(crate) mod internal;
+pub(crate) mod requests;
+pub(crate) mod session;
+pub(crate) mod websocket;

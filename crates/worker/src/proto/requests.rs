@@ -1,0 +1,361 @@
+//! What clients ask for: RTMP commands, HTTP request heads, WebSocket control frames.
+
+use rtmp::name::query_value;
+use rtmp::server::{PlayReject, PublishReject, ServerEvent};
+
+use crate::event_loop::{LINGER_MS, Worker};
+use crate::frames::channel::{self, Format};
+use crate::frames::publish::{Credential, PublishRefusal};
+use crate::frames::serve::PlayRefusal;
+use crate::proto::http::{self, MediaRequest, Method, Request};
+use crate::proto::session::{Media, Session, State};
+use crate::proto::websocket::{self, ClientFrames, ClientInput};
+use worker_api::columns::NO_STREAM;
+use worker_api::link::Handoff;
+use worker_api::snapshot::{Protocol, Role, SessionId};
+
+/// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that reconnects
+/// at once can be faster than the news that its old connection has ended, which takes two reads where nobody watches.
+const CLAIM_AGAIN_MS: u64 = 250;
+
+/// A publisher whose stream has another, perhaps not for long.
+#[derive(Debug)]
+pub(crate) struct PendingClaim {
+    session: SessionId,
+    index: usize,
+    name: String,
+    token: Option<String>,
+}
+
+/// Most bytes of answers kept for a peer that does not read them.
+pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+impl Worker {
+    /// Takes in what a session has sent.
+    pub(crate) fn handle_input(&mut self, index: usize, input: &[u8]) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if session.closing_at_ms.is_some() {
+            return;
+        }
+        match &mut session.state {
+            State::Rtmp(_) => self.rtmp_input(index, input),
+            State::HttpHead(head) => {
+                head.extend_from_slice(input);
+                // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
+                if input.contains(&b'\n') || head.len() == input.len() || head.len() >= http::HEAD_BYTES_MAX {
+                    self.http_input(index);
+                }
+            }
+            State::HttpBody => {}
+            State::Adopted(_) => self.adopted_input(index, input),
+            State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
+                ClientInput::Continue => self.write_answers(index),
+                ClientInput::Close => self.end(index, "closed by peer"),
+            },
+        }
+    }
+
+    fn rtmp_input(&mut self, index: usize, input: &[u8]) {
+        let Some(State::Rtmp(rtmp)) = self.sessions.get_mut(index).map(|session| &mut session.state) else {
+            return;
+        };
+        let result = rtmp.machine.handle_input(input);
+        while let Some(session) =
+            self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+        {
+            let State::Rtmp(rtmp) = &mut session.state else { return };
+            match rtmp.machine.poll_event() {
+                Some(event) => self.rtmp_event(index, event),
+                None => break,
+            }
+        }
+        let Some(session) = self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+        else {
+            return;
+        };
+        if let Err(error) = result {
+            self.counters.protocol_errors += 1;
+            tracing::debug!(session = %session.id, address = %session.address, error = error.reason(), "RTMP error");
+            return self.end(index, error.reason());
+        }
+        session.collect_output();
+        self.write_answers(index);
+    }
+
+    /// Writes what a session's own input gave rise to. A peer that asks and asks but reads nothing is cut off.
+    fn write_answers(&mut self, index: usize) {
+        if self.sessions[index].pending.len() > 0 {
+            self.write(index);
+        }
+        if self
+            .sessions
+            .get(index)
+            .is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed)
+        {
+            self.counters.protocol_errors += 1;
+            self.remove(index, "answers are not read");
+        }
+    }
+
+    fn rtmp_event(&mut self, index: usize, event: ServerEvent) {
+        let session = &mut self.sessions[index];
+        let State::Rtmp(rtmp) = &mut session.state else { return };
+        match event {
+            ServerEvent::Media(message) => self.receive_message(index, message),
+            ServerEvent::Connect(request) => {
+                rtmp.token = token(&request.query);
+                rtmp.app = request.app;
+                rtmp.machine.accept_connect();
+                session.user_agent = Some(request.flash_version.chars().take(128).collect());
+            }
+            ServerEvent::Publish(request) => {
+                let token = token(&request.query).or_else(|| rtmp.token.clone());
+                let claim = PendingClaim { session: session.id, index, name: request.name, token };
+                self.answer_publish(claim, true);
+            }
+            ServerEvent::Play(request) => {
+                let token = token(&request.query).or_else(|| rtmp.token.clone());
+                let app = rtmp.app.clone();
+                let outcome = self.play(index, (&app, &request.name), token.as_deref(), Format::Rtmp);
+                let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+                match outcome {
+                    Ok(()) => {
+                        rtmp.machine.accept_play();
+                        rtmp.machine.trim();
+                        self.sessions[index].collect_output();
+                        self.write(index);
+                    }
+                    Err(refusal) => {
+                        let code = match refusal {
+                            PlayRefusal::Denied(_) => PlayReject::Unauthorized,
+                            PlayRefusal::NotFound | PlayRefusal::NotFrames | PlayRefusal::Draining => {
+                                PlayReject::StreamNotFound
+                            }
+                        };
+                        rtmp.machine.reject_play(code, refusal.reason());
+                        self.end(index, refusal.reason());
+                    }
+                }
+            }
+            ServerEvent::Pause { paused, .. } => self.pause(index, paused),
+            ServerEvent::StreamEnded if self.finish_message(index) => {
+                self.detach(index, "stream closed by peer")
+            }
+            ServerEvent::StreamEnded => self.remove(index, "stream closed by peer"),
+            ServerEvent::PingReply { .. } => {}
+        }
+    }
+
+    fn answer_publish(&mut self, claim: PendingClaim, may_ask_again: bool) {
+        let index = claim.index;
+        let State::Rtmp(rtmp) = &self.sessions[index].state else { return };
+        let app = rtmp.app.clone();
+        let outcome = self.publish(index, (&app, &claim.name), Credential::Token(claim.token.as_deref()));
+        let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+        match outcome {
+            Ok(()) => rtmp.machine.accept_publish(),
+            // The question stays open; what the encoder sends meanwhile waits within the machine's limit.
+            Err(PublishRefusal::Taken) if may_ask_again => {
+                self.claims.push_back((self.now_ms + CLAIM_AGAIN_MS, claim))
+            }
+            Err(refusal) => {
+                let code = match refusal {
+                    PublishRefusal::Denied(_) => PublishReject::Unauthorized,
+                    PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
+                };
+                rtmp.machine.reject_publish(code, refusal.reason());
+                self.end(index, refusal.reason());
+            }
+        }
+    }
+
+    /// Asks again for the streams that were taken a moment ago.
+    pub(crate) fn claim_again(&mut self) {
+        while self.claims.front().is_some_and(|(due_ms, _)| *due_ms <= self.now_ms) {
+            let Some((_, claim)) = self.claims.pop_front() else { return };
+            let index = claim.index;
+            let is_there = |session: &Session| session.id == claim.session && session.closing_at_ms.is_none();
+            if self.sessions.get(index).is_some_and(is_there) {
+                self.answer_publish(claim, false);
+                // Gives the events that waited for the answer, too.
+                self.rtmp_input(index, &[]);
+            }
+        }
+    }
+
+    fn http_input(&mut self, index: usize) {
+        let session = &mut self.sessions[index];
+        let State::HttpHead(head) = &mut session.state else { return };
+        match http::parse(head) {
+            Request::Incomplete => {}
+            Request::Bad { status, reason } => {
+                self.counters.protocol_errors += 1;
+                self.answer(index, status, reason, true);
+            }
+            Request::Control => self.hand_over(index),
+            Request::Media(request) => {
+                let rest = head.split_off(request.head_bytes);
+                session.user_agent = request.user_agent.as_deref().map(Box::from);
+                self.media_request(index, request, &rest);
+            }
+        }
+    }
+
+    fn media_request(&mut self, index: usize, request: MediaRequest, rest: &[u8]) {
+        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        let session = &mut self.sessions[index];
+        let format = match &request.method {
+            Method::Options => {
+                http::write_preflight(&mut session.pending.bytes, cors);
+                return self.end(index, "preflight answered");
+            }
+            Method::Other => return self.answer(index, 405, "a stream can only be read", true),
+            Method::WebSocketVersion => {
+                return self.answer(index, 426, "WebSocket version 13 is needed", true);
+            }
+            Method::WebSocketKey => return self.answer(index, 400, "Sec-WebSocket-Key is missing", true),
+            Method::Head => return self.head_request(index, &request),
+            Method::Get if request.chunked => Format::FlvChunked,
+            Method::Get => Format::Flv,
+            Method::WebSocket { .. } => Format::WsFlv,
+        };
+        if let Err(refusal) =
+            self.play(index, (&request.app, &request.stream), request.token.as_deref(), format)
+        {
+            return self.answer(index, refusal.status(), refusal.reason(), true);
+        }
+        let session = &mut self.sessions[index];
+        session.state = match request.method {
+            Method::WebSocket { accept } => {
+                let tls = session.connection.tls.is_some();
+                self.columns.told.protocol[index] = if tls { Protocol::WssFlv } else { Protocol::WsFlv };
+                http::write_upgrade(&mut session.pending.bytes, &accept);
+                State::WebSocket(ClientFrames::default())
+            }
+            _ => State::HttpBody,
+        };
+        if !rest.is_empty() {
+            self.handle_input(index, rest);
+        }
+        self.write(index);
+    }
+
+    fn head_request(&mut self, index: usize, request: &MediaRequest) {
+        let refusal = self.would_play(index, (&request.app, &request.stream), request.token.as_deref());
+        match refusal {
+            Ok(()) => {
+                let cors = self.parts.settings.cors_allow_origin.as_deref();
+                http::write_stream_head(&mut self.sessions[index].pending.bytes, cors, request.chunked);
+                self.end(index, "HEAD answered");
+            }
+            Err(refusal) => self.answer(index, refusal.status(), refusal.reason(), false),
+        }
+    }
+
+    /// Answers with a status and a line of text, and closes.
+    pub(crate) fn answer(&mut self, index: usize, status: u16, text: &'static str, with_body: bool) {
+        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        http::write_answer(&mut self.sessions[index].pending.bytes, status, text, cors, with_body);
+        self.end(index, text);
+    }
+
+    fn hand_over(&mut self, index: usize) {
+        let handoffs = self.parts.handoffs.clone();
+        let Ok(permit) = handoffs.try_reserve() else {
+            return self.answer(index, 503, "too many requests at once", true);
+        };
+        let session = self.take(index);
+        tracing::trace!(session = %session.id, "handed to the control side");
+        let Session { connection, state: State::HttpHead(buffered), address, .. } = session else { return };
+        permit.send(Handoff {
+            stream: connection.socket.into(),
+            tls: connection.tls,
+            buffered,
+            peer: address,
+        });
+    }
+
+    /// Ends a session in order: its stream is left, the peer is told, and the connection closes once the last
+    /// bytes have been taken.
+    pub(crate) fn end(&mut self, index: usize, reason: &'static str) {
+        let Some(session) = self.sessions.get(index) else { return };
+        if session.closing_at_ms.is_some() {
+            return;
+        }
+        let play = session.play().map(|play| (play.format, play.begun));
+        let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
+        if !self.finish_message(index) {
+            return self.remove(index, reason);
+        }
+        self.detach(index, reason);
+        let session = &mut self.sessions[index];
+        if unanswered {
+            let cors = self.parts.settings.cors_allow_origin.as_deref();
+            http::write_answer(&mut session.pending.bytes, 404, reason, cors, true);
+        } else if let Some((format, true)) = play {
+            channel::write_end(format, &mut session.pending.bytes);
+        }
+        session.closing_at_ms = Some(self.now_ms + LINGER_MS);
+        self.columns.retire(index);
+        match &mut session.state {
+            State::Rtmp(rtmp) => {
+                rtmp.machine.close(reason);
+                session.collect_output();
+            }
+            // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
+            State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason),
+            State::HttpHead(_) | State::HttpBody | State::Adopted(_) => {}
+        }
+        session.blocked = false;
+        self.write(index);
+    }
+
+    /// Ends a session at once.
+    pub(crate) fn remove(&mut self, index: usize, reason: &'static str) {
+        if self.sessions.contains(index) {
+            self.detach(index, reason);
+            let mut session = self.take(index);
+            session.connection.finish();
+            tracing::debug!(session = %session.id, reason, "connection closed");
+        }
+    }
+
+    /// Leaves the stream the session publishes or plays.
+    fn detach(&mut self, index: usize, reason: &'static str) {
+        let session = &mut self.sessions[index];
+        if let State::Adopted(adopted) = &mut session.state {
+            adopted.tell(reason);
+        }
+        let id = session.id;
+        let (bytes_in, bytes_out) = (self.columns.bytes_in(index), self.columns.bytes_out(index));
+        let seconds = (self.now_ms - self.columns.opened_ms(index)) / 1000;
+        session.unused_since_ms = self.now_ms;
+        match std::mem::replace(&mut session.media, Media::None) {
+            Media::None => {}
+            Media::Publish(publish) => {
+                let stream = self.stream_key(publish.stream);
+                tracing::info!(session = %id, stream, reason, seconds, bytes_in, "publisher left");
+                if publish.read_at_ms.is_some() {
+                    // What it says next is no stream's media. Fails only for a socket that is about to close.
+                    let _ = self.set_readable(index, true);
+                }
+                self.unpublish(index, publish);
+            }
+            Media::Play(play) => {
+                let stream = self.stream_key(play.stream);
+                let dropped = play.cursor.dropped();
+                tracing::info!(session = %id, stream, reason, seconds, bytes_out, dropped, "player left");
+                self.leave(index, &play);
+            }
+        }
+        self.columns.takes_role(index, Role::Pending, NO_STREAM);
+    }
+
+    fn stream_key(&self, stream: usize) -> &str {
+        self.streams.slab.get(stream).map_or("", |stream| &stream.key)
+    }
+}
+
+fn token(query: &str) -> Option<String> {
+    query_value(query, "token").map(std::borrow::Cow::into_owned)
+}

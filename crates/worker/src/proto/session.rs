@@ -1,0 +1,169 @@
+//! One connection: its socket, what it has become, and what still has to be written to it.
+//!
+//! What it has counted stands in columns beside the table of sessions (`columns`).
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use delivery::{Cursor, SlotIndex};
+use rtmp::server::ServerSession;
+
+use crate::frames::channel::Format;
+use crate::net::connection::Connection;
+use crate::proto::internal::Adopted;
+use crate::proto::websocket::ClientFrames;
+use crate::registry::Epoch;
+use worker_api::snapshot::SessionId;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) connection: Connection,
+    pub(crate) id: SessionId,
+    pub(crate) address: SocketAddr,
+    pub(crate) state: State,
+    pub(crate) media: Media,
+    /// Private bytes to write before anything else; they begin and end at message boundaries.
+    pub(crate) pending: Pending,
+    /// The socket took less than it was offered: wait for it to become writable.
+    pub(crate) blocked: bool,
+    /// It is in the list of sessions to read again next turn.
+    pub(crate) reads_again: bool,
+    /// The peer has closed its side: there is an end to be read.
+    pub(crate) peer_closed: bool,
+    /// Set once the session is over but its last bytes may still leave: close at this time at the latest.
+    pub(crate) closing_at_ms: Option<u64>,
+    /// Since when it neither publishes nor plays.
+    pub(crate) unused_since_ms: u64,
+    pub(crate) received_ms: u64,
+    /// When the socket last took bytes, or was first found full; what a blocked peer is judged by.
+    pub(crate) written_ms: u64,
+    pub(crate) user_agent: Option<Box<str>>,
+}
+
+/// What the connection speaks.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// RTMP.
+    Rtmp(Box<Rtmp>),
+    /// HTTP, before the request head is complete: what has been read of it.
+    HttpHead(Vec<u8>),
+    /// HTTP, after a media request; what the client still sends does not matter.
+    HttpBody,
+    /// WebSocket.
+    WebSocket(ClientFrames),
+    /// FLV from a publisher inside this process.
+    Adopted(Box<Adopted>),
+}
+
+/// An RTMP connection.
+#[derive(Debug)]
+pub(crate) struct Rtmp {
+    pub(crate) machine: ServerSession,
+    pub(crate) app: String,
+    /// Token of the `connect` command's app query, if any.
+    pub(crate) token: Option<String>,
+}
+
+/// What the session does with a stream.
+#[derive(Debug)]
+pub(crate) enum Media {
+    /// Nothing yet, or no longer.
+    None,
+    /// Sends it.
+    Publish(Publish),
+    /// Receives it.
+    Play(Play),
+}
+
+/// A publishing session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Publish {
+    /// Index of the stream on this worker.
+    pub(crate) stream: usize,
+    /// The publication it is.
+    pub(crate) epoch: Epoch,
+    /// Nobody watches the stream: the socket is not read before this time.
+    pub(crate) read_at_ms: Option<u64>,
+}
+
+/// A playing session.
+#[derive(Debug)]
+pub(crate) struct Play {
+    /// Index of the stream on this worker.
+    pub(crate) stream: usize,
+    pub(crate) format: Format,
+    pub(crate) cursor: Cursor,
+    pub(crate) slot: SlotIndex,
+    /// The response head or file header has been sent.
+    pub(crate) begun: bool,
+    /// RTMP `pause`: nothing is sent until it is undone.
+    pub(crate) paused: bool,
+    /// Since when the stream has had no publisher.
+    pub(crate) waiting_since_ms: Option<u64>,
+}
+
+impl Session {
+    /// The playing side, if it plays.
+    pub(crate) fn play(&self) -> Option<&Play> {
+        match &self.media {
+            Media::Play(play) => Some(play),
+            _ => None,
+        }
+    }
+
+    /// The playing side, if it plays.
+    pub(crate) fn play_mut(&mut self) -> Option<&mut Play> {
+        match &mut self.media {
+            Media::Play(play) => Some(play),
+            _ => None,
+        }
+    }
+
+    /// Moves what the RTMP machine wants to say to the private bytes.
+    pub(crate) fn collect_output(&mut self) {
+        if let State::Rtmp(rtmp) = &mut self.state {
+            let output = rtmp.machine.output();
+            if !output.is_empty() {
+                self.pending.bytes.append(output);
+            }
+        }
+    }
+}
+
+/// Bytes for one session only.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) bytes: Vec<u8>,
+    /// How many of them are the rest of a media message, which is not the peer's doing.
+    pub(crate) owed: usize,
+    sent: usize,
+}
+
+impl Pending {
+    /// What is left to write.
+    pub(crate) fn rest(&self) -> IoSlice<'_> {
+        IoSlice::new(&self.bytes[self.sent..])
+    }
+
+    /// Bytes left to write.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Whether a part has left: nothing else may be written before the rest.
+    pub(crate) fn is_partly_sent(&self) -> bool {
+        self.sent > 0
+    }
+
+    /// Takes written bytes off, as many as are its own; returns how many were not.
+    pub(crate) fn advance(&mut self, written: usize) -> usize {
+        let own = written.min(self.len());
+        self.sent += own;
+        if self.sent == self.bytes.len() {
+            // Give the memory back: a playing session needs none here.
+            *self = Self::default();
+        }
+        written - own
+    }
+}

@@ -1,0 +1,80 @@
+//! Once a second: rates from counters, for all rows at once.
+
+use crate::stats::columns::Columns;
+use worker_api::snapshot::Role;
+
+impl Columns {
+    /// Ends the sample: rates are those of the last `elapsed_ms`. Rows from `rows` on, which are vacant, are given up.
+    pub(crate) fn sample(&mut self, elapsed_ms: u64, rows: usize) {
+        self.resize(rows);
+        let per_second = 1000.0 / elapsed_ms.max(1) as f64;
+        let Self { told, bytes_in, bytes_out, sampled_bytes, sampled_packets, .. } = self;
+        for row in 0..told.serial.len() {
+            let role = told.role[row];
+            let bytes = if role == Role::Player { bytes_out[row] } else { bytes_in[row] };
+            let fresh = bytes.saturating_sub(sampled_bytes[row]);
+            let counts = if role == Role::Pending { 0.0 } else { 8.0 * per_second };
+            sampled_bytes[row] = bytes;
+            told.bits_per_second[row] = (fresh as f64 * counts) as u64;
+            let packets = told.packets[row];
+            let fresh = packets.saturating_sub(sampled_packets[row]);
+            sampled_packets[row] = packets;
+            told.packets_per_second[row] = (fresh as f64 * per_second).round() as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use worker_api::snapshot::{Protocol, SessionId};
+
+    #[test]
+    fn rates_are_of_the_direction_of_the_role() {
+        let rows = [
+            (Role::Pending, 0, 0), // what it says before it has a stream is no media
+            (Role::Publisher, 8 * 3000, 20),
+            (Role::Player, 8 * 5000, 20),
+        ];
+        let mut columns = Columns::default();
+        for (row, (role, ..)) in rows.into_iter().enumerate() {
+            columns.open(row, SessionId::new(0, row as u64 + 1), Protocol::Rtmp, 1);
+            columns.received(row, 77);
+            columns.sent(row, 99);
+            columns.takes_role(row, role, 0);
+            columns.received(row, 3000);
+            columns.sent(row, 5000);
+            if role != Role::Pending {
+                columns.passed(row, 20);
+            }
+        }
+        columns.sample(1000, 3);
+        for (row, (role, bits, packets)) in rows.into_iter().enumerate() {
+            let found = (columns.told.bits_per_second[row], columns.told.packets_per_second[row]);
+            assert_eq!(found, (bits, packets), "{role:?}");
+        }
+        columns.sent(2, 3000);
+        columns.passed(2, 11);
+        columns.sample(1100, 3);
+        assert_eq!((columns.told.bits_per_second[2], columns.told.packets_per_second[2]), (21_818, 10));
+        assert_eq!((columns.told.bits_per_second[1], columns.told.packets_per_second[1]), (0, 0));
+    }
+
+    #[test]
+    fn vacant_rows_at_the_end_are_given_up_and_come_back() {
+        let mut columns = Columns::default();
+        for row in 0..10 {
+            columns.open(row, SessionId::new(0, row as u64 + 1), Protocol::Rtmp, 5);
+        }
+        (4..10).for_each(|row| columns.close(row));
+        columns.retire(3);
+        columns.sample(1000, 4);
+        assert_eq!(
+            (columns.told.rows(), columns.told.sessions()),
+            (4, 3),
+            "a session that is closing keeps its row"
+        );
+        columns.open(7, SessionId::new(0, 11), Protocol::Rtmp, 5);
+        assert_eq!(columns.told.serial, [1, 2, 3, 0, 0, 0, 0, 11]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Deadlines: what ends because nothing happened.
+//!
+//! All sessions are looked at a few times a second. A deadline is therefore kept to within a tenth of a second, and
+//! costs nothing per packet.
+
+use crate::event_loop::{LINGER_MS, Worker};
+use crate::proto::session::{Media, Session, State};
+use worker_api::link::{Command, DRAINING, KICKED, SILENT};
+
+/// What a sweep finds about a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    Fine,
+    /// Look at its queue: the limits of a blocked player count from its last byte.
+    Review,
+    /// Remove it at once.
+    Remove(&'static str),
+    /// Tell it why, then close.
+    End(&'static str),
+    /// The same, and it counts as a peer's fault.
+    Overdue,
+}
+
+impl Worker {
+    /// Checks every deadline; ends the second when it is over.
+    pub(crate) fn sweep(&mut self) {
+        let samples = self.load.is_due(self.now_ms);
+        let draining = self.draining_until;
+        for index in 0..self.sessions.capacity() {
+            if !self.sessions.contains(index) {
+                continue;
+            }
+            match self.examine(index, draining) {
+                Finding::Fine => {}
+                Finding::Review => self.serve(index),
+                Finding::Remove(reason) => self.remove(index, reason),
+                Finding::End(reason) => self.end(index, reason),
+                Finding::Overdue => self.overdue(index),
+            }
+        }
+        self.rtc_sweep();
+        self.bridge_sweep(samples);
+        if samples {
+            let now_ms = self.now_ms;
+            self.load.bytes_out += self.rtc.take_sent_bytes();
+            let elapsed_ms = self.load.sample(now_ms);
+            self.streams.slab.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
+            self.send_stats(elapsed_ms);
+        }
+    }
+
+    fn examine(&self, index: usize, draining: Option<u64>) -> Finding {
+        let session = &self.sessions[index];
+        let settings = &self.parts.settings;
+        let now_ms = self.now_ms;
+        let passed = |since_ms: u64, limit: std::time::Duration| {
+            u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis()
+        };
+        if let Some(at_ms) = session.closing_at_ms {
+            return if now_ms >= at_ms { Finding::Remove("closed") } else { Finding::Fine };
+        }
+        match &session.media {
+            Media::None if draining.is_some() => Finding::End(DRAINING),
+            Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => Finding::Overdue,
+            Media::None => Finding::Fine,
+            Media::Publish(_) if draining.is_some() => Finding::End(DRAINING),
+            Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
+                Finding::End(SILENT)
+            }
+            Media::Publish(_) => Finding::Fine,
+            Media::Play(play) => {
+                let stream = &self.streams.slab[play.stream];
+                let channel = stream.channels[play.format as usize].as_ref();
+                let lag = channel.map_or(0, |channel| play.cursor.lag_bytes(&channel.log));
+                // A draining player first gets what it is owed, while there is time to tell it why.
+                if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
+                    return Finding::End(DRAINING);
+                }
+                let waits = play.waiting_since_ms.zip(stream.settings.wait_for_publisher);
+                if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
+                    return Finding::End("no publisher in time");
+                }
+                let stalled = session.pending.len() > 0
+                    && passed(session.written_ms, stream.settings.player_stall_timeout);
+                match session.blocked {
+                    true if stalled => Finding::Remove("player took nothing for too long"),
+                    true => Finding::Review,
+                    false => Finding::Fine,
+                }
+            }
+        }
+    }
+
+    fn overdue(&mut self, index: usize) {
+        self.counters.protocol_errors += 1;
+        match &self.sessions[index].state {
+            State::HttpHead(head) if !head.is_empty() => {
+                self.answer(index, 408, "the request took too long", true)
+            }
+            _ => self.remove(index, "no request in time"),
+        }
+    }
+
+    /// Does what the control side asks for.
+    pub(crate) fn handle_commands(&mut self) {
+        while let Ok(command) = self.parts.commands.try_recv() {
+            match command {
+                Command::Snapshot { sessions, reply } => {
+                    // The asker may have given up waiting.
+                    let _ = reply.send(self.snapshot(&sessions));
+                }
+                Command::Kick { session, reply } => {
+                    let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
+                    let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(index, _)| index);
+                    if let Some(index) = found {
+                        self.end(index, KICKED);
+                    }
+                    let kicked = found.is_some() || self.rtc_close(session, KICKED);
+                    let _ = reply.send(kicked);
+                }
+                Command::Adopt(adopt) => self.adopt(*adopt),
+                Command::RtcOpen(open) => self.rtc_open(*open),
+                Command::RtcPatch { session, patch, reply } => {
+                    let _ = reply.send(self.rtc_patch(session, patch));
+                }
+                Command::RtcClose { session, reply } => {
+                    let _ = reply.send(self.rtc_close(session, "closed by the client"));
+                }
+                Command::Drain { deadline } => {
+                    self.stop_listening();
+                    self.draining_until = Some(self.now_ms + deadline.as_millis() as u64);
+                    self.sweep();
+                }
+            }
+        }
+    }
+}
