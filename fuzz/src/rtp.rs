@@ -1,7 +1,7 @@
 //! What the fuzz targets of `rtp` check: whatever arrives, readers stay inside it, agree with a second reader written
 //! without regard to speed, and read back what the writers wrote of it.
 //!
-//! `crates/rtp/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/rtp/tests/rtp/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use std::collections::BTreeSet;
 

@@ -5,37 +5,13 @@
 
 use media::config::AudioSpecificConfig;
 use symphonia_codec_aac::AacDecoder;
-use symphonia_core::audio::GenericAudioBufferRef;
 use symphonia_core::codecs::audio::well_known::CODEC_ID_AAC;
 use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder as _, AudioDecoderOptions};
-use symphonia_core::packet::PacketRef;
-use symphonia_core::units::{Duration, Timestamp};
 
 use crate::audio_specific_config::{self, low_complexity};
 use crate::mp3::Mp3;
+use crate::pcm::{Pcm, packet};
 use crate::{InputCodec, InputFormat, TranscodeError, Unsupported};
-
-/// Decoded samples.
-#[derive(Default)]
-pub(crate) struct Pcm {
-    /// Samples per second.
-    pub(crate) rate: u32,
-    /// Channels.
-    pub(crate) channels: usize,
-    /// Samples, interleaved, -1 to 1.
-    pub(crate) samples: Vec<f32>,
-    /// How many samples of each channel later audio comes out than the timestamps say.
-    pub(crate) delay_samples: u32,
-    scratch: Vec<f32>,
-}
-
-impl Pcm {
-    /// Appends what Symphonia decoded.
-    pub(crate) fn append(&mut self, buffer: &GenericAudioBufferRef<'_>) {
-        buffer.copy_to_vec_interleaved(&mut self.scratch);
-        self.samples.extend_from_slice(&self.scratch);
-    }
-}
 
 /// A decoder for one format.
 pub(crate) enum Decoder {
@@ -110,8 +86,3 @@ fn needs_fdk(config: &AudioSpecificConfig) -> bool {
 
 /// The first three bits of a frame without any element: `ID_END` (ISO/IEC 14496-3 table 4.85).
 const END_OF_FRAME: u8 = 7;
-
-/// A packet as Symphonia takes it; its times are not used.
-pub(crate) fn packet(data: &[u8]) -> PacketRef<'_> {
-    PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, data)
-}

@@ -1,5 +1,5 @@
 //! Packets of real encoders become frames with their configuration ahead: `crates/rtp/tests/data`, see
-//! `crates/rtp/tests/real_streams.rs` there for what they are.
+//! `crates/rtp/tests/rtp/real_streams.rs` there for what they are.
 
 use std::path::Path;
 
