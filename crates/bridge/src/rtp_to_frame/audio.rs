@@ -65,7 +65,10 @@ impl Audio {
         match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
             Arrival::Next => self.deliver(context, piece, 0),
             Arrival::Held => {}
-            Arrival::Late => context.stats.late += 1,
+            Arrival::Late => {
+                tracing::trace!(number = piece.number, "dropped: audio packet came too late");
+                context.stats.late += 1;
+            }
         }
     }
 
@@ -104,6 +107,7 @@ impl Audio {
             return;
         }
         let Some((length_us, is_pause)) = length_of(piece) else {
+            tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
         };
@@ -111,6 +115,7 @@ impl Audio {
         let end_us = self.end_us.unwrap_or(time_us);
         if time_us + TOLERANCE_US < end_us {
             // Its time was filled already.
+            tracing::trace!(number = piece.number, "dropped: audio came after its time was filled");
             context.stats.late += 1;
             return;
         }
@@ -186,6 +191,7 @@ impl Audio {
         }
         // Without a configuration nobody could decode it.
         let Some(format) = self.aac.clone().filter(|format| format.codec == AudioCodec::Aac) else {
+            tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
         };

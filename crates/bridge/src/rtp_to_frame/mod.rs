@@ -64,6 +64,8 @@ pub struct RtpToFrameStats {
     pub packets: u64,
     /// Packets and frames that made no sense.
     pub broken: u64,
+    /// Pictures dropped because the key frame they need has not come.
+    pub undecodable: u64,
     /// Packets that never came.
     pub lost: u64,
     /// Packets that came too late.
