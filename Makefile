@@ -68,9 +68,7 @@ endif
 # Debug server and load generator for other programs' tests: those that test-rust builds for its own
 # tests. Built as packages alone they would have fewer features of their dependencies, and a ninth of
 # all crates would be compiled again.
-test_of = $(if $(wildcard crates/$(1)/tests/$(1)/main.rs),$(1),$(2))
-DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet \
-    --test $(call test_of,millstream,http_flv) --test $(call test_of,millbench,exit_code)
+DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet --test server --test millbench
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, other WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
@@ -168,11 +166,11 @@ PORTABLE_TARGETS := x86_64-apple-darwin x86_64-pc-windows-gnu
 miri:
 	@cargo +nightly miri --version >/dev/null 2>&1 || \
 	    { echo 'make miri: Miri is missing: rustup toolchain install nightly --component miri,rust-src' >&2; exit 1; }
-	cargo +nightly miri test --locked --package ssrc-map --test naive_twin
+	cargo +nightly miri test --locked --package ssrc-map --test ssrc-map naive_twin
 	cargo +nightly miri test --locked --package ssrc-map --lib lanes
 	cargo +nightly miri test --locked --package ssrc-map-c --lib
-	cargo +nightly miri test --locked --package msgpack-array --all-features --test callers_buffers --test functions_per_type
-	cargo +nightly miri test --locked --package msgpack-array --all-features --test serde_documents -- bin_and u8_is
+	cargo +nightly miri test --locked --package msgpack-array --all-features --test msgpack-array -- callers_buffers functions_per_type
+	cargo +nightly miri test --locked --package msgpack-array --all-features --test msgpack-array -- serde_documents::bin_and serde_documents::u8_is
 	cargo +nightly miri test --locked --package msgpack-array-c --lib
 	RUSTFLAGS='-C target-feature=+avx2,+avx512f,+avx512bw,+avx512vl' cargo +nightly miri test --locked --package ssrc-map --lib lanes
 

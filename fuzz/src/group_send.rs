@@ -1,6 +1,6 @@
 //! What the fuzz targets of `group-send` check: parsers of what the kernel writes, against naive twins.
 //!
-//! `libs/group-send/tests/fuzz_corpus.rs` includes this file and replays the kept corpus. Numbers of the system are
+//! `libs/group-send/tests/group-send/fuzz_corpus.rs` includes this file and replays the kept corpus. Numbers of the system are
 //! written out here, so that a wrong name in the parser shows.
 
 #[path = "group_send/netlink.rs"]

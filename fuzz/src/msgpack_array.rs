@@ -1,7 +1,7 @@
 //! What the fuzz targets of `msgpack-array` check: with every instruction set, and in pieces, it is what `rmp` is element by element.
 //!
 //! The naive twin is [`Number`]: one element written and read by `rmp`, and this crate's rules for what goes into a float.
-//! `libs/msgpack-array/tests/fuzz_corpus.rs` includes this file and replays the kept corpus; the other tests use the twin.
+//! `libs/msgpack-array/tests/msgpack-array/fuzz_corpus.rs` includes this file and replays the kept corpus; the other tests use the twin.
 
 use std::fmt::Debug;
 

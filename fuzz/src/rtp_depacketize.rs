@@ -2,7 +2,7 @@
 //! structure holds, or a reason; what came before changes nothing.
 //!
 //! Input: payloads, each behind two bytes: length in 15 bits, and whether the frame ends with it.
-//! `crates/rtp/tests/depacketize_fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/rtp/tests/rtp/depacketize_fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use rtp::depacketize::{Broken, Depacketizer, FRAME_BYTES_MAX};
 use rtp::payload::{Codec, inspect};

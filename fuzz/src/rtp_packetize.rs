@@ -4,7 +4,7 @@
 //! ```text
 //!  codec 8 | limit 16 | frame; for H.264 and H.265: | size 8 | unit | size 8 | unit ...
 //! ```
-//! `crates/rtp/tests/packetize_fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/rtp/tests/rtp/packetize_fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use rtp::depacketize::Depacketizer;
 use rtp::packetize::{FrameWriter, PAYLOAD_BYTES_MIN, PacketSlab, Sender, av1, h264, h265, sound, vp8, vp9};

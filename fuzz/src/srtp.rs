@@ -2,7 +2,7 @@
 //!
 //! The input is a little program: which profile and limits, then what the sender does and what the network makes of
 //! it. The master key depends on all of the input, so that a fuzzer cannot work out a tag byte by byte.
-//! `crates/srtp/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/srtp/tests/srtp/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use std::collections::BTreeSet;
 

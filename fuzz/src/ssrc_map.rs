@@ -1,7 +1,7 @@
 //! What the fuzz target of `ssrc-map` checks: after any operations the map is what a `BTreeMap` with a limit is.
 //!
 //! The input is a seed, a limit and a list of operations. The seed is known to the fuzzer, which an attacker does not
-//! have, so that it can find SSRCs that collide. `libs/ssrc-map/tests/fuzz_corpus.rs` includes this file and replays the
+//! have, so that it can find SSRCs that collide. `libs/ssrc-map/tests/ssrc-map/fuzz_corpus.rs` includes this file and replays the
 //! kept corpus.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Compiles the program of the `tc-clone` back end; without that feature it does nothing.
 //!
-//! Needs `clang` with the `bpf` target, as Debian's package has it, and neither kernel headers nor nightly Rust:
-//! `bpfel-unknown-none` has no prebuilt `core`, so a program in Rust would need both `build-std` and a linker of its own.
+//! Needs `clang` with the `bpf` target, as Debian's package has it, and neither kernel headers nor
+//! nightly Rust: `bpfel-unknown-none` has no prebuilt `core`, so a program in Rust would need both
+//! `build-std` and a linker of its own.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -17,8 +17,8 @@ from _bench import free_port, nginx_binary, prefer, say
 LINKS = {"rtt50": (50, 20), "rtt2": (2, 1000), "rtt200": (200, 5)}
 CLIENTS = ["millstream-hints", "millstream", "ffmpeg", "ffmpeg-prepatch", "reopen", "read-through"]
 
-# Two pictures and a sound, interleaved in pieces of half a second, the index behind them; 88.5 s, 25 MB. Reading the first
-# picture and the sound are 177 runs with a gap between each.
+# Two video tracks and one audio track, interleaved in pieces of half a second, the index behind them; 88.5 s, 25 MB. Reading the first
+# video track and the audio are 177 runs with a gap between each.
 SECONDS = 88.5
 PICTURE = "testsrc2=s={size}:r=30,noise=alls=24:allf=t"
 NOISE = "anoisesrc=r=48000:a=0.2:c=pink:seed=1"

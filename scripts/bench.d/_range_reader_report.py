@@ -84,7 +84,7 @@ def page(figures, skipped):
         f"Measured {datetime.date.today()} by `scripts/bench range-reader` on {machine[1] if machine else platform.machine()}, "
         f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}. Written by that command; do not edit.",
         "",
-        "An MP4 of 25 MB on nginx, read as its first picture and its sound (`video_audio`, 16 MB in 177 runs) or as its sound "
+        "An MP4 of 25 MB on nginx, read as its first video track and its audio (`video_audio`, 16 MB in 177 runs) or as its audio "
         "alone (`audio`, 1.3 MB), and by a list of reads of another such file (`published`), over emulated links: 50 ms and 20 Mbit/s (`rtt50`), 2 ms and 1 Gbit/s (`rtt2`), 200 ms and "
         "5 Mbit/s (`rtt200`), with slow start. What the clients do and how the figures are meant says `scripts/bench "
         "range-reader --help`. Medians.",

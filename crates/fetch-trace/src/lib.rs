@@ -1,7 +1,7 @@
 //! `millstream fetch-trace`: reads of a remote file made again, and what they cost.
 //!
 //! For anyone who has a program that seeks in files behind HTTP and wants to know what those seeks cost, or would cost
-//! with `range_reader`: with `--hints` the reader is told all reads beforehand, without it has to find out. `trace` reads
+//! with `range_reader`: with `--hints` the reader gets all reads as hints, without it has to predict them. `trace` reads
 //! the list, `replay` makes the reads. Being a command that a person runs, it may reach any address.
 
 mod replay;
@@ -38,7 +38,7 @@ pub struct Args {
     /// The reads: a line `offset,length` for each, in bytes; a line of headings may stand first.
     #[arg(long, value_name = "FILE")]
     pub trace: PathBuf,
-    /// Tell the reader all reads beforehand.
+    /// Pass all reads to the reader as hints.
     #[arg(long)]
     pub hints: bool,
     /// Write the bytes here, one read after the other; what was in the file is lost.
@@ -168,7 +168,7 @@ fn report(replayed: Replayed, seconds: f64, reads: usize, counters: Counters) ->
         bytes_received: counters.bytes_received,
         bytes_used: counters.bytes_used,
         bytes_skipped: counters.bytes_skipped,
-        // What the reader still holds was fetched in vain as well: nothing reads it any more.
+        // What the reader still holds was wasted as well: nothing reads it any more.
         bytes_wasted: counters.bytes_received.saturating_sub(counters.bytes_used + counters.bytes_skipped),
     }
 }

@@ -1,5 +1,7 @@
-//! The choice of a backend: an environment variable and a call force the portable one, and all give the same bytes.
+//! The choice of a backend: an environment variable and a call force the portable one, and all give
+//! the same bytes. A binary of its own, because `Backend::force` holds for the whole process.
 
+#[path = "srtp/common/mod.rs"]
 mod common;
 
 use std::process::Command;

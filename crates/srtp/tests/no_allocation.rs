@@ -1,6 +1,8 @@
-//! Protecting and unprotecting allocates nothing once a stream has begun, whatever profile, backend and batch.
+//! Protecting and unprotecting allocates nothing once a stream has begun, whatever profile, backend
+//! and batch. A binary of its own for its global allocator.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
+#[path = "srtp/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -241,7 +241,7 @@ impl Worker {
             Lane::Frames => {
                 let channels = self.streams.slab[stream].channels.iter().flatten();
                 for player in channels.flat_map(|channel| channel.schedule.all_players()) {
-                    let session = self.sessions.get_mut(player as usize);
+                    let session = self.sessions.get_mut(player.0 as usize);
                     if let Some(play) = session.and_then(|session| session.play_mut()) {
                         play.waiting_since_ms = since_ms;
                     }

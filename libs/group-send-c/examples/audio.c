@@ -61,7 +61,7 @@ static void write_header(unsigned char *header, unsigned frame, unsigned ssrc)
 }
 
 /* Packets that wait in a listener's socket. */
-static unsigned heard(int fd)
+static unsigned received(int fd)
 {
     unsigned char packet[FRAME_BYTES + HEADER_BYTES + 1];
     unsigned packets = 0;
@@ -148,8 +148,8 @@ int main(int argc, char **argv)
             return 1;
         }
         served += (unsigned long)complete;
-        first_heard += heard(first);
-        last_heard += heard(last);
+        first_heard += received(first);
+        last_heard += received(last);
 
         next.tv_nsec += FRAME_MS * 1000000L;
         if (next.tv_nsec >= 1000000000L) {
@@ -158,9 +158,9 @@ int main(int argc, char **argv)
         }
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
     }
-    first_heard += heard(first);
-    last_heard += heard(last);
-    printf("%u frames to %lu listeners: %lu packets sent; first listener heard %lu packets, last listener %lu\n",
+    first_heard += received(first);
+    last_heard += received(last);
+    printf("%u frames to %lu listeners: %lu packets sent; first listener received %lu packets, last listener %lu\n",
            frames, (unsigned long)n, served, first_heard, last_heard);
     sendgroup_close(sender);
     close(first);

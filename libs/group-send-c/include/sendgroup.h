@@ -35,8 +35,9 @@ typedef struct sendgroup_sender sendgroup_sender;
  */
 typedef struct sendgroup_options {
   /*
-   Names of back ends with commas between them, the preferred one first: "gso", "sendmmsg", "sendmsg", "io_uring",
-   "af_xdp", "tc_clone". The first that works here is used. NULL for "gso,sendmmsg,sendmsg", which works everywhere.
+   Names of back ends with commas between them, the preferred one first: "gso", "sendmmsg",
+   "sendmsg", "io_uring", "af_xdp", "tc_clone". The first that works here is used. NULL for
+   "gso,sendmmsg,sendmsg", which works everywhere.
    */
   const char *backends;
   /*
@@ -50,10 +51,10 @@ typedef struct sendgroup_options {
 } sendgroup_options;
 
 /*
- One recipient of a group: where to, what is private to it, and what became of it.
+ One recipient of a group: its address, its private bytes, and the result.
 
- Set it to zero and fill in the first members. Afterwards the last three say what happened; they are read as well, so
- that a call with the same arguments goes on where the one before stopped.
+ Set it to zero and fill in the first members. Afterwards the last three say what happened; they
+ are read as well, so that a call with the same arguments goes on where the one before stopped.
  */
 typedef struct sendgroup_recipient {
   /*
@@ -65,8 +66,8 @@ typedef struct sendgroup_recipient {
    */
   socklen_t destination_len;
   /*
-   Bytes before the shared payload: none if prepend_len is 0, the same before each packet if it is 1, or one for each
-   packet.
+   Bytes before the shared payload: none if prepend_len is 0, the same before each packet if it
+   is 1, or one for each packet.
    */
   const struct iovec *prepend;
   /*
@@ -90,9 +91,10 @@ typedef struct sendgroup_recipient {
    */
   uint32_t failed;
   /*
-   Why packets were not sent, as a number of errno.h, otherwise 0. EAGAIN for every recipient whose packets wait for
-   room: call again when the socket is writable; with io_uring, af_xdp and tc_clone after a millisecond, since what is
-   full there need not be the socket. Everything else is final: of the failed packets the latest.
+   Why packets were not sent, as a number of errno.h, otherwise 0. EAGAIN for every recipient
+   whose packets wait for room: call again when the socket is writable; with io_uring, af_xdp
+   and tc_clone after a millisecond, since what is full there need not be the socket.
+   Everything else is final: of the failed packets the latest.
    */
   int error;
 } sendgroup_recipient;
@@ -102,17 +104,20 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Opens a UDP socket for sending to groups and stores the sender in `*opened`. Free it with `sendgroup_close`.
+ Opens a UDP socket for sending to groups and stores the sender in `*opened`. Free it with
+ `sendgroup_close`.
 
- The sender has a descriptor of its own for the socket: the caller's may be used as before, and closed. `options` may be
- NULL. Returns 0, or a negative errno value, and then `*opened` is NULL: -EFAULT if `opened` is NULL, -EBADF if `fd` is
- no descriptor, -EINVAL if it is no UDP socket, a name of a back end is unknown or a string is not UTF-8, -EOPNOTSUPP if
- none of the back ends works here. `why` may be NULL; otherwise up to `why_size` bytes of it become a text that explains the
- error, "" if there is none, which ends with a zero.
+ The sender has a descriptor of its own for the socket: the caller's may be used as before, and
+ closed. `options` may be NULL. Returns 0, or a negative errno value, and then `*opened` is NULL:
+ -EFAULT if `opened` is NULL, -EBADF if `fd` is no descriptor, -EINVAL if it is no UDP socket, a
+ name of a back end is unknown or a string is not UTF-8, -EOPNOTSUPP if none of the back ends
+ works here. `why` may be NULL; otherwise up to `why_size` bytes of it become a text that
+ explains the error, "" if there is none, which ends with a zero.
 
  # Safety
- `options` is NULL or points to options whose strings are NULL or end with a zero, `opened` is NULL or may be written to,
- `why` is NULL or `why_size` bytes there may be written to. Nobody closes `fd` meanwhile.
+ `options` is NULL or points to options whose strings are NULL or end with a zero, `opened` is
+ NULL or may be written to, `why` is NULL or `why_size` bytes there may be written to. `fd` stays
+ open during the call.
  */
 int sendgroup_open(int fd,
                    const struct sendgroup_options *options,
@@ -121,21 +126,24 @@ int sendgroup_open(int fd,
                    size_t why_size);
 
 /*
- Sends each of `packets_len` packets to each of `recipients_len` recipients, with its private bytes around it. A
- recipient's failure stops nobody else. It never waits.
+ Sends each of `packets_len` packets to each of `recipients_len` recipients, with its private
+ bytes around it. A recipient's failure does not affect the others. It never waits.
 
- Hand over the packets of a whole video frame together: equally long ones of one recipient then cost little more than
- one. Returns the number of recipients fully served, by this call and those before it: all packets sent. If there are
- fewer than `recipients_len`, look at `sent`, `failed` and `error` of each. Or a negative errno value, and then nothing
- was sent and no recipient has changed: -EFAULT if a pointer that is needed is NULL or not aligned, -EINVAL if there
- are more packets or recipients than the limits say, -EMSGSIZE if a packet is longer than 65,535 bytes,
+ Pass the packets of a whole video frame together: those of equal length for one recipient then
+ cost little more than one. Returns the number of recipients fully served, by this call and those
+ before it: all packets sent. If there are fewer than `recipients_len`, look at `sent`, `failed`
+ and `error` of each. Or a negative errno value, and then nothing was sent and no recipient has
+ changed: -EFAULT if a pointer that is needed is NULL or not aligned, -EINVAL if there are more
+ packets or recipients than the limits say, -EMSGSIZE if a packet is longer than 65,535 bytes,
  -ENOTRECOVERABLE after a bug in the library; close the sender then.
 
- A recipient whose own pointers, lengths or counts are wrong fails alone, with EFAULT, EINVAL, EMSGSIZE or EAFNOSUPPORT.
+ A recipient whose own pointers, lengths or counts are wrong fails alone, with EFAULT, EINVAL,
+ EMSGSIZE or EAFNOSUPPORT.
 
  # Safety
- `sender` is NULL or a sender that is used nowhere else meanwhile. `packets` and `recipients` point to as many as said,
- and what those point to may be read; nothing of it changes during the call.
+ `sender` is NULL or a sender that is used nowhere else meanwhile. `packets` and `recipients`
+ point to as many as said, and what those point to may be read; nothing of it changes during the
+ call.
  */
 ssize_t sendgroup_send(struct sendgroup_sender *sender,
                        const struct iovec *packets,
@@ -144,13 +152,13 @@ ssize_t sendgroup_send(struct sendgroup_sender *sender,
                        size_t recipients_len);
 
 /*
- As `sendgroup_send`, through a socket that is opened for this call only: for groups now and then. Opening costs some
- system calls, and what a device refuses is found out each time.
+ As `sendgroup_send`, through a socket that is opened for this call only: for groups now and
+ then. Opening costs some system calls, and what a device refuses is found out each time.
 
  Returns also what `sendgroup_open` returns when it fails.
 
  # Safety
- As `sendgroup_send`. Nobody closes `fd` meanwhile.
+ As `sendgroup_send`. `fd` stays open during the call.
  */
 ssize_t sendgroup(int fd,
                   const struct iovec *packets,
@@ -167,21 +175,21 @@ ssize_t sendgroup(int fd,
 const char *sendgroup_backend(const struct sendgroup_sender *sender);
 
 /*
- Name of the `index`-th back end, from 0, that was preferred to the one in use; NULL if there are not as many. `*why`
- becomes the reason why it is not used, NULL if there is none; it belongs to the sender. `why` may be NULL.
+ Name of the `index`-th back end, from 0, that was preferred to the one in use; NULL if there are
+ not as many. `*why` becomes the reason why it is not used, NULL if there is none; it belongs to
+ the sender. `why` may be NULL.
 
  # Safety
  `sender` is NULL or a sender; `why` is NULL or may be written to.
  */
-const char *sendgroup_not_chosen(const struct sendgroup_sender *sender,
-                                 size_t index,
-                                 const char **why);
+const char *sendgroup_not_chosen(const struct sendgroup_sender *sender, size_t index, const char **why);
 
 /*
  Frees a sender. The caller's socket stays open. NULL is allowed and does nothing.
 
  # Safety
- `sender` is NULL or a sender that has not been closed, and nobody uses it meanwhile or afterwards.
+ `sender` is NULL or a sender that has not been closed, and is not used by anything else during
+ the call or afterwards.
  */
 void sendgroup_close(struct sendgroup_sender *sender);
 

@@ -1,7 +1,8 @@
-//! What C passes to a call, read once and checked as far as it can be: NULL, alignment, lengths, counts, families.
+//! What C passes to a call, read once and checked as far as it can be: NULL, alignment, lengths,
+//! counts, families.
 //!
-//! Everything that holds for the group refuses the call; everything that is one recipient's refuses that one. What is sent
-//! how is `group-send`'s business.
+//! Everything that holds for the group refuses the call; everything that is one recipient's refuses
+//! that one. What is sent how is `group-send`'s business.
 
 use crate::{Failure, Recipient, SENDGROUP_PACKETS_MAX, SENDGROUP_RECIPIENTS_MAX};
 use group_send::{SendError, Sender, Slot};
@@ -16,8 +17,8 @@ const LEN_MAX: usize = u16::MAX as usize;
 /// The arrays of a call, `recipients` in the form C has.
 ///
 /// # Safety
-/// Pointers that are not NULL point to as many elements as said, and those of `packets` to as many bytes; nobody else
-/// changes them while the result is used.
+/// Pointers that are not NULL point to as many elements as said, and those of `packets` to as many
+/// bytes; nobody else changes them while the result is used.
 pub(crate) unsafe fn arguments<'a>(
     packets: *const iovec,
     packets_len: usize,
@@ -36,7 +37,8 @@ pub(crate) unsafe fn arguments<'a>(
     if recipients.is_null() || !recipients.is_aligned() {
         return Err(libc::EFAULT.into());
     }
-    // SAFETY: not NULL, aligned, as many as said, of a size that was checked, and nobody else's for now.
+    // SAFETY: not NULL, aligned, as many as said, of a size that was checked, and nobody else's for
+    // now.
     Ok((slices, unsafe { slice::from_raw_parts_mut(recipients, recipients_len) }))
 }
 
@@ -80,7 +82,8 @@ impl Scratch {
     }
 }
 
-/// Empties a vector, for values of another lifetime, and keeps its memory: std collects in place where sizes are equal.
+/// Empties a vector, for values of another lifetime, and keeps its memory: std collects in place
+/// where sizes are equal.
 fn recycle<T, U>(mut vec: Vec<T>) -> Vec<U> {
     vec.clear();
     vec.into_iter().map(|_| unreachable!("it is empty")).collect()
@@ -138,8 +141,8 @@ unsafe fn parse(recipient: &Recipient, packets: usize, privates: &mut Vec<&[u8]>
 /// Appends `len` pieces of memory to `slices`.
 ///
 /// # Safety
-/// `pieces` is NULL or points to as many elements as said, which are NULL or point to as many bytes as they say; nobody
-/// changes them while `slices` is used.
+/// `pieces` is NULL or points to as many elements as said, which are NULL or point to as many bytes
+/// as they say; nobody changes them while `slices` is used.
 unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> Result<(), c_int> {
     if len == 0 {
         return Ok(());
@@ -176,13 +179,15 @@ unsafe fn address(address: *const sockaddr, len: socklen_t) -> Result<SocketAddr
     let family = unsafe { (&raw const (*address).sa_family).read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if len >= size_of::<sockaddr_in>() => {
-            // SAFETY: it points to that many bytes, of which any are an address; the read needs no alignment.
+            // SAFETY: it points to that many bytes, of which any are an address; the read needs no
+            // alignment.
             let v4 = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
             Ok(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
         }
         libc::AF_INET6 if len >= size_of::<sockaddr_in6>() => {
-            // SAFETY: it points to that many bytes, of which any are an address; the read needs no alignment.
+            // SAFETY: it points to that many bytes, of which any are an address; the read needs no
+            // alignment.
             let v6 = unsafe { address.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);

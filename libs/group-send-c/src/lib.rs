@@ -1,11 +1,13 @@
 //! `group-send` for C and C++: `include/sendgroup.h`, `libgroup_send_c.a` and `libgroup_send_c.so`.
 //!
-//! One call sends shared packets to many recipients, each with private bytes before and after, and fills an error slot for
-//! each: the shape of sendgroup() (Lahav, Brecht, Karsten, Wang, Zhao; NOSSDAV 2008), which was a system call and took one
-//! packet at a time. Here it takes several, for only then can the kernel join a recipient's. The header is made from
-//! this file by cbindgen and compared by `tests/header.rs`; reading what C passes is `call.rs`, options are `options.rs`.
+//! One call sends shared packets to many recipients, each with private bytes before and after, and
+//! fills an error slot for each: the shape of sendgroup() (Lahav, Brecht, Karsten, Wang, Zhao;
+//! NOSSDAV 2008), which was a system call and took one packet at a time. Here it takes several, for
+//! only then can the kernel join a recipient's. The header is made from this file by cbindgen and
+//! compared by `tests/group-send-c/main.rs`; reading what C passes is `call.rs`, options are `options.rs`.
 //!
-//! A panic, which would be a bug, is answered by `-ENOTRECOVERABLE` at the boundary and never unwinds into C.
+//! A panic, which would be a bug, is answered by `-ENOTRECOVERABLE` at the boundary and never
+//! unwinds into C.
 
 #![cfg(unix)]
 
@@ -25,10 +27,10 @@ pub const SENDGROUP_PACKETS_MAX: usize = 1024;
 /// Most recipients of one call.
 pub const SENDGROUP_RECIPIENTS_MAX: usize = 1 << 20;
 
-/// One recipient of a group: where to, what is private to it, and what became of it.
+/// One recipient of a group: its address, its private bytes, and the result.
 ///
-/// Set it to zero and fill in the first members. Afterwards the last three say what happened; they are read as well, so
-/// that a call with the same arguments goes on where the one before stopped.
+/// Set it to zero and fill in the first members. Afterwards the last three say what happened; they
+/// are read as well, so that a call with the same arguments goes on where the one before stopped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Recipient {
@@ -36,8 +38,8 @@ pub struct Recipient {
     pub destination: *const sockaddr,
     /// Its size in bytes.
     pub destination_len: socklen_t,
-    /// Bytes before the shared payload: none if prepend_len is 0, the same before each packet if it is 1, or one for each
-    /// packet.
+    /// Bytes before the shared payload: none if prepend_len is 0, the same before each packet if it
+    /// is 1, or one for each packet.
     pub prepend: *const iovec,
     /// 0, 1, or the number of packets.
     pub prepend_len: usize,
@@ -49,9 +51,10 @@ pub struct Recipient {
     pub sent: u32,
     /// Packets that failed for good. Begin with 0.
     pub failed: u32,
-    /// Why packets were not sent, as a number of errno.h, otherwise 0. EAGAIN for every recipient whose packets wait for
-    /// room: call again when the socket is writable; with io_uring, af_xdp and tc_clone after a millisecond, since what is
-    /// full there need not be the socket. Everything else is final: of the failed packets the latest.
+    /// Why packets were not sent, as a number of errno.h, otherwise 0. EAGAIN for every recipient
+    /// whose packets wait for room: call again when the socket is writable; with io_uring, af_xdp
+    /// and tc_clone after a millisecond, since what is full there need not be the socket.
+    /// Everything else is final: of the failed packets the latest.
     pub error: c_int,
 }
 
@@ -59,8 +62,9 @@ pub struct Recipient {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Names of back ends with commas between them, the preferred one first: "gso", "sendmmsg", "sendmsg", "io_uring",
-    /// "af_xdp", "tc_clone". The first that works here is used. NULL for "gso,sendmmsg,sendmsg", which works everywhere.
+    /// Names of back ends with commas between them, the preferred one first: "gso", "sendmmsg",
+    /// "sendmsg", "io_uring", "af_xdp", "tc_clone". The first that works here is used. NULL for
+    /// "gso,sendmmsg,sendmsg", which works everywhere.
     pub backends: *const c_char,
     /// For "af_xdp" and "tc_clone", the interface to send through: "eth0". Otherwise NULL.
     pub network_interface: *const c_char,
@@ -78,17 +82,20 @@ pub struct Sender {
     scratch: Scratch,
 }
 
-/// Opens a UDP socket for sending to groups and stores the sender in `*opened`. Free it with `sendgroup_close`.
+/// Opens a UDP socket for sending to groups and stores the sender in `*opened`. Free it with
+/// `sendgroup_close`.
 ///
-/// The sender has a descriptor of its own for the socket: the caller's may be used as before, and closed. `options` may be
-/// NULL. Returns 0, or a negative errno value, and then `*opened` is NULL: -EFAULT if `opened` is NULL, -EBADF if `fd` is
-/// no descriptor, -EINVAL if it is no UDP socket, a name of a back end is unknown or a string is not UTF-8, -EOPNOTSUPP if
-/// none of the back ends works here. `why` may be NULL; otherwise up to `why_size` bytes of it become a text that explains the
-/// error, "" if there is none, which ends with a zero.
+/// The sender has a descriptor of its own for the socket: the caller's may be used as before, and
+/// closed. `options` may be NULL. Returns 0, or a negative errno value, and then `*opened` is NULL:
+/// -EFAULT if `opened` is NULL, -EBADF if `fd` is no descriptor, -EINVAL if it is no UDP socket, a
+/// name of a back end is unknown or a string is not UTF-8, -EOPNOTSUPP if none of the back ends
+/// works here. `why` may be NULL; otherwise up to `why_size` bytes of it become a text that
+/// explains the error, "" if there is none, which ends with a zero.
 ///
 /// # Safety
-/// `options` is NULL or points to options whose strings are NULL or end with a zero, `opened` is NULL or may be written to,
-/// `why` is NULL or `why_size` bytes there may be written to. Nobody closes `fd` meanwhile.
+/// `options` is NULL or points to options whose strings are NULL or end with a zero, `opened` is
+/// NULL or may be written to, `why` is NULL or `why_size` bytes there may be written to. `fd` stays
+/// open during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendgroup_open(
     fd: c_int,
@@ -114,21 +121,24 @@ pub unsafe extern "C" fn sendgroup_open(
     code
 }
 
-/// Sends each of `packets_len` packets to each of `recipients_len` recipients, with its private bytes around it. A
-/// recipient's failure stops nobody else. It never waits.
+/// Sends each of `packets_len` packets to each of `recipients_len` recipients, with its private
+/// bytes around it. A recipient's failure does not affect the others. It never waits.
 ///
-/// Hand over the packets of a whole video frame together: equally long ones of one recipient then cost little more than
-/// one. Returns the number of recipients fully served, by this call and those before it: all packets sent. If there are
-/// fewer than `recipients_len`, look at `sent`, `failed` and `error` of each. Or a negative errno value, and then nothing
-/// was sent and no recipient has changed: -EFAULT if a pointer that is needed is NULL or not aligned, -EINVAL if there
-/// are more packets or recipients than the limits say, -EMSGSIZE if a packet is longer than 65,535 bytes,
+/// Pass the packets of a whole video frame together: those of equal length for one recipient then
+/// cost little more than one. Returns the number of recipients fully served, by this call and those
+/// before it: all packets sent. If there are fewer than `recipients_len`, look at `sent`, `failed`
+/// and `error` of each. Or a negative errno value, and then nothing was sent and no recipient has
+/// changed: -EFAULT if a pointer that is needed is NULL or not aligned, -EINVAL if there are more
+/// packets or recipients than the limits say, -EMSGSIZE if a packet is longer than 65,535 bytes,
 /// -ENOTRECOVERABLE after a bug in the library; close the sender then.
 ///
-/// A recipient whose own pointers, lengths or counts are wrong fails alone, with EFAULT, EINVAL, EMSGSIZE or EAFNOSUPPORT.
+/// A recipient whose own pointers, lengths or counts are wrong fails alone, with EFAULT, EINVAL,
+/// EMSGSIZE or EAFNOSUPPORT.
 ///
 /// # Safety
-/// `sender` is NULL or a sender that is used nowhere else meanwhile. `packets` and `recipients` point to as many as said,
-/// and what those point to may be read; nothing of it changes during the call.
+/// `sender` is NULL or a sender that is used nowhere else meanwhile. `packets` and `recipients`
+/// point to as many as said, and what those point to may be read; nothing of it changes during the
+/// call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendgroup_send(
     sender: *mut Sender,
@@ -154,13 +164,13 @@ pub unsafe extern "C" fn sendgroup_send(
     }
 }
 
-/// As `sendgroup_send`, through a socket that is opened for this call only: for groups now and then. Opening costs some
-/// system calls, and what a device refuses is found out each time.
+/// As `sendgroup_send`, through a socket that is opened for this call only: for groups now and
+/// then. Opening costs some system calls, and what a device refuses is found out each time.
 ///
 /// Returns also what `sendgroup_open` returns when it fails.
 ///
 /// # Safety
-/// As `sendgroup_send`. Nobody closes `fd` meanwhile.
+/// As `sendgroup_send`. `fd` stays open during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendgroup(
     fd: c_int,
@@ -190,8 +200,9 @@ pub unsafe extern "C" fn sendgroup_backend(sender: *const Sender) -> *const c_ch
     sender.map_or(ptr::null(), |sender| options::c_name(sender.sender.backend()).as_ptr())
 }
 
-/// Name of the `index`-th back end, from 0, that was preferred to the one in use; NULL if there are not as many. `*why`
-/// becomes the reason why it is not used, NULL if there is none; it belongs to the sender. `why` may be NULL.
+/// Name of the `index`-th back end, from 0, that was preferred to the one in use; NULL if there are
+/// not as many. `*why` becomes the reason why it is not used, NULL if there is none; it belongs to
+/// the sender. `why` may be NULL.
 ///
 /// # Safety
 /// `sender` is NULL or a sender; `why` is NULL or may be written to.
@@ -215,7 +226,8 @@ pub unsafe extern "C" fn sendgroup_not_chosen(
 /// Frees a sender. The caller's socket stays open. NULL is allowed and does nothing.
 ///
 /// # Safety
-/// `sender` is NULL or a sender that has not been closed, and nobody uses it meanwhile or afterwards.
+/// `sender` is NULL or a sender that has not been closed, and is not used by anything else during
+/// the call or afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendgroup_close(sender: *mut Sender) {
     if !sender.is_null() {
@@ -241,11 +253,13 @@ impl From<c_int> for Failure {
 }
 
 /// # Safety
-/// `options` is NULL or points to options whose strings are NULL or end with a zero. Nobody closes `fd` meanwhile.
+/// `options` is NULL or points to options whose strings are NULL or end with a zero. `fd` stays
+/// open during the call.
 unsafe fn open(fd: c_int, options: *const Options) -> Result<Sender, Failure> {
     // SAFETY: the same contract as this function's.
     let config = unsafe { options::config(options.as_ref()) }?;
-    // SAFETY: this call has no memory to do with, and is for asking whether a number is a descriptor.
+    // SAFETY: this call has no memory to do with, and is for asking whether a number is a
+    // descriptor.
     if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return Err(libc::EBADF.into());
     }
@@ -260,7 +274,8 @@ unsafe fn open(fd: c_int, options: *const Options) -> Result<Sender, Failure> {
 
 /// Runs `work`, and turns a panic into an error.
 fn guard<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // After a panic the caller is told to close the sender, and until then it is memory-safe like any Rust value.
+    // After a panic the return value asks the caller to close the sender, and until then it is
+    // memory-safe like any Rust value.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(libc::ENOTRECOVERABLE.into()))
 }
 

@@ -20,7 +20,8 @@ pub(crate) unsafe fn config(options: Option<&Options>) -> Result<Config, Failure
     Ok(config)
 }
 
-/// What a build without these back ends has no use for is left unread; asking for one is answered when it is opened.
+/// What a build without these back ends has no use for is left unread; asking for one is answered
+/// when it is opened.
 #[cfg_attr(
     not(any(feature = "af-xdp", feature = "tc-clone")),
     expect(unused_variables, reason = "no back end that sends through an interface of its own")
@@ -96,7 +97,8 @@ pub(crate) unsafe fn write_text(to: *mut c_char, size: usize, text: &str) {
     }
     let text = c_text(&text[..text.floor_char_boundary(size - 1)]);
     let bytes = text.as_bytes_with_nul();
-    // SAFETY: they are at most `size` bytes, which may be written to and are no part of a string made here.
+    // SAFETY: they are at most `size` bytes, which may be written to and are no part of a string
+    // made here.
     unsafe { to.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 

@@ -5,7 +5,7 @@
 // Attached to the egress of the loopback device, where nothing but the group's own packet socket sends such frames.
 // User space leaves what differs between the copies in `GROUPS`: for each recipient the first bytes of its frame (link,
 // IP and UDP header, private bytes before the payload) and the last ones (private bytes after it), all checksums
-// included. The program puts them around the payload and sends a clone to the real interface, and tells what became
+// included. The program puts them around the payload and sends a clone to the real interface, and reports what became
 // of it. It decides nothing.
 //
 // No headers: a plain clang has none for this target. Numbers are those of linux/bpf.h, which never change.
@@ -115,7 +115,7 @@ int clone_group(struct __sk_buff *skb)
 	group = bpf_map_lookup_elem(&GROUPS, &first);
 	if (!group || bpf_get_socket_cookie(skb) != group->cookie)
 		return TCX_NEXT;
-	// A frame that somebody repeated or held back must not be sent with what is in the map by now.
+	// A frame that was repeated or delayed must not be sent with what is in the map by now.
 	if (group->done == group->sequence || skb->len != group->frame_bytes)
 		return TCX_DROP;
 	skb->mark = group->mark;

@@ -1,9 +1,10 @@
-//! Live audio to 1000 recipients: every 20 ms one frame of 160 bytes goes to all of them in one call, behind an RTP header
-//! that is each one's own (RFC 3550 section 5.1).
+//! Live audio to 1000 recipients: every 20 ms one frame of 160 bytes goes to all of them in one
+//! call, behind an RTP header that is each one's own (RFC 3550 section 5.1).
 //!
-//! All on the loopback device, and bounded in time. Recipients are addresses in 127.0.0.0/8, all of which Linux takes for
-//! its own; one socket hears them all and says what each heard. What is sent when the socket has no room, and for how long
-//! to wait then, is decided here and not in the library.
+//! All on the loopback device, and bounded in time. Recipients are addresses in 127.0.0.0/8, all of
+//! which Linux takes for its own; one socket receives for all and counts per recipient. What is
+//! sent when the socket has no room, and for how long to wait then, is decided here and not in the
+//! library.
 //!
 //! ```sh
 //! cargo run --release -p group-send --example send_group [recipients [seconds]]
@@ -37,11 +38,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = listener.local_addr()?.port();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let heard = scope.spawn(|| listen(&listener, &done));
+        let listening = scope.spawn(|| listen(&listener, &done));
         let report = speak(recipients, seconds * 1000 / FRAME.as_millis() as u32, port);
         done.store(true, Ordering::Relaxed);
-        let heard = heard.join().expect("the listener does not panic")?;
-        report?.print(&heard);
+        let received = listening.join().expect("the listener does not panic")?;
+        report?.print(&received);
         Ok(())
     })
 }
@@ -141,25 +142,26 @@ fn rtp_header(frame: u32, ssrc: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Receives until nothing has come for a while after `done`: packets by the address they were sent to.
+/// Receives until nothing has come for a while after `done`: packets by the address they were sent
+/// to.
 fn listen(socket: &UdpSocket, done: &AtomicBool) -> io::Result<HashMap<IpAddr, u32>> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     enable_destination(socket)?;
     warn_of_small_buffers(socket)?;
     let mut batch = RecvBatch::new(RecvConfig { message_bytes: 2048, ..RecvConfig::default() });
-    let mut heard = HashMap::new();
+    let mut received = HashMap::new();
     loop {
         match batch.recv_wait(socket) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && done.load(Ordering::Relaxed) => {
-                return Ok(heard);
+                return Ok(received);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         }
         for datagram in batch.iter().filter(|datagram| datagram.payload.len() == HEADER_BYTES + FRAME_BYTES) {
             if let Some(destination) = datagram.destination {
-                *heard.entry(destination).or_insert(0) += 1;
+                *received.entry(destination).or_insert(0) += 1;
             }
         }
     }
@@ -173,7 +175,7 @@ fn warn_of_small_buffers(socket: &UdpSocket) -> io::Result<()> {
 }
 
 impl Report {
-    fn print(&self, heard: &HashMap<IpAddr, u32>) {
+    fn print(&self, received: &HashMap<IpAddr, u32>) {
         let Self { recipients, frames, sent, failed, dropped, sending } = self;
         println!(
             "{frames} frames to {recipients} recipients: {sent} datagrams sent, {failed} failed, {dropped} too late"
@@ -183,11 +185,11 @@ impl Report {
             sending.as_secs_f64() * 1e3 / f64::from(*frames),
             sending.as_secs_f64() * 1e9 / (*sent).max(1) as f64
         );
-        let total: u32 = heard.values().sum();
-        let least = if heard.len() < *recipients { Some(&0) } else { heard.values().min() };
+        let total: u32 = received.values().sum();
+        let least = if received.len() < *recipients { Some(&0) } else { received.values().min() };
         println!(
-            "heard: {total} datagrams by {} recipients, at least {} each",
-            heard.len(),
+            "received: {total} datagrams by {} recipients, at least {} each",
+            received.len(),
             least.unwrap_or(&0)
         );
     }

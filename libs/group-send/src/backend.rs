@@ -1,7 +1,7 @@
-//! What every back end takes and answers.
+//! The interface of every back end.
 //!
-//! Policy (what is sent in which order, what remains to be sent) is above, in `group.rs` and `sender.rs`; a back end
-//! hands datagrams to the network and says of each what became of it.
+//! Policy (the order of sending, what remains to be sent) is above, in `group.rs` and `sender.rs`;
+//! a back end hands datagrams to the network and returns an outcome for each.
 
 #[cfg(all(target_os = "linux", feature = "af-xdp"))]
 mod af_xdp;
@@ -26,7 +26,8 @@ use crate::group::{self, Recipient, Slot};
 use socket2::SockRef;
 use std::net::SocketAddr;
 
-/// Datagrams handed to a back end in one call, at most. Bounds its buffers; the kernel takes up to 1024 messages.
+/// Datagrams handed to a back end in one call, at most. Bounds its buffers; the kernel takes up to
+/// 1024 messages.
 pub(crate) const CHUNK: usize = 256;
 
 /// One datagram, gathered from up to three slices; empty ones are allowed.
@@ -34,7 +35,8 @@ pub(crate) const CHUNK: usize = 256;
 pub(crate) struct Datagram<'a> {
     pub(crate) destination: &'a SocketAddr,
     pub(crate) parts: [&'a [u8]; 3],
-    /// When it shall leave, in nanoseconds of the clock that the socket was given (`SO_TXTIME`); 0 for at once.
+    /// Departure time, in nanoseconds of the clock that the socket was given (`SO_TXTIME`); 0 for
+    /// at once.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux knows such times"))]
     pub(crate) departure_ns: u64,
 }
@@ -45,7 +47,7 @@ impl Datagram<'_> {
     }
 }
 
-/// What became of a datagram.
+/// The result for one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Not tried, or the kernel had no room at that moment.
@@ -54,36 +56,38 @@ pub(crate) enum Outcome {
     Failed(SendError),
 }
 
-/// A way to the network. See the functions for what callers and back ends owe each other.
+/// How datagrams reach the network. The contract is at each function.
 pub(crate) trait Backend: Send {
     fn kind(&self) -> BackendKind;
 
-    /// Sends datagrams that are in recipient-major order: all of one recipient adjacent, in the order they shall
-    /// arrive. At most [`CHUNK`]; `outcomes` is as long and all [`Outcome::Unsent`]. Outcomes are filled in order;
-    /// without room it stops and leaves the rest `Unsent`. A recipient's failure never stops the others.
+    /// Sends datagrams that are in recipient-major order: all of one recipient adjacent, in the
+    /// order they should arrive. At most [`CHUNK`]; `outcomes` is as long and all
+    /// [`Outcome::Unsent`]. Outcomes are filled in order; when there is no room it stops and leaves
+    /// the rest `Unsent`. A recipient's failure never stops the others.
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]);
 
-    /// Sends a group, and returns whether it stopped for want of room. Without a form of its own, a back end gets it
-    /// through [`Backend::send`] in chunks.
+    /// Sends a group, and returns whether it stopped because there was no room. The default hands
+    /// it to [`Backend::send`] in chunks.
     fn send_group(&mut self, packets: &[&[u8]], recipients: &[Recipient<'_>], slots: &mut [Slot]) -> bool {
         group::flatten(packets, recipients, slots, |datagrams, outcomes| self.send(datagrams, outcomes))
     }
 
-    /// Takes in what the network answered to earlier datagrams on the caller's socket, and says whether there was any.
+    /// Reads ICMP errors for earlier datagrams from the caller's socket, and says whether there
+    /// were any.
     fn read_refusals(&mut self) -> bool {
         false
     }
 
-    /// Datagrams that were reported as sent and did not leave, as far as the back end hears of it.
+    /// Datagrams that were reported as sent and did not leave, as far as the back end learns of it.
     fn lost(&self) -> u64 {
         0
     }
 }
 
-/// A back end over the socket, or why this one does not work here.
+/// A back end over the socket, or the reason why it does not work here.
 ///
 /// # Errors
-/// The socket itself is of no use.
+/// The socket itself is unusable.
 pub(crate) fn open(
     kind: BackendKind,
     socket: &SockRef<'_>,

@@ -1,8 +1,9 @@
-//! Datagrams built in place in one slab, and sent all at once: the form of a server that forwards.
+//! Datagrams built in place in one slab and sent all at once: made for servers that forward.
 //!
-//! The caller reserves space for a datagram, writes it there (by encrypting into it, for example) and goes on; once a
-//! turn of its loop everything is handed to [`Sender::flush`](crate::Sender::flush). The order in which recipients
-//! were written does not matter: a flush goes recipient by recipient, each one's datagrams in the order they were
+//! The caller reserves space for a datagram, writes it there (by encrypting into it, for example)
+//! and goes on; once a turn of its loop everything is handed to
+//! [`Sender::flush`](crate::Sender::flush). The order in which recipients were written does not
+//! matter: a flush goes recipient by recipient, each one's datagrams in the order they were
 //! reserved. This file knows nothing of sockets.
 
 use crate::backend::{CHUNK, Datagram, Outcome};
@@ -33,12 +34,12 @@ impl Default for BatchLimits {
 pub struct Envelope {
     /// The recipient.
     pub destination: SocketAddr,
-    /// Whatever the caller wants to know again of a datagram that is still here or failed: the time it was made at, to
-    /// drop it by age, or a session's number. Means nothing to the batch.
+    /// An opaque value of the caller's, returned with a datagram that is still queued or failed:
+    /// the time it was made, to drop it by age, or a session's number.
     pub stamp: u64,
-    /// When it shall leave, in nanoseconds of the clock given to
-    /// [`socket::enable_txtime`](crate::socket::enable_txtime); 0 for at once. Without that, and with queueing disciplines
-    /// that do not know departure times, it leaves at once.
+    /// Departure time, in nanoseconds of the clock given to
+    /// [`socket::enable_txtime`](crate::socket::enable_txtime); 0 for at once. Without that, and
+    /// with queueing disciplines that do not know departure times, it leaves at once.
     pub departure_ns: u64,
 }
 
@@ -79,7 +80,7 @@ impl std::error::Error for ReserveError {}
 /// A datagram that was given up, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Where it should have gone, and the caller's stamp.
+    /// Its destination, and the caller's stamp.
     pub envelope: Envelope,
     /// Never [`SendError::WouldBlock`].
     pub error: SendError,
@@ -87,8 +88,9 @@ pub struct Failure {
 
 /// Datagrams that wait for a flush.
 ///
-/// **Reserve, write, set the length, and flush once a turn.** What is reserved and never given a length is not sent
-/// and is gone after the flush. What the kernel had no room for stays, and goes first with the next flush.
+/// **Reserve, write, set the length, and flush once a turn.** What is reserved and never given a
+/// length is not sent and is gone after the flush. What the kernel had no room for stays, and goes
+/// first with the next flush.
 pub struct SendBatch {
     slab: Box<[u8]>,
     used: usize,
@@ -96,7 +98,7 @@ pub struct SendBatch {
     datagrams_max: usize,
     failures: Vec<Failure>,
     order: RecipientOrder,
-    /// Datagrams that were taken back and still have their room.
+    /// Datagrams that were discarded and still occupy their room.
     discarded: usize,
     /// Counts what makes ids invalid.
     turn: u32,
@@ -114,7 +116,7 @@ struct Queued {
 enum State {
     Reserved,
     Ready,
-    /// Sent, failed or taken back.
+    /// Sent, failed or discarded.
     Done,
 }
 
@@ -138,8 +140,9 @@ impl SendBatch {
         }
     }
 
-    /// Takes room for a datagram of up to `len_max` bytes, which is written by [`SendBatch::buffer`] or
-    /// [`SendBatch::buffers_from`] and becomes a datagram by [`SendBatch::set_len`].
+    /// Takes room for a datagram of up to `len_max` bytes, which is written by
+    /// [`SendBatch::buffer`] or [`SendBatch::buffers_from`] and becomes a datagram by
+    /// [`SendBatch::set_len`].
     ///
     /// # Errors
     /// [`ReserveError`].
@@ -182,8 +185,9 @@ impl SendBatch {
         Ok(id)
     }
 
-    /// The room of one datagram, as long as it was reserved; of the latest one, once it has a length, as long as that.
-    /// What it holds before it is written is left over from earlier datagrams.
+    /// The room of one datagram, as long as it was reserved; of the latest one, once it has a
+    /// length, as long as that. What it holds before it is written is left over from earlier
+    /// datagrams.
     ///
     /// # Panics
     /// If `id` is not of this batch since the last flush.
@@ -193,8 +197,8 @@ impl SendBatch {
         &mut self.slab[start..start + queued.capacity as usize]
     }
 
-    /// The room of `first` and of every datagram that was reserved after it, in that order, all at the same time: for
-    /// ciphers that work on many packets at once.
+    /// The room of `first` and of every datagram that was reserved after it, in that order, all at
+    /// the same time: for ciphers that work on many packets at once.
     ///
     /// # Panics
     /// If `first` is not of this batch since the last flush.
@@ -208,26 +212,29 @@ impl SendBatch {
         })
     }
 
-    /// Makes the first `len` bytes of the room a datagram, which the next flush sends. 0 is a datagram without bytes.
+    /// Makes the first `len` bytes of the room a datagram, which the next flush sends. 0 is a
+    /// datagram without bytes.
     ///
     /// # Panics
-    /// If `len` is more than the room, `id` is not of this batch since the last flush, or it was taken back.
+    /// If `len` is more than the room, `id` is not of this batch since the last flush, or it was
+    /// taken back.
     pub fn set_len(&mut self, id: DatagramId, len: usize) {
         let index = self.index(id);
         let is_last = index + 1 == self.queued.len();
         let queued = &mut self.queued[index];
         assert!(len <= queued.capacity as usize, "a datagram is not longer than its room");
-        assert!(queued.state != State::Done, "this datagram was taken back");
+        assert!(queued.state != State::Done, "this datagram was discarded");
         queued.len = len as u16;
         queued.state = State::Ready;
-        // The last one gives back what it does not need, which makes room for more, and neighbours in memory.
+        // The last one gives back what it does not need, which makes room for more, and neighbours
+        // in memory.
         if is_last {
             queued.capacity = queued.len;
             self.used = queued.offset as usize + len;
         }
     }
 
-    /// Takes a datagram back; it will not be sent. Its room is free again after the next flush.
+    /// Discards a datagram; it will not be sent. Its room is free again after the next flush.
     ///
     /// # Panics
     /// If `id` is not of this batch since the last flush.
@@ -237,8 +244,9 @@ impl SendBatch {
         self.queued[index].state = State::Done;
     }
 
-    /// Drops the datagrams for which `keep` says false: those too old to be of use, after a flush that was blocked.
-    /// What has no length yet or was taken back is dropped without a question. Invalidates every [`DatagramId`].
+    /// Drops the datagrams for which `keep` says false: those too old to be of use, after a flush
+    /// that was blocked. What has no length yet or was discarded is dropped without asking.
+    /// Invalidates every [`DatagramId`].
     pub fn retain(&mut self, mut keep: impl FnMut(&Envelope, &[u8]) -> bool) {
         for queued in &mut self.queued {
             let start = queued.offset as usize;
@@ -258,12 +266,12 @@ impl SendBatch {
         self.compact();
     }
 
-    /// Number of datagrams that wait, also those without a length yet.
+    /// Number of queued datagrams, including those without a length yet.
     pub fn len(&self) -> usize {
         self.queued.len() - self.discarded
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing is queueds.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -278,12 +286,13 @@ impl SendBatch {
         self.datagrams_max - self.queued.len()
     }
 
-    /// What the last flush gave up, one entry a datagram.
+    /// The datagrams that the last flush gave up, one entry each.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
 
-    /// Hands what is ready to `send` in recipient-major chunks until `budget_bytes` are used up or there is no more room.
+    /// Hands what is ready to `send` in recipient-major chunks until `budget_bytes` are used up or
+    /// there is no more room.
     pub(crate) fn drain(
         &mut self,
         budget_bytes: usize,
@@ -296,7 +305,7 @@ impl SendBatch {
         let mut indices = order.iter().peekable();
         let mut progress = Progress::default();
         let mut budget_left = budget_bytes;
-        // The first goes even if it is longer than the budget: it would wait for ever.
+        // The first goes even if it is longer than the budget, or it would wait for ever.
         let mut is_first = budget_bytes > 0;
         while indices.peek().is_some() && !progress.blocked {
             let mut chunk = ArrayVec::<u32, CHUNK>::new();
@@ -322,7 +331,8 @@ impl SendBatch {
         progress
     }
 
-    /// Moves what remains to the front of the slab. After a flush that sent everything there is nothing to move.
+    /// Moves what remains to the front of the slab. After a flush that sent everything there is
+    /// nothing to move.
     fn compact(&mut self) {
         let (slab, mut used) = (&mut self.slab, 0);
         self.queued.retain_mut(|queued| {
@@ -341,7 +351,7 @@ impl SendBatch {
     }
 
     fn index(&self, id: DatagramId) -> usize {
-        assert_eq!(id.turn, self.turn, "the datagram is of before the last flush");
+        assert_eq!(id.turn, self.turn, "the datagram is from before the last flush");
         id.index as usize
     }
 }
@@ -360,7 +370,7 @@ fn send_chunk(
     progress: &mut Progress,
     send: &mut impl FnMut(&[Datagram<'_>], &mut [Outcome]),
 ) {
-    // Filled in place: collected ones would be moved here, room and all.
+    // Filled in place: collecting would move the whole array.
     let mut datagrams = ArrayVec::<Datagram<'_>, CHUNK>::new();
     let mut outcomes = ArrayVec::<Outcome, CHUNK>::new();
     for &index in chunk {
@@ -512,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_with_their_stamp_until_the_next_flush() {
+    fn failures_are_reported_with_their_stamp_until_the_next_flush() {
         let mut batch = batch(1000, 10);
         for (stamp, port) in [(1, 1), (2, FAILING), (3, 2), (4, FAILING)] {
             batch.push(Envelope { destination: to(port), stamp, departure_ns: 0 }, b"x").unwrap();
@@ -530,10 +540,10 @@ mod tests {
     fn reserved_and_discarded_room_is_not_sent_and_is_free_again() {
         let mut batch = batch(1000, 10);
         let unwritten = batch.reserve(to(1), 100).unwrap();
-        let taken_back = batch.push(to(2), b"no").unwrap();
+        let discarded = batch.push(to(2), b"no").unwrap();
         let empty = batch.reserve(to(3), 0).unwrap();
         batch.set_len(empty, 0);
-        batch.discard(taken_back);
+        batch.discard(discarded);
         assert_eq!(batch.buffer(unwritten).len(), 100);
         let mut network = Network::new(usize::MAX);
         assert_eq!(batch.drain(usize::MAX, |d, o| network.send(d, o)).sent, 1);
@@ -578,14 +588,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_neither_counts_nor_comes_back() {
+    fn a_discarded_datagram_neither_counts_nor_comes_back() {
         let mut batch = batch(100, 3);
         let id = batch.push(to(1), b"one").unwrap();
         batch.discard(id);
         batch.discard(id);
         assert!(batch.is_empty());
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.set_len(id, 1))).is_err());
-        batch.retain(|_, _| panic!("nobody is asked about what was taken back"));
+        batch.retain(|_, _| panic!("discarded datagrams are not offered"));
         assert_eq!((batch.len(), batch.bytes_free()), (0, 100));
     }
 

@@ -1,8 +1,9 @@
-//! Control messages: what the kernel is told about a datagram beside its bytes, and what it tells.
+//! Control messages: ancillary data passed to and received from the kernel with a datagram.
 //!
-//! A row of `struct cmsghdr` and data (`cmsg(3)`), written and read as plain bytes: lengths are checked instead of
-//! pointers trusted, so neither side needs `unsafe`. Socket addresses are read in the same way. The system calls are in
-//! `linux.rs`; what follows from a message is decided in `recv.rs` and `socket.rs`.
+//! A row of `struct cmsghdr` and data (`cmsg(3)`), written and read as plain bytes: lengths are
+//! checked instead of pointers trusted, so neither side needs `unsafe`. Socket addresses are read
+//! in the same way. The system calls are in `linux.rs`; what follows from a message is decided in
+//! `recv.rs` and `socket.rs`.
 //!
 //! ```text
 //! | length: usize | level: i32 | type: i32 | data, `length - HEADER` bytes | padding to a multiple of usize |
@@ -20,7 +21,8 @@ const fn space(data: usize) -> usize {
     (HEADER + data).next_multiple_of(size_of::<usize>())
 }
 
-/// Control messages of one datagram to send: at most one of each kind that can be pushed. Belongs in `msg_control`.
+/// Control messages of one datagram to send: at most one of each kind that can be pushed. Belongs
+/// in `msg_control`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub(crate) struct ControlBuffer {
@@ -35,21 +37,22 @@ impl ControlBuffer {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    /// The kernel or the device shall cut the payload into datagrams of so many bytes, the last of which may be
-    /// shorter (`UDP_SEGMENT`, `udp(7)`).
+    /// The kernel or the device cuts the payload into datagrams of this many bytes, the last of
+    /// which may be shorter (`UDP_SEGMENT`, `udp(7)`).
     #[inline]
     pub(crate) fn push_segment_size(&mut self, bytes: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.to_ne_bytes());
     }
 
-    /// The datagram shall leave at this time of the clock that the socket was given, in nanoseconds (`SCM_TXTIME`,
-    /// `socket(7)` under `SO_TXTIME`).
+    /// The datagram leaves at this time of the clock that the socket was given, in nanoseconds
+    /// (`SCM_TXTIME`, `socket(7)` under `SO_TXTIME`).
     #[inline]
     pub(crate) fn push_departure(&mut self, nanoseconds: u64) {
         self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, nanoseconds.to_ne_bytes());
     }
 
-    /// For `msg_control` and `msg_controllen`: aligned as `struct cmsghdr` is. The kernel only reads it.
+    /// For `msg_control` and `msg_controllen`: aligned as `struct cmsghdr` is. The kernel only
+    /// reads it.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -67,12 +70,14 @@ impl ControlBuffer {
     }
 }
 
-/// What the kernel tells about a received datagram, or about one that failed.
+/// What the kernel reports about a received datagram, or about one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlMessage {
-    /// The payload is a row of datagrams of so many bytes, the last of which may be shorter (`UDP_GRO`, `udp(7)`).
+    /// The payload is a row of datagrams of so many bytes, the last of which may be shorter
+    /// (`UDP_GRO`, `udp(7)`).
     SegmentSize(u32),
-    /// The byte of the IP header whose low two bits are ECN (`IP_TOS`, `IPV6_TCLASS`; RFC 3168 section 5).
+    /// The byte of the IP header whose low two bits are ECN (`IP_TOS`, `IPV6_TCLASS`; RFC 3168
+    /// section 5).
     TrafficClass(u8),
     /// When the kernel got it, since 1970 (`SCM_TIMESTAMPNS`, `socket(7)`).
     ReceivedAt {
@@ -87,13 +92,13 @@ pub enum ControlMessage {
     Error {
         /// The error's number.
         errno: i32,
-        /// Who says so: `SO_EE_ORIGIN_*`.
+        /// Where the error comes from: `SO_EE_ORIGIN_*`.
         origin: u8,
     },
 }
 
-/// The messages in `control` that are known here, in order. Ends where a length makes no sense; bytes of a message that
-/// was cut off by a buffer too small are not read as another's.
+/// The messages in `control` that are known here, in order. Ends where a length makes no sense;
+/// bytes of a message that was cut off by a buffer too small are not read as another's.
 pub fn parse(control: &[u8]) -> impl Iterator<Item = ControlMessage> {
     let mut rest = control;
     std::iter::from_fn(move || {
@@ -154,8 +159,9 @@ impl ControlMessage {
     }
 }
 
-/// The address in a `struct sockaddr_in` or `sockaddr_in6` (`ip(7)`, `ipv6(7)`), if it is one. An IPv4 address in its
-/// IPv6 form (RFC 4291 section 2.5.5.2), which is how a dual-stack socket names it, comes out as IPv4.
+/// The address in a `struct sockaddr_in` or `sockaddr_in6` (`ip(7)`, `ipv6(7)`), if it is one. An
+/// IPv4 address in its IPv6 form (RFC 4291 section 2.5.5.2), which is how a dual-stack socket names
+/// it, comes out as IPv4.
 pub fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
     let family = i32::from(u16::from_ne_bytes(bytes_at(bytes, 0)?));
     let port = u16::from_be_bytes(bytes_at(bytes, 2)?);

@@ -1,10 +1,10 @@
-//! What a [`Sender`](crate::Sender) may use, and what became of the wish.
+//! What a [`Sender`](crate::Sender) may use, and why a back end was not chosen.
 
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 
-/// A way for datagrams to reach the network.
+/// How datagrams reach the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendKind {
@@ -12,39 +12,44 @@ pub enum BackendKind {
     Sendmsg,
     /// Many datagrams a system call (`sendmmsg(2)`). Linux.
     Sendmmsg,
-    /// `sendmmsg` whose messages are runs of datagrams for one recipient, cut by the kernel or the device
-    /// (`UDP_SEGMENT`, generic segmentation offload). Linux 4.18.
+    /// `sendmmsg` whose messages are runs of datagrams for one recipient, cut by the kernel or the
+    /// device (`UDP_SEGMENT`, generic segmentation offload). Linux 4.18.
     Gso,
-    /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 5.19, feature `io-uring`, and
-    /// `SO_REUSEPORT` on the caller's socket unless that is bound to one address.
+    /// `io_uring(7)` on a connected and registered socket for each recipient. Linux 5.19, feature
+    /// `io-uring`, and `SO_REUSEPORT` on the caller's socket unless that is bound to one address.
     ///
-    /// **Options are read when the sender is made** and when it opens a recipient's socket: type of service (with ECN), hop
-    /// limit, path MTU discovery, mark, priority, size of the send buffer, `IP_RECVERR`, device. What is set later on the
-    /// caller's socket holds for some recipients and not for others: make a new sender after a change. Options that are
-    /// not named here are not taken over at all (`SO_MAX_PACING_RATE`, `SO_DONTROUTE`).
+    /// **Options are read when the sender is made** and when it opens a recipient's socket: type of
+    /// service (with ECN), hop limit, path MTU discovery, mark, priority, size of the send buffer,
+    /// `IP_RECVERR`, device. What is set later on the caller's socket holds for some recipients and
+    /// not for others: make a new sender after a change. Options that are not named here are not
+    /// taken over at all (`SO_MAX_PACING_RATE`, `SO_DONTROUTE`).
     ///
-    /// A recipient whose own socket is full is blocked, alone, although the caller's may be writable.
+    /// A recipient whose own socket is full is blocked, and only that one, although the caller's
+    /// socket may be writable.
     IoUring,
-    /// Frames handed to the device without the kernel's UDP stack (`AF_XDP`). Linux 5.9, feature `af-xdp`,
-    /// `CAP_NET_RAW`.
+    /// Frames handed to the device without the kernel's UDP stack (`AF_XDP`). Linux 5.9, feature
+    /// `af-xdp`, `CAP_NET_RAW`.
     ///
-    /// **Options are read when the sender is made**: type of service (with ECN), hop limit, path MTU discovery, and what
-    /// decides about routes (`SO_MARK`). What is set later holds for what goes through the socket only: make a new sender
-    /// after a change. Options for queueing disciplines (`SO_PRIORITY`, `SO_MAX_PACING_RATE`) mean nothing to frames.
+    /// **Options are read when the sender is made**: type of service (with ECN), hop limit, path
+    /// MTU discovery, and what decides about routes (`SO_MARK`). What is set later holds for what
+    /// goes through the socket only: make a new sender after a change. Options for queueing
+    /// disciplines (`SO_PRIORITY`, `SO_MAX_PACING_RATE`) mean nothing to frames.
     AfXdp,
-    /// One frame of a group's packet enters the kernel, and a program there makes those of all recipients of it. For
-    /// payload that is the same for all. Experimental; Linux 6.6, feature `tc-clone`, `CAP_BPF`, `CAP_NET_ADMIN` and
-    /// `CAP_NET_RAW`.
+    /// One frame of a group's packet enters the kernel, and an eBPF program there copies it for all
+    /// recipients. For payload that is the same for all. Experimental; Linux 6.6, feature
+    /// `tc-clone`, `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_NET_RAW`.
     ///
-    /// **Options are read when the sender is made**, as with [`BackendKind::AfXdp`]: make a new sender after a change.
+    /// **Options are read when the sender is made**, as with [`BackendKind::AfXdp`]: make a new
+    /// sender after a change.
     ///
-    /// **Order** is not kept on interfaces with several transmit queues, where those of one recipient's datagrams that are
-    /// copies and those that go through the socket (single recipients, unlike lengths) may overtake each other.
+    /// **Order** is not kept on interfaces with several transmit queues, where copies and datagrams
+    /// that go through the socket (single recipients, differing lengths) may overtake each other.
     TcClone,
 }
 
 impl BackendKind {
-    /// The name in reports, logs and configuration: `sendmsg`, `sendmmsg`, `gso`, `io_uring`, `af_xdp`, `tc_clone`.
+    /// The name in reports, logs and configuration: `sendmsg`, `sendmmsg`, `gso`, `io_uring`,
+    /// `af_xdp`, `tc_clone`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sendmsg => "sendmsg",
@@ -63,12 +68,13 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// A back end that was preferred to the one in use, and why it is not the one.
+/// A back end that was preferred to the one in use, and why it was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotChosen {
     /// The back end that is not used.
     pub backend: BackendKind,
-    /// The reason, for a log: a missing right or kernel function, a build without the feature.
+    /// The reason, for a log: a missing privilege or kernel function, or a build without the
+    /// feature.
     pub why: String,
 }
 
@@ -81,14 +87,15 @@ impl fmt::Display for NotChosen {
 /// What a [`Sender`](crate::Sender) may use.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Back ends, the preferred one first; the first that works here is used. Default: GSO, `sendmmsg`, one by one.
-    /// Those that need a right or a feature are used only when they are named here.
+    /// Back ends, the preferred one first; the first that works here is used. Default: GSO,
+    /// `sendmmsg`, `sendmsg`. Those that need a privilege or a feature are used only when they are
+    /// named here.
     pub backends: Vec<BackendKind>,
-    /// How [`BackendKind::IoUring`] works. Of no effect without the feature, as the next two.
+    /// Settings of [`BackendKind::IoUring`]. No effect without the feature, like the next two.
     pub io_uring: IoUringConfig,
-    /// What [`BackendKind::AfXdp`] needs to know. Default: none, and then it is not used.
+    /// Settings of [`BackendKind::AfXdp`]. Default: none, and then it is not used.
     pub af_xdp: Option<AfXdpConfig>,
-    /// What [`BackendKind::TcClone`] needs to know. Default: none, and then it is not used.
+    /// Settings of [`BackendKind::TcClone`]. Default: none, and then it is not used.
     pub tc_clone: Option<TcCloneConfig>,
 }
 
@@ -103,23 +110,26 @@ impl Default for Config {
     }
 }
 
-/// Through what [`BackendKind::AfXdp`] sends: one queue of one Ethernet interface.
+/// Settings of [`BackendKind::AfXdp`]: it sends by one queue of one Ethernet interface.
 ///
-/// Each [`Sender`](crate::Sender) needs a queue of its own. Only sending goes this way: no XDP program is loaded and
-/// receiving stays as it is. Frames bypass netfilter, queueing disciplines and IPsec. `CAP_NET_RAW`.
+/// Each [`Sender`](crate::Sender) needs a queue of its own. It only sends: no XDP program is loaded
+/// and receiving stays as it is. Frames bypass netfilter, queueing disciplines and IPsec.
+/// `CAP_NET_RAW`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AfXdpConfig {
-    /// The interface's name in the calling thread's network namespace. Recipients that are routed through another one
-    /// are sent to by the socket.
+    /// The interface's name in the calling thread's network namespace. Recipients routed through
+    /// another interface are reached through the socket.
     pub interface: String,
     /// The interface's transmit queue, from 0. Default 0.
     pub queue: u32,
-    /// Frames that may be under way at once, a power of two within [`AfXdpConfig::FRAMES`]. Default 2048.
+    /// Frames that may be in flight at once, a power of two within [`AfXdpConfig::FRAMES`]. Default
+    /// 2048.
     ///
-    /// Each locks 2048 bytes of memory (`RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`). More absorb longer bursts on devices
-    /// that are slower than the sender. In copy mode the kernel needs as much again in socket buffers, of which
-    /// `net.core.wmem_max` allows about 180 frames where it has its default and `CAP_NET_ADMIN` is missing.
+    /// Each locks 2048 bytes of memory (`RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`). More absorb
+    /// longer bursts on devices that are slower than the sender. In copy mode the kernel needs as
+    /// much again in socket buffers, of which `net.core.wmem_max` allows about 180 frames where it
+    /// has its default and `CAP_NET_ADMIN` is missing.
     pub frames: u32,
 }
 
@@ -133,21 +143,24 @@ impl AfXdpConfig {
     }
 }
 
-/// Through what [`BackendKind::TcClone`] sends groups: one Ethernet interface. Experimental.
+/// Settings of [`BackendKind::TcClone`]: it sends groups by one Ethernet interface. Experimental.
 ///
-/// Needs Linux 6.6, the loopback device up, and `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_NET_RAW`. Copies pass the
-/// interface's own programs and queueing disciplines, but neither netfilter nor IPsec. While there is a
-/// [`Sender`](crate::Sender), each packet of the loopback device costs some nanoseconds more.
+/// Needs Linux 6.6, the loopback device up, and `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_NET_RAW`.
+/// Copies pass the interface's own programs and queueing disciplines, but neither netfilter nor
+/// IPsec. While there is a [`Sender`](crate::Sender), each packet of the loopback device costs some
+/// nanoseconds more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcCloneConfig {
-    /// The interface's name in the calling thread's network namespace. Recipients that are routed through another one
-    /// are sent to by the socket.
+    /// The interface's name in the calling thread's network namespace. Recipients routed through
+    /// another interface are reached through the socket.
     pub interface: String,
-    /// Recipients below which a group, or those of one family in it, go by the socket. Default 4.
+    /// A group (or its members of one address family) smaller than this goes through the socket.
+    /// Default 4.
     ///
-    /// A packet costs a fixed 0.5 us here, and 0.3 us more for each recipient. By the socket it is about 1 us for each;
-    /// but 0.4 us, or half of that where the device cuts segments, for each of 8 equally long ones in a call.
+    /// A packet costs a fixed 0.5 us here, and 0.3 us more for each recipient. Through the socket
+    /// it is about 1 us for each; but 0.4 us, or half of that where the device cuts segments, for
+    /// each of 8 packets of equal length in a call.
     pub recipients_min: usize,
 }
 
@@ -158,16 +171,16 @@ impl TcCloneConfig {
     }
 }
 
-/// How [`BackendKind::IoUring`] works.
+/// Settings of [`BackendKind::IoUring`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoUringConfig {
-    /// Recipients with a socket of their own. Default 256; half of the descriptors that the process may have
-    /// (`RLIMIT_NOFILE`) if that is less.
+    /// Recipients with a socket of their own. Default 256; half of the descriptors that the process
+    /// may have (`RLIMIT_NOFILE`) if that is less.
     ///
-    /// While there are more recipients than that, all go through the caller's socket: with more than about 300 the
-    /// sockets leave the processor's second-level cache, and `sendmmsg` on one socket is faster. Each costs a descriptor
-    /// and about 2.5 kB in the kernel. All are closed and opened anew, eight a call, when a route or an address of the
-    /// host changes.
+    /// While there are more recipients than that, all go through the caller's socket: with more
+    /// than about 300 the sockets leave the processor's second-level cache, and `sendmmsg` on one
+    /// socket is faster. Each costs a descriptor and about 2.5 kB in the kernel. All are closed and
+    /// reopened, eight per call, when a route or an address of the host changes.
     pub sockets_max: u32,
 }
 
@@ -180,9 +193,9 @@ impl Default for IoUringConfig {
 /// Why there is no sender.
 #[derive(Debug)]
 pub enum SetupError {
-    /// The socket is not a UDP socket of IPv4 or IPv6, or cannot be asked.
+    /// The socket is not a UDP socket of IPv4 or IPv6, or whose options cannot be read.
     Socket(io::Error),
-    /// None of the back ends that were asked for works here.
+    /// None of the requested back ends works here.
     NoBackend(Vec<NotChosen>),
 }
 
@@ -190,7 +203,7 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(error) => write!(f, "not a UDP socket that can be used: {error}"),
-            Self::NoBackend(reasons) if reasons.is_empty() => f.write_str("no back end was asked for"),
+            Self::NoBackend(reasons) if reasons.is_empty() => f.write_str("no back end was requested"),
             Self::NoBackend(reasons) => {
                 f.write_str("no back end works here")?;
                 reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))

@@ -1,10 +1,11 @@
 //! Ethernet frames around UDP datagrams, for back ends that leave the kernel's UDP stack out.
 //!
-//! What is the same for all datagrams of a recipient is built once ([`Header::new`]), with the checksums' share of it;
-//! a datagram then costs one copy of 42 or 62 bytes, four fields and a few additions. Sums of shared payload are the
-//! caller's to keep: they are values here ([`Sum`]).
-//! Which route, which neighbour, and whether a datagram fits the link is decided elsewhere. Left out: VLAN tags, IPv4
-//! options, IPv6 extension headers, fragmentation; such datagrams go through the socket.
+//! What is the same for all datagrams of a recipient is built once ([`Header::new`]), with the
+//! checksums' share of it; a datagram then costs one copy of 42 or 62 bytes, four fields and a few
+//! additions. Sums of shared payload are the caller's to keep: they are values here ([`Sum`]).
+//! Which route, which neighbour, and whether a datagram fits the link is decided elsewhere. Left
+//! out: VLAN tags, IPv4 options, IPv6 extension headers, fragmentation; such datagrams go through
+//! the socket.
 //!
 //! ```text
 //! Ethernet II   0 destination   6 source   12 EtherType
@@ -40,7 +41,8 @@ pub(crate) struct Header {
     bytes: [u8; HEADER_MAX],
     /// 42 for IPv4, 62 for IPv6.
     len: u8,
-    /// IPv4 header with length, identification and checksum 0. Unused for IPv6, which has no header checksum.
+    /// IPv4 header with length, identification and checksum 0. Unused for IPv6, which has no header
+    /// checksum.
     ip: Sum,
     /// Pseudo-header (RFC 768, RFC 8200 section 8.1) and UDP header, each with length 0.
     udp: Sum,
@@ -100,12 +102,12 @@ impl Header {
     /// Bytes of a frame that the link's MTU does not count.
     pub(crate) const LINK_BYTES: usize = ETHERNET;
 
-    /// Fills the first [`Header::len`] bytes of a frame, whose payload of `payload_len` bytes adds up to `payload`.
-    /// `identification` is for IPv4 (RFC 6864).
+    /// Fills the first [`Header::len`] bytes of a frame, whose payload of `payload_len` bytes adds
+    /// up to `payload`. `identification` is for IPv4 (RFC 6864).
     ///
     /// # Panics
-    /// If `frame` is shorter than the header. Lengths above 65,535 bytes do not fit the fields: the caller has compared
-    /// with the link's MTU.
+    /// If `frame` is shorter than the header. Lengths above 65,535 bytes do not fit the fields: the
+    /// caller has compared with the link's MTU.
     #[inline]
     pub(crate) fn write(&self, identification: u16, payload_len: usize, payload: Sum, frame: &mut [u8]) {
         let udp_len = (UDP + payload_len) as u16;
@@ -137,7 +139,8 @@ impl Header {
     }
 }
 
-/// The ones' complement sum of 16-bit big-endian words (RFC 1071), an odd last byte followed by a zero byte.
+/// The ones' complement sum of 16-bit big-endian words (RFC 1071), an odd last byte followed by a
+/// zero byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum(u16);
 
@@ -150,9 +153,9 @@ impl Sum {
     }
 
     fn of_blocks(bytes: &[u8]) -> Self {
-        // Ones' complement sums do not depend on the byte order they are made in, nor on the width of the words as
-        // long as carries come back (RFC 1071 section 2): eight 32-bit words a step, in 64-bit lanes that no
-        // datagram is long enough to overflow.
+        // Ones' complement sums do not depend on the byte order they are made in, nor on the width
+        // of the words as long as carries come back (RFC 1071 section 2): eight 32-bit words a
+        // step, in 64-bit lanes that no datagram is long enough to overflow.
         let mut lanes = [0u64; 8];
         let (blocks, rest) = bytes.as_chunks::<32>();
         for block in blocks {
@@ -186,8 +189,9 @@ impl Sum {
         Self(sum + u16::from(carry))
     }
 
-    /// This sum, of `offset` bytes so far, with the sum of the bytes that follow. At an odd offset every byte of
-    /// theirs is in the other half of its word, which exchanges the halves of their sum (RFC 1071 section 2).
+    /// This sum, of `offset` bytes so far, with the sum of the bytes that follow. At an odd offset
+    /// every byte of theirs is in the other half of its word, which exchanges the halves of their
+    /// sum (RFC 1071 section 2).
     #[inline]
     pub(crate) fn followed_by(self, offset: usize, other: Self) -> Self {
         self.plus(if offset.is_multiple_of(2) { other } else { Self(other.0.swap_bytes()) })
@@ -295,7 +299,8 @@ mod tests {
         frame
     }
 
-    /// The checksum of the UDP segment by its definition: pseudo-header, header and payload in one row.
+    /// The checksum of the UDP segment by its definition: pseudo-header, header and payload in one
+    /// row.
     fn udp_total(frame: &[u8], v6: bool) -> u16 {
         let (addresses, udp) = if v6 { (22..54, 54) } else { (26..34, 34) };
         let mut row = frame[addresses].to_vec();
@@ -354,7 +359,8 @@ mod tests {
     #[test]
     fn checksum_0_is_sent_as_ffff() {
         for v6 in [false, true] {
-            // The two bytes that make the sum complete: what the checksum field says when they are 0.
+            // The two bytes that make the sum complete: what the checksum field says when they are
+            // 0.
             let udp = if v6 { 54 } else { 34 };
             let plain = frame(&flow(v6), 0, &[0, 0]);
             let frame = frame(&flow(v6), 0, &plain[udp + 6..udp + 8]);

@@ -1,20 +1,20 @@
 //! The group call: k shared packets to N recipients, each with private bytes around them.
 //!
-//! Turns the group into datagrams in recipient-major order, because only a recipient's own packets one after the
-//! other can be joined by segmentation offload, and keeps the account of what each recipient got.
+//! Turns the group into datagrams in recipient-major order, because segmentation offload joins only
+//! consecutive packets of one recipient, and records what each recipient got.
 
 use crate::backend::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 
-/// Who gets the packets of a group, and what is private to it.
+/// A recipient of a group's packets, and its private bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipient<'a> {
     /// Where to send. IPv4 and IPv6 may be mixed if the socket reaches both.
     pub destination: SocketAddr,
-    /// Bytes before the shared payload: no slice for none, one for the same before every packet, or as many as there
-    /// are packets. Anything else is [`SendError::BadPrivate`].
+    /// Bytes before the shared payload: no slice for none, one for the same before every packet, or
+    /// as many as there are packets. Anything else is [`SendError::BadPrivate`].
     pub prepend: &'a [&'a [u8]],
     /// Bytes after the shared payload, in the same form as `prepend`.
     pub append: &'a [&'a [u8]],
@@ -38,15 +38,16 @@ impl<'a> Recipient<'a> {
     }
 }
 
-/// What became of one recipient, in datagrams. Input as well: a call goes on after the first `sent + failed` packets.
-/// Start with `Slot::default()`.
+/// The result for one recipient, in datagrams. Input as well: a call goes on after the first `sent
+/// + failed` packets. Start with `Slot::default()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Packets handed to the network.
     pub sent: u32,
     /// Packets that failed for good.
     pub failed: u32,
-    /// Why: of the failed packets the latest, or [`SendError::WouldBlock`] when packets remain to be sent.
+    /// Why: of the failed packets the latest, or [`SendError::WouldBlock`] when packets remain to
+    /// be sent.
     pub error: Option<SendError>,
 }
 
@@ -85,17 +86,20 @@ pub struct Progress {
     pub sent: usize,
     /// Failed for good in this call.
     pub failed: usize,
-    /// There was no room for the rest. Call again when the socket is writable, or drop what is too old.
+    /// There was no room for the rest. Call again when the socket is writable, or drop what is too
+    /// old.
     ///
-    /// With [`BackendKind::IoUring`](crate::BackendKind::IoUring), [`BackendKind::AfXdp`](crate::BackendKind::AfXdp) and
-    /// [`BackendKind::TcClone`](crate::BackendKind::TcClone) it may be the device's ring that is full, one recipient's own
-    /// socket, or a recipient that waits until its earlier datagrams have left on another way, while the socket is
-    /// writable all the time: a poller would answer at once, again and again. With these call again after a millisecond,
-    /// by a timer.
+    /// With [`BackendKind::IoUring`](crate::BackendKind::IoUring),
+    /// [`BackendKind::AfXdp`](crate::BackendKind::AfXdp) and
+    /// [`BackendKind::TcClone`](crate::BackendKind::TcClone) it may be the device's ring that is
+    /// full, one recipient's own socket, or a recipient that is blocked until its earlier datagrams
+    /// have left by another path, while the socket stays writable: a poller would return at once,
+    /// again and again. With these back ends retry after a millisecond, by timer.
     pub blocked: bool,
 }
 
-/// Hands a group to `send` in recipient-major chunks, and returns whether it stopped for want of room.
+/// Hands a group to `send` in recipient-major chunks, and returns whether it stopped because there
+/// was no room.
 pub(crate) fn flatten(
     packets: &[&[u8]],
     recipients: &[Recipient<'_>],
@@ -106,7 +110,7 @@ pub(crate) fn flatten(
         && recipient.is_well_formed(1)
         && slot.done() == 0
     {
-        // A single datagram is what a call costs most for: no chunk is set up for it.
+        // The cost of a call shows most with a single datagram: skip setting up a chunk.
         let mut outcomes = [Outcome::Unsent];
         send(&[recipient.datagram(packets, 0)], &mut outcomes);
         slot.note(outcomes[0]);

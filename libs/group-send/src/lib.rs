@@ -1,9 +1,10 @@
 //! k datagrams to N UDP recipients in one call, and batches of datagrams received.
 //!
-//! [`Sender`] sends: a group of shared packets to many [`Recipient`]s, each with private bytes around them and a
-//! [`Slot`] for what became of it; or a [`SendBatch`], into which datagrams were written one by one. [`RecvBatch`]
-//! receives, [`peer_table::PeerTable`] finds sessions by address, [`socket`] sets what a server's socket needs. How
-//! datagrams reach the network is chosen at run time among the back ends of [`Config`].
+//! [`Sender`] sends: a group of shared packets to many [`Recipient`]s, each with private bytes
+//! around them and a [`Slot`] for what became of it; or a [`SendBatch`], into which datagrams were
+//! written one by one. [`RecvBatch`] receives, [`peer_table::PeerTable`] finds sessions by address,
+//! [`socket`] sets what a server's socket needs. How datagrams reach the network is chosen at run
+//! time among the back ends of [`Config`].
 //!
 //! ```
 //! use group_send::{Config, Recipient, Sender, Slot};
@@ -32,8 +33,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A server that makes each recipient's datagrams itself, by encrypting them for example, writes them where they are
-//! sent from, and sends once a turn of its loop:
+//! A server that makes each recipient's datagrams itself, by encrypting them for example, writes
+//! them where they are sent from, and sends once a turn of its loop:
 //!
 //! ```
 //! use group_send::{BatchLimits, Config, Envelope, SendBatch, Sender};
@@ -54,8 +55,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Features, none of them on by default, add back ends and change nothing else: `io-uring`, `af-xdp`, `tc-clone` (needs
-//! clang to build). `internals` opens parsers to fuzzing and promises nothing.
+//! Features, none of them on by default, add back ends and change nothing else: `io-uring`,
+//! `af-xdp`, `tc-clone` (needs clang to build). `internals` opens parsers to fuzzing and promises
+//! nothing.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,9 +1,10 @@
-//! What is `unsafe` in this crate, behind functions and types that are safe for every caller: system calls with
-//! everything they point to, and memory shared with the kernel.
+//! What is `unsafe` in this crate, behind functions and types that are safe for every caller:
+//! system calls with everything they point to, and memory shared with the kernel.
 //!
-//! Sending through a UDP socket is here; receiving (`recv`), the ring of `io_uring` (`uring`), sockets of AF_XDP (`xsk`) and
-//! the memory of a program in the kernel (`tc`) are modules of this one, in its folder, and no other file has `unsafe`.
-//! There is no policy here: what is asked for, and what an error means, is decided by the files that use it.
+//! Sending through a UDP socket is here; receiving (`recv`), the ring of `io_uring` (`uring`),
+//! sockets of AF_XDP (`xsk`) and the memory of a program in the kernel (`tc`) are modules of this
+//! one, in its folder, and no other file has `unsafe`. There is no policy here: what is asked for,
+//! and what an error means, is decided by the files that use it.
 
 #![expect(unsafe_code, reason = "system calls take pointers")]
 
@@ -25,17 +26,17 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Messages of one `sendmmsg`, at most. Its arguments then fit the first-level cache; the call itself costs a few
-/// nanoseconds a message at this size.
+/// Messages of one `sendmmsg`, at most. Its arguments then fit the first-level cache; the call
+/// itself costs a few nanoseconds a message at this size.
 pub(crate) const MESSAGES_MAX: usize = 64;
 
 /// One message: datagrams for the recipient of the first, several only with a segment size.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
     pub(crate) datagrams: &'a [Datagram<'a>],
-    /// Where the kernel shall cut, in bytes; 0 for a single datagram.
+    /// Segment size in bytes; 0 for a single datagram.
     pub(crate) segment: u16,
-    /// When it shall leave; 0 for at once.
+    /// Departure time; 0 for at once.
     pub(crate) departure_ns: u64,
 }
 
@@ -75,16 +76,19 @@ pub(crate) fn send_to(
     let (fd, len) = (socket.as_raw_fd(), address_len(family));
     let bytes: *const libc::c_void = datagram.as_ptr().cast();
     let name: *const libc::sockaddr = if len == 0 { ptr::null() } else { (&raw const address).cast() };
-    // SAFETY: `bytes` is readable for the length given, and the address for its own, as long as the call lasts.
+    // SAFETY: `bytes` is readable for the length given, and the address for its own, as long as the
+    // call lasts.
     let sent = unsafe { libc::sendto(fd, bytes, datagram.len(), libc::MSG_DONTWAIT, name, len) };
     if sent < 0 { Err(errno()) } else { Ok(()) }
 }
 
-/// Sends up to [`MESSAGES_MAX`] messages with [`CHUNK`] datagrams in all, in order, and returns how many were taken:
-/// fewer than all when the next one failed or would block, which another call that begins with it tells. Never waits.
+/// Sends up to [`MESSAGES_MAX`] messages with [`CHUNK`] datagrams in all, in order, and returns how
+/// many were taken: fewer than all when the next one failed or would block, which another call that
+/// begins with it reports. Never waits.
 ///
 /// # Errors
-/// `errno` of the first message; `EAFNOSUPPORT` when an address is not one for a socket of that family.
+/// `errno` of the first message; `EAFNOSUPPORT` when an address is not one for a socket of that
+/// family.
 ///
 /// # Panics
 /// If there are more messages or datagrams.
@@ -115,7 +119,8 @@ pub(crate) fn send_messages(
     // The arrays are complete and do not move any more, so there can be pointers into them.
     let (mut start, mut controls) = (0, controls.iter());
     for ((message, address), &end) in messages.iter().zip(&addresses).zip(&ends) {
-        // SAFETY: all fields are numbers and pointers, for which zero is a value. Some systems have hidden ones.
+        // SAFETY: all fields are numbers and pointers, for which zero is a value. Some systems have
+        // hidden ones.
         let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
         header.msg_hdr.msg_name = (&raw const *address).cast_mut().cast();
         header.msg_hdr.msg_namelen = address_len(family);
@@ -131,8 +136,9 @@ pub(crate) fn send_messages(
         start = end;
     }
     let (fd, count) = (socket.as_raw_fd(), headers.len() as libc::c_uint);
-    // SAFETY: there are `count` headers, which point into the arrays above and to slices that `messages` borrows; all
-    // live until the call returns, the arrays did not move, and the kernel writes to the headers' lengths only.
+    // SAFETY: there are `count` headers, which point into the arrays above and to slices that
+    // `messages` borrows; all live until the call returns, the arrays did not move, and the kernel
+    // writes to the headers' lengths only.
     let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
     usize::try_from(sent).map_err(|_| errno())
 }
@@ -175,32 +181,35 @@ pub(crate) fn probe_segmentation(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// `errno`.
 ///
 /// # Panics
-/// For `SO_GET_FILTER`, the one option whose length is not in bytes (`sock_getsockopt` of the kernel).
+/// For `SO_GET_FILTER`, the one option whose length is not in bytes (`sock_getsockopt` of the
+/// kernel).
 pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
     assert!((level, name) != (libc::SOL_SOCKET, libc::SO_GET_FILTER), "a filter is not a number");
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
     let pointer: *mut libc::c_void = (&raw mut value).cast();
-    // SAFETY: the kernel writes at most `len` bytes to `value`, and the new length to `len`, before it returns.
+    // SAFETY: the kernel writes at most `len` bytes to `value`, and the new length to `len`, before
+    // it returns.
     let result = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, pointer, &raw mut len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// Bytes of datagrams that the kernel's stack holds for `socket`, in a queueing discipline, a device, or waiting for a
-/// neighbour's address (`SIOCOUTQ`, udp(7)). 0 says that all it was given has left.
+/// Bytes of datagrams that the kernel's stack holds for `socket`, in a queueing discipline, a
+/// device, or waiting for a neighbour's address (`SIOCOUTQ`, udp(7)). 0 says that all it was given
+/// has left.
 ///
 /// # Errors
 /// `errno`.
 #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
-pub(crate) fn bytes_under_way(socket: BorrowedFd<'_>) -> io::Result<u32> {
+pub(crate) fn bytes_in_flight(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: this request writes one `int`, which `bytes` is, before it returns.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(u32::try_from(bytes).unwrap_or(0)) }
 }
 
-/// Whether two sockets are of one network namespace (`SO_NETNS_COOKIE`). True on kernels before Linux 5.14, which cannot
-/// tell.
+/// Whether two sockets are of one network namespace (`SO_NETNS_COOKIE`). True on kernels before
+/// Linux 5.14, which cannot say.
 #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
 pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> bool {
     match (namespace(left), namespace(right)) {
@@ -216,7 +225,8 @@ fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut cookie = 0u64;
     let mut len = size_of_val(&cookie) as libc::socklen_t;
     let (fd, pointer) = (socket.as_raw_fd(), (&raw mut cookie).cast());
-    // SAFETY: the kernel writes at most `len` bytes to `cookie`, and the new length to `len`, before it returns.
+    // SAFETY: the kernel writes at most `len` bytes to `cookie`, and the new length to `len`,
+    // before it returns.
     let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, pointer, &raw mut len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
 }

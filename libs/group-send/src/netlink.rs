@@ -1,11 +1,12 @@
-//! The kernel's route socket: asking for routes, neighbours, links and queueing disciplines, and hearing of changes
-//! (rtnetlink(7), RFC 3549).
+//! The kernel's route socket: asking for routes, neighbours, links and queueing disciplines, and
+//! hearing of changes (rtnetlink(7), RFC 3549).
 //!
-//! A parser of its own, because `netlink-packet-route` reads every attribute of every message into vectors on the
-//! heap, of which this crate wants a dozen kinds, at a place where one question a recipient is asked while datagrams
-//! wait; and because it refuses a whole message when one attribute is of a length it does not know, which newer
-//! kernels send. `message.rs`, `objects.rs` and `request.rs` read and write bytes; `socket.rs` is the descriptor. What the
-//! answers mean for sending is `route.rs`.
+//! A parser of its own, because `netlink-packet-route` reads every attribute of every message into
+//! vectors on the heap, of which this crate needs a dozen kinds, where one request per recipient is
+//! made while datagrams wait; and because it refuses a whole message when one attribute is of a
+//! length it does not know, which newer kernels send. `message.rs`, `objects.rs` and `request.rs`
+//! read and write bytes; `socket.rs` is the descriptor. What the answers mean for sending is
+//! `route.rs`.
 
 pub(crate) mod message;
 #[cfg(any(feature = "af-xdp", feature = "tc-clone", feature = "internals"))]

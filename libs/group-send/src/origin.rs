@@ -1,8 +1,10 @@
-//! What the caller's UDP socket contributes to headers: address, port, and the options that the kernel would apply.
+//! What the caller's UDP socket contributes to headers: address, port, and the options that the
+//! kernel would apply.
 //!
-//! Frames carry the socket's address and port, so answers arrive at the socket, errors of ICMP as well. Options are
-//! read once; whoever changes `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER` or their relatives of IPv6 afterwards makes another
-//! sender. What decides about routes (`SO_MARK`) is for `route.rs`.
+//! Frames carry the socket's address and port, so replies and ICMP errors arrive at the socket.
+//! Options are read once: after a change of `IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER` or their IPv6
+//! counterparts make a new sender. `SO_MARK` and the rest that decides about routes is read in
+//! `route.rs`.
 
 use crate::frame::Flow;
 use crate::linux::{self, Family, option};
@@ -63,7 +65,8 @@ impl Origin {
         })
     }
 
-    /// The ways from the socket's address through an interface, as the kernel chooses them for this socket.
+    /// The next hops from the socket's address through an interface, as the kernel chooses them for
+    /// this socket.
     ///
     /// # Errors
     /// The socket is bound to another interface, or this one cannot be used.
@@ -77,8 +80,8 @@ impl Origin {
         NextHops::open(interface, &flow).map_err(|error| format!("interface {interface}: {error}"))
     }
 
-    /// Whether this socket can send to the address at all, and in a way that frames here can be like. The other back
-    /// end knows what to say of the rest.
+    /// Whether this socket can send to the address at all, and frames can do the same. The other
+    /// back end knows what to say of the rest.
     pub(crate) fn reaches(&self, destination: &SocketAddr) -> bool {
         let known = match destination {
             SocketAddr::V4(_) => self.family != Family::V6Only,

@@ -1,8 +1,9 @@
 //! From the address a datagram came from to the session it belongs to, without strings.
 //!
-//! [`PeerKey`] is an address packed into words, [`PeerTable`] finds values by it: a flat table in which every peer has one
-//! bucket to be in, computed from the key, and behind it a hash map for the few whose bucket was full. It is for whoever
-//! receives; the rest of this crate does not use it. Timeouts and what a session is are left to the caller.
+//! [`PeerKey`] is an address packed into words, [`PeerTable`] finds values by it: a flat table in
+//! which the key determines each peer's one bucket, and behind it a hash map for the few whose
+//! bucket was full. It is for the receiving side. Timeouts and the meaning of a session are left to
+//! the caller.
 
 mod flat;
 mod key;
@@ -13,7 +14,8 @@ use flat::{Flat, Ipv4Key, Ipv6Key};
 pub(crate) use key::Secret;
 use std::fmt;
 
-/// Map from peer to `T`, as fast at the packet rates of a server as one load from memory after another allows.
+/// Map from peer to `T`, as fast at the packet rates of a server as one load from memory after
+/// another allows.
 ///
 /// ```
 /// use group_send::peer_table::{Full, PeerKey, PeerTable};
@@ -30,21 +32,24 @@ use std::fmt;
 /// assert_eq!(sessions.get(PeerKey::from(peer)), Some(&7));   // for each packet
 /// ```
 ///
-/// **Cost.** `get` reads one bucket of two places, one cache line for IPv4 peers and small values, and compares two keys.
-/// 1 to 3 % of IPv4 peers and 3 to 10 % of IPv6 peers are in the map and cost a look-up there in addition; unknown
-/// peers do only where peers of the same bucket are in the map.
+/// **Cost.** `get` reads one bucket of two slots, one cache line for IPv4 peers and small values,
+/// and compares two keys. 1 to 3 % of IPv4 peers and 3 to 10 % of IPv6 peers are in the map and
+/// cost a look-up there in addition; unknown peers do only where peers of the same bucket are in
+/// the map.
 ///
-/// **Hostile peers.** Whoever may choose addresses and ports, but does not know the secret that the operating system gave
-/// each table, gets any two of them into one bucket with a probability of 1 in the number of buckets, not more. With two
-/// buckets an IPv4 peer and one an IPv6 peer, a twelfth and a sixth of them are in the map on average at most, whatever
-/// their addresses are. (Of x peers in a bucket x - 2 are displaced, which is at most a third of its x (x - 1) / 2 pairs;
-/// and n peers in 2n buckets make n/4 pairs.) Whoever does know the secret can have all peers looked up in the map, which
-/// std keys with SipHash and a secret of its own: that
-/// is the worst there is. Nothing here is a list that grows.
+/// **Hostile peers.** An attacker who may choose addresses and ports, but does not know the table's
+/// random secret, gets any two of them into one bucket with a probability of at most 1 in the
+/// number of buckets. With two buckets an IPv4 peer and one an IPv6 peer, a twelfth and a sixth of
+/// them are in the map on average at most, whatever their addresses are. (Of x peers in a bucket
+/// x - 2 are displaced, which is at most a third of its x (x - 1) / 2 pairs; and n peers in 2n
+/// buckets make n/4 pairs.) An attacker who knows the secret can force all peers into the map,
+/// which std keys with SipHash and a secret of its own: that is the worst case. There are no chains
+/// that grow.
 ///
-/// **Memory.** For each peer 64 to 128 bytes if `T` is an index of 32 bits, which it had better be: there are two to eight
-/// places a peer, and large values belong in memory of their own. It does not shrink. An insertion that makes the table grow places all peers anew: constant when amortised, but that one insertion
-/// takes about 20 ns for each peer there is.
+/// **Memory.** For each peer 64 to 128 bytes if `T` is a 32-bit index. Keep `T` small: there are
+/// two to eight slots per peer, and large values belong in memory of their own. The table does not
+/// shrink. An insertion that makes it grow rehashes all peers: constant when amortised, but that
+/// one insertion takes about 20 ns for each existing peer.
 #[derive(Clone)]
 pub struct PeerTable<T> {
     secret: Secret,
@@ -54,15 +59,14 @@ pub struct PeerTable<T> {
 }
 
 impl<T> PeerTable<T> {
-    /// Makes an empty table for at most `limit` peers ([`LIMIT_MAX`] if that is less), with a secret from the operating
-    /// system. Allocates nothing before the first peer.
+    /// Makes an empty table for at most `limit` peers ([`LIMIT_MAX`] if that is less), with a
+    /// secret from the operating system. Allocates nothing before the first peer.
     pub fn new(limit: usize) -> Self {
         Self::with_secret(limit, Secret::random())
     }
 
-    /// The same with a secret that follows from `seed`: for tests that shall be repeatable.
-    ///
-    /// Whoever knows the seed can make every look-up one of the map's.
+    /// The same with a secret derived from `seed`, for repeatable tests.
+    /// Anyone who knows the seed can force every look-up into the map.
     pub fn with_seed(limit: usize, seed: u64) -> Self {
         Self::with_secret(limit, Secret::from_seed(seed))
     }
@@ -74,7 +78,8 @@ impl<T> PeerTable<T> {
     /// Maps `key` to `value` and returns the value it had before.
     ///
     /// # Errors
-    /// [`Full`] with the value if the peer is new and there are [`limit`](Self::limit) peers; nothing has changed then.
+    /// [`Full`] with the value if the peer is new and there are [`limit`](Self::limit) peers;
+    /// nothing has changed then.
     pub fn insert(&mut self, key: PeerKey, value: T) -> Result<Option<T>, Full<T>> {
         if let Some(old) = self.get_mut(key) {
             return Ok(Some(std::mem::replace(old, value)));
@@ -147,8 +152,9 @@ impl<T> PeerTable<T> {
         self.limit
     }
 
-    /// Number of peers that are in the maps because their buckets were full: `0 <= displaced <= len`. For a metric: more
-    /// than a sixth of `len` is bad luck of a rare kind or somebody who knows the secret.
+    /// Number of peers that are in the maps because their buckets were full: `0 <= displaced <=
+    /// len`. For a metric: more than a sixth of `len` is rare bad luck, or an attacker who knows
+    /// the secret.
     pub fn displaced(&self) -> usize {
         self.ipv4.displaced() + self.ipv6.displaced()
     }

@@ -1,9 +1,10 @@
-//! Errors that came back from the network, until their recipients are sent to again.
+//! ICMP errors that came back from the network, kept until the next send to their recipient.
 //!
-//! An answer such as "port unreachable" arrives after the datagram has left. As with a connected socket, the next
-//! datagram for that address fails in its stead; on a socket with many recipients the kernel's queue of errors says
-//! whose it was. Recipients that are never sent to again must not stay here for ever, and there is no clock: errors age
-//! by the number of datagrams that are sent to others.
+//! An error such as "port unreachable" arrives after the datagram has left. As with a connected
+//! socket, the next datagram to that address fails in its place; on a socket with many recipients
+//! the kernel's error queue says whose it was. Recipients that are never sent to again must not
+//! stay here for ever, and this crate reads no clock: errors age by the number of datagrams sent to
+//! others.
 
 use crate::error::SendError;
 use crate::socket;
@@ -11,7 +12,8 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::BorrowedFd;
 
-/// Addresses remembered at most; then the oldest one is forgotten, and told again when its next datagram is refused.
+/// Addresses remembered, at most. Then the oldest is forgotten; it is reported again when its next
+/// datagram is refused.
 const ERRORS_MAX: usize = 256;
 
 /// Datagrams after which an error is forgotten.
@@ -27,7 +29,7 @@ pub(crate) struct PendingErrors {
 }
 
 impl PendingErrors {
-    /// Takes in what the socket has queued, and says whether that was anything.
+    /// Reads what the socket has queued, and says whether there was anything.
     pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> bool {
         socket::drain_errors(socket, |destination, error| self.add(destination, error))
     }
@@ -44,7 +46,7 @@ impl PendingErrors {
         self.ages.push_back((address, self.datagrams));
     }
 
-    /// So many datagrams are going to be sent.
+    /// This many datagrams are about to be sent.
     pub(crate) fn age(&mut self, datagrams: usize) {
         self.datagrams += datagrams as u64;
         while self.ages.front().is_some_and(|&(_, since)| self.datagrams - since > DATAGRAMS_MAX) {
@@ -52,7 +54,7 @@ impl PendingErrors {
         }
     }
 
-    /// The error that waits for this address, which is told once.
+    /// The pending error of this address, which is reported once.
     pub(crate) fn take(&mut self, destination: &SocketAddr) -> Option<SendError> {
         if self.errors.is_empty() {
             return None;
@@ -79,8 +81,8 @@ impl PendingErrors {
     }
 }
 
-/// What the kernel's answer and the caller's address agree in: no flow label, and a scope only where it tells one host
-/// from another (RFC 4007 section 6).
+/// The form of an address that both the kernel and the caller use: no flow label, and a scope only
+/// where it distinguishes hosts (RFC 4007 section 6).
 fn canonical(address: &SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_never_asked_about_make_room_for_others() {
+    fn unread_errors_make_room_for_others() {
         let mut errors = PendingErrors::default();
         for port in 1..=3 * ERRORS_MAX {
             errors.add(address(port), SendError::Refused);
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_and_not_for_ever() {
+    fn an_error_is_reported_once_and_not_for_ever() {
         let mut errors = PendingErrors::default();
         errors.add(address(1), SendError::Refused);
         errors.add(address(2), SendError::Unreachable);

@@ -1,7 +1,8 @@
-//! One datagram at a time, by what every system has: the receiving side where there is no `recvmmsg(2)`.
+//! One datagram at a time, by what every system has: the receiving side where there is no
+//! `recvmmsg(2)`.
 //!
-//! The same functions as in `linux.rs`, for bytes and sources only and without `unsafe`. Compiled into the tests
-//! on Linux as well.
+//! The same functions as in `linux.rs`, for bytes and sources only and without `unsafe`. Compiled
+//! into the tests on Linux as well.
 
 use socket2::SockRef;
 use std::io;
@@ -36,11 +37,12 @@ impl Inbox {
         _wait: bool,
         _messages: usize,
     ) -> io::Result<usize> {
-        // `std` receives into initialised memory, but only from a socket it owns: hence the duplicate.
+        // `std` receives into initialised memory, but only from a socket it owns: hence the
+        // duplicate.
         let socket = UdpSocket::from(socket.try_clone()?);
         self.head = match socket.recv_from(&mut self.slab) {
             Ok((bytes, source)) => Head { source: Some(source), bytes },
-            // Windows tells of one that was cut off in this way, and not whose it was.
+            // This is how Windows reports a truncated datagram; it does not say whose.
             Err(error) if cfg!(windows) && error.raw_os_error() == Some(WSAEMSGSIZE) => {
                 Head { source: Some((Ipv4Addr::UNSPECIFIED, 0).into()), bytes: self.slab.len() }
             }

@@ -1,8 +1,9 @@
 //! Recipient-major order of a batch: all datagrams of one recipient together, first come first.
 //!
-//! One pass with a hash table of the recipients, and one chain through each one's datagrams; sorting would cost more
-//! and needs an order among addresses that nobody cares for. The hash is keyed by a secret: recipients choose their
-//! own addresses, and must not be able to make all of them collide.
+//! One pass with a hash table of the recipients, and one chain through each one's datagrams;
+//! sorting would cost more and needs an order among addresses that has no use. The hash is keyed by
+//! a secret: recipients choose their own addresses, and must not be able to make all of them
+//! collide.
 
 use crate::peer_table::{PeerKey, Secret};
 use std::net::SocketAddr;
@@ -74,16 +75,16 @@ impl RecipientOrder {
 
     fn find_or_add(&mut self, index: u32, destination: &SocketAddr) -> u32 {
         let mask = self.table.len() - 1;
-        let mut place = self.secret.hash(PeerKey::from(destination)) as usize & mask;
-        while self.table[place] != NONE {
-            if self.recipients[self.table[place] as usize].destination == *destination {
-                return self.table[place];
+        let mut slot = self.secret.hash(PeerKey::from(destination)) as usize & mask;
+        while self.table[slot] != NONE {
+            if self.recipients[self.table[slot] as usize].destination == *destination {
+                return self.table[slot];
             }
-            place = (place + 1) & mask;
+            slot = (slot + 1) & mask;
         }
-        self.table[place] = self.recipients.len() as u32;
+        self.table[slot] = self.recipients.len() as u32;
         self.recipients.push(Chain { destination: *destination, first: index, last: index });
-        self.table[place]
+        self.table[slot]
     }
 }
 
@@ -146,7 +147,8 @@ mod tests {
         assert_eq!(order.iter().collect::<Vec<_>>(), [1, 3, 2]);
     }
 
-    /// Recipients choose port and the lower half of their address; one of these must not cancel the other.
+    /// Recipients choose port and the lower half of their address; one of these must not cancel the
+    /// other.
     #[test]
     fn addresses_that_differ_by_what_the_port_differs_by_do_not_collide() {
         let chosen = |port: u16| {

@@ -1,11 +1,12 @@
-//! What is kept for each recipient: its headers, and which way its datagrams go.
+//! Per-recipient state: cached headers, and the path of the latest datagrams.
 //!
-//! A cache with one place for each address, not a map: a look-up is one or two comparisons, what is kept is bounded,
-//! and a recipient that lost its place to another is only resolved again. Which recipients collide depends on a key
-//! made at start, so that peers who choose their addresses cannot choose that.
+//! A direct-mapped cache, not a map: a look-up is one or two comparisons, memory is bounded, and an
+//! evicted recipient is only resolved again. Which recipients collide depends on a random key, so
+//! peers who choose their addresses cannot force it.
 //!
-//! Entries lie in the order in which recipients came up, and the recipient after the latest one is looked at first: a
-//! group is sent to in the same order again and again, which then costs no hashing and reads memory from front to back.
+//! Entries lie in the order in which recipients were first seen, and the one after the latest is
+//! tried first: groups are sent in the same order again and again, which then costs no hashing and
+//! reads memory from front to back.
 
 use crate::frame::Header;
 use std::hash::{BuildHasher, RandomState};
@@ -14,14 +15,15 @@ use std::net::SocketAddr;
 /// Recipients kept at once, of 112 bytes each. With one more all are forgotten.
 const ENTRIES_MAX: usize = 16_384;
 
-/// Many more than recipients, because two on one place cost both the price of resolving at each turn: of a thousand
-/// recipients 15 are concerned.
-const PLACES: usize = 65_536;
+/// Many more than recipients, because two that collide are resolved again at every turn: 15 of a
+/// thousand recipients.
+const SLOTS: usize = 65_536;
 
-/// 2^64 divided by the golden ratio, whose multiples are spread evenly (Knuth, The Art of Computer Programming, 6.4).
+/// 2^64 divided by the golden ratio, whose multiples are spread evenly (Knuth, The Art of Computer
+/// Programming, 6.4).
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The way of a recipient's latest datagrams.
+/// The path of a recipient's latest datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// Not remembered, so either.
@@ -45,8 +47,8 @@ pub(crate) struct Recipient {
 pub(crate) struct Recipients {
     /// [`ENTRIES_MAX`] at most.
     entries: Vec<Recipient>,
-    /// The entry of each place, plus one; 0 for none.
-    places: Box<[u16]>,
+    /// By hash: the index of the entry plus one, or 0 for none.
+    slots: Box<[u16]>,
     /// The entry found latest.
     latest: usize,
     key: u64,
@@ -54,38 +56,38 @@ pub(crate) struct Recipients {
 
 impl Recipients {
     pub(crate) fn new() -> Self {
-        let places = vec![0; PLACES].into_boxed_slice();
+        let slots = vec![0; SLOTS].into_boxed_slice();
         Self {
             entries: Vec::with_capacity(ENTRIES_MAX),
-            places,
+            slots,
             latest: 0,
             key: RandomState::new().hash_one(0) | 1,
         }
     }
 
-    /// The entry of a recipient, which may be a fresh one.
+    /// The entry of a recipient, possibly a new one.
     #[inline]
     pub(crate) fn find(&mut self, destination: &SocketAddr) -> &mut Recipient {
         let is = |entry: Option<&Recipient>| entry.is_some_and(|entry| entry.destination == *destination);
         if !is(self.entries.get(self.latest)) {
             let next = if self.latest + 1 < self.entries.len() { self.latest + 1 } else { 0 };
-            self.latest = if is(self.entries.get(next)) { next } else { self.find_place(destination) };
+            self.latest = if is(self.entries.get(next)) { next } else { self.find_by_hash(destination) };
         }
         &mut self.entries[self.latest]
     }
 
-    fn find_place(&mut self, destination: &SocketAddr) -> usize {
-        let index = place(destination, self.key);
-        if self.places[index] == 0 && self.entries.len() == ENTRIES_MAX {
+    fn find_by_hash(&mut self, destination: &SocketAddr) -> usize {
+        let index = slot(destination, self.key);
+        if self.slots[index] == 0 && self.entries.len() == ENTRIES_MAX {
             self.entries.clear();
-            self.places.fill(0);
+            self.slots.fill(0);
         }
-        let place = &mut self.places[index];
-        if *place == 0 {
+        let slot = &mut self.slots[index];
+        if *slot == 0 {
             self.entries.push(Recipient::new(*destination));
-            *place = self.entries.len() as u16;
+            *slot = self.entries.len() as u16;
         }
-        let index = usize::from(*place) - 1;
+        let index = usize::from(*slot) - 1;
         if self.entries[index].destination != *destination {
             self.entries[index] = Recipient::new(*destination);
         }
@@ -98,8 +100,8 @@ impl Recipient {
         Self { destination, generation: 0, header: None, payload_max: 0, path: Path::Unknown }
     }
 
-    /// Header and longest payload for this generation of routes. Of what frames cannot reach nothing is kept: the
-    /// next datagram asks again.
+    /// Header and longest payload for this generation of routes. Nothing is cached for what frames
+    /// cannot reach: the next datagram resolves again.
     pub(crate) fn set(&mut self, header: Option<(Header, usize)>, generation: u64) {
         self.generation = if header.is_some() { generation } else { 0 };
         self.payload_max = header.map_or(0, |(_, payload_max)| payload_max as u16);
@@ -113,10 +115,11 @@ impl Recipient {
     }
 }
 
-/// Multiplication by a key and the product's upper bits (multiply-shift hashing), mixed once more by a constant: neighbours
-/// differ by a little, and times a small key by a little still, which the upper bits alone do not see.
+/// Multiplication by a key and the product's upper bits (multiply-shift hashing), mixed once more
+/// by a constant: neighbours differ by a little, and times a small key by a little still, which the
+/// upper bits alone do not see.
 #[inline]
-fn place(destination: &SocketAddr, key: u64) -> usize {
+fn slot(destination: &SocketAddr, key: u64) -> usize {
     let word = match destination {
         SocketAddr::V4(v4) => u64::from(v4.ip().to_bits()) << 16 | u64::from(v4.port()),
         SocketAddr::V6(v6) => {
@@ -127,7 +130,7 @@ fn place(destination: &SocketAddr, key: u64) -> usize {
         }
     };
     let product = word.wrapping_mul(key);
-    ((product ^ product >> 32).wrapping_mul(MIX) >> (u64::BITS - PLACES.ilog2())) as usize
+    ((product ^ product >> 32).wrapping_mul(MIX) >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
 #[cfg(test)]
@@ -136,19 +139,20 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn recipients_with_neighbouring_addresses_mostly_have_places_of_their_own() {
+    fn recipients_with_neighbouring_addresses_mostly_have_slots_of_their_own() {
         let destinations =
             (0..1000u32).map(|n| SocketAddr::from((Ipv4Addr::from(0x0a4d_0002), 5000 + n as u16)));
         let v6 =
             |n: u32| SocketAddr::from((std::net::Ipv6Addr::from(0xfd77_u128 << 112 | u128::from(n)), 5004));
-        // The smallest key, one that once left 45 places, one of all ones, and many of those that a start may draw.
+        // The smallest key, one that once left 45 slots, one of all ones, and many of those that a
+        // start may draw.
         let drawn = (0..200).map(|_| RandomState::new().hash_one(0) | 1);
         for key in [1, 0x0b64_3cbd_9079, u64::MAX, MIX].into_iter().chain(drawn) {
             for destinations in [destinations.clone().collect::<Vec<_>>(), (0..1000).map(v6).collect()] {
-                let places: std::collections::HashSet<_> =
-                    destinations.iter().map(|destination| place(destination, key)).collect();
+                let slots: std::collections::HashSet<_> =
+                    destinations.iter().map(|destination| slot(destination, key)).collect();
                 // 992 by chance.
-                assert!(places.len() > 900, "{} places, key {key:#x}", places.len());
+                assert!(slots.len() > 900, "{} slots, key {key:#x}", slots.len());
             }
         }
     }
@@ -163,13 +167,14 @@ mod tests {
                 let index = n * step % addresses.len();
                 let recipient = recipients.find(&addresses[index]);
                 assert_eq!(recipient.destination, addresses[index]);
-                // Whoever has been here before left its own number.
+                // A recipient seen before left its own number.
                 assert!(recipient.payload_max == 0 || usize::from(recipient.payload_max) == index + 1);
                 kept += usize::from(recipient.payload_max != 0);
                 recipient.payload_max = index as u16 + 1;
             }
         }
-        // Of the second to fourth round's finds all but those who share a place, nine tenths by chance.
+        // Of the second to fourth round's finds all but those who share a slot, nine tenths by
+        // chance.
         assert!(kept > 10_000, "{kept} finds of what was kept");
     }
 
@@ -186,16 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn a_recipient_that_lost_its_place_is_unknown() {
+    fn an_evicted_recipient_is_unknown() {
         let mut recipients = Recipients::new();
         let first = SocketAddr::from(([192, 0, 2, 1], 1));
         recipients.find(&first).path = Path::Frames;
         assert_eq!(recipients.find(&first).path, Path::Frames);
-        let at = place(&first, recipients.key);
+        let at = slot(&first, recipients.key);
         let other = (0..4_000_000u32)
             .map(|n| SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + n / 50_000), (n % 50_000) as u16)))
-            .find(|other| place(other, recipients.key) == at)
-            .expect("one of four million falls on one of 65,536 places");
+            .find(|other| slot(other, recipients.key) == at)
+            .expect("one of four million falls on one of 65,536 slots");
         recipients.find(&other).path = Path::Socket;
         assert_eq!(recipients.find(&first).path, Path::Unknown);
     }

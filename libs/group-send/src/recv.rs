@@ -1,12 +1,14 @@
 //! Batches of received datagrams: one system call, many datagrams, nothing copied or allocated.
 //!
-//! On Linux a call is one `recvmmsg(2)`, and each message may be a row of datagrams of one sender that the kernel put
-//! together (GRO, `UDP_GRO` in `udp(7)`); elsewhere it is one datagram. What the kernel tells beside the bytes comes if
-//! the socket was asked to tell it: see `socket.rs`. Waiting until a socket is readable is left to the caller.
+//! On Linux a call is one `recvmmsg(2)`, and each message may hold several datagrams of one sender
+//! that the kernel coalesced (GRO, `UDP_GRO` in `udp(7)`); elsewhere it is one datagram. Ancillary
+//! data arrives if it was enabled on the socket: see `socket.rs`. Waiting until a socket is
+//! readable is left to the caller.
 //!
-//! Where system calls are cheap it is GRO that pays: rows of 2, 4 and 8 datagrams came 1.5, 2.4 and 3.7 times as fast as
-//! by a loop of `recv_from`, single ones 0.9 to 1.2 times, because `recvmmsg` does for each what it saves in calls
-//! (bench/src/bin/receive.rs; Linux 6.18 in a virtual machine, 2026-11).
+//! Where system calls are cheap it is GRO that pays: rows of 2, 4 and 8 datagrams came 1.5, 2.4 and
+//! 3.7 times as fast as by a loop of `recv_from`, single ones 0.9 to 1.2 times, because `recvmmsg`
+//! does for each what it saves in calls (bench/src/bin/receive.rs; Linux 6.18 in a virtual machine,
+//! 2026-11).
 
 mod ecn;
 mod message;
@@ -29,15 +31,16 @@ use std::time::SystemTime;
 pub struct RecvConfig {
     /// Messages received in one call, 1 to 1024. Default 32. A call after a quiet time takes fewer.
     ///
-    /// A message is a datagram, or with GRO up to 64 of them. More save calls, delay the first datagram, and at 256 cost
-    /// a fifth more for each than at 32, because payloads leave the cache before they are looked at.
-    /// Where there is no `recvmmsg(2)` it is always 1.
+    /// A message is a datagram, or with GRO up to 64 of them. More save calls, delay the first
+    /// datagram, and at 256 cost a fifth more for each than at 32, because payloads leave the cache
+    /// before they are looked at. Where there is no `recvmmsg(2)` it is always 1.
     pub messages: u16,
     /// Bytes for each message, 1 to 65,535. Default 65,535, which is enough for any, also with GRO.
     ///
-    /// The address space is `messages` times this (2 MiB by default). Memory is used as datagrams come: a page when
-    /// the first byte falls into it, the first messages and their beginnings first, and kept from then on. Without GRO
-    /// 2048 are enough on Ethernet. What is longer than this is dropped and counted: see [`RecvBatch::truncated`].
+    /// The address space is `messages` times this (2 MiB by default). Memory is used as datagrams
+    /// come: a page when the first byte falls into it, the first messages and their beginnings
+    /// first, and kept from then on. Without GRO 2048 are enough on Ethernet. What is longer than
+    /// this is dropped and counted: see [`RecvBatch::truncated`].
     pub message_bytes: u32,
 }
 
@@ -59,13 +62,15 @@ impl RecvConfig {
 pub struct Received<P> {
     /// The bytes; there are datagrams with none.
     pub payload: P,
-    /// Who sent it. An IPv4 sender is an IPv4 address on a dual-stack socket as well.
+    /// The sender. An IPv4 sender is an IPv4 address on a dual-stack socket as well.
     pub source: SocketAddr,
-    /// The mark of congestion, if the socket was asked for it: [`enable_ecn`](crate::socket::enable_ecn). Datagrams
-    /// with different marks are never put together by the kernel.
+    /// The mark of congestion, if the socket was asked for it:
+    /// [`enable_ecn`](crate::socket::enable_ecn). Datagrams with different marks are never put
+    /// together by the kernel.
     pub ecn: Option<Ecn>,
     /// When the kernel got it, by the clock of the day, if the socket was asked for it:
-    /// [`enable_timestamps`](crate::socket::enable_timestamps). The first one's time for those that came together.
+    /// [`enable_timestamps`](crate::socket::enable_timestamps). The first one's time for those that
+    /// came together.
     pub received_at: Option<SystemTime>,
     /// The address it was sent to, if the socket was asked for it:
     /// [`enable_destination`](crate::socket::enable_destination).
@@ -117,23 +122,25 @@ impl RecvBatch {
         }
     }
 
-    /// Receives what has arrived and never waits; on other systems than Linux only if the socket is non-blocking.
-    /// Returns the number of datagrams, which replace those of the call before.
-    ///
-    /// It may be 0, when all that came was too long. Reports that earlier datagrams to somebody were refused
-    /// ([`report_refusals`](crate::socket::report_refusals)) are not errors of receiving and are passed over.
+    /// Receives what has arrived and never waits; on other systems than Linux only if the socket is
+    /// non-blocking. Returns the number of datagrams, which replace those of the call before. It
+    /// may be 0, when all that came was too long. Reports that earlier datagrams were refused
+    /// ([`report_refusals`](crate::socket::report_refusals)) are not errors of receiving and are
+    /// passed over.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is nothing, and what else `recvmmsg(2)` names. The batch is empty then.
+    /// [`io::ErrorKind::WouldBlock`] if there is nothing, and what else `recvmmsg(2)` names. The
+    /// batch is empty then.
     pub fn recv<'s>(&mut self, socket: impl Into<SockRef<'s>>) -> io::Result<usize> {
         self.receive(&socket.into(), false)
     }
 
-    /// Like [`RecvBatch::recv`], but on a blocking socket waits until there is a datagram, and no longer than that.
+    /// Like [`RecvBatch::recv`], but on a blocking socket waits until there is a datagram, and no
+    /// longer than that.
     ///
     /// # Errors
-    /// The same; [`io::ErrorKind::WouldBlock`] if the socket is non-blocking or its read timeout has passed, and
-    /// [`io::ErrorKind::Interrupted`] by a signal.
+    /// The same; [`io::ErrorKind::WouldBlock`] if the socket is non-blocking or its read timeout
+    /// has passed, and [`io::ErrorKind::Interrupted`] by a signal.
     pub fn recv_wait<'s>(&mut self, socket: impl Into<SockRef<'s>>) -> io::Result<usize> {
         self.receive(&socket.into(), true)
     }
@@ -172,8 +179,8 @@ impl RecvBatch {
         self.datagrams == 0
     }
 
-    /// Whether the last call took as many messages as it could, so that more may be waiting. If not, there was no more
-    /// at that moment.
+    /// Whether the last call took as many messages as it could, so that more may be waiting. If
+    /// not, there was no more at that moment.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
@@ -204,8 +211,8 @@ impl RecvBatch {
         Ok(self.datagrams)
     }
 
-    /// Receives; a pending report of a refusal, which every call on the socket may get instead of its own result, is
-    /// cleared by being returned once.
+    /// Receives; a pending report of a refusal, which every call on the socket may get instead of
+    /// its own result, is cleared by being returned once.
     fn receive_past_reports(&mut self, socket: &SockRef<'_>, wait: bool) -> io::Result<usize> {
         let mut result = self.inbox.receive(socket, wait, self.offered);
         for _ in 0..REPORTS_MAX {
@@ -229,22 +236,24 @@ impl fmt::Debug for RecvBatch {
     }
 }
 
-/// How many messages to offer the kernel, by what the call before offered and received: twice as many as came, so that
-/// a burst is taken in a few calls, and a call for a single datagram does not prepare for 32.
+/// How many messages to offer the kernel, by what the call before offered and received: twice as
+/// many as came, so that a burst is taken in a few calls, and a call for a single datagram does not
+/// prepare for 32.
 ///
 /// Preparing a message takes about 2.5 ns, a call about 100.
 fn offer(offered: usize, received: usize, messages_max: usize) -> usize {
-    let wanted = if received < offered { 2 * received } else { 2 * offered };
-    wanted.max(OFFERED_MIN).min(messages_max)
+    let needed = if received < offered { 2 * received } else { 2 * offered };
+    needed.max(OFFERED_MIN).min(messages_max)
 }
 
 const OFFERED_MIN: usize = 8;
 
-/// Reports passed over in one call. More come only while others arrive during the call; then it is the caller's turn.
+/// Reports passed over in one call. More come only while others arrive during the call; then it is
+/// the caller's turn.
 const REPORTS_MAX: usize = 64;
 
-/// Whether this is what the network said about an earlier datagram: the errors that ICMP messages become
-/// (`icmp(7)`, RFC 1122 section 4.1.3.3), or on Windows "connection reset".
+/// Whether this is what the network said about an earlier datagram: the errors that ICMP messages
+/// become (`icmp(7)`, RFC 1122 section 4.1.3.3), or on Windows "connection reset".
 fn is_report(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
     #[cfg(target_os = "linux")]

@@ -1,14 +1,15 @@
 //! Next hops: which frame header carries a datagram to an address, as the kernel would decide it.
+//! For back ends that hand frames to a device themselves. The kernel still decides: it is asked
+//! once for each destination (`RTM_GETROUTE`, about 2 us, at its first datagram), so that policy
+//! routing, several next hops, exceptions for the path MTU and unreachable routes are what they are
+//! for a socket. Answers are cached until the kernel announces a change, and asked for again every
+//! [`RECHECK_MS`], since it does not announce changes of a path's MTU. The neighbour's MAC address
+//! comes from the kernel's table, which is mirrored.
 //!
-//! For back ends that hand frames to a device themselves. The kernel keeps deciding: each destination is asked for
-//! once (`RTM_GETROUTE`, about 2 us, at its first datagram), so that policy routing, several next hops, exceptions
-//! for the path MTU and unreachable routes are what they are for a socket. Answers are kept until the kernel tells of
-//! a change, and asked for again every [`RECHECK_MS`], since it tells nobody when a path's MTU changes.
-//! The neighbour's MAC address comes from the kernel's table, which is mirrored.
-//!
-//! **What is not seen here: netfilter (iptables, nftables), IPsec policies (xfrm), traffic control and rules by
-//! destination port. Frames pass them by, as `AF_XDP` does.** What is not a plain Ethernet next hop on the one
-//! interface is [`Unresolved`]: the caller uses the socket for it. `table.rs` holds what is known and no descriptor.
+//! **What is not seen here: netfilter (iptables, nftables), IPsec policies (xfrm), traffic control
+//! and rules by destination port. Frames pass them by, as `AF_XDP` does.** What is not a plain
+//! Ethernet next hop on the one interface is [`Unresolved`]: the caller uses the socket for it.
+//! `table.rs` holds what is known and no descriptor.
 
 #![cfg_attr(not(feature = "internals"), allow(unreachable_pub, reason = "public for tests and fuzzing only"))]
 
@@ -41,8 +42,9 @@ pub struct NextHop {
     pub source_mac: [u8; 6],
     /// The neighbour's MAC address: the destination's, or the gateway's.
     pub destination_mac: [u8; 6],
-    /// The source address the kernel would take, which is the socket's if that is bound to one. Of the destination's
-    /// family: IPv4 for an IPv4-mapped IPv6 destination (RFC 4291 section 2.5.5.2).
+    /// The source address the kernel would take, which is the socket's if that is bound to one. Of
+    /// the destination's family: IPv4 for an IPv4-mapped IPv6 destination (RFC 4291 section
+    /// 2.5.5.2).
     pub source: IpAddr,
     /// Largest IP packet on the path, as far as known, in bytes with the IP header.
     pub mtu: u32,
@@ -50,7 +52,7 @@ pub struct NextHop {
     pub hop_limit: u8,
 }
 
-/// Why a datagram has to go by the socket.
+/// Why a datagram has to go through the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     /// There is no route, or one that discards or forbids. The socket says which.
@@ -65,8 +67,8 @@ pub enum Unresolved {
     Encapsulated,
     /// The MAC address is not known. The socket makes the kernel ask for it.
     NoNeighbour,
-    /// The MAC address is known but nobody has confirmed it lately: datagrams to this destination by the socket make
-    /// the kernel ask, while those to others may use it.
+    /// The MAC address is known but was not confirmed lately: datagrams to this destination go
+    /// through the socket, which makes the kernel check it, while others may use it.
     StaleNeighbour,
     /// The interface is down or gone.
     LinkDown,
@@ -85,11 +87,11 @@ pub struct Flow {
     pub mark: u32,
 }
 
-/// The ways to all destinations asked for, through one interface.
+/// The next hops of all destinations resolved so far, through one interface.
 ///
-/// **Call [`refresh`](Self::refresh) before each batch, then [`resolve`](Self::resolve) for each recipient. A
-/// [`NextHop`] may be kept as long as [`generation`](Self::generation) stays the same; an [`Unresolved`] must be asked
-/// for again.**
+/// **Call [`refresh`](Self::refresh) before each batch, then [`resolve`](Self::resolve) for each
+/// recipient. A [`NextHop`] may be kept as long as [`generation`](Self::generation) stays the same;
+/// an [`Unresolved`] must be asked for again.**
 pub struct NextHops {
     questions: NetlinkSocket,
     changes: NetlinkSocket,
@@ -99,7 +101,8 @@ pub struct NextHops {
     opened: Instant,
 }
 
-/// Answers older than this, in milliseconds, are asked for again; so late does a changed path MTU become known.
+/// Answers older than this, in milliseconds, are asked for again; so late does a changed path MTU
+/// become known.
 pub(crate) const RECHECK_MS: u64 = 5_000;
 
 /// Answers that one refresh asks for again, at most: 20 us.
@@ -109,11 +112,12 @@ const RECHECKS_PER_REFRESH: usize = 8;
 const CHANGES_PER_REFRESH: usize = 256;
 
 impl NextHops {
-    /// Begins to follow routes and neighbours of an interface, in the network namespace of the calling thread.
+    /// Begins to follow routes and neighbours of an interface, in the network namespace of the
+    /// calling thread.
     ///
     /// Needs no privilege. Fails if there is no such interface, or if it is not Ethernet.
     pub fn open(interface: &str, flow: &Flow) -> io::Result<Self> {
-        // Listening comes first: what changes while lists are read is heard afterwards.
+        // Subscribe first, so that changes made while the lists are read are not missed.
         let changes = NetlinkSocket::subscribed(&GROUPS)?;
         let mut questions = NetlinkSocket::open()?;
         let mut request = Request::default();
@@ -125,7 +129,7 @@ impl NextHops {
         Ok(hops)
     }
 
-    /// Takes up what has changed. Never waits; 0.3 us when nothing has.
+    /// Applies changes. Never waits; 0.3 us when there are none.
     pub fn refresh(&mut self) {
         self.table.begin_refresh(now().duration_since(self.opened).as_millis() as u64);
         let mut lost = false;
@@ -146,7 +150,7 @@ impl NextHops {
         self.recheck();
     }
 
-    /// The way to a destination, from memory, or by one question to the kernel at its first sight.
+    /// The next hop of a destination: cached, or asked of the kernel the first time.
     ///
     /// A link-local IPv6 destination needs its scope (RFC 4007), as it does on a socket.
     pub fn resolve(&mut self, destination: &SocketAddr) -> Result<NextHop, Unresolved> {
@@ -252,7 +256,7 @@ fn now() -> Instant {
 
 const IPPROTO_UDP: u8 = 17;
 
-/// What changes are heard of (linux/rtnetlink.h).
+/// The groups of change notifications (linux/rtnetlink.h).
 const GROUPS: [i32; 10] = [
     1,  // RTNLGRP_LINK
     3,  // RTNLGRP_NEIGH

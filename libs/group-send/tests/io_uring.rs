@@ -1,12 +1,14 @@
-//! The `io_uring` back end on loopback: which address sends, where answers come, and what happens at each of its limits.
+//! The `io_uring` back end on loopback: which address sends, where answers come, and what happens
+//! at each of its limits.
 //!
-//! Without `io_uring` on this machine every trial is ignored at run time, with a line that says so. Bytes and order over
-//! a cable are tested in `tests/namespaces`, for this back end as for all.
+//! Without `io_uring` on this machine every trial is ignored at run time, with a line that says so:
+//! the usual harness cannot do that, so this is a binary of its own.
+//! Bytes and order over a cable are tested in `tests/namespaces`, for this back end as for all.
 
 mod common;
 
 use common::filter::refusing;
-use common::{Group, PATIENCE_MS, Private, Receivers, Sizes, assert_all_sent, flush_whole, send_whole};
+use common::{Group, Private, Receivers, Sizes, TIMEOUT_MS, assert_all_sent, flush_whole, send_whole};
 use group_send::{
     BackendKind, Config, IoUringConfig, RecvBatch, RecvConfig, SendError, Sender, SetupError, Slot,
 };
@@ -72,7 +74,7 @@ fn shared_socket(address: IpAddr) -> UdpSocket {
     }
     socket.bind(&SocketAddr::new(address, 0).into()).expect("bind");
     let socket = UdpSocket::from(socket);
-    socket.set_read_timeout(Some(std::time::Duration::from_millis(PATIENCE_MS.into()))).expect("SO_RCVTIMEO");
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(TIMEOUT_MS.into()))).expect("SO_RCVTIMEO");
     socket
 }
 
@@ -85,8 +87,9 @@ fn sender_of(socket: &UdpSocket, sockets_max: u32) -> Sender {
     Sender::new(socket, &config).expect("a sender")
 }
 
-/// Sends single packets until so many of these recipients, or more, have their sockets, which are opened eight a call; a
-/// group may take several calls. Other tests of this machine may change its interfaces, whereupon all are opened anew.
+/// Sends single packets until so many of these recipients, or more, have their sockets, which are
+/// opened eight a call; a group may take several calls. Other tests of this machine may change its
+/// interfaces, whereupon all are reopened.
 fn warm_up(sender: &mut Sender, receivers: &mut Receivers, socket: &UdpSocket, sockets: usize) {
     let addresses = receivers.addresses();
     let group = Group::new(&addresses, 1, Sizes::Equal(100), Private::None);
@@ -106,7 +109,8 @@ const ROUNDS_MAX: usize = 10_000;
 /// Which of these addresses have a socket of the process connected to them.
 fn connected(port: u16, addresses: &[SocketAddr]) -> BTreeSet<SocketAddr> {
     let table = |name: &str| std::fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
-    // `sl local_address rem_address ...`, numbers in hexadecimal, addresses in words of the machine's byte order.
+    // `sl local_address rem_address ...`, numbers in hexadecimal, addresses in words of the
+    // machine's byte order.
     let lines = table("udp") + &table("udp6");
     let pairs: BTreeSet<(u16, String)> = lines
         .lines()
@@ -238,7 +242,7 @@ fn a_refusal_is_one_recipients_own() {
     let mut sender = sender_of(&socket, 4096);
     let mut receivers = Receivers::bind(&[V4], 20);
     let mut addresses = receivers.addresses();
-    // Nobody listens there: bound, and released.
+    // A closed port: bound, and released.
     let gone = UdpSocket::bind((V4, 0)).expect("bind").local_addr().expect("bound");
     addresses.insert(7, gone);
     group_send::socket::report_refusals(&socket).expect("IP_RECVERR");
@@ -258,7 +262,8 @@ fn a_refusal_is_one_recipients_own() {
             receivers.expect(member - usize::from(member > 7), group.datagrams(member), "beside a refusal");
         }
     }
-    // On loopback the answer is there before the call returns; the caller's socket is asked every 64 datagrams.
+    // On loopback the answer is there before the call returns; the caller's socket is asked every
+    // 64 datagrams.
     assert!(refusals >= 30 * 21 / 64 - 1, "{refusals} refusals in 30 rounds");
     receivers.expect_nothing_more("beside a refusal");
 }
@@ -266,7 +271,7 @@ fn a_refusal_is_one_recipients_own() {
 /// The errors of the plain back end are the oracle.
 fn what_cannot_be_sent_has_the_plain_reason() {
     let bad: [SocketAddr; 6] = [
-        "203.0.113.1:5000".parse().expect("an address"), // no way there from 127.0.0.1
+        "203.0.113.1:5000".parse().expect("an address"), // no route there from 127.0.0.1
         "127.0.0.1:0".parse().expect("an address"),
         "255.255.255.255:5000".parse().expect("an address"), // broadcast, which the socket may not
         "[::1]:5000".parse().expect("an address"),
@@ -330,7 +335,7 @@ fn a_socket_at_one_address_need_not_be_shared() {
     let (slots, _) = send_whole(&group, &mut sender, &socket);
     assert_all_sent(&group, &slots);
     receivers.expect_group(&group);
-    // Still nobody else can have it.
+    // Still no other socket can have it.
     let other = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("socket");
     other.set_reuse_port(true).expect("SO_REUSEPORT");
     other.bind(&socket.local_addr().expect("bound").into()).expect_err("the port is taken");
@@ -398,8 +403,8 @@ fn a_socket_that_cannot_be_shared_is_the_reason() {
     assert!(matches!(Sender::new(&stream, &config), Err(SetupError::Socket(_))));
 }
 
-/// Behind a filter without `sendmmsg`, which plain sending needs for what is longer than it copies together. Eight
-/// recipients get their sockets in the first call.
+/// Behind a filter without `sendmmsg`, which plain sending needs for what is longer than it copies
+/// together. Eight recipients get their sockets in the first call.
 fn by_ring() {
     let socket = shared_socket(V4);
     let mut sender = sender_of(&socket, 8);
@@ -412,7 +417,7 @@ fn by_ring() {
     }
     let alone = Group::new(&receivers.addresses()[..1], 1, Sizes::Equal(3000), Private::None);
     let (slots, _) = send_whole(&alone, &mut sender, &socket);
-    assert_eq!(slots[0].sent, 0, "there is a plain way nevertheless");
+    assert_eq!(slots[0].sent, 0, "there is a plain path nevertheless");
 }
 
 /// Behind a filter that refuses to enter a ring, though there is one.

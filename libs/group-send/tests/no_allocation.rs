@@ -1,4 +1,5 @@
-//! Sending allocates nothing once a sender and a batch have seen as much, whatever the back end; receiving never does.
+//! Sending allocates nothing once a sender and a batch have seen as much, whatever the back end;
+//! receiving never does. A binary of its own for its global allocator.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 

@@ -2,7 +2,7 @@
 //!
 //! All memory is the caller's; nothing is allocated here. The functions with a type in their name are in `typed.rs`, what
 //! they share and the ones for any type are here. The header is made from both files by cbindgen, kept in the repository,
-//! and compared by `tests/header.rs`; programs in C and C++ are compiled and run against both libraries. How arrays are
+//! and compared by `tests/msgpack-array-c/main.rs`; programs in C and C++ are compiled and run against both libraries. How arrays are
 //! encoded is `msgpack-array`'s business.
 //!
 //! A panic, which would be a bug in `msgpack-array`, ends the process at the boundary and never unwinds into C.

@@ -1,4 +1,5 @@
-//! A document of columns: written by the kernels, read back, and read by a program that knows nothing of this crate.
+//! A document of columns: written by the kernels, read back, and read by a program that knows
+//! nothing of this crate.
 //!
 //! `cargo run --release -p msgpack-array --features rmp-serde --example columns`
 #![allow(clippy::disallowed_methods, reason = "a program that measures reads the clock")]

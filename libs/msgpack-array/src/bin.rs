@@ -1,11 +1,13 @@
-//! Bytes as `bin` instead of an array: what to use for `u8` that are data rather than numbers, because it is shorter and copied.
+//! Bytes as `bin` instead of an array: what to use for `u8` that are data rather than numbers,
+//! because it is shorter and copied.
 
 use alloc::vec::Vec;
 
 use crate::error::DecodeError;
 use crate::header::{bin_header, decode_bin_header};
 
-/// Appends `bytes` to `out` as `bin` with the shortest header (MessagePack specification, bin format family).
+/// Appends `bytes` to `out` as `bin` with the shortest header (MessagePack specification, bin
+/// format family).
 ///
 /// # Panics
 /// With more than 2^32 - 1 bytes, which no `bin` can have.
@@ -17,7 +19,8 @@ pub fn encode_bin(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The bytes of the `bin` that `input` begins with, where they are, and the bytes it takes with its header. Allocates nothing.
+/// The bytes of the `bin` that `input` begins with, where they are, and the bytes it takes with its
+/// header. Allocates nothing.
 ///
 /// # Errors
 /// [`DecodeError::NotBin`] and [`DecodeError::Truncated`].

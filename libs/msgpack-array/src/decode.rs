@@ -1,4 +1,5 @@
-//! Decoding whole arrays from a slice, and their two parts for those who have a place for the elements.
+//! Decoding whole arrays from a slice, and their two parts for those who have a place for the
+//! elements.
 
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
@@ -8,7 +9,8 @@ use crate::element::Element;
 use crate::error::DecodeError;
 use crate::header::decode_array_header;
 
-/// Reads one array from the beginning of `input`, appends its elements to `out`, and returns the bytes it took.
+/// Reads one array from the beginning of `input`, appends its elements to `out`, and returns the
+/// bytes it took.
 ///
 /// Reserves room for no more elements than `input` has bytes, whatever the header says.
 ///
@@ -31,7 +33,8 @@ pub fn decode_into_with<T: Element>(isa: Isa, input: &[u8], out: &mut Vec<T>) ->
     append(isa, input, out)
 }
 
-/// Fills `out` with elements from the beginning of `input`, which is behind the header, and returns the bytes they took.
+/// Fills `out` with elements from the beginning of `input`, which is behind the header, and returns
+/// the bytes they took.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] and [`DecodeError::Element`]; some of `out` may have changed then.
@@ -39,8 +42,8 @@ pub fn decode_elements<T: Element>(input: &[u8], out: &mut [T]) -> Result<usize,
     result(bulk::decode(Isa::detect(), input, bulk::as_uninit(out)))
 }
 
-/// The same into memory that need not be initialised, without an error all of it is afterwards, and with an instruction set of
-/// the caller's choice.
+/// The same into memory that need not be initialised, without an error all of it is afterwards, and
+/// with an instruction set of the caller's choice.
 ///
 /// # Errors
 /// As [`decode_elements`].
@@ -62,7 +65,8 @@ fn append<T: Element>(isa: Isa, input: &[u8], out: &mut Vec<T>) -> Result<usize,
     Ok(header + append_elements(isa, count as usize, &input[header..], out)?)
 }
 
-/// Appends `count` elements from the beginning of `input`, and returns the bytes they took; with an error, nothing.
+/// Appends `count` elements from the beginning of `input`, and returns the bytes they took; with an
+/// error, nothing.
 #[inline]
 #[expect(unsafe_code, reason = "the vector's spare room is filled by the kernels")]
 pub(crate) fn append_elements<T: Element>(

@@ -14,7 +14,8 @@ pub const fn max_encoded_len<T: Element>(count: usize) -> usize {
 
 /// Appends `values` to `out` as one array.
 ///
-/// Reserves [`max_encoded_len`] and some bytes more; what the elements do not need stays as capacity.
+/// Reserves [`max_encoded_len`] and some bytes more; what the elements do not need stays as
+/// capacity.
 ///
 /// # Panics
 /// With more than 2^32 - 1 elements, which no MessagePack array can have.
@@ -38,14 +39,16 @@ pub fn encode_array_header(count: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&header[..length]);
 }
 
-/// Appends elements without a header: a part of an array whose header [`encode_array_header`] has written.
+/// Appends elements without a header: a part of an array whose header [`encode_array_header`] has
+/// written.
 pub fn encode_elements<T: Element>(values: &[T], out: &mut Vec<u8>) {
     append(Isa::detect(), values, false, out);
 }
 
-/// Writes `values` to the beginning of `out` as one array and returns the bytes written, or `None` when `out` is shorter than the
-/// header and the greatest length of every element ([`max_encoded_len`] bytes always do) or an array cannot have as many. Of
-/// the bytes behind those written, some may have changed.
+/// Writes `values` to the beginning of `out` as one array and returns the bytes written, or `None`
+/// when `out` is shorter than the header and the greatest length of every element
+/// ([`max_encoded_len`] bytes always do) or an array cannot have as many. Of the bytes behind those
+/// written, some may have changed.
 pub fn encode_into<T: Element>(values: &[T], out: &mut [u8]) -> Option<usize> {
     encode_into_uninit(values, bulk::as_uninit(out))
 }
@@ -59,8 +62,9 @@ pub fn encode_into_uninit<T: Element>(values: &[T], out: &mut [MaybeUninit<u8>])
     Some(length + written)
 }
 
-/// Writes elements without a header to the beginning of `out`, and returns the bytes initialised; `None` when `out` is shorter
-/// than [`Element::ENCODED_MAX`] times their number. `f32`, `f64` and `bool` always take that many.
+/// Writes elements without a header to the beginning of `out`, and returns the bytes initialised;
+/// `None` when `out` is shorter than [`Element::ENCODED_MAX`] times their number. `f32`, `f64` and
+/// `bool` always take that many.
 ///
 /// # Panics
 /// When the machine does not have `isa`.
@@ -84,9 +88,11 @@ fn append<T: Element>(isa: Isa, values: &[T], with_header: bool, out: &mut Vec<u
     };
     out.reserve(max_encoded_len::<T>(values.len()).saturating_add(bulk::SLACK));
     let spare = out.spare_capacity_mut();
-    // All five bytes, because a copy of constant length is faster; elements, or the next appended, follow those that count.
+    // All five bytes, because a copy of constant length is faster; elements, or the next appended,
+    // follow those that count.
     spare[..HEADER_MAX].write_copy_of_slice(&header);
     let written = length + bulk::encode(isa, values, &mut spare[length..]);
-    // SAFETY: the header and `bulk::encode` initialised as many bytes from the beginning of the spare capacity.
+    // SAFETY: the header and `bulk::encode` initialised as many bytes from the beginning of the
+    // spare capacity.
     unsafe { out.set_len(out.len() + written) };
 }

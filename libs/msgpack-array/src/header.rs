@@ -30,7 +30,8 @@ pub fn bin_header(length: u32) -> ([u8; HEADER_MAX], usize) {
     }
 }
 
-/// The number of elements of the array that `input` begins with, and the bytes its header takes; of any of the three forms.
+/// The number of elements of the array that `input` begins with, and the bytes its header takes; of
+/// any of the three forms.
 ///
 /// The number is what the sender says: do not allocate by it before there are as many bytes.
 ///
@@ -47,7 +48,8 @@ pub fn decode_array_header(input: &[u8]) -> Result<(u32, usize), DecodeError> {
     }
 }
 
-/// The length in bytes of the `bin` that `input` begins with, and the bytes its header takes; of any of the three forms.
+/// The length in bytes of the `bin` that `input` begins with, and the bytes its header takes; of
+/// any of the three forms.
 ///
 /// The length is what the sender says: do not allocate by it before there are as many bytes.
 ///

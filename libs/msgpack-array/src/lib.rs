@@ -1,13 +1,16 @@
 //! MessagePack arrays of numbers at memory speed.
 //!
-//! Encodes and decodes arrays of `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool` as the MessagePack specification's `array`
-//! family, every integer in its shortest form: the bytes are those of a conforming encoder that goes element by element.
-//! The instruction set is chosen once per call ([`Isa::detect`]); the scalar code is always there and is the oracle. What is around
-//! the arrays of a document is left to other crates.
+//! Encodes and decodes arrays of `i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool` as the MessagePack
+//! specification's `array` family, every integer in its shortest form: the bytes are those of a
+//! conforming encoder that goes element by element. The instruction set is chosen once per call
+//! ([`Isa::detect`]); the scalar code is always there and is the oracle. What is around the arrays
+//! of a document is left to other crates.
 //!
 //! Where to begin:
-//! - the array is in memory as a whole: [`encode`] and [`decode_into`], or one function per type, as below;
-//! - the memory is the caller's: [`encode_into`] with [`max_encoded_len`], [`decode_array_header`] with [`decode_elements`];
+//! - the array is in memory as a whole: [`encode`] and [`decode_into`], or one function per type,
+//!   as below;
+//! - the memory is the caller's: [`encode_into`] with [`max_encoded_len`], [`decode_array_header`]
+//!   with [`decode_elements`];
 //! - the bytes come in pieces, from a socket or a pipe: [`ArrayDecoder`];
 //! - the array is a field of a document: the module [`serde`], of the feature with that name;
 //! - the `u8` are data and no numbers: [`encode_bin`] and [`decode_bin`].

@@ -1,7 +1,8 @@
 //! Decoding an array that arrives in pieces, cut anywhere.
 //!
-//! Whole elements of a piece are decoded where they are; what is kept between pieces is the beginning of one header or
-//! element, 8 bytes at most. Where pieces come from, and what is done with elements meanwhile, is left to the caller.
+//! Whole elements of a piece are decoded where they are; what is kept between pieces is the
+//! beginning of one header or element, 8 bytes at most. Where pieces come from, and what is done
+//! with elements meanwhile, is left to the caller.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -11,7 +12,8 @@ use crate::element::Element;
 use crate::error::{DecodeError, ElementError};
 use crate::header::decode_array_header;
 
-/// Decodes one array from pieces of any size. **Push every piece, in order, until [`is_done`](Self::is_done).**
+/// Decodes one array from pieces of any size. **Push every piece, in order, until
+/// [`is_done`](Self::is_done).**
 ///
 /// ```
 /// let mut decoder = msgpack_array::ArrayDecoder::<i16>::new();
@@ -69,14 +71,17 @@ impl<T: Element> ArrayDecoder<T> {
         }
     }
 
-    /// Takes the next piece, appends the elements it completes to `out`, and returns how much of the piece belongs to the array:
-    /// all of it until [`is_done`](Self::is_done), nothing after that.
+    /// Takes the next piece, appends the elements it completes to `out`, and returns how much of
+    /// the piece belongs to the array: all of it until [`is_done`](Self::is_done), nothing after
+    /// that.
     ///
-    /// Appends no more elements than there are bytes in the piece, plus one; `out` may be emptied between calls.
+    /// Appends no more elements than there are bytes in the piece, plus one; `out` may be emptied
+    /// between calls.
     ///
     /// # Errors
-    /// [`DecodeError::NotAnArray`] and [`DecodeError::Element`], whose index counts from the beginning of the array. Elements
-    /// before it have been appended. Every later call has the same answer.
+    /// [`DecodeError::NotAnArray`] and [`DecodeError::Element`], whose index counts from the
+    /// beginning of the array. Elements before it have been appended. Every later call has the same
+    /// answer.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<T>) -> Result<usize, DecodeError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -86,7 +91,8 @@ impl<T: Element> ArrayDecoder<T> {
         result
     }
 
-    /// Elements that the header announces; `None` until it is complete. Not checked against anything: do not allocate by it.
+    /// Elements that the header announces; `None` until it is complete. Not checked against
+    /// anything: do not allocate by it.
     pub fn count(&self) -> Option<u32> {
         self.count
     }
@@ -142,7 +148,8 @@ impl<T: Element> ArrayDecoder<T> {
     /// As long as there are whole elements of the array in `rest`.
     #[expect(unsafe_code, reason = "the vector's spare room is filled by the kernels")]
     fn decode_whole_elements(&mut self, rest: &mut &[u8], out: &mut Vec<T>) -> Result<(), DecodeError> {
-        // Room for as many elements as there are if all are of the greatest length; then, for what is left, for all there can be.
+        // Room for as many elements as there are if all are of the greatest length; then, for what
+        // is left, for all there can be.
         for length in [T::ENCODED_MAX, 1] {
             let possible = rest.len().div_ceil(length);
             let room = possible.min((self.count.unwrap_or(0) - self.decoded) as usize);

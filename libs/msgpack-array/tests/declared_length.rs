@@ -1,6 +1,7 @@
 //! What a header announces costs nothing: memory is only taken for elements whose bytes are there.
 //!
-//! Measured by an allocator that counts for each thread alone: the test harness allocates beside the test.
+//! Measured by an allocator that counts for each thread alone: the test harness allocates beside
+//! the test. A binary of its own for that global allocator.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,7 +12,8 @@ use msgpack_array::{ArrayDecoder, DecodeError, Element, ElementError};
 struct Counting;
 
 thread_local! {
-    /// The largest single allocation of this thread since it was set to zero. Needs no allocation itself.
+    /// The largest single allocation of this thread since it was set to zero. Needs no allocation
+    /// itself.
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -7,21 +7,21 @@ use std::time::Duration;
 pub struct ReaderConfig {
     /// Bytes already read that are kept, so that seeks back among them are free. Default 256 KiB.
     pub look_back_bytes: usize,
-    /// Bytes fetched ahead of the reader and kept in memory. Default 2 MiB.
-    ///
-    /// Reached, nothing more is received; exceeded by what the client has taken from the socket at once, 512 KiB at most.
+    /// Bytes fetched ahead of the reader and kept in memory. Default 2 MiB. When it is reached,
+    /// nothing more is received. It may be exceeded by what the client takes from the socket at
+    /// once, 512 KiB at most.
     pub window_bytes: usize,
     /// Learn patterns when there are no hints. Default true.
     pub learn: bool,
-    /// Ranges of one request at most. Default 200: what common servers take.
+    /// Ranges of one request at most. Default 200, which common servers accept.
     pub ranges_per_request_max: usize,
-    /// Ask for several ranges in one request when the server can. Default true.
+    /// GetRequest for several ranges in one request when the server can. Default true.
     pub several_ranges: bool,
-    /// Tries in a row without a new byte before a read fails. Default 5.
+    /// Consecutive attempts without a new byte before a read fails. Default 5.
     pub tries_max: u32,
-    /// First pause between tries; it doubles each time. Default 200 ms.
+    /// First pause between attempts; it doubles each time. Default 200 ms.
     pub pause: Duration,
-    /// Longest pause between tries, also for what a server asks for. Default 10 s.
+    /// Longest pause between attempts, also when a server asks for more. Default 10 s.
     pub pause_max: Duration,
     /// Longest file that is read, in bytes. Default: any.
     pub file_bytes_max: Option<u64>,

@@ -1,4 +1,4 @@
-//! What reading has cost.
+//! The cost of reading, in requests and bytes.
 
 /// Counted since the reader was made.
 ///
@@ -12,25 +12,25 @@ pub struct Counters {
     pub connections: u64,
     /// Connections that broke or were refused and were tried again.
     pub retries: u64,
-    /// Bytes of answers received.
+    /// Bytes of responses received.
     pub bytes_received: u64,
     /// Of those, bytes handed to the caller. Reading them again from memory does not count again.
     pub bytes_used: u64,
-    /// Bytes received and dropped because they lay between two places that were read.
+    /// Bytes received and dropped because they lay between two positions that were read.
     pub bytes_skipped: u64,
-    /// Bytes received for nothing: of answers that were given up, and fetched ahead and not read.
+    /// Wasted bytes: of cancelled responses, and prefetched but not read.
     pub bytes_wasted: u64,
     /// Bytes in memory that have not been handed to the caller yet.
     pub bytes_buffered: u64,
-    /// Seeks that began at a place which was not here yet.
+    /// Seeks to a position that was not in memory yet.
     pub seeks: u64,
-    /// Bytes fetched because a pattern had been learned, as far as they have been read or dropped.
+    /// Bytes fetched because of a learned pattern, as far as they have been read or dropped.
     pub bytes_predicted: u64,
     /// Of those, bytes that were not read.
     pub bytes_mispredicted: u64,
 }
 
-/// What a progress callback is told.
+/// The argument of a progress callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Position of the reader in the file.

@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, by whose fault they are.
 
 use std::fmt;
 use std::io;
@@ -7,16 +7,17 @@ use std::time::Duration;
 /// Why a source could not give bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
-    /// Worth another try: the connection broke, nothing came in time, the server is busy (408, 429, 5xx).
+    /// Worth another try: the connection broke, nothing came in time, the server is busy (408, 429,
+    /// 5xx).
     Transient {
         /// What happened.
         reason: String,
         /// What the server asked for (`Retry-After`).
         retry_after: Option<Duration>,
     },
-    /// Nothing of what was asked exists (416): the file is shorter than that.
+    /// No requested byte exists (416): the file is shorter than that.
     Unsatisfiable {
-        /// Length of the file, if the answer says it.
+        /// Length of the file, if the response says it.
         total_bytes: Option<u64>,
     },
     /// The file is not the one it was: entity tag, date or length differ.
@@ -25,16 +26,17 @@ pub enum SourceError {
     Permanent(Permanent),
 }
 
-/// What trying again does not help against.
+/// Errors that a retry does not help against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permanent {
     /// The server's status: 401, 403, 404, 410 and others.
     Status(u16),
-    /// The server's answer contradicts the request or itself; the reason says how.
+    /// The server's response contradicts the request or itself; the reason says how.
     Lying(&'static str),
     /// A scheme or redirect that is not allowed.
     Forbidden(String),
-    /// A host whose addresses [`HttpConfig::addresses`](crate::http::HttpConfig::addresses) does not allow.
+    /// A host whose addresses [`HttpConfig::addresses`](crate::http::HttpConfig::addresses) does
+    /// not allow.
     NotPublic(String),
     /// Larger, or taking longer, than allowed.
     Limit(&'static str),
@@ -45,9 +47,9 @@ pub enum Permanent {
 /// Why a read failed; inside the [`io::Error`] that `read` returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
-    /// The source's error, after as many tries as were allowed.
+    /// The source's error, after as many attempts as are allowed.
     Source(SourceError),
-    /// The body ended before what was announced, again and again.
+    /// The body repeatedly ended before its announced length.
     Truncated,
 }
 

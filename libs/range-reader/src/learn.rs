@@ -1,49 +1,52 @@
-//! What will be read next, learned from what has been read: a pattern of runs and gaps.
+//! Predicts what will be read next from what has been read: a pattern of runs and gaps.
 //!
-//! Several contenders watch the same reads, each with its own idea of what repeats (tables of offsets inside the file, an
-//! exact repetition, a guess with margins). Each is tested all the time against what is really read, at no cost,
-//! and only one that has been right lately is believed. How far ahead is fetched grows while it is right and shrinks when
-//! it is wrong. All of it is arithmetic on what the engine reports: nothing is asked for here, and no clock is read.
+//! Several predictors watch the same reads, each with its own model (tables of offsets inside the
+//! file, exact repetition, an estimate with margins). Each is checked against the actual reads all
+//! the time, at no cost, and only one that has been right lately is used. The prefetch distance
+//! grows while it is right and shrinks when it is wrong. All of it is arithmetic on what the engine
+//! reports: this module sends no requests and reads no clock.
 //!
 //! Knows nothing of file formats. Not used once there are hints.
 
+mod confidence;
 mod repetition;
 mod runs;
 mod store;
 mod tables;
 mod trend;
-mod trust;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use confidence::Confidence;
 use runs::Runs;
 use tables::Tables;
 use trend::Costs;
-use trust::Trust;
 
 use crate::ranges;
 
-/// What learning may take.
+/// Limits of learning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LearnLimits {
-    /// Bytes already read that are kept to look for tables of offsets in them. Default 1 MiB, dropped as soon as tables are
-    /// found or 64 seeks have found none. What does not look like a table is not kept; the oldest goes first.
+    /// Bytes already read that are kept to look for tables of offsets in them. Default 1 MiB,
+    /// dropped as soon as tables are found or 64 seeks have found none. What does not look like a
+    /// table is not kept; the oldest goes first.
     pub table_bytes_max: usize,
-    /// Bytes fetched in vain after which nothing is predicted, besides a quarter of what was read and of the gaps before it
-    /// (of each up to this size). Default 256 KiB. Four times what is left of it is predicted at a time.
-    pub vain_bytes_max: u64,
+    /// Wasted prefetched bytes after which nothing is predicted, in addition to a quarter of what
+    /// was read and of the gaps before it (each up to this size). Default 256 KiB. At most four
+    /// times the remaining allowance is predicted at a time.
+    pub wasted_bytes_max: u64,
 }
 
 impl Default for LearnLimits {
     fn default() -> Self {
-        Self { table_bytes_max: 1 << 20, vain_bytes_max: 256 << 10 }
+        Self { table_bytes_max: 1 << 20, wasted_bytes_max: 256 << 10 }
     }
 }
 
-/// How much a prediction may hold.
+/// Limits of one prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub struct PredictionLimits {
     /// Ranges.
     pub ranges_max: usize,
     /// Bytes of them all. The last range is cut where it passes this.
@@ -52,43 +55,43 @@ pub struct Want {
     pub file_end: u64,
 }
 
-/// Watches a reader and says what it will read next.
+/// Watches a reader and predicts what it will read next.
 ///
-/// **Driven by the engine:** each read handed to the caller goes to [`note_read`](Self::note_read) and, while
-/// [`wants_bytes`](Self::wants_bytes), its bytes to [`note_bytes`](Self::note_bytes); what came of predicted ranges goes to
-/// [`note_outcome`](Self::note_outcome).
+/// **Driven by the engine:** each read handed to the caller goes to [`note_read`](Self::note_read)
+/// and, while [`wants_bytes`](Self::wants_bytes), its bytes to [`note_bytes`](Self::note_bytes);
+/// what came of predicted ranges goes to [`note_outcome`](Self::note_outcome).
 #[derive(Debug)]
 pub struct Learner {
     limits: LearnLimits,
     runs: Runs,
     tables: Tables,
-    contenders: Vec<(Contender, Trust)>,
-    allowed_in_vain: u64,
-    /// What has been asked for because it was guessed, the newest [`ASKED_MAX`].
+    predictors: Vec<(Predictor, Confidence)>,
+    waste_allowance: u64,
+    /// Ranges requested because of a guess, the newest [`ASKED_MAX`].
     asked: VecDeque<Range<u64>>,
     /// The last prediction was a guess.
     is_guess: bool,
     /// Runs that have ended since there was one.
     seeks_without_guess: u32,
-    /// What the link could bring between a request and its answer.
+    /// What the link could bring between a request and its response.
     path_bytes: f64,
     misses: Misses,
 }
 
-/// What becomes of a reader that misses what was guessed wrong.
+/// What a reader pays for a wrong guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misses {
-    /// It waits for a round trip, while what comes next goes on coming.
+    /// A round trip of waiting, while the following data keeps arriving.
     Hidden,
-    /// It waits for a round trip, or for the rest of an answer.
+    /// A round trip of waiting, or the rest of a response.
     Waited,
-    /// It is not to be risked: no guess spares as much as it may cost.
+    /// Too much: no guess saves as much as it may cost.
     Avoided,
 }
 
-/// An idea of what repeats.
+/// A model of what repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Contender {
+enum Predictor {
     Tables,
     Repetition,
     Trend,
@@ -101,12 +104,12 @@ impl Learner {
             limits,
             runs: Runs::default(),
             tables: Tables::new(limits.table_bytes_max),
-            contenders: vec![
-                (Contender::Tables, Trust::new(trust::AFTER_PROOF, trust::AHEAD_MIN)),
-                (Contender::Repetition, Trust::new(trust::AFTER_PROOF, trust::AHEAD_MIN)),
-                (Contender::Trend, Trust::new(trust::UNPROVEN, trend::AHEAD_MAX)),
+            predictors: vec![
+                (Predictor::Tables, Confidence::new(confidence::AFTER_PROOF, confidence::AHEAD_MIN)),
+                (Predictor::Repetition, Confidence::new(confidence::AFTER_PROOF, confidence::AHEAD_MIN)),
+                (Predictor::Trend, Confidence::new(confidence::UNPROVEN, trend::AHEAD_MAX)),
             ],
-            allowed_in_vain: limits.vain_bytes_max,
+            waste_allowance: limits.wasted_bytes_max,
             asked: VecDeque::new(),
             is_guess: false,
             seeks_without_guess: 0,
@@ -115,10 +118,12 @@ impl Learner {
         }
     }
 
-    /// `range` has been handed to the caller. An empty range says that reading is about to begin there.
+    /// `range` has been handed to the caller. An empty range says that reading is about to begin
+    /// there.
     ///
-    /// Costs a comparison while reading goes on where it stopped. A seek costs up to some 100 microseconds while tables are
-    /// looked for or a trend is followed, and a few when a pattern without jitter has been found.
+    /// Costs a comparison while reading goes on where it stopped. A seek costs up to some 100
+    /// microseconds while tables are looked for or a trend is followed, and a few when a pattern
+    /// without jitter has been found.
     pub fn note_read(&mut self, range: Range<u64>) {
         let Some(run) = self.runs.note(range) else { return };
         self.allow_for(&run);
@@ -126,29 +131,30 @@ impl Learner {
         self.tables.note_run(&run, &self.runs);
         let position = self.runs.present().start;
         let mut in_charge = false;
-        for number in 0..self.contenders.len() {
-            let (contender, trust) = &mut self.contenders[number];
+        for number in 0..self.predictors.len() {
+            let (predictor, confidence) = &mut self.predictors[number];
             if in_charge {
-                trust.rest();
-            } else if trust.note_run(&run) {
-                let (contender, ahead) = (*contender, trust.ahead());
-                let expected = self.expect(contender, position, ahead);
-                self.contenders[number].1.expect(&expected);
+                confidence.rest();
+            } else if confidence.note_run(&run) {
+                let (predictor, ahead) = (*predictor, confidence.ahead());
+                let expected = self.expect(predictor, position, ahead);
+                self.predictors[number].1.expect(&expected);
             }
-            in_charge |= self.contenders[number].1.is_in_charge();
+            in_charge |= self.predictors[number].1.leads();
         }
     }
 
-    /// What the link is like: what it could bring between a request and its answer, and what becomes of misses. What is not
-    /// known to the byte is guessed with margins as wide as they are dear.
+    /// What the link is like: what it could bring between a request and its response, and what
+    /// becomes of misses. What is not known to the byte is guessed with margins as wide as they are
+    /// dear.
     pub fn note_link(&mut self, path_bytes: f64, misses: Misses) {
         self.path_bytes = if path_bytes.is_finite() { path_bytes.max(0.0) } else { PATH_BYTES_UNKNOWN };
         self.misses = misses;
     }
 
-    /// `ranges` have been asked for because they were predicted. What is guessed later leaves them as they are: a run whose
-    /// margins move a little is not worth another request.
-    pub fn note_asked(&mut self, ranges: &[Range<u64>]) {
+    /// `ranges` have been asked for because they were predicted. What is guessed later leaves them
+    /// as they are: a run whose margins move a little is not worth another request.
+    pub fn note_requested(&mut self, ranges: &[Range<u64>]) {
         if self.is_guess {
             self.asked.extend(ranges.iter().cloned());
             let surplus = self.asked.len().saturating_sub(ASKED_MAX);
@@ -156,14 +162,15 @@ impl Learner {
         }
     }
 
-    /// Whether the last prediction was a guess, with margins: better asked for piece by piece, each time with what has been
-    /// learned since, than all at once.
+    /// Whether the last prediction was a guess, with margins: better asked for piece by piece, each
+    /// time with what has been learned since, than all at once.
     pub fn is_guess(&self) -> bool {
         self.is_guess
     }
 
-    /// Whether runs follow each other so slowly that guessing may pay and that a guess may still be come by: not more
-    /// often than round trips, or a reader that waits for each miss falls behind; and not yet so many without one.
+    /// Whether runs follow each other so slowly that guessing may pay and that a guess may still be
+    /// come by: not more often than round trips, or a reader that waits for each miss falls behind;
+    /// and not yet so many without one.
     pub fn may_guess(&self) -> bool {
         self.hides_misses() && self.seeks_without_guess <= SEEKS_WITHOUT_GUESS_MAX
     }
@@ -178,43 +185,44 @@ impl Learner {
         self.tables.wants_bytes()
     }
 
-    /// What will be read from `position` on, in the order of reading; empty if nothing is known. The first range begins at
-    /// `position`. Ranges neither overlap nor touch each other.
+    /// What will be read from `position` on, in the order of reading; empty if nothing is known.
+    /// The first range begins at `position`. Ranges neither overlap nor touch each other.
     ///
-    /// Says that reading is about to begin at `position`, as an empty [`note_read`](Self::note_read) does.
-    pub fn predict(&mut self, position: u64, want: Want) -> Vec<Range<u64>> {
+    /// Says that reading is about to begin at `position`, as an empty
+    /// [`note_read`](Self::note_read) does.
+    pub fn predict(&mut self, position: u64, limits: PredictionLimits) -> Vec<Range<u64>> {
         self.note_read(position..position);
-        let bytes_max = want.bytes_max.min(self.allowed_in_vain.saturating_mul(VAIN_SHARE_DIVISOR));
-        let believed = self.contenders.iter().filter(|(_, trust)| trust.is_believed());
+        let bytes_max = limits.bytes_max.min(self.waste_allowance.saturating_mul(WASTE_SHARE_DIVISOR));
+        let believed = self.predictors.iter().filter(|(_, confidence)| confidence.is_confident());
         let expected = believed
-            .map(|(contender, trust)| {
-                (*contender, self.expect(*contender, position, trust.ahead().min(want.ranges_max)))
+            .map(|(predictor, confidence)| {
+                (*predictor, self.expect(*predictor, position, confidence.ahead().min(limits.ranges_max)))
             })
             .find(|(_, expected)| !expected.is_empty());
-        self.is_guess = matches!(expected, Some((Contender::Trend, _)));
+        self.is_guess = matches!(expected, Some((Predictor::Trend, _)));
         let expected = match expected {
-            Some((Contender::Trend, expected)) => {
+            Some((Predictor::Trend, expected)) => {
                 self.seeks_without_guess = 0;
                 keep(expected, &self.asked)
             }
             Some((_, expected)) => expected,
             None => Vec::new(),
         };
-        cut(expected, Want { bytes_max, ..want })
+        cut(expected, PredictionLimits { bytes_max, ..limits })
     }
 
-    /// Of `fetched_bytes` that were fetched because they had been predicted, and that are now done with, `used_bytes` were
-    /// read.
+    /// Of `fetched_bytes` that were fetched because they had been predicted, and that are now done
+    /// with, `used_bytes` were read.
     pub fn note_outcome(&mut self, fetched_bytes: u64, used_bytes: u64) {
-        self.allowed_in_vain = self.allowed_in_vain.saturating_sub(fetched_bytes.saturating_sub(used_bytes));
+        self.waste_allowance = self.waste_allowance.saturating_sub(fetched_bytes.saturating_sub(used_bytes));
     }
 
-    /// What `contender` expects to be read from `position` on, `runs_max` runs at most.
-    fn expect(&self, contender: Contender, position: u64, runs_max: usize) -> Vec<Range<u64>> {
-        match contender {
-            Contender::Tables => self.tables.expect(position, runs_max),
-            Contender::Repetition => repetition::expect(&self.runs, position, runs_max),
-            Contender::Trend => {
+    /// What `predictor` expects to be read from `position` on, `runs_max` runs at most.
+    fn expect(&self, predictor: Predictor, position: u64, runs_max: usize) -> Vec<Range<u64>> {
+        match predictor {
+            Predictor::Tables => self.tables.expect(position, runs_max),
+            Predictor::Repetition => repetition::expect(&self.runs, position, runs_max),
+            Predictor::Trend => {
                 let costs = match self.misses {
                     Misses::Hidden if self.hides_misses() => Costs::hidden(self.path_bytes),
                     Misses::Waited => Costs::waited(self.path_bytes),
@@ -225,24 +233,24 @@ impl Learner {
         }
     }
 
-    /// While the reader waits for what it has missed, what comes next goes on coming; where a round trip brings no more than
-    /// a run or so, the reader has caught up before the next miss.
+    /// While the reader waits for what it has missed, what comes next goes on coming; where a round
+    /// trip brings no more than a run or so, the reader has caught up before the next miss.
     fn hides_misses(&self) -> bool {
         let run = self.runs.newest_first().next().map_or(0, |run| run.end - run.start);
         let pace = run.saturating_add(self.runs.gap_before_last());
         self.misses == Misses::Hidden && self.path_bytes <= pace as f64 * HIDING_PACE_FACTOR
     }
 
-    /// A run that has been read, and the gap before it, allow for bytes fetched in vain.
+    /// A run that has been read, and the gap before it, allow for wasted bytes.
     fn allow_for(&mut self, run: &Range<u64>) {
-        let gap = self.runs.gap_before_last().min(self.limits.vain_bytes_max);
-        let share = (run.end - run.start).saturating_add(gap) / VAIN_SHARE_DIVISOR;
-        let most = self.limits.vain_bytes_max.saturating_mul(VAIN_SHARE_DIVISOR);
-        self.allowed_in_vain = self.allowed_in_vain.saturating_add(share).min(most);
+        let gap = self.runs.gap_before_last().min(self.limits.wasted_bytes_max);
+        let share = (run.end - run.start).saturating_add(gap) / WASTE_SHARE_DIVISOR;
+        let most = self.limits.wasted_bytes_max.saturating_mul(WASTE_SHARE_DIVISOR);
+        self.waste_allowance = self.waste_allowance.saturating_add(share).min(most);
     }
 }
 
-/// What a link brings from a request to its answer, while it is not known: 50 ms at 20 Mbit/s.
+/// What a link brings from a request to its response, while it is not known: 50 ms at 20 Mbit/s.
 const PATH_BYTES_UNKNOWN: f64 = 125_000.0;
 
 /// Times a run and its gap that a round trip may bring while misses are hidden.
@@ -257,8 +265,8 @@ const ASKED_IN_PART_DIVISOR: u64 = 4;
 /// Ranges that are remembered as asked for.
 const ASKED_MAX: usize = 64;
 
-/// What was read and left out allows for this part of it to be fetched in vain.
-const VAIN_SHARE_DIVISOR: u64 = 4;
+/// What was read and left out allows for this part of it to be wasted.
+const WASTE_SHARE_DIVISOR: u64 = 4;
 
 /// `expected`, but where it overlaps what was `asked` before, that is left as it was.
 fn keep(mut expected: Vec<Range<u64>>, asked: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
@@ -269,7 +277,8 @@ fn keep(mut expected: Vec<Range<u64>>, asked: &VecDeque<Range<u64>>) -> Vec<Rang
             .filter(overlaps)
             .fold((u64::MAX, 0), |(start, end), before| (before.start.min(start), before.end.max(end)));
         if start < end {
-            // The first one begins where reading is. What is much longer than what was asked was asked in part.
+            // The first one begins where reading is. What is much longer than what was asked was
+            // asked in part.
             let start = if number == 0 { range.start } else { start };
             let in_part = range.end.saturating_sub(end) > (range.end - range.start) / ASKED_IN_PART_DIVISOR;
             *range = start..if in_part { range.end } else { end.max(start) };
@@ -279,11 +288,11 @@ fn keep(mut expected: Vec<Range<u64>>, asked: &VecDeque<Range<u64>>) -> Vec<Rang
 }
 
 /// `expected`, joined where ranges touch, as far as it is wanted.
-fn cut(expected: Vec<Range<u64>>, want: Want) -> Vec<Range<u64>> {
+fn cut(expected: Vec<Range<u64>>, limits: PredictionLimits) -> Vec<Range<u64>> {
     let mut cut: Vec<Range<u64>> = Vec::with_capacity(expected.len());
-    let mut left = want.bytes_max;
+    let mut left = limits.bytes_max;
     for range in expected {
-        let range = range.start..range.end.min(range.start.saturating_add(left)).min(want.file_end);
+        let range = range.start..range.end.min(range.start.saturating_add(left)).min(limits.file_end);
         left -= ranges::bytes_of(std::slice::from_ref(&range));
         match cut.last_mut() {
             _ if range.is_empty() => {}

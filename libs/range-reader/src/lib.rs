@@ -1,9 +1,10 @@
-//! Remote files read by HTTP ranges: no byte fetched in vain, no round trip waited for in vain.
+//! Reads remote files by HTTP ranges, with few wasted bytes and few round trips.
 //!
-//! [`RangeReader`] is `Read + Seek`, [`AsyncRangeReader`] is `AsyncRead + AsyncSeek`; both are the same engine. What a
-//! seek does is decided by a pure function, [`plan::choose`], from what has been measured of the link and from what the
-//! socket holds already. Who knows what will be read says so ([`RangeReader::will_need`]); who does not is watched, and a
-//! pattern that repeats is fetched ahead ([`learn`]).
+//! [`RangeReader`] is `Read + Seek`, [`AsyncRangeReader`] is `AsyncRead + AsyncSeek`; both are the
+//! same engine. A pure function, [`plan::choose`], decides what a seek does, from measurements of
+//! the link and the bytes that have already arrived. Callers that know what they will read pass
+//! hints ([`RangeReader::will_need`]); without hints the reader learns repeating patterns and
+//! prefetches ([`learn`]).
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
@@ -25,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! The engine asks a [`source::Source`] for ranges; [`http`] is the one there is. This crate knows nothing of what a
-//! file contains.
+//! The engine asks a [`source::Source`] for ranges; [`http`] is the only implementation. This crate
+//! knows nothing about file formats.
 
 pub mod config;
 pub mod counters;
@@ -43,7 +44,7 @@ pub use counters::{Counters, Progress};
 pub use engine::asynchronous::AsyncRangeReader;
 pub use engine::blocking::RangeReader;
 pub use error::ReadError;
-/// As [`RangeReader::open`] takes it.
+/// The type that [`RangeReader::open`] takes.
 pub use url::Url;
 
 /// The example of the README compiles.

@@ -1,7 +1,7 @@
 //! Lists of byte ranges: merging what is not worth asking apart, and cutting lists into requests.
 //!
-//! Pure functions; which ranges are wanted is decided by hints and by `learn.rs`, which gaps are worth receiving by
-//! `plan.rs`.
+//! Pure functions; which ranges are wanted is decided by hints and by `learn.rs`, which gaps are
+//! worth receiving by `plan.rs`.
 
 use std::ops::Range;
 
@@ -23,9 +23,10 @@ impl From<Range<u64>> for ByteRange {
 /// What one request may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Ranges. Apache takes 200 unless told otherwise; 1 for servers that refuse several.
+    /// Ranges. Apache takes 200 unless reported otherwise; 1 for servers that refuse several.
     pub ranges_max: usize,
-    /// Bytes of the file, gaps that are received along included. The first range is cut where it passes this, never empty.
+    /// Bytes of the file, gaps that are received along included. The first range is cut where it
+    /// passes this, never empty.
     pub bytes_max: u64,
     /// Bytes of the `Range` field. nginx takes 8 kB for a line of a request.
     pub field_bytes_max: usize,
@@ -33,12 +34,12 @@ pub struct RequestLimits {
     pub gap_bytes_max: u64,
 }
 
-/// The ranges of the next request: as many of `wanted` from its front as stand in ascending order and keep the limits,
-/// merged over small gaps.
+/// The ranges of the next request: as many of `wanted` from its front as stand in ascending order
+/// and keep the limits, merged over small gaps.
 ///
-/// `wanted` is in the order of reading. A step back ends the request, since what it leads to is needed later than all
-/// before it and servers may send parts in the file's order. Empty ranges are left out. What was taken along is known by
-/// [`subtract`]ing the result from `wanted`.
+/// `wanted` is in the order of reading. A step back ends the request, since what it leads to is
+/// needed later than all before it and servers may send parts in the file's order. Empty ranges are
+/// left out. What was taken along is known by [`subtract`]ing the result from `wanted`.
 pub fn next_request(wanted: &[Range<u64>], limits: RequestLimits) -> Vec<Range<u64>> {
     let mut request: Vec<Range<u64>> = Vec::new();
     let (mut bytes, mut field_bytes) = (0, 0);
@@ -71,7 +72,8 @@ pub fn next_request(wanted: &[Range<u64>], limits: RequestLimits) -> Vec<Range<u
     request
 }
 
-/// `ranges` in ascending order, those that overlap, touch or are `gap_bytes_max` apart at most joined.
+/// `ranges` in ascending order, those that overlap, touch or are `gap_bytes_max` apart at most
+/// joined.
 pub fn merge(ranges: &[Range<u64>], gap_bytes_max: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|range| range.start);

@@ -22,13 +22,14 @@ pub struct Validator {
 /// One request.
 #[derive(Debug, Clone)]
 pub struct RangeRequest {
-    /// At least one; in ascending order, not empty, not touching each other. An open-ended range stands alone.
+    /// At least one; in ascending order, not empty, not touching each other. An open-ended range
+    /// stands alone.
     pub ranges: Vec<ByteRange>,
     /// What the file must still be. `None` for the first request.
     pub pinned: Option<Arc<Pinned>>,
 }
 
-/// What the first answer said of the file; later ones must agree.
+/// What the first response said of the file; later ones must agree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pinned {
     /// Length of the whole file in bytes, if the server says it.
@@ -37,12 +38,13 @@ pub struct Pinned {
     pub validator: Validator,
 }
 
-/// An answer whose head has come.
+/// A response whose head has come.
 #[derive(Debug)]
 pub struct Response<B> {
     /// What it says of the file. Already compared with the request's.
     pub pinned: Pinned,
-    /// The server sends the whole file whatever is asked (200 instead of 206, or several ranges answered by everything).
+    /// The server sends the whole file whatever is asked (200 instead of 206, or several ranges
+    /// answered by everything).
     pub is_whole_file: bool,
     /// The bytes.
     pub body: B,
@@ -51,7 +53,8 @@ pub struct Response<B> {
 /// What a body consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyEvent {
-    /// What follows are the bytes from `start` on; `end` if the server says it. Parts come in any order.
+    /// What follows are the bytes from `start` on; `end` if the server says it. Parts come in any
+    /// order.
     Part {
         /// The range.
         range: ByteRange,
@@ -62,13 +65,14 @@ pub enum BodyEvent {
     End,
 }
 
-/// Bytes of an answer. Dropping it before [`BodyEvent::End`] gives it up: HTTP/1.1 closes the connection, HTTP/2 resets
-/// the stream.
+/// Bytes of a response. Dropping it before [`BodyEvent::End`] gives it up: HTTP/1.1 closes the
+/// connection, HTTP/2 resets the stream.
 pub trait Body: Send + Unpin {
     /// The next event. After an error or `End` nothing more comes.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>>;
 
-    /// Bytes of this body that are here already, in the client's and the kernel's buffers, as far as known.
+    /// Bytes of this body that are here already, in the client's and the kernel's buffers, as far
+    /// as known.
     fn bytes_buffered(&self) -> u64;
 }
 
@@ -81,7 +85,8 @@ pub struct SourceState {
     pub time_to_connect: Option<Duration>,
     /// Requests that can be in flight at a time: streams with HTTP/2, connections with HTTP/1.1.
     pub requests_at_once: usize,
-    /// Giving an answer up costs nothing but what is in flight (HTTP/2); else the connection (HTTP/1.1).
+    /// Giving a response up costs nothing but what is in flight (HTTP/2); else the connection
+    /// (HTTP/1.1).
     pub can_reset: bool,
     /// The server takes ranges: it has answered with one, or says that it does.
     pub takes_ranges: bool,
@@ -93,22 +98,24 @@ pub struct SourceState {
     pub connections: u64,
     /// Connections open now.
     pub connections_open: u64,
-    /// Bytes received of answers, heads left out.
+    /// Bytes received of responses, heads left out.
     pub bytes_received: u64,
 }
 
 /// Something ranges can be asked of.
 ///
-/// Nothing happens unless a future or a body of it is polled: a source spawns no tasks. The engine polls from one task at
-/// a time, with one waker for all; it leaves bodies unpolled while its window is full.
+/// Nothing happens unless a future or a body of it is polled: a source spawns no tasks. The engine
+/// polls from one task at a time, with one waker for all; it leaves bodies unpolled while its
+/// window is full.
 pub trait Source: Send + Unpin + 'static {
-    /// Bytes of an answer.
+    /// Bytes of a response.
     type Body: Body + 'static;
 
-    /// Sends a request and waits for the head of its answer, over an idle connection or a new one.
+    /// Sends a request and waits for the head of its response, over an idle connection or a new
+    /// one.
     ///
-    /// Several may be on their way, [`SourceState::requests_at_once`] at most with those bodies that have not ended, so
-    /// the future owns what it needs. Dropping it gives the request up.
+    /// Several may be in flight, [`SourceState::requests_at_once`] at most with those bodies that
+    /// have not ended, so the future owns what it needs. Dropping it gives the request up.
     fn open(
         &mut self,
         request: RangeRequest,

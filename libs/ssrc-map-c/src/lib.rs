@@ -1,7 +1,7 @@
 //! `ssrc-map` for C and C++: `include/ssrc_map.h`, `libssrc_map_c.a` and `libssrc_map_c.so`.
 //!
 //! Maps SSRCs to pointers of the caller's; what they point to is never looked at, and belongs to the caller. The header is
-//! made from this file by cbindgen, kept in the repository, and compared by `tests/header.rs`; programs in C and C++ are
+//! made from this file by cbindgen, kept in the repository, and compared by `tests/ssrc-map-c/main.rs`; programs in C and C++ are
 //! compiled and run against both libraries. How a look-up is done is `ssrc-map`'s business.
 //!
 //! A panic, which would be a bug in `ssrc-map`, ends the process at the boundary and never unwinds into C. So does

@@ -1,9 +1,10 @@
 //! The keyed hash that says which two slots of the table an SSRC may be in.
 //!
-//! One 64 x 64 bit multiplication by a secret number, its halves folded together. It need not be perfect: for sets of
-//! SSRCs made to hurt it (progressions, grids, powers of two) at most one secret in seven makes a table that does not
-//! work out, against one in fifty for random numbers, and then `table.rs` takes another secret. Adding a secret before
-//! multiplying gains little there and costs 0.1 ns a look-up; SipHash or two rounds would cost more than the look-up.
+//! One 64 x 64 bit multiplication by a secret number, its halves folded together. It need not be
+//! perfect: for sets of SSRCs made to hurt it (progressions, grids, powers of two) at most one
+//! secret in seven makes a table that does not work out, against one in fifty for random numbers,
+//! and then `table.rs` takes another secret. Adding a secret before multiplying gains little there
+//! and costs 0.1 ns a look-up; SipHash or two rounds would cost more than the look-up.
 
 /// A secret odd factor.
 #[derive(Clone)]
@@ -28,7 +29,8 @@ impl Hash {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014).
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,8 +1,9 @@
 //! The map: values in one dense array, and the choice of how an SSRC's index in it is found.
 //!
 //! One SSRC is compared with; up to [`BLOCK`] are in the map itself and compared all at once; of
-//! more, a [`Table`] knows the index. The table stays until [`SsrcMap::clear`], so that streams that come and go do not
-//! build it again and again. How SSRCs are compared is in `lanes/`, how they are found among many in `table.rs`.
+//! more, a [`Table`] knows the index. The table stays until [`SsrcMap::clear`], so that streams
+//! that come and go do not build it again and again. How SSRCs are compared is in `lanes/`, how
+//! they are found among many in `table.rs`.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,24 +18,24 @@ use crate::table::Table;
 /// | operation | worst case |
 /// |---|---|
 /// | `get`, `get_mut`, `contains` | two dependent loads, the second one the value's; no loop |
-/// | `insert` | constant when amortised; a single one may place all entries anew, at most 8 times |
+/// | `insert` | constant when amortised; a single one may rehash all entries, at most 8 times |
 /// | `remove` | constant |
 /// | `clear`, `drop` | one step an entry |
 /// | memory | `size_of::<T>() + 4` bytes twice an entry by the most there ever were, 40 bytes by the most since the last `clear` |
 ///
-/// An attacker who chooses the SSRCs changes none of this as long as the seed is secret. If it is not, memory stays
-/// linear and the entries moved for an insertion stay constant when amortised (at most 8 for each doubling of the table
-/// in one go, and what placing anew takes), but a look-up, that of `insert` included, may come to compare all SSRCs, a
-/// vector at a time.
+/// An attacker who chooses the SSRCs changes none of this as long as the seed is secret. If it is
+/// not, memory stays linear and the entries moved for an insertion stay constant when amortised (at
+/// most 8 for each doubling of the table in one go, and what rehashing takes), but a look-up, that
+/// of `insert` included, may come to compare all SSRCs, a vector at a time.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct SsrcMap<T> {
-    /// The SSRCs of the first values. What is behind the last of them is left over from before: an index that is
-    /// found there is out of bounds.
+    /// The SSRCs of the first values. What is behind the last of them is left over from before: an
+    /// index that is found there is out of bounds.
     few: Block<BLOCK>,
     values: Vec<T>,
-    /// Where each SSRC is in `ssrcs`. Built when there are more than `few` takes. What a look-up reads of it is in
-    /// front: all that is read of the map is its first two cache lines.
+    /// Where each SSRC is in `ssrcs`. Built when there are more than `few` takes. What a look-up
+    /// reads of it is in front: all that is read of the map is its first two cache lines.
     table: Table,
     /// The SSRC of `values[i]` is `ssrcs[i]`.
     ssrcs: Vec<u32>,
@@ -47,17 +48,19 @@ impl<T> SsrcMap<T> {
 
     /// An empty map for at most `limit` entries, with a secret seed from the operating system.
     ///
-    /// Allocates nothing until the first insertion. The seed comes from [`RandomState`](std::hash::RandomState).
+    /// Allocates nothing until the first insertion. The seed comes from
+    /// [`RandomState`](std::hash::RandomState).
     #[cfg(feature = "std")]
     pub fn new(limit: usize) -> Self {
         use std::hash::{BuildHasher, RandomState};
         Self::with_seed(limit, RandomState::new().hash_one(0_u64))
     }
 
-    /// An empty map for at most `limit` entries, with a given seed: for tests that must be repeatable, and where there
-    /// is no operating system.
+    /// An empty map for at most `limit` entries, with a given seed: for tests that must be
+    /// repeatable, and where there is no operating system.
     ///
-    /// Whoever knows the seed can choose SSRCs that make look-ups slow; take it from a source of secret numbers.
+    /// Anyone who knows the seed can choose SSRCs that make look-ups slow; take it from a source of
+    /// secret numbers.
     pub fn with_seed(limit: usize, seed: u64) -> Self {
         Self {
             values: Vec::new(),
@@ -71,7 +74,8 @@ impl<T> SsrcMap<T> {
     /// Maps `ssrc` to `value`; gives back the value it had before.
     ///
     /// # Errors
-    /// [`Full`] with `value` when `ssrc` is new and the map has as many entries as its limit allows.
+    /// [`Full`] with `value` when `ssrc` is new and the map has as many entries as its limit
+    /// allows.
     pub fn insert(&mut self, ssrc: u32, value: T) -> Result<Option<T>, Full<T>> {
         if let Some(old) = self.get_mut(ssrc) {
             return Ok(Some(core::mem::replace(old, value)));
@@ -93,7 +97,8 @@ impl<T> SsrcMap<T> {
         Ok(None)
     }
 
-    /// Removes `ssrc` and gives back its value. The last entry takes its place in the order of [`iter`](Self::iter).
+    /// Removes `ssrc` and gives back its value. The last entry takes its place in the order of
+    /// [`iter`](Self::iter).
     pub fn remove(&mut self, ssrc: u32) -> Option<T> {
         let index = self.index_of(ssrc);
         if index >= self.values.len() {
@@ -136,7 +141,8 @@ impl<T> SsrcMap<T> {
     /// The value of `ssrc`.
     #[inline]
     pub fn get(&self, ssrc: u32) -> Option<&T> {
-        // The table first: a question less where most is read. One entry takes 0.15 ns longer for it.
+        // The table first: a question less where most is read. One entry takes 0.15 ns longer for
+        // it.
         let Some(index) = self.table.find(ssrc) else {
             if self.values.len() == 1 {
                 return if self.few.0[0] == ssrc { self.values.first() } else { None };
@@ -189,7 +195,8 @@ impl<T> SsrcMap<T> {
         self.values.is_empty()
     }
 
-    /// Number of entries there is room for without allocating memory. At most [`limit`](Self::limit).
+    /// Number of entries there is room for without allocating memory. At most
+    /// [`limit`](Self::limit).
     pub fn capacity(&self) -> usize {
         let places = if self.table.is_unbuilt() { BLOCK } else { self.table.capacity() };
         self.values.capacity().min(self.ssrcs.capacity()).min(places).min(self.limit)

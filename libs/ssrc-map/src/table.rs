@@ -1,14 +1,17 @@
-//! Index of many SSRCs: each is in one of two slots, so a look-up is two loads side by side and no loop.
+//! Index of many SSRCs: each is in one of two slots, so a look-up is two loads side by side and no
+//! loop.
 //!
-//! A slot is `ssrc << 32 | index`. Exclusive-or with the SSRC sought, shifted alike, leaves the bare index where it is
-//! the one, and a number of at least 2^32 where it is not; the smaller of the two slots' results is therefore the
-//! answer, and the caller's bounds check on its values is the only branch. An empty slot has index 2^32 - 1, out of
-//! every bounds. The SSRCs in order and the values are in `map.rs`.
+//! A slot is `ssrc << 32 | index`. Exclusive-or with the SSRC sought, shifted alike, leaves the
+//! bare index where it is the one, and a number of at least 2^32 where it is not; the smaller of
+//! the two slots' results is therefore the answer, and the caller's bounds check on its values is
+//! the only branch. An empty slot has index 2^32 - 1, out of every bounds. The SSRCs in order and
+//! the values are in `map.rs`.
 //!
-//! This is a perfect hash in that no look-up ever searches, and a "cuckoo" hash (Pagh, Rodler 2001) in how it is kept
-//! so: an entry that finds its slots taken moves another to that one's other slot. Measured against it and slower:
-//! a displacement byte per bucket (perfect hashing with 4/5 full slots: one more load before the slot's), buckets of
-//! four compared at once, remembering the last hit (docs/decisions/0007-ssrc-look-up.md).
+//! This is a perfect hash in that no look-up ever searches, and a "cuckoo" hash (Pagh, Rodler 2001)
+//! in how it is kept so: an entry that finds its slots taken moves another to that one's other
+//! slot. Measured against it and slower: a displacement byte per bucket (perfect hashing with 4/5
+//! full slots: one more load before the slot's), buckets of four compared at once, remembering the
+//! last hit (docs/decisions/0007-ssrc-look-up.md).
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,17 +22,20 @@ use crate::lanes;
 
 /// Two-choice ("cuckoo") hash table from SSRC to index.
 ///
-/// Slots: a power of two, or none before the first [`rebuild`](Self::rebuild). At most [`LOAD_MAX`] of them are used,
-/// so an insertion moves an expected constant number of others (0.1 on average in a full table).
+/// Slots: a power of two, or none before the first [`rebuild`](Self::rebuild). At most [`LOAD_MAX`]
+/// of them are used, so an insertion moves an expected constant number of others (0.1 on average in
+/// a full table).
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Table {
     // What a look-up reads comes first; see `SsrcMap`.
     slots: Box<[u64]>,
     hash: Hash,
-    /// Entries no place was found for: none, unless eight secrets in a row failed or the seed is known.
+    /// Entries no place was found for: none, unless eight secrets in a row failed or the seed is
+    /// known.
     stash: Stash,
-    /// Entries that may be placed anew before it costs more than the insertions since: what keeps insertion O(1).
+    /// Entries that may be rehashed before it costs more than the insertions since: what keeps
+    /// insertion O(1).
     credit: usize,
     /// Slots written by `insert` and `rebuild` so far.
     #[cfg(test)]
@@ -135,7 +141,8 @@ impl Table {
         }
     }
 
-    /// The index of `ssrc`, or a number no index is: at least 2^32 - 1. `None` when there are no slots.
+    /// The index of `ssrc`, or a number no index is: at least 2^32 - 1. `None` when there are no
+    /// slots.
     #[inline(always)]
     pub(crate) fn find(&self, ssrc: u32) -> Option<u64> {
         let mask = self.slots.len().checked_sub(1)?;
@@ -157,8 +164,8 @@ impl Table {
         lanes::position(&self.stash.ssrcs, ssrc).map_or(NOWHERE, |at| self.stash.indices[at] as usize)
     }
 
-    /// Puts `entry` into one of its two slots. What was there moves to its other slot, and so on, [`moves_max`]
-    /// times at most.
+    /// Puts `entry` into one of its two slots. What was there moves to its other slot, and so on,
+    /// [`moves_max`] times at most.
     ///
     /// # Errors
     /// The entry that was in hand at the end.
@@ -235,23 +242,27 @@ fn size_for(entries: usize) -> usize {
     size
 }
 
-/// Moves after which an insertion gives up: chains that end at all are shorter, but for one in many thousands.
+/// Moves after which an insertion gives up: chains that end at all are shorter, but for one in many
+/// thousands.
 fn moves_max(slots: usize) -> u32 {
     8 * (usize::BITS - slots.leading_zeros())
 }
 
 /// An index that is out of every bounds.
 pub(crate) const NOWHERE: usize = usize::MAX;
-/// Largest share of used slots, as a fraction. Two choices fail at one half; just below it they fail too often.
+/// Largest share of used slots, as a fraction. Two choices fail at one half; just below it they
+/// fail too often.
 const LOAD_MAX: (usize, usize) = (2, 5);
 const SLOTS_MIN: usize = 16;
 /// Secrets tried in one rebuild.
 const SEEDS_MAX: usize = 8;
-/// Entries that may be placed anew before any insertion has paid for it: small tables have bad luck more often.
+/// Entries that may be rehashed before any insertion has paid for it: small tables have bad luck
+/// more often.
 const CREDIT_AT_FIRST: usize = 1024;
-/// What one insertion pays towards placing all entries anew.
+/// What one insertion pays towards rehashing all entries.
 const CREDIT_PER_INSERTION: usize = 4;
-/// Entry of an unused slot: its index is out of every bounds, since a map holds at most 2^30 entries.
+/// Entry of an unused slot: its index is out of every bounds, since a map holds at most 2^30
+/// entries.
 const EMPTY: u64 = u32::MAX as u64;
 
 #[cfg(test)]
@@ -284,7 +295,8 @@ mod tests {
         }
     }
 
-    /// SSRCs that all have both slots among the first eight of `1 << bits`, under a seed the attacker knows.
+    /// SSRCs that all have both slots among the first eight of `1 << bits`, under a seed the
+    /// attacker knows.
     fn ssrcs_made_for(seed: u64, bits: u32, len: usize) -> Vec<u32> {
         let hash = Hash::new(seed);
         let low = |half: u64| half & ((1 << bits) - 1) < 8;
@@ -329,7 +341,8 @@ mod tests {
                 writes += table.writes;
                 in_stash += table.stash.ssrcs.len();
             }
-            // Growing places each entry less than three times on average, and one table in seven is placed anew.
+            // Growing places each entry less than three times on average, and one table in seven is
+            // rehashed.
             assert!(writes <= 6 * seeds * ssrcs.len() as u64, "{name}: {writes} writes");
             assert_eq!(in_stash, 0, "{name}");
         }

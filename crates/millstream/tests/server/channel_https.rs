@@ -2,7 +2,7 @@
 //! authority can be trusted. A server that speaks HTTP/2 is pulled from as well.
 
 #[allow(dead_code, reason = "a part of it is used")]
-#[path = "../../../../libs/range-reader/tests/http/nginx.rs"]
+#[path = "../../../../libs/range-reader/tests/range-reader/http/nginx.rs"]
 mod nginx;
 
 use std::fs;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use range_reader::http::{AnswerBody, Client, HttpConfig};
+use range_reader::http::{Client, HttpConfig, ResponseBody};
 use rtmp::flv::{FlvReader, Tag};
 use url::Url;
 
@@ -23,7 +23,7 @@ const BYTES_PER_SECOND_MIN: u64 = 1;
 /// An open stream.
 #[derive(Debug)]
 pub(super) struct HttpFlv {
-    body: AnswerBody,
+    body: ResponseBody,
     peer: Option<SocketAddr>,
     reader: FlvReader,
 }

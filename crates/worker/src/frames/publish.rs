@@ -187,7 +187,7 @@ impl Worker {
         let entry = channel.log.entry().filter(|_| for_new_players).map(|(_, mark)| mark.position);
         let players = channel.schedule.all_players();
         let positions =
-            players.filter_map(|player| self.sessions.get(player as usize)?.play()?.cursor.position());
+            players.filter_map(|player| self.sessions.get(player.0 as usize)?.play()?.cursor.position());
         positions.chain(entry).min().unwrap_or(channel.log.head())
     }
 }

@@ -45,12 +45,12 @@ int main()
         char buffer[100];
         pollfd readable = {listener, POLLIN, 0};
         if (poll(&readable, 1, 10000) != 1) {
-            std::fprintf(stderr, "served %zd, nothing heard\n", served);
+            std::fprintf(stderr, "served %zd, nothing received\n", served);
             return 1;
         }
-        ssize_t heard = recv(listener, buffer, sizeof(buffer), 0);
-        if (heard < 0 || std::string(buffer, static_cast<size_t>(heard)) != "private shared") {
-            std::fprintf(stderr, "served %zd, heard %zd bytes\n", served, heard);
+        ssize_t received = recv(listener, buffer, sizeof(buffer), 0);
+        if (received < 0 || std::string(buffer, static_cast<size_t>(received)) != "private shared") {
+            std::fprintf(stderr, "served %zd, received %zd bytes\n", served, received);
             return 1;
         }
     }

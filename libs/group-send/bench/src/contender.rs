@@ -1,4 +1,5 @@
-//! The loop that everything is measured against, the library's back ends, and two of them in plain C.
+//! The loop that everything is measured against, the library's back ends, and two of them in plain
+//! C.
 
 mod naive;
 
@@ -47,7 +48,8 @@ pub(crate) fn build(name: &'static str, interface: &str) -> Result<Box<dyn Conte
     Ok(Box::new(Library { sender, slots: Vec::new() }))
 }
 
-/// Where a server's socket is: on all addresses, with room for a burst. One contender shares the port.
+/// Where a server's socket is: on all addresses, with room for a burst. One contender shares the
+/// port.
 fn socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
@@ -96,7 +98,7 @@ impl Contender for Library {
     fn send(&mut self, group: &Group<'_>) -> Result<(), String> {
         self.slots.clear();
         self.slots.resize(group.recipients.len(), Slot::default());
-        let wanted = group.payloads.len() * group.recipients.len();
+        let expected = group.payloads.len() * group.recipients.len();
         let mut sent = 0;
         for _ in 0..CALLS_MAX {
             let progress = self.sender.send_group(group.payloads, &group.recipients, &mut self.slots);
@@ -105,13 +107,14 @@ impl Contender for Library {
                 let error = self.slots.iter().find_map(|slot| slot.error);
                 return Err(format!("{} datagrams failed: {error:?}", progress.failed));
             }
-            if sent == wanted {
+            if sent == expected {
                 return Ok(());
             }
         }
-        Err(format!("only {sent} of {wanted} datagrams sent in {CALLS_MAX} calls"))
+        Err(format!("only {sent} of {expected} datagrams sent in {CALLS_MAX} calls"))
     }
 }
 
-/// A call goes on where the last one stopped for want of room; so many are enough for any group when there is any.
+/// A call goes on where the last one stopped because there was no room; this many suffice for any
+/// group.
 const CALLS_MAX: usize = 100_000;

@@ -1,12 +1,14 @@
-//! What does a datagram to each of N recipients cost, by back end, against a loop of `sendmsg` calls?
+//! What does a datagram to each of N recipients cost, by back end, against a loop of `sendmsg`
+//! calls?
 //!
-//! Runs in the network namespace that `scripts/bench group-send` makes, where everything sent is dropped at the other
-//! end of a cable. In each case all contenders are measured in turn, round after round, in slices of CPU time behind a
-//! warm-up. After every slice the interface's counters are compared with what the contender says it sent. Printed
-//! is one line per case and contender, for the script to read:
-//! `CELL n k bytes before after contender kpps spread soft datagrams payload-bytes`, kpps being the median of thousand
-//! datagrams per second of CPU time, spread the middle half of the slices in parts of it, and soft the part of the CPU
-//! time that the kernel spent in soft interrupts, which is the far end's.
+//! Runs in the network namespace that `scripts/bench group-send` makes, where everything sent is
+//! dropped at the other end of a cable. In each case all contenders are measured in turn, round
+//! after round, in slices of CPU time behind a warm-up. After every slice the interface's counters
+//! are compared with what the contender says it sent. Printed is one line per case and contender,
+//! for the script to read: `CELL n k bytes before after contender kpps spread soft datagrams
+//! payload-bytes`, kpps being the median of thousand datagrams per second of CPU time, spread the
+//! middle half of the slices in parts of it, and soft the part of the CPU time that the kernel
+//! spent in soft interrupts, which is the far end's.
 
 mod contender;
 mod meter;
@@ -183,8 +185,8 @@ impl Entry {
         }
     }
 
-    /// Sends `groups` groups, then as many again and again for so much CPU time, compares what both sides counted, and
-    /// returns thousand datagrams per second of that time.
+    /// Sends `groups` groups, then as many again and again for so much CPU time, compares what both
+    /// sides counted, and returns thousand datagrams per second of that time.
     fn send(
         &mut self,
         traffic: &Traffic,
@@ -244,8 +246,8 @@ impl Entry {
     }
 }
 
-/// Slices that differ by more are taken again, up to so many times as many: on a machine with other work, three in a row
-/// may be disturbed.
+/// Slices that differ by more are taken again, up to so many times as many: on a machine with other
+/// work, three in a row may be disturbed.
 const SPREAD_MAX: f64 = 0.1;
 const ROUNDS_FACTOR_MAX: usize = 4;
 /// One of the back ends opens eight sockets in 256 datagrams: 1000 recipients take 32 groups.

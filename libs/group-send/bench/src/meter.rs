@@ -1,9 +1,10 @@
 //! CPU time and interface counters.
 //!
-//! The clock is that of the process, so that the kernel's workers of an io_uring count as well. The far side's work is
-//! in it: a veth hands each frame over in a soft interrupt that runs before the sender's system call returns, and
-//! without accounting of interrupts the kernel charges that to the thread. What is left to the core's soft interrupt
-//! thread is added. How much of it all is soft interrupts, the kernel says by samples at each timer tick.
+//! The clock is that of the process, so that the kernel's workers of an io_uring count as well. The
+//! far side's work is in it: a veth hands each frame over in a soft interrupt that runs before the
+//! sender's system call returns, and without accounting of interrupts the kernel charges that to
+//! the thread. What is left to the core's soft interrupt thread is added. How much of it all is
+//! soft interrupts, the kernel says by samples at each timer tick.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -130,7 +131,7 @@ pub(crate) fn process_ns() -> Result<u64, String> {
 /// Ethernet, IPv4 and UDP.
 const HEADER_BYTES: usize = 14 + 20 + 8;
 
-/// The first number in a file that the kernel writes anew each time it is read.
+/// The first number in a file that the kernel regenerates on each read.
 fn read_number(file: &mut File) -> Result<u64, String> {
     let mut text = [0; 96];
     let len = file.rewind().and_then(|()| file.read(&mut text)).map_err(|error| error.to_string())?;
@@ -140,10 +141,10 @@ fn read_number(file: &mut File) -> Result<u64, String> {
 
 /// CPU time of `ksoftirqd/CORE` in nanoseconds, if its process is visible from here.
 fn soft_interrupt_thread(core: usize) -> Option<File> {
-    let wanted = format!("ksoftirqd/{core}\n");
+    let expected = format!("ksoftirqd/{core}\n");
     let of_thread = |entry: fs::DirEntry| {
         let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
-        (comm == wanted).then(|| File::open(entry.path().join("schedstat")).ok())?
+        (comm == expected).then(|| File::open(entry.path().join("schedstat")).ok())?
     };
     fs::read_dir("/proc").ok()?.flatten().find_map(of_thread)
 }

@@ -1,4 +1,5 @@
-//! What is sent in a case, and to whom: random bytes, and recipients behind one router as clients on the Internet are.
+//! The payload and recipients of a case: random bytes, and recipients behind one router as clients
+//! on the Internet are.
 
 use std::fmt;
 use std::io::IoSlice;

@@ -1,21 +1,22 @@
 //! Frames handed to the device, past the kernel's UDP stack (`AF_XDP`).
 //!
-//! A datagram costs a copy behind headers that are kept for each recipient, and its share of one system call; payload
-//! that many recipients share is summed once. What frames cannot do goes through the socket, by the back end over it:
-//! recipients without a next hop on the interface, datagrams that do not fit a frame or the path, or that shall leave
-//! at a time of their own. Headers are `frame.rs`, the recipients' state `recipients.rs`, the sending socket's part
-//! in headers `origin.rs`, ring and routes `link.rs`, and what happens
-//! without room or device `room.rs`.
+//! A datagram costs one copy has_backlog headers that are cached per recipient, and its share of
+//! one system call; payload that many recipients share is summed once. What frames cannot carry
+//! goes through the socket, by the fallback back end: recipients without a next hop on the
+//! interface, datagrams too long for a frame or the path, and those with a departure time. Headers
+//! are built in `frame.rs`, per-recipient state is in `recipients.rs`, the socket's part of the
+//! headers in `origin.rs`, ring and routes in `link.rs`, full rings and lost devices in `room.rs`.
 //!
-//! **Order.** A recipient may go by the ring now and by the socket then. It leaves one for the other only when nothing
-//! is under way where it was: the ring when the device has given all frames back, the socket when `SIOCOUTQ` says that
-//! the kernel holds nothing of it. Until then it stays with the socket, or waits to leave the ring. So datagrams of a
-//! recipient reach the wire in the order they were given, as far as this host decides it.
+//! **Order.** A recipient may switch between ring and socket, but only when nothing is in flight on
+//! the one it leaves: the ring once the device has returned all frames, the socket once `SIOCOUTQ`
+//! says that the kernel holds nothing of it. Until then it stays on the socket, or is blocked on
+//! the ring. So a recipient's datagrams reach the wire in the order they were given, as far as this
+//! host decides it.
 //!
-//! **Room.** A frame that the ring has is sent as far as the caller is concerned, like a datagram in the socket's
-//! buffer. What the device drops then (`EBUSY`) is dropped as it is below a socket, whose callers do not hear of it
-//! either; it is counted. A ring that gives nothing back for long, or whose device is gone, is given up and its frames are lost; all
-//! goes by the socket, and another ring is tried now and then.
+//! **Room.** A frame in the ring counts as sent, like a datagram in the socket's buffer. What the
+//! device drops after that (`EBUSY`) is dropped silently, as below a socket, and counted. A ring
+//! that returns no frames for long, or whose device is gone, is abandoned with its frames;
+//! everything goes through the socket, and a new ring is tried now and then.
 
 mod link;
 mod room;
@@ -35,34 +36,36 @@ use crate::route::NextHop;
 use std::net::SocketAddr;
 use sums::SharedSums;
 
-/// What stands between this file and the kernel, so that tests can be a kernel that refuses.
+/// The kernel as this file sees it; tests substitute one that refuses.
 pub(crate) trait Kernel: Send {
-    /// Takes up changes of routes and neighbours; the result changes when an answer that was given may be wrong.
+    /// Reads changes of routes and neighbours; the result changes when an earlier answer may be
+    /// wrong.
     fn refresh(&mut self) -> u64;
     /// The next hop, if it leads through the interface.
     fn resolve(&mut self, destination: &SocketAddr) -> Option<NextHop>;
     /// Writes a frame of `len` bytes; false without room or ring.
     fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool;
-    /// Has the kernel send what is written: `errno` as of `Transmitter::kick`.
+    /// Makes the kernel send what is written: `errno` as of `Transmitter::kick`.
     fn kick(&mut self) -> Result<(), i32>;
-    /// Takes back frames that are done with, and returns how many are still under way.
+    /// Takes back completed frames, and returns how many are still in flight.
     fn reclaim(&mut self) -> usize;
-    /// Gives the ring up, and says how many frames were under way.
+    /// Closes the ring, and returns how many frames were in flight.
     fn close(&mut self) -> usize;
-    /// Tries for a ring where there is none.
+    /// Tries to open a ring again.
     fn reopen(&mut self) -> bool;
     /// Whether the kernel holds no datagram of the socket.
     fn socket_is_idle(&self) -> bool;
-    /// Whether the socket's owner wants to know of errors that come back. Sending by the socket meets them; sending
-    /// by the ring has to ask.
+    /// Whether the socket's owner wants ICMP errors reported. A send through the socket returns
+    /// them; with the ring they have to be polled for.
     fn reports_errors(&self) -> bool;
-    /// Takes in errors that have come back for earlier datagrams, and says whether there were any.
+    /// Reads errors that came back for earlier datagrams, and says whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
     /// Frames that the kernel threw away as malformed.
     fn invalid_descriptors(&self) -> u64;
 }
 
-/// Datagrams through a ring of an interface, with a back end over the socket for what the ring cannot take.
+/// Datagrams through a ring of an interface, with a back end over the socket for what the ring
+/// cannot take.
 pub(crate) struct AfXdp<K = link::Link> {
     kernel: K,
     fallback: Box<dyn Backend>,
@@ -75,12 +78,12 @@ pub(crate) struct AfXdp<K = link::Link> {
     socket: SocketState,
     /// Frames written since the last kick.
     written: usize,
-    /// The last kick left frames in the ring.
-    behind: bool,
-    /// Calls in a row that ended because the ring had no room or would not become empty.
-    waits: u32,
-    /// Datagrams since the socket was asked for errors.
-    unasked: usize,
+    /// Whether the last kick left frames in the ring.
+    has_backlog: bool,
+    /// Consecutive calls that ended because the ring was full or would not drain.
+    stalls: u32,
+    /// Datagrams since the socket was polled for errors.
+    since_error_poll: usize,
     /// Frames that the device dropped, or that were lost with a ring.
     lost: u64,
     /// Of the next IPv4 datagram that routers may fragment (RFC 6864 section 4.1).
@@ -91,30 +94,30 @@ pub(crate) struct AfXdp<K = link::Link> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ring {
     Open,
-    /// The device drops what it is given. Used again after so many calls.
+    /// The device drops most frames. Used again after this many calls.
     Resting(u32),
-    /// Given up. A new one is tried after so many calls.
+    /// Abandoned. A new one is tried after this many calls.
     Closed(u32),
 }
 
-/// What is known in this call of the datagrams that the socket was given.
+/// What this call knows of the datagrams queued in the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketState {
     Unknown,
     /// The kernel holds none.
     Idle,
     Busy,
-    /// Some are about to be given to it.
+    /// Some are about to be queued.
     InUse,
 }
 
-/// How a datagram goes.
+/// How a datagram is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Route {
     Ring,
     Socket,
-    /// Not now: by the socket once the ring is empty, or by the ring if the socket turns out to be idle.
-    Wait,
+    /// Not now: through the socket once the ring is empty, or by the ring once the socket is idle.
+    Blocked,
 }
 
 impl<K: Kernel> AfXdp<K> {
@@ -130,39 +133,40 @@ impl<K: Kernel> AfXdp<K> {
             ring: Ring::Open,
             socket: SocketState::Unknown,
             written: 0,
-            behind: false,
-            waits: 0,
-            unasked: 0,
+            has_backlog: false,
+            stalls: 0,
+            since_error_poll: 0,
             lost: 0,
             identification: 0,
         }
     }
 
-    /// Takes up what has happened since the last call.
+    /// Brings state up to date at the start of a call.
     fn begin(&mut self, datagrams: usize) {
         self.generation = self.kernel.refresh();
         self.sums.forget();
         self.socket = SocketState::Unknown;
-        self.look_after_ring();
+        self.maintain_ring();
         self.errors.age(datagrams);
-        self.unasked += datagrams;
-        if self.unasked >= DATAGRAMS_PER_QUESTION {
-            self.unasked = 0;
+        self.since_error_poll += datagrams;
+        if self.since_error_poll >= DATAGRAMS_PER_ERROR_POLL {
+            self.since_error_poll = 0;
             if self.kernel.reports_errors() {
                 self.kernel.drain_errors(&mut self.errors);
             }
         }
     }
 
-    /// How the next datagram of its recipient goes. Asked again it says the same, until something is sent.
+    /// The route of the recipient's next datagram. The answer stays the same until something is
+    /// sent.
     #[inline]
-    fn way(&mut self, datagram: &Datagram<'_>) -> Way {
-        if self.goes_as_before(datagram) { Way::Ring } else { self.unusual_way(datagram) }
+    fn route(&mut self, datagram: &Datagram<'_>) -> Route {
+        if self.stays_on_ring(datagram) { Route::Ring } else { self.resolve_route(datagram) }
     }
 
-    /// Whether this one goes by the ring as the recipient's latest did.
+    /// Whether this datagram goes by the ring as the recipient's previous one did.
     #[inline]
-    fn goes_as_before(&mut self, datagram: &Datagram<'_>) -> bool {
+    fn stays_on_ring(&mut self, datagram: &Datagram<'_>) -> bool {
         let recipient = self.recipients.find(datagram.destination);
         let is_known = recipient.path == Path::Frames && recipient.generation == self.generation;
         is_known && recipient.takes(datagram) && self.ring == Ring::Open
@@ -170,14 +174,14 @@ impl<K: Kernel> AfXdp<K> {
 
     #[cold]
     #[inline(never)]
-    fn unusual_way(&mut self, datagram: &Datagram<'_>) -> Way {
+    fn resolve_route(&mut self, datagram: &Datagram<'_>) -> Route {
         let recipient = self.recipients.find(datagram.destination);
         if recipient.generation != self.generation {
             recipient.set(header(&mut self.kernel, &self.origin, datagram.destination), self.generation);
         }
         if recipient.takes(datagram) && self.ring == Ring::Open {
             if recipient.path == Path::Frames {
-                return Way::Ring;
+                return Route::Ring;
             }
             if self.socket == SocketState::Unknown {
                 let idle = self.kernel.socket_is_idle();
@@ -186,31 +190,31 @@ impl<K: Kernel> AfXdp<K> {
             match self.socket {
                 SocketState::Idle => {
                     recipient.path = Path::Frames;
-                    return Way::Ring;
+                    return Route::Ring;
                 }
-                SocketState::InUse => return Way::Wait,
+                SocketState::InUse => return Route::Blocked,
                 SocketState::Busy | SocketState::Unknown => {}
             }
         }
-        self.way_by_socket(datagram.destination)
+        self.route_by_socket(datagram.destination)
     }
 
-    fn way_by_socket(&mut self, destination: &SocketAddr) -> Way {
+    fn route_by_socket(&mut self, destination: &SocketAddr) -> Route {
         if self.recipients.find(destination).path != Path::Socket {
             if self.kernel.reclaim() > 0 {
                 self.flush_all();
             }
             if self.kernel.reclaim() > 0 {
-                return Way::Wait;
+                return Route::Blocked;
             }
             self.recipients.find(destination).path = Path::Socket;
         }
-        Way::Socket
+        Route::Socket
     }
 
-    /// Sends to recipients as long as there is nothing to be said about them but that they go by the ring, and returns
-    /// how many were sent everything: most groups as a whole, and without a list of their datagrams.
-    fn send_usual(
+    /// The fast path: sends to recipients for as long as each goes by the ring, and returns how
+    /// many were sent everything. Most groups are done here, without building a list of datagrams.
+    fn send_by_ring(
         &mut self,
         packets: &[&[u8]],
         recipients: &[group::Recipient<'_>],
@@ -234,7 +238,7 @@ impl<K: Kernel> AfXdp<K> {
         done
     }
 
-    /// Sends a recipient the packets that it lacks; false when that is not done and nothing said about the rest.
+    /// Sends a recipient the packets that it still lacks; false if it needs the general path.
     #[inline]
     fn send_recipient(
         &mut self,
@@ -247,7 +251,7 @@ impl<K: Kernel> AfXdp<K> {
         }
         for index in slot.done()..packets.len() {
             let datagram = recipient.datagram(packets, index);
-            if !self.goes_as_before(&datagram) || !self.push(&datagram) {
+            if !self.stays_on_ring(&datagram) || !self.push(&datagram) {
                 return false;
             }
             slot.note(Outcome::Sent);
@@ -276,18 +280,20 @@ impl<K: Kernel> AfXdp<K> {
         pushed
     }
 
-    /// Like [`Self::push`], and when there is no room, after what is written has been sent.
+    /// Like [`Self::push`]; if the ring is full, sends what is written first.
     #[inline]
     fn push_or_make_room(&mut self, datagram: &Datagram<'_>) -> bool {
-        // The device may be gone after the second.
+        // The device may be gone after `make_room`.
         self.push(datagram) || self.make_room() && self.push(datagram)
     }
 
-    /// Sends by the socket what goes by it at the front, and returns how many datagrams that dealt with.
+    /// Sends the run of datagrams at the front that go through the socket; returns how many were
+    /// handled.
     fn send_by_socket(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> usize {
-        // Nobody leaves the socket for the ring until these are given to it and it has been asked again.
+        // No recipient moves to the ring until these are queued and the socket's state was read
+        // again.
         self.socket = SocketState::InUse;
-        let more = datagrams[1..].iter().take_while(|datagram| self.way(datagram) == Way::Socket);
+        let more = datagrams[1..].iter().take_while(|datagram| self.route(datagram) == Route::Socket);
         let run = 1 + more.count();
         self.fallback.send(&datagrams[..run], &mut outcomes[..run]);
         self.socket = SocketState::Unknown;
@@ -300,7 +306,7 @@ impl<K: Kernel> Backend for AfXdp<K> {
         BackendKind::AfXdp
     }
 
-    /// For recipients by the ring and by the socket alike: each datagram is held against these first.
+    /// For recipients on the ring and on the socket alike: each datagram is checked against these.
     fn read_refusals(&mut self) -> bool {
         self.kernel.drain_errors(&mut self.errors)
     }
@@ -315,7 +321,7 @@ impl<K: Kernel> Backend for AfXdp<K> {
         recipients: &[group::Recipient<'_>],
         slots: &mut [Slot],
     ) -> bool {
-        let done = self.send_usual(packets, recipients, slots);
+        let done = self.send_by_ring(packets, recipients, slots);
         let (recipients, slots) = (&recipients[done..], &mut slots[done..]);
         !recipients.is_empty()
             && group::flatten(packets, recipients, slots, |datagrams, outcomes| {
@@ -332,26 +338,26 @@ impl<K: Kernel> Backend for AfXdp<K> {
                 done += 1;
                 continue;
             }
-            match self.way(datagram) {
-                Way::Ring if self.push_or_make_room(datagram) => {
+            match self.route(datagram) {
+                Route::Ring if self.push_or_make_room(datagram) => {
                     outcomes[done] = Outcome::Sent;
                     done += 1;
                 }
-                Way::Socket => {
+                Route::Socket => {
                     let sent = self.send_by_socket(&datagrams[done..], &mut outcomes[done..]);
                     done += sent;
                     if sent == 0 {
                         break;
                     }
                 }
-                Way::Ring | Way::Wait => {
-                    self.wait();
+                Route::Ring | Route::Blocked => {
+                    self.note_stall();
                     break;
                 }
             }
         }
         if done > 0 {
-            self.waits = 0;
+            self.stalls = 0;
         }
         if self.written > 0 {
             self.flush(self.written);
@@ -367,7 +373,7 @@ impl Recipient {
     }
 }
 
-/// The recipient's headers and the longest payload, if there is a way to it through the ring.
+/// The recipient's headers and longest payload, if the ring reaches it.
 fn header(kernel: &mut impl Kernel, origin: &Origin, destination: &SocketAddr) -> Option<(Header, usize)> {
     if !origin.reaches(destination) {
         return None;
@@ -378,8 +384,8 @@ fn header(kernel: &mut impl Kernel, origin: &Origin, destination: &SocketAddr) -
     Some((header, frame.checked_sub(header.len())?))
 }
 
-/// Datagrams between two questions for errors that have come back: one costs as much as sending half a datagram.
-const DATAGRAMS_PER_QUESTION: usize = 64;
+/// Datagrams between two polls for errors: one costs as much as sending half a datagram.
+const DATAGRAMS_PER_ERROR_POLL: usize = 64;
 
 #[cfg(test)]
 mod tests;

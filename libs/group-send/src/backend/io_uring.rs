@@ -1,21 +1,26 @@
-//! `io_uring` on connected, registered sockets: datagrams for many recipients enter the kernel in one call, and none of
-//! them needs a look-up of route or descriptor.
+//! `io_uring` on connected, registered sockets: datagrams for many recipients enter the kernel in
+//! one call, and none of them needs a route or descriptor look-up.
 //!
-//! **For one datagram a recipient.** The ring never has two datagrams of one recipient, since the order in which it
-//! completes them is the kernel's choice. Where a recipient has several in a chunk, they go as runs (segmentation offload)
-//! by a plain call: through the caller's socket, or through the recipient's own if it has one in use, for the sake of their
-//! order (`places.rs`).
+//! **For one datagram a recipient.** The ring never holds two datagrams for one recipient, because
+//! the kernel may complete them in any order. If a recipient has several in a chunk, they go as GSO
+//! runs by a plain call: through the caller's socket or, to keep their order, through the
+//! recipient's own if that is in use (`pool.rs`).
 //!
-//! **Sockets.** A recipient gets a socket of its own, connected to it and registered with the ring, that sends with the
-//! caller's address and port. Answers still come to the caller's socket (`template.rs` says how that is). The sockets are
-//! opened a few at a time while datagrams go out by the caller's, and kept in a bounded table.
+//! **Sockets.** Each recipient gets its own socket, connected to it and registered with the ring,
+//! that sends with the caller's address and port. Replies still arrive at the caller's socket
+//! (`template.rs` says why). The sockets are opened a few at a time, while datagrams go through the
+//! caller's socket, and kept in a bounded pool.
 //!
-//! **Room.** A recipient whose own socket is full is blocked, and nobody else is. Whoever waits for the caller's socket to
-//! be writable finds that it is; as long as the recipient's socket is full it alone holds as much as all together may
-//! without this back end. Errors that come back for earlier datagrams come to the caller's socket, which is asked for
-//! them now and then.
+//! **Room.** A recipient whose own socket is full is blocked; the others are not. The caller's
+//! socket polls as writable meanwhile, so callers retry by timer. A full socket of one recipient
+//! holds as much as all recipients together may without this back end. ICMP errors for earlier
+//! datagrams arrive at the caller's socket, which is polled for them every [`ERRORS_EVERY`]
+//! datagrams.
+//!
+//! Whether this back end stays is open: only if the relay between nodes shows a gain by it
+//! (docs/decisions/0011).
 
-mod places;
+mod pool;
 mod template;
 
 use crate::backend::mmsg::{self, Mmsg};
@@ -25,7 +30,7 @@ use crate::config::{BackendKind, IoUringConfig, SetupError};
 use crate::error::SendError;
 use crate::linux::uring::{COPIED_MAX, RING_MESSAGES_MAX, Ring, RingMessage};
 use arrayvec::ArrayVec;
-use places::{Places, Way, Wish};
+use pool::{Route, SocketPool, SocketPreference};
 use socket2::SockRef;
 use std::io;
 use std::slice;
@@ -33,9 +38,9 @@ use std::slice;
 /// Datagrams through a ring where that is faster, and through the caller's socket otherwise.
 pub(crate) struct IoUring {
     ring: Ring,
-    places: Places,
+    pool: SocketPool,
     socket: Mmsg,
-    /// Datagrams until the caller's socket is asked for errors.
+    /// Datagrams until the caller's socket is polled for errors.
     errors_in: usize,
 }
 
@@ -48,8 +53,8 @@ struct Window<'a> {
 }
 
 impl IoUring {
-    /// A send through the caller's socket would meet them; the ring's sockets do not.
-    fn ask_for_errors(&mut self, datagrams: usize) {
+    /// Polls for errors, which a send through the caller's socket would report; the ring's do not.
+    fn poll_errors(&mut self, datagrams: usize) {
         self.errors_in = self.errors_in.saturating_sub(datagrams);
         if self.errors_in == 0 {
             self.socket.read_refusals();
@@ -57,8 +62,8 @@ impl IoUring {
         }
     }
 
-    /// Sends to all recipients that have a socket of their own in use, and returns who is to be sent to by the caller's:
-    /// datagrams by number. The rest stays [`Outcome::Unsent`] as well.
+    /// Sends to all recipients whose own socket is in use, and marks the datagrams that have to go
+    /// through the caller's. The rest stay [`Outcome::Unsent`].
     fn send_by_own<'a>(
         &mut self,
         datagrams: &'a [Datagram<'a>],
@@ -73,14 +78,22 @@ impl IoUring {
             end += datagrams.len();
             let first = &datagrams[0];
             let by_ring = by_ring && datagrams.len() == 1 && self.is_for_ring(first);
-            match self.places.way(first.destination, wish(datagrams, by_ring), &self.ring) {
-                Way::Caller => by_caller[start..end].fill(true),
-                Way::Wait => {}
-                Way::Own(socket) if by_ring => {
+            let preference = if datagrams.iter().any(|datagram| datagram.departure_ns != 0) {
+                // Departure times need `SO_TXTIME`, which only the caller's socket may have.
+                SocketPreference::Caller
+            } else if by_ring {
+                SocketPreference::Own
+            } else {
+                SocketPreference::Either
+            };
+            match self.pool.route(first.destination, preference, &self.ring) {
+                Route::Caller => by_caller[start..end].fill(true),
+                Route::Blocked => {}
+                Route::Own(socket) if by_ring => {
                     window.messages.push(RingMessage { socket, datagram: first });
                     window.numbers.push(start);
                 }
-                Way::Own(socket) => self.send_through(socket, datagrams, &mut outcomes[start..end]),
+                Route::Own(socket) => self.send_through(socket, datagrams, &mut outcomes[start..end]),
             }
             if window.messages.is_full() {
                 self.submit(&mut window, outcomes);
@@ -92,8 +105,8 @@ impl IoUring {
         by_caller
     }
 
-    /// Short enough for UDP, not so long that copying it together would cost more than it spares, and not to be told of
-    /// an error instead.
+    /// Short enough for UDP, not so long that copying its parts together costs more than it saves,
+    /// and without a pending error to report instead.
     fn is_for_ring(&self, datagram: &Datagram<'_>) -> bool {
         let in_one_piece = || datagram.parts.iter().filter(|part| !part.is_empty()).count() <= 1;
         let len = datagram.len();
@@ -109,7 +122,7 @@ impl IoUring {
             match -result {
                 ..=0 => outcomes[number] = Outcome::Sent,
                 libc::EAGAIN => {}
-                // A plain call says why.
+                // A plain call reports the reason.
                 _ => {
                     let datagram = slice::from_ref(message.datagram);
                     self.send_through(message.socket, datagram, slice::from_mut(&mut outcomes[number]));
@@ -122,14 +135,15 @@ impl IoUring {
 
     /// Sends a recipient's datagrams through its own socket by a plain call.
     fn send_through(&mut self, number: u32, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
-        let Some(socket) = self.places.socket(number) else { return };
+        let Some(socket) = self.pool.socket(number) else { return };
         self.socket.send_through(socket, datagrams, outcomes);
         if outcomes.iter().any(is_useless_after) {
-            self.places.condemn(number);
+            self.pool.close_when_idle(number);
         }
     }
 
-    /// Hands the caller's socket these datagrams, neighbours in one call, until it has no more room.
+    /// Sends the marked datagrams through the caller's socket, adjacent ones in one call, until it
+    /// is full.
     fn send_by_caller(
         &mut self,
         datagrams: &[Datagram<'_>],
@@ -157,11 +171,11 @@ impl Backend for IoUring {
 
     fn send(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) {
         let by_ring = self.ring.is_open() && has_several_recipients(datagrams);
-        if !by_ring && !self.places.are_in_use() {
+        if !by_ring && !self.pool.is_in_use() {
             return self.socket.send(datagrams, outcomes);
         }
-        self.places.begin_turn(&self.ring);
-        self.ask_for_errors(datagrams.len());
+        self.pool.begin_turn(&self.ring);
+        self.poll_errors(datagrams.len());
         let by_caller = self.send_by_own(datagrams, outcomes, by_ring);
         self.send_by_caller(datagrams, outcomes, &by_caller);
     }
@@ -183,20 +197,24 @@ pub(crate) fn open(
         Ok(fallback) => fallback,
         Err(why) => return Ok(Err(why)),
     };
-    Ok(places::sockets_max(config.sockets_max).and_then(|sockets_max| {
-        let places = Places::open(socket, sockets_max)?;
+    Ok(pool::sockets_max(config.sockets_max).and_then(|sockets_max| {
+        let pool = SocketPool::open(socket, sockets_max)?;
         let ring = Ring::open(sockets_max).map_err(why_no_ring)?;
-        Ok(IoUring { ring, places, socket: fallback, errors_in: 0 })
+        Ok(IoUring { ring, pool, socket: fallback, errors_in: 0 })
     }))
 }
 
 fn why_no_ring(error: io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring, or a system call filter hides it",
-        Some(libc::EPERM | libc::EACCES) => match disabled_by_sysctl() {
-            true => "io_uring is forbidden by the sysctl kernel.io_uring_disabled",
-            false => "io_uring is forbidden by a system call filter or a security module",
-        },
+        Some(libc::EPERM | libc::EACCES) => {
+            match std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
+                Ok(value) if value.trim() != "0" => {
+                    "io_uring is forbidden by the sysctl kernel.io_uring_disabled"
+                }
+                _ => "io_uring is forbidden by a system call filter or a security module",
+            }
+        }
         Some(libc::EINVAL) => "this kernel's io_uring is older than Linux 5.19",
         Some(libc::ENOMEM) => "no memory for the ring (RLIMIT_MEMLOCK)",
         _ => "io_uring does not work",
@@ -204,12 +222,8 @@ fn why_no_ring(error: io::Error) -> String {
     format!("{why}: {error}")
 }
 
-fn disabled_by_sysctl() -> bool {
-    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|value| value.trim() != "0")
-}
-
-/// Few recipients take the plain way. Beside a look for changed routes, the ring is no slower for two (1018 ns a datagram
-/// against 1042), but the look costs 100 ns.
+/// Small calls use plain sends. Apart from the check for changed routes, the ring is no slower for
+/// two datagrams (1018 ns each against 1042), but the check costs 100 ns.
 fn has_several_recipients(datagrams: &[Datagram<'_>]) -> bool {
     match datagrams {
         [first, .., last] => datagrams.len() >= DATAGRAMS_MIN && !same_destination(first, last),
@@ -217,26 +231,15 @@ fn has_several_recipients(datagrams: &[Datagram<'_>]) -> bool {
     }
 }
 
-/// Datagrams from which on the ring is used.
+/// Datagrams per call from which the ring is used.
 const DATAGRAMS_MIN: usize = 6;
 
-/// Connected sockets know of no time to leave at.
-fn wish(datagrams: &[Datagram<'_>], by_ring: bool) -> Wish {
-    if datagrams.iter().any(|datagram| datagram.departure_ns != 0) {
-        Wish::Caller
-    } else if by_ring {
-        Wish::Own
-    } else {
-        Wish::Either
-    }
-}
-
-/// Whether a socket is better closed: its address and route were fixed when it was connected.
+/// Whether a socket should be closed: its address and route were fixed when it was connected.
 fn is_useless_after(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(SendError::Unreachable | SendError::BadAddress | SendError::Kernel(_)))
 }
 
-/// Datagrams after which the caller's socket is asked for errors. It takes 130 ns.
+/// Datagrams after which the caller's socket is polled for errors. A poll takes 130 ns.
 const ERRORS_EVERY: usize = 64;
 
 /// Bytes of a datagram over IPv4, at most.

@@ -1,8 +1,9 @@
 //! The kernel's UDP socket: `sendmmsg` with segmentation offload, and down from there.
 //!
-//! One back end in three modes, because each is the fallback of the one before: runs of a recipient's datagrams in
-//! one message (GSO), a message a datagram (`sendmmsg`), a system call a datagram (`sendto`). What a device or a path
-//! refuses of the first is remembered in `segmentation.rs`. Nothing here waits, and only refusals allocate.
+//! One back end in three modes, because each is the fallback of the one before: runs of a
+//! recipient's datagrams in one message (GSO), a message a datagram (`sendmmsg`), a system call a
+//! datagram (`sendto`). What a device or a path refuses of the first is remembered in
+//! `segmentation.rs`. Nothing here waits, and only refusals allocate.
 
 use crate::backend::segmentation::{self, Refusals};
 use crate::backend::{Backend, Datagram, Outcome};
@@ -20,13 +21,14 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
 
-/// What stands between this file and the kernel, so that tests can be a kernel that refuses.
+/// The kernel as this file sees it; tests substitute one that refuses.
 pub(crate) trait Kernel: Send {
     fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32>;
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32>;
-    /// Whether the socket has a clock for departure times; one without it refuses datagrams that have any.
+    /// Whether the socket has a clock for departure times; one without it refuses datagrams that
+    /// have any.
     fn has_departure_clock(&self) -> bool;
-    /// Takes in errors of earlier datagrams that have come back, and says whether there were any.
+    /// Reads errors of earlier datagrams that have come back, and says whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
 
@@ -58,13 +60,13 @@ impl<K: Kernel> Mmsg<K> {
         }
     }
 
-    /// Whether an error has come back that the next datagram for this address is to be told.
+    /// Whether an ICMP error is pending that the next datagram for this address will report.
     #[cfg(feature = "io-uring")]
     pub(crate) fn has_error(&self, destination: &SocketAddr) -> bool {
         self.pending.contains(destination)
     }
 
-    /// Sends one datagram by one call, and says what became of it.
+    /// Sends one datagram by one call.
     fn send_single(&mut self, datagram: &Datagram<'_>) -> Outcome {
         if let Some(error) = self.pending.take(datagram.destination) {
             return Outcome::Failed(error);
@@ -73,14 +75,16 @@ impl<K: Kernel> Mmsg<K> {
         if result.is_ok() || result == Err(libc::EAGAIN) || !self.kernel.drain_errors(&mut self.pending) {
             return outcome(result);
         }
-        // The kernel tells an error that came back for an earlier datagram to whoever sends next.
+        // The kernel reports an ICMP error for an earlier datagram to the next send, whatever its
+        // destination.
         match self.pending.take(datagram.destination) {
             Some(error) => Outcome::Failed(error),
             None => outcome(self.send_alone(datagram)),
         }
     }
 
-    /// In one piece if it is short: copying it costs less than having the kernel read a message header and a list.
+    /// In one piece if it is short: copying it costs less than having the kernel read a message
+    /// header and a list.
     fn send_alone(&mut self, datagram: &Datagram<'_>) -> Result<(), i32> {
         if self.departure_ns(datagram) == 0 && datagram.len() <= COPIED_MAX {
             let mut copy = ArrayVec::new();
@@ -95,7 +99,8 @@ impl<K: Kernel> Mmsg<K> {
         retried(|| self.kernel.send_messages(&[message])).map(drop)
     }
 
-    /// Sends the messages that begin with the first datagram, and returns how many datagrams are dealt with.
+    /// Sends the messages that begin with the first datagram, and returns how many datagrams were
+    /// handled.
     fn send_some(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome]) -> usize {
         let messages = self.plan(datagrams);
         let [first, _, ..] = &messages[..] else {
@@ -126,7 +131,8 @@ impl<K: Kernel> Mmsg<K> {
         }
     }
 
-    /// Sends the run at the front, or only the first datagram when the run is refused; returns how many are dealt with.
+    /// Sends the run at the front, or only the first datagram when the run is refused; returns how
+    /// many were handled.
     fn send_first(&mut self, datagrams: &[Datagram<'_>], outcomes: &mut [Outcome], run: usize) -> usize {
         if run == 1 || self.pending.contains(datagrams[0].destination) {
             outcomes[0] = self.send_single(&datagrams[0]);
@@ -143,7 +149,7 @@ impl<K: Kernel> Mmsg<K> {
         };
         self.kernel.drain_errors(&mut self.pending);
         outcomes[0] = self.send_single(first);
-        // What does not go alone either was not refused for being a run.
+        // If it fails alone too, it was not refused for being a run.
         if segmentation::is_refusal(refused) && outcomes[0] == Outcome::Sent {
             self.refusals.note(first.destination.ip(), first.len(), refused);
         }
@@ -166,8 +172,8 @@ impl<K: Kernel> Mmsg<K> {
         Ok(())
     }
 
-    /// The messages that begin with the first datagram: up to as many as one call takes, or none when the first one
-    /// has something to be told about it.
+    /// The messages that begin with the first datagram: up to as many as one call takes, or none
+    /// when the first one has a pending error to report.
     fn plan<'a>(&self, datagrams: &'a [Datagram<'a>]) -> ArrayVec<Message<'a>, MESSAGES_MAX> {
         let mut messages = ArrayVec::new();
         let mut start = 0;
@@ -226,8 +232,8 @@ impl<K: Kernel> Backend for Mmsg<K> {
 
 #[cfg(feature = "io-uring")]
 impl Mmsg {
-    /// Sends to the peer of another socket, which is connected, through that one. What is remembered of refused runs and
-    /// of errors that came back is the same.
+    /// Sends to the peer of another socket, which is connected, through that one. What is
+    /// remembered of refused runs and of errors that came back is the same.
     pub(crate) fn send_through(
         &mut self,
         connected: &mut Socket,
@@ -286,7 +292,8 @@ impl Kernel for Socket {
         linux::send_messages(self.fd.as_fd(), self.family, messages)
     }
 
-    /// Both clocks that can be asked for have other numbers than 0, which the kernel answers without one.
+    /// Both clocks that can be asked for have other numbers than 0, which the kernel answers
+    /// without one.
     fn has_departure_clock(&self) -> bool {
         linux::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0)
     }
@@ -340,8 +347,8 @@ fn retried<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
     }
 }
 
-/// Messages up to which single datagrams go one by one, copied together: two in one call cost 3 % more than that, four
-/// 3 % less.
+/// Messages up to which single datagrams go one by one, copied together: two in one call cost 3 %
+/// more than that, four 3 % less.
 const PLAIN_MAX: usize = 3;
 
 /// Bytes of a datagram that are copied into one piece rather than listed for the kernel.

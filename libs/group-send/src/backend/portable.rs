@@ -1,7 +1,8 @@
-//! One datagram a system call, by what every system has: the socket back end where there is no `sendmmsg(2)`.
+//! One datagram a system call, by what every system has: the socket back end where there is no
+//! `sendmmsg(2)`.
 //!
-//! Takes the place of `mmsg.rs` and is chosen instead of it in `backend.rs`. Without `unsafe`; departure times are
-//! ignored, and errors that come back for earlier datagrams are told as the system does. Compiled into the tests on
+//! Chosen instead of `mmsg.rs` in `backend.rs`. Without `unsafe`; departure times are ignored, and
+//! errors for earlier datagrams are reported however the system does it. Compiled into the tests on
 //! Linux as well.
 
 use crate::backend::{Backend, Datagram, Outcome};
@@ -79,7 +80,8 @@ impl Family {
         if socket.r#type()? != Type::DGRAM {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a datagram socket"));
         }
-        // An unbound socket has no address on Windows, and no system knows this option of an IPv4 socket.
+        // An unbound socket has no address on Windows, and no system knows this option of an IPv4
+        // socket.
         match (socket.only_v6(), socket.local_addr()) {
             (_, Ok(local)) if local.as_socket().is_none() => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "neither IPv4 nor IPv6"))
@@ -137,8 +139,8 @@ fn send_error(error: &io::Error) -> SendError {
     }
 }
 
-/// Bytes of a datagram over IPv4, at most, and within two of what IPv6 takes without jumbograms: systems disagree on the
-/// error.
+/// Bytes of a datagram over IPv4, at most, and within two of what IPv6 takes without jumbograms:
+/// systems disagree on the error.
 const UDP_BYTES_MAX: usize = 65_535 - 8;
 
 #[cfg(test)]
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_told_before_and_after_bind() {
+    fn families_are_known_before_and_after_bind() {
         use socket2::Domain;
         for (domain, only_v6, family) in [
             (Domain::IPV4, None, Family::V4),

@@ -1,4 +1,4 @@
-//! Which datagrams may travel as one message with `UDP_SEGMENT`, and the memory of where that was refused.
+//! Which datagrams may share one message with `UDP_SEGMENT`, and where that was refused before.
 
 use crate::backend::Datagram;
 use std::collections::HashMap;
@@ -10,14 +10,14 @@ const SEGMENTS_MAX: usize = 64;
 /// Bytes of one message, at most: an IPv6 packet of 65,535 bytes less its own and the UDP header.
 const MESSAGE_BYTES_MAX: usize = 65_535 - 40 - 8;
 
-/// Addresses whose refusals are remembered, at most. Then all are forgotten and asked again.
+/// Addresses whose refusals are remembered, at most. Then all are forgotten and tried again.
 const ADDRESSES_MAX: usize = 4096;
 
-/// After so many refusals by devices, and no run that was ever taken, runs are not tried any more.
+/// After this many refusals by devices, and no accepted run ever, runs are not tried any more.
 const DEVICE_REFUSALS_MAX: u32 = 16;
 
-/// Number of datagrams at the front that can be one message: all for one recipient, all of the first one's length,
-/// but the last that may be shorter, and leaving at the same time. At least 1.
+/// Number of datagrams at the front that can be one message: all for one recipient, all of the
+/// first one's length, but the last that may be shorter, and leaving at the same time. At least 1.
 pub(crate) fn run_len(datagrams: &[Datagram<'_>]) -> usize {
     let first = &datagrams[0];
     let size = first.len();
@@ -41,14 +41,15 @@ pub(crate) fn run_len(datagrams: &[Datagram<'_>]) -> usize {
     run
 }
 
-/// Whether this error may mean that a message was refused for being a run: no checksum by the device (`EIO`), a
-/// segment larger than the path's MTU or a kernel that does not know it (`EINVAL` and others).
+/// Whether this error may mean that a message was refused for being a run: no checksum by the
+/// device (`EIO`), a segment larger than the path's MTU or a kernel that does not know it (`EINVAL`
+/// and others).
 pub(crate) fn is_refusal(errno: i32) -> bool {
     matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
 }
 
-/// Where runs were refused. A path or device is known by the addresses behind it, because that is all a socket knows;
-/// what one of them refuses is nothing to the others.
+/// Where runs were refused. A path or device is identified by the addresses behind it, because that
+/// is all a socket knows; a refusal for one address does not affect others.
 #[derive(Default)]
 pub(crate) struct Refusals {
     /// The smallest segment that was refused; 0 for any size.
@@ -58,7 +59,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Whether a run of segments of this size shall not be tried.
+    /// Whether a run of segments of this size must not be tried.
     pub(crate) fn forbid(&self, destination: &SocketAddr, size: usize) -> bool {
         if self.smallest.is_empty() {
             return false;
@@ -79,7 +80,7 @@ impl Refusals {
         self.by_device += u32::from(!by_path);
     }
 
-    /// A run was taken.
+    /// A run was accepted.
     pub(crate) fn accepted(&mut self) {
         self.any_accepted = true;
     }

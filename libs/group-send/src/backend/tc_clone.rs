@@ -1,22 +1,26 @@
-//! Groups that the kernel multiplies: one frame enters it for each packet, and a program makes those of the others.
+//! Groups copied in the kernel: one frame enters it for each packet, and an eBPF program copies it
+//! for every recipient.
 //!
-//! For payload that is the same for all recipients, so plain or encrypted with a shared key. What a datagram costs is
-//! its headers, private bytes and checksum, written to memory that the program reads (30 ns), and in the kernel a clone
-//! of the frame: no system call, no route, no socket buffer accounting. Routes come from `route.rs`, headers from
-//! `frame.rs`; what runs in the kernel is `replicator.rs`' part.
+//! For payload that is the same for all recipients, so plain or encrypted with a shared key. What a
+//! datagram costs is its headers, private bytes and checksum, written to memory that the program
+//! reads (30 ns), and in the kernel a clone of the frame: no system call, no route, no socket
+//! buffer accounting. Routes come from `route.rs`, headers from `frame.rs`; what runs in the kernel
+//! is `replicator.rs`' part.
 //!
-//! Through the socket, by the back end over it, goes everything else: whatever is not a group ([`Backend::send`]),
-//! recipients without a next hop on the interface, datagrams that do not fit the path or the program's memory, and
-//! recipients whose private bytes are not as long as those of their family's first: copies of one frame are of one
-//! length. A group with few recipients goes there as well, since one frame's way costs as much as two datagrams'.
+//! Everything else goes through the socket, by the fallback back end: whatever is not a group
+//! ([`Backend::send`]), recipients without a next hop on the interface, datagrams too long for the
+//! path or the program's memory, and recipients whose private bytes differ in length from those of
+//! their family's first, because all copies of a frame have one length. So do small groups, since
+//! one frame costs as much as two datagrams.
 //!
-//! **Order.** Within a call packets leave one after the other, each to all recipients. A recipient goes by frames or by
-//! the socket for a whole call, and changes from socket to frames only when the kernel holds nothing of the socket.
-//! Copies belong to no socket, so nobody can tell whether the device still has some: a recipient that changes from
-//! frames to the socket may be overtaken there if the interface has several queues.
+//! **Order.** Within a call packets leave one after the other, each to all recipients. A recipient
+//! uses frames or the socket for a whole call, and changes from socket to frames only when the
+//! kernel holds nothing of the socket. Copies belong to no socket, so it is unknown whether the
+//! device still has some: a recipient that changes from frames to the socket may be overtaken there
+//! if the interface has several queues.
 //!
-//! **Room.** Copies are not counted against the socket's send buffer. What the interface's queue drops is
-//! [`SendError::NoBuffers`] for that datagram, and nothing waits.
+//! **Room.** Copies are not counted against the socket's send buffer. What the interface's queue
+//! drops is [`SendError::NoBuffers`] for that datagram, and nothing waits.
 
 mod copies;
 mod link;
@@ -42,9 +46,10 @@ use members::{Class, Group, Member};
 use replicator::{COPIES_MAX, Shape};
 use std::net::SocketAddr;
 
-/// What stands between this file and the kernel, so that tests can be a kernel that refuses.
+/// The kernel as this file sees it; tests substitute one that refuses.
 pub(crate) trait Kernel: Send {
-    /// Takes up changes of routes and neighbours; the result changes when an answer that was given may be wrong.
+    /// Reads changes of routes and neighbours; the result changes when an earlier answer may be
+    /// wrong.
     fn refresh(&mut self) -> u64;
     /// The next hop, if it leads through the interface.
     fn resolve(&mut self, destination: &SocketAddr) -> Option<NextHop>;
@@ -58,11 +63,12 @@ pub(crate) trait Kernel: Send {
     ) -> Result<(), i32>;
     /// Whether the kernel holds no datagram of the socket.
     fn socket_is_idle(&self) -> bool;
-    /// Takes in errors that have come back for earlier datagrams, and says whether there were any.
+    /// Reads errors that have come back for earlier datagrams, and says whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
 
-/// Groups by one frame for each packet, with a back end over the socket for what frames cannot do.
+/// Groups by one frame for each packet, with a fallback over the socket for what frames cannot
+/// carry.
 pub(crate) struct TcClone<K = Link> {
     kernel: K,
     fallback: Box<dyn Backend>,
@@ -70,18 +76,19 @@ pub(crate) struct TcClone<K = Link> {
     recipients: Recipients,
     recipients_min: usize,
     errors: PendingErrors,
-    /// Datagrams since the socket was asked for errors.
-    unasked: usize,
+    /// Datagrams since the socket was polled for errors.
+    since_error_poll: usize,
     generation: u64,
-    /// Changes when anything that is kept in `members` may be wrong.
+    /// Changes when anything cached in `members` may be wrong.
     epoch: u64,
-    /// Whether the kernel holds nothing of the socket, once asked in a call.
+    /// Whether the kernel holds nothing of the socket, once read in a call.
     socket_idle: Option<bool>,
     /// Datagrams outside of groups went by the socket, and it has not been seen idle since.
     socket_used: bool,
-    /// The latest group, by the recipient's place in it: the next one is mostly the same, and read in order.
+    /// The latest group, by the recipient's index: the next one is mostly the same, and read in
+    /// order.
     members: Vec<Member>,
-    /// Whom frames reach in this call: IPv4, IPv6.
+    /// The recipients reached by frames in this call: IPv4, IPv6.
     classes: [Class; 2],
     copies: Copies,
 }
@@ -95,7 +102,7 @@ impl<K: Kernel> TcClone<K> {
             recipients: Recipients::new(),
             recipients_min,
             errors: PendingErrors::default(),
-            unasked: 0,
+            since_error_poll: 0,
             generation: 0,
             epoch: 1,
             socket_idle: None,
@@ -106,7 +113,7 @@ impl<K: Kernel> TcClone<K> {
         }
     }
 
-    /// Takes up what has happened since the last call.
+    /// Brings state up to date at the start of a call.
     fn begin(&mut self, datagrams: usize) {
         let generation = self.kernel.refresh();
         if self.generation != generation {
@@ -114,9 +121,9 @@ impl<K: Kernel> TcClone<K> {
         }
         self.socket_idle = None;
         self.errors.age(datagrams);
-        self.unasked = self.unasked.saturating_add(datagrams);
-        if self.unasked >= DATAGRAMS_PER_QUESTION {
-            self.unasked = 0;
+        self.since_error_poll = self.since_error_poll.saturating_add(datagrams);
+        if self.since_error_poll >= DATAGRAMS_PER_ERROR_POLL {
+            self.since_error_poll = 0;
             self.kernel.drain_errors(&mut self.errors);
         }
         self.socket_used = self.socket_used && !self.is_socket_idle();
@@ -126,8 +133,9 @@ impl<K: Kernel> TcClone<K> {
         *self.socket_idle.get_or_insert_with(|| self.kernel.socket_is_idle())
     }
 
-    /// Has the first datagram due for a recipient fail with an error that came back for an earlier one.
-    fn tell_errors(&mut self, group: &mut Group<'_>) {
+    /// Fails the first datagram due for a recipient with the error that came back for an earlier
+    /// one.
+    fn report_errors(&mut self, group: &mut Group<'_>) {
         if self.errors.is_empty() {
             return;
         }
@@ -140,10 +148,10 @@ impl<K: Kernel> TcClone<K> {
         }
     }
 
-    /// Finds out whom frames reach.
+    /// Finds the recipients that frames reach.
     fn classify(&mut self, group: &Group<'_>) {
         self.classes.iter_mut().for_each(|class| class.count = 0);
-        self.members.resize_with(group.recipients.len().max(self.members.len()), Member::nobody);
+        self.members.resize_with(group.recipients.len().max(self.members.len()), Member::vacant);
         for (index, recipient) in group.recipients.iter().enumerate() {
             self.members[index].class = None;
             if !group.is_due(index) {
@@ -165,16 +173,17 @@ impl<K: Kernel> TcClone<K> {
         }
     }
 
-    /// Whether frames reach a recipient, which then is the member of this place.
+    /// Whether frames reach a recipient, which then is the member at this index.
     #[inline]
-    fn reaches(&mut self, place: usize, destination: &SocketAddr) -> bool {
-        let member = &self.members[place];
+    fn reaches(&mut self, index: usize, destination: &SocketAddr) -> bool {
+        let member = &self.members[index];
         let is_known = member.epoch == self.epoch && member.destination == *destination && !self.socket_used;
-        is_known || self.resolve(place, destination)
+        is_known || self.resolve(index, destination)
     }
 
-    /// Makes the recipient the member of this place, if there is a next hop and nothing may be overtaken.
-    fn resolve(&mut self, place: usize, destination: &SocketAddr) -> bool {
+    /// Makes the recipient the member at this index, if it has a next hop and nothing can be
+    /// overtaken.
+    fn resolve(&mut self, index: usize, destination: &SocketAddr) -> bool {
         let Self { kernel, recipients, origin, generation, .. } = self;
         let entry = recipients.find(destination);
         if entry.generation != *generation {
@@ -187,13 +196,13 @@ impl<K: Kernel> TcClone<K> {
             }
             self.recipients.find(destination).path = Path::Frames;
         }
-        self.members[place] =
+        self.members[index] =
             Member { destination: *destination, epoch: self.epoch, header, payload_max, class: None };
         true
     }
 
-    /// Sends one packet to those of a class who are due for it. If the kernel makes no copies, the class is dissolved
-    /// and its members keep their slots.
+    /// Sends one packet to the members of a class that are due for it. If the kernel makes no
+    /// copies, the class is emptied and its members keep their slots.
     fn replicate(&mut self, class: usize, packet: usize, group: &mut Group<'_>) {
         let Self { kernel, members, classes, copies, .. } = self;
         let Class { shapes, count, .. } = &mut classes[class];
@@ -227,7 +236,8 @@ impl<K: Kernel> TcClone<K> {
         }
     }
 
-    /// Sends by the socket what has not been sent, and returns whether that stopped for want of room.
+    /// Sends the rest through the socket, and returns whether that stopped because there was no
+    /// room.
     fn send_rest(&mut self, group: &mut Group<'_>) -> bool {
         let mut is_any = false;
         for (recipient, slot) in group.recipients.iter().zip(&*group.slots) {
@@ -271,12 +281,12 @@ impl<K: Kernel> Backend for TcClone<K> {
     fn send_group(&mut self, packets: &[&[u8]], recipients: &[Recipient<'_>], slots: &mut [Slot]) -> bool {
         let mut group = Group { packets, recipients, slots };
         if recipients.len() < self.recipients_min {
-            self.tell_errors(&mut group);
+            self.report_errors(&mut group);
             self.socket_used = true;
             return self.fallback.send_group(packets, recipients, group.slots);
         }
         self.begin(packets.len().saturating_mul(recipients.len()));
-        self.tell_errors(&mut group);
+        self.report_errors(&mut group);
         self.classify(&group);
         for packet in 0..packets.len() {
             for class in 0..self.classes.len() {
@@ -289,7 +299,7 @@ impl<K: Kernel> Backend for TcClone<K> {
     }
 }
 
-/// The recipient's headers and the longest payload, if there is a way to it through the interface.
+/// The recipient's headers and longest payload, if the interface reaches it.
 fn header(kernel: &mut impl Kernel, origin: &Origin, destination: &SocketAddr) -> Option<(Header, usize)> {
     if !origin.reaches(destination) {
         return None;
@@ -300,9 +310,9 @@ fn header(kernel: &mut impl Kernel, origin: &Origin, destination: &SocketAddr) -
     Some((header, packet_max.checked_sub(header.len())?))
 }
 
-/// What the kernel said of a copy: the result of `dev_queue_xmit` or a negative `errno`.
+/// The result for a copy: that of `dev_queue_xmit` or a negative `errno`.
 fn outcome(result: i32) -> Outcome {
-    /// A queue is filling up, but took it (linux/netdevice.h).
+    /// A queue is filling up, but accepted it (linux/netdevice.h).
     const NET_XMIT_CN: i32 = 2;
     match result {
         0 | NET_XMIT_CN => Outcome::Sent,
@@ -311,5 +321,5 @@ fn outcome(result: i32) -> Outcome {
     }
 }
 
-/// Datagrams between two questions for errors that have come back: one costs as much as half a copy.
-const DATAGRAMS_PER_QUESTION: usize = 256;
+/// Datagrams between two polls for errors: one costs as much as half a copy.
+const DATAGRAMS_PER_ERROR_POLL: usize = 256;

@@ -1,7 +1,8 @@
-//! The system calls of the receiving side: `recvmmsg(2)` into one slab, the error queue, and socket options.
+//! The system calls of the receiving side: `recvmmsg(2)` into one slab, the error queue, and socket
+//! options.
 //!
-//! Each type or function is safe for every caller and holds no policy: what is asked for, in what sizes, and what
-//! follows from the answers is in `recv.rs` and `socket.rs`.
+//! Each type or function is safe for every caller and holds no policy: what is asked for, in what
+//! sizes, and what follows from the answers is in `recv.rs` and `socket.rs`.
 
 use crate::cmsg;
 use socket2::SockRef;
@@ -9,8 +10,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Messages that one `recvmmsg` fills: a slab with a part for the payload of each, and room for addresses and control
-/// messages.
+/// Messages that one `recvmmsg` fills: a slab with a part for the payload of each, and room for
+/// addresses and control messages.
 pub(crate) struct Inbox {
     slab: Vec<u8>,
     /// From the beginning of one payload to that of the next.
@@ -20,7 +21,8 @@ pub(crate) struct Inbox {
     calls: Calls,
 }
 
-/// What `recvmmsg` is handed. The pointers are written anew before each call, and nothing follows them after it.
+/// The arguments of `recvmmsg`. The pointers are rewritten before each call, and nothing follows
+/// them after it.
 struct Calls {
     headers: Vec<libc::mmsghdr>,
     iovecs: Vec<libc::iovec>,
@@ -35,7 +37,8 @@ unsafe impl Send for Calls {}
 struct Envelope {
     /// A `sockaddr_in6` is the longest of UDP, with 28 bytes.
     address: [u8; 32],
-    /// Those of `recv.rs` take up to 152 bytes; the rest is for options that the owner of the socket set.
+    /// Those of `recv.rs` take up to 152 bytes; the rest is for options that the owner of the
+    /// socket set.
     control: [u8; 256],
 }
 
@@ -51,8 +54,8 @@ pub(crate) struct Head<'a> {
 }
 
 impl Inbox {
-    /// For `messages` of up to `payload_max` bytes, `stride` bytes apart. Memory is zeroed by being fresh, so that the
-    /// kernel provides a page when something is first received into it.
+    /// For `messages` of up to `payload_max` bytes, `stride` bytes apart. Memory is zeroed by being
+    /// fresh, so that the kernel provides a page when something is first received into it.
     pub(crate) fn new(messages: usize, payload_max: usize, stride: usize) -> Self {
         assert!(stride >= payload_max, "payloads lie behind one another");
         // SAFETY: null pointers and zeros are valid in all fields of this structure.
@@ -67,15 +70,16 @@ impl Inbox {
         }
     }
 
-    /// Receives what is there, up to `messages` of them, or waits for one if told to and the socket is a blocking one.
-    /// Returns how many.
+    /// Receives up to `messages` messages; waits for one if `wait` is set and the socket is
+    /// blocking. Returns how many.
     pub(crate) fn receive(&mut self, socket: &SockRef<'_>, wait: bool, messages: usize) -> io::Result<usize> {
         let messages = messages.min(self.messages_max());
         self.point(messages);
         let flags = libc::MSG_TRUNC | if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
         let Calls { headers, .. } = &mut self.calls;
-        // SAFETY: there are at least so many headers, and `point` made each point to parts of `self` of the lengths it
-        // names, no two of which overlap. `self` is borrowed mutably until the call returns.
+        // SAFETY: there are at least so many headers, and `point` made each point to parts of
+        // `self` of the lengths it names, no two of which overlap. `self` is borrowed mutably until
+        // the call returns.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -136,8 +140,9 @@ impl Inbox {
     }
 }
 
-/// Takes one entry off the socket's error queue (`recvmsg(2)` with `MSG_ERRQUEUE`): where the datagram went that
-/// failed, and control messages, one of which says why. `None` if the queue is empty.
+/// Takes one entry off the socket's error queue (`recvmsg(2)` with `MSG_ERRQUEUE`): where the
+/// datagram went that failed, and control messages, one of which says why. `None` if the queue is
+/// empty.
 #[allow(clippy::unnecessary_cast, reason = "the length is a `u32` in some C libraries")]
 pub(crate) fn next_error<T>(
     socket: BorrowedFd<'_>,
@@ -150,7 +155,8 @@ pub(crate) fn next_error<T>(
     header.msg_namelen = size_of_val(&envelope.address) as _;
     header.msg_control = envelope.control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&envelope.control) as _;
-    // SAFETY: the header points to two arrays of the lengths it names, which outlive the call, and to no payload.
+    // SAFETY: the header points to two arrays of the lengths it names, which outlive the call, and
+    // to no payload.
     let result =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if result < 0 {
@@ -178,8 +184,9 @@ pub(crate) fn set_txtime(socket: BorrowedFd<'_>, clock: libc::clockid_t) -> io::
 
 /// Private, because there are options whose value contains pointers.
 fn set_option_bytes(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as `value` has, and both callers pass values without pointers: one of
-    // four bytes, too short for any structure with a pointer, and one for an option known to have none.
+    // SAFETY: the kernel reads as many bytes as `value` has, and both callers pass values without
+    // pointers: one of four bytes, too short for any structure with a pointer, and one for an
+    // option known to have none.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

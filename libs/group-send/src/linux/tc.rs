@@ -1,14 +1,17 @@
-//! What the tc clone back end needs of the kernel beyond safe crates: a map's memory, and a packet socket's device.
+//! What the tc clone back end needs of the kernel beyond safe crates: a map's memory, and a packet
+//! socket's device.
 //!
-//! Here is what needs `unsafe`, and nothing else. What the memory contains is known to `backend/tc_clone/replicator.rs`
-//! and to the program that shares it. Loading and attaching the program is the `aya` crate's part.
+//! Here is what needs `unsafe`, and nothing else. What the memory contains is known to
+//! `backend/tc_clone/replicator.rs` and to the program that shares it. Loading and attaching the
+//! program is the `aya` crate's part.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-/// Memory shared with a program in the kernel: the values of a map that was made with `BPF_F_MMAPABLE` (bpf(2)).
+/// Memory shared with a program in the kernel: the values of a map that was made with
+/// `BPF_F_MMAPABLE` (bpf(2)).
 ///
 /// No references into it leave this type, since the kernel writes to it: all is copied in and out.
 pub(crate) struct SharedMemory {
@@ -16,7 +19,8 @@ pub(crate) struct SharedMemory {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; it has one owner, and nothing else points to it.
+// SAFETY: the mapping belongs to the process, not to a thread; it has one owner, and nothing else
+// points to it.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
@@ -26,7 +30,8 @@ impl SharedMemory {
     /// `EINVAL`: the map is smaller. `EPERM`, `ENOTSUPP`: it is not made for that.
     pub(crate) fn map(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let (access, share) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: the kernel chooses a place where nothing is mapped, so no memory of the process changes.
+        // SAFETY: the kernel chooses a place where nothing is mapped, so no memory of the process
+        // changes.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, access, share, map.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -41,7 +46,8 @@ impl SharedMemory {
     /// If they end beyond the memory.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         let to = self.range(at, bytes.len());
-        // SAFETY: `to` is writable for as many bytes; `bytes` lies elsewhere, as nothing borrows the mapping.
+        // SAFETY: `to` is writable for as many bytes; `bytes` lies elsewhere, as nothing borrows
+        // the mapping.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
@@ -58,7 +64,8 @@ impl SharedMemory {
         for (index, number) in numbers.iter_mut().enumerate() {
             // SAFETY: `index` is below the length that `range` has checked.
             let from = unsafe { from.add(index) };
-            // SAFETY: aligned, readable, and any bits are a number. Volatile: the kernel wrote it meanwhile.
+            // SAFETY: aligned, readable, and any bits are a number. Volatile: the kernel wrote it
+            // meanwhile.
             *number = unsafe { from.read_volatile() };
         }
     }

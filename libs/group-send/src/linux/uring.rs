@@ -1,9 +1,9 @@
-//! The kernel's side of the `io_uring` back end: one call that sends a batch through registered sockets, and the
-//! options that one socket takes over from another.
+//! The kernel's side of the `io_uring` back end: one call that sends a batch through registered
+//! sockets, and the options that one socket takes over from another.
 //!
-//! Safe for every caller because nothing stays lent: [`Ring::send`] returns when the kernel has answered every message
-//! or has never seen it. Which sockets there are, what is sent and what follows from an error is in
-//! `backend/io_uring.rs`.
+//! Safe for every caller because no borrow outlives the call: [`Ring::send`] returns when the
+//! kernel has completed every message or has never seen it. `backend/io_uring.rs` decides which
+//! sockets exist, what is sent, and what follows from an error.
 
 use crate::backend::Datagram;
 use crate::linux::{option, recv};
@@ -15,8 +15,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Messages of one call, at most.
 ///
-/// Measured with 1000 bytes to 1000 recipients: 32 took 1000 ns a datagram, 64 took 1070 and 256 took 1180, because
-/// the copies and what the kernel touches then leave the caches. What the call itself costs is 3 ns a message at 32.
+/// Measured with 1000 bytes to 1000 recipients: 32 took 1000 ns a datagram, 64 took 1070 and 256
+/// took 1180, because the copies and what the kernel touches then leave the caches. What the call
+/// itself costs is 3 ns a message at 32.
 pub(crate) const RING_MESSAGES_MAX: usize = 32;
 
 /// A datagram for one registered socket.
@@ -30,8 +31,9 @@ pub(crate) struct RingMessage<'a> {
 
 /// An `io_uring` with a table of registered sockets.
 ///
-/// `IORING_SETUP_SINGLE_ISSUER` and `DEFER_TASKRUN` are left out: they bind a ring to one thread, and these sends,
-/// which complete while they are submitted, were no faster with them (874 and 879 ns).
+/// `IORING_SETUP_SINGLE_ISSUER` and `DEFER_TASKRUN` are left out: they bind a ring to one thread,
+/// and these sends, which complete while they are submitted, were no faster with them (874 and 879
+/// ns).
 pub(crate) struct Ring {
     /// None after an error that leaves messages in the queue which must never be submitted.
     ring: Option<IoUring>,
@@ -40,11 +42,11 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring with `sockets` empty places for sockets.
+    /// A ring with `sockets` empty slots for sockets.
     ///
     /// # Errors
-    /// `ENOSYS`: a kernel without it; `EPERM`: forbidden; `EINVAL`: Linux before 5.19; `EMFILE`: more places than
-    /// descriptors allowed.
+    /// `ENOSYS`: a kernel without it; `EPERM`: forbidden; `EINVAL`: Linux before 5.19; `EMFILE`:
+    /// more slots than descriptors allowed.
     pub(crate) fn open(sockets: u32) -> io::Result<Self> {
         let ring =
             IoUring::builder().setup_coop_taskrun().setup_submit_all().build(RING_MESSAGES_MAX as u32)?;
@@ -52,23 +54,26 @@ impl Ring {
         Ok(Self { ring: Some(ring), copies: Box::new([[0; COPIED_MAX]; RING_MESSAGES_MAX]) })
     }
 
-    /// Puts a socket into a place, or takes out the one that is there. The table holds it beyond the descriptor's end.
+    /// Puts a socket into a slot, or clears the slot. The table keeps the socket open even after
+    /// its descriptor is closed.
     ///
     /// # Errors
-    /// There is no such place, the kernel has no memory, or the ring is closed (`EBADF`).
-    pub(crate) fn set_socket(&self, place: u32, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    /// There is no such slot, the kernel has no memory, or the ring is closed (`EBADF`).
+    pub(crate) fn set_socket(&self, slot: u32, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let ring = self.ring.as_ref().ok_or_else(closed)?;
         let fd = socket.map_or(-1, |socket| socket.as_raw_fd());
-        ring.submitter().register_files_update(place, &[fd]).map(drop)
+        ring.submitter().register_files_update(slot, &[fd]).map(drop)
     }
 
-    /// Whether it still works. It does not after an error of the ring itself, as opposed to one of a message.
+    /// Whether it still works. It does not after an error of the ring itself, as opposed to one of
+    /// a message.
     pub(crate) fn is_open(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Sends the messages without waiting for room in a socket, and writes the result of each: a number of bytes, or a
-    /// negative `errno`. `-ECANCELED`: the kernel has not tried it. In what order they are sent is the kernel's choice.
+    /// Sends the messages without waiting for room in a socket, and writes the result of each: a
+    /// number of bytes, or a negative `errno`. `-ECANCELED`: the kernel has not tried it. In what
+    /// order they are sent is the kernel's choice.
     ///
     /// # Panics
     /// If there are more than [`RING_MESSAGES_MAX`] messages or not as many results.
@@ -84,10 +89,12 @@ impl Ring {
                 Some(bytes) => send_entry(message.socket, bytes),
                 None => opcode::Nop::new().build(),
             };
-            // SAFETY: what the entry points to is borrowed or owned by this call until it returns, and it returns when
-            // every entry is completed, or when those that are not can never be submitted. Nothing here panics.
+            // SAFETY: what the entry points to is borrowed or owned by this call until it returns,
+            // and it returns when every entry is completed, or when those that are not can never be
+            // submitted. Nothing here panics.
             let pushed = unsafe { queue.push(&entry.user_data(number)) };
-            // All of them are: the queue is empty before each call, and has an entry for each message.
+            // All of them are: the queue is empty before each call, and has an entry for each
+            // message.
             queued += usize::from(pushed.is_ok());
         }
         drop(queue);
@@ -97,8 +104,9 @@ impl Ring {
     }
 }
 
-/// A datagram in one piece, copied together if it has several; none if that would be too long. A copy of 1000 bytes costs
-/// 16 ns, having the kernel read a message header and a list of pieces 45 ns.
+/// A datagram in one piece, copied together if it has several; none if that would be too long. A
+/// copy of 1000 bytes costs 16 ns, having the kernel read a message header and a list of pieces 45
+/// ns.
 fn single_piece<'a>(datagram: &Datagram<'a>, copy: &'a mut [u8; COPIED_MAX]) -> Option<&'a [u8]> {
     let [first, second, third] = datagram.parts;
     match (first.len(), second.len(), third.len()) {
@@ -122,8 +130,8 @@ fn send_entry(socket: u32, bytes: &[u8]) -> Entry {
 /// Submits the entries that are queued, and returns when the kernel has completed every one.
 ///
 /// # Errors
-/// The kernel does not take entries any more. Those without a result it has not seen, and the ring must be dropped,
-/// because they still are in its queue.
+/// The kernel does not take entries any more. Those without a result it has not seen, and the ring
+/// must be dropped, because they still are in its queue.
 fn submit_and_wait(ring: &mut IoUring, queued: usize, results: &mut [i32]) -> io::Result<()> {
     let mut done = 0;
     while done < queued {
@@ -140,8 +148,9 @@ fn submit_and_wait(ring: &mut IoUring, queued: usize, results: &mut [i32]) -> io
             Some(libc::EINTR) => {}
             _ if done + unseen == queued => return Err(error),
             Some(libc::EAGAIN | libc::EBUSY) => {}
-            // The kernel has what is lent, and will not say when it is done with it: there is nowhere to go on. No
-            // documented error of a ring that has taken entries is left for this.
+            // The kernel has what is lent, and will not say when it is done with it: there is
+            // nowhere to go on. No documented error of a ring that has taken entries is left for
+            // this.
             _ => std::process::abort(),
         }
     }
@@ -152,11 +161,12 @@ fn closed() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)
 }
 
-/// Gives a new socket the options of another one that change what leaves: type of service, lifetime, path MTU
-/// discovery, mark, priority, the size of its buffer, and whether a full queue is told (`IP_RECVERR`).
+/// Gives a new socket the options of another one that change what leaves: type of service,
+/// lifetime, path MTU discovery, mark, priority, the size of its buffer, and whether a full queue
+/// is reported (`IP_RECVERR`).
 ///
 /// # Errors
-/// The new one does not take a value, for want of a right (mark, priority above 6).
+/// The new socket refuses a value for lack of a privilege (mark, priority above 6).
 pub(crate) fn copy_options(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     for &(level, name) in COPIED {
         // What neither knows (of IPv6, on an IPv4 socket) is no difference.
@@ -164,7 +174,8 @@ pub(crate) fn copy_options(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Resu
             continue;
         };
         if wanted != present {
-            // Of a buffer's size the kernel reports the double of what it is asked for (`socket(7)`).
+            // Of a buffer's size the kernel reports the double of what it is asked for
+            // (`socket(7)`).
             let doubled = (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF);
             recv::set_option(to, level, name, if doubled { wanted / 2 } else { wanted })?;
         }

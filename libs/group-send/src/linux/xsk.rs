@@ -1,12 +1,14 @@
-//! One AF_XDP socket that only sends: its memory, its rings, and the system call that makes the kernel look at them.
+//! One AF_XDP socket that only sends: its memory, its rings, and the system call that makes the
+//! kernel look at them.
 //!
-//! Which frames are sent, and what a full ring means, is decided in `backend/af_xdp.rs`. Left out: receiving. A socket
-//! that only sends needs no XDP program and takes nothing away from the kernel.
+//! Which frames are sent, and what a full ring means, is decided in `backend/af_xdp.rs`. Left out:
+//! receiving. A socket that only sends needs no XDP program and takes nothing away from the kernel.
 //!
-//! Why not the crate `xdp` (0.8), with which this began, and which is as fast (within 1 % of a datagram): its counters
-//! overflow where arithmetic is checked, after 2^32 frames, which is an hour; it does not look whether the driver wants
-//! to be woken; and its packets are raw pointers, so that using it is `unsafe` as well.
-//! Facts: Documentation/networking/af_xdp.rst of the kernel, linux/if_xdp.h.
+//! Why not the crate `xdp` (0.8), with which this began, and which is as fast (within 1 % of a
+//! datagram): its counters overflow where arithmetic is checked, after 2^32 frames, which is an
+//! hour; it does not look whether the driver wants to be woken; and its packets are raw pointers,
+//! so that using it is `unsafe` as well. Facts: Documentation/networking/af_xdp.rst of the kernel,
+//! linux/if_xdp.h.
 
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io;
@@ -15,8 +17,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Bytes of a frame, at most: the least that a frame's memory can be, and more than a link with the usual MTU of 1500
-/// carries.
+/// Bytes of a frame, at most: the least that a frame's memory can be, and more than a link with the
+/// usual MTU of 1500 carries.
 pub(crate) const FRAME_MAX: usize = 2048;
 
 /// A socket that sends frames through one queue of one interface.
@@ -26,10 +28,11 @@ pub(crate) struct Transmitter {
     tx: Ring<libc::xdp_desc>,
     completions: Ring<u64>,
     memory: Memory,
-    /// Numbers of the frames that nobody has, the warmest last. Frame n lies at `n * FRAME_MAX`.
+    /// Numbers of the free frames, the warmest last. Frame n lies at `n * FRAME_MAX`.
     free: Vec<u32>,
     frames: u32,
-    /// Written entries of `tx`, which the kernel is shown by [`Transmitter::submit`]. Wraps, as the rings' counters do.
+    /// Written entries of `tx`, which the kernel is shown by [`Transmitter::submit`]. Wraps, as the
+    /// rings' counters do.
     written: u32,
     /// Read entries of `completions`.
     completed: u32,
@@ -38,17 +41,19 @@ pub(crate) struct Transmitter {
 }
 
 impl Transmitter {
-    /// Binds to `queue` of the interface with this index in the calling thread's network namespace, with memory for
-    /// `frames` frames, a power of two from 64 to 2^20. The driver is used without copies where it can be.
+    /// Binds to `queue` of the interface with this index in the calling thread's network namespace,
+    /// with memory for `frames` frames, a power of two from 64 to 2^20. The driver is used without
+    /// copies where it can be.
     ///
     /// # Errors
-    /// The reason as text for whoever configures: a missing right, interface, queue, or memory that may be locked.
+    /// The reason as text for the operator: a missing privilege, interface, queue, or lockable
+    /// memory.
     pub(crate) fn open(interface_index: u32, queue: u32, frames: u32) -> Result<Self, Refusal> {
         let memory = Memory::map(frames).map_err(explain("memory"))?;
         let socket = Socket::new(Domain::from(libc::AF_XDP), Type::RAW, None).map_err(explain("socket"))?;
         register(socket.as_fd(), &memory.mapping).map_err(explain("memory"))?;
-        // As many places as frames: neither ring can be full, and the kernel never waits for one. The third is never
-        // filled, but the kernel binds no socket without.
+        // As many slots as frames: neither ring can be full, and the kernel never waits for one.
+        // The third is never filled, but the kernel binds no socket without.
         let sizes = [
             (libc::XDP_UMEM_FILL_RING, 1),
             (libc::XDP_UMEM_COMPLETION_RING, frames),
@@ -69,8 +74,9 @@ impl Transmitter {
         Ok(Self { socket, tx, completions, memory, free, frames, written: 0, completed: 0, reserve })
     }
 
-    /// Writes the next frame: `write` gets its `len` bytes, with what an earlier frame left in them. Returns false
-    /// when as many frames are under way as may be, or `len` exceeds [`FRAME_MAX`].
+    /// Writes the next frame: `write` gets its `len` bytes, with what an earlier frame left in
+    /// them. Returns false when the limit of frames in flight is reached, or `len` exceeds
+    /// [`FRAME_MAX`].
     #[inline]
     pub(crate) fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
         if len > FRAME_MAX || self.free.len() <= self.reserve {
@@ -92,10 +98,11 @@ impl Transmitter {
     /// Makes the kernel send what it has been shown, unless a driver is at it anyway. Never waits.
     ///
     /// # Errors
-    /// `errno`: `EAGAIN` with frames left in the ring, `EBUSY` when the device dropped one, `ENETDOWN`, `ENXIO`
-    /// without a device.
+    /// `errno`: `EAGAIN` with frames left in the ring, `EBUSY` when the device dropped one,
+    /// `ENETDOWN`, `ENXIO` without a device.
     pub(crate) fn kick(&self) -> Result<(), i32> {
-        // The driver first says that it sleeps and then looks for frames; so here, the other way round.
+        // The driver first says that it sleeps and then looks for frames; so here, the other way
+        // round.
         fence(Ordering::SeqCst);
         if self.tx.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP == 0 {
             return Ok(());
@@ -112,18 +119,20 @@ impl Transmitter {
         while self.completed != produced && self.free.len() < self.frames as usize {
             let frame = self.completions.read(self.completed) / FRAME_MAX as u64;
             self.completed = self.completed.wrapping_add(1);
-            // The kernel gives back what it was given; a number beyond the memory would be a defect of it.
+            // The kernel gives back what it was given; a number beyond the memory would be a defect
+            // of it.
             self.free.push(u32::try_from(frame).unwrap_or(0).min(self.frames - 1));
         }
         self.completions.consumer().store(self.completed, Ordering::Release);
     }
 
     /// Frames that are written and not yet given back, as of the last [`Transmitter::reclaim`].
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.frames as usize - self.free.len()
     }
 
-    /// Frames that the kernel threw away because their descriptor was wrong; always 0 unless there is a defect.
+    /// Frames that the kernel threw away because their descriptor was wrong; always 0 unless there
+    /// is a defect.
     pub(crate) fn invalid_descriptors(&self) -> u64 {
         option::<libc::xdp_statistics>(self.socket.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
             .map_or(0, |statistics| statistics.tx_invalid_descs)
@@ -186,8 +195,9 @@ impl Memory {
         assert!(start + FRAME_MAX <= self.mapping.len, "there are not as many frames");
         // SAFETY: the assertion keeps the frame within the mapping.
         let frame = unsafe { self.mapping.address.add(start) };
-        // SAFETY: mapped, zeroed at first, borrowed from `self` for as long as the result, and nobody else in this
-        // process has a reference. The kernel only reads here, and would at worst send what is being written.
+        // SAFETY: mapped, zeroed at first, borrowed from `self` for as long as the result, and
+        // nobody else in this process has a reference. The kernel only reads here, and would at
+        // worst send what is being written.
         unsafe { frame.cast::<[u8; FRAME_MAX]>().as_mut() }
     }
 }
@@ -195,7 +205,8 @@ impl Memory {
 // SAFETY: a mapping belongs to the process, not to a thread, and this is its only owner.
 unsafe impl Send for Mapping {}
 
-/// A ring that the kernel has the other end of: two counters that wrap, and a power of two of entries.
+/// A ring that the kernel has the other end of: two counters that wrap, and a power of two of
+/// entries.
 struct Ring<T> {
     mapping: Mapping,
     producer: usize,
@@ -239,10 +250,11 @@ impl<T: Numbers> Ring<T> {
     }
 
     fn counter(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: `map` has checked that the offset is one of three that end before the entries, so within the mapping.
+        // SAFETY: `map` has checked that the offset is one of three that end before the entries, so
+        // within the mapping.
         let counter = unsafe { self.mapping.address.add(offset) };
-        // SAFETY: mapped for as long as the result is borrowed, aligned as `map` has checked (mappings begin with a
-        // page), and both sides use it as an atomic number only.
+        // SAFETY: mapped for as long as the result is borrowed, aligned as `map` has checked
+        // (mappings begin with a page), and both sides use it as an atomic number only.
         unsafe { AtomicU32::from_ptr(counter.cast().as_ptr()) }
     }
 
@@ -250,20 +262,22 @@ impl<T: Numbers> Ring<T> {
     #[inline]
     fn entry(&self, counter: u32) -> NonNull<T> {
         let index = (counter & (self.size - 1)) as usize;
-        // SAFETY: the mapping has `size` entries from this offset on, and the mask keeps the index below `size`.
+        // SAFETY: the mapping has `size` entries from this offset on, and the mask keeps the index
+        // below `size`.
         unsafe { self.mapping.address.add(self.entries + index * size_of::<T>()).cast() }
     }
 
     #[inline]
     fn write(&mut self, counter: u32, entry: T) {
-        // SAFETY: within the mapping and aligned, as `entry` and `map` say. Volatile, because the kernel reads it.
+        // SAFETY: within the mapping and aligned, as `entry` and `map` say. Volatile, because the
+        // kernel reads it.
         unsafe { self.entry(counter).write_volatile(entry) }
     }
 
     #[inline]
     fn read(&self, counter: u32) -> T {
-        // SAFETY: within the mapping and aligned, as `entry` and `map` say; any bytes are a `T`. Volatile, because the
-        // kernel writes it.
+        // SAFETY: within the mapping and aligned, as `entry` and `map` say; any bytes are a `T`.
+        // Volatile, because the kernel writes it.
         unsafe { self.entry(counter).read_volatile() }
     }
 }
@@ -301,7 +315,8 @@ fn set_option<T: Numbers>(
 fn option<T: Numbers>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value`, and the new length to `len`, before it returns.
+    // SAFETY: the kernel writes at most `len` bytes to `value`, and the new length to `len`, before
+    // it returns.
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) };
     if result < 0 {
@@ -311,8 +326,8 @@ fn option<T: Numbers>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_
     Ok(unsafe { value.assume_init() })
 }
 
-/// Hands the memory to the socket, which locks it. The caller keeps it mapped as long as the socket sends from it; a
-/// kernel whose socket outlives it reads pages that it holds itself.
+/// Hands the memory to the socket, which locks it. The caller keeps it mapped as long as the socket
+/// sends from it; a kernel whose socket outlives it reads pages that it holds itself.
 fn register(socket: BorrowedFd<'_>, memory: &Mapping) -> io::Result<()> {
     let registration = libc::xdp_umem_reg {
         addr: memory.address.as_ptr().expose_provenance() as u64,
@@ -328,8 +343,9 @@ fn register(socket: BorrowedFd<'_>, memory: &Mapping) -> io::Result<()> {
 fn bind(socket: BorrowedFd<'_>, interface_index: u32, queue: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        // Copying is asked for: drivers that could do without transmit only with an XDP program on the interface
-        // (`ixgbe_xsk_wakeup`, `ice_xsk_wakeup`), and would take the queue's receiving for it as well.
+        // Copying is asked for: drivers that could do without transmit only with an XDP program on
+        // the interface (`ixgbe_xsk_wakeup`, `ice_xsk_wakeup`), and would take the queue's
+        // receiving for it as well.
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
         sxdp_ifindex: interface_index,
         sxdp_queue_id: queue,
@@ -341,19 +357,22 @@ fn bind(socket: BorrowedFd<'_>, interface_index: u32, queue: u32) -> io::Result<
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Asks for what makes one kick enough for many frames, and returns how many may be under way with what is granted.
+/// Asks for what makes one kick enough for many frames, and returns how many may be in flight with
+/// what is granted.
 fn raise_limits(socket: &Socket, frames: u32) -> usize {
     // Frames sent by one kick, by default 32 (Linux 6.17 and later; older ones have a fixed 32).
     let budget = frames.min(KICK_FRAMES);
     let _ = set_option(socket.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget);
-    // Without a driver's help every frame becomes a socket buffer of the kernel, which counts against this limit.
+    // Without a driver's help every frame becomes a socket buffer of the kernel, which counts
+    // against this limit.
     let bytes = frames * SOCKET_BUFFER_BYTES;
     if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
         let _ = set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
     }
-    // Beyond it frames would stay in the ring after a kick, and nobody could tell their senders.
+    // Beyond it frames would stay in the ring after a kick, and their senders could not be
+    // informed.
     let granted = SockRef::from(socket).send_buffer_size().unwrap_or(0);
-    (granted / SOCKET_BUFFER_BYTES as usize).max(FRAMES_UNDER_WAY_MIN)
+    (granted / SOCKET_BUFFER_BYTES as usize).max(FRAMES_IN_FLIGHT_MIN)
 }
 
 /// What an administrator can do about an error of this step.
@@ -381,10 +400,11 @@ fn explain(step: &'static str) -> impl FnOnce(io::Error) -> Refusal {
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Frames that one kick may send: those of a call of the back end (`backend::CHUNK`).
 const KICK_FRAMES: u32 = 256;
-/// What the kernel counts for a frame that a link with an MTU of 1500 carries: 2304 bytes on 64-bit machines.
+/// What the kernel counts for a frame that a link with an MTU of 1500 carries: 2304 bytes on 64-bit
+/// machines.
 const SOCKET_BUFFER_BYTES: u32 = 2304;
 /// However little is granted, the kernel sends this many.
-const FRAMES_UNDER_WAY_MIN: usize = 32;
+const FRAMES_IN_FLIGHT_MIN: usize = 32;
 
 #[cfg(test)]
 mod tests;

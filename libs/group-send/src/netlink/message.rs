@@ -9,8 +9,9 @@
 //! | body: a fixed structure (rtmsg, ndmsg, ifinfomsg ...), then attributes: u16 length, u16 type, payload, each
 //! | aligned to 4 bytes
 //! ```
-//! Numbers are in host order, addresses in network order. Any bytes may be read: what does not fit its length ends
-//! the walk, an attribute of unexpected size counts as absent. Newer kernels' attributes are skipped.
+//! Numbers are in host order, addresses in network order. Any bytes may be read: what does not fit
+//! its length ends the walk, an attribute of unexpected size counts as absent. Newer kernels'
+//! attributes are skipped.
 
 /// A message of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,8 @@ impl Message<'_> {
     }
 }
 
-/// The attributes behind a fixed structure, or within another attribute, until the first that is cut short.
+/// The attributes behind a fixed structure, or within another attribute, until the first that is
+/// cut short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -73,7 +75,8 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The number of the interface in the body of an `RTM_NEWLINK` or `RTM_NEWADDR`, which have it at the same place.
+/// The number of the interface in the body of an `RTM_NEWLINK` or `RTM_NEWADDR`, which have it at
+/// the same offset.
 pub(crate) fn interface_index(body: &[u8]) -> Option<u32> {
     u32_at(body, 4)
 }
@@ -115,7 +118,8 @@ fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
     bytes.get(offset..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
-// Sizes and numbers of linux/netlink.h, rtnetlink.h, if_link.h, pkt_sched.h. `libc` has some, for some targets.
+// Sizes and numbers of linux/netlink.h, rtnetlink.h, if_link.h, pkt_sched.h. `libc` has some, for
+// some targets.
 pub(crate) const MESSAGE_HEADER: usize = 16;
 pub(crate) const ATTRIBUTE_HEADER: usize = 4;
 const ATTRIBUTE_TYPE_MASK: u16 = 0x3fff;

@@ -1,7 +1,9 @@
-//! What route messages are about: routes, neighbours, interfaces and their addresses (rtnetlink(7)).
+//! What route messages are about: routes, neighbours, interfaces and their addresses
+//! (rtnetlink(7)).
 //!
-//! Each reads the body of one message: a fixed structure, then attributes in any order. Unknown ones are skipped, and
-//! one of a size that does not fit counts as absent: newer kernels add both. What follows is decided in `route`.
+//! Each reads the body of one message: a fixed structure, then attributes in any order. Unknown
+//! ones are skipped, and one of a size that does not fit counts as absent: newer kernels add both.
+//! What follows is decided in `route`.
 
 use super::message::{Attributes, LINK_FIXED, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -63,7 +65,7 @@ impl Route {
     }
 }
 
-/// `struct rtmsg` of a question for the way to one address, from `source` if given.
+/// `struct rtmsg` of a request for the route to one address, from `source` if given.
 pub(crate) fn route_fixed(destination: IpAddr, source: Option<IpAddr>) -> [u8; ROUTE_FIXED] {
     let bits = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
     let mut fixed = [0; ROUTE_FIXED];
@@ -84,8 +86,8 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// The body of an `RTM_NEWNEIGH` or `RTM_DELNEIGH` (`struct ndmsg`). Nothing for a bridge's table or an address
-    /// answered for on behalf of others.
+    /// The body of an `RTM_NEWNEIGH` or `RTM_DELNEIGH` (`struct ndmsg`). Nothing for a bridge's
+    /// table or an address answered for on behalf of others.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let (interface, state, flags) = (u32_at(body, 4)?, u16_at(body, 8)?, *body.get(10)?);
         let of_ip = matches!(*body.first()?, AF_INET | AF_INET6);
@@ -135,7 +137,8 @@ impl Link {
         Some(link)
     }
 
-    /// Reads the table of the interface's IPv6 settings (linux/ipv6.h: `DEVCONF_*` are its indices).
+    /// Reads the table of the interface's IPv6 settings (linux/ipv6.h: `DEVCONF_*` are its
+    /// indices).
     fn set_ipv6(&mut self, families: &[u8]) {
         let of_ipv6 = Attributes(families).filter(|(family, _)| *family == u16::from(AF_INET6));
         let settings = of_ipv6.flat_map(|(_, settings)| Attributes(settings));
@@ -154,7 +157,8 @@ pub(crate) struct InterfaceAddress {
 }
 
 impl InterfaceAddress {
-    /// The body of an `RTM_NEWADDR` (`struct ifaddrmsg`). The local end, where the link is point to point.
+    /// The body of an `RTM_NEWADDR` (`struct ifaddrmsg`). The local end, where the link is point to
+    /// point.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let interface = u32_at(body, 4)?;
         let (mut local, mut remote) = (None, None);
@@ -239,7 +243,8 @@ mod tests {
     use super::super::message::Messages;
     use super::*;
 
-    /// A neighbour in the words of a little-endian kernel: `ip neigh add 10.77.0.2 lladdr 02:00:00:00:77:02 dev 2`.
+    /// A neighbour in the words of a little-endian kernel: `ip neigh add 10.77.0.2 lladdr
+    /// 02:00:00:00:77:02 dev 2`.
     #[cfg(target_endian = "little")]
     const NEIGHBOUR: [u8; 48] = [
         48, 0, 0, 0, 28, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, // length, RTM_NEWNEIGH, flags, sequence, port
@@ -273,7 +278,7 @@ mod tests {
         for length in 0..NEIGHBOUR.len() {
             assert_eq!(Messages(&NEIGHBOUR[..length]).next(), None, "length {length}");
         }
-        // A length below its own header's would stand still.
+        // A length below the header's own would not advance.
         for length in 0..16 {
             let mut bytes = NEIGHBOUR;
             bytes[0] = length;

@@ -5,11 +5,13 @@ use super::request::{Request, link_fixed};
 use super::socket::NetlinkSocket;
 use std::io;
 
-/// The kinds of an interface's queueing disciplines (`fq`, `etf`, `mq`, `noqueue` ...), the root first.
+/// The kinds of an interface's queueing disciplines (`fq`, `etf`, `mq`, `noqueue` ...), the root
+/// first.
 ///
-/// Departure times ([`socket`](crate::socket)) mean something to `etf` and `fq` (tc-etf(8), tc-fq(8)), which may hang below
-/// `mq` or `mqprio`; to others a datagram is due when it comes. Looks in the network namespace of the calling thread and
-/// needs no privilege. For an interface with many queues, the first 256 kinds.
+/// Departure times ([`socket`](crate::socket)) mean something to `etf` and `fq` (tc-etf(8),
+/// tc-fq(8)), which may hang below `mq` or `mqprio`; to others a datagram is due when it comes.
+/// Looks in the network namespace of the calling thread and needs no privilege. For an interface
+/// with many queues, the first 256 kinds.
 ///
 /// # Errors
 ///

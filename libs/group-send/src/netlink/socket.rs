@@ -1,8 +1,9 @@
 //! A descriptor of the route socket, used without ever waiting.
 //!
-//! The kernel works on a question within `send`, so its answer lies ready when that returns: 2 us for a route. Who
-//! sends here: the kernel. Another process needs `CAP_NET_ADMIN` in this network namespace for that, and could
-//! change the routes themselves as well, so the sender is not examined.
+//! The kernel works on a question within `send`, so its answer lies ready when that returns: 2 us
+//! for a route. Who sends here: the kernel. Another process needs `CAP_NET_ADMIN` in this network
+//! namespace for that, and could change the routes themselves as well, so the sender is not
+//! examined.
 
 use super::message::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE};
 use super::request::Request;
@@ -11,8 +12,8 @@ use std::io::{self, ErrorKind, Read};
 #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
 use {super::message::NLMSG_NOOP, crate::linux::recv::set_option};
 
-/// Room for one datagram of messages. The kernel fits lists to the reader's buffer, up to 32 KiB; single messages
-/// are below 4 KiB, except those about an interface with many virtual functions.
+/// Room for one datagram of messages. The kernel fits lists to the reader's buffer, up to 32 KiB;
+/// single messages are below 4 KiB, except those about an interface with many virtual functions.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Times that a list is asked for again because it changed while it was read.
@@ -36,12 +37,13 @@ impl NetlinkSocket {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
-    /// Opens one that hears of changes in these groups (linux/rtnetlink.h: `RTNLGRP_*`).
+    /// Opens one that is notified of changes in these groups (linux/rtnetlink.h: `RTNLGRP_*`).
     #[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone", feature = "internals"))]
     pub(crate) fn subscribed(groups: &[i32]) -> io::Result<Self> {
         use std::os::fd::AsFd;
         let mut socket = Self::open()?;
-        // Sending gives the socket its port, and the kernel tells nothing to a socket without. A no-op has no answer.
+        // Sending gives the socket its port, and the kernel notifies no socket without one. A no-op
+        // has no answer.
         socket.send(Request::default().one(NLMSG_NOOP, &[]))?;
         let join =
             |group| set_option(socket.socket.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group);
@@ -49,7 +51,8 @@ impl NetlinkSocket {
         Ok(socket)
     }
 
-    /// Asks about one object and hands the answer to `take`. An error of the kernel is returned as such.
+    /// Asks about one object and hands the answer to `take`. An error of the kernel is returned as
+    /// such.
     pub(crate) fn one<T>(
         &mut self,
         request: &mut Request,
@@ -69,8 +72,8 @@ impl NetlinkSocket {
         }
     }
 
-    /// Asks about all objects and hands each to `take`, from the start again if the list changed meanwhile. `take`
-    /// gets `None` at every start.
+    /// Asks about all objects and hands each to `take`, from the start again if the list changed
+    /// meanwhile. `take` gets `None` at every start.
     pub(crate) fn all(
         &mut self,
         request: &mut Request,

@@ -1,7 +1,7 @@
 //! Peers of one address family: a flat table of buckets, and a hash map behind it.
 //!
-//! A peer is in the bucket that its hash names or, if that was full when it came, in the map. What a key is and how it is
-//! hashed belongs to `key.rs`, limits to `peer_table.rs`.
+//! A peer is in the bucket that its hash names or, if that was full when it came, in the map. What
+//! a key is and how it is hashed belongs to `key.rs`, limits to `peer_table.rs`.
 
 use super::key::{PeerKey, Secret};
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ pub(super) trait FamilyKey: Copy + Eq + Hash + Into<PeerKey> {
 pub(super) struct Flat<K, T> {
     /// None before the first peer, then a power of two.
     buckets: Box<[Bucket<K, T>]>,
-    /// By bucket, how many peers of it are in the map. Read only when the bucket does not have a peer, so that a bucket of
-    /// IPv4 peers and small values is one cache line.
+    /// By bucket, how many peers of it are in the map. Read only when the bucket does not have a
+    /// peer, so that a bucket of IPv4 peers and small values is one cache line.
     displaced_from: Box<[u8]>,
     /// 32 less the number of bits that choose a bucket.
     shift: u32,
@@ -52,7 +52,7 @@ impl<K: FamilyKey, T> Flat<K, T> {
         if self.len() * K::BUCKETS_PER_PEER_MIN >= self.buckets.len() {
             self.grow(secret);
         }
-        self.place(secret, key, value);
+        self.insert_into_bucket(secret, key, value);
     }
 
     pub(super) fn remove(&mut self, secret: &Secret, key: K) -> Option<T> {
@@ -119,7 +119,7 @@ impl<K: FamilyKey, T> Flat<K, T> {
         self.buckets.len()
     }
 
-    /// Whether nothing tells that there were ever peers.
+    /// Whether the table is as if it never had a peer.
     #[cfg(test)]
     pub(super) fn is_as_new(&self) -> bool {
         self.displaced_from.iter().all(|&count| count == 0)
@@ -141,7 +141,7 @@ impl<K: FamilyKey, T> Flat<K, T> {
         (key.hash_with(secret) >> self.shift) as usize
     }
 
-    fn place(&mut self, secret: &Secret, key: K, value: T) {
+    fn insert_into_bucket(&mut self, secret: &Secret, key: K, value: T) {
         let number = self.bucket_number(secret, key);
         let bucket = &mut self.buckets[number];
         if let Some(vacant) = bucket.keys.iter().position(|&key| key.is(K::VACANT)) {
@@ -154,7 +154,7 @@ impl<K: FamilyKey, T> Flat<K, T> {
         }
     }
 
-    /// Doubles the buckets and places all peers anew.
+    /// Doubles the buckets and rehashes all peers.
     fn grow(&mut self, secret: &Secret) {
         let len = (self.buckets.len() * 2).max(BUCKETS_MIN);
         let mut old = std::mem::replace(self, Self::new());
@@ -164,22 +164,23 @@ impl<K: FamilyKey, T> Flat<K, T> {
         for bucket in &mut old.buckets {
             for (&key, value) in bucket.keys.iter().zip(&mut bucket.values) {
                 if let Some(value) = value.take() {
-                    self.place(secret, key, value);
+                    self.insert_into_bucket(secret, key, value);
                 }
             }
         }
         // The old map keeps its memory and its secret.
         for (key, value) in old.displaced.drain() {
-            self.place(secret, key, value);
+            self.insert_into_bucket(secret, key, value);
         }
     }
 }
 
-/// Two places for peers. A place is vacant if its key is `VACANT` and its value `None`, which is always both.
+/// Two slots for peers. A vacant slot has both the key `VACANT` and the value `None`.
 ///
-/// With an IPv4 key and a small value it is half a cache line, all of it read at once. One place a bucket, four a peer,
-/// took 1 ns longer for a hit at 10,000 peers, for 7 % of them were in the map; four places a bucket took 1.5 ns longer,
-/// for all of them are compared (`cargo run --release --bin peer-table` in bench/).
+/// With an IPv4 key and a small value it is half a cache line, all of it read at once. One slot per
+/// bucket, four per peer, took 1 ns longer for a hit at 10,000 peers, since 7 % of them were in the
+/// map; four slots per bucket took 1.5 ns longer, for all of them are compared (`cargo run
+/// --release --bin peer-table` in bench/).
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 struct Bucket<K, T> {
@@ -192,7 +193,8 @@ impl<K: FamilyKey, T> Bucket<K, T> {
         Self { keys: [K::VACANT; WAYS], values: [const { None }; WAYS] }
     }
 
-    /// Where `key` is, [`WAYS`] if it is not here. The first comparison is no branch: where a peer is, no predictor knows.
+    /// Where `key` is, [`WAYS`] if it is not here. The first comparison is no branch: where a peer
+    /// is, no predictor knows.
     #[inline]
     fn position(&self, key: K) -> usize {
         let candidate = usize::from(!self.keys[0].is(key));
@@ -243,8 +245,8 @@ pub(super) struct Ipv6Key(pub(super) [u64; 3]);
 
 impl FamilyKey for Ipv6Key {
     const VACANT: Self = Self([u64::MAX; 3]);
-    /// 10 % to 3.3 % of the peers are displaced. With two, 10,000 peers do not fit a second-level cache of 2 MB, and what
-    /// hits gain misses lose several times.
+    /// 10 % to 3.3 % of the peers are displaced. With two, 10,000 peers do not fit a second-level
+    /// cache of 2 MB, and what hits gain misses lose several times.
     const BUCKETS_PER_PEER_MIN: usize = 1;
 
     #[inline]

@@ -1,7 +1,8 @@
 //! A peer's address as three words, and their keyed hash.
 //!
-//! Servers of the kind this is for used to print the address of every packet to look its session up, which costs more
-//! than everything else in the look-up. Where keys are kept is the table's business.
+//! Servers of the kind this is for used to print the address of every packet to look its session
+//! up, which costs more than everything else in the look-up. Where keys are kept is the table's
+//! business.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -14,11 +15,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// IPv6   | address, first 64 bits                 |   address, last 64   |   1 (16) | scope id (32) | port (16)
 /// ```
 ///
-/// - The **scope id** belongs to the key: a link-local address says nothing without its interface (RFC 4007 section 6).
-///   Linux fills it in for such addresses only and leaves it 0 for all others.
+/// - The **scope id** belongs to the key: a link-local address says nothing without its interface
+///   (RFC 4007 section 6). Linux fills it in for such addresses only and leaves it 0 for all
+///   others.
 /// - The **flow label** does not: it is the flow's, not the peer's (RFC 6437), and may change.
-/// - An **IPv4-mapped** address, `::ffff:192.0.2.1` (RFC 4291 section 2.5.5.2), is the IPv4 address. A peer is the same
-///   whether it is heard on an IPv4 socket or on an IPv6 socket that takes both; a scope id of such an address is dropped.
+/// - An **IPv4-mapped** address, `::ffff:192.0.2.1` (RFC 4291 section 2.5.5.2), is the IPv4
+///   address. A peer is the same whether it is heard on an IPv4 socket or on an IPv6 socket that
+///   takes both; a scope id of such an address is dropped.
 ///
 /// ```
 /// use group_send::peer_table::PeerKey;
@@ -52,7 +55,8 @@ impl PeerKey {
         Self { words: [first, second, IPV6 | u64::from(scope_id) << 16 | u64::from(port)] }
     }
 
-    /// The IPv4 address and port as one number, `address * 2^16 + port`; none if the peer has an IPv6 address.
+    /// The IPv4 address and port as one number, `address * 2^16 + port`; none if the peer has an
+    /// IPv6 address.
     #[inline]
     pub fn to_ipv4_u64(self) -> Option<u64> {
         (self.words[2] == 0).then_some(self.words[0])
@@ -60,8 +64,8 @@ impl PeerKey {
 }
 
 impl From<&SocketAddr> for PeerKey {
-    /// By reference, because it is read where it lies: a copy on the stack, read while it is being written in parts of
-    /// another size, makes the processor wait for 5 ns.
+    /// By reference, because it is read where it lies: a copy on the stack, read while it is being
+    /// written in parts of another size, makes the processor wait for 5 ns.
     #[inline]
     fn from(address: &SocketAddr) -> Self {
         match address {
@@ -104,19 +108,20 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// What stands before the IPv4 address in an IPv4-mapped one.
+/// The prefix of an IPv4-mapped address.
 const MAPPED: u64 = 0xffff;
 
 /// Distinguishes the last word of an IPv6 key from that of an IPv4 key, which is 0.
 const IPV6: u64 = 1 << 48;
 
-/// Key of the hash; whoever does not know it cannot say of any two peers whether they meet.
+/// Key of the hash; without it nobody can predict whether two peers collide.
 ///
-/// The hash is MULTILINEAR-HM of D. Lemire and O. Kaser, "Strongly universal string hashing is fast" (The Computer
-/// Journal 57, 2014), on two or six words of 32 bits: any two different keys of a family have hashes that are uniform and
-/// independent of each other, so they agree in their first b bits with a probability of exactly 2^-b, whatever they are.
-/// One multiplication for IPv4; for IPv6 three, none of which waits for another. SipHash, which promises more, takes
-/// several times as long and is left to the map.
+/// The hash is MULTILINEAR-HM of D. Lemire and O. Kaser, "Strongly universal string hashing is
+/// fast" (The Computer Journal 57, 2014), on two or six words of 32 bits: any two different keys of
+/// a family have hashes that are uniform and independent of each other, so they agree in their
+/// first b bits with a probability of exactly 2^-b, whatever they are. One multiplication for IPv4;
+/// for IPv6 three, none of which waits for another. SipHash, which promises more, takes several
+/// times as long and is left to the map.
 #[derive(Clone)]
 pub(crate) struct Secret([u64; 7]);
 
@@ -153,9 +158,10 @@ impl Secret {
     }
 }
 
-/// The hash of a sum: its upper half, mixed one to one, so that what is said of the hash stays true. Without mixing,
-/// addresses in a row would get hashes in a row, some distance apart; an unlucky secret makes that a fraction like 1/3 of
-/// all buckets, and most peers would share a few of them. With it, one secret does about as well as another.
+/// The hash of a sum: its upper half, mixed one to one, so that what is said of the hash stays
+/// true. Without mixing, addresses in a row would get hashes in a row, some distance apart; an
+/// unlucky secret makes that a fraction like 1/3 of all buckets, and most peers would share a few
+/// of them. With it, one secret does about as well as another.
 #[inline]
 fn scatter(sum: u64) -> u32 {
     let hash = (sum >> 32) as u32;
@@ -242,7 +248,8 @@ mod tests {
         assert_eq!(format!("{:?}", key("[::ffff:1.2.3.4]:5")), "1.2.3.4:5");
     }
 
-    /// The hash as its authors write it, before the shift: an even number of 32-bit characters, and keys taken in turn.
+    /// The hash as its authors write it, before the shift: an even number of 32-bit characters, and
+    /// keys taken in turn.
     fn plain_sum(key: &[u64; 7], words: [u64; 3]) -> u64 {
         let characters: Vec<u128> =
             words.iter().flat_map(|word| [u128::from(word >> 32), u128::from(word & 0xffff_ffff)]).collect();

@@ -1,5 +1,5 @@
-//! What the table does inside: who is displaced, and how many comparisons a look-up takes. What it does outside is
-//! compared with a naive twin in `tests/peer_table.rs`.
+//! The table's inside: which peers are displaced, and how many comparisons a look-up takes. What it
+//! does outside is compared with a naive twin in `tests/group-send/peer_table.rs`.
 
 use super::key::split_mix;
 use super::*;
@@ -16,7 +16,8 @@ pub(super) fn count_comparison() {
     COMPARISONS.set(COMPARISONS.get() + 1);
 }
 
-/// Peers of one set: exactly as many as fit the buckets before they double, the fullest a table gets.
+/// Peers of one set: exactly as many as fit the buckets before they double, the fullest a table
+/// gets.
 const PEERS: u32 = 4096;
 const SEEDS: u64 = 32;
 
@@ -75,7 +76,8 @@ fn no_set_of_addresses_displaces_many_without_the_secret() {
         }
         let (mean, worst) =
             (displaced.iter().sum::<f64>() / SEEDS as f64, displaced.iter().copied().fold(0.0, f64::max));
-        // 3.3 % and 10.4 % if the hash were random, a twelfth and a sixth on average by what is proven; and no bad secret.
+        // 3.3 % and 10.4 % if the hash were random, a twelfth and a sixth on average by what is
+        // proven; and no bad secret.
         let (mean_max, worst_max) =
             if keys[0].to_ipv4_u64().is_some() { (0.04, 0.08) } else { (0.115, 0.16) };
         assert!(
@@ -90,7 +92,8 @@ fn a_look_up_compares_a_bucket_and_seldom_more() {
     for (name, keys) in key_sets() {
         let table = table_of(1, &keys);
         let hits = comparisons(|| assert!(keys.iter().all(|&key| table.contains(key))));
-        // The map may compare another key than the right one, where seven bits of two hashes agree by chance.
+        // The map may compare another key than the right one, where seven bits of two hashes agree
+        // by chance.
         let displaced = table.displaced() as u64;
         assert!((displaced..=displaced + displaced / 5).contains(&hits), "{name}: {hits} for {displaced}");
         let strangers = (0..PEERS).map(|i| ipv4(0xdead_0000 + i, 9));

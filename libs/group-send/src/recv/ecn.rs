@@ -9,7 +9,7 @@ pub enum Ecn {
     Ect1,
     /// `10`: takes part.
     Ect0,
-    /// `11`: congestion was experienced on the way.
+    /// `11`: congestion was experienced on the path.
     Ce,
 }
 

@@ -1,4 +1,5 @@
-//! One message of a call: what came with the payload, and where in it each datagram begins and ends.
+//! One message of a call: what came with the payload, and where in it each datagram begins and
+//! ends.
 
 use super::{Ecn, Head, Received};
 #[cfg(target_os = "linux")]
@@ -11,7 +12,8 @@ use std::time::SystemTime;
 /// A datagram, or a row of them of `segment_bytes` each, the last of which may be shorter.
 pub(super) struct Message {
     source: SocketAddr,
-    /// Of the payload, without what is dropped. `(datagrams - 1) * segment_bytes < bytes`, or one datagram with none.
+    /// Of the payload, without what is dropped. `(datagrams - 1) * segment_bytes < bytes`, or one
+    /// datagram with none.
     pub(super) bytes: usize,
     pub(super) segment_bytes: usize,
     pub(super) datagrams: usize,
@@ -24,8 +26,9 @@ pub(super) struct Message {
 
 impl Message {
     #[cfg(target_os = "linux")]
-    // As a call it returns by memory what is then read in wider pieces than it was written in, which makes the
-    // processor wait: receiving took twice the time outside the kernel (bench/src/bin/receive.rs, perf).
+    // As a call it returns by memory what is then read in wider pieces than it was written in,
+    // which makes the processor wait: receiving took twice the time outside the kernel
+    // (bench/src/bin/receive.rs, perf).
     #[inline(always)]
     pub(super) fn read(source: SocketAddr, head: &Head<'_>, payload_max: usize) -> Self {
         let mut message = Self::from(source);
@@ -72,12 +75,13 @@ impl Message {
         }
     }
 
-    /// Divides a payload of `bytes`, of which the first `payload_max` are there, into datagrams: those that are there
-    /// as a whole, and those lost.
+    /// Divides a payload of `bytes`, of which the first `payload_max` are there, into datagrams:
+    /// those that are there as a whole, and those lost.
     fn cut(&mut self, bytes: usize, payload_max: usize) {
         let is_whole = bytes <= payload_max;
         if self.segment_bytes == 0 || self.segment_bytes >= bytes {
-            // By far the most frequent case, and the division below would take longer than all else here.
+            // By far the most frequent case, and the division below would take longer than all else
+            // here.
             self.segment_bytes = bytes;
             (self.datagrams, self.lost) = if is_whole { (1, 0) } else { (0, 1) };
             self.bytes = if is_whole { bytes } else { 0 };
@@ -140,7 +144,7 @@ mod tests {
             (&segment[..], false, 3, 0, "a row of three"),
             (&segment, true, 3, 0, "what is missing is something else"),
             (&[], false, 1, 0, "one datagram"),
-            (&[], true, 0, 1, "nobody knows"),
+            (&[], true, 0, 1, "unknown"),
         ] {
             let head = Head { source: Some(source), bytes: 25, control, control_cut };
             let message = Message::read(source, &head, 100);

@@ -1,7 +1,7 @@
 //! The kernel's decisions for destinations, kept by address.
 //!
-//! Addresses are chosen by others, an attacker among them (ICE candidates), so the hash is keyed at random and the
-//! number of answers is bounded by [`ANSWERS_MAX`].
+//! Addresses are chosen by others, an attacker among them (ICE candidates), so the hash is keyed at
+//! random and the number of answers is bounded by [`ANSWERS_MAX`].
 
 use super::Unresolved;
 use crate::netlink::objects::Route;
@@ -9,12 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Destinations remembered, at most: about 10 MB. Beyond, all are forgotten and asked for again as they come.
+/// Destinations remembered, at most: about 10 MB. Beyond, all are forgotten and asked for again as
+/// they come.
 pub(super) const ANSWERS_MAX: usize = 65_536;
 
-/// What a usable route says: the neighbour on the link and what depends on the route alone.
+/// A usable route: the neighbour on the link, and what depends on the route alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct ResolvedRoute {
     /// The gateway, or the destination if it is on the link.
     pub(super) neighbour: IpAddr,
     pub(super) source: IpAddr,
@@ -22,17 +23,17 @@ pub(super) struct Way {
     pub(super) hop_limit: u8,
 }
 
-/// A decision, and the MAC address that was joined to it. 64 bytes: at ten thousand destinations the look-up waits for
-/// memory and for nothing else.
+/// A decision, and the MAC address that was joined to it. 64 bytes: at ten thousand destinations
+/// the look-up waits for memory and for nothing else.
 pub(super) struct Answer {
-    pub(super) decision: Result<Way, Unresolved>,
+    pub(super) decision: Result<ResolvedRoute, Unresolved>,
     /// Right as long as `generation` is the table's.
     pub(super) destination_mac: [u8; 6],
     /// 0 as long as there was no MAC address.
     pub(super) generation: u64,
     /// Resolved since it was asked for.
     pub(super) used: bool,
-    /// The port whose datagrams go by the socket to confirm the neighbour; 0 for none.
+    /// The port whose datagrams go through the socket to confirm the neighbour; 0 for none.
     pub(super) confirming_port: u16,
     /// In tenths of a second, which fit for 13 years.
     asked_tenths: u32,
@@ -41,7 +42,7 @@ pub(super) struct Answer {
 const _: () = assert!(size_of::<Answer>() <= 64);
 
 impl Answer {
-    pub(super) fn new(decision: Result<Way, Unresolved>, asked_ms: u64) -> Self {
+    pub(super) fn new(decision: Result<ResolvedRoute, Unresolved>, asked_ms: u64) -> Self {
         Self {
             decision,
             destination_mac: [0; 6],
@@ -77,8 +78,8 @@ impl Answers {
         self.by_address.len() >= ANSWERS_MAX
     }
 
-    /// Takes the oldest answer if it was asked for at `limit_ms` or before, and says whether it was used since. Then it
-    /// counts as asked for at `now_ms`; else it is removed.
+    /// Takes the oldest answer if it was asked for at `limit_ms` or before, and says whether it was
+    /// used since. Then it counts as asked for at `now_ms`; else it is removed.
     pub(super) fn pop_older_than(&mut self, limit_ms: u64, now_ms: u64) -> Option<(IpAddr, bool)> {
         let key = *self.asked.front()?;
         let answer =
@@ -137,7 +138,8 @@ pub(super) fn key(address: IpAddr) -> u128 {
 
 const IPV4_MAPPED: u128 = 0xffff_0000_0000;
 
-/// Hashes an address by two multiplications with secret factors, each folded: 2 ns, where SipHash takes 15.
+/// Hashes an address by two multiplications with secret factors, each folded: 2 ns, where SipHash
+/// takes 15.
 #[derive(Clone)]
 pub(super) struct Seed(u64, u64);
 

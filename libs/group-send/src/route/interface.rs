@@ -1,4 +1,5 @@
-//! The interface that frames leave by: addresses, MTU, whether it is up, and whether it is Ethernet at all.
+//! The interface that frames leave by: addresses, MTU, whether it is up, and whether it is Ethernet
+//! at all.
 
 use crate::netlink::objects::{self as nl, InterfaceAddress, Link};
 use crate::netlink::request::Request;

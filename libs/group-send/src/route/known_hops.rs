@@ -27,7 +27,8 @@ impl KnownHops {
         Messages(datagram).for_each(|message| self.0.handle(message));
     }
 
-    /// Takes the first route of a datagram as the kernel's answer for an address. False if there is none.
+    /// Takes the first route of a datagram as the kernel's answer for an address. False if there is
+    /// none.
     pub fn learn(&mut self, address: IpAddr, datagram: &[u8]) -> bool {
         let mut routes = Messages(datagram).filter(|message| message.kind == RTM_NEWROUTE);
         let Some(route) = routes.find_map(|message| Route::parse(message.body)) else { return false };

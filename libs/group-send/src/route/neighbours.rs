@@ -1,10 +1,11 @@
 //! A mirror of the kernel's table of neighbours on one interface.
 //!
-//! The kernel learns (ARP, RFC 826; neighbour discovery, RFC 4861) and only for packets of its own. An entry nobody
-//! confirmed for a while is stale: its MAC address still counts, but packets have to go by the socket, which makes the
-//! kernel check it (RFC 4861 section 7.3). Without that, a neighbour that went away would get frames for ever. One
-//! destination's packets do: the first that asks stays with the socket until the kernel knows more, within 5 s or so.
-//! One packet would not do, since the caller may not be able to send it now.
+//! The kernel learns (ARP, RFC 826; neighbour discovery, RFC 4861) and only for packets of its own.
+//! An entry nobody confirmed for a while is stale: its MAC address still counts, but packets have
+//! to go by the socket, which makes the kernel check it (RFC 4861 section 7.3). Without that, a
+//! neighbour that went away would get frames for ever. One destination's packets do: the first that
+//! asks stays with the socket until the kernel knows more, within 5 s or so. One packet would not
+//! do, since the caller may not be able to send it now.
 
 use super::answers::{Seed, key};
 use crate::netlink::objects::{self as nl, Neighbour};
@@ -14,11 +15,12 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 
-/// Neighbours remembered, at most; the kernel's own limit is 1024 unless raised. Others count as unknown.
+/// Neighbours remembered, at most; the kernel's own limit is 1024 unless raised. Others count as
+/// unknown.
 pub(super) const NEIGHBOURS_MAX: usize = 65_536;
 
-/// A neighbour that is stale for so long after a destination was chosen gets another one: the first may have nothing
-/// more to send. The kernel takes 5 s to begin asking.
+/// A neighbour that is stale for so long after a destination was chosen gets another one: the first
+/// may have nothing more to send. The kernel takes 5 s to begin asking.
 const CONFIRM_AGAIN_MS: u64 = 10_000;
 
 #[derive(Default)]
@@ -38,7 +40,7 @@ struct Entry {
 enum Confirmation {
     /// Confirmed, or being confirmed.
     Fresh,
-    /// Stale: the next destination to ask shall make the kernel check.
+    /// Stale: the next destination resolved must make the kernel check it.
     Wanted,
     /// Stale, and this destination's packets make the kernel check.
     By { destination: (IpAddr, u16), since_ms: u64 },
@@ -67,7 +69,8 @@ impl Neighbours {
         }
     }
 
-    /// Takes the kernel's word for a neighbour, and returns whether an answer given before may be wrong now.
+    /// Takes the kernel's word for a neighbour, and returns whether an answer given before may be
+    /// wrong now.
     pub(super) fn update(&mut self, neighbour: &Neighbour) -> bool {
         let key = key(neighbour.address);
         let known = self.by_address.get(&key).copied();

@@ -1,11 +1,13 @@
-//! What is known of an interface, its neighbours and the ways to destinations, and what a message changes of it.
+//! The interface, its neighbours and the routes to destinations, and how netlink messages change
+//! them.
 //!
-//! No descriptor and no clock: `route.rs` feeds messages and the time. Two steps lead to a next hop: the kernel's
-//! decision for the destination (`answers.rs`) and the neighbour's MAC address (`neighbours.rs`). The MAC address is kept
-//! beside the decision and marked with the generation, so that a hit is one look-up: 12 ns up to a thousand
-//! destinations. Whatever may change a result moves the generation.
+//! No descriptor and no clock: `route.rs` feeds messages and the time. Two steps lead to a next
+//! hop: the kernel's decision for the destination (`answers.rs`) and the neighbour's MAC address
+//! (`neighbours.rs`). The MAC address is kept beside the decision and marked with the generation,
+//! so that a hit is one look-up: 12 ns up to a thousand destinations. Whatever may change a result
+//! moves the generation.
 
-use super::answers::{Answer, Answers, Way};
+use super::answers::{Answer, Answers, ResolvedRoute};
 use super::interface::Interface;
 use super::neighbours::{Mac, Neighbours};
 use super::{NextHop, RECHECK_MS, Unresolved};
@@ -15,7 +17,7 @@ use std::net::IpAddr;
 
 pub(super) struct Table {
     interface: Interface,
-    /// Something was heard that asks for reading the interface and its lists again.
+    /// A message requires the interface and its lists to be read again.
     interface_outdated: bool,
     neighbours: Neighbours,
     answers: Answers,
@@ -25,8 +27,8 @@ pub(super) struct Table {
     route_changes: usize,
 }
 
-/// Changes of routes in one refresh for which the destinations concerned are looked for. Beyond, forgetting all is
-/// cheaper.
+/// Route changes in one refresh for which the affected destinations are searched. With more,
+/// forgetting all is cheaper.
 const ROUTE_CHANGES_MAX: usize = 64;
 
 impl Table {
@@ -50,21 +52,22 @@ impl Table {
         }
     }
 
-    /// The next hop for datagrams to this address and port, if the kernel's decision for the address is known.
+    /// The next hop for datagrams to this address and port, if the kernel's decision for the
+    /// address is known.
     #[inline]
     pub(super) fn resolve(&mut self, address: IpAddr, port: u16) -> Option<Result<NextHop, Unresolved>> {
         let Self { answers, interface, neighbours, .. } = self;
         let answer = answers.get_mut(address)?;
         answer.used = true;
-        let way = match &answer.decision {
-            Ok(way) => way,
+        let route = match &answer.decision {
+            Ok(route) => route,
             Err(reason) => return Some(Err(*reason)),
         };
         if answer.generation != self.generation || answer.confirming_port == port {
             if !interface.up {
                 return Some(Err(Unresolved::LinkDown));
             }
-            match neighbours.mac(way.neighbour, (address, port), self.now_ms) {
+            match neighbours.mac(route.neighbour, (address, port), self.now_ms) {
                 Mac::Unknown => return Some(Err(Unresolved::NoNeighbour)),
                 Mac::Unconfirmed => {
                     answer.confirming_port = port;
@@ -80,9 +83,9 @@ impl Table {
             interface_index: interface.index,
             source_mac: interface.mac,
             destination_mac: answer.destination_mac,
-            source: way.source,
-            mtu: way.mtu,
-            hop_limit: way.hop_limit,
+            source: route.source,
+            mtu: route.mtu,
+            hop_limit: route.hop_limit,
         }))
     }
 
@@ -101,8 +104,9 @@ impl Table {
         self.answers.insert(address, Answer::new(decision, self.now_ms));
     }
 
-    /// The next address to ask for again. One that was not resolved since it was asked for is forgotten instead; the
-    /// generation moves, because its next hop may have been kept outside and will not be watched any more.
+    /// The next address to ask for again. One that was not resolved since it was asked for is
+    /// forgotten instead; the generation moves, because its next hop may have been kept outside and
+    /// will not be watched any more.
     pub(super) fn next_outdated(&mut self) -> Option<IpAddr> {
         loop {
             let limit_ms = self.now_ms.checked_sub(RECHECK_MS)?;
@@ -114,14 +118,15 @@ impl Table {
         }
     }
 
-    /// Takes up one message of the kernel.
+    /// Handles one message of the kernel.
     pub(super) fn handle(&mut self, message: Message<'_>) {
         match message.kind {
             nl::RTM_NEWNEIGH | nl::RTM_DELNEIGH => self.handle_neighbour(&message),
             nl::RTM_NEWROUTE | nl::RTM_DELROUTE => self.handle_route(&message),
             RTM_NEWLINK | nl::RTM_DELLINK | nl::RTM_NEWADDR | nl::RTM_DELADDR => self.handle_link(&message),
             NLMSG_DONE | NLMSG_NOOP => {}
-            // Rules, sets of next hops, whatever else the groups will carry: rare, and may change any decision.
+            // Rules, sets of next hops, whatever else the groups will carry: rare, and may change
+            // any decision.
             _ => self.forget_answers(),
         }
     }
@@ -139,16 +144,18 @@ impl Table {
         }
     }
 
-    /// Any interface may change any decision: the kernel tells nobody of the IPv4 routes that go down with one.
+    /// Any interface may change any decision: the kernel does not announce the IPv4 routes that go
+    /// down with one.
     fn handle_link(&mut self, message: &Message<'_>) {
-        // `ifinfomsg` and `ifaddrmsg` have the number at the same place.
+        // `ifinfomsg` and `ifaddrmsg` have the number at the same offset.
         if interface_index(message.body) == Some(self.interface.index) {
             self.interface_outdated = true;
         }
         self.forget_answers();
     }
 
-    /// Forgets the decisions for destinations within the route's prefix: no table's route decides for others.
+    /// Forgets the decisions for destinations within the route's prefix: no table's route decides
+    /// for others.
     fn handle_route(&mut self, message: &Message<'_>) {
         let route = Route::parse(message.body);
         self.route_changes += 1;
@@ -199,7 +206,7 @@ impl Table {
 }
 
 /// What a route means for frames on the interface.
-fn decide(interface: &Interface, destination: IpAddr, route: &Route) -> Result<Way, Unresolved> {
+fn decide(interface: &Interface, destination: IpAddr, route: &Route) -> Result<ResolvedRoute, Unresolved> {
     match route.kind {
         nl::RTN_UNICAST => {}
         nl::RTN_LOCAL | nl::RTN_ANYCAST => return Err(Unresolved::Local),
@@ -214,7 +221,7 @@ fn decide(interface: &Interface, destination: IpAddr, route: &Route) -> Result<W
     }
     let source = route.preferred_source.filter(|source| source.is_ipv4() == destination.is_ipv4());
     let family = if destination.is_ipv4() { interface.ipv4 } else { interface.ipv6 };
-    Ok(Way {
+    Ok(ResolvedRoute {
         neighbour: route.gateway.unwrap_or(destination),
         source: source.ok_or(Unresolved::NoRoute)?,
         mtu: route.mtu.map_or(family.mtu, |mtu| mtu.min(family.mtu)),

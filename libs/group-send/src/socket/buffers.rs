@@ -1,4 +1,4 @@
-//! The sizes of a socket's buffers, and whom to tell what when they are not granted.
+//! The sizes of a socket's buffers, and a warning when they are not granted.
 
 #[cfg(target_os = "linux")]
 use crate::linux;
@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 
 /// Socket buffers that a server of real-time media should have, in bytes: 16 MiB.
 ///
-/// The kernel counts a datagram as two to three times its size, and while a worker does something else for 10 ms,
-/// 1 Gbit/s brings 1.25 MB.
+/// The kernel counts a datagram as two to three times its size, and while a worker does something
+/// else for 10 ms, 1 Gbit/s brings 1.25 MB.
 pub const BUFFER_BYTES: usize = 16 << 20;
 
 /// What [`size_buffers`] got.
@@ -25,14 +25,14 @@ pub struct Buffers {
     pub warning: Option<String>,
 }
 
-/// Asks for receive and send buffers of at least `bytes` ([`BUFFER_BYTES`] if nothing else is known). One that is as
-/// large already stays as it is.
+/// Asks for receive and send buffers of at least `bytes` ([`BUFFER_BYTES`] if nothing else is
+/// known). One that is as large already stays as it is.
 ///
-/// With `CAP_NET_ADMIN` a Linux kernel grants any size (`SO_RCVBUFFORCE`, `SO_SNDBUFFORCE`), without it no more than
-/// `net.core.rmem_max` and `net.core.wmem_max` (`socket(7)`).
+/// With `CAP_NET_ADMIN` a Linux kernel grants any size (`SO_RCVBUFFORCE`, `SO_SNDBUFFORCE`),
+/// without it no more than `net.core.rmem_max` and `net.core.wmem_max` (`socket(7)`).
 ///
 /// # Errors
-/// Only if the socket cannot be asked for its sizes. A smaller size than wished for is a warning.
+/// Only if the sizes cannot be read. A smaller size than requested is a warning.
 pub fn size_buffers<'s>(socket: impl Into<SockRef<'s>>, bytes: usize) -> io::Result<Buffers> {
     let socket = &socket.into();
     let receive_bytes = Side::Receive.grow(socket, bytes)?;
@@ -70,7 +70,8 @@ impl Side {
         }
     }
 
-    /// In the unit of [`Side::set`]: Linux doubles what it was asked for, for its own needs, and reports the double.
+    /// In the unit of [`Side::set`]: Linux doubles what it was asked for, for its own needs, and
+    /// reports the double.
     fn size(self, socket: &SockRef<'_>) -> io::Result<usize> {
         let bytes = match self {
             Self::Receive => socket.recv_buffer_size(),

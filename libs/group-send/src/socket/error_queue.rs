@@ -1,4 +1,4 @@
-//! What the network answered to datagrams that were sent: the error queue of a socket (`MSG_ERRQUEUE`, `ip(7)`).
+//! ICMP errors for datagrams that were sent: the error queue of a socket (`MSG_ERRQUEUE`, `ip(7)`).
 
 use crate::cmsg::{self, ControlMessage};
 use crate::error::SendError;
@@ -6,25 +6,26 @@ use crate::linux;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Takes what the network answered to datagrams of this socket off its error queue, and tells `tell` where each datagram
-/// was sent to and what became of it. A bounded number; the rest is there for the next call. Returns whether there was
-/// anything.
-pub(crate) fn drain_errors(socket: BorrowedFd<'_>, mut tell: impl FnMut(SocketAddr, SendError)) -> bool {
+/// Reads ICMP errors off the socket's error queue, and hands `report` each datagram's destination
+/// and error. A bounded number; the rest stays for the next call. Returns whether there was any.
+pub(crate) fn drain_errors(socket: BorrowedFd<'_>, mut report: impl FnMut(SocketAddr, SendError)) -> bool {
     for taken in 0..ERRORS_PER_DRAIN {
         match linux::recv::next_error(socket, send_error) {
-            Ok(Some(error)) => error.into_iter().for_each(|(destination, error)| tell(destination, error)),
-            // The latter is not a socket with such a queue; what is wrong with it is told by the call that sends.
+            Ok(Some(error)) => error.into_iter().for_each(|(destination, error)| report(destination, error)),
+            // `Err`: a socket without such a queue; the sending call will report what is wrong with
+            // it.
             Ok(None) | Err(_) => return taken > 0,
         }
     }
     true
 }
 
-/// Entries read in one call. The kernel's queue is bounded by the receive buffer, a thousand entries and more.
+/// Entries read in one call. The kernel's queue is bounded by the receive buffer, a thousand
+/// entries and more.
 const ERRORS_PER_DRAIN: usize = 64;
 
-/// One entry of the error queue, unless it is not about delivery: times of sent datagrams (`SO_TIMESTAMPING`) and
-/// departure times that were missed come this way as well.
+/// One entry of the error queue, unless it is not about delivery: times of sent datagrams
+/// (`SO_TIMESTAMPING`) and missed departure times arrive here as well.
 fn send_error(destination: Option<SocketAddr>, control: &[u8]) -> Option<(SocketAddr, SendError)> {
     use libc::{SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6, SO_EE_ORIGIN_LOCAL};
     let destination = destination?;
@@ -46,7 +47,7 @@ mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
     use std::os::fd::AsFd;
 
-    /// Sends to addresses where nobody listens, and returns who refused in the end.
+    /// Sends to addresses with closed ports, and returns which refused.
     fn refused_by(socket: &UdpSocket, addresses: &[SocketAddr]) -> Vec<(SocketAddr, SendError)> {
         let mut refused = Vec::new();
         for address in addresses {
@@ -63,18 +64,19 @@ mod tests {
     }
 
     /// An address whose port was free a moment ago; the socket keeps others from getting it.
-    fn nobody(ip: &str) -> (UdpSocket, SocketAddr) {
+    fn closed_port(ip: &str) -> (UdpSocket, SocketAddr) {
         let socket = UdpSocket::bind((ip, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        // A connected socket takes datagrams of its peer only, so that others find the port unreachable.
+        // A connected socket takes datagrams of its peer only, so that others find the port
+        // unreachable.
         socket.connect(address).unwrap();
         (socket, address)
     }
 
     #[test]
-    fn refusals_are_told_by_the_address_that_was_sent_to() {
-        let (_kept, four) = nobody("127.0.0.1");
-        let (_kept, six) = nobody("::1");
+    fn refusals_are_reported_by_the_address_that_was_sent_to() {
+        let (_kept, four) = closed_port("127.0.0.1");
+        let (_kept, six) = closed_port("::1");
         let dual = bind_dual_stack(0).unwrap();
         let ipv4 = UdpSocket::bind("127.0.0.1:0").unwrap();
         let ipv6 = UdpSocket::bind("[::1]:0").unwrap();
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn one_call_takes_a_bounded_number() {
-        let (_kept, address) = nobody("127.0.0.1");
+        let (_kept, address) = closed_port("127.0.0.1");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         report_refusals(&socket).unwrap();
         for _ in 0..ERRORS_PER_DRAIN + 1 {

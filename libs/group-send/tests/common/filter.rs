@@ -1,7 +1,7 @@
 //! Tests that run again behind a system call filter (`seccomp(2)`).
 //!
-//! A small Python program installs it, because that needs no privilege but pointers. The inner test is one that is
-//! ignored otherwise, of the same binary.
+//! A small Python program installs it, because that needs no privilege but pointers. The inner test
+//! is one that is ignored otherwise, of the same binary.
 
 use std::process::Command;
 
@@ -24,8 +24,8 @@ assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
 os.execv(sys.argv[-2], [sys.argv[-2], '--exact', sys.argv[-1], '--ignored'])
 ";
 
-/// Runs an ignored test of this binary with a system call that fails: its number, `errno`, and for which second and third
-/// argument, if not for all.
+/// Runs an ignored test of this binary with a system call that fails: its number, `errno`, and for
+/// which second and third argument, if not for all.
 pub(crate) fn refusing(filter: &[i64], test: &str) {
     let output = Command::new("python3")
         .args(["-c", FILTER])

@@ -1,7 +1,9 @@
-//! A group as a test describes it: lengths of the packets, forms of the private bytes, and what each member must get.
+//! A group as a test describes it: lengths of the packets, forms of the private bytes, and what
+//! each member must get.
 //!
-//! The content of every packet and private part follows from its place, so that a byte from a wrong packet, member or
-//! offset is a wrong byte. `datagram` is the naive twin of the back ends: it copies three parts after one another.
+//! The content of every packet and private part follows from its place, so that a byte from a wrong
+//! packet, member or offset is a wrong byte. `datagram` is the naive twin of the back ends: it
+//! copies three parts after one another.
 
 use group_send::{Progress, Recipient, Sender, Slot};
 use std::net::SocketAddr;
@@ -46,7 +48,8 @@ impl Sizes {
     }
 }
 
-/// Lengths at and around every border: nothing, one byte, odd ones, the last that fits an MTU of 1500 over IPv4.
+/// Lengths at and around every border: nothing, one byte, odd ones, the last that fits an MTU of
+/// 1500 over IPv4.
 pub(crate) const BORDERS: Sizes = Sizes::Cycle(&[0, 1, 7, 159, 1200, 1471, 1472, 1452, 1451]);
 
 /// Lengths that IP has to cut into fragments, and one that it has not.
@@ -78,11 +81,11 @@ impl Private {
         };
         match self {
             Self::None => (Vec::new(), Vec::new()),
-            Self::Same => (one(Place::Prepend, 12), one(Place::Append, 10)),
-            Self::Each => (each(Place::Prepend, |_| 13), each(Place::Append, |_| 3)),
-            Self::Uneven => (each(Place::Prepend, |k| k * 5 % 17), each(Place::Append, |k| k * 3 % 8)),
-            Self::Before => (one(Place::Prepend, 63), Vec::new()),
-            Self::After => (Vec::new(), each(Place::Append, |_| 11)),
+            Self::Same => (one(Part::Prepend, 12), one(Part::Append, 10)),
+            Self::Each => (each(Part::Prepend, |_| 13), each(Part::Append, |_| 3)),
+            Self::Uneven => (each(Part::Prepend, |k| k * 5 % 17), each(Part::Append, |k| k * 3 % 8)),
+            Self::Before => (one(Part::Prepend, 63), Vec::new()),
+            Self::After => (Vec::new(), each(Part::Append, |_| 11)),
             Self::Mixed => {
                 const FORMS: [Private; 6] = [
                     Private::Each,
@@ -107,7 +110,7 @@ impl Group {
         });
         Self {
             members: members.collect(),
-            packets: (0..packets).map(|p| bytes(Place::Shared, 0, p, sizes.length(p, packets))).collect(),
+            packets: (0..packets).map(|p| bytes(Part::Shared, 0, p, sizes.length(p, packets))).collect(),
             remark,
         }
     }
@@ -152,14 +155,14 @@ impl Group {
 
 /// Which part of a datagram.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Part {
     Prepend = 1,
     Shared = 2,
     Append = 3,
 }
 
 /// `length` bytes that nothing else has at the same offset.
-pub(crate) fn bytes(place: Place, member: usize, packet: usize, length: usize) -> Vec<u8> {
+pub(crate) fn bytes(place: Part, member: usize, packet: usize, length: usize) -> Vec<u8> {
     let mut random = Random((place as u64) << 60 | (member as u64) << 32 | packet as u64);
     let mut filled = Vec::with_capacity(length + 8);
     while filled.len() < length {

@@ -1,6 +1,8 @@
-//! What the tests of this crate share: groups whose datagrams are all different, and receivers that compare every byte.
+//! Shared by the tests of this crate: groups whose datagrams are all different, and receivers that
+//! compare every byte.
 //!
-//! Nothing here knows a back end or a network namespace; `tests/namespaces` adds those, the other tests use loopback.
+//! Nothing here knows a back end or a network namespace; `tests/namespaces` adds those, the other
+//! tests use loopback.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
@@ -18,7 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 /// How long a test waits for an event that must come; only a failing test waits so long.
-pub(crate) const PATIENCE_MS: u16 = 10_000;
+pub(crate) const TIMEOUT_MS: u16 = 10_000;
 
 /// A configuration that has these back ends, the preferred one first.
 pub(crate) fn prefer(backends: &[BackendKind]) -> Config {
@@ -27,17 +29,18 @@ pub(crate) fn prefer(backends: &[BackendKind]) -> Config {
 
 /// Waits until the socket takes datagrams again.
 pub(crate) fn wait_writable(socket: &impl AsFd) {
-    let mut wanted = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     let ready = loop {
-        match poll(&mut wanted, PollTimeout::from(PATIENCE_MS)) {
+        match poll(&mut polled, PollTimeout::from(TIMEOUT_MS)) {
             Err(Errno::EINTR) => {}
             result => break result.expect("poll"),
         }
     };
-    assert_eq!(ready, 1, "the socket was not writable within {PATIENCE_MS} ms");
+    assert_eq!(ready, 1, "the socket was not writable within {TIMEOUT_MS} ms");
 }
 
-/// Sends a whole group, waiting for room as often as it takes. Returns the slots and how often it waited.
+/// Sends a whole group, waiting for room as often as it takes. Returns the slots and how often it
+/// waited.
 pub(crate) fn send_whole(group: &Group, sender: &mut Sender, socket: &impl AsFd) -> (Vec<Slot>, usize) {
     let mut slots = vec![Slot::default(); group.members.len()];
     let mut waits = 0;
@@ -48,14 +51,15 @@ pub(crate) fn send_whole(group: &Group, sender: &mut Sender, socket: &impl AsFd)
         }
         assert!(
             slots.iter().any(|slot| slot.error == Some(SendError::WouldBlock)),
-            "blocked, but nobody waits"
+            "blocked, but no recipient waits"
         );
         waits += 1;
         wait_writable(socket);
     }
 }
 
-/// Sends a whole group as a batch, written packet by packet as a server forwards, waiting for room as often as it takes.
+/// Sends a whole group as a batch, written packet by packet as a server forwards, waiting for room
+/// as often as it takes.
 pub(crate) fn flush_whole(group: &Group, sender: &mut Sender, socket: &impl AsFd) {
     let datagrams = group.packets.len() * group.members.len();
     let bytes = group.packets.iter().map(|packet| packet.len() + 128).sum::<usize>() * group.members.len();

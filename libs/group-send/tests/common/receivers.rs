@@ -1,6 +1,7 @@
-//! Real UDP sockets that compare what arrives with what must arrive: every byte, how many, in which order, from whom.
+//! Real UDP sockets that compare what arrives with what must arrive: every byte, how many, in which
+//! order, from whom.
 
-use super::PATIENCE_MS;
+use super::TIMEOUT_MS;
 use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -27,14 +28,14 @@ fn verdict(order: &[Option<usize>]) -> &'static str {
 /// A socket for each recipient.
 pub(crate) struct Receivers {
     sockets: Vec<UdpSocket>,
-    /// Whom datagrams must come from; empty for anybody.
+    /// The senders that datagrams must come from; empty for any.
     sources: Vec<SocketAddr>,
     buffer: Vec<u8>,
 }
 
 impl Receivers {
-    /// Binds `count` sockets to ports of the kernel's choice, in the network namespace of the calling thread, on
-    /// these addresses in turn.
+    /// Binds `count` sockets to ports of the kernel's choice, in the network namespace of the
+    /// calling thread, on these addresses in turn.
     pub(crate) fn bind(addresses: &[IpAddr], count: usize) -> Self {
         let sockets = (0..count).map(|at| Self::bind_one((addresses[at % addresses.len()], 0).into()));
         Self { sockets: sockets.collect(), sources: Vec::new(), buffer: vec![0; 1 << 16] }
@@ -42,8 +43,9 @@ impl Receivers {
 
     fn bind_one(address: SocketAddr) -> UdpSocket {
         let socket = UdpSocket::bind(address).unwrap_or_else(|error| panic!("bind {address}: {error}"));
-        socket.set_read_timeout(Some(Duration::from_millis(PATIENCE_MS.into()))).expect("SO_RCVTIMEO");
-        // The kernel grants less without a right; what is in flight at a time is chosen to fit the default.
+        socket.set_read_timeout(Some(Duration::from_millis(TIMEOUT_MS.into()))).expect("SO_RCVTIMEO");
+        // The kernel grants less without a right; what is in flight at a time is chosen to fit the
+        // default.
         SockRef::from(&socket).set_recv_buffer_size(16 << 20).expect("SO_RCVBUF");
         socket
     }
@@ -82,7 +84,7 @@ impl Receivers {
                     panic!("recipient {recipient}, datagram {number} ({remark}): {NOT_COME}: {error}")
                 });
             let place = || format!("recipient {recipient}, datagram {number}, from {source} ({remark})");
-            assert!(self.sources.is_empty() || self.sources.contains(&source), "{}: who is that", place());
+            assert!(self.sources.is_empty() || self.sources.contains(&source), "{}: unknown sender", place());
             let received = &self.buffer[..length];
             if received != expected {
                 let same = received.iter().zip(&expected).take_while(|(a, b)| a == b).count();
@@ -110,7 +112,8 @@ impl Receivers {
         }
     }
 
-    /// Waits for several rows of datagrams at one recipient: each in its order, whatever the order between them.
+    /// Waits for several rows of datagrams at one recipient: each in its order, whatever the order
+    /// between them.
     pub(crate) fn expect_rows(&mut self, recipient: usize, rows: Vec<Vec<Vec<u8>>>, remark: &str) {
         let count = rows.iter().map(Vec::len).sum::<usize>();
         let mut rows: Vec<_> = rows.into_iter().map(|row| row.into_iter().peekable()).collect();
@@ -120,7 +123,7 @@ impl Receivers {
             });
             assert!(
                 self.sources.is_empty() || self.sources.contains(&source),
-                "{source}: who is that ({remark})"
+                "{source}: unknown sender ({remark})"
             );
             let received = &self.buffer[..length];
             let next = rows.iter_mut().find_map(|row| row.next_if(|expected| expected == received));
@@ -141,7 +144,8 @@ impl Receivers {
         }
     }
 
-    /// Takes what one recipient has by now, which must be some of these datagrams in this order; returns how many.
+    /// Takes what one recipient has by now, which must be some of these datagrams in this order;
+    /// returns how many.
     pub(crate) fn expect_some(
         &mut self,
         recipient: usize,
@@ -161,7 +165,7 @@ impl Receivers {
         arrived
     }
 
-    /// Asserts that nobody has anything more. Call it when everything sent has had to arrive.
+    /// Asserts that no receiver has anything more. Call it when everything sent must have arrived.
     pub(crate) fn expect_nothing_more(&mut self, remark: &str) {
         for (recipient, socket) in self.sockets.iter().enumerate() {
             socket.set_nonblocking(true).expect("O_NONBLOCK");

@@ -1,4 +1,5 @@
-//! What only AF_XDP can get wrong: order between its two ways, a small ring, a device that goes, and setting up.
+//! What only AF_XDP can get wrong: order between its two paths, a small ring, a device that goes,
+//! and setting up.
 //!
 //! What every back end has to do is tried in the other files, with this one among them.
 
@@ -48,7 +49,8 @@ fn order_is_kept_past_a_queue_of_the_socket() {
             let group = Group::new(&receivers.addresses(), packets, sizes, Private::Same);
             let (slots, _) = link.near.run(|| send_whole(&group, &mut sender, &socket));
             assert_all_sent(&group, &slots);
-            // Not waiting for them here would be harder for the back end and no different for the receivers.
+            // Not waiting for them here would be harder for the back end and no different for the
+            // receivers.
             if packets == 4 {
                 receivers.expect_group(&group);
                 continue;

@@ -1,7 +1,7 @@
 //! The back ends of this build, and what each needs of the machine.
 //!
-//! Whether something is missing is found out without the crate under test: a back end that breaks must fail here, not
-//! be skipped.
+//! Whether something is missing is found out without the crate under test: a back end that breaks
+//! must fail here, not be skipped.
 
 use crate::host::Host;
 use group_send::{BackendKind, Config};
@@ -39,7 +39,8 @@ impl Need {
     }
 }
 
-/// The back ends that this build has, and how a sender is told to use one and no other.
+/// The back ends that this build has, and the configuration that makes a sender use one and no
+/// other.
 pub(crate) fn all() -> Vec<BackendKind> {
     let mut kinds = vec![BackendKind::Sendmsg, BackendKind::Sendmmsg, BackendKind::Gso];
     if cfg!(feature = "io-uring") {
@@ -89,7 +90,8 @@ fn xdp_missing() -> Option<String> {
     })
 }
 
-/// Programs are loaded by rights of the first user namespace only, whatever a process has in one of its own.
+/// Programs are loaded by rights of the first user namespace only, whatever a process has in one of
+/// its own.
 fn tc_missing() -> Option<String> {
     // linux/capability.h: numbers of CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN and CAP_BPF.
     const NET_ADMIN_AND_RAW: u64 = 1 << 12 | 1 << 13;

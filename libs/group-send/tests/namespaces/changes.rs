@@ -1,7 +1,9 @@
-//! Back ends that write frames themselves follow every change of route and neighbour, without losing a datagram.
+//! Back ends that write frames themselves follow every change of route and neighbour, without
+//! losing a datagram.
 //!
-//! Each change is followed at once by a group: the first call after it must already use the new way, or the socket
-//! until the kernel knows the new way itself. The kernel's own counter says which of the two it was.
+//! Each change is followed at once by a group: the first call after it must already use the new
+//! route, or the socket until the kernel knows the new route itself. The kernel's own counter says
+//! which of the two it was.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
@@ -36,7 +38,8 @@ pub(crate) fn trials() -> Vec<Privileged> {
     trials
 }
 
-/// Whether this back end writes frames, so that the stack's counter stands still while it has a next hop.
+/// Whether this back end writes frames, so that the stack's counter does not move while it has a
+/// next hop.
 fn writes_frames(kind: BackendKind) -> bool {
     matches!(kind, BackendKind::AfXdp | BackendKind::TcClone)
 }
@@ -58,7 +61,8 @@ impl Scene {
         Self { kind, link, socket, sender, receivers }
     }
 
-    /// Sends a group and checks every byte; whether all of it passed the stack by, as far as the back end can.
+    /// Sends a group and checks every byte; whether all of it passed the stack by, as far as the
+    /// back end can.
     fn deliver(&mut self, remark: &str) -> bool {
         let mut group = Group::new(&self.receivers.addresses(), 3, Sizes::Equal(900), Private::Same);
         group.remark += remark;
@@ -67,7 +71,7 @@ impl Scene {
         let by_stack = self.link.sent_by_stack() - before;
         assert_all_sent(&group, &slots);
         self.receivers.expect_group(&group);
-        // Nobody's bytes, and a packet for each family that is to be copied.
+        // Unused bytes, and a packet for each family that is to be copied.
         by_stack <= 2 * 3
     }
 
@@ -80,7 +84,8 @@ impl Scene {
 
 const OTHER_MAC: &str = "02:00:00:00:77:99";
 
-/// The far host gets another device, and the entries say so. Frames for the old one would be dropped there.
+/// The far host gets another device, and the entries say so. Frames for the old one would be
+/// dropped there.
 fn neighbour_moves_to_another_mac(kind: BackendKind) {
     let mut scene = Scene::new(kind, Link::new(), &[FAR_V4[0], FAR_V6[0]]);
     scene.deliver_by_frames("before");
@@ -94,15 +99,16 @@ fn neighbour_moves_to_another_mac(kind: BackendKind) {
     }
 }
 
-/// Nobody knows the far host's address at first, and again after the entry is gone: the kernel asks, and the socket's
-/// datagrams wait for the answer.
+/// The far host's MAC address is unknown at first, and again after the entry is gone: the kernel
+/// asks, and the socket's datagrams wait for the answer.
 fn neighbour_is_found_by_the_kernel(kind: BackendKind) {
     let link = Link::new();
     forget(&link.near);
     let mut scene = Scene::new(kind, link, &[FAR_V4[0], FAR_V6[0]]);
     for round in ["first", "forgotten", "forgotten again"] {
         scene.deliver(round);
-        // The answer has come, for the datagrams have. Entries that are new may be confirmed by the socket once more.
+        // The answer has come, for the datagrams have. Entries that are new may be confirmed by the
+        // socket once more.
         let found = (0..20).any(|_| scene.deliver("found"));
         assert_eq!(found, writes_frames(kind), "{round}");
         forget(&scene.link.near);
@@ -229,8 +235,8 @@ fn path_becomes_narrow(kind: BackendKind) {
     scene.deliver_by_frames("wide again");
 }
 
-/// The near host gets other addresses and loses those it had. A socket that is bound to none of them sends from the
-/// new ones, since the old ones are somebody else's by now.
+/// The near host gets other addresses and loses those it had. A socket that is bound to none of
+/// them sends from the new ones, since the old ones belong to another process by now.
 fn own_address_changes(kind: BackendKind) {
     let mut scene = Scene::new(kind, Link::new(), &[FAR_V4[0], FAR_V6[0]]);
     let port = scene.socket.local_addr().expect("bound").port();
@@ -251,7 +257,8 @@ fn own_address_changes(kind: BackendKind) {
     assert_eq!(scene.link.bad_checksums(), 0);
 }
 
-/// A socket that is bound to one of several addresses sends from that one, whatever the route prefers.
+/// A socket that is bound to one of several addresses sends from that one, whatever the route
+/// prefers.
 fn source_address_is_the_sockets(kind: BackendKind) {
     for (own, far) in [("10.77.0.50", FAR_V4), ("fd77::50", FAR_V6)] {
         let link = Link::new();

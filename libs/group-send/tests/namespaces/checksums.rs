@@ -1,6 +1,8 @@
-//! The control for everything else: the receiving kernel verifies checksums, and a wrong one does not arrive.
+//! The control for everything else: the receiving kernel verifies checksums, and a wrong one does
+//! not arrive.
 //!
-//! Without it every trial would pass with a back end that leaves the checksum to a device that does not exist.
+//! Without it every trial would pass with a back end that leaves the checksum to a device that does
+//! not exist.
 
 use crate::Privileged;
 use crate::backends::Need;

@@ -1,7 +1,7 @@
 //! Every back end delivers exactly the bytes, in order per recipient, to groups of every size.
 //!
-//! One trial for each back end, family and number of recipients; inside it all numbers of packets, forms of lengths
-//! and of private bytes, one group after the other through the same sender.
+//! One trial for each back end, family and number of recipients; inside it all numbers of packets,
+//! forms of lengths and of private bytes, one group after the other through the same sender.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
@@ -49,42 +49,42 @@ impl Family {
 
 /// By which of the sender's two functions.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Call {
     Group,
     Batch,
 }
 
 pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
-    let mut add = |kind: BackendKind, way, family: Family, members| {
-        let way_name = match way {
-            Way::Group => "group",
-            Way::Batch => "batch",
+    let mut add = |kind: BackendKind, call, family: Family, members| {
+        let call_name = match call {
+            Call::Group => "group",
+            Call::Batch => "batch",
         };
-        let name = format!("every_byte::{kind}::{way_name}::{}::n{members}", family.name());
-        trials.push(Privileged::new(name, Need::Backend(kind), move || deliver(kind, way, family, members)));
+        let name = format!("every_byte::{kind}::{call_name}::{}::n{members}", family.name());
+        trials.push(Privileged::new(name, Need::Backend(kind), move || deliver(kind, call, family, members)));
     };
     for kind in backends::all() {
         for family in [Family::V4, Family::V6, Family::Mixed] {
             for members in [1, 7, 100, 1000] {
-                add(kind, Way::Group, family, members);
+                add(kind, Call::Group, family, members);
             }
         }
         for members in [1, 7, 100, 1000] {
-            add(kind, Way::Batch, Family::Mixed, members);
+            add(kind, Call::Batch, Family::Mixed, members);
         }
     }
     trials
 }
 
-fn deliver(kind: BackendKind, way: Way, family: Family, members: usize) {
+fn deliver(kind: BackendKind, call: Call, family: Family, members: usize) {
     let link = Link::new();
     // A back end opens sockets of its own on the host where it is used.
-    link.near.run(|| deliver_from(&link, kind, way, family, members));
+    link.near.run(|| deliver_from(&link, kind, call, family, members));
     assert_eq!(link.bad_checksums(), 0);
 }
 
-fn deliver_from(link: &Link, kind: BackendKind, way: Way, family: Family, members: usize) {
+fn deliver_from(link: &Link, kind: BackendKind, call: Call, family: Family, members: usize) {
     let socket = link.socket(family.wildcard());
     let mut receivers = link.far.run(|| Receivers::bind(&family.far(), members)).from(&sources(&socket));
     let destinations = receivers.addresses();
@@ -92,15 +92,16 @@ fn deliver_from(link: &Link, kind: BackendKind, way: Way, family: Family, member
     assert_eq!(sender.backend(), kind);
     for (packets, sizes, private) in cases(members) {
         let group = Group::new(&destinations, packets, sizes, private);
-        match way {
-            Way::Group => assert_all_sent(&group, &send_whole(&group, &mut sender, &socket).0),
-            Way::Batch => flush_whole(&group, &mut sender, &socket),
+        match call {
+            Call::Group => assert_all_sent(&group, &send_whole(&group, &mut sender, &socket).0),
+            Call::Batch => flush_whole(&group, &mut sender, &socket),
         }
         receivers.expect_group(&group);
     }
 }
 
-/// All combinations for small groups; for a thousand recipients each value of each dimension at least once.
+/// All combinations for small groups; for a thousand recipients each value of each dimension at
+/// least once.
 fn cases(members: usize) -> Vec<(usize, Sizes, Private)> {
     const PACKETS: [usize; 6] = [1, 2, 3, 4, 8, 65];
     const SIZES: [Sizes; 8] = [

@@ -1,7 +1,8 @@
-//! Recipients that cannot be reached fail alone: the others get exactly their bytes, and each slot says what happened.
+//! Recipients that cannot be reached fail alone: the others get exactly their bytes, and each slot
+//! says what happened.
 //!
-//! The failing ones stand first, last and between the others of one group, where a back end that stops, repeats or
-//! miscounts at an error is found out.
+//! The failing ones stand first, last and between the others of one group, where a back end that
+//! stops, repeats or miscounts at an error is found out.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
@@ -59,12 +60,14 @@ impl Scene {
         Self { link, socket, receivers, sender }
     }
 
-    /// Sends from the near host, each time in another thread: a sender may be moved between threads.
+    /// Sends from the near host, each time in another thread: a sender may be moved between
+    /// threads.
     fn send(&mut self, group: &Group) -> Vec<Slot> {
         self.link.near.run(|| send_whole(group, &mut self.sender, &self.socket).0)
     }
 
-    /// Sends to all receivers with `bad` recipients scattered among them, checks every slot and every byte.
+    /// Sends to all receivers with `bad` recipients scattered among them, checks every slot and
+    /// every byte.
     fn send_among(&mut self, bad: &[Bad], packets: usize, sizes: Sizes, private: Private) {
         let good = self.receivers.addresses();
         let (destinations, errors) = scatter(&good, bad);
@@ -89,7 +92,8 @@ impl Scene {
     }
 }
 
-/// Each of the bad ones once, and the first one again as the last of all; with which members failed.
+/// Each of the bad ones once, and the first one again as the last of all; with which members
+/// failed.
 fn scatter(good: &[SocketAddr], bad: &[Bad]) -> (Vec<SocketAddr>, BTreeMap<usize, SendError>) {
     let (mut all, mut errors) = (Vec::new(), BTreeMap::new());
     let mut place = |all: &mut Vec<SocketAddr>, bad: &Bad| {
@@ -211,7 +215,8 @@ fn closed_port(kind: BackendKind, family: Family, reported: bool) {
     }
 }
 
-/// One packet that is too long for UDP fails, for everybody or for the one whose private bytes make it so.
+/// One packet that is too long for UDP fails, for everybody or for the one whose private bytes make
+/// it so.
 fn too_long(kind: BackendKind, family: Family) {
     let mut scene = Scene::new(kind, family, 6);
     let limit = if matches!(family, Family::V6) { 65_527 } else { 65_507 };
@@ -281,7 +286,8 @@ fn bad_private(kind: BackendKind) {
     }
 }
 
-/// A recipient that does not read loses what its queue does not hold, and nobody else loses anything.
+/// A recipient that does not read loses what its queue does not hold, and nobody else loses
+/// anything.
 fn full_queue(kind: BackendKind) {
     let mut scene = Scene::new(kind, Family::V4, 30);
     let lazy = 17;
@@ -303,7 +309,8 @@ fn full_queue(kind: BackendKind) {
     scene.receivers.expect_nothing_more("what a small queue holds");
 }
 
-/// A recipient on the wire's network whose host does not exist: nobody answers when asked for its MAC address.
+/// A recipient on the wire's network whose host does not exist: nobody answers when asked for its
+/// MAC address.
 fn silent_neighbour(kind: BackendKind) {
     let mut scene = Scene::new(kind, Family::V4, 7);
     let mut destinations = scene.receivers.addresses();

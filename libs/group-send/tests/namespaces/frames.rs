@@ -1,11 +1,12 @@
-//! Frames that a back end writes itself are those that the kernel would have written for the same socket.
+//! Frames that a back end writes itself are those that the kernel would have written for the same
+//! socket.
 //!
-//! Bit by bit as they arrive at the far device, but for what is the kernel's to choose: the identification of IPv4 and
-//! the flow label of IPv6.
+//! Bit by bit as they arrive at the far device, but for what is the kernel's to choose: the
+//! identification of IPv4 and the flow label of IPv6.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
-use crate::common::group::{Place, bytes};
+use crate::common::group::{Part, bytes};
 use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole};
 use crate::every_byte::Family;
 use crate::host::{FAR_V6, Link, NEAR_V6, sources};
@@ -77,8 +78,8 @@ fn are_the_kernels(kind: BackendKind, options: Options) {
     });
 }
 
-/// A checksum that comes out as zero is written as all ones, since zero says that there is none (RFC 768), which IPv6
-/// does not allow (RFC 8200 section 8.1).
+/// A checksum that comes out as zero is written as all ones, since zero says that there is none
+/// (RFC 768), which IPv6 does not allow (RFC 8200 section 8.1).
 fn sums_of_zero_arrive(kind: BackendKind) {
     let link = Link::new();
     link.near.run(|| {
@@ -89,7 +90,7 @@ fn sums_of_zero_arrive(kind: BackendKind) {
         let mut group = Group::new(&receivers.addresses(), 1, Sizes::Equal(500), Private::None);
         for (member, recipient) in group.members.iter_mut().enumerate() {
             // A part of odd length before, and after it what brings the sum to all ones.
-            let prepend = bytes(Place::Prepend, member, 0, 11);
+            let prepend = bytes(Part::Prepend, member, 0, 11);
             let datagram = [&prepend[..], &group.packets[0], &[0; 3]].concat();
             let rest = !sum(source, recipient.destination, &datagram);
             recipient.prepend = vec![prepend];
@@ -109,7 +110,8 @@ fn datagram_of(member: &crate::common::group::Member, packet: &[u8]) -> Vec<u8> 
     [&member.prepend[0][..], packet, &member.append[0]].concat()
 }
 
-/// The ones' complement sum of a datagram with its header and pseudo-header (RFC 768, RFC 8200 section 8.1).
+/// The ones' complement sum of a datagram with its header and pseudo-header (RFC 768, RFC 8200
+/// section 8.1).
 fn sum(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> u16 {
     let mut all = Vec::new();
     for address in [source, destination] {
@@ -143,7 +145,7 @@ impl Wire {
         let open = || Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(EVERYTHING)));
         let packets = link.far.run(open).expect("a packet socket");
         packets
-            .set_read_timeout(Some(Duration::from_millis(crate::common::PATIENCE_MS.into())))
+            .set_read_timeout(Some(Duration::from_millis(crate::common::TIMEOUT_MS.into())))
             .expect("SO_RCVTIMEO");
         Self { packets }
     }

@@ -1,7 +1,9 @@
-//! Hosts and the cable between them: anonymous network namespaces joined by a pair of virtual Ethernet devices.
+//! Hosts and the cable between them: anonymous network namespaces joined by a pair of virtual
+//! Ethernet devices.
 //!
-//! A namespace has no name and no process; it lives as long as a descriptor of this process is open, so nothing is
-//! left behind when a test panics or is killed. Needs `ip` (iproute2) and `ethtool`; says nothing about senders.
+//! A namespace has no name and no process; it lives as long as a descriptor of this process is
+//! open, so nothing is left behind when a test panics or is killed. Needs `ip` (iproute2) and
+//! `ethtool`; says nothing about senders.
 
 use nix::sched::{CloneFlags, setns, unshare};
 use socket2::{Domain, Socket, Type};
@@ -30,8 +32,9 @@ impl Host {
         Ok(host)
     }
 
-    /// Runs `work` on this host: sockets that it opens and threads and programs that it starts belong to the host, even
-    /// when they are used from elsewhere later. A panic goes on in the caller.
+    /// Runs `work` on this host: sockets that it opens and threads and programs that it starts
+    /// belong to the host, even when they are used from elsewhere later. A panic goes on in the
+    /// caller.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let on_host = || {
             setns(&self.namespace, CloneFlags::CLONE_NEWNET).expect("entering a namespace that is open");
@@ -47,7 +50,8 @@ impl Host {
         self.program(&["ip", "-batch", "-"], lines);
     }
 
-    /// Runs a program on this host with `input`, and returns what it prints; panics with what it says when it fails.
+    /// Runs a program on this host with `input`, and returns what it prints; panics with what it
+    /// says when it fails.
     pub(crate) fn program(&self, command: &[&str], input: &str) -> String {
         let output = self.run(|| -> io::Result<_> {
             let mut child = Command::new(command[0])
@@ -65,8 +69,8 @@ impl Host {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// One of the kernel's counters of this host, `Udp InCsumErrors` of `/proc/net/snmp` for example, or 0 when
-    /// there is no such line.
+    /// One of the kernel's counters of this host, `Udp InCsumErrors` of `/proc/net/snmp` for
+    /// example, or 0 when there is no such line.
     pub(crate) fn counter(&self, protocol: &str, name: &str) -> u64 {
         // `/proc/net` is the namespace of the process's first thread, not of this one.
         let read =
@@ -81,15 +85,15 @@ impl Host {
         }
         let mut lines = snmp.lines().filter(|line| line.split(':').next() == Some(protocol));
         let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-        let place = names.split_whitespace().position(|n| n == name);
-        place.and_then(|place| values.split_whitespace().nth(place)?.parse().ok()).unwrap_or(0)
+        let column = names.split_whitespace().position(|n| n == name);
+        column.and_then(|column| values.split_whitespace().nth(column)?.parse().ok()).unwrap_or(0)
     }
 }
 
 /// Two hosts and the cable between them.
 ///
-/// Neither device computes checksums or cuts segments: the sender's kernel does both before the cable, and the
-/// receiver's kernel verifies each datagram, as between two machines.
+/// Neither device computes checksums or cuts segments: the sender's kernel does both before the
+/// cable, and the receiver's kernel verifies each datagram, as between two machines.
 pub(crate) struct Link {
     pub(crate) near: Host,
     pub(crate) far: Host,
@@ -145,8 +149,8 @@ impl Link {
         link
     }
 
-    /// A socket of the near host that sends from any of its addresses, without blocking. Others may share its port,
-    /// which the sockets of the `io_uring` back end do.
+    /// A socket of the near host that sends from any of its addresses, without blocking. Others may
+    /// share its port, which the sockets of the `io_uring` back end do.
     pub(crate) fn socket(&self, bind: IpAddr) -> UdpSocket {
         self.near.run(|| {
             let socket =
@@ -158,7 +162,7 @@ impl Link {
         })
     }
 
-    /// Waits until the cable carries datagrams both ways.
+    /// Waits until the cable carries datagrams in both directions.
     fn settle(&self) {
         for address in FAR_V4.into_iter().chain(FAR_V6) {
             await_reachable(&self.near, &self.far, address);
@@ -173,8 +177,8 @@ impl Link {
         self.far.counter("Udp", "InCsumErrors") + self.far.counter("Udp6", "InCsumErrors")
     }
 
-    /// How many datagrams the near host's own UDP sent, in either family. One message with segments counts once, and
-    /// what passes the UDP stack by does not count.
+    /// How many datagrams the near host's own UDP sent, in either family. One message with segments
+    /// counts once, and what passes the UDP stack by does not count.
     pub(crate) fn sent_by_stack(&self) -> u64 {
         self.near.counter("Udp", "OutDatagrams") + self.near.counter("Udp6", "OutDatagrams")
     }
@@ -186,8 +190,9 @@ pub(crate) fn sources(socket: &UdpSocket) -> [SocketAddr; 2] {
     [(NEAR_V4, port).into(), (NEAR_V6, port).into()]
 }
 
-/// Waits until datagrams from one host arrive at an address of the other: a device starts to send a moment after it is
-/// set up, and the kernel takes up an address of IPv6 in its own time, also without a check for duplicates.
+/// Waits until datagrams from one host arrive at an address of the other: a device starts to send a
+/// moment after it is set up, and the kernel takes up an address of IPv6 in its own time, also
+/// without a check for duplicates.
 pub(crate) fn await_reachable(from: &Host, to: &Host, address: IpAddr) {
     let bind = || UdpSocket::bind((address, 0));
     let receiver = (0..500).find_map(|_| to.run(bind).ok()).unwrap_or_else(|| panic!("bind {address}"));
@@ -202,7 +207,8 @@ pub(crate) fn await_reachable(from: &Host, to: &Host, address: IpAddr) {
     assert!((0..500).any(|_| arrives()), "nothing arrives at {destination}");
 }
 
-/// Lays a cable: a device on each host, both down and without addresses, with a MAC address each and no offloads.
+/// Lays a cable: a device on each host, both down and without addresses, with a MAC address each
+/// and no offloads.
 pub(crate) fn cable(one: &Host, other: &Host, device: (&str, &str), peer: (&str, &str)) {
     cable_with_queues(one, other, device, peer, 1);
 }

@@ -1,8 +1,10 @@
 //! Trials between two hosts that are network namespaces of this process, joined by a virtual cable.
 //!
-//! Real sockets receive, and their kernel verifies every checksum (`checksums.rs` shows that it does). Each trial makes
-//! hosts of its own, so trials run side by side and leave nothing behind. Without the rights that takes, or without
-//! the kernel function a back end needs, a trial is ignored at run time, with a line that says what is missing.
+//! Real sockets receive, and their kernel verifies every checksum (`checksums.rs` shows that it
+//! does). Each trial makes hosts of its own, so trials run side by side and leave nothing behind.
+//! Without the rights that takes, or without the kernel function a back end needs, a trial is
+//! ignored at run time, with a line that says what is missing: the usual harness cannot do that, so
+//! this is a binary of its own.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -21,7 +23,7 @@ mod moving_targets;
 #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
 mod next_hops;
 mod no_room;
-mod own_ways;
+mod own_sockets;
 mod random_groups;
 mod segmentation;
 mod several_queues;
@@ -71,7 +73,7 @@ fn main() {
         frames::trials(),
         changes::trials(),
         moving_targets::trials(),
-        own_ways::trials(),
+        own_sockets::trials(),
         without_rights::trials(),
         #[cfg(feature = "af-xdp")]
         af_xdp::trials(),
@@ -95,12 +97,13 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Runs a trial, and again, up to three times, after two failures that no back end can do anything about. Any other is one
-/// at once, and a defect of a back end's is one three times.
+/// Runs a trial, and again, up to three times, after two failures that no back end can do anything
+/// about. Any other is one at once, and a defect of a back end's is one three times.
 ///
-/// A datagram does not come while this machine itself loses packets: each processor holds a thousand that have come
-/// through a cable, and drops what comes while others keep it from looking. And behind a token bucket one overtakes
-/// others, once in some ten thousand on a busy machine: so it does for a plain loop of `sendto` without this crate.
+/// A datagram does not come while this machine itself loses packets: each processor holds a
+/// thousand that have come through a cable, and drops what comes while others keep it from looking.
+/// And behind a token bucket one overtakes others, once in some ten thousand on a busy machine: so
+/// it does for a plain loop of `sendto` without this crate.
 fn run(trial: &Privileged) {
     stay_on_one_processor();
     let has_bucket = ["no_room::", "several_queues::"].iter().any(|group| trial.name.starts_with(group));
@@ -116,9 +119,10 @@ fn run(trial: &Privileged) {
     }
 }
 
-/// Has the calling thread, and those that it starts, run on one processor, each trial on another one in turn. What comes
-/// through a virtual cable waits in a queue of the processor that sent it: a sender that moves between two datagrams would
-/// have the second overtake the first at the far end, which no cable between two machines does.
+/// Has the calling thread, and those that it starts, run on one processor, each trial on another
+/// one in turn. What comes through a virtual cable waits in a queue of the processor that sent it:
+/// a sender that moves between two datagrams would have the second overtake the first at the far
+/// end, which no cable between two machines does.
 fn stay_on_one_processor() {
     static ALLOWED: LazyLock<CpuSet> =
         LazyLock::new(|| sched_getaffinity(Pid::from_raw(id() as i32)).expect("of this process"));

@@ -12,7 +12,8 @@ const DATAGRAMS: usize = 1_000_000;
 const MEMBERS: usize = 250;
 const PAYLOAD_BYTES: usize = 200;
 
-/// Rounds in which the ring's sockets are all open again: sixteen would do if each found the caller's socket idle.
+/// Rounds in which the ring's sockets are all open again: sixteen would do if each found the
+/// caller's socket idle.
 const REOPENED_WITHIN: u64 = 200;
 
 pub(crate) fn trials() -> Vec<Privileged> {
@@ -71,8 +72,9 @@ fn send_from(link: &Link, kind: BackendKind, packets_each: usize) {
     let rounds = (DATAGRAMS / MEMBERS / packets_each) as u64;
     (0..rounds).for_each(&mut send_round);
     if kind == BackendKind::IoUring && packets_each == 1 {
-        // A change of addresses closes the ring's sockets, which are opened again in the course of some rounds. The kernel
-        // makes one itself, one or two seconds after a link came up: then it has verified the link-local address.
+        // A change of addresses closes the ring's sockets, which are opened again in the course of
+        // some rounds. The kernel makes one itself, one or two seconds after a link came up: then
+        // it has verified the link-local address.
         let all_connected = || connected_sockets() == MEMBERS;
         let more = rounds..rounds + REOPENED_WITHIN;
         more.take_while(|_| !all_connected()).for_each(&mut send_round);

@@ -1,12 +1,13 @@
-//! Traffic that goes on while routes and neighbours change, with the kernel's own ARP and neighbour discovery, and a
-//! count of what was lost on the way.
+//! Traffic that goes on while routes and neighbours change, with the kernel's own ARP and neighbour
+//! discovery, and a count of what was lost on the way.
 //!
-//! A near host and two gateways on a switch. Both gateways have the addresses behind them, so that either can receive,
-//! and it shows which one did. `changes.rs` has more kinds of change, made between two calls and with entries by hand.
+//! A near host and two gateways on a switch. Both gateways have the addresses behind them, so that
+//! either can receive, and it shows which one did. `changes.rs` has more kinds of change, made
+//! between two calls and with entries by hand.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
-use crate::common::{PATIENCE_MS, wait_writable};
+use crate::common::{TIMEOUT_MS, wait_writable};
 use crate::host::{Host, NEAR_DEVICE, NEAR_MAC, cable};
 use group_send::{BackendKind, Recipient, Sender, Slot};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -154,10 +155,10 @@ impl Course {
         (0..rounds).for_each(|_| _ = self.round());
     }
 
-    /// Rounds until everybody is reached in some of them in a row; how many it took. The kernel may be asking for MAC
-    /// addresses at first.
+    /// Rounds until everybody is reached in some of them in a row; how many it took. The kernel may
+    /// be asking for MAC addresses at first.
     fn run_until_whole(&mut self) -> usize {
-        let end = now() + Duration::from_millis(PATIENCE_MS.into());
+        let end = now() + Duration::from_millis(TIMEOUT_MS.into());
         let (mut rounds, mut whole) = (0, 0);
         while whole < 10 {
             assert!(now() < end, "not everybody is reached after {rounds} rounds");
@@ -189,10 +190,11 @@ impl Course {
         self.sent - received
     }
 
-    /// Whether frames reach everybody: the kernel's own UDP has sent nothing, or with `tc_clone` one to be copied for
-    /// each family. A neighbour that is just being confirmed takes some seconds of one recipient's datagrams.
+    /// Whether frames reach everybody: the kernel's own UDP has sent nothing, or with `tc_clone`
+    /// one to be copied for each family. A neighbour that is just being confirmed takes some
+    /// seconds of one recipient's datagrams.
     fn frames_again(&mut self) {
-        let end = now() + Duration::from_millis(PATIENCE_MS.into());
+        let end = now() + Duration::from_millis(TIMEOUT_MS.into());
         let sent_by_stack =
             |near: &Host| near.counter("Udp", "OutDatagrams") + near.counter("Udp6", "OutDatagrams");
         loop {
@@ -222,7 +224,8 @@ fn receivers() -> Vec<UdpSocket> {
     (0..2 * RECIPIENTS).map(|n| bind(if n < RECIPIENTS { "10.90.0.1" } else { "[fd90::1]" }, n)).collect()
 }
 
-/// Has the kernel doubt its neighbours after a third of a second, not half a minute, and ask for a second, not eight.
+/// Has the kernel doubt its neighbours after a third of a second, not half a minute, and ask for a
+/// second, not eight.
 fn impatient_neighbours() {
     for family in ["ipv4", "ipv6"] {
         let settings =
@@ -289,8 +292,9 @@ fn a_neighbour_announces_another_mac(name: &str, kind: BackendKind) {
     eprintln!("{name}: lost {lost} of {sent}, none after {rounds} rounds");
 }
 
-/// A gateway gets another device silently: frames for the old one are lost until the kernel doubts the entry, asks in
-/// vain, and asks everybody. The datagrams of one recipient through the socket make it doubt.
+/// A gateway gets another device silently: frames for the old one are lost until the kernel doubts
+/// the entry, asks in vain, and asks everybody. The datagrams of one recipient through the socket
+/// make it doubt.
 fn a_neighbour_has_another_mac_and_says_nothing(name: &str, kind: BackendKind) {
     let mut course = Course::new(kind);
     course.rounds_during(|_, gateways| gateways[0].ip("link set gate0 address 02:00:00:00:77:44"));

@@ -1,7 +1,8 @@
-//! Next hops are those that the kernel would take, and follow every change of routes, neighbours and the interface.
+//! Next hops are those that the kernel would take, and follow every change of routes, neighbours
+//! and the interface.
 //!
-//! Asks the table itself, without a back end; `moving_targets.rs` counts datagrams. The kernel tells of a change before
-//! the program that makes it ends, so nothing here waits.
+//! Asks the table itself, without a back end; `moving_targets.rs` counts datagrams. The kernel
+//! announces a change before the program that makes it ends, so nothing here waits.
 
 use crate::Privileged;
 use crate::backends::Need;
@@ -28,7 +29,8 @@ pub(crate) fn trials() -> Vec<Privileged> {
     ]
 }
 
-/// A host with two interfaces, of which the first is looked at, and the host at the other end of both.
+/// A host with two interfaces, of which the first is looked at, and the host at the other end of
+/// both.
 struct Site {
     near: Host,
     _far: Host,
@@ -220,11 +222,11 @@ fn are_chosen_among_several_as_the_kernel_does() {
     let mut used = [0; 2];
     for host in 1..=64 {
         let address = format!("10.90.{host}.1");
-        let way = site.near.program(&["ip", "route", "get", &address, "ipproto", "udp"], "");
+        let route = site.near.program(&["ip", "route", "get", &address, "ipproto", "udp"], "");
         let (gateway, expected) =
-            if way.contains("via 10.77.0.2") { (0, mac(FAR_MAC)) } else { (1, mac("02:00:00:00:77:03")) };
+            if route.contains("via 10.77.0.2") { (0, mac(FAR_MAC)) } else { (1, mac("02:00:00:00:77:03")) };
         used[gateway] += 1;
-        assert_eq!(destination_mac(&mut hops, &address), Ok(expected), "{way}");
+        assert_eq!(destination_mac(&mut hops, &address), Ok(expected), "{route}");
     }
     assert!(used.iter().all(|count| *count > 0), "both gateways: {used:?}");
 
@@ -309,7 +311,7 @@ fn leave_one_to_confirm() {
         let before = hops.generation();
         site.near.ip(&state("stale"));
         assert_eq!(destination_mac(&mut hops, "10.90.0.1"), Err(Unresolved::StaleNeighbour), "round {round}");
-        assert_ne!(hops.generation(), before, "whoever kept the next hop must hear of it");
+        assert_ne!(hops.generation(), before, "a cached next hop must be invalidated");
         for _ in 0..3 {
             assert_eq!(destination_mac(&mut hops, "10.90.0.2"), Ok(mac(FAR_MAC)));
             assert_eq!(destination_mac(&mut hops, "10.77.0.3"), Ok(mac("02:00:00:00:77:03")));
@@ -383,7 +385,8 @@ fn know_the_path_mtu_that_the_kernel_learnt() {
         let socket = near.run(|| UdpSocket::bind(any)).expect("bind");
         socket.connect(to(destination)).expect("a route");
         socket.set_read_timeout(Some(Duration::from_millis(10))).expect("SO_RCVTIMEO");
-        // The router's answer comes a moment after a packet that is too large; then the kernel refuses one at once.
+        // The router's answer comes a moment after a packet that is too large; then the kernel
+        // refuses one at once.
         let refused = || {
             let result = socket.send(&[0; 1400]);
             result.is_err_and(|error| error.raw_os_error() == Some(libc::EMSGSIZE))

@@ -1,7 +1,8 @@
 //! Without room a call says how far it came, and going on from there gives every byte exactly once.
 //!
-//! A token bucket behind the sender's device holds datagrams back, so that a small send buffer is full at once; where
-//! the bucket's own queue is full, the kernel says so for each datagram (`ENOBUFS`).
+//! A token bucket behind the sender's device holds datagrams back, so that a small send buffer is
+//! full at once; where the bucket's own queue is full, the kernel says so for each datagram
+//! (`ENOBUFS`).
 
 use crate::Privileged;
 use crate::backends::{self, Need};
@@ -41,7 +42,8 @@ pub(crate) fn trials() -> Vec<Privileged> {
     trials
 }
 
-/// A sender whose datagrams wait in a queue of this many bytes and leave at this many bits a second.
+/// A sender whose datagrams wait in a queue of this many bytes and leave at this many bits a
+/// second.
 fn throttled(kind: BackendKind, family: Family, rate: &str, queue: &str) -> (Link, UdpSocket, Sender) {
     let link = Link::new();
     bucket(&link, "add", rate, queue);
@@ -97,7 +99,7 @@ fn fill(batch: &mut SendBatch, receivers: &Receivers, turns: std::ops::Range<u64
 
 fn datagram(recipient: usize, turn: u64) -> Vec<u8> {
     let length = if turn % 5 == 4 { 77 } else { 1100 };
-    crate::common::group::bytes(crate::common::group::Place::Shared, recipient, turn as usize, length)
+    crate::common::group::bytes(crate::common::group::Part::Shared, recipient, turn as usize, length)
 }
 
 fn batch_goes_on(kind: BackendKind) {
@@ -174,7 +176,8 @@ fn batch_drops_what_is_old(kind: BackendKind) {
     receivers.expect_nothing_more("after dropping by age");
 }
 
-/// The device's queue is full while the socket has room: those datagrams are lost, and their slots say so.
+/// The device's queue is full while the socket has room: those datagrams are lost, and their slots
+/// say so.
 fn full_device_queue(kind: BackendKind) {
     let (link, socket, mut sender) = throttled(kind, Family::V4, "10mbit", "20kb");
     // The kernel tells of full queues only to sockets that ask for errors.
@@ -192,7 +195,8 @@ fn full_device_queue(kind: BackendKind) {
     receivers.expect_nothing_more(&group.remark);
 }
 
-/// The same where a recipient's packets may travel together: some of a run may be lost, and none may come twice.
+/// The same where a recipient's packets may travel together: some of a run may be lost, and none
+/// may come twice.
 fn full_device_queue_and_runs(kind: BackendKind) {
     let (link, socket, mut sender) = throttled(kind, Family::V4, "10mbit", "30kb");
     socket::report_refusals(&socket).expect("IP_RECVERR");

@@ -1,10 +1,11 @@
-//! Random groups by every back end: any lengths, any private parts, recipients twice, recipients that cannot be reached.
+//! Random groups by every back end: any lengths, any private parts, recipients twice, recipients
+//! that cannot be reached.
 //!
 //! The seed is in every message; `GROUP_SEND_SEED` repeats a run.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
-use crate::common::group::{Member, Place, Random, bytes};
+use crate::common::group::{Member, Part, Random, bytes};
 use crate::common::{Group, Receivers, send_whole, wait_writable};
 use crate::every_byte::Family;
 use crate::host::{Link, sources};
@@ -140,17 +141,13 @@ fn group(random: &mut Random, addresses: &[SocketAddr]) -> (Group, Vec<Option<us
         let form = if same_form { form } else { [random.below(6), random.below(6)] };
         Member {
             destination: receiver.map_or_else(|| ([203, 0, 113, 1], 9).into(), |at| addresses[at]),
-            prepend: parts(random, Place::Prepend, member, packets, form[0]),
-            append: parts(random, Place::Append, member, packets, form[1]),
+            prepend: parts(random, Part::Prepend, member, packets, form[0]),
+            append: parts(random, Part::Append, member, packets, form[1]),
         }
     });
     let group = Group {
         members: members.collect(),
-        packets: lengths
-            .iter()
-            .enumerate()
-            .map(|(at, &length)| bytes(Place::Shared, 0, at, length))
-            .collect(),
+        packets: lengths.iter().enumerate().map(|(at, &length)| bytes(Part::Shared, 0, at, length)).collect(),
         remark: format!("lengths {lengths:?}"),
     };
     (group, to)
@@ -167,7 +164,7 @@ fn length(random: &mut Random, usual: usize) -> usize {
 }
 
 /// None, one, or one for each packet, of one length or of any.
-fn parts(random: &mut Random, place: Place, member: usize, packets: usize, form: usize) -> Vec<Vec<u8>> {
+fn parts(random: &mut Random, place: Part, member: usize, packets: usize, form: usize) -> Vec<Vec<u8>> {
     let (count, any) = match form {
         0 | 1 => (0, false),
         2 | 3 => (1, false),

@@ -1,10 +1,10 @@
-//! Segmentation offload is used where it can be, and a refusal costs nobody a byte.
-//!
-//! The kernel's own counter tells runs from single datagrams: a message counts once, however many segments it has.
+//! Segmentation offload is used where possible, and a refusal loses no byte. The kernel's own
+//! counter distinguishes runs from single datagrams: a message counts once, however many segments
+//! it has.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
-use crate::common::group::{Place, bytes};
+use crate::common::group::{Part, bytes};
 use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whole};
 use crate::every_byte::Family;
 use crate::host::{FAR_DEVICE, FAR_V4, Link, NEAR_DEVICE, sources};
@@ -114,7 +114,7 @@ fn departure_times_divide_runs() {
     let mut scene = Scene::new(Family::V4);
     socket::enable_txtime(&scene.socket, DepartureClock::Monotonic).expect("SO_TXTIME");
     let mut receivers = scene.receivers(&FAR_V4, 1);
-    let datagram = |turn: usize| bytes(Place::Shared, 0, turn, 400);
+    let datagram = |turn: usize| bytes(Part::Shared, 0, turn, 400);
     for (times, messages) in [([1; 8], 1), ([1, 1, 1, 1, 2, 2, 2, 2], 2), ([1, 2, 3, 4, 5, 6, 7, 8], 8)] {
         let mut batch = SendBatch::new(BatchLimits::default());
         for (turn, departure_ns) in times.into_iter().enumerate() {
@@ -129,7 +129,8 @@ fn departure_times_divide_runs() {
     }
 }
 
-/// One recipient's path takes shorter packets only: the kernel refuses its runs and cuts its packets into fragments.
+/// One recipient's path takes shorter packets only: the kernel refuses its runs and cuts its
+/// packets into fragments.
 fn narrow_path_keeps_the_others_joined() {
     let mut scene = Scene::new(Family::V4);
     let narrow = FAR_V4[1];
@@ -144,7 +145,8 @@ fn narrow_path_keeps_the_others_joined() {
     assert_eq!(scene.messages(&group, &mut receivers), 8);
 }
 
-/// Forty recipients behind a tunnel, and the first ones of the group: no reason to give up joining for everybody.
+/// Forty recipients behind a tunnel, and the first ones of the group: no reason to give up joining
+/// for everybody.
 fn many_narrow_paths_keep_the_others_joined() {
     let link = Link::new();
     let narrow: Vec<IpAddr> = (1..=40).map(|host| IpAddr::from([10, 78, 0, host])).collect();
@@ -159,7 +161,8 @@ fn many_narrow_paths_keep_the_others_joined() {
     }
 }
 
-/// A socket whose runs the kernel refuses, whoever the recipient is: it does not compute checksums (`SO_NO_CHECK`).
+/// A socket whose runs the kernel refuses, whatever the recipient: it does not compute checksums
+/// (`SO_NO_CHECK`).
 fn refused_everywhere() {
     let mut scene = Scene::new(Family::V4);
     without_checksums(&scene.socket);
@@ -170,7 +173,8 @@ fn refused_everywhere() {
     }
 }
 
-/// Sets an option that only the socket's own interface has: by another program, which gets the socket as its input.
+/// Sets an option that only the socket's own interface has: by another program, which gets the
+/// socket as its input.
 fn without_checksums(socket: &UdpSocket) {
     const SCRIPT: &str = "import socket; socket.socket(fileno=0).setsockopt(socket.SOL_SOCKET, 11, 1) # SO_NO_CHECK (socket.h)";
     let input = std::os::fd::OwnedFd::from(socket.try_clone().expect("dup"));

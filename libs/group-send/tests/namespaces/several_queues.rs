@@ -1,8 +1,9 @@
 //! Order per recipient where the device has several queues for sending, as network cards have.
 //!
-//! A queue is chosen by the hash of a flow or by that of a socket, and each queue is held back by a token bucket of its
-//! own: two datagrams of one recipient that leave by different queues overtake each other here. So a back end that has
-//! several ways to a recipient must not change between them while anything is under way.
+//! A queue is chosen by the hash of a flow or by that of a socket, and each queue is held back by a
+//! token bucket of its own: two datagrams of one recipient that leave by different queues overtake
+//! each other here. So a back end that has several paths to a recipient must not change between
+//! them while anything is in flight.
 
 use crate::Privileged;
 use crate::backends::{self, Need};
@@ -17,7 +18,8 @@ use std::ops::Range;
 
 pub(crate) fn trials() -> Vec<Privileged> {
     let mut trials = Vec::new();
-    // Copies belong to no socket that could be asked: `BackendKind::TcClone` says that it does not keep this order.
+    // Copies belong to no socket that could be asked: `BackendKind::TcClone` says that it does not
+    // keep this order.
     for kind in backends::all().into_iter().filter(|kind| *kind != BackendKind::TcClone) {
         let mut add = |name: &str, run: fn(BackendKind)| {
             let name = format!("several_queues::{kind}::{name}");
@@ -30,7 +32,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
     trials
 }
 
-/// A sender behind several queues, and all that it has sent and nobody has received.
+/// A sender behind several queues, and all that it has sent and that was not received yet.
 struct Trial {
     kind: BackendKind,
     link: Link,
@@ -58,7 +60,7 @@ impl Trial {
         Self { kind, link, socket, sender, receivers, under_way: vec![Vec::new(); recipients], turns: 0 }
     }
 
-    /// Sends some recipients a few packets that nobody was sent before, as a group or as a batch.
+    /// Sends some recipients a few packets that were not sent before, as a group or as a batch.
     fn turn(&mut self, recipients: Range<usize>, packets: usize) {
         self.turns += 1;
         let addresses = &self.receivers.addresses()[recipients.clone()];
@@ -142,7 +144,8 @@ fn audiences_that_change(kind: BackendKind) {
         for turn in 0..turns {
             trial.turn(recipients.clone(), 1 + usize::from(turn % 5 == 4));
         }
-        // Who is not sent to any more must have nothing under way to make room for another one; later changes meet a lot.
+        // Recipients that are not sent to any more must have nothing in flight to make room for
+        // others; later changes meet many.
         if recipients == (0..8) {
             trial.receive();
         }
@@ -151,7 +154,7 @@ fn audiences_that_change(kind: BackendKind) {
     trial.assert_several_queues();
 }
 
-/// A recipient's datagrams with a time to leave at, and without, may go different ways.
+/// A recipient's datagrams with and without a departure time may take different paths.
 fn times_to_leave_at(kind: BackendKind) {
     let mut trial = Trial::new(kind, &backends::only(kind), RECIPIENTS);
     for round in 0..6 {
@@ -159,7 +162,7 @@ fn times_to_leave_at(kind: BackendKind) {
             trial.turn(0..RECIPIENTS, 1 + usize::from(turn == 6));
         }
         trial.turn_with_times(0..RECIPIENTS);
-        // The next round finds them under way, or nothing.
+        // The next round finds them in flight, or nothing.
         if round % 2 == 0 {
             trial.receive();
         }

@@ -1,4 +1,5 @@
-//! The program that makes the copies: it goes with its sender, serves no other, and is done without where it is missing.
+//! The program that makes the copies: it goes with its sender, serves no other, and is done without
+//! where it is missing.
 
 use crate::Privileged;
 use crate::backends::{self, Need};

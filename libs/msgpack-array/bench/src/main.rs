@@ -1,10 +1,12 @@
-//! What does an element of an array of numbers cost, encoded and decoded, and what does it cost others?
+//! What does an element of an array of numbers cost, encoded and decoded, and what does it cost
+//! others?
 //!
-//! For each case (operation, type, distribution, length) all contenders take turns, round after round, in samples of a
-//! fraction of a millisecond of processor time, each behind a warm-up; of the longest arrays a sample is one array. Each
-//! result is compared with what `rmp` makes of the same numbers before anything is timed. `ns_per_element` is the median
-//! of the samples, `gbps` gigabytes (10^9) of encoded array per second, and a ratio is the other's time divided by ours.
-//! A spread (from quartile to quartile, by the median) above 10 % is printed beside the figure.
+//! For each case (operation, type, distribution, length) all contenders take turns, round after
+//! round, in samples of a fraction of a millisecond of processor time, each behind a warm-up; of
+//! the longest arrays a sample is one array. Each result is compared with what `rmp` makes of the
+//! same numbers before anything is timed. `ns_per_element` is the median of the samples, `gbps`
+//! gigabytes (10^9) of encoded array per second, and a ratio is the other's time divided by ours. A
+//! spread (from quartile to quartile, by the median) above 10 % is printed beside the figure.
 
 mod contender;
 mod measure;
@@ -68,7 +70,8 @@ fn cases<T: Number>(n: usize, options: &Options) {
     }
 }
 
-/// Whether a case belongs to the short run: of the longest arrays only what a goal is set for, as they take long.
+/// Whether a case belongs to the short run: of the longest arrays only what a goal is set for, as
+/// they take long.
 fn has_goal<T: Number>(op: Op, values: Values, n: usize) -> bool {
     let huge = ["i8", "i16", "i32", "i64", "u32", "f32", "f64"];
     n < HUGE || op == Op::Encode && values == Values::Random && huge.contains(&T::NAME)
@@ -120,7 +123,8 @@ impl<T: Number> Case<'_, T> {
         }
     }
 
-    /// Nanoseconds per element over `arrays` arrays, behind a warm-up over a quarter of it. A single array is its own.
+    /// Nanoseconds per element over `arrays` arrays, behind a warm-up over a quarter of it. A
+    /// single array is its own.
     fn sample(&self, contender: &mut Named<T>, arrays: usize, first: usize, output: &mut Output<T>) -> f64 {
         let warm_up = arrays / 4;
         contender.run(self.op, self.pool, first, warm_up, output);
@@ -170,5 +174,6 @@ impl<T: Number> Case<'_, T> {
     }
 }
 
-/// Short, so that most samples are not interrupted; long against reading the clock (half a microsecond).
+/// Short, so that most samples are not interrupted; long against reading the clock (half a
+/// microsecond).
 const SAMPLE_NS: f64 = 200_000.0;

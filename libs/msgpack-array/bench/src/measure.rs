@@ -4,7 +4,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// Nanoseconds of processor time of this thread: what others do meanwhile is not counted, only what they do to caches.
+/// Nanoseconds of processor time of this thread: what others do meanwhile is not counted, only what
+/// they do to caches.
 pub(crate) fn cpu_ns() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every Linux has this clock");
     (time.tv_sec() * 1_000_000_000 + time.tv_nsec()) as f64

@@ -1,4 +1,5 @@
-//! The eleven element types as the contenders see them: one trait over what `rmp` and msgpack-cxx have a function each for.
+//! The eleven element types as the contenders see them: one trait over what `rmp` and msgpack-cxx
+//! have a function each for.
 
 use std::fmt::Debug;
 

@@ -28,7 +28,8 @@ pub(crate) struct Options {
     pub(crate) sizes: Vec<usize>,
     /// Instruction sets of this machine that were asked for.
     pub(crate) isas: Vec<Isa>,
-    /// Samples of each contender in each case; a fifteenth of it (five at least) for the largest arrays.
+    /// Samples of each contender in each case; a fifteenth of it (five at least) for the largest
+    /// arrays.
     pub(crate) rounds: usize,
     /// Compare minimums instead of medians: for a machine that is busy with other things.
     pub(crate) minimum: bool,
@@ -111,7 +112,8 @@ fn fill<T: Copy>(chosen: &mut Vec<T>, all: &[T]) {
     }
 }
 
-/// New numbers in every run, so that nothing can be tuned to them; printed, so that a run can be repeated.
+/// New numbers in every run, so that nothing can be tuned to them; printed, so that a run can be
+/// repeated.
 fn random_seed() -> u64 {
     use std::hash::BuildHasher;
     std::hash::RandomState::new().hash_one(0)

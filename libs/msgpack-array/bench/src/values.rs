@@ -1,13 +1,15 @@
 //! What the arrays contain: four distributions, for every type in the same words.
 //!
-//! `random`: every value of the type equally likely (floats: every finite bit pattern). `small`: only what fits the one
-//! byte of a fixint. `one_width`: only what needs the type's longest form. `mixed`: each of the type's forms equally likely,
-//! then every value of that form. Floats and `bool` have one form, so for them there is `random` only.
+//! `random`: every value of the type equally likely (floats: every finite bit pattern). `small`:
+//! only what fits the one byte of a fixint. `one_width`: only what needs the type's longest form.
+//! `mixed`: each of the type's forms equally likely, then every value of that form. Floats and
+//! `bool` have one form, so for them there is `random` only.
 //!
-//! All arrays of a pool are different and together 65536 elements long, if one is not longer. A branch predictor learns a
-//! repeated array by heart and shows a scalar encoder faster than it is on numbers it has not seen. `rmp`, mixed `i32`,
-//! arrays of 1024: 3.6 ns per element of one array, 5.7 of four in rotation, 9.5 of 16, 9.7 of 64, 9.8 of 1024 (Xeon of
-//! model 167; `--pool` tries it). With 64 of them all still fit a second-level cache, where a program has its numbers.
+//! All arrays of a pool are different and together 65536 elements long, if one is not longer. A
+//! branch predictor learns a repeated array by heart and shows a scalar encoder faster than it is
+//! on numbers it has not seen. `rmp`, mixed `i32`, arrays of 1024: 3.6 ns per element of one array,
+//! 5.7 of four in rotation, 9.5 of 16, 9.7 of 64, 9.8 of 1024 (Xeon of model 167; `--pool` tries
+//! it). With 64 of them all still fit a second-level cache, where a program has its numbers.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -1,6 +1,7 @@
 //! From a NumPy dtype to an element type.
 //!
-//! NumPy has several numbers for one type (`long` and `long long` are both of 8 bytes here), so kind and size decide.
+//! NumPy has several numbers for one type (`long` and `long long` are both of 8 bytes here), so
+//! kind and size decide.
 
 use msgpack_array::Isa;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -24,7 +25,8 @@ pub(crate) enum Dtype {
 }
 
 impl Dtype {
-    /// The one of `dtype`, whatever its byte order. `TypeError` for those that arrays of numbers are not made of.
+    /// The one of `dtype`, whatever its byte order. `TypeError` for those that arrays of numbers
+    /// are not made of.
     pub(crate) fn of(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
         Ok(match (dtype.kind(), dtype.itemsize()) {
             (b'b', 1) => Self::Bool,

@@ -1,9 +1,9 @@
 //! Memory that Python owns, to be read: the elements of arrays, and bytes.
 //!
-//! What is read stays alive and in its place, since a reference (for arrays, an array of NumPy's cannot be resized while
-//! others refer to it; for bytes, the buffer protocol) is held meanwhile. That nobody writes to it meanwhile is up to the
-//! caller while the interpreter is released, as in NumPy's own functions; so only arrays, and `bytes`, which nobody can
-//! change, are read then.
+//! What is read stays alive and in its place, since a reference (for arrays, an array of NumPy's
+//! cannot be resized while others refer to it; for bytes, the buffer protocol) is held meanwhile.
+//! That nobody writes to it meanwhile is up to the caller while the interpreter is released, as in
+//! NumPy's own functions; so only arrays, and `bytes`, which nobody can change, are read then.
 
 use core::slice;
 
@@ -18,15 +18,16 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::dtype::Dtype;
 
-/// An array whose elements lie one after the other, in C order, aligned, in the machine's byte order.
+/// An array whose elements lie one after the other, in C order, aligned, in the machine's byte
+/// order.
 pub(crate) struct Array<'py> {
     array: Bound<'py, PyUntypedArray>,
     pub(crate) dtype: Dtype,
 }
 
 impl<'py> Array<'py> {
-    /// `object` itself when it is such an array, else a copy of it that is. `TypeError` for what is neither an array nor has
-    /// its numbers in memory.
+    /// `object` itself when it is such an array, else a copy of it that is. `TypeError` for what is
+    /// neither an array nor has its numbers in memory.
     pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(array) = object.cast_exact::<PyUntypedArray>()
             && array.is_c_contiguous()
@@ -38,8 +39,8 @@ impl<'py> Array<'py> {
         refuse_what_is_no_array(object)?;
         let (any_dtype, any_depth) = (core::ptr::null_mut(), 0);
         let flags = NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED;
-        // SAFETY: `object` is an object, and the rest as NumPy's manual says; the result is a new reference or NULL, with the
-        // exception set.
+        // SAFETY: `object` is an object, and the rest as NumPy's manual says; the result is a new
+        // reference or NULL, with the exception set.
         let array = unsafe {
             let array = PY_ARRAY_API.PyArray_CheckFromAny(
                 object.py(),
@@ -68,8 +69,8 @@ impl<'py> Array<'py> {
     /// The elements, in C order.
     ///
     /// # Safety
-    /// `T` is the type of the elements, or one of the same size for whose values they can be taken; nobody writes to the
-    /// array as long as the result is in use.
+    /// `T` is the type of the elements, or one of the same size for whose values they can be taken;
+    /// nobody writes to the array as long as the result is in use.
     pub(crate) unsafe fn elements_of<T: numpy::Element>(&self) -> &[T] {
         // SAFETY: `data` does not depend on the type of the elements.
         let data = unsafe { self.array.cast_unchecked::<PyArrayDyn<T>>() }.data();
@@ -77,8 +78,8 @@ impl<'py> Array<'py> {
         if length == 0 {
             return &[];
         }
-        // SAFETY: the array is contiguous and aligned, its memory lives as long as the reference to it, and the caller vouches
-        // for the rest.
+        // SAFETY: the array is contiguous and aligned, its memory lives as long as the reference to
+        // it, and the caller vouches for the rest.
         unsafe { slice::from_raw_parts(data, length) }
     }
 }
@@ -129,8 +130,8 @@ impl<'a, 'py> Bytes<'a, 'py> {
         match self {
             Self::Bytes(bytes) => bytes.as_bytes(),
             Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: contiguous, and it stays where it is until the buffer is released, with `self`. No Python code runs
-            // meanwhile that could write to it.
+            // SAFETY: contiguous, and it stays where it is until the buffer is released, with
+            // `self`. No Python code runs meanwhile that could write to it.
             Self::Buffer(buffer) => unsafe {
                 slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes())
             },

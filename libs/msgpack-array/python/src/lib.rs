@@ -1,9 +1,11 @@
-//! The native half of the Python package `msgpack_array`: NumPy arrays to MessagePack arrays and back.
+//! The native half of the Python package `msgpack_array`: NumPy arrays to MessagePack arrays and
+//! back.
 //!
-//! `packing.rs` and `unpacking.rs` hold what the functions below do; here are their signatures and what Python's `help` says.
-//! Whole documents are made in Python (`package/msgpack_array/_documents.py`), the kernels belong to the crate
-//! `msgpack-array`. `unsafe` is where memory of Python's is handed to them: `input.rs`, `number.rs`,
-//! `output.rs`, `packing.rs`.
+//! `packing.rs` and `unpacking.rs` hold what the functions below do; here are their signatures and
+//! what Python's `help` says. Whole documents are made in Python
+//! (`package/msgpack_array/_documents.py`), the kernels belong to the crate `msgpack-array`.
+//! `unsafe` is where memory of Python's is handed to them: `input.rs`, `number.rs`, `output.rs`,
+//! `packing.rs`.
 
 mod dtype;
 mod input;

@@ -1,7 +1,8 @@
-//! What packing has to know of an element type: how to take an array's elements as such, and how long they become.
+//! What packing has to know of an element type: how to take an array's elements as such, and how
+//! long they become.
 //!
-//! The lengths are for arrays so long that a `bytes` object is made for just as many bytes as there will be. Encoding itself
-//! is the crate's part.
+//! The lengths are for arrays so long that a `bytes` object is made for just as many bytes as there
+//! will be. Encoding itself is the crate's part.
 
 use core::slice;
 use std::borrow::Cow;
@@ -27,7 +28,8 @@ pub(crate) trait Number: msgpack_array::Element + numpy::Element {
     /// The elements of `array`.
     ///
     /// # Safety
-    /// `array` is an [`Array`] of this type, and nobody writes to it as long as the elements are in use.
+    /// `array` is an [`Array`] of this type, and nobody writes to it as long as the elements are in
+    /// use.
     unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
         // SAFETY: as the caller says.
         Cow::Borrowed(unsafe { array.elements_of() })
@@ -40,7 +42,8 @@ impl Number for f64 {}
 impl Number for bool {
     const ANY_BITS: bool = false;
 
-    /// NumPy's booleans may have any value in memory, of which all but 0 are true; Rust's only 0 and 1.
+    /// NumPy's booleans may have any value in memory, of which all but 0 are true; Rust's only 0
+    /// and 1.
     unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
         // SAFETY: as the caller says; a byte may have any value.
         let bytes: &[u8] = unsafe { array.elements_of() };
@@ -52,9 +55,10 @@ impl Number for bool {
     }
 }
 
-/// Integers take a byte, and one, two, four or eight more where the value does not fit into less (MessagePack specification,
-/// int format family). Sums of comparisons, which the compiler makes vectors of; in blocks, so short that the sum has room in
-/// the width of an element. AVX2 has the comparison of 64 bits that x86-64 as such has not.
+/// Integers take a byte, and one, two, four or eight more where the value does not fit into less
+/// (MessagePack specification, int format family). Sums of comparisons, which the compiler makes
+/// vectors of; in blocks, so short that the sum has room in the width of an element. AVX2 has the
+/// comparison of 64 bits that x86-64 as such has not.
 macro_rules! integer {
     ($($type:ty, $signed:ty, $unsigned:ty;)*) => { $(
         impl Number for $type {
@@ -69,7 +73,8 @@ macro_rules! integer {
                     let wider = |value: $unsigned, highest: u64, more| {
                         if <$unsigned>::try_from(highest).is_ok_and(|highest| value > highest) { more } else { 0 }
                     };
-                    // A number below zero fits where a positive one of twice the distance from -1 does; the fixint is an exception.
+                    // A number below zero fits where a positive one of twice the distance from -1
+                    // does; the fixint is an exception.
                     let negative = <$type>::MIN != 0 && (value as $signed) < 0;
                     let fixint = if negative { 0x3f } else { 0x7f };
                     let value = if negative { !(value as $unsigned) << 1 | 1 } else { value as $unsigned };

@@ -1,5 +1,5 @@
-//! Memory that Python will own: `bytes` objects, the end of a bytearray, arrays. It is made without being cleared, and
-//! nobody else sees it before it is filled.
+//! Memory that Python will own: `bytes` objects, the end of a bytearray, arrays. It is made without
+//! being cleared, and nobody else sees it before it is filled.
 
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
@@ -14,14 +14,16 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyByteArrayMethods, PyBytes};
 
-/// A `bytes` object of `length` bytes, all of which `fill` has to initialise: it returns how many it did.
+/// A `bytes` object of `length` bytes, all of which `fill` has to initialise: it returns how many
+/// it did.
 pub(crate) fn bytes<'py>(
     py: Python<'py>,
     length: usize,
     fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let size = length.try_into()?;
-    // SAFETY: without a source the memory is left as it is; the result is a new reference, or NULL with the exception set.
+    // SAFETY: without a source the memory is left as it is; the result is a new reference, or NULL
+    // with the exception set.
     let bytes =
         unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), size))? };
     // SAFETY: it is a `bytes` object.
@@ -35,8 +37,8 @@ pub(crate) fn bytes<'py>(
     Ok(unsafe { bytes.cast_into_unchecked() })
 }
 
-/// Appends to `out` what `fill` initialises, at most `length_max` bytes. While it is `exported`, nobody can resize it, even
-/// when other threads run.
+/// Appends to `out` what `fill` initialises, at most `length_max` bytes. While it is `exported`,
+/// nobody can resize it, even when other threads run.
 pub(crate) fn append_to_bytearray(
     out: &Bound<'_, PyByteArray>,
     length_max: usize,
@@ -46,7 +48,8 @@ pub(crate) fn append_to_bytearray(
     let before = out.len();
     out.resize(before.saturating_add(length_max))?;
     let export = exported.then(|| PyUntypedBuffer::get(out)).transpose()?;
-    // SAFETY: it is as long as that and longer; it keeps its place since nobody can resize it until `fill` is done.
+    // SAFETY: it is as long as that and longer; it keeps its place since nobody can resize it until
+    // `fill` is done.
     let filled = fill(unsafe { slice::from_raw_parts_mut(out.data().add(before).cast(), length_max) });
     drop(export);
     out.resize(before + filled)?;
@@ -60,8 +63,8 @@ impl<'py> NewArray<'py> {
     /// Allocates one; `dtype` is one of [`Dtype`](crate::dtype::Dtype)'s.
     pub(crate) fn new(dtype: Bound<'py, PyArrayDescr>, shape: &mut [isize]) -> PyResult<Self> {
         let py = dtype.py();
-        // SAFETY: NumPy takes over the reference to the dtype, only reads the shape, and returns a new reference or NULL with the
-        // exception set.
+        // SAFETY: NumPy takes over the reference to the dtype, only reads the shape, and returns a
+        // new reference or NULL with the exception set.
         let array = unsafe {
             let array = PY_ARRAY_API.PyArray_Empty(
                 py,
@@ -83,7 +86,8 @@ impl<'py> NewArray<'py> {
     pub(crate) unsafe fn elements<T: numpy::Element>(&mut self) -> &mut [MaybeUninit<T>] {
         // SAFETY: `data` does not depend on the type of the elements.
         let data = unsafe { self.0.cast_unchecked::<PyArrayDyn<T>>() }.data();
-        // SAFETY: NumPy has allocated as many elements, contiguous and aligned, and no one else knows the array yet.
+        // SAFETY: NumPy has allocated as many elements, contiguous and aligned, and no one else
+        // knows the array yet.
         unsafe { slice::from_raw_parts_mut(data.cast(), self.0.len()) }
     }
 

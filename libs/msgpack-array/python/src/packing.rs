@@ -1,8 +1,9 @@
 //! Arrays to bytes.
 //!
-//! An array of several dimensions becomes an array of arrays, one of none becomes its number: what an encoder makes of
-//! `array.tolist()`. The common case, one dimension, writes where the bytes will stay: their number is known before for
-//! floats and booleans, few integers go over a stage on the stack, and many are measured first.
+//! An array of several dimensions becomes an array of arrays, one of none becomes its number: what
+//! an encoder makes of `array.tolist()`. The common case, one dimension, writes where the bytes
+//! will stay: their number is known before for floats and booleans, few integers go over a stage on
+//! the stack, and many are measured first.
 
 use core::mem::MaybeUninit;
 
@@ -16,8 +17,8 @@ use crate::input::Array;
 use crate::number::Number;
 use crate::output;
 
-/// Bytes of elements from which on other threads may run meanwhile. Fewer take less than 0.1 ms, and the interpreter may
-/// take up to 5 ms to come back to this thread.
+/// Bytes of elements from which on other threads may run meanwhile. Fewer take less than 0.1 ms,
+/// and the interpreter may take up to 5 ms to come back to this thread.
 pub(crate) const DETACH_BYTES_MIN: usize = 1 << 20;
 
 /// Elements that cannot take more bytes than this are encoded on the stack and copied once.
@@ -29,7 +30,8 @@ pub(crate) fn pack<'py>(object: &Bound<'py, PyAny>, bin: bool, isa: Isa) -> PyRe
     let count = check_shape(&array, bin)?;
     if bin {
         let (header, length) = bin_header(count);
-        // SAFETY: `check_shape` has seen the type; whether somebody writes meanwhile is the caller's part.
+        // SAFETY: `check_shape` has seen the type; whether somebody writes meanwhile is the
+        // caller's part.
         let elements = unsafe { u8::elements(&array) };
         return output::bytes(array.py(), length + elements.len(), |out| {
             let (head, body) = out.split_at_mut(length);
@@ -112,12 +114,14 @@ const fn header_and(bytes: usize) -> usize {
     5 + bytes
 }
 
-/// Writes elements to `out`, which has as many bytes as they need and perhaps no more, and returns the bytes written; `None` if
-/// the elements have grown since they were measured, so that not all of them fit.
+/// Writes elements to `out`, which has as many bytes as they need and perhaps no more, and returns
+/// the bytes written; `None` if the elements have grown since they were measured, so that not all
+/// of them fit.
 fn write_all<T: Number>(isa: Isa, mut elements: &[T], out: &mut [MaybeUninit<u8>]) -> Option<usize> {
     let mut at = 0;
     loop {
-        // As many as fit, however long they are; these are all of them, or nearly all after a few rounds.
+        // As many as fit, however long they are; these are all of them, or nearly all after a few
+        // rounds.
         let sure = elements.len().min((out.len() - at) / T::ENCODED_MAX);
         if sure < elements.len() && sure <= STAGE_BYTES / T::ENCODED_MAX {
             break;
@@ -159,8 +163,8 @@ fn nested<T: Number>(isa: Isa, shape: &[usize], elements: &[T], out: &mut Vec<u8
     }
 }
 
-/// Bytes of elements that may be read while other threads run. Not of booleans: what another thread wrote then would not have been
-/// looked at.
+/// Bytes of elements that may be read while other threads run. Not of booleans: what another thread
+/// wrote then would not have been looked at.
 fn detachable_bytes<T: Number>(elements: &[T]) -> usize {
     if T::ANY_BITS { size_of_val(elements) } else { 0 }
 }

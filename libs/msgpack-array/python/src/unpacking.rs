@@ -1,7 +1,8 @@
 //! Bytes to arrays.
 //!
-//! The shape is read first, from the headers of the array, its first row, the first row of that and so on, and nothing is
-//! allocated before there are as many bytes as elements. Then every other header has to say the same.
+//! The shape is read first, from the headers of the array, its first row, the first row of that and
+//! so on, and nothing is allocated before there are as many bytes as elements. Then every other
+//! header has to say the same.
 
 use core::mem::MaybeUninit;
 
@@ -68,7 +69,8 @@ impl<'py> Wanted<'py> {
         Ok(Self { descr, dtype, ndim, bin, isa })
     }
 
-    /// The array at the beginning of `data`, and the bytes it takes. If `data` is `constant`, other threads may run meanwhile.
+    /// The array at the beginning of `data`, and the bytes it takes. If `data` is `constant`, other
+    /// threads may run meanwhile.
     pub(crate) fn read(&self, data: &[u8], constant: bool) -> PyResult<(Bound<'py, PyAny>, usize)> {
         let failed = |failure| self.error(&failure);
         if self.bin {
@@ -131,7 +133,8 @@ fn bin_payload(data: &[u8]) -> Result<(&[u8], usize), Failure> {
     Ok((payload, end))
 }
 
-/// Follows the headers of first rows down, as many as `shape` has places. Below an array without rows all lengths are 0.
+/// Follows the headers of first rows down, as many as `shape` has places. Below an array without
+/// rows all lengths are 0.
 fn read_shape(data: &[u8], shape: &mut [isize]) -> Result<(), Failure> {
     let mut rest = data;
     let mut elements = 1_usize;
@@ -151,8 +154,8 @@ fn read_shape(data: &[u8], shape: &mut [isize]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fills `out` with the elements of an array of `shape` at the beginning of `data`, and returns the bytes it takes. `before`
-/// elements of the whole stand before these.
+/// Fills `out` with the elements of an array of `shape` at the beginning of `data`, and returns the
+/// bytes it takes. `before` elements of the whole stand before these.
 fn fill<T: Number>(
     isa: Isa,
     data: &[u8],

@@ -1,12 +1,13 @@
 //! Instruction sets there is code for, and which of them this machine has.
 //!
-//! The CPU is asked once per process: later calls read one byte. With `std` its detection is asked, which also knows what
-//! the operating system saves; without it `CPUID` and `XCR0` are read here. Which code an instruction set stands for is
-//! left to `encode/` and `decode/`.
+//! The CPU is asked once per process: later calls read one byte. With `std` its detection is asked,
+//! which also knows what the operating system saves; without it `CPUID` and `XCR0` are read here.
+//! Which code an instruction set stands for is left to `encode/` and `decode/`.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// An instruction set that there is code for. A later one in the order of the variants is the better one, where both are.
+/// An instruction set that there is code for. A later one in the order of the variants is the
+/// better one, where both are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Isa {
@@ -16,7 +17,8 @@ pub enum Isa {
     Sse,
     /// x86-64: AVX2 with BMI1, BMI2, LZCNT and POPCNT, which every CPU with AVX2 has had so far.
     Avx2,
-    /// x86-64: AVX-512 F, BW, CD, DQ, VL, VBMI and VBMI2 on top of [`Avx2`](Self::Avx2): Ice Lake, Zen 4 and later ones.
+    /// x86-64: AVX-512 F, BW, CD, DQ, VL, VBMI and VBMI2 on top of [`Avx2`](Self::Avx2): Ice Lake,
+    /// Zen 4 and later ones.
     Avx512,
     /// 64-bit ARM, little-endian.
     Neon,
@@ -134,7 +136,8 @@ mod x86 {
         }
     }
 
-    /// The same without the standard library (Intel SDM volume 2A, `CPUID`; volume 1 section 14.3 for AVX, 15.2 for AVX-512).
+    /// The same without the standard library (Intel SDM volume 2A, `CPUID`; volume 1 section 14.3
+    /// for AVX, 15.2 for AVX-512).
     #[cfg(any(not(feature = "std"), all(test, not(miri))))]
     pub(super) fn detected_by_cpuid() -> Features {
         use core::arch::x86_64::{__cpuid, __cpuid_count};

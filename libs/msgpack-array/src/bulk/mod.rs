@@ -1,8 +1,9 @@
 //! Elements in bulk: which instruction set runs, and the way to the two algorithms.
 //!
-//! `encode/` and `decode/` each have one algorithm (`mod.rs`) above one file per instruction set with the same few
-//! functions. Whoever comes here has asked whether the machine has `isa` ([`Isa::is_available`]): the algorithms do not ask
-//! again before they call code for it. Headers of arrays, vectors and pieces of streams are left to the callers.
+//! `encode/` and `decode/` each have one algorithm (`mod.rs`) above one file per instruction set
+//! with the same few functions. The caller has checked that the machine has `isa`
+//! ([`Isa::is_available`]): the algorithms do not ask again before they call code for it. Headers
+//! of arrays, vectors and pieces of streams are left to the callers.
 #![expect(unsafe_code, reason = "vector loads, stores and calls into code for one instruction set")]
 
 pub(crate) mod decode;
@@ -18,7 +19,8 @@ pub(crate) use scalar::Number;
 use crate::element::Element;
 use crate::error::ElementError;
 
-/// Room behind the longest possible output that lets the kernels write whole vectors to the end; never required.
+/// Room behind the longest possible output that lets the kernels write whole vectors to the end;
+/// never required.
 pub(crate) const SLACK: usize = 64;
 
 /// What an element type is, apart from its size.
@@ -40,7 +42,8 @@ pub trait BulkElement: encode::EncodeElement + Copy + 'static {
     #[doc(hidden)]
     fn encode_one(self, out: &mut [u8; 9]) -> usize;
 
-    /// Reads one element of any legal width from the beginning of `input`; returns it and its length.
+    /// Reads one element of any legal width from the beginning of `input`; returns it and its
+    /// length.
     #[doc(hidden)]
     fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop>;
 
@@ -69,15 +72,17 @@ pub(crate) struct Decoded {
     pub(crate) stop: Option<Stop>,
 }
 
-/// Writes the elements of `values` to the beginning of `out`, which is at least `T::ENCODED_MAX` times as long; returns the
-/// bytes initialised. Bytes behind those may change, but never become uninitialised.
+/// Writes the elements of `values` to the beginning of `out`, which is at least `T::ENCODED_MAX`
+/// times as long; returns the bytes initialised. Bytes behind those may change, but never become
+/// uninitialised.
 pub(crate) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
     debug_assert!(isa.is_available());
     assert!(out.len() / T::ENCODED_MAX >= values.len());
     encode::encode(isa, values, out)
 }
 
-/// Initialised memory, for functions that write to it only what is initialised: [`encode`] and [`decode`].
+/// Initialised memory, for functions that write to it only what is initialised: [`encode`] and
+/// [`decode`].
 pub(crate) fn as_uninit<T>(slice: &mut [T]) -> &mut [MaybeUninit<T>] {
     let length = slice.len();
     // SAFETY: the same memory; the layouts are the same, and it stays initialised as said above.

@@ -41,7 +41,8 @@ fn encode_signed(value: i64, out: &mut [u8; 9]) -> usize {
     }
 }
 
-/// The number at the beginning of `input` and its length. Its first byte decides whether the type is right, before there are more.
+/// The number at the beginning of `input` and its length. Its first byte decides whether the type
+/// is right, before there are more.
 fn number(input: &[u8], is_right: fn(u8) -> bool) -> Result<(Number, usize), Stop> {
     let (&marker, rest) = input.split_first().ok_or(Stop::Truncated)?;
     if !is_right(marker) {
@@ -132,7 +133,8 @@ impl BulkElement for bool {
     }
 }
 
-/// The `f64` whose value is that of the `f32` with these bits; a NaN keeps sign and payload, and is not made quiet.
+/// The `f64` whose value is that of the `f32` with these bits; a NaN keeps sign and payload, and is
+/// not made quiet.
 fn widen(bits: u32) -> u64 {
     let value = f32::from_bits(bits);
     if value.is_nan() {
@@ -153,7 +155,8 @@ fn narrow(bits: u64) -> Option<u32> {
     (f32::from_bits(single).is_nan() == value.is_nan() && widen(single) == bits).then_some(single)
 }
 
-/// Bits from the highest one to the lowest one that is set: a float with a mantissa that long holds the number exactly.
+/// Bits from the highest one to the lowest one that is set: a float with a mantissa that long holds
+/// the number exactly.
 fn significant_bits(value: u64) -> u32 {
     match value {
         0 => 0,

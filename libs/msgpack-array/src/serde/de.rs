@@ -16,7 +16,8 @@ use crate::bulk::Number;
 /// For `#[serde(with = "msgpack_array::serde")]` and `deserialize_with`.
 ///
 /// # Errors
-/// Those of the format; and an element of another type or that the element type cannot hold, with its index.
+/// Those of the format; and an element of another type or that the element type cannot hold, with
+/// its index.
 pub fn deserialize<'de, A, D>(deserializer: D) -> Result<A, D::Error>
 where
     A: DeserializeArray<'de>,

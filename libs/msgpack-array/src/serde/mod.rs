@@ -1,7 +1,8 @@
 //! Arrays of numbers as fields of serde's data types: `#[serde(with = "msgpack_array::serde")]`.
 //!
-//! In every format the field is a sequence, element by element. In documents of `rmp-serde` (feature `rmp-serde`) the bytes are
-//! the same, and the kernels write and read them; see [`to_vec`] and [`from_slice`] for when. That part is in `rmp.rs`.
+//! In every format the field is a sequence, element by element. In documents of `rmp-serde`
+//! (feature `rmp-serde`) the bytes are the same, and the kernels write and read them; see
+//! [`to_vec`] and [`from_slice`] for when. That part is in `rmp.rs`.
 //!
 //! ```
 //! # #[cfg(feature = "rmp-serde")] {
@@ -22,10 +23,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a field of a document may hold is what an array may hold: any legal width, values that the element type has exactly,
-//! `bool` from `bool` only. An element that does not fit is named with its value, the type wanted and its index: "invalid value:
-//! integer `300`, expected u8 as element 1". Human-readable formats round floats to `f32` as serde does, because 0.1 is no `f32`. What serde has
-//! buffered (`flatten`, `untagged`) counts as human-readable.
+//! What a field of a document may hold is what an array may hold: any legal width, values that the
+//! element type has exactly, `bool` from `bool` only. An element that does not fit is named with
+//! its value, the type wanted and its index: "invalid value: integer `300`, expected u8 as element
+//! 1". Human-readable formats round floats to `f32` as serde does, because 0.1 is no `f32`. What
+//! serde has buffered (`flatten`, `untagged`) counts as human-readable.
 
 mod de;
 #[cfg(feature = "rmp-serde")]
@@ -42,7 +44,8 @@ use ::serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::element::Element;
 
-/// An array where serde wants a type of its own instead of `with`: in `Vec<Array<Vec<f64>>>`, in maps, in enums.
+/// An array where serde wants a type of its own instead of `with`: in `Vec<Array<Vec<f64>>>`, in
+/// maps, in enums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Array<A>(pub A);
 

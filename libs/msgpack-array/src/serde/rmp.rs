@@ -1,8 +1,10 @@
-//! Documents of `rmp-serde`: the kernels write into its serializer's vector and read from its deserializer's reader.
+//! Documents of `rmp-serde`: the kernels write into its serializer's vector and read from its
+//! deserializer's reader.
 //!
-//! serde hands out a serializer of some type `S`. Whether that is one of `rmp-serde`'s whose bytes can be reached is asked by
-//! type id, which costs nothing at run time; if not, the array goes element by element and has the same bytes. What `rmp-serde`
-//! does with documents around the arrays, and where its limits are, is left to it.
+//! serde hands out a serializer of some type `S`. Whether that is one of `rmp-serde`'s whose bytes
+//! can be reached is asked by type id, which costs nothing at run time; if not, the array goes
+//! element by element and has the same bytes. What `rmp-serde` does with documents around the
+//! arrays, and where its limits are, is left to it.
 
 #![expect(unsafe_code, reason = "a type known by its id is used as what it is")]
 
@@ -24,9 +26,10 @@ use crate::error::{DecodeError, ElementError};
 
 /// `value` as a document, structs as arrays: the bytes of [`rmp_serde::to_vec`].
 ///
-/// `rmp_serde::to_vec` itself writes into a type that no one else can name, so in it arrays go element by element. The kernels run
-/// here, in [`rmp_serde::encode::write`] and `write_named` into a `Vec<u8>`, and in an [`rmp_serde::Serializer`] of a `Vec<u8>` or
-/// `&mut Vec<u8>` as it is made or `with_struct_map` or `with_struct_tuple`.
+/// `rmp_serde::to_vec` itself writes into a type that no one else can name, so in it arrays go
+/// element by element. The kernels run here, in [`rmp_serde::encode::write`] and `write_named` into
+/// a `Vec<u8>`, and in an [`rmp_serde::Serializer`] of a `Vec<u8>` or `&mut Vec<u8>` as it is made
+/// or `with_struct_map` or `with_struct_tuple`.
 ///
 /// # Errors
 /// Those of `rmp-serde`.
@@ -36,7 +39,8 @@ pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, rmp_serde::en
     Ok(document)
 }
 
-/// `value` as a document, structs as maps: the bytes of [`rmp_serde::to_vec_named`]. Otherwise as [`to_vec`].
+/// `value` as a document, structs as maps: the bytes of [`rmp_serde::to_vec_named`]. Otherwise as
+/// [`to_vec`].
 ///
 /// # Errors
 /// Those of `rmp-serde`.
@@ -48,10 +52,12 @@ pub fn to_vec_named<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, rmp_ser
 
 /// The value of a document: that of [`rmp_serde::from_slice`].
 ///
-/// `rmp_serde::from_slice` itself keeps its position to itself, so in it arrays go element by element. The kernels run here, and in
-/// [`rmp_serde::from_read`] and [`rmp_serde::Deserializer::new`] on a `&[u8]`, a [`Cursor`] over a slice or vector, or a `&mut` of
-/// these. Such a deserializer copies text, so `&str` fields want `rmp_serde::from_slice`. Bytes behind the document are ignored, as
-/// `rmp_serde::from_slice` does; to see them, use `from_read` on a `Cursor`.
+/// `rmp_serde::from_slice` itself keeps its position to itself, so in it arrays go element by
+/// element. The kernels run here, and in [`rmp_serde::from_read`] and
+/// [`rmp_serde::Deserializer::new`] on a `&[u8]`, a [`Cursor`] over a slice or vector, or a `&mut`
+/// of these. Such a deserializer copies text, so `&str` fields want `rmp_serde::from_slice`. Bytes
+/// behind the document are ignored, as `rmp_serde::from_slice` does; to see them, use `from_read`
+/// on a `Cursor`.
 ///
 /// # Errors
 /// Those of `rmp-serde`.
@@ -80,13 +86,15 @@ fn vector<S>(serializer: &mut S) -> Option<&mut Vec<u8>> {
         ($($config:ty),*) => { $(
             if typeid::of::<S>() == typeid::of::<&mut rmp_serde::Serializer<&mut Vec<u8>, $config>>() {
                 let serializer: *mut S = serializer;
-                // SAFETY: but for lifetimes `S` is that type, and what is reached through it lives no longer than the borrow of it.
+                // SAFETY: but for lifetimes `S` is that type, and what is reached through it lives
+                // no longer than the borrow of it.
                 let known = unsafe { &mut *serializer.cast::<&mut rmp_serde::Serializer<&mut Vec<u8>, $config>>() };
                 return Some(known.get_mut());
             }
             if typeid::of::<S>() == typeid::of::<&mut rmp_serde::Serializer<Vec<u8>, $config>>() {
                 let serializer: *mut S = serializer;
-                // SAFETY: but for lifetimes `S` is that type, and what is reached through it lives no longer than the borrow of it.
+                // SAFETY: but for lifetimes `S` is that type, and what is reached through it lives
+                // no longer than the borrow of it.
                 let known = unsafe { &mut *serializer.cast::<&mut rmp_serde::Serializer<Vec<u8>, $config>>() };
                 return Some(known.get_mut());
             }
@@ -128,7 +136,8 @@ fn reader<'a, D>(deserializer: &'a mut D) -> Option<&'a mut (dyn Source + 'a)> {
         ($($reader:ty),*) => { $(
             if typeid::of::<D>() == typeid::of::<&mut rmp_serde::Deserializer<ReadReader<$reader>>>() {
                 let deserializer: *mut D = deserializer;
-                // SAFETY: but for lifetimes `D` is that type, and what is reached through it lives no longer than the borrow of it.
+                // SAFETY: but for lifetimes `D` is that type, and what is reached through it lives
+                // no longer than the borrow of it.
                 let known = unsafe { &mut *deserializer.cast::<&mut rmp_serde::Deserializer<ReadReader<$reader>>>() };
                 return Some(known.get_mut());
             }
@@ -177,11 +186,11 @@ impl<S: Source> Source for &mut S {
     }
 }
 
-/// Asked for the first element of a sequence, reads all `count`; says whether it could. If not, it has read the first one, and one
-/// of the others may be refused.
+/// Asked for the first element of a sequence, reads all `count`; says whether it could. If not, it
+/// has read the first one, and one of the others may be refused.
 ///
-/// Only for sequences that a deserializer known to [`is_known_deserializer`] makes: in those the elements follow each other in
-/// the reader, and nothing of them has been taken from it.
+/// Only for sequences that a deserializer known to [`is_known_deserializer`] makes: in those the
+/// elements follow each other in the reader, and nothing of them has been taken from it.
 pub(super) struct AllElements<'a, T> {
     pub(super) count: usize,
     pub(super) values: &'a mut Vec<T>,
@@ -198,7 +207,8 @@ impl<'de, T: SerdeElement> DeserializeSeed<'de> for AllElements<'_, T> {
                     source.advance(bytes);
                     return Ok(true);
                 }
-                // Nothing is consumed yet: element by element the same one fails, and serde's words name its value and the type.
+                // Nothing is consumed yet: element by element the same one fails, and serde's words
+                // name its value and the type.
                 Err(DecodeError::Element { error: ElementError::OutOfRange, .. }) => {}
                 Err(error @ DecodeError::Element { .. }) => {
                     return Err(D::Error::custom(format_args!("{error} than {}", type_name::<T>())));

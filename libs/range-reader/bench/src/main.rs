@@ -1,11 +1,13 @@
-//! Parts of `scripts/bench range-reader`: a link that is emulated, and clients that read a trace over it as others do.
+//! Parts of `scripts/bench range-reader`: a link that is emulated, and clients that read a trace
+//! over it as others do.
 //!
 //! ```text
 //! range-reader-bench link --upstream 127.0.0.1:80 --rtt-ms 50 --mbit 20
 //! range-reader-bench read --how read-through|reopen|prepatch --host 127.0.0.1:8080 --path /t.mp4 --trace reads.csv
 //! ```
-//! `link` prints the port it listens on, works until standard input ends, and prints what passed. `read` prints one
-//! JSON object with the sum of what it read. The script starts both, many at a time, and compares.
+//! `link` prints the port it listens on, works until standard input ends, and prints what passed.
+//! `read` prints one JSON object with the sum of what it read. The script starts both, many at a
+//! time, and compares.
 
 mod link;
 mod read;

@@ -1,13 +1,14 @@
 //! Clients that read a trace in the ways that a range reader must beat.
 //!
-//! - `read-through`: one GET of the whole file, all of it kept, each read served when its bytes have come.
+//! - `read-through`: one GET of the whole file, all of it kept, each read served when its bytes
+//!   have come.
 //! - `reopen`: a new connection and a bounded range for each run of reads that touch each other.
-//! - `prepatch`: FFmpeg before forward seeks were served from the open connection. A range without an end, read through a
-//!   buffer of 32 KiB; a seek out of that buffer opens another connection and then closes the one before, which has
-//!   brought more of what nobody reads until then.
+//! - `prepatch`: FFmpeg before forward seeks were served from the open connection. A range without
+//!   an end, read through a buffer of 32 KiB; a seek out of that buffer opens another connection
+//!   and then closes the one before, which has brought more of what nobody reads until then.
 //!
-//! Each prints the SHA-256 of what it read, in the order of the trace, and the seconds it took from its first connection
-//! on. HTTP is what these need and nginx answers: no redirects, no chunks.
+//! Each prints the SHA-256 of what it read, in the order of the trace, and the seconds it took from
+//! its first connection on. HTTP is what these need and nginx answers: no redirects, no chunks.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -74,7 +75,8 @@ fn prepatch(server: &Server, reads: &[Read], sum: &mut Sha256) -> Result<(), Str
     for read in reads {
         let mut at = read.offset;
         if !(start..=end).contains(&at) {
-            // The old answer is dropped once the new one's head has come: should that fail, FFmpeg can go on.
+            // The old answer is dropped once the new one's head has come: should that fail, FFmpeg
+            // can go on.
             answer = server.get(Some(format!("{at}-")))?;
             (start, end) = (at, at);
         }
@@ -103,14 +105,14 @@ struct Server {
     path: String,
 }
 
-struct Answer {
+struct HttpResponse {
     length: usize,
     body: Body,
 }
 
 impl Server {
-    /// A new connection and its answer's head; dropping the answer closes it.
-    fn get(&self, range: Option<String>) -> Result<Answer, String> {
+    /// A new connection and its response's head; dropping the response closes it.
+    fn get(&self, range: Option<String>) -> Result<HttpResponse, String> {
         let mut stream = TcpStream::connect(self.address).map_err(|error| error.to_string())?;
         let range = range.map(|range| format!("range: bytes={range}\r\n")).unwrap_or_default();
         let request = format!(
@@ -126,7 +128,7 @@ impl Server {
         let mut fields = head.lines().filter_map(|line| line.split_once(':'));
         let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
         let length = length.and_then(|(_, value)| value.trim().parse().ok()).ok_or("no content-length")?;
-        Ok(Answer { length, body: Body { early, stream } })
+        Ok(HttpResponse { length, body: Body { early, stream } })
     }
 }
 

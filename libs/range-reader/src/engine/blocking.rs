@@ -14,9 +14,9 @@ use crate::source::Source;
 
 /// A remote file, read by blocking calls.
 ///
-/// **Not to be read from within asynchronous code:** it panics there, as tokio's `block_on` does; that is what
-/// [`AsyncRangeReader`](crate::AsyncRangeReader) is for. A thread of `spawn_blocking` is fine. Nothing happens between
-/// calls, but what the kernel receives meanwhile.
+/// **Not to be read from within asynchronous code:** it panics there, as tokio's `block_on` does;
+/// that is what [`AsyncRangeReader`](crate::AsyncRangeReader) is for. A thread of `spawn_blocking`
+/// is fine. Nothing happens between calls, but what the kernel receives meanwhile.
 #[derive(Debug)]
 pub struct RangeReader<S: Source = HttpSource> {
     engine: Option<Engine<S>>,
@@ -26,7 +26,8 @@ pub struct RangeReader<S: Source = HttpSource> {
 impl RangeReader<HttpSource> {
     /// The file at `url`. Nothing is sent before the first read.
     ///
-    /// Errors: a URL that is not `http` or `https`, a configuration that cannot be used, no file descriptors.
+    /// Errors: a URL that is not `http` or `https`, a configuration that cannot be used, no file
+    /// descriptors.
     pub fn open(url: &url::Url, http: HttpConfig, config: ReaderConfig) -> io::Result<Self> {
         let source =
             HttpSource::new(url, http).map_err(|error| io::Error::from(crate::ReadError::Source(error)))?;
@@ -43,13 +44,15 @@ impl<S: Source> RangeReader<S> {
 
     /// Says what will be read, in this order; replaces what was said before.
     ///
-    /// What is on its way or in memory stays of use. May be said at any time, and may be wrong: bytes are fetched in vain
-    /// then, up to what the window holds. 131,072 ranges are taken, the rest is ignored.
+    /// What is in flight or in memory stays of use. May be said at any time, and may be wrong:
+    /// bytes are wasted then, up to what the window holds. 131,072 ranges are taken, the rest is
+    /// ignored.
     pub fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.parts().0.will_need(ranges);
     }
 
-    /// Length of the file in bytes, asked of the server if no answer has come yet; `None` if it does not say.
+    /// Length of the file in bytes, asked of the server if no response has come yet; `None` if it
+    /// does not say.
     pub fn len(&mut self) -> io::Result<Option<u64>> {
         let (engine, runtime) = self.parts();
         runtime.block_on(poll_fn(|context| engine.poll_length(context)))
@@ -90,8 +93,9 @@ impl<S: Source> Seek for RangeReader<S> {
 
 impl<S: Source> Drop for RangeReader<S> {
     fn drop(&mut self) {
-        // Connections before the runtime that watches their sockets; and the runtime without waiting for a thread that
-        // resolves a name, so that dropping blocks nowhere and is allowed in asynchronous code too.
+        // Connections before the runtime that watches their sockets; and the runtime without
+        // waiting for a thread that resolves a name, so that dropping blocks nowhere and is allowed
+        // in asynchronous code too.
         self.engine = None;
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

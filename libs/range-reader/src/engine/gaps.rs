@@ -1,7 +1,8 @@
 //! How far seeks have gone lately.
 //!
-//! Where nothing better is known than that seeks go a little forward, gaps are read through: in pieces while it may yet turn
-//! out how they go on, then in an answer without end. What is better known is the learner's matter.
+//! Where nothing better is known than that seeks go a little forward, gaps are read through: in
+//! pieces while it may yet turn out how they go on, then in a response without end. What is better
+//! known is the learner's matter.
 
 /// Seeks before anything is concluded from them.
 const SEEKS_MIN: u32 = 2;
@@ -17,7 +18,7 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// The reader moves; a step back begins the average anew.
+    /// The reader moves; a step back restarts the average.
     pub(super) fn note(&mut self, from: u64, to: u64) {
         let Some(gap) = to.checked_sub(from) else {
             *self = Self::default();
@@ -52,6 +53,6 @@ mod tests {
         gaps.note(position, position + 900_000);
         assert!(!gaps.are_shorter_than(62_500.0), "one long gap tells");
         gaps.note(position, 0);
-        assert!(!gaps.are_shorter_than(1e9), "a step back begins anew");
+        assert!(!gaps.are_shorter_than(1e9), "a step back restarts it");
     }
 }

@@ -1,7 +1,7 @@
-//! What has been measured of the way to the server.
+//! Measurements of the path to the server.
 //!
-//! Time counts only while the reader waits: bytes that had gathered while the caller did something else say nothing of
-//! the link. What to make of the figures is decided in `plan.rs`.
+//! Time counts only while the reader waits: bytes that had gathered while the caller did something
+//! else say nothing of the link. What to make of the figures is decided in `plan.rs`.
 
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use crate::plan::LinkEstimate;
 use crate::source::SourceState;
 
-/// Time over which throughput is averaged: older figures fade by half each time as much has gone by.
+/// Time over which throughput is averaged: older figures fade by half each time as much has gone
+/// by.
 const AVERAGED_OVER: Duration = Duration::from_millis(400);
 /// Round trips in which the highest throughput is forgotten.
 const PEAK_FADES_OVER_ROUND_TRIPS: f64 = 100.0;
-/// So much longer, so often in a row, and the shortest time to a first byte holds no more. Three round trips' bytes are under
-/// way at most.
+/// So much longer, so often in a row, and the shortest time to a first byte holds no more. Three
+/// round trips' bytes are in flight at most.
 const LONGER_FACTOR: u32 = 4;
 const LONGER_IN_A_ROW: u32 = 4;
 /// Before anything is measured: a road across a country.
@@ -38,12 +39,12 @@ pub(super) struct Link {
     longer: (u32, Duration),
     /// The most that has been measured, in bytes a second; fades where less comes.
     peak: f64,
-    /// When the reader began to wait for bytes of an answer that has begun.
+    /// When the reader began to wait for bytes of a response that has begun.
     waiting_since: Option<Instant>,
 }
 
 impl Link {
-    /// An answer's head has come after `elapsed`; a connection was opened for it or not.
+    /// A response's head has come after `elapsed`; a connection was opened for it or not.
     pub(super) fn head(&mut self, elapsed: Duration, is_fresh: bool) {
         if !is_fresh {
             self.note_least(elapsed);
@@ -55,8 +56,8 @@ impl Link {
         });
     }
 
-    /// What is asked while several answers share the link comes later than it could, but not so much: then the way to the
-    /// server has changed.
+    /// What is asked while several responses share the link comes later than it could, but not so
+    /// much: then the path to the server has changed.
     fn note_least(&mut self, elapsed: Duration) {
         let least = self.least.unwrap_or(elapsed);
         let (count, shortest) = self.longer;
@@ -68,7 +69,7 @@ impl Link {
         self.least = Some(if has_changed { self.longer.1 } else { least.min(elapsed) });
     }
 
-    /// The reader waits for more of an answer.
+    /// The reader waits for more of a response.
     pub(super) fn wait(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
@@ -92,9 +93,10 @@ impl Link {
         self.peak = present.max(self.peak + (present - self.peak) * fading);
     }
 
-    /// What the link brings between a request and its answer, while nothing else is under way and it is not idle: how much
-    /// has to be under way so that it never is. (What is measured while several answers share the link, or while it idles
-    /// because too little was asked, is longer and slower.)
+    /// What the link brings between a request and its response, while nothing else is in flight and
+    /// it is not idle: how much has to be in flight so that it never is. (What is measured while
+    /// several responses share the link, or while it idles because too little was asked, is longer
+    /// and slower.)
     pub(super) fn path_bytes(&self) -> f64 {
         let first_byte = self.least.unwrap_or_else(|| self.time_to_first_byte());
         first_byte.as_secs_f64() * self.peak_bytes_per_second()
@@ -109,22 +111,23 @@ impl Link {
         (self.seconds > 0.001).then(|| (self.bytes / self.seconds).max(1.0))
     }
 
-    /// From a request on an open connection to the head of its answer.
+    /// From a request on an open connection to the head of its response.
     ///
     /// The kernel's round trip is not taken for it: behind a proxy it is that of the proxy.
     pub(super) fn time_to_first_byte(&self) -> Duration {
         self.kept.or(self.fresh.map(|fresh| fresh / 2)).unwrap_or(UNKNOWN_ROUND_TRIP)
     }
 
-    /// What a new connection costs more than an open one; behind a proxy, what opening the one to the proxy took says
-    /// nothing of that.
+    /// What a new connection costs more than an open one; behind a proxy, what opening the one to
+    /// the proxy took says nothing of that.
     fn time_to_connect(&self, opened_in: Option<Duration>) -> Duration {
         let first_byte = self.time_to_first_byte();
         let more = self.fresh.map(|fresh| fresh.saturating_sub(first_byte));
         more.unwrap_or(first_byte).max(opened_in.unwrap_or_default())
     }
 
-    /// Estimate for an answer with `buffered` bytes in the client and `left` to its end, if it has one.
+    /// Estimate for a response with `buffered` bytes in the client and `left` to its end, if it has
+    /// one.
     pub(super) fn estimate(&self, state: &SourceState, buffered: u64, left: Option<u64>) -> LinkEstimate {
         let time_to_first_byte = self.time_to_first_byte();
         let bytes_per_second = self.bytes_per_second().unwrap_or(UNKNOWN_BYTES_PER_SECOND);
@@ -137,7 +140,7 @@ impl Link {
             bytes_in_flight: left
                 .map_or(in_flight as u64, |left| left.saturating_sub(buffered).min(in_flight as u64)),
             answer_bytes_left: left,
-            gives_up_cheaply: state.can_reset,
+            cancels_cheaply: state.can_reset,
         }
     }
 }

@@ -1,18 +1,19 @@
-//! The reader itself, between the caller and a source.
+//! The reader's engine, between the caller and a source.
 //!
-//! An engine is a state that is polled: it spawns nothing, so dropping it at any moment drops its requests, connections and
-//! timers with it. This file answers reads from what is in memory (`store.rs`); `transfer.rs` moves bytes of answers
-//! there; `steer.rs` decides what is asked for.
+//! An engine is a state that is polled: it spawns nothing, so dropping it at any moment drops its
+//! requests, connections and timers with it. This file answers reads from what is in memory
+//! (`store.rs`); `transfer.rs` moves bytes of responses there; `schedule.rs` decides what is
+//! requested.
 
 pub(crate) mod asynchronous;
 pub(crate) mod blocking;
 mod gaps;
-mod lane;
+mod in_flight;
 mod link;
-mod steer;
+mod read_list;
+mod schedule;
 mod store;
 mod transfer;
-mod wanted;
 
 use std::fmt;
 use std::io::{self, SeekFrom};
@@ -24,41 +25,42 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Sleep;
 
 use self::gaps::Gaps;
-use self::lane::Lane;
+use self::in_flight::InFlightRequest;
 use self::link::Link;
+use self::read_list::ReadList;
 use self::store::{Predicted, Store};
-use self::wanted::Wanted;
 use crate::config::ReaderConfig;
 use crate::counters::{Counters, Progress};
 use crate::error::ReadError;
 use crate::learn::{LearnLimits, Learner};
 use crate::source::{Pinned, Source};
 
-/// Reads answered from memory look after the answers on their way each time so many bytes have been handed out.
+/// Reads answered from memory look after the responses in flight each time so many bytes have been
+/// handed out.
 const BYTES_BETWEEN_LOOKS: u64 = 64 << 10;
 
-/// A remote file and where in it the reader stands.
+/// A remote file and the reader's position in it.
 pub(crate) struct Engine<S: Source> {
     source: S,
     config: ReaderConfig,
     store: Store,
     link: Link,
-    wanted: Wanted,
-    /// The list of what is wanted is the caller's; else it is the learner's.
+    read_list: ReadList,
+    /// The read list is the caller's; else it is the learner's.
     is_hinted: bool,
     learner: Option<Learner>,
-    /// The list is a guess: asked for piece by piece, and what is missed beside it.
+    /// The list is a guess: requested piece by piece, with misses requested separately.
     is_guessing: bool,
     /// Requests that have been refused while others were answered, and how many were then.
     refused_beside: (u32, usize),
-    /// What the learner has been told of its predictions.
-    told: Predicted,
-    lanes: Vec<Lane<S::Body>>,
+    /// The prediction totals last reported to the learner.
+    reported: Predicted,
+    requests: Vec<InFlightRequest<S::Body>>,
     position: u64,
     length: Length,
     /// Nothing was found here, so the file ends here or before.
     end_at_most: u64,
-    /// What the first answer said of the file.
+    /// What the first response said of the file.
     pinned: Option<Arc<Pinned>>,
     /// The server sends nothing but the whole file.
     whole_only: bool,
@@ -73,14 +75,14 @@ pub(crate) struct Engine<S: Source> {
     has_sought: bool,
     /// The plan made for this position holds until it is reached.
     planned_for: Option<u64>,
-    /// Answers on their way are let come to their end, before the next request.
-    resting: bool,
-    /// Asking ahead has failed; asked again when the reader stands before missing bytes.
-    held: bool,
-    /// Tries in a row without a new byte.
+    /// The responses in flight are allowed to finish before the next request.
+    finishing: bool,
+    /// A prefetch has failed; it is retried when the reader reaches the missing bytes.
+    prefetch_failed: bool,
+    /// Consecutive attempts without a new byte.
     tries: u32,
     pause: Option<Pin<Box<Sleep>>>,
-    /// What no read can get past.
+    /// An error that fails every further read.
     failed: Option<ReadError>,
     /// Reads answered.
     answered: u64,
@@ -109,13 +111,13 @@ impl<S: Source> Engine<S> {
             source,
             config,
             link: Link::default(),
-            wanted: Wanted::default(),
+            read_list: ReadList::default(),
             is_hinted: false,
             learner,
             is_guessing: false,
             refused_beside: (0, usize::MAX),
-            told: Predicted::default(),
-            lanes: Vec::new(),
+            reported: Predicted::default(),
+            requests: Vec::new(),
             position: 0,
             length: Length::Unknown,
             end_at_most: u64::MAX,
@@ -127,8 +129,8 @@ impl<S: Source> Engine<S> {
             last_run: 0,
             has_sought: false,
             planned_for: None,
-            resting: false,
-            held: false,
+            finishing: false,
+            prefetch_failed: false,
             tries: 0,
             pause: None,
             failed: None,
@@ -175,7 +177,8 @@ impl<S: Source> Engine<S> {
         Poll::Ready(Ok(self.total()))
     }
 
-    /// Moves the position; nothing is asked until the next read. `SeekFrom::End` needs the length: `poll_length` first.
+    /// Moves the position; nothing is asked until the next read. `SeekFrom::End` needs the length:
+    /// `poll_length` first.
     pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (base, offset) = match to {
             SeekFrom::Start(position) => (position, 0),
@@ -192,16 +195,16 @@ impl<S: Source> Engine<S> {
             (self.position, self.run_start) = (position, position);
             self.has_sought = true;
             self.planned_for = None;
-            self.resting = false;
+            self.finishing = false;
         }
         Ok(position)
     }
 
     /// Replaces the list of what will be read.
     pub(crate) fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
-        self.wanted.replace(ranges);
-        self.store.hope_for(self.wanted.ascending());
-        self.is_hinted = !self.wanted.is_empty();
+        self.read_list.replace(ranges);
+        self.store.set_listed(self.read_list.ascending());
+        self.is_hinted = !self.read_list.is_empty();
         self.is_guessing = false;
         self.planned_for = None;
     }
@@ -238,23 +241,24 @@ impl<S: Source> Engine<S> {
             bytes_wasted: self.store.wasted,
             bytes_buffered: self.store.unread(),
             seeks: self.seeks,
-            bytes_predicted: self.store.predicted.used + self.store.predicted.vain,
-            bytes_mispredicted: self.store.predicted.vain,
+            bytes_predicted: self.store.predicted.used + self.store.predicted.wasted,
+            bytes_mispredicted: self.store.predicted.wasted,
         }
     }
 
-    /// Tells the learner of bytes handed out at the position, and of what has become of its predictions.
+    /// Reports to the learner the bytes handed out at the position, and the outcome of its
+    /// predictions.
     fn learn(&mut self, bytes: &[u8]) {
         let Some(learner) = self.learner.as_mut().filter(|_| !self.is_hinted) else { return };
         learner.note_read(self.position..self.position + bytes.len() as u64);
         if learner.wants_bytes() {
             learner.note_bytes(self.position, bytes);
         }
-        let Predicted { used, vain } = self.store.predicted;
-        let (known_used, known_vain) = (self.told.used, self.told.vain);
-        if (used, vain) != (known_used, known_vain) {
-            learner.note_outcome(used + vain - known_used - known_vain, used - known_used);
-            self.told = self.store.predicted;
+        let Predicted { used, wasted } = self.store.predicted;
+        let (known_used, known_wasted) = (self.reported.used, self.reported.wasted);
+        if (used, wasted) != (known_used, known_wasted) {
+            learner.note_outcome(used + wasted - known_used - known_wasted, used - known_used);
+            self.reported = self.store.predicted;
         }
     }
 
@@ -264,7 +268,7 @@ impl<S: Source> Engine<S> {
         self.progress = Some(callback);
     }
 
-    /// Nothing exists from here on, as far as known.
+    /// The end of the file, as far as known.
     fn end(&self) -> u64 {
         self.total().unwrap_or(self.end_at_most)
     }
@@ -284,7 +288,7 @@ impl<S: Source> fmt::Debug for Engine<S> {
         f.debug_struct("Engine")
             .field("position", &self.position)
             .field("length", &self.length)
-            .field("requests_on_their_way", &self.lanes.len())
+            .field("requests_on_their_way", &self.requests.len())
             .finish_non_exhaustive()
     }
 }

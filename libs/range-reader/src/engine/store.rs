@@ -1,8 +1,9 @@
 //! Bytes of the file that are in memory: what was read lately, and what came ahead of the reader.
 //!
-//! Bytes are copied into pieces of at most 64 KiB, so that what a piece holds is what it costs: a slice of a client's
-//! buffer would keep the whole buffer. Each piece knows which of its bytes have not been handed out, so every byte is
-//! counted once: used, skipped or wasted. What is fetched, and when, is decided in `mod.rs`.
+//! Bytes are copied into pieces of at most 64 KiB, so that what a piece holds is what it costs: a
+//! slice of a client's buffer would keep the whole buffer. Each piece knows which of its bytes have
+//! not been handed out, so every byte is counted once: used, skipped or wasted. What is fetched,
+//! and when, is decided in `mod.rs`.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,10 +12,12 @@ use std::ops::Range;
 const PIECE_BYTES: usize = 64 << 10;
 /// Emptied pieces kept for the next bytes.
 const SPARE_PIECES: usize = 8;
-/// By so much the window is exceeded at most: a client reads up to its buffer's size at once, and throwing away what has
-/// just come would only mean to ask for it again. hyper reads about 400 kB at a time.
+/// By so much the window is exceeded at most: a client reads up to its buffer's size at once, and
+/// throwing away what has just come would only mean to ask for it again. hyper reads about 400 kB
+/// at a time.
 const BROUGHT_AT_ONCE_BYTES: u64 = 512 << 10;
-/// What a piece costs besides its bytes; keeps the number of pieces within bounds when they are tiny.
+/// What a piece costs besides its bytes; keeps the number of pieces within bounds when they are
+/// tiny.
 const PIECE_OVERHEAD_BYTES: u64 = 128;
 
 /// Pieces of the file, in the order of the file, without overlap.
@@ -40,7 +43,7 @@ pub(super) struct Store {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Predicted {
     pub(super) used: u64,
-    pub(super) vain: u64,
+    pub(super) wasted: u64,
 }
 
 #[derive(Debug)]
@@ -52,17 +55,17 @@ struct Piece {
     /// When it was last read or written to, in touches of the store.
     touched: u64,
     is_predicted: bool,
-    hope: Hope,
+    interest: Interest,
 }
 
 /// Why bytes that have not been read are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hope {
-    /// They follow what is read: while the reader stands before them.
+pub(super) enum Interest {
+    /// They follow the reader's position: kept while it is before them.
     Following,
-    /// They stand in the list of what will be read, wherever the reader stands now.
+    /// They are in the read list, wherever the reader is now.
     Listed,
-    /// They stood in the list and were jumped over.
+    /// They were in the list and were jumped over.
     Passed,
 }
 
@@ -105,15 +108,17 @@ impl Store {
         filled
     }
 
-    /// Keeps bytes that have come for `start..`. Those that are here already count as wasted; returns how many are new.
+    /// Keeps bytes that have come for `start..`. Those that are here already count as wasted;
+    /// returns how many are new.
     ///
-    /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no more than that.
+    /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no
+    /// more than that.
     pub(super) fn insert(
         &mut self,
         mut start: u64,
         mut bytes: &[u8],
         more: u64,
-        (hope, is_predicted): (Hope, bool),
+        (interest, is_predicted): (Interest, bool),
     ) -> u64 {
         let mut fresh = 0;
         while !bytes.is_empty() {
@@ -129,7 +134,7 @@ impl Store {
                 Some(piece) => (piece.start - start).min(bytes.len() as u64),
                 None => bytes.len() as u64,
             };
-            let count = self.append(next, start, &bytes[..here as usize], more, (hope, is_predicted));
+            let count = self.append(next, start, &bytes[..here as usize], more, (interest, is_predicted));
             start += count as u64;
             fresh += count as u64;
             bytes = &bytes[count..];
@@ -144,13 +149,13 @@ impl Store {
         start: u64,
         bytes: &[u8],
         more: u64,
-        (hope, is_predicted): (Hope, bool),
+        (interest, is_predicted): (Interest, bool),
     ) -> usize {
         self.touches += 1;
         let fits = |piece: &Piece| {
             piece.end() == start
                 && piece.data.len() < piece.data.capacity()
-                && (piece.hope, piece.is_predicted) == (hope, is_predicted)
+                && (piece.interest, piece.is_predicted) == (interest, is_predicted)
         };
         let index = match next.checked_sub(1) {
             Some(before) if self.pieces.get(before).is_some_and(fits) => before,
@@ -164,7 +169,7 @@ impl Store {
                     }
                 };
                 let unread = Vec::with_capacity(2);
-                self.pieces.insert(next, Piece { start, data, unread, touched: 0, is_predicted, hope });
+                self.pieces.insert(next, Piece { start, data, unread, touched: 0, is_predicted, interest });
                 self.bytes += PIECE_OVERHEAD_BYTES;
                 next
             }
@@ -181,9 +186,9 @@ impl Store {
         count
     }
 
-    /// Drops what is over the limits, now that the reader stands at `position`: what it has left behind longest ago, and
-    /// of what came ahead the farthest: what is in the list of what will be read by its `turn` there, what is not after that
-    /// by its place in the file.
+    /// Drops what is over the limits, now that the reader stands at `position`: what it has left
+    /// behind longest ago, and of what came ahead the farthest: what is in the list of what will be
+    /// read by its `turn` there, what is not after that by its place in the file.
     pub(super) fn trim(&mut self, position: u64, turn: impl Fn(&Range<u64>) -> usize) {
         if self.bytes <= self.look_back_bytes.min(self.window_bytes) {
             return;
@@ -201,13 +206,14 @@ impl Store {
             behind -= self.pieces[index].cost();
             self.evict(index, position);
         }
-        // The piece at the reader itself stays, however small the window; so does what a client brings at once.
+        // The piece at the reader itself stays, however small the window; so does what a client
+        // brings at once.
         while ahead > self.window_bytes + BROUGHT_AT_ONCE_BYTES {
             let ahead_of = |piece: &Piece| !piece.is_behind(position) && !piece.range().contains(&position);
             let farthest =
                 (0..self.pieces.len()).filter(|&index| ahead_of(&self.pieces[index])).max_by_key(|&index| {
                     let piece = &self.pieces[index];
-                    let is_listed = piece.hope == Hope::Listed;
+                    let is_listed = piece.interest == Interest::Listed;
                     (is_listed, if is_listed { turn(&piece.range()) } else { 0 }, index)
                 });
             let Some(index) = farthest else { break };
@@ -223,7 +229,7 @@ impl Store {
             let passed = position.clamp(range.start, range.end) - range.start;
             self.skipped += passed;
             self.wasted += range.end - range.start - passed;
-            self.predicted.vain += if piece.is_predicted { range.end - range.start } else { 0 };
+            self.predicted.wasted += if piece.is_predicted { range.end - range.start } else { 0 };
         }
         if piece.data.capacity() == PIECE_BYTES && self.spare.len() < SPARE_PIECES {
             piece.data.clear();
@@ -232,11 +238,12 @@ impl Store {
     }
 
     /// What will be read is now in `list`, ascending, and nowhere else.
-    pub(super) fn hope_for(&mut self, list: &[Range<u64>]) {
+    pub(super) fn set_listed(&mut self, list: &[Range<u64>]) {
         for piece in &mut self.pieces {
             let meets = |range: &Range<u64>| range.start < piece.end() && piece.start < range.end;
             let first = list.partition_point(|range| range.end <= piece.start);
-            piece.hope = if list.get(first).is_some_and(meets) { Hope::Listed } else { Hope::Following };
+            piece.interest =
+                if list.get(first).is_some_and(meets) { Interest::Listed } else { Interest::Following };
         }
     }
 
@@ -244,7 +251,7 @@ impl Store {
     pub(super) fn pass(&mut self, range: &Range<u64>) {
         let first = self.index_after(range.start);
         for piece in self.pieces.range_mut(first..).take_while(|piece| piece.end() <= range.end) {
-            piece.hope = Hope::Passed;
+            piece.interest = Interest::Passed;
         }
     }
 
@@ -317,11 +324,11 @@ impl Piece {
 
     /// Read, or passed by: kept for looking back only.
     fn is_behind(&self, position: u64) -> bool {
-        match self.hope {
+        match self.interest {
             _ if self.unread.is_empty() => true,
-            Hope::Following => self.end() <= position,
-            Hope::Listed => false,
-            Hope::Passed => true,
+            Interest::Following => self.end() <= position,
+            Interest::Listed => false,
+            Interest::Passed => true,
         }
     }
 
@@ -389,7 +396,7 @@ mod tests {
                 match step {
                     Step::Insert(start, size) => {
                         let bytes: Vec<u8> = (start..start + size).map(byte_at).collect();
-                        store.insert(start, &bytes, 100, (Hope::Following, false));
+                        store.insert(start, &bytes, 100, (Interest::Following, false));
                         received += size;
                     }
                     Step::Read(start, size) => {
@@ -414,7 +421,7 @@ mod tests {
     fn what_is_left_behind_goes_oldest_first_and_counts_as_skipped() {
         let mut store = Store::new(1000, 10_000);
         for start in [0, 1000, 2000] {
-            store.insert(start, &[7; 500], 0, (Hope::Following, false));
+            store.insert(start, &[7; 500], 0, (Interest::Following, false));
         }
         store.trim(2000, |_| 0);
         assert_eq!((store.skipped, store.wasted), (500, 0));
@@ -424,7 +431,7 @@ mod tests {
     #[test]
     fn listed_bytes_stay_wherever_the_reader_stands_until_they_are_passed() {
         let mut store = Store::new(0, 10_000);
-        store.insert(0, &[7; 500], 0, (Hope::Listed, false));
+        store.insert(0, &[7; 500], 0, (Interest::Listed, false));
         store.trim(5000, |_| 0);
         assert!(store.contains(0));
         store.pass(&(0..500));

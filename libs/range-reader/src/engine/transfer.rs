@@ -1,4 +1,4 @@
-//! Bytes of answers on their way into memory, and what becomes of an answer that fails.
+//! Bytes of responses in flight into memory, and what becomes of a response that fails.
 
 use std::future::Future;
 use std::iter;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::lane::{Lane, OPEN_END, State};
-use super::store::Hope;
+use super::in_flight::{InFlightRequest, OPEN_END, State};
+use super::store::Interest;
 use super::{Engine, Length};
 use crate::error::{Permanent, ReadError, SourceError};
 use crate::source::{Body, BodyEvent, Pinned, Response, Source};
@@ -19,19 +19,21 @@ use crate::source::{Body, BodyEvent, Pinned, Response, Source};
 /// Doublings of the pause between tries at most.
 const PAUSE_DOUBLINGS_MAX: u32 = 16;
 
-/// An answer that broke off after so many new bytes is continued without a pause: it was worth its connection.
+/// A response that broke off after so many new bytes is continued without a pause: it was worth its
+/// connection.
 const AT_ONCE_BYTES: u64 = 64 << 10;
 
-/// What polling one lane has come to.
+/// What polling one request has come to.
 enum Polled {
     /// More will come.
     Pending,
-    /// The answer is complete, or has failed and been dealt with.
+    /// The response is complete, or has failed and been dealt with.
     Over,
 }
 
 impl<S: Source> Engine<S> {
-    /// Waits until the byte at the position is in memory, or the position is known to be at or past the end.
+    /// Waits until the byte at the position is in memory, or the position is known to be at or past
+    /// the end.
     ///
     /// `demand` is how many bytes the caller would take at once.
     pub(super) fn poll_bring(
@@ -39,7 +41,7 @@ impl<S: Source> Engine<S> {
         context: &mut Context<'_>,
         demand: u64,
     ) -> Poll<Result<(), ReadError>> {
-        self.held = false;
+        self.prefetch_failed = false;
         self.seeks += u64::from(mem::take(&mut self.has_sought));
         loop {
             let result = self.drive(context);
@@ -51,20 +53,20 @@ impl<S: Source> Engine<S> {
             if self.is_at_end() {
                 return Poll::Ready(Ok(()));
             }
-            if !self.steer(demand) && !self.look_ahead() {
+            if !self.schedule(demand) && !self.look_ahead() {
                 ready!(self.poll_pause(context));
             }
         }
     }
 
-    /// Waits until an answer has said how long the file is.
+    /// Waits until a response has said how long the file is.
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
         loop {
             self.drive(context)?;
             if self.length != Length::Unknown {
                 return Poll::Ready(Ok(()));
             }
-            if !self.lanes.is_empty() || !self.steer(1) {
+            if !self.requests.is_empty() || !self.schedule(1) {
                 ready!(self.poll_pause(context));
             }
         }
@@ -75,25 +77,26 @@ impl<S: Source> Engine<S> {
         self.handed_since_look = 0;
         // What fails here is met again by the read that needs it.
         if self.drive(context).is_err() {
-            self.held = true;
+            self.prefetch_failed = true;
         }
         self.look_ahead();
     }
 
-    /// Ready once the pause between tries is over; pending, woken by the answers on their way, if there is none.
+    /// Ready once the pause between tries is over; pending, woken by the responses in flight, if
+    /// there is none.
     fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
             return Poll::Ready(());
         }
-        if self.lanes.iter().any(|lane| lane.has_begun) {
+        if self.requests.iter().any(|request| request.has_begun) {
             self.link.wait(Instant::now());
         }
         Poll::Pending
     }
 
-    /// Polls all lanes until they have nothing more, or the window is full.
+    /// Polls all requests until they have nothing more, or the window is full.
     fn drive(&mut self, context: &mut Context<'_>) -> Result<(), ReadError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -101,11 +104,11 @@ impl<S: Source> Engine<S> {
         let before = self.bytes_received;
         let mut failure = None;
         let mut index = 0;
-        while index < self.lanes.len() {
-            let mut lane = self.lanes.remove(index);
-            match self.poll_lane(context, &mut lane) {
+        while index < self.requests.len() {
+            let mut request = self.requests.remove(index);
+            match self.poll_request(context, &mut request) {
                 Ok(Polled::Pending) => {
-                    self.lanes.insert(index, lane);
+                    self.requests.insert(index, request);
                     index += 1;
                 }
                 Ok(Polled::Over) => {}
@@ -116,35 +119,37 @@ impl<S: Source> Engine<S> {
         failure.map_or(Ok(()), Err)
     }
 
-    fn poll_lane(
+    fn poll_request(
         &mut self,
         context: &mut Context<'_>,
-        lane: &mut Lane<S::Body>,
+        request: &mut InFlightRequest<S::Body>,
     ) -> Result<Polled, ReadError> {
         loop {
-            let polled = match &mut lane.state {
+            let polled = match &mut request.state {
                 State::Opening(opening) => match opening.as_mut().poll(context) {
                     Poll::Pending => return Ok(Polled::Pending),
-                    Poll::Ready(Ok(response)) => self.begin(lane, response),
+                    Poll::Ready(Ok(response)) => self.begin(request, response),
                     Poll::Ready(Err(error)) => Err(error),
                 },
                 State::Streaming(body) => {
                     let missing = !self.store.contains(self.position);
                     let needed = missing
-                        && (self.resting
-                            || lane.outstanding.iter().any(|range| range.contains(&self.position)));
+                        && (self.finishing
+                            || request.outstanding.iter().any(|range| range.contains(&self.position)));
                     if !needed && self.store.is_full(self.position) {
                         return Ok(Polled::Pending);
                     }
                     match body.poll_event(context) {
                         Poll::Pending => return Ok(Polled::Pending),
                         Poll::Ready(Ok(BodyEvent::Part { range })) => {
-                            lane.cursor = range.start;
-                            lane.part_end = range.end.unwrap_or(OPEN_END);
+                            request.cursor = range.start;
+                            request.part_end = range.end.unwrap_or(OPEN_END);
                             Ok(false)
                         }
-                        Poll::Ready(Ok(BodyEvent::Data(data))) => self.receive(lane, &data).map(|()| false),
-                        Poll::Ready(Ok(BodyEvent::End)) => self.finish(lane).map(|()| true),
+                        Poll::Ready(Ok(BodyEvent::Data(data))) => {
+                            self.receive(request, &data).map(|()| false)
+                        }
+                        Poll::Ready(Ok(BodyEvent::End)) => self.finish(request).map(|()| true),
                         Poll::Ready(Err(error)) => Err(error),
                     }
                 }
@@ -152,34 +157,39 @@ impl<S: Source> Engine<S> {
             match polled {
                 Ok(false) => {}
                 Ok(true) => return Ok(Polled::Over),
-                Err(error) => return self.fail(lane, error).map(|()| Polled::Over),
+                Err(error) => return self.fail(request, error).map(|()| Polled::Over),
             }
         }
     }
 
-    /// The head of an answer. True if the answer is not worth having.
-    fn begin(&mut self, lane: &mut Lane<S::Body>, response: Response<S::Body>) -> Result<bool, SourceError> {
+    /// The head of a response. True if the response is not worth having.
+    fn begin(
+        &mut self,
+        request: &mut InFlightRequest<S::Body>,
+        response: Response<S::Body>,
+    ) -> Result<bool, SourceError> {
         let state = self.source.state();
-        if lane.asked_in == self.answered {
-            self.link.head(lane.asked_at.elapsed(), state.connections != lane.connections);
+        if request.sent_in == self.answered {
+            self.link.head(request.sent_at.elapsed(), state.connections != request.connections);
         }
         self.learn_length(&response.pinned)?;
         self.pinned.get_or_insert_with(|| Arc::new(response.pinned));
-        self.one_range_only |= response.is_whole_file && lane.several;
-        if response.is_whole_file && lane.several && state.takes_ranges {
-            (self.resting, self.planned_for) = (false, None);
+        self.one_range_only |= response.is_whole_file && request.several;
+        if response.is_whole_file && request.several && state.takes_ranges {
+            (self.finishing, self.planned_for) = (false, None);
             return Ok(true);
         }
         self.whole_only = response.is_whole_file;
         if self.whole_only {
-            // Whatever of it will be read comes along now, and the next time all of it would come again.
-            (lane.keep, lane.is_predicted) = (None, false);
-            lane.outstanding = iter::once(0..self.total().unwrap_or(OPEN_END)).collect();
+            // Whatever of it will be read comes along now, and the next time all of it would come
+            // again.
+            (request.keep, request.is_predicted) = (None, false);
+            request.outstanding = iter::once(0..self.total().unwrap_or(OPEN_END)).collect();
         }
         if let Some(total) = self.total() {
-            lane.clip(total);
+            request.clip(total);
         }
-        lane.state = State::Streaming(response.body);
+        request.state = State::Streaming(response.body);
         Ok(false)
     }
 
@@ -202,66 +212,69 @@ impl<S: Source> Engine<S> {
     }
 
     /// Bytes of the present part.
-    fn receive(&mut self, lane: &mut Lane<S::Body>, data: &[u8]) -> Result<(), SourceError> {
-        let start = lane.cursor;
+    fn receive(&mut self, request: &mut InFlightRequest<S::Body>, data: &[u8]) -> Result<(), SourceError> {
+        let start = request.cursor;
         let end = start + data.len() as u64;
         if self.config.file_bytes_max.is_some_and(|max| end > max) {
             return Err(SourceError::Permanent(Permanent::Limit("the file is larger than allowed")));
         }
         self.bytes_received += data.len() as u64;
-        (lane.has_begun, lane.cursor) = (true, end);
-        // Bytes so far behind the reader that looking back does not reach them are not kept even for a moment.
+        (request.has_begun, request.cursor) = (true, end);
+        // Bytes so far behind the reader that looking back does not reach them are not kept even
+        // for a moment.
         let floor = self.position.saturating_sub(self.config.look_back_bytes as u64).clamp(start, end);
-        let more = lane.part_end.min(self.end()).saturating_sub(end);
+        let more = request.part_end.min(self.end()).saturating_sub(end);
         let (mut kept, mut new_bytes, mut newest) = (0, 0, None);
-        for (part, hope) in self.parts(lane, start..end) {
-            let from = if hope == Hope::Listed { part.start } else { part.start.max(floor).min(part.end) };
+        for (part, interest) in self.parts(request, start..end) {
+            let from =
+                if interest == Interest::Listed { part.start } else { part.start.max(floor).min(part.end) };
             let bytes = &data[(from - start) as usize..(part.end - start) as usize];
-            let fresh = self.store.insert(from, bytes, more, (hope, lane.is_predicted));
-            let will_be_read = hope == Hope::Listed || part.end > self.position;
+            let fresh = self.store.insert(from, bytes, more, (interest, request.is_predicted));
+            let will_be_read = interest == Interest::Listed || part.end > self.position;
             if fresh > 0 && will_be_read {
                 (newest, new_bytes) = (part.end.checked_sub(1), new_bytes + fresh);
             }
             kept += bytes.len();
         }
         self.store.skipped += (data.len() - kept) as u64;
-        lane.bring(start..end);
-        self.store.trim(self.position, |piece| self.wanted.turn_of(piece));
-        // What the reader has passed by, has already, or has no room for brings it no further: a server that breaks off
-        // before what is missing may send that again and again.
+        request.bring(start..end);
+        self.store.trim(self.position, |piece| self.read_list.turn_of(piece));
+        // What the reader has passed by, has already, or has no room for brings it no further: a
+        // server that breaks off before what is missing may send that again and again.
         if newest.is_some_and(|newest| self.store.contains(newest)) {
             self.tries = 0;
-            lane.new_bytes += new_bytes;
+            request.new_bytes += new_bytes;
         }
         Ok(())
     }
 
-    /// What of `range`, which `lane` brings, is wanted, and why.
-    fn parts(&self, lane: &Lane<S::Body>, range: Range<u64>) -> Vec<(Range<u64>, Hope)> {
+    /// What of `range`, which `request` brings, is wanted, and why.
+    fn parts(&self, request: &InFlightRequest<S::Body>, range: Range<u64>) -> Vec<(Range<u64>, Interest)> {
         if self.whole_only {
-            return self.wanted.split(range, self.position);
+            return self.read_list.split(range, self.position);
         }
-        let hope = |part: &Range<u64>| match lane.keep {
-            Some(_) => self.wanted.hope(part, self.position),
-            None => Hope::Following,
+        let interest = |part: &Range<u64>| match request.keep {
+            Some(_) => self.read_list.interest(part, self.position),
+            None => Interest::Following,
         };
-        lane.wanted_of(range).map(|part| (part.clone(), hope(&part))).collect()
+        request.wanted_of(range).map(|part| (part.clone(), interest(&part))).collect()
     }
 
-    /// The answer is complete, as the server sees it.
-    fn finish(&mut self, lane: &mut Lane<S::Body>) -> Result<(), SourceError> {
-        // Plans that counted on this answer are made anew.
-        (self.resting, self.planned_for) = (false, None);
-        // A whole file whose length was not said ends where its answer ends. A range may have been cut short.
+    /// The response is complete, as the server sees it.
+    fn finish(&mut self, request: &mut InFlightRequest<S::Body>) -> Result<(), SourceError> {
+        // Plans that counted on this response are made again.
+        (self.finishing, self.planned_for) = (false, None);
+        // A whole file whose length was not said ends where its response ends. A range may have
+        // been cut short.
         if self.whole_only && self.length == Length::NotSaid {
-            self.length = Length::Bytes(lane.cursor);
-            lane.clip(lane.cursor);
+            self.length = Length::Bytes(request.cursor);
+            request.clip(request.cursor);
         }
-        if lane.outstanding.is_empty() {
+        if request.outstanding.is_empty() {
             return Ok(());
         }
-        self.one_range_only |= lane.several;
-        if lane.new_bytes > 0 {
+        self.one_range_only |= request.several;
+        if request.new_bytes > 0 {
             return Ok(());
         }
         Err(SourceError::Transient {
@@ -270,32 +283,33 @@ impl<S: Source> Engine<S> {
         })
     }
 
-    /// An answer has failed. `Ok`: it is tried again by whoever needs it.
-    fn fail(&mut self, lane: &mut Lane<S::Body>, error: SourceError) -> Result<(), ReadError> {
-        (self.resting, self.planned_for) = (false, None);
+    /// A response has failed. `Ok`: the read that needs the bytes retries.
+    fn fail(&mut self, request: &mut InFlightRequest<S::Body>, error: SourceError) -> Result<(), ReadError> {
+        (self.finishing, self.planned_for) = (false, None);
         match error {
             SourceError::Transient { reason, retry_after } => {
                 self.retries += 1;
-                if !lane.has_begun && !self.lanes.is_empty() {
+                if !request.has_begun && !self.requests.is_empty() {
                     let (count, fewest) = self.refused_beside;
-                    self.refused_beside = (count + 1, fewest.min(self.lanes.len()));
+                    self.refused_beside = (count + 1, fewest.min(self.requests.len()));
                 }
-                // What was asked ahead may fail as often as it likes: it is asked for again when it is missing.
-                self.tries += u32::from(lane.covers(self.position));
+                // What was asked ahead may fail as often as it likes: it is asked for again when it
+                // is missing.
+                self.tries += u32::from(request.covers(self.position));
                 if self.tries > self.config.tries_max {
                     self.tries = 0;
                     return Err(ReadError::Source(SourceError::Transient { reason, retry_after }));
                 }
-                let at_once = lane.new_bytes >= AT_ONCE_BYTES && self.tries <= 1 && retry_after.is_none();
+                let at_once = request.new_bytes >= AT_ONCE_BYTES && self.tries <= 1 && retry_after.is_none();
                 if !at_once {
                     self.pause = Some(Box::pin(sleep(self.pause_length(retry_after))));
                 }
                 Ok(())
             }
-            SourceError::Unsatisfiable { total_bytes } => self.unsatisfiable(lane, total_bytes),
+            SourceError::Unsatisfiable { total_bytes } => self.unsatisfiable(request, total_bytes),
             SourceError::Changed => {
                 self.store.clear();
-                self.lanes.clear();
+                self.requests.clear();
                 self.failed = Some(ReadError::Source(SourceError::Changed));
                 Err(ReadError::Source(SourceError::Changed))
             }
@@ -304,8 +318,12 @@ impl<S: Source> Engine<S> {
     }
 
     /// Nothing of what was asked exists: the file ends before it.
-    fn unsatisfiable(&mut self, lane: &Lane<S::Body>, total_bytes: Option<u64>) -> Result<(), ReadError> {
-        let asked = lane.outstanding.first().map_or(0, |range| range.start);
+    fn unsatisfiable(
+        &mut self,
+        request: &InFlightRequest<S::Body>,
+        total_bytes: Option<u64>,
+    ) -> Result<(), ReadError> {
+        let asked = request.outstanding.first().map_or(0, |range| range.start);
         match total_bytes {
             Some(total) if total > asked => {
                 let lie = Permanent::Lying("416 for a range that lies within the file");

@@ -1,16 +1,18 @@
 //! Which addresses may be connected to.
 //!
-//! A URL from outside must not make this machine talk to itself or to its neighbours. What is public is decided by the
-//! registries of special-purpose addresses (IANA, "IPv4 Special-Purpose Address Space" and "IPv6 Special-Purpose Address
-//! Space", RFC 6890 and its updates, as of 2026), and for IPv6 addresses that carry an IPv4 address, by that one.
+//! A URL from outside must not make this machine talk to itself or to its neighbours. What is
+//! public is decided by the registries of special-purpose addresses (IANA, "IPv4 Special-Purpose
+//! Address Space" and "IPv6 Special-Purpose Address Space", RFC 6890 and its updates, as of 2026),
+//! and for IPv6 addresses that carry an IPv4 address, by that one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses a reader may connect to. Checked after names are resolved, so that a name cannot smuggle one in.
+/// Addresses a reader may connect to. Checked after names are resolved, so that a name cannot
+/// smuggle one in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AddressPolicy {
-    /// Public ones only: no loopback, private, link-local, shared, multicast, documentation or unspecified ones, nor
-    /// IPv6 forms of them.
+    /// Public ones only: no loopback, private, link-local, shared, multicast, documentation or
+    /// unspecified ones, nor IPv6 forms of them.
     #[default]
     Public,
     /// Any, for what a person started and for what the configuration allows.
@@ -48,8 +50,9 @@ fn is_public_ipv6(address: Ipv6Addr) -> bool {
             return is_public_ipv4(Ipv4Addr::from_bits((bits >> carried_at) as u32));
         }
     }
-    // What is not global unicast (RFC 4291, 2.4; RFC 3587) is not given to anybody, so it need not be in the table: the
-    // loopback, unspecified, IPv4-compatible, translated, unique local, link-local, site-local and multicast addresses.
+    // What is not global unicast (RFC 4291, 2.4; RFC 3587) is not given to anybody, so it need not
+    // be in the table: the loopback, unspecified, IPv4-compatible, translated, unique local,
+    // link-local, site-local and multicast addresses.
     let global_unicast = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
     is_in(global_unicast.0, global_unicast.1)
         && !IPV6.iter().any(|(prefix, length, _)| is_in(*prefix, *length))
@@ -75,7 +78,8 @@ const IPV4: [([u8; 4], u32, &str); 16] = [
     ([255, 255, 255, 255], 32, "limited broadcast, RFC 919 7"),
 ];
 
-/// IPv6 blocks of global unicast addresses that are not reached over the Internet, or that no server is in.
+/// IPv6 blocks of global unicast addresses that are not reached over the Internet, or that no
+/// server is in.
 const IPV6: [([u16; 8], u32, &str); 4] = [
     (
         [0x2001, 0, 0, 0, 0, 0, 0, 0],
@@ -84,16 +88,18 @@ const IPV6: [([u16; 8], u32, &str); 4] = [
     ),
     ([0x2001, 0x0db8, 0, 0, 0, 0, 0, 0], 32, "documentation, RFC 3849"),
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "documentation, RFC 9637"),
-    // The block is outside of 2000::/3 today; it stands here so that widening that rule cannot let it in.
+    // The block is outside of 2000::/3 today; it stands here so that widening that rule cannot let
+    // it in.
     ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "segment routing, RFC 9602"),
 ];
 
-/// IPv6 blocks whose addresses lead to an IPv4 address within them: the block, and where that address is. Teredo, which
-/// carries one too, is refused as a whole.
+/// IPv6 blocks whose addresses lead to an IPv4 address within them: the block, and where that
+/// address is. Teredo, which carries one too, is refused as a whole.
 const CARRIERS: [([u16; 8], u32, u32); 3] = [
     // IPv4-mapped, RFC 4291 2.5.5.2: what a socket for both families connects to over IPv4.
     ([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, 0),
-    // NAT64 with the well-known prefix, RFC 6052 2.1. Its local prefix 64:ff9b:1::/48, RFC 8215, is refused.
+    // NAT64 with the well-known prefix, RFC 6052 2.1. Its local prefix 64:ff9b:1::/48, RFC 8215, is
+    // refused.
     ([0x0064, 0xff9b, 0, 0, 0, 0, 0, 0], 96, 0),
     // 6to4, RFC 3056 2.
     ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, 80),

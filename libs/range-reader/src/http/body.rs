@@ -1,13 +1,14 @@
-//! The body of an answer as parts of the file: lengths held to what was said, several ranges taken apart.
+//! The body of a response as parts of the file: lengths held to what was said, several ranges taken
+//! apart.
 
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use super::answer::{self, Layout, Reading};
-use super::client::AnswerBody;
+use super::client::ResponseBody;
 use super::multipart::{Item, Multipart};
+use super::response::{self, Layout, Reading};
 use crate::error::SourceError;
 use crate::ranges::ByteRange;
 use crate::source::{Body, BodyEvent};
@@ -15,9 +16,9 @@ use crate::source::{Body, BodyEvent};
 /// Bytes of the file from an HTTP answer.
 #[derive(Debug)]
 pub struct HttpBody {
-    answer: AnswerBody,
+    answer: ResponseBody,
     state: State,
-    /// What has been read while the answer was opened.
+    /// What has been read while the response was opened.
     first: Option<BodyEvent>,
 }
 
@@ -43,7 +44,7 @@ struct Several {
 }
 
 impl HttpBody {
-    pub(crate) fn new(answer: AnswerBody, reading: &Reading, asked: Vec<ByteRange>) -> Self {
+    pub(crate) fn new(answer: ResponseBody, reading: &Reading, asked: Vec<ByteRange>) -> Self {
         let state = match &reading.layout {
             Layout::One(range) => State::One { range: *range, position: range.start, is_announced: false },
             Layout::Several(boundary) => State::Several(Several {
@@ -57,7 +58,8 @@ impl HttpBody {
         Self { answer, state, first: None }
     }
 
-    /// Of several ranges, waits for the head of the first part, and returns the length of the whole that it tells.
+    /// Of several ranges, waits for the head of the first part, and returns the length of the whole
+    /// that it tells.
     pub(crate) async fn total_bytes(&mut self) -> Result<Option<u64>, SourceError> {
         if self.first.is_none() {
             self.first = Some(std::future::poll_fn(|context| self.poll_event(context)).await?);
@@ -127,7 +129,7 @@ fn next_of_one(range: ByteRange, position: &mut u64, data: Option<Bytes>) -> Res
     };
     *position = position.saturating_add(data.len() as u64);
     if range.end.is_some_and(|end| *position > end) {
-        return answer::lying("the body is longer than its range");
+        return response::lying("the body is longer than its range");
     }
     Ok(BodyEvent::Data(data))
 }
@@ -143,7 +145,7 @@ impl Several {
                 self.accept(&range, part.total_bytes)?;
                 Ok(Some(BodyEvent::Part { range: range.into() }))
             }
-            Err(error) => answer::lying(error.reason()),
+            Err(error) => response::lying(error.reason()),
         }
     }
 
@@ -156,10 +158,10 @@ impl Several {
         }
         self.total_bytes = self.total_bytes.or(total_bytes);
         if self.parts_left == 0 {
-            return answer::lying("it has more parts than ranges were asked for");
+            return response::lying("it has more parts than ranges were asked for");
         }
         self.parts_left -= 1;
-        answer::check_range(&self.asked, range, self.total_bytes)
+        response::check_range(&self.asked, range, self.total_bytes)
     }
 
     fn finish(&mut self) -> Result<BodyEvent, SourceError> {

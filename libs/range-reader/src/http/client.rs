@@ -1,7 +1,7 @@
 //! GET requests: over an idle connection or a new one, redirects followed and judged.
 //!
-//! What is asked for, and what an answer means, is the caller's; this is also what fetches live streams over HTTP, which
-//! have no ranges.
+//! What is asked for, and what a response means, is the caller's; this is also what fetches live
+//! streams over HTTP, which have no ranges.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use http::header::HeaderMap;
 use hyper::body::Incoming;
 use url::Url;
 
-pub use super::answer_body::AnswerBody;
-use super::connection::{Connection, NoAnswer};
+use super::connection::{Connection, RequestError};
 use super::pool::{Origin, Pool};
 use super::request::{Form, check_fields, head_bytes, request};
+pub use super::response_body::ResponseBody;
 use super::{HttpConfig, redirect, tls};
 use crate::error::{Permanent, SourceError};
 
@@ -61,9 +61,9 @@ pub(crate) struct Newest {
     pub(crate) streams_max: Option<usize>,
 }
 
-/// An answer whose head has come.
+/// A response whose head has come.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// Where it comes from, redirects followed; without credentials.
     pub url: Url,
     /// Its status. Redirects have been followed; anything else is handed on, errors too.
@@ -73,7 +73,7 @@ pub struct Answer {
     /// The other end of the connection: the server, or a proxy.
     pub peer: Option<SocketAddr>,
     /// Its body.
-    pub body: AnswerBody,
+    pub body: ResponseBody,
 }
 
 impl Client {
@@ -97,14 +97,16 @@ impl Client {
         })
     }
 
-    /// Asks for `url` with `headers` besides those of the configuration, and waits for the head of the answer.
+    /// Asks for `url` with `headers` besides those of the configuration, and waits for the head of
+    /// the response.
     ///
-    /// Credentials in the URL become `authorization`. No header field leaves for another origin than that of `url`,
-    /// except `user-agent`, `accept` and `accept-language`.
+    /// Credentials in the URL become `authorization`. No header field leaves for another origin
+    /// than that of `url`, except `user-agent`, `accept` and `accept-language`.
     ///
     /// # Errors
-    /// When nothing could be asked, no head came, or a redirect is not allowed. A status of 4xx or 5xx is no error here.
-    pub async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<Answer, SourceError> {
+    /// When nothing could be asked, no head came, or a redirect is not allowed. A status of 4xx or
+    /// 5xx is no error here.
+    pub async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<HttpResponse, SourceError> {
         check_fields(headers)?;
         let mut fields = self.inner.config.headers.clone();
         for (name, value) in headers {
@@ -113,13 +115,14 @@ impl Client {
         self.follow(url, None, &fields, &HeaderMap::new()).await
     }
 
-    /// As [`Self::get`], starting at `found` if that is where redirects have led before. `always` goes to every origin.
+    /// As [`Self::get`], starting at `found` if that is where redirects have led before. `always`
+    /// goes to every origin.
     pub(crate) async fn fetch(
         &self,
         url: &Url,
         found: Option<&Url>,
         always: &HeaderMap,
-    ) -> Result<Answer, SourceError> {
+    ) -> Result<HttpResponse, SourceError> {
         self.follow(url, found, &self.inner.config.headers, always).await
     }
 
@@ -129,7 +132,7 @@ impl Client {
         found: Option<&Url>,
         fields: &HeaderMap,
         always: &HeaderMap,
-    ) -> Result<Answer, SourceError> {
+    ) -> Result<HttpResponse, SourceError> {
         let (first, mut fields) = redirect::split_credentials(&redirect::checked(url)?, fields);
         let mut target = found.unwrap_or(&first).clone();
         for _ in 0..=self.inner.config.redirects_max {
@@ -174,13 +177,13 @@ impl Client {
 }
 
 impl Inner {
-    /// One request and its answer, without redirects.
+    /// One request and its response, without redirects.
     async fn ask(
         self: &Arc<Self>,
         url: &Url,
         fields: &HeaderMap,
         always: &HeaderMap,
-    ) -> Result<Answer, SourceError> {
+    ) -> Result<HttpResponse, SourceError> {
         let origin = Origin::of(url)?;
         loop {
             let (mut connection, is_reused) = match self.pool.take(&origin) {
@@ -193,19 +196,22 @@ impl Inner {
             let sent = tokio::time::timeout(self.config.head_timeout, connection.send(request)).await;
             match sent {
                 Ok(Ok(response)) => return Ok(self.answer(url, origin, connection, response, read_before)),
-                // The server closed an idle connection just then: no answer has begun, and GET may be repeated
-                // (RFC 9110, 9.2.2).
-                Ok(Err(NoAnswer::Http(error))) if is_reused && !error.is_parse() && !error.is_timeout() => {
+                // The server closed an idle connection just then: no response has begun, and GET
+                // may be repeated (RFC 9110, 9.2.2).
+                Ok(Err(RequestError::Http(error)))
+                    if is_reused && !error.is_parse() && !error.is_timeout() =>
+                {
                     self.pool.forget(&connection)
                 }
-                Ok(Err(NoAnswer::Http(error))) => return Err(explain(url, &error)),
-                Ok(Err(NoAnswer::Flood)) => {
+                Ok(Err(RequestError::Http(error))) => return Err(explain(url, &error)),
+                Ok(Err(RequestError::Flood)) => {
                     self.pool.forget(&connection);
                     return Err(match connection {
                         Connection::Single(_) => SourceError::Permanent(Permanent::Lying(
                             "informational ones (1xx) without end come before it",
                         )),
-                        // Among many streams it cannot be told for certain what those bytes are.
+                        // Among many streams it cannot be reported for certain what those bytes
+                        // are.
                         Connection::Shared(_) => SourceError::transient(format!(
                             "{}: no answer among all that comes",
                             redirect::authority(url)
@@ -238,7 +244,7 @@ impl Inner {
         connection: Connection,
         response: http::Response<Incoming>,
         read_before: u64,
-    ) -> Answer {
+    ) -> HttpResponse {
         self.note(&connection, None);
         if let Connection::Shared(shared) = &connection {
             self.pool.share(&origin, shared);
@@ -247,8 +253,8 @@ impl Inner {
         let link = connection.link();
         link.begin_body((!connection.is_shared()).then_some(read_before), head_bytes(&head.headers));
         let peer = link.peer();
-        let body = AnswerBody::new(incoming, connection, Arc::clone(self), origin);
-        Answer { url: url.clone(), status: head.status, headers: head.headers, peer, body }
+        let body = ResponseBody::new(incoming, connection, Arc::clone(self), origin);
+        HttpResponse { url: url.clone(), status: head.status, headers: head.headers, peer, body }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Opening a TCP connection to a host: its name resolved, its addresses judged, and tried in turn.
 //!
-//! A trimmed "happy eyeballs" (RFC 8305): addresses of both families alternate, the next is tried when one fails or has
-//! not answered within 250 ms, and the first that connects is kept. Names are resolved by the system, in a
-//! thread of tokio's blocking pool: the one thread that this crate uses, because `getaddrinfo` blocks.
+//! A trimmed "happy eyeballs" (RFC 8305): addresses of both families alternate, the next is tried
+//! when one fails or has not answered within 250 ms, and the first that connects is kept. Names are
+//! resolved by the system, in a thread of tokio's blocking pool: the one thread that this crate
+//! uses, because `getaddrinfo` blocks.
 
 use std::future::Future;
 use std::io;
@@ -23,12 +24,12 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to `host`, a name or an address (IPv6 with or without brackets), within `timeout`.
 ///
-/// Only addresses that `policy` allows are connected to; they are judged after the name is resolved, and the connection
-/// is made to the very address that was judged.
+/// Only addresses that `policy` allows are connected to; they are judged after the name is
+/// resolved, and the connection is made to the very address that was judged.
 ///
 /// # Errors
-/// [`Permanent::NotPublic`] when no address is allowed; [`SourceError::Transient`] when the name cannot be resolved,
-/// nothing answers, or time is up.
+/// [`Permanent::NotPublic`] when no address is allowed; [`SourceError::Transient`] when the name
+/// cannot be resolved, nothing answers, or time is up.
 pub async fn tcp(
     host: &str,
     port: u16,

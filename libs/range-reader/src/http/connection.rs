@@ -1,9 +1,9 @@
-//! One connection that speaks HTTP, driven by whoever waits for something of it.
+//! One connection that speaks HTTP, driven by the tasks that wait for it.
 //!
-//! hyper splits a connection into a handle that sends requests and a future that moves bytes. That future is usually
-//! spawned; here it is polled together with what is being waited for, so that nothing runs when nobody waits, and
-//! dropping the last handle closes the socket. An HTTP/1.1 connection belongs to one answer at a time; HTTP/2 is in
-//! `shared.rs`.
+//! hyper splits a connection into a handle that sends requests and a future that moves bytes. That
+//! future is usually spawned; here it is polled together with what is being waited for, so that
+//! nothing runs when no task waits, and dropping the last handle closes the socket. An HTTP/1.1
+//! connection belongs to one response at a time; HTTP/2 is in `shared.rs`.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -21,49 +21,51 @@ use hyper_util::rt::TokioIo;
 use super::link::{Link, Metered};
 use super::shared::Shared;
 
-/// Longest head of an answer, in bytes.
+/// Longest head of a response, in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Header fields of an answer.
+/// Header fields of a response.
 pub(crate) const HEAD_FIELDS_MAX: usize = 128;
-/// Informational answers (1xx; RFC 9110, 15.2) before the one to a request. A server that works on it says so now and then, or
-/// hints at what to fetch besides; more of them only keep this side busy.
+/// Informational answers (1xx; RFC 9110, 15.2) before the one to a request. A server that works on
+/// it says so now and then, or hints at what to fetch besides; more of them only keep this side
+/// busy.
 const INFORMATIONAL_MAX: u32 = 32;
 /// Bytes that hyper reads at once, and ahead of what is asked of a body.
 const READ_BUFFER_BYTES_MAX: usize = PIECE_BYTES_MAX;
 
-/// Bytes of a body that are handed on at once: small beside a reader's window, so that one piece does not overfill it.
+/// Bytes of a body that are handed on at once: small beside a reader's window, so that one piece
+/// does not overfill it.
 pub(crate) const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A request without a body.
-pub(crate) type Ask = Request<Empty<Bytes>>;
+pub(crate) type GetRequest = Request<Empty<Bytes>>;
 
-/// Why no head of an answer came.
+/// Why no head of a response came.
 #[derive(Debug)]
-pub(crate) enum NoAnswer {
-    /// The connection failed, or what came is no answer.
+pub(crate) enum RequestError {
+    /// The connection failed, or what came is no response.
     Http(hyper::Error),
     /// Something else came instead, again and again.
     Flood,
 }
 
-impl From<hyper::Error> for NoAnswer {
+impl From<hyper::Error> for RequestError {
     fn from(error: hyper::Error) -> Self {
         Self::Http(error)
     }
 }
 
-/// A connection that can take a request, or whose answer is being read.
+/// A connection that can take a request, or whose response is being read.
 #[derive(Debug)]
 pub(crate) enum Connection {
-    /// HTTP/1.1: one answer at a time.
+    /// HTTP/1.1: one response at a time.
     Single(Box<Single>),
     /// HTTP/2: many.
     Shared(Arc<Shared>),
 }
 
 impl Connection {
-    /// Sends a request and waits for the head of its answer.
-    pub(crate) async fn send(&mut self, request: Ask) -> Result<Response<Incoming>, NoAnswer> {
+    /// Sends a request and waits for the head of its response.
+    pub(crate) async fn send(&mut self, request: GetRequest) -> Result<Response<Incoming>, RequestError> {
         match self {
             Self::Single(single) => single.send(request).await,
             Self::Shared(shared) => shared.send(request).await,
@@ -86,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Several answers at a time.
+    /// Several responses at a time.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
@@ -113,8 +115,8 @@ impl Single {
         Ok(Self { sender, driver, has_ended: false, link, _open: open })
     }
 
-    async fn send(&mut self, mut request: Ask) -> Result<Response<Incoming>, NoAnswer> {
-        // The answer before has been read to its end; the connection may still have to notice.
+    async fn send(&mut self, mut request: GetRequest) -> Result<Response<Incoming>, RequestError> {
+        // The response before has been read to its end; the connection may still have to notice.
         std::future::poll_fn(|context| {
             let ended = poll_drive(&mut self.driver, &mut self.has_ended, context);
             match self.sender.poll_ready(context) {
@@ -132,13 +134,13 @@ impl Single {
         let mut answer = pin!(self.sender.send_request(request));
         std::future::poll_fn(|context| {
             if let Poll::Ready(result) = answer.as_mut().poll(context) {
-                return Poll::Ready(result.map_err(NoAnswer::from));
+                return Poll::Ready(result.map_err(RequestError::from));
             }
             poll_drive(&mut self.driver, &mut self.has_ended, context);
             if informational.load(Ordering::Relaxed) > INFORMATIONAL_MAX {
-                return Poll::Ready(Err(NoAnswer::Flood));
+                return Poll::Ready(Err(RequestError::Flood));
             }
-            answer.as_mut().poll(context).map_err(NoAnswer::from)
+            answer.as_mut().poll(context).map_err(RequestError::from)
         })
         .await
     }
@@ -148,7 +150,8 @@ impl Single {
     }
 }
 
-/// Polls a driver unless it has ended; whether it has. Its error reaches whoever waits for the answer.
+/// Polls a driver unless it has ended; whether it has. Its error reaches the task that waits for
+/// the response.
 fn poll_drive(driver: &mut (impl Future + Unpin), has_ended: &mut bool, context: &mut Context<'_>) -> bool {
     if !*has_ended {
         *has_ended = Pin::new(driver).poll(context).is_ready();

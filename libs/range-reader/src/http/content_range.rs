@@ -1,15 +1,16 @@
-//! `Content-Range` (RFC 9110, 14.4), the field by which an answer says which bytes it carries.
+//! `Content-Range` (RFC 9110, 14.4), the field by which a response says which bytes it carries.
 //!
 //! ```text
 //! bytes 0-499/1234     bytes 500..=999 of a whole of 1234
 //! bytes 0-499/*        the same, of a whole of unknown length
 //! bytes */1234         none (with 416), and the length of the whole
 //! ```
-//! Whether the range is one that was asked for is judged in `answer.rs`.
+//! Whether the range is one that was asked for is judged in `response.rs`.
 
 use std::ops::Range;
 
-/// What a `Content-Range` says. `range.start < range.end`, and `range.end <= total_bytes` where both are there.
+/// What a `Content-Range` says. `range.start < range.end`, and `range.end <= total_bytes` where
+/// both are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentRange {
     /// The bytes carried; `None`: the request's range could not be satisfied.
@@ -18,8 +19,9 @@ pub struct ContentRange {
     pub total_bytes: Option<u64>,
 }
 
-/// Reads the value of a `Content-Range` field; `None` for anything that does not follow the grammar, for other units
-/// than bytes, for a range that is empty, or that ends behind the whole (an invalid range, 14.4).
+/// Reads the value of a `Content-Range` field; `None` for anything that does not follow the
+/// grammar, for other units than bytes, for a range that is empty, or that ends behind the whole
+/// (an invalid range, 14.4).
 pub fn parse(value: &[u8]) -> Option<ContentRange> {
     let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
     let (unit, rest) = value.split_once([' ', '\t'])?;

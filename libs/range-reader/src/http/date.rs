@@ -1,7 +1,7 @@
 //! Dates of HTTP (RFC 9110, 5.6.7), only to tell how far apart two of them are.
 
-/// Seconds since 1970 of a date in the preferred form, `Sun, 06 Nov 1994 08:49:37 GMT`; `None` for anything else. The two
-/// obsolete forms are left out: no server in use sends them.
+/// Seconds since 1970 of a date in the preferred form, `Sun, 06 Nov 1994 08:49:37 GMT`; `None` for
+/// anything else. The two obsolete forms are left out: no server in use sends them.
 pub(crate) fn seconds(value: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let mut words = text.split_once(", ")?.1.split(' ');
@@ -19,8 +19,8 @@ pub(crate) fn seconds(value: &[u8]) -> Option<i64> {
     is_valid.then(|| days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar, counted in years that begin in March, so that the day which
-/// some years have more is the last one of its year.
+/// Days from 1970-01-01 to a day of the Gregorian calendar, counted in years that begin in March,
+/// so that the day which some years have more is the last one of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = (month + 9) % 12;

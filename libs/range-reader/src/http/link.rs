@@ -1,7 +1,9 @@
-//! The bytes of a connection: a TCP socket that can be asked about itself while HTTP and TLS sit on top of it.
+//! The bytes of a connection: a TCP socket that can be asked about itself while HTTP and TLS sit on
+//! top of it.
 //!
-//! [`Socket`] is what the layers above read and write; [`Link`] is what stays in hand, to ask the kernel for round-trip
-//! time and unread bytes and to know how many bytes the layers above have taken in.
+//! [`Socket`] is what the layers above read and write; [`Link`] is what stays in hand, to ask the
+//! kernel for round-trip time and unread bytes and to know how many bytes the layers above have
+//! taken in.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -47,8 +49,8 @@ impl Link {
         Metered { inner, read_bytes: Arc::clone(&self.read_bytes) }
     }
 
-    /// A head of about `head_bytes` has come, and a body begins. On a connection that brings one body at a time, all that
-    /// came before is over.
+    /// A head of about `head_bytes` has come, and a body begins. On a connection that brings one
+    /// body at a time, all that came before is over.
     pub(crate) fn begin_body(&self, read_before: Option<u64>, head_bytes: u64) {
         match read_before {
             Some(read) => self.taken_bytes.store(read + head_bytes, Ordering::Relaxed),
@@ -56,7 +58,7 @@ impl Link {
         }
     }
 
-    /// No body is on its way: whatever came and was not handed on has been dropped.
+    /// No body is in flight: whatever came and was not handed on has been dropped.
     pub(crate) fn settle(&self) {
         self.taken_bytes.store(self.read_bytes(), Ordering::Relaxed);
     }
@@ -71,8 +73,8 @@ impl Link {
         self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are here and have not been handed on: in HTTP's buffers (within the size of a head) and in the
-    /// kernel's (with TLS, as they came).
+    /// Bytes that are here and have not been handed on: in HTTP's buffers (within the size of a
+    /// head) and in the kernel's (with TLS, as they came).
     pub(crate) fn buffered_bytes(&self) -> u64 {
         self.unread_bytes() + tcp_info::unread_bytes(self.stream.as_fd())
     }

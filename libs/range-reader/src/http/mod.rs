@@ -1,10 +1,9 @@
 //! HTTP as a source: connections, TLS, redirects, proxies, and servers that lie.
 //!
-//! HTTP/1.1 and HTTP/2 are hyper's; the sockets are opened here, so that the kernel can be asked about them.
+//! HTTP/1.1 and HTTP/2 are hyper's; the sockets are opened here, so that the kernel can be asked
+//! about them.
 
 pub mod address;
-mod answer;
-mod answer_body;
 mod body;
 pub mod client;
 pub mod connect;
@@ -14,13 +13,15 @@ mod date;
 mod dial;
 mod link;
 pub mod multipart;
-mod patience;
 mod pool;
 mod proxy;
 mod redirect;
 mod request;
+mod response;
+mod response_body;
 mod shared;
 mod source;
+mod stall_timer;
 mod tcp_info;
 pub mod tls;
 mod validator;
@@ -31,7 +32,7 @@ use std::time::Duration;
 pub use ::http::{HeaderMap, HeaderName, HeaderValue};
 use address::AddressPolicy;
 pub use body::HttpBody;
-pub use client::{Answer, AnswerBody, Client, ClientCounts};
+pub use client::{Client, ClientCounts, HttpResponse, ResponseBody};
 pub use proxy::Proxy;
 pub use source::HttpSource;
 
@@ -40,31 +41,36 @@ use crate::error::SourceError;
 /// How a server is reached.
 #[derive(Clone)]
 pub struct HttpConfig {
-    /// Addresses that may be connected to, checked after names are resolved and at each redirect. Default: public ones.
+    /// Addresses that may be connected to, checked after names are resolved and at each redirect.
+    /// Default: public ones.
     pub addresses: AddressPolicy,
-    /// Header fields of each request, such as `authorization` or `user-agent`. Credentials are not sent to other hosts
-    /// after a redirect.
+    /// Header fields of each request, such as `authorization` or `user-agent`. Credentials are not
+    /// sent to other hosts after a redirect.
     pub headers: HeaderMap,
     /// Redirects followed in a row. Default 5.
     pub redirects_max: usize,
     /// Time to open a connection: name, TCP, proxy, TLS. Default 10 s.
     pub connect_timeout: Duration,
-    /// Time from a request to the head of its answer. Default 20 s.
+    /// Time from a request to the head of its response. Default 20 s.
     pub head_timeout: Duration,
     /// Time without any byte of a body that is waited for. Default 20 s.
     pub idle_timeout: Duration,
-    /// Least bytes a second while a body is waited for, averaged over `idle_timeout`. Default 100: slower is given up.
+    /// Least bytes a second while a body is waited for, averaged over `idle_timeout`. Default 100:
+    /// slower is given up.
     pub bytes_per_second_min: u64,
-    /// HTTP/1.1 connections at a time. Default 4: while some bring what was asked, another takes what comes next or was
-    /// missed. One is opened only where that spares time; with hints that a server answers in one piece, one is enough.
+    /// HTTP/1.1 connections at a time. Default 4: while some bring what was asked, another takes
+    /// what comes next or was missed. One is opened only where that spares time; with hints that a
+    /// server answers in one piece, one is enough.
     pub connections_max: usize,
     /// HTTP/2 over TLS when the server offers it. Default true.
     pub http2: bool,
-    /// HTTP/2 without TLS and without asking (RFC 9113, 3.3), for servers that are known to speak it. Default false.
+    /// HTTP/2 without TLS and without asking (RFC 9113, 3.3), for servers that are known to speak
+    /// it. Default false.
     pub http2_prior_knowledge: bool,
     /// Follow redirects from `https` to `http`. Default false.
     pub allow_downgrade: bool,
-    /// Proxies. They resolve names, so that `addresses` can judge only hosts that are addresses. Default none; [`Proxy::from_environment`] reads the usual variables.
+    /// Proxies. They resolve names, so that `addresses` can judge only hosts that are addresses.
+    /// Default none; [`Proxy::from_environment`] reads the usual variables.
     pub proxy: Option<Proxy>,
     /// Certificates in PEM that are trusted besides the system's.
     pub extra_roots_pem: Vec<u8>,

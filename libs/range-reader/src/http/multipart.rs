@@ -8,8 +8,9 @@
 //! 500 bytes CRLF
 //! --boundary-- CRLF
 //! ```
-//! `Content-Range` says how long a part is, so its bytes are counted, not searched for the boundary: they may contain
-//! it. Data are handed on without a copy. Which parts are welcome is judged in `answer.rs`.
+//! `Content-Range` says how long a part is, so its bytes are counted, not searched for the
+//! boundary: they may contain it. Data are handed on without a copy. Which parts are welcome is
+//! judged in `response.rs`.
 
 use bytes::{Buf, Bytes};
 
@@ -64,7 +65,8 @@ impl MultipartError {
     }
 }
 
-/// Reader of one body. Feed it with [`Multipart::next`] until there is nothing left, then [`Multipart::finish`].
+/// Reader of one body. Feed it with [`Multipart::next`] until there is nothing left, then
+/// [`Multipart::finish`].
 #[derive(Debug)]
 pub struct Multipart {
     /// `--boundary`.
@@ -103,7 +105,8 @@ impl Multipart {
         }
     }
 
-    /// The next item of `input`, which is shortened by what has been read; `None`: more input is needed.
+    /// The next item of `input`, which is shortened by what has been read; `None`: more input is
+    /// needed.
     ///
     /// After an error it stays with that error.
     pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Item>, MultipartError> {
@@ -250,8 +253,8 @@ fn read_head(head: &[u8]) -> Result<ContentRange, MultipartError> {
     }
 }
 
-/// The boundary of a `multipart/byteranges` content type, its quotes removed; `None` if it is another type or has no
-/// boundary that could be one (1 to 70 characters).
+/// The boundary of a `multipart/byteranges` content type, its quotes removed; `None` if it is
+/// another type or has no boundary that could be one (1 to 70 characters).
 ///
 /// `multipart/x-byteranges`, which some old servers say, is the same.
 pub fn boundary(content_type: &[u8]) -> Option<Vec<u8>> {
@@ -330,7 +333,8 @@ mod tests {
         Item::Data(Bytes::copy_from_slice(bytes))
     }
 
-    /// As in RFC 9110, 14.6, with parts short enough to be written out, one of which looks like a delimiter.
+    /// As in RFC 9110, 14.6, with parts short enough to be written out, one of which looks like a
+    /// delimiter.
     const BODY: &[u8] =
         b"preamble\r\n--sea\r\nContent-Type: application/pdf\r\nContent-Range: bytes 500-507/8000\r\n\r\n\
         \r\n--sea\n\r\n--sea \t\r\ncontent-range:bytes 7000-7003/8000\r\n\r\nabcd\r\n--sea--\r\nepilogue\r\n";

@@ -1,8 +1,9 @@
 //! HTTP proxies: which one is used, and tunnels through it.
 //!
-//! `http` URLs are asked of the proxy by their whole (RFC 9112, 3.2.2), `https` URLs go through a tunnel that `CONNECT`
-//! opens (RFC 9110, 9.3.6). With a proxy it is the proxy that resolves names, so the address policy can judge only hosts
-//! that are addresses already, and `localhost`; the proxy itself is the configuration's and is not judged.
+//! `http` URLs are asked of the proxy by their whole (RFC 9112, 3.2.2), `https` URLs go through a
+//! tunnel that `CONNECT` opens (RFC 9110, 9.3.6). With a proxy it is the proxy that resolves names,
+//! so the address policy can judge only hosts that are addresses already, and `localhost`; the
+//! proxy itself is the configuration's and is not judged.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use super::pool::Origin;
 use super::redirect;
 use crate::error::{Permanent, SourceError};
 
-/// Longest head of an answer to `CONNECT`, in bytes.
+/// Longest head of a response to `CONNECT`, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Header fields in it.
 const HEAD_FIELDS_MAX: usize = 64;
@@ -25,22 +26,25 @@ const HEAD_FIELDS_MAX: usize = 64;
 /// An HTTP proxy.
 #[derive(Clone, Default)]
 pub struct Proxy {
-    /// Proxy for each scheme, `http` or `https`, such as `http://user:password@host:port`; `all` for the other one. The
-    /// scheme of a proxy is `http`, or `https` if it is spoken to over TLS.
+    /// Proxy for each scheme, `http` or `https`, such as `http://user:password@host:port`; `all`
+    /// for the other one. The scheme of a proxy is `http`, or `https` if it is spoken to over TLS.
     pub by_scheme: HashMap<String, Url>,
-    /// Hosts and domains that are reached directly: `host`, `domain` with all below it (a dot in front changes nothing),
-    /// an address, a block of addresses as `10.0.0.0/8`, each with `:port` or without; `*` for all.
+    /// Hosts and domains that are reached directly: `host`, `domain` with all below it (a dot in
+    /// front changes nothing), an address, a block of addresses as `10.0.0.0/8`, each with `:port`
+    /// or without; `*` for all.
     pub except: Vec<String>,
 }
 
 impl Proxy {
-    /// What the variables `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` say, in capital letters too; `None` if
-    /// they name no proxy.
+    /// What the variables `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` say, in capital
+    /// letters too; `None` if they name no proxy.
     ///
-    /// `HTTP_PROXY` in capital letters is not read: where programs run as CGI, a request can set it.
+    /// `HTTP_PROXY` in capital letters is not read: where programs run as CGI, a request can set
+    /// it.
     ///
     /// # Errors
-    /// [`Permanent::Setup`] if a proxy is no URL of `http` or `https`: going around it might be worse than failing.
+    /// [`Permanent::Setup`] if a proxy is no URL of `http` or `https`: going around it might be
+    /// worse than failing.
     pub fn from_environment() -> Result<Option<Self>, SourceError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -87,7 +91,7 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Refuses what can be told of a host without resolving it.
+/// Refuses what can be reported of a host without resolving it.
 pub(crate) fn check_host(host: &str, policy: AddressPolicy) -> Result<(), SourceError> {
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     let is_allowed = match address_of(host) {

@@ -1,6 +1,7 @@
 //! Redirects (RFC 9110, 15.4), and what of a request may follow them.
 //!
-//! Which address a redirect leads to is judged where it is connected to; here it is schemes and credentials.
+//! Which address a redirect leads to is judged where it is connected to; here it is schemes and
+//! credentials.
 
 use base64::Engine;
 use http::StatusCode;
@@ -13,7 +14,7 @@ use crate::error::{Permanent, SourceError};
 /// Longest URL that a redirect may lead to, in bytes.
 const URL_BYTES_MAX: usize = 8 << 10;
 
-/// Where an answer sends us; `None` if it is no redirect.
+/// Where a response sends us; `None` if it is no redirect.
 pub(crate) fn target(
     from: &Url,
     status: StatusCode,

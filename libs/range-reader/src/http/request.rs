@@ -5,13 +5,14 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http_body_util::Empty;
 use url::{Position, Url};
 
-use super::connection::Ask;
+use super::connection::GetRequest;
 use super::redirect;
 use crate::error::{Permanent, SourceError};
 
 const USER_AGENT: &str = concat!("range-reader/", env!("CARGO_PKG_VERSION"));
 
-/// Fields that the client sets itself: another value would break the answer's meaning or the connection.
+/// Fields that the client sets itself: another value would break the response's meaning or the
+/// connection.
 pub(crate) fn check_fields(fields: &HeaderMap) -> Result<(), SourceError> {
     const OWN: [header::HeaderName; 8] = [
         header::HOST,
@@ -44,7 +45,7 @@ pub(crate) fn request(
     fields: &HeaderMap,
     always: &HeaderMap,
     form: Form,
-) -> Result<Ask, SourceError> {
+) -> Result<GetRequest, SourceError> {
     let cannot = || {
         SourceError::Permanent(Permanent::Setup(format!("{} cannot be asked for", redirect::authority(url))))
     };

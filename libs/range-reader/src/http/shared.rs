@@ -1,8 +1,9 @@
 //! One HTTP/2 connection, driven by all who wait for something of it.
 //!
-//! hyper gives the tasks of such a connection to an executor; the one here only collects them, and they are polled by
-//! whoever polls an answer. Since a task remembers only the waker it was last polled with, that waker wakes everybody
-//! who has polled since: each looks for its own bytes and goes on waiting.
+//! hyper gives the tasks of such a connection to an executor; the one here only collects them, and
+//! they are polled by the task that polls a response. Since a task remembers only the waker it was
+//! last polled with, that waker wakes everybody who has polled since: each looks for its own bytes
+//! and goes on waiting.
 
 use std::fmt;
 use std::future::Future;
@@ -18,17 +19,17 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioIo;
 
-use super::connection::{Ask, NoAnswer, OpenCount};
+use super::connection::{GetRequest, OpenCount, RequestError};
 use super::link::{Link, Metered};
 
 /// Bytes that the server may send ahead of the reader, for each stream and for all of them.
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// Bytes that come, and are of no body that is read, while the head of an answer is waited for: bodies that nobody reads at the
-/// time fill the window, and those that were given up are still on their way. More are answers that are none (1xx), which
-/// hyper does not count here.
+/// Bytes that come, and are of no body that is read, while the head of a response is waited for:
+/// bodies that are not being read fill the window, and those of cancelled responses are still in
+/// flight. More are responses that are none (1xx), which hyper does not count here.
 const UNREAD_BYTES_MAX: u64 = 2 * CONNECTION_WINDOW_BYTES as u64;
-/// Longest head of an answer, in bytes as HTTP/2 counts them.
+/// Longest head of a response, in bytes as HTTP/2 counts them.
 const HEAD_LIST_BYTES_MAX: u32 = 64 << 10;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -37,10 +38,11 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Shared {
     sender: http2::SendRequest<Empty<Bytes>>,
     driver: Mutex<Driver>,
-    /// Tasks that hyper wants run. The executors inside the tasks hold it weakly: it would never be freed else.
+    /// Tasks that hyper wants run. The executors inside the tasks hold it weakly: it would never be
+    /// freed else.
     spawned: Arc<Mutex<Vec<Task>>>,
     waiting: Arc<Waiting>,
-    /// Answers whose bodies somebody holds.
+    /// Responses whose bodies are still held.
     answers: AtomicUsize,
     link: Link,
     /// Until it takes no more requests.
@@ -74,20 +76,20 @@ impl Shared {
         })
     }
 
-    /// Sends a request on a stream of its own and waits for the head of its answer.
-    pub(crate) async fn send(&self, request: Ask) -> Result<Response<Incoming>, NoAnswer> {
+    /// Sends a request on a stream of its own and waits for the head of its response.
+    pub(crate) async fn send(&self, request: GetRequest) -> Result<Response<Incoming>, RequestError> {
         let mut sender = self.sender.clone();
         let unread_before = self.link.unread_bytes();
         let mut answer = pin!(sender.send_request(request));
         std::future::poll_fn(|context| {
             if let Poll::Ready(result) = answer.as_mut().poll(context) {
-                return Poll::Ready(result.map_err(NoAnswer::from));
+                return Poll::Ready(result.map_err(RequestError::from));
             }
             self.poll_drive(context);
             if self.link.unread_bytes().saturating_sub(unread_before) > UNREAD_BYTES_MAX {
-                return Poll::Ready(Err(NoAnswer::Flood));
+                return Poll::Ready(Err(RequestError::Flood));
             }
-            answer.as_mut().poll(context).map_err(NoAnswer::from)
+            answer.as_mut().poll(context).map_err(RequestError::from)
         })
         .await
     }
@@ -98,7 +100,8 @@ impl Shared {
         let waker = Waker::from(Arc::clone(&self.waiting));
         let mut context = Context::from_waker(&waker);
         let mut driver = lock(&self.driver);
-        // Tasks wake each other while they run; one more round each time, and the wakers see to the rest.
+        // Tasks wake each other while they run; one more round each time, and the wakers see to the
+        // rest.
         loop {
             let has_ended = driver.poll(&mut context);
             let mut spawned = lock(&self.spawned);
@@ -109,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// Somebody holds the body of an answer.
+    /// Somebody holds the body of a response.
     pub(crate) fn begin_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
@@ -126,7 +129,8 @@ impl Shared {
         self.sender.is_closed()
     }
 
-    /// It takes no more requests: another one may be opened in its place, while its answers come to their end.
+    /// It takes no more requests: another one may be opened in its place, while its responses come
+    /// to their end.
     pub(crate) fn retire(&self) {
         drop(lock(&self.open).take());
     }
@@ -171,7 +175,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Collect
     }
 }
 
-/// Everybody who has polled since the last wake-up; as many as there are answers in flight.
+/// Everybody who has polled since the last wake-up; as many as there are responses in flight.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 

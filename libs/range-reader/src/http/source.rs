@@ -8,15 +8,16 @@ use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use url::Url;
 
-use super::answer::{self, Asked, Layout, Reading, Verdict};
 use super::body::HttpBody;
-use super::client::{Answer, Client};
+use super::client::{Client, HttpResponse};
+use super::response::{self, Asked, Layout, Reading, Verdict};
 use super::{HttpConfig, redirect, validator};
 use crate::error::{Permanent, SourceError};
 use crate::ranges::ByteRange;
 use crate::source::{RangeRequest, Response, Source, SourceState};
 
-/// Requests for one [`Source::open`] at most: as asked, from the first address again, for one range, for the whole.
+/// Requests for one [`Source::open`] at most: as asked, from the first address again, for one
+/// range, for the whole.
 const ASKS_MAX: usize = 4;
 /// Streams of an HTTP/2 connection that are used at a time.
 const STREAMS_MAX: usize = 16;
@@ -28,12 +29,12 @@ pub struct HttpSource {
     learned: Arc<Mutex<Learned>>,
 }
 
-/// What answers have told, shared by requests in flight.
+/// What responses have reported, shared by requests in flight.
 #[derive(Debug, Default)]
 struct Learned {
     /// Where redirects have led; asked directly until it fails.
     found: Option<Url>,
-    /// The date of the first answer may go into `If-Range`.
+    /// The date of the first response may go into `If-Range`.
     date_is_strong: bool,
     takes_ranges: bool,
     takes_several_ranges: Option<bool>,
@@ -43,7 +44,8 @@ impl HttpSource {
     /// The file at `url`, whose scheme is `http` or `https`. Nothing is connected yet.
     ///
     /// # Errors
-    /// [`Permanent::Forbidden`] for another scheme, [`Permanent::Setup`] for header fields that cannot be set.
+    /// [`Permanent::Forbidden`] for another scheme, [`Permanent::Setup`] for header fields that
+    /// cannot be set.
     pub fn new(url: &Url, config: HttpConfig) -> Result<Self, SourceError> {
         Ok(Self { client: Client::new(config)?, url: redirect::checked(url)?, learned: Arc::default() })
     }
@@ -115,7 +117,7 @@ impl Opening {
             let Some(mut answer) = self.ask(ranges.as_deref(), condition).await? else { continue };
             let has_condition = condition.is_some() && ranges.is_some();
             let asked = Asked { ranges: ranges.as_deref(), pinned: known, has_condition };
-            match answer::judge(asked, answer.status.as_u16(), &answer.headers) {
+            match response::judge(asked, answer.status.as_u16(), &answer.headers) {
                 Verdict::Read(reading) => {
                     self.learn(&answer, &reading, known.is_none());
                     return response(answer, reading, ranges.unwrap_or_default(), &self.client).await;
@@ -132,15 +134,16 @@ impl Opening {
             }
             answer.body.drain(&answer.headers).await;
         }
-        answer::lying("it changes its mind with each answer")
+        response::lying("it changes its mind with each answer")
     }
 
-    /// Asks where redirects have led; `None` if that has failed and the first place is to be asked again.
+    /// Asks where redirects have led; `None` if that has failed and the first place is to be asked
+    /// again.
     async fn ask(
         &self,
         ranges: Option<&[ByteRange]>,
         condition: Option<&str>,
-    ) -> Result<Option<Answer>, SourceError> {
+    ) -> Result<Option<HttpResponse>, SourceError> {
         let mut always = HeaderMap::new();
         if let Some(ranges) = ranges {
             always.insert(header::RANGE, range_field(ranges)?);
@@ -161,7 +164,7 @@ impl Opening {
         outcome.map(Some)
     }
 
-    fn learn(&self, answer: &Answer, reading: &Reading, is_first: bool) {
+    fn learn(&self, answer: &HttpResponse, reading: &Reading, is_first: bool) {
         let mut learned = lock(&self.learned);
         learned.found = (answer.url != redirect::split_credentials(&self.url, &HeaderMap::new()).0)
             .then(|| answer.url.clone());
@@ -169,14 +172,15 @@ impl Opening {
             learned.date_is_strong = validator::date_is_strong(&answer.headers);
         }
         learned.takes_ranges |=
-            !reading.is_whole_file || answer::takes_ranges(answer.status.as_u16(), &answer.headers);
+            !reading.is_whole_file || response::takes_ranges(answer.status.as_u16(), &answer.headers);
         learned.takes_several_ranges = reading.takes_several_ranges.or(learned.takes_several_ranges);
     }
 }
 
-/// The answer as the engine has it. Of several ranges, the length of the whole stands in the head of the first part.
+/// The response as the engine has it. Of several ranges, the length of the whole stands in the head
+/// of the first part.
 async fn response(
-    answer: Answer,
+    answer: HttpResponse,
     reading: Reading,
     asked: Vec<ByteRange>,
     client: &Client,

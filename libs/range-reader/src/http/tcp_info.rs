@@ -1,7 +1,9 @@
-//! What the kernel knows of a TCP connection: its round-trip time and the bytes that lie unread in its buffer.
+//! What the kernel knows of a TCP connection: its round-trip time and the bytes that lie unread in
+//! its buffer.
 //!
-//! A seek is cheaper skipped than asked anew when the bytes between are here already, and only the kernel knows that.
-//! The one place of this crate with `unsafe`: `getsockopt(TCP_INFO)` fills a C structure.
+//! A seek is cheaper skipped than requested again when the bytes between are here already, and only
+//! the kernel knows that. The one place of this crate with `unsafe`: `getsockopt(TCP_INFO)` fills a
+//! C structure.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -18,7 +20,8 @@ pub(crate) struct TcpInfo {
 pub(crate) fn sample(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: `socket` is open while it is borrowed; `info` is `length` writable bytes, and the kernel writes no more.
+    // SAFETY: `socket` is open while it is borrowed; `info` is `length` writable bytes, and the
+    // kernel writes no more.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -31,7 +34,8 @@ pub(crate) fn sample(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     if result != 0 {
         return None;
     }
-    // SAFETY: `tcp_info` is integers only, and all of it was zeroed before the kernel wrote a part or the whole of it.
+    // SAFETY: `tcp_info` is integers only, and all of it was zeroed before the kernel wrote a part
+    // or the whole of it.
     let info = unsafe { info.assume_init() };
     (info.tcpi_rtt > 0).then(|| TcpInfo { round_trip: Duration::from_micros(u64::from(info.tcpi_rtt)) })
 }

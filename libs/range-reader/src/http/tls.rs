@@ -1,7 +1,7 @@
 //! TLS for clients: the system's roots and more, HTTP/2 offered by ALPN (RFC 7301).
 //!
-//! One provider, aws-lc-rs, named here and not taken from the process's default, so that the crate works whatever the
-//! program around it has installed.
+//! One provider, aws-lc-rs, named here and not taken from the process's default, so that the crate
+//! works whatever the program around it has installed.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Trusts the system's roots and the certificates in `extra_roots_pem`, and offers `protocols` by ALPN, best first.
+    /// Trusts the system's roots and the certificates in `extra_roots_pem`, and offers `protocols`
+    /// by ALPN, best first.
     ///
     /// # Errors
     /// [`Permanent::Setup`] if `extra_roots_pem` cannot be read, or nothing is trusted at all.
@@ -36,11 +37,12 @@ impl Connector {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// The handshake with `host`, a name or an address (IPv6 with or without brackets). It has no timeout of its own.
+    /// The handshake with `host`, a name or an address (IPv6 with or without brackets). It has no
+    /// timeout of its own.
     ///
     /// # Errors
-    /// [`Permanent::Setup`] if the certificate is not valid for `host`, or the two sides have no version in common;
-    /// [`SourceError::Transient`] if the connection breaks.
+    /// [`Permanent::Setup`] if the certificate is not valid for `host`, or the two sides have no
+    /// version in common; [`SourceError::Transient`] if the connection breaks.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,

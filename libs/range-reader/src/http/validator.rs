@@ -1,22 +1,23 @@
-//! What an answer says of the version of a file, and what is done with it (RFC 9110, 8.8 and 13.1.5).
+//! What a response says of the version of a file, and what is done with it (RFC 9110, 8.8 and
+//! 13.1.5).
 //!
-//! A strong validator goes into `If-Range`, and the server itself answers with the whole file when it has changed. A
-//! weak one must not (13.1.5), so whatever both answers say is compared as well: entity tag, date, length. Servers that
-//! say nothing at all are held to the length.
+//! A strong validator goes into `If-Range`, and the server itself responses with the whole file
+//! when it has changed. A weak one must not (13.1.5), so whatever both responses say is compared as
+//! well: entity tag, date, length. Servers that say nothing at all are held to the length.
 
 use http::header::{self, HeaderMap, HeaderName};
 
 use super::date;
 use crate::source::{Pinned, Validator};
 
-/// The validator of an answer. Values that are no text, or absurdly long, count as absent.
+/// The validator of a response. Values that are no text, or absurdly long, count as absent.
 pub(crate) fn of(headers: &HeaderMap) -> Validator {
     Validator { etag: text(headers, &header::ETAG), last_modified: text(headers, &header::LAST_MODIFIED) }
 }
 
-/// Whether the date in an answer is a strong validator: the answer was made at least a minute after it, so that a
-/// second change within the same second is out of the question (RFC 9110, 8.8.2.2, asks for one second and the same
-/// clock; a minute allows for clocks that differ).
+/// Whether the date in a response is a strong validator: the response was made at least a minute
+/// after it, so that a second change within the same second is out of the question (RFC 9110,
+/// 8.8.2.2, asks for one second and the same clock; a minute allows for clocks that differ).
 pub(crate) fn date_is_strong(headers: &HeaderMap) -> bool {
     let seconds = |name| headers.get(name).and_then(|value| date::seconds(value.as_bytes()));
     match (seconds(header::LAST_MODIFIED), seconds(header::DATE)) {
@@ -25,8 +26,8 @@ pub(crate) fn date_is_strong(headers: &HeaderMap) -> bool {
     }
 }
 
-/// The value for `If-Range`: a strong entity tag, else a strong date when there is no entity tag at all (RFC 9110,
-/// 13.1.5), else nothing.
+/// The value for `If-Range`: a strong entity tag, else a strong date when there is no entity tag at
+/// all (RFC 9110, 13.1.5), else nothing.
 pub(crate) fn if_range(validator: &Validator, date_is_strong: bool) -> Option<&str> {
     match &validator.etag {
         Some(etag) => is_strong(etag).then_some(etag),
@@ -34,16 +35,18 @@ pub(crate) fn if_range(validator: &Validator, date_is_strong: bool) -> Option<&s
     }
 }
 
-/// What is known of the file after another answer; `None` if it is another file, or may be one.
+/// What is known of the file after another response; `None` if it is another file, or may be one.
 ///
-/// A version that is known has to be confirmed, by the entity tag or by the date: an answer with part of the file carries
-/// the entity tag that one with all of it would (RFC 9110, 15.3.7). Only a date may be left out, and only where a
-/// condition was asked (`has_condition`), as it has been compared by the server then.
+/// A version that is known has to be confirmed, by the entity tag or by the date: a response with
+/// part of the file carries the entity tag that one with all of it would (RFC 9110, 15.3.7). Only a
+/// date may be left out, and only where a condition was asked (`has_condition`), as it has been
+/// compared by the server then.
 pub(crate) fn merge(known: &Pinned, new: &Pinned, has_condition: bool) -> Option<Pinned> {
     let same_etag = both(&known.validator.etag, &new.validator.etag, |a, b| a == b);
     let same_date = both(&known.validator.last_modified, &new.validator.last_modified, |a, b| a == b);
     let same_length = both(&known.total_bytes, &new.total_bytes, |a, b| a == b);
-    // With the same strong entity tag, a date that differs is that of another server of the same farm.
+    // With the same strong entity tag, a date that differs is that of another server of the same
+    // farm.
     let strong = same_etag == Some(true) && known.validator.etag.as_deref().is_some_and(is_strong);
     let has_version = known.validator.etag.is_some() || known.validator.last_modified.is_some();
     let is_spared = has_condition && known.validator.etag.is_none();
@@ -153,7 +156,7 @@ mod tests {
         for (known, new, agrees) in cases {
             assert_eq!(merge(known, &new, false).is_some(), agrees, "{known:?} {new:?}");
         }
-        // To a condition that holds, an answer need not say the date again (RFC 9110, 15.3.7).
+        // To a condition that holds, a response need not say the date again (RFC 9110, 15.3.7).
         assert_eq!(merge(&dated, &pinned(Some(10), None, None), true), Some(dated.clone()));
         assert_eq!(merge(&known, &pinned(Some(10), None, None), true), None);
         let merged = merge(&pinned(None, None, Some("monday")), &known, false).unwrap();

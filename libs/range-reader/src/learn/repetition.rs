@@ -1,7 +1,7 @@
 //! Runs that repeat to the byte: records of fixed size, parts of them, several fields of each.
 //!
-//! A pattern is a few lengths and the steps from each start to the next, forward or back. It is taken for one when the last
-//! runs went through all of it twice.
+//! A pattern is a few lengths and the steps from each start to the next, forward or back. It is
+//! taken for one when the last runs went through all of it twice.
 
 use std::ops::Range;
 
@@ -13,11 +13,13 @@ const PERIOD_MAX: usize = 8;
 /// Runs that must be as those one period before, even where the pattern is shorter.
 const PROOFS_MIN: usize = 2;
 
-/// What the pattern of the last runs, if there is one, expects from `position` on, a place in the present run.
+/// What the pattern of the last runs, if there is one, expect from `position` on, a position in the
+/// current run.
 pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize) -> Vec<Range<u64>> {
     let present = runs.present().start;
     let mut next = present;
-    // Newest first: how far each run lies behind the one before it, and how long the one before it was.
+    // Newest first: how far each run lies behind the one before it, and how long the one before it
+    // was.
     let steps: Vec<Step> = runs
         .newest_first()
         .take(2 * PERIOD_MAX + 1)
@@ -31,7 +33,7 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize) -> Vec<Range<u
     let mut start = present;
     for step in steps[..period].iter().rev().cycle().take(runs_max) {
         let Some(end) = start.checked_add(step.length) else { break };
-        // The first one is under way, and may have gone past what is expected of it.
+        // The first one is in flight, and may have gone past what is expected of it.
         let from = if expected.is_empty() { position } else { start };
         expected.push(from..end.max(from));
         let Ok(next) = u64::try_from(i128::from(start) + step.forward) else { break };
@@ -40,7 +42,7 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize) -> Vec<Range<u
     expected
 }
 
-/// A run, and the way from its start to the next one's.
+/// A run, and the distance from its start to the next one's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     forward: i128,

@@ -14,8 +14,8 @@ pub(super) struct Runs {
 /// Runs remembered: a guess goes by the newer half of them.
 pub(super) const RUNS_MAX: usize = 64;
 
-/// Gaps up to this do not end a run: a parser that steps over a field has not sought. Below the head of a part, so that
-/// receiving them along costs less than leaving them out.
+/// Gaps up to this do not end a run: a parser that steps over a field has not sought. Below the
+/// head of a part, so that receiving them along costs less than leaving them out.
 pub(super) const GAP_BYTES_MAX: u64 = 128;
 
 impl Default for Runs {
@@ -25,7 +25,8 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Takes a read, or with an empty range the beginning of one. If it begins a new run, returns the one that it ended.
+    /// Takes a read, or with an empty range the beginning of one. If it begins a new run, returns
+    /// the one that it ended.
     pub(super) fn note(&mut self, read: Range<u64>) -> Option<Range<u64>> {
         let present = &mut self.present;
         let goes_on = read.start >= present.start && read.start <= present.end.saturating_add(GAP_BYTES_MAX);

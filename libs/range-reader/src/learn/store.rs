@@ -1,7 +1,8 @@
 //! Bytes that were read, kept for a while to look for tables of offsets in them.
 //!
-//! Only what looks like a table is kept: in rows of numbers that grow slowly most high bytes repeat from row to row, while
-//! compressed media repeat next to nothing. So a megabyte holds the tables of a film, however much of it went by.
+//! Only what looks like a table is kept: in rows of numbers that grow slowly most high bytes repeat
+//! from row to row, while compressed media repeat next to nothing. So a megabyte holds the tables
+//! of a film, however much of it went by.
 
 use std::collections::VecDeque;
 
@@ -27,8 +28,8 @@ const JUDGED_BYTES: usize = 4096;
 /// One byte in so many is compared.
 const SAMPLED_EVERY: usize = 13;
 
-/// A table repeats at least this part of its bytes. Four-byte offsets repeat their highest byte, a quarter; random bytes
-/// 1 of 256.
+/// A table repeats at least this part of its bytes. Four-byte offsets repeat their highest byte, a
+/// quarter; random bytes 1 of 256.
 const REPEATED_DIVISOR: usize = 16;
 
 /// Distances at which repetition is looked for: zeros in a row, rows of four and of eight bytes.
@@ -109,7 +110,8 @@ impl Piece {
     }
 }
 
-/// Whether enough bytes repeat at one of the [`DISTANCES`]. Small pieces always do: they may be the beginning of a table.
+/// Whether enough bytes repeat at one of the [`DISTANCES`]. Small pieces always do: they may be the
+/// beginning of a table.
 fn looks_like_a_table(bytes: &[u8]) -> bool {
     if bytes.len() < JUDGED_BYTES / 4 {
         return !bytes.is_empty();

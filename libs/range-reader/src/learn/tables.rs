@@ -1,11 +1,12 @@
-//! Tables of offsets inside the file: where runs begin and end, written down by whoever made it.
+//! Tables of offsets inside the file: where runs begin and end, as written by the muxer.
 //!
-//! Most formats hold an index (`stco` and `co64` of MP4, `tfra` of fragmented MP4, and others), and a parser reads it before
-//! what it leads to. Without knowing any format: when two places where runs began stand near each other, as 32- or 64-bit
-//! numbers of either byte order, among bytes read before, and the numbers between and behind them ascend at the same
-//! distance, they are taken for a table, and its next numbers for the next places. The same goes for where runs end, which
-//! in an interleaved file is where the data of another track begins. Tables of sizes, and offsets relative to
-//! something, are not found; the other contenders remain for those.
+//! Most formats hold an index (`stco` and `co64` of MP4, `tfra` of fragmented MP4, and others), and
+//! a parser reads it before what it leads to. Without knowing any format: when two places where
+//! runs began stand near each other, as 32- or 64-bit numbers of either byte order, among bytes
+//! read before, and the numbers between and behind them ascend at the same distance, they are taken
+//! for a table, and its next numbers for the next places. The same goes for where runs end, which
+//! in an interleaved file is where the data of another track begins. Tables of sizes, and offsets
+//! relative to something, are not found; the other predictors handle those.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -41,7 +42,8 @@ const TABLES_MAX: usize = 3;
 /// Entries of a table at most (8 bytes each), half of them before the one that proved it.
 const ENTRIES_MAX: usize = 1 << 17;
 
-/// Seeks without a new table after which no more are looked for and the bytes are dropped: before the first, after one.
+/// Seeks without a new table after which no more are looked for and the bytes are dropped: before
+/// the first, after one.
 const SEEKS_MAX: u32 = 64;
 const SEEKS_AFTER_ONE: u32 = 16;
 
@@ -108,8 +110,8 @@ impl Tables {
         }
     }
 
-    /// Runs that the tables lead to, the first one from `position` on. Empty without a table of starts, or when neither a
-    /// table nor an earlier run says how long a run is.
+    /// Runs that the tables lead to, the first one from `position` on. Empty without a table of
+    /// starts, or when neither a table nor an earlier run says how long a run is.
     pub(super) fn expect(&self, position: u64, runs_max: usize) -> Vec<Range<u64>> {
         let mut expected = Vec::new();
         let mut start = (!self.starts.is_empty()).then_some(position);
@@ -146,8 +148,8 @@ fn next_of(tables: &[Table], position: u64) -> Option<u64> {
     nexts.min()
 }
 
-/// Counts for each table whether it holds `value`, and its entries inside of `passed` against it. A table that is wrong more
-/// often than right is dropped. Returns whether one holds it.
+/// Counts for each table whether it holds `value`, and its entries inside of `passed` against it. A
+/// table that is wrong more often than right is dropped. Returns whether one holds it.
 fn count(tables: &mut Vec<Table>, value: u64, passed: Range<u64>) -> bool {
     let mut known = false;
     for table in tables.iter_mut() {
@@ -180,7 +182,8 @@ fn add(tables: &mut Vec<Table>, found: Option<Table>) {
     }
 }
 
-/// A table that holds `value` and, near before it, one of `earlier`; the longest if there are several.
+/// A table that holds `value` and, near before it, one of `earlier`; the longest if there are
+/// several.
 fn find(store: &Store, value: u64, earlier: impl Iterator<Item = u64>) -> Option<Table> {
     if value < VALUE_MIN {
         return None;
@@ -247,7 +250,8 @@ impl Place<'_> {
         None
     }
 
-    /// Entries of the table with rows of `row` bytes through here: all before, and [`ENTRIES_MAX`] in all.
+    /// Entries of the table with rows of `row` bytes through here: all before, and [`ENTRIES_MAX`]
+    /// in all.
     fn entries(self, row: usize, wide: bool) -> Option<Vec<u64>> {
         let mut first = self.at;
         let mut value = self.number_at(first, wide)?;

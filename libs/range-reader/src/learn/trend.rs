@@ -1,9 +1,11 @@
-//! Runs that come at a steady pace with some jitter, as those of an interleaved file of constant bit rate.
+//! Runs that come at a steady pace with some jitter, as those of an interleaved file of constant
+//! bit rate.
 //!
-//! Starts and ends each go on as the newer half of those that are known, since files begin otherwise than they go on: along
-//! a line that something holds them to, or by steps from the last one; where long and short runs alternate, like each second
-//! one. How far they stray says how far off a guess will be, and so the margins on both sides. Where margins would take most
-//! of the gaps, nothing is said.
+//! Starts and ends each go on as the newer half of those that are known, since files begin
+//! otherwise than they go on: along a line that something holds them to, or by steps from the last
+//! one; where long and short runs alternate, like each second one. How far they stray says how far
+//! off a guess will be, and so the margins on both sides. Where margins would take most of the
+//! gaps, nothing is said.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -13,13 +15,15 @@ use super::runs::Runs;
 /// Runs expected at a time.
 pub(super) const AHEAD_MAX: usize = 12;
 
-/// Fewer are not worth expecting: the next question would have to wait for the answer to this one.
+/// Fewer are not worth expecting: the next question would have to wait for the response to this
+/// one.
 const AHEAD_MIN: usize = 2;
 
 /// Numbers that anything is concluded from at least: with fewer, how far they stray is luck.
 const LINE_MIN: usize = 4;
 
-/// Below this the statistic of Durbin and Watson says that numbers wander off rather than stray from a line.
+/// Below this the statistic of Durbin and Watson says that numbers wander off rather than stray
+/// from a line.
 const WANDERING: f64 = 0.5;
 
 /// Each second number tells more than each only if it halves what guesses are off by.
@@ -28,22 +32,24 @@ const ALTERNATION_FACTOR: f64 = 2.0;
 /// Runs of late whose longest says what is too long.
 const LENGTHS: usize = 8;
 
-/// Expecting runs must cost this share at most of reading the gaps through, or of asking for each run when it is read;
-/// the rest is for what is not reckoned with.
+/// Expecting runs must cost this share at most of reading the gaps through, or of asking for each
+/// run when it is read; the rest is for what is not reckoned with.
 const SPARED_SHARE_MAX: f64 = 0.75;
 
-/// A miss that is hidden costs this part of its round trip all the same: those that come too close upon each other, and
-/// those near the end, where nothing else comes.
+/// A miss that is hidden costs this part of its round trip all the same: those that come too close
+/// upon each other, and those near the end, where nothing else comes.
 const HIDDEN_MISS_DIVISOR: f64 = 4.0;
 
 /// A batch as a whole costs about as much as so many misses.
 const BATCH_MISSES: f64 = 1.0;
 
-/// Margins are so many standard deviations at most: what is left outside then is outside of any pattern.
+/// Margins are so many standard deviations at most: what is left outside then is outside of any
+/// pattern.
 const MARGIN_MAX: f64 = 3.0;
 
-/// And so many at least where misses are hidden: with them a third of the runs still wants a byte that has not been asked for,
-/// which is about as often as a reader can wait for one and keep up with the link.
+/// And so many at least where misses are hidden: with them a third of the runs still wants a byte
+/// that has not been asked for, which is about as often as a reader can wait for one and keep up
+/// with the link.
 const MARGIN_MIN: f64 = 1.2;
 
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
@@ -61,13 +67,14 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Of a reader that waits for each miss while nothing else comes, on a link that could bring `path_bytes` in that time.
+    /// Of a reader that waits for each miss while nothing else comes, on a link that could bring
+    /// `path_bytes` in that time.
     pub(super) fn waited(path_bytes: f64) -> Self {
         Self { miss_bytes: path_bytes, spared_max: f64::INFINITY, margin_min: 0.0 }
     }
 
-    /// Of a reader that waits while what comes next goes on coming. What is not guessed is read through, or asked for when
-    /// it is read, whichever takes less.
+    /// Of a reader that waits while what comes next goes on coming. What is not guessed is read
+    /// through, or asked for when it is read, whichever takes less.
     pub(super) fn hidden(path_bytes: f64) -> Self {
         Self { miss_bytes: path_bytes / HIDDEN_MISS_DIVISOR, spared_max: path_bytes, margin_min: MARGIN_MIN }
     }
@@ -75,21 +82,22 @@ impl Costs {
 
 /// What the runs so far expect from `position` on, a place in the present run.
 ///
-/// With margins of `z` standard deviations a boundary costs
-/// `miss_bytes * P(off by more than z)` and the margin itself. That is least where one more byte of margin costs as much as
-/// it saves, `miss_bytes * density(z) = deviation`, so
+/// With margins of `z` standard deviations a boundary costs `miss_bytes * P(off by more than z)`
+/// and the margin itself. That is least where one more byte of margin costs as much as it saves,
+/// `miss_bytes * density(z) = deviation`, so
 ///
 /// ```text
 /// z = sqrt(2 ln(miss_bytes / (deviation * sqrt(2 pi))))
 /// ```
 ///
-/// and something is expected only if that, and one miss for the batch as a whole, costs less than what it spares.
+/// and something is expected only if that, and one miss for the batch as a whole, costs less than
+/// what it spares.
 pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, costs: Costs) -> Vec<Range<u64>> {
     let history = History::of(runs);
     let spared = history.gap.min(costs.spared_max);
     let Some(end) = history.end_of_present() else { return Vec::new() };
-    // A run that is longer than expected is expected to go on for as much as ends vary, and one that is longer than that is
-    // outside of any pattern.
+    // A run that is longer than expected is expected to go on for as much as ends vary, and one
+    // that is longer than that is outside of any pattern.
     let beyond = position as f64 - end.number;
     if beyond > end.deviation * MARGIN_MAX {
         return Vec::new();
@@ -163,8 +171,8 @@ impl History {
         Self { starts, ends, gap, longest }
     }
 
-    /// Where the present run ends: by the ends of others, or by its own start and the lengths of others,
-    /// whichever is the surer.
+    /// Where the present run ends: by the ends of others, or by its own start and the lengths of
+    /// others, whichever is the surer.
     fn end_of_present(&self) -> Option<Guess> {
         let lengths: Vec<f64> = self.ends.iter().zip(&self.starts).map(|(end, start)| end - start).collect();
         let (mut by_length, by_end) = (Guess::of(&lengths, 1)?, Guess::of(&self.ends, 1)?);
@@ -182,14 +190,17 @@ impl Guess {
         Some(second.filter(alternates).unwrap_or(each))
     }
 
-    /// The same from those `numbers` alone that are a multiple of `step` before the one that is asked for, the newer half.
+    /// The same from those `numbers` alone that are a multiple of `step` before the one that is
+    /// asked for, the newer half.
     ///
-    /// If they stray from a line to either side by turns, as they do where something holds the pace (a constant bit rate), it
-    /// is on the line of least squares. With `n` of them around the mean place `m`, straying by `s` (`n - 2` degrees of
-    /// freedom), the one at place `x` strays from the line by `s * sqrt(1 + 1/n + (x - m)^2 / sum((place - m)^2))`.
+    /// If they stray from a line to either side by turns, as they do where something holds the pace
+    /// (a constant bit rate), it is on the line of least squares. With `n` of them around the mean
+    /// place `m`, straying by `s` (`n - 2` degrees of freedom), the one at place `x` strays from
+    /// the line by `s * sqrt(1 + 1/n + (x - m)^2 / sum((place - m)^2))`.
     ///
-    /// If each strays from the one before (the statistic of Durbin and Watson, 2 in the first case, tends to 0), it goes on
-    /// from the last by the mean step; `k` steps of deviation `d` stray by `d * sqrt(k + k^2 / (n - 1))`.
+    /// If each strays from the one before (the statistic of Durbin and Watson, 2 in the first case,
+    /// tends to 0), it goes on from the last by the mean step; `k` steps of deviation `d` stray by
+    /// `d * sqrt(k + k^2 / (n - 1))`.
     fn from_each(numbers: &[f64], ahead: usize, step: usize) -> Option<Self> {
         let target = (numbers.len() + ahead).checked_sub(1)?;
         let places = (ahead.div_ceil(step)..).map_while(|back| target.checked_sub(back * step));
@@ -225,8 +236,8 @@ impl Guess {
         self.deviation * (2.0 * ratio.max(1.0).ln()).sqrt().clamp(costs.margin_min, MARGIN_MAX)
     }
 
-    /// What the margin and the misses in spite of it cost: `density(z) / z` is a little more than the tail of the normal
-    /// distribution from `z` on, for `z` of 1 and more.
+    /// What the margin and the misses in spite of it cost: `density(z) / z` is a little more than
+    /// the tail of the normal distribution from `z` on, for `z` of 1 and more.
     fn cost(self, costs: Costs) -> f64 {
         let margin = self.margin(costs);
         let z = margin / self.deviation.max(1.0);

@@ -1,7 +1,7 @@
 //! Ways to find the stream of an SSRC, behind one trait.
 //!
-//! Each holds its streams as its users do: the C ones point to streams allocated one by one, the Rust maps contain
-//! them. What is measured, and on which keys, is the business of `main.rs`.
+//! Each holds its streams as its users do: the C ones point to streams allocated one by one, the
+//! Rust maps contain them. What is measured, and on which keys, is the business of `main.rs`.
 
 mod array;
 mod list;
@@ -16,7 +16,8 @@ pub(crate) use sse2::Sse2;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// State of one stream, of the size it has in an SRTP library: keys by pointer, replay windows and counters inside.
+/// State of one stream, of the size it has in an SRTP library: keys by pointer, replay windows and
+/// counters inside.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Stream {
@@ -46,7 +47,8 @@ pub(crate) trait Contender {
     fn find(&self, ssrc: u32) -> Option<&Stream>;
 }
 
-/// Where streams of their own allocation lie: in random order, among the other things a server allocates meanwhile.
+/// Where streams of their own allocation lie: in random order, among the other things a server
+/// allocates meanwhile.
 pub(crate) struct Heap {
     random: SmallRng,
     /// Keys, cipher contexts, replay windows; freed after the cell, so that they stay in between.

@@ -1,10 +1,12 @@
-//! What does one look-up of an SSRC cost, by streams, access pattern and cache pressure, and what do others take?
+//! What does one look-up of an SSRC cost, by streams, access pattern and cache pressure, and what
+//! do others take?
 //!
-//! For each cell: several sets of random keys; for each set all contenders are built anew and measured in turn, round
-//! after round, in repetitions of a fraction of a millisecond, each behind a warm-up. Every repetition's sum is compared
-//! with what it must be. Printed is one line per cell and contender, for `scripts/bench ssrc-map` to read:
-//! `CELL n pattern pressure contender median min` in nanoseconds per look-up. Under pressure the packets' own cost,
-//! measured in the same round, is subtracted; the contender `packets` is that cost.
+//! For each cell: several sets of random keys; for each set all contenders are rebuilt and measured
+//! in turn, round after round, in repetitions of a fraction of a millisecond, each behind a
+//! warm-up. Every repetition's sum is compared with what it must be. Printed is one line per cell
+//! and contender, for `scripts/bench ssrc-map` to read: `CELL n pattern pressure contender median
+//! min` in nanoseconds per look-up. Under pressure the packets' own cost, measured in the same
+//! round, is subtracted; the contender `packets` is that cost.
 
 mod contender;
 mod measure;
@@ -57,9 +59,10 @@ struct Options {
     rounds: usize,
     seed: u64,
     core: usize,
-    /// Size of the pool of packets. Default 1024: 20 first-level caches and half of a second-level one, where a packet is
-    /// that the kernel has just copied. With tens of megabytes the packet costs 50 to 300 ns of a cache and a bus which
-    /// others use too, and what a look-up adds is lost in 2 ns of noise (0.1 ns with the default).
+    /// Size of the pool of packets. Default 1024: 20 first-level caches and half of a second-level
+    /// one, where a packet is that the kernel has just copied. With tens of megabytes the packet
+    /// costs 50 to 300 ns of a cache and a bus which others use too, and what a look-up adds is
+    /// lost in 2 ns of noise (0.1 ns with the default).
     pool_kib: usize,
     /// Only these numbers of streams; all when empty.
     streams: Vec<usize>,
@@ -94,7 +97,8 @@ impl Options {
     }
 }
 
-/// New keys in every run, so that nothing can be tuned to them; printed, so that a run can be repeated.
+/// New keys in every run, so that nothing can be tuned to them; printed, so that a run can be
+/// repeated.
 fn random_seed() -> u64 {
     use std::hash::BuildHasher;
     std::hash::RandomState::new().hash_one(0)
@@ -173,8 +177,9 @@ impl Cell {
         };
         let within = |wanted_ns: f64| ((wanted_ns / ns) as usize).clamp(LOOK_UPS_MIN, SEQUENCE_LEN);
         let measured = within(REPETITION_NS);
-        // Until each stream has come a few times, but as many look-ups as a fourth of what is measured at least. The limit
-        // is for those that search: one look-up of theirs goes over many streams.
+        // Until each stream has come a few times, but as many look-ups as a fourth of what is
+        // measured at least. The limit is for those that search: one look-up of theirs goes over
+        // many streams.
         let warm_up =
             within(WARM_UP_MAX_NS).min((4 * self.n * self.pattern.look_ups_a_stream()).max(measured / 4));
         Parts { warm_up, measured }

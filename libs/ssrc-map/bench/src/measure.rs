@@ -1,8 +1,9 @@
 //! The measured loops and the clock.
 //!
-//! Back to back: nothing but look-ups, which do not wait for each other. Under pressure: before each look-up a packet
-//! of 1200 bytes is read out of a pool far larger than the first-level cache, and the SSRC comes out of its header, as
-//! it does in a server. The same loop without the look-up says what the packet costs.
+//! Back to back: nothing but look-ups, which do not wait for each other. Under pressure: before
+//! each look-up a packet of 1200 bytes is read out of a pool far larger than the first-level cache,
+//! and the SSRC comes out of its header, as it does in a server. The same loop without the look-up
+//! says what the packet costs.
 
 use std::arch::asm;
 use std::hint::black_box;
@@ -54,29 +55,33 @@ fn found<C: Contender>(table: &C, ssrc: u32) -> u64 {
     }
 }
 
-/// The same reference, of which the compiler knows nothing: each look-up starts from the table in memory, as it does
-/// when there is a packet's work in between. `black_box` would cost a trip through the stack.
+/// The same reference, of which the compiler knows nothing: each look-up starts from the table in
+/// memory, as it does when there is a packet's work in between. `black_box` would cost a trip
+/// through the stack.
 #[inline(always)]
 fn opaque<T>(value: &T) -> &T {
     let mut pointer: *const T = value;
-    // SAFETY: no instruction is executed; the compiler merely has to assume that memory and `pointer` have changed.
+    // SAFETY: no instruction is executed; the compiler merely has to assume that memory and
+    // `pointer` have changed.
     unsafe { asm!("/* {0} */", inout(reg) pointer, options(nostack, preserves_flags)) };
     // SAFETY: `pointer` was made of `value`, which lives as long as the result.
     unsafe { &*pointer }
 }
 
-/// The same for what is changed. A pool whose fields had to be in registers all the time would leave a look-up too few,
-/// and each contender would pay another price for it.
+/// The same for what is changed. A pool whose fields had to be in registers all the time would
+/// leave a look-up too few, and each contender would pay another price for it.
 #[inline(always)]
 fn opaque_mut<T>(value: &mut T) -> &mut T {
     let mut pointer: *mut T = value;
-    // SAFETY: no instruction is executed; the compiler merely has to assume that memory and `pointer` have changed.
+    // SAFETY: no instruction is executed; the compiler merely has to assume that memory and
+    // `pointer` have changed.
     unsafe { asm!("/* {0} */", inout(reg) pointer, options(nostack, preserves_flags)) };
     // SAFETY: `pointer` was made of `value`, which is borrowed as long as the result.
     unsafe { &mut *pointer }
 }
 
-/// Received packets in the order a free list hands out buffers after a while: random, again and again the same.
+/// Received packets in the order a free list hands out buffers after a while: random, again and
+/// again the same.
 ///
 /// All bytes are zero, so reading them changes no result.
 pub(crate) struct Pool {
@@ -121,9 +126,10 @@ impl Pool {
             self.next = 0;
         }
         let mut sum = lines.iter().fold(0_u64, |sum, line| sum.wrapping_add(u64::from(line.0[SSRC_WORD])));
-        // A packet is read before its look-up. The compiler would put the additions off until after it, and spill their
-        // operands around it, as many as the look-up happens to leave registers for.
-        // SAFETY: no instruction is executed; the compiler merely has to assume that `sum` has changed.
+        // A packet is read before its look-up. The compiler would put the additions off until after
+        // it, and spill their operands around it, as many as the look-up happens to leave registers
+        // for. SAFETY: no instruction is executed; the compiler merely has to assume that `sum` has
+        // changed.
         unsafe { asm!("/* {0} */", inout(reg) sum, options(nomem, nostack, preserves_flags)) };
         (lines[0].0[SSRC_WORD], sum)
     }

@@ -1,7 +1,7 @@
 //! Which SSRCs exist, and in which order packets ask for them.
 //!
-//! A sequence is 65536 look-ups long: what a branch predictor cannot learn by heart, except for round robin over few
-//! streams, which it learns in a server as well.
+//! A sequence is 65536 look-ups long: what a branch predictor cannot learn by heart, except for
+//! round robin over few streams, which it learns in a server as well.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,11 @@
-//! Comparing one SSRC with many at once: a file per instruction set, and the one place that chooses among them.
+//! Comparing one SSRC with many at once: a file per instruction set, and the one place that chooses
+//! among them.
 //!
-//! Every lane file has the same two functions and no policy. `first` compares 8 SSRCs, or 16 with AVX-512. It is on the path of
-//! every packet and has to be inlined, which a function with instructions beyond those of the build cannot be, so it
-//! is chosen when compiling. `position` runs over arrays long enough to pay for a call, so it is chosen by what the
-//! CPU has. This folder is the only one of the crate with `unsafe` in it.
+//! Every lane file has the same two functions and no policy. `first` compares 8 SSRCs, or 16 with
+//! AVX-512. It is on the path of every packet and has to be inlined, which a function with
+//! instructions beyond those of the build cannot be, so it is chosen when compiling. `position`
+//! runs over arrays long enough to pay for a call, so it is chosen by what the CPU has. This folder
+//! is the only one of the crate with `unsafe` in it.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(dead_code, reason = "`first` is for builds for AVX2, `position` where detection is possible")]
@@ -32,7 +34,7 @@ macro_rules! every_cpu_has {
         /// Where `ssrc` is first in `block`; [`BLOCK`] or more if it is not there.
         #[inline(always)]
         pub(crate) fn first(block: &Block<BLOCK>, ssrc: u32) -> usize {
-            // SAFETY: the compiler was told that every CPU has what the lane file needs.
+            // SAFETY: the build targets CPUs that have what the lane file needs.
             unsafe { $lanes::first(block, ssrc) }
         }
 
@@ -49,7 +51,7 @@ macro_rules! every_cpu_has {
                     return unsafe { avx2::position(ssrcs, ssrc) };
                 }
             }
-            // SAFETY: the compiler was told that every CPU has what the lane file needs.
+            // SAFETY: the build targets CPUs that have what the lane file needs.
             unsafe { $lanes::position(ssrcs, ssrc) }
         }
     };
@@ -84,7 +86,8 @@ mod tests {
         assert!(scalar::first(&Block([7, 8, 9, 8]), 6) >= 4);
     }
 
-    /// Every length, every offset of the array, every place of the SSRC sought, and SSRCs that are almost the same.
+    /// Every length, every offset of the array, every place of the SSRC sought, and SSRCs that are
+    /// almost the same.
     fn position_is_that_of_scalar(position: impl Fn(&[u32], u32) -> Option<usize>) {
         let mut random = random();
         let ssrcs: Vec<u32> = (0..90).map(|_| random()).collect();

@@ -29,7 +29,8 @@ pub(crate) fn position(ssrcs: &[u32], ssrc: u32) -> Option<usize> {
     Some(groups.len() * BLOCK + at)
 }
 
-/// Narrows each comparison to a byte, for there is no move of one bit per lane, and counts the zeros before the first.
+/// Narrows each comparison to a byte, for there is no move of one bit per lane, and counts the
+/// zeros before the first.
 #[inline]
 #[target_feature(enable = "neon")]
 fn first_of(block: &[u32; BLOCK], sought: uint32x4_t) -> usize {

@@ -1,4 +1,5 @@
-//! Plain comparison, one SSRC after the other: for every CPU, and the oracle that the other lane files are tested with.
+//! Plain comparison, one SSRC after the other: for every CPU, and the oracle that the other lane
+//! files are tested with.
 
 use super::Block;
 

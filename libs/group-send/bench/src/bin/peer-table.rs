@@ -1,8 +1,9 @@
 //! What does it cost to find a session by the address a datagram came from?
 //!
-//! In turn: the peer table, `HashMap` keyed by the printed address (printing included, as servers do it for each packet),
-//! `HashMap` keyed by `SocketAddr`, and hashbrown's with a fast hash over the packed key. Peers are drawn anew in each run,
-//! packets come in random order, all answers are added up and compared. Processor time of this thread, medians.
+//! In turn: the peer table, `HashMap` keyed by the printed address (printing included, as servers
+//! do it for each packet), `HashMap` keyed by `SocketAddr`, and hashbrown's with a fast hash over
+//! the packed key. Peers are drawn again in each run, packets come in random order, all answers are
+//! added up and compared. Processor time of this thread, medians.
 //!
 //! `peer-table [--quick] [--seed N]`
 
@@ -16,8 +17,9 @@ use nix::time::{ClockId, clock_gettime};
 
 const PEERS: [usize; 4] = [100, 1000, 10_000, 100_000];
 
-/// Addresses in a row: too many for a branch predictor to learn. They take half a megabyte, which must not drive the maps
-/// out of the second-level cache: a server reads its addresses from a small buffer.
+/// Addresses in a row: too many for a branch predictor to learn. They take half a megabyte, which
+/// must not drive the maps out of the second-level cache: a server reads its addresses from a small
+/// buffer.
 const SEQUENCE_LEN: usize = 1 << 14;
 
 /// Times they are gone through in a measurement.
@@ -106,16 +108,16 @@ impl Traffic {
     }
 }
 
-/// One way to find a session number by an address.
+/// One method to find a session number by an address.
 trait Contender {
     fn name(&self) -> &'static str;
     fn run(&self, packets: &[SocketAddr]) -> u64;
 }
 
 /// A named map, and how it is asked.
-struct Way<M, F>(&'static str, M, F);
+struct Lookup<M, F>(&'static str, M, F);
 
-impl<M, F: Fn(&M, &SocketAddr) -> Option<u32>> Contender for Way<M, F> {
+impl<M, F: Fn(&M, &SocketAddr) -> Option<u32>> Contender for Lookup<M, F> {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -124,7 +126,8 @@ impl<M, F: Fn(&M, &SocketAddr) -> Option<u32>> Contender for Way<M, F> {
     fn run(&self, packets: &[SocketAddr]) -> u64 {
         let mut sum = 0_u64;
         for packet in packets {
-            // The map's own words are read from memory each time, as with a packet's work in between.
+            // The map's own words are read from memory each time, as with a packet's work in
+            // between.
             let map = black_box(&self.1);
             sum = sum.wrapping_add((self.2)(map, packet).map_or(MISS, u64::from));
         }
@@ -144,18 +147,18 @@ fn contenders(peers: &[SocketAddr]) -> Vec<Box<dyn Contender>> {
     let packed: hashbrown::HashMap<PeerKey, u32> =
         numbered().map(|(peer, number)| (PeerKey::from(peer), number)).collect();
     vec![
-        Box::new(Way("PeerTable", table, |table: &PeerTable<u32>, peer: &SocketAddr| {
+        Box::new(Lookup("PeerTable", table, |table: &PeerTable<u32>, peer: &SocketAddr| {
             table.get(PeerKey::from(peer)).copied()
         })),
-        Box::new(Way("HashMap<String>", strings, |map: &HashMap<String, u32>, peer: &SocketAddr| {
+        Box::new(Lookup("HashMap<String>", strings, |map: &HashMap<String, u32>, peer: &SocketAddr| {
             map.get(&peer.to_string()).copied()
         })),
-        Box::new(Way(
+        Box::new(Lookup(
             "HashMap<SocketAddr>",
             addresses,
             |map: &HashMap<SocketAddr, u32>, peer: &SocketAddr| map.get(peer).copied(),
         )),
-        Box::new(Way(
+        Box::new(Lookup(
             "hashbrown, foldhash, PeerKey",
             packed,
             |map: &hashbrown::HashMap<PeerKey, u32>, peer: &SocketAddr| {
@@ -175,7 +178,8 @@ fn measure(traffic: &Traffic, case: Case, rounds: usize) {
     for round in 0..=rounds {
         for turn in 0..contenders.len() {
             let index = (turn + round) % contenders.len();
-            // A look at all of it first: the contender before has driven this one out of the caches.
+            // A look at all of it first: the contender before has driven this one out of the
+            // caches.
             assert_eq!(contenders[index].run(packets), expected);
             let start = now_ns();
             let sum: u64 = (0..PASSES).map(|_| contenders[index].run(packets)).sum();

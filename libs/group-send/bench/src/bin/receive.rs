@@ -1,8 +1,10 @@
-//! What does a datagram cost to receive, by how many are waiting and how many came together from one sender?
+//! What does a datagram cost to receive, by how many are waiting and how many came together from
+//! one sender?
 //!
-//! In turn, on loopback: a loop of `recv_from`, `RecvBatch`, `RecvBatch` that is told ECN and time of each datagram, and
-//! `RecvBatch` with GRO. Each reads a byte of every cache line and the source of every datagram; counts and sums are
-//! compared. Processor time of this thread while it receives, without what it sends; medians.
+//! In turn, on loopback: a loop of `recv_from`, `RecvBatch`, `RecvBatch` with ECN and arrival time
+//! of each datagram, and `RecvBatch` with GRO. Each reads a byte of every cache line and the source
+//! of every datagram; counts and sums are compared. Processor time of this thread while it
+//! receives, without what it sends; medians.
 //!
 //! `receive [--quick]`
 
@@ -13,14 +15,15 @@ use std::net::{SocketAddr, UdpSocket};
 use group_send::{Config, Recipient, RecvBatch, RecvConfig, Sender, Slot, socket};
 use nix::time::{ClockId, clock_gettime};
 
-/// Datagrams of 1200 bytes that wait when a turn begins, and how many of them in a row are of one sender.
+/// Datagrams of 1200 bytes that wait when a turn begins, and how many of them in a row are of one
+/// sender.
 const CASES: [(usize, usize); 8] = [(1, 1), (4, 1), (16, 1), (64, 1), (64, 2), (64, 4), (64, 8), (256, 1)];
 const BYTES: usize = 1200;
 const SENDERS: usize = 16;
 
 fn main() -> io::Result<()> {
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let mut contenders = [Way::Loop, Way::Batch, Way::Told, Way::Joined].map(Contender::new);
+    let mut contenders = [Method::Loop, Method::Batch, Method::Ancillary, Method::Joined].map(Contender::new);
     let mut senders: Vec<_> = (0..SENDERS).map(|_| sender()).collect::<io::Result<_>>()?;
     println!("nanoseconds of processor time for each datagram of {BYTES} bytes");
     for (waiting, row) in CASES {
@@ -38,28 +41,31 @@ fn main() -> io::Result<()> {
         }
         let loop_cost = median(&mut costs[0]);
         for (contender, costs) in contenders.iter().zip(&mut costs) {
-            let (name, cost) = (contender.way.name(), median(costs));
-            println!("waiting={waiting} row={row} way={name} ns={cost:.0} vs_loop={:.2}", loop_cost / cost);
+            let (name, cost) = (contender.method.name(), median(costs));
+            println!(
+                "waiting={waiting} row={row} method={name} ns={cost:.0} vs_loop={:.2}",
+                loop_cost / cost
+            );
         }
     }
     Ok(())
 }
 
-/// A way to receive.
+/// How datagrams are received.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Method {
     Loop,
     Batch,
-    Told,
+    Ancillary,
     Joined,
 }
 
-impl Way {
+impl Method {
     fn name(self) -> &'static str {
         match self {
             Self::Loop => "loop",
             Self::Batch => "batch",
-            Self::Told => "batch_told",
+            Self::Ancillary => "batch_told",
             Self::Joined => "batch_gro",
         }
     }
@@ -67,26 +73,26 @@ impl Way {
 
 /// A socket and what receives from it.
 struct Contender {
-    way: Way,
+    method: Method,
     socket: UdpSocket,
     batch: RecvBatch,
     buffer: Vec<u8>,
 }
 
 impl Contender {
-    fn new(way: Way) -> Self {
+    fn new(method: Method) -> Self {
         let receiver = UdpSocket::bind("127.0.0.1:0").expect("a port");
         receiver.set_nonblocking(true).expect("a socket option");
         socket::size_buffers(&receiver, socket::BUFFER_BYTES).expect("a size");
-        if way == Way::Told {
+        if method == Method::Ancillary {
             socket::enable_ecn(&receiver).expect("ECN");
             socket::enable_timestamps(&receiver).expect("timestamps");
         }
-        if way == Way::Joined {
+        if method == Method::Joined {
             socket::enable_gro(&receiver).expect("GRO");
         }
         let batch = RecvBatch::new(RecvConfig::default());
-        Self { way, socket: receiver, batch, buffer: vec![0; 65_536] }
+        Self { method, socket: receiver, batch, buffer: vec![0; 65_536] }
     }
 
     /// Receives all that waits, and returns what each of them took.
@@ -94,8 +100,8 @@ impl Contender {
         let (mut seen, mut sum) = (0, 0);
         let start = processor_ns();
         while seen < waiting {
-            let received = match self.way {
-                Way::Loop => self.take_each(&mut seen, &mut sum),
+            let received = match self.method {
+                Method::Loop => self.take_each(&mut seen, &mut sum),
                 _ => self.take_batch(&mut seen, &mut sum),
             };
             match received {
@@ -105,7 +111,7 @@ impl Contender {
             }
         }
         let cost = (processor_ns() - start) / waiting as f64;
-        assert_eq!((seen, black_box(sum)), (waiting, waiting * BYTES.div_ceil(64)), "{}", self.way.name());
+        assert_eq!((seen, black_box(sum)), (waiting, waiting * BYTES.div_ceil(64)), "{}", self.method.name());
         Ok(cost)
     }
 

@@ -1,5 +1,5 @@
 /* What a C programmer would write: a group as messages of one sendmmsg(2) a chunk, and with segmentation offload all
- * packets of a recipient in one message. Nothing else: no fallback, no account of who got what. It says what this kernel
+ * packets of a recipient in one message. Nothing else: no fallback, no record of which recipient got what. It says what this kernel
  * gives on this machine, for the library to be compared with.
  */
 #define _GNU_SOURCE

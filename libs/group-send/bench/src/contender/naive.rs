@@ -1,4 +1,5 @@
-//! `sendmmsg` and segmentation offload as a C program uses them (`naive.c`): what there is to reach on this machine.
+//! `sendmmsg` and segmentation offload as a C program uses them (`naive.c`): the limit to reach on
+//! this machine.
 
 use std::ffi::{c_int, c_void};
 use std::io::{self, IoSlice};
@@ -25,9 +26,10 @@ impl Contender for Naive {
             .first()
             .map_or(0, |member| first + private(&member.before_parts) + private(&member.after_parts));
         let (payloads, members) = (group.payload_parts, &group.naive_members);
-        // SAFETY: the kernel reads through the pointers of `payloads` and `members`, which are made of references that
-        // `group` holds; each member's `before` and `after` are null or as many slices as there are payloads
-        // (`NaiveMember::new`). The buffers of the C file are its own, and only this thread is in it.
+        // SAFETY: the kernel reads through the pointers of `payloads` and `members`, which are made
+        // of references that `group` holds; each member's `before` and `after` are null or as many
+        // slices as there are payloads (`NaiveMember::new`). The buffers of the C file are its own,
+        // and only this thread is in it.
         let result = unsafe {
             naive_send(
                 fd,
@@ -43,7 +45,8 @@ impl Contender for Naive {
     }
 }
 
-/// `struct member` of the C file. An `IoSlice` is an `iovec` (std says so), a missing reference a null pointer.
+/// `struct member` of the C file. An `IoSlice` is an `iovec` (std says so), a missing reference a
+/// null pointer.
 #[repr(C)]
 pub(crate) struct NaiveMember<'a> {
     address: *const c_void,

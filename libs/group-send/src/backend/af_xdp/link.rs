@@ -1,4 +1,5 @@
-//! The interface behind the back end: its ring, its routes and neighbours, and the UDP socket beside it.
+//! The interface behind the back end: its ring, its routes and neighbours, and the UDP socket
+//! beside it.
 //!
 //! Opens them, and answers for the kernel; what follows from an answer is decided in `af_xdp.rs`.
 
@@ -22,7 +23,8 @@ pub(crate) struct Link {
     config: AfXdpConfig,
 }
 
-/// The back end over `socket` and the interface that the configuration names, or why that does not work.
+/// The back end over `socket` and the interface that the configuration names, or why that does not
+/// work.
 ///
 /// # Errors
 /// The socket is of no use for any back end.
@@ -55,7 +57,8 @@ impl Link {
     }
 }
 
-/// Waits for a queue whose last socket was closed just now, which the kernel takes a few milliseconds to free.
+/// Waits for a queue whose last socket was closed just now, which the kernel takes a few
+/// milliseconds to free.
 fn open_ring(interface_index: u32, config: &AfXdpConfig) -> Result<Transmitter, String> {
     let mut attempts = BUSY_ATTEMPTS;
     loop {
@@ -63,7 +66,7 @@ fn open_ring(interface_index: u32, config: &AfXdpConfig) -> Result<Transmitter, 
             Err(refusal) if refusal.is_busy && attempts > 0 => attempts -= 1,
             result => return result.map_err(|refusal| refusal.why),
         }
-        // There is nothing that tells.
+        // Nothing announces it.
         std::thread::sleep(BUSY_PAUSE);
     }
 }
@@ -92,11 +95,11 @@ impl Kernel for Link {
     fn reclaim(&mut self) -> usize {
         let Some(ring) = &mut self.ring else { return 0 };
         ring.reclaim();
-        ring.under_way()
+        ring.in_flight()
     }
 
     fn close(&mut self) -> usize {
-        self.ring.take().map_or(0, |ring| ring.under_way())
+        self.ring.take().map_or(0, |ring| ring.in_flight())
     }
 
     fn reopen(&mut self) -> bool {
@@ -104,7 +107,8 @@ impl Kernel for Link {
         if !interface.up {
             return false;
         }
-        // A sender that has moved to a thread of another network namespace would find another interface there.
+        // A sender that has moved to a thread of another network namespace would find another
+        // interface there.
         self.ring = Transmitter::open(interface.index, self.config.queue, self.config.frames)
             .ok()
             .filter(|ring| linux::same_namespace(ring.as_fd(), self.socket.as_fd()));
@@ -113,7 +117,7 @@ impl Kernel for Link {
 
     fn socket_is_idle(&self) -> bool {
         // A kernel that cannot say so is taken to hold something.
-        linux::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
+        linux::bytes_in_flight(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 
     fn reports_errors(&self) -> bool {

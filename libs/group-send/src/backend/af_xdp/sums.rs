@@ -1,15 +1,15 @@
-//! Sums of payload that many recipients of one call share, so that it is read once for the checksums of all.
+//! Checksums of payload shared by the recipients of one call, so that it is read once for all.
 //!
-//! Shared is what is the same slice: same address, same length. That holds only within one call, during which the
-//! caller cannot write to it.
+//! Shared means the same slice: same address, same length. That holds only within one call, during
+//! which the caller cannot write to it.
 
 use crate::frame::Sum;
 
-/// The sums of slices seen last. Its entries are places for slices, by their address; a slice that falls on
-/// another one's place is summed again.
+/// The sums of the latest slices, direct-mapped by address: a slice that collides with another is
+/// summed again.
 pub(super) struct SharedSums {
-    entries: [Entry; PLACES],
-    /// Entries of other rounds are none.
+    entries: [Entry; ENTRIES],
+    /// Entries of earlier rounds are invalid.
     round: u64,
 }
 
@@ -22,14 +22,14 @@ struct Entry {
 }
 
 /// Packets of a video frame that a group is sent at once, generously. A power of two.
-const PLACES: usize = 64;
+const ENTRIES: usize = 64;
 
 /// Slices shorter than this are summed faster than found.
 const SHORT: usize = 64;
 
 impl Default for SharedSums {
     fn default() -> Self {
-        Self { entries: [Entry::default(); PLACES], round: 1 }
+        Self { entries: [Entry::default(); ENTRIES], round: 1 }
     }
 }
 
@@ -46,7 +46,7 @@ impl SharedSums {
         }
         let (round, address, len) = (self.round, slice.as_ptr().addr(), slice.len());
         // Slices of one buffer lie at least as far apart as they are long.
-        let entry = &mut self.entries[((address / SHORT) ^ (address / (SHORT * PLACES))) % PLACES];
+        let entry = &mut self.entries[((address / SHORT) ^ (address / (SHORT * ENTRIES))) % ENTRIES];
         if entry.address != address || entry.len != len || entry.round != round {
             *entry = Entry { round, address, len, sum: Sum::of(slice) };
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn more_slices_than_places_are_summed_as_well() {
+    fn more_slices_than_entries_are_summed_as_well() {
         let bytes: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8).collect();
         let mut sums = SharedSums::default();
         for _ in 0..2 {

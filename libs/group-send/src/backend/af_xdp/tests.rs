@@ -1,8 +1,9 @@
-//! The back end against a kernel that is told how to behave: order, room, and devices that drop, stall and vanish.
+//! The back end against a scripted kernel: order, room, and devices that drop, stall and vanish.
 //!
-//! Everything that reaches the wire, by whichever way, ends up in one row, so that order can be compared.
+//! Everything that reaches the wire, by either path, ends up in one list, so that order can be
+//! compared.
 
-use super::room::{REOPEN_CALLS, REST_CALLS, WAITS_MAX};
+use super::room::{REOPEN_CALLS, RESTING_CALLS, STALLS_MAX};
 use super::*;
 use crate::error::SendError;
 use socket2::SockRef;
@@ -77,7 +78,7 @@ impl Fake {
         AfXdp::new(self.clone(), Box::new(self.clone()), origin)
     }
 
-    /// Sends payloads to recipients, all of which shall be taken, and forgets the wire.
+    /// Sends payloads to recipients, all of which must be accepted, and forgets the wire.
     fn take_wire(&self) -> Vec<(How, Vec<u8>)> {
         std::mem::take(&mut self.world().wire)
     }
@@ -166,9 +167,9 @@ impl Kernel for Fake {
     }
 
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
-        let told = std::mem::take(&mut self.world().errors);
-        told.iter().for_each(|&(destination, error)| errors.add(destination, error));
-        !told.is_empty()
+        let pending = std::mem::take(&mut self.world().errors);
+        pending.iter().for_each(|&(destination, error)| errors.add(destination, error));
+        !pending.is_empty()
     }
 
     fn invalid_descriptors(&self) -> u64 {
@@ -199,7 +200,8 @@ fn host(number: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, number], 5004))
 }
 
-/// Sends to each recipient its datagram, which is its place in the row and so many bytes more; returns outcomes.
+/// Sends each recipient its datagram, which is its position in the list and this many bytes more;
+/// returns outcomes.
 fn send(backend: &mut AfXdp<Fake>, row: &[(SocketAddr, usize)]) -> Vec<Outcome> {
     let payloads: Vec<Vec<u8>> =
         (0u8..).zip(row).map(|(n, (_, len))| [vec![n], vec![0xdd; *len]].concat()).collect();
@@ -217,7 +219,7 @@ fn send(backend: &mut AfXdp<Fake>, row: &[(SocketAddr, usize)]) -> Vec<Outcome> 
     outcomes
 }
 
-/// Who came how, by place in the row.
+/// Which path each datagram took, by position in the list.
 fn order(wire: &[(How, Vec<u8>)]) -> Vec<(How, u8)> {
     wire.iter().map(|(how, bytes)| (*how, if *how == Frame { bytes[42] } else { bytes[0] })).collect()
 }
@@ -257,7 +259,7 @@ fn what_is_too_long_goes_by_the_socket_in_its_place() {
     for _ in 0..3 {
         let lengths = [10, LONG, 10, 1471, 1472, LONG, 10];
         assert_eq!(send(&mut backend, &lengths.map(|len| (host(2), len))), sent(7));
-        // 1500 bytes of IP are 1472 of payload, of which one is the place in the row.
+        // 1500 bytes of IP are 1472 of payload, of which one is the position in the list.
         let hows = [Frame, Socket, Frame, Frame, Socket, Socket, Frame];
         assert_eq!(order(&fake.take_wire()), hows.into_iter().zip(0..7).collect::<Vec<_>>());
     }
@@ -353,7 +355,7 @@ fn a_full_ring_leaves_the_rest_unsent_and_goes_on_when_there_is_room() {
     assert_eq!(outcomes[..8], sent(8));
     assert_eq!(outcomes[8..], [Outcome::Unsent; 12]);
     fake.world().holds = false;
-    // Eight fit at a time, and eight more each time that those are under way.
+    // Eight fit at a time, and eight more each time those in flight are done.
     assert_eq!(send(&mut backend, &row[8..]), sent(12));
     assert_eq!(fake.take_wire().len(), 20);
 }
@@ -384,7 +386,7 @@ fn a_device_that_drops_most_is_left_alone_for_a_while() {
     fake.world().kicks = VecDeque::from(vec![(1, Err(libc::EBUSY)); 10]);
     assert_eq!(send(&mut backend, &[(host(2), 3); 10]), sent(10));
     assert_eq!((fake.take_wire().len(), backend.lost()), (0, 10));
-    for _ in 0..REST_CALLS {
+    for _ in 0..RESTING_CALLS {
         assert_eq!(send(&mut backend, &[(host(2), 3)]), sent(1));
     }
     assert!(fake.take_wire().iter().all(|(how, _)| *how == Socket));
@@ -419,8 +421,8 @@ fn a_ring_that_gives_nothing_back_is_given_up_in_the_end() {
     let mut backend = fake.backend();
     (fake.world().capacity, fake.world().holds) = (4, true);
     assert_eq!(send(&mut backend, &[(host(2), 3); 4]), sent(4));
-    let calls = (1..=2 * WAITS_MAX).find(|_| send(&mut backend, &[(host(2), 3)]) == sent(1));
-    assert_eq!((calls, backend.lost()), (Some(WAITS_MAX + 1), 4));
+    let calls = (1..=2 * STALLS_MAX).find(|_| send(&mut backend, &[(host(2), 3)]) == sent(1));
+    assert_eq!((calls, backend.lost()), (Some(STALLS_MAX + 1), 4));
     assert_eq!(fake.take_wire().last().map(|(how, _)| *how), Some(Socket));
 }
 
@@ -434,7 +436,7 @@ fn headers_are_those_of_the_routes_of_the_moment() {
     };
     assert_eq!(destination_mac(), 2);
     fake.world().mac = 9;
-    assert_eq!(destination_mac(), 2, "kept as long as the kernel tells of nothing");
+    assert_eq!(destination_mac(), 2, "kept as long as the kernel announces nothing");
     fake.world().generation += 1;
     assert_eq!(destination_mac(), 9);
     (fake.world().mtu, fake.world().generation) = (31, 3);
@@ -453,9 +455,9 @@ fn an_error_that_came_back_fails_the_next_datagram_of_its_recipient_only() {
     let refused = Outcome::Failed(SendError::Refused);
     assert_eq!(send(&mut backend, &row), [Outcome::Sent, refused, Outcome::Sent, Outcome::Sent]);
     assert_eq!(order(&fake.take_wire()), [(Frame, 0), (Frame, 2), (Frame, 3)]);
-    // Nobody asks: in the long run sending does.
+    // Nothing polls explicitly: in the long run sending does.
     fake.world().errors.push((host(2), SendError::Refused));
-    let calls = 2 * DATAGRAMS_PER_QUESTION;
+    let calls = 2 * DATAGRAMS_PER_ERROR_POLL;
     assert_eq!((0..calls).filter(|_| send(&mut backend, &[(host(2), 3)]) == [refused]).count(), 1);
 }
 

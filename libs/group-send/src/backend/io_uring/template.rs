@@ -1,11 +1,12 @@
-//! How a recipient's own socket is made: like the caller's, and one that only sends.
+//! How a recipient's own socket is made: with the caller's options, and for sending only.
 //!
-//! A connected socket that is bound to the caller's own address would take its peer's answers away from the caller.
-//! These are bound to the caller's port of a multicast address that belongs to nobody: the kernel then uses the address
-//! for receiving only, where nothing matches it, and gives what is sent the source address of the route (`inet_saddr`
-//! and `inet_rcv_saddr`, net/ipv4/af_inet.c and net/ipv6/af_inet6.c). Beside a socket at the wildcard address that takes
-//! `SO_REUSEPORT` on both. A socket costs memory of the kernel and a descriptor, and nothing when datagrams arrive: it is
-//! in none of the lists that the kernel searches then.
+//! A connected socket bound to the caller's own address would receive its peer's replies in place
+//! of the caller. These are bound to the caller's port of an unassigned multicast address: the
+//! kernel then uses the address for receiving only, where nothing matches it, and gives what is
+//! sent the source address of the route (`inet_saddr` and `inet_rcv_saddr`, net/ipv4/af_inet.c and
+//! net/ipv6/af_inet6.c). If the caller's socket is bound to the wildcard address, both need
+//! `SO_REUSEPORT`. Such a socket costs kernel memory and a descriptor, and nothing when datagrams
+//! arrive: it is in none of the lists that the kernel searches then.
 
 use crate::linux::{self, Family};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -13,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// What new sockets are made like.
+/// The options that new sockets copy.
 pub(super) struct Template {
     caller: Socket,
     local: SocketAddr,
@@ -22,9 +23,9 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// What sockets beside `caller` are like, or why there can be none.
+    /// The template of sockets beside `caller`, or the reason why there can be none.
     pub(super) fn new(caller: &SockRef<'_>) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("the socket cannot be asked: {error}");
+        let failed = |error: io::Error| format!("the socket's options cannot be read: {error}");
         let local = caller.local_addr().map_err(failed)?.as_socket();
         let Some(local) = local.filter(|local| local.port() != 0) else {
             return Err("the socket is not bound to a port yet".to_owned());
@@ -40,8 +41,8 @@ impl Template {
         }
     }
 
-    /// Whether a socket connected to this address does what one that is not would do. `connect` takes port 0, and fixes
-    /// a flow label; multicast has options of its own.
+    /// Whether a connected socket sends to this address as an unconnected one would. `connect`
+    /// accepts port 0 and fixes the flow label; multicast has options of its own.
     pub(super) fn suits(&self, destination: &SocketAddr) -> bool {
         let ip = destination.ip().to_canonical();
         let label = match destination {
@@ -57,21 +58,21 @@ impl Template {
 
     /// Whether the kernel holds no datagram of the caller's.
     pub(super) fn caller_is_idle(&self) -> bool {
-        linux::bytes_under_way(self.caller.as_fd()).is_ok_and(|bytes| bytes == 0)
+        linux::bytes_in_flight(self.caller.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// A socket like the caller's that only sends.
+    /// A socket with the caller's options, for sending only.
     fn bind(&self, domain: Domain) -> io::Result<Socket> {
-        let socket = self.like_callers(domain)?;
+        let socket = self.socket_like_callers(domain)?;
         socket.set_reuse_port(true)?;
-        let nobody = if domain == Domain::IPV4 { NOBODY_V4 } else { NOBODY_V6 };
-        socket.bind(&SocketAddr::new(nobody, self.local.port()).into())?;
+        let unassigned = if domain == Domain::IPV4 { UNASSIGNED_V4 } else { UNASSIGNED_V6 };
+        socket.bind(&SocketAddr::new(unassigned, self.local.port()).into())?;
         Ok(socket)
     }
 
-    fn like_callers(&self, domain: Domain) -> io::Result<Socket> {
+    fn socket_like_callers(&self, domain: Domain) -> io::Result<Socket> {
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-        // A socket is of the namespace of the thread that makes it.
+        // A socket belongs to the network namespace of the thread that creates it.
         if !linux::same_namespace(socket.as_fd(), self.caller.as_fd()) {
             return Err(io::Error::other("this thread is in another network namespace"));
         }
@@ -104,7 +105,7 @@ impl Template {
 
     /// The source address of the route, which a connected socket has that is not bound.
     fn source(&self, domain: Domain, destination: SocketAddr) -> io::Result<IpAddr> {
-        let socket = self.like_callers(domain)?;
+        let socket = self.socket_like_callers(domain)?;
         socket.connect(&destination.into())?;
         let local = socket.local_addr()?.as_socket();
         local.map(|local| local.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
@@ -114,7 +115,7 @@ impl Template {
 const NOT_SHARED: &str = "no second socket can have the socket's port: SO_REUSEPORT is not set on it";
 
 /// Guaranteed not to be assigned to any group (RFC 1112 section 4).
-const NOBODY_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0));
+const UNASSIGNED_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0));
 
 /// Reserved, and never to be assigned to any group (RFC 4291 section 2.7.1).
-const NOBODY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0));
+const UNASSIGNED_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0));

@@ -14,12 +14,13 @@ struct Double {
     /// Messages that are taken before there is no more room.
     room: Option<usize>,
     failing: HashMap<SocketAddr, i32>,
-    /// Largest segment on the way to these.
+    /// Largest segment on the path to these.
     mtu: HashMap<IpAddr, usize>,
     /// Devices without checksums in hardware: runs are refused.
     plain: HashSet<IpAddr>,
     interrupts: usize,
-    /// An error that came back for an earlier datagram: it fails the next call, whoever that is for.
+    /// An error that came back for an earlier datagram: it fails the next call, whatever its
+    /// destination.
     pending: Option<(SocketAddr, i32)>,
     queue: Vec<(SocketAddr, SendError)>,
 }
@@ -114,7 +115,7 @@ impl Kernel for Double {
             match self.take_message(message) {
                 Ok(()) => {}
                 Err(errno) if index == 0 => return Err(errno),
-                // What the later ones met is not told.
+                // Errors of the later ones are not reported.
                 Err(_) => return Ok(index),
             }
         }
@@ -148,7 +149,7 @@ fn address(number: usize) -> SocketAddr {
     }
 }
 
-/// `lens` for each of the recipients; the bytes tell recipient and position.
+/// `lens` for each of the recipients; the bytes encode recipient and position.
 fn contents(recipients: usize, lens: &[usize]) -> Vec<(SocketAddr, Vec<u8>)> {
     let datagram =
         |r: usize, j: usize, len: usize| (address(r), (0..len).map(|i| (31 * r + 7 * j + i) as u8).collect());
@@ -271,7 +272,7 @@ fn narrow_paths_however_many_say_nothing_about_the_others() {
 }
 
 #[test]
-fn devices_that_refuse_everywhere_are_not_asked_for_ever() {
+fn devices_that_refuse_everywhere_are_not_tried_for_ever() {
     let mut back_end = back_end(BackendKind::Gso);
     back_end.kernel.plain = (1..=100).map(|number| address(number).ip()).collect();
     for _ in 0..2 {
@@ -309,7 +310,7 @@ fn interrupted_calls_are_repeated() {
 }
 
 #[test]
-fn an_error_that_came_back_is_told_to_the_recipient_it_belongs_to() {
+fn an_error_that_came_back_is_reported_to_the_recipient_it_belongs_to() {
     for kind in KINDS {
         for refused in 1..=3 {
             let contents = contents(3, &[100]);
@@ -317,10 +318,10 @@ fn an_error_that_came_back_is_told_to_the_recipient_it_belongs_to() {
             back_end.kernel.pending = Some((address(refused), libc::ECONNREFUSED));
             // Told at the latest by the second round; the others get everything.
             let outcomes = [send(&mut back_end, &contents), send(&mut back_end, &contents)].concat();
-            let told: Vec<_> = outcomes.iter().enumerate().filter(|(_, o)| **o != Outcome::Sent).collect();
-            assert_eq!(told.len(), 1, "{kind} {refused} {told:?}");
-            assert_eq!(told[0].0 % 3 + 1, refused, "{kind}");
-            assert_eq!(*told[0].1, Outcome::Failed(SendError::Refused));
+            let failed: Vec<_> = outcomes.iter().enumerate().filter(|(_, o)| **o != Outcome::Sent).collect();
+            assert_eq!(failed.len(), 1, "{kind} {refused} {failed:?}");
+            assert_eq!(failed[0].0 % 3 + 1, refused, "{kind}");
+            assert_eq!(*failed[0].1, Outcome::Failed(SendError::Refused));
             assert_eq!(back_end.kernel.delivered.len(), 5, "{kind} {refused}");
         }
     }

@@ -1,7 +1,9 @@
-//! What differs between the copies of one frame: the records that the program reads, and whose they are.
+//! What differs between the copies of one frame: the records that the program reads, and their
+//! owners.
 //!
-//! Checksums are complete: the payload, which is the same for all, is summed once by the caller, and a record adds its
-//! headers and private bytes (`frame.rs`). So it does not matter whether the device computes checksums.
+//! Checksums are complete: the payload, which is the same for all, is summed once by the caller,
+//! and a record adds its headers and private bytes (`frame.rs`). So it does not matter whether the
+//! device computes checksums.
 
 use crate::backend::tc_clone::replicator::{COPIES_MAX, HEAD_MAX, Shape, TAIL_MAX};
 use crate::frame::{Header, Sum};
@@ -27,7 +29,8 @@ impl Copies {
         self.owners.clear();
     }
 
-    /// Adds a copy: `parts` are the private bytes before, the payload, which adds up to `payload`, and those after it.
+    /// Adds a copy: `parts` are the private bytes before, the payload, which adds up to `payload`,
+    /// and those after it.
     ///
     /// # Panics
     /// If there are [`COPIES_MAX`], or the parts are not of the shape.

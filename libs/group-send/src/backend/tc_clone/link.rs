@@ -1,5 +1,5 @@
-//! The interface behind the back end: the program that makes copies for it, its routes and neighbours, and the UDP
-//! socket beside it.
+//! The interface behind the back end: the program that makes copies for it, its routes and
+//! neighbours, and the UDP socket beside it.
 //!
 //! Opens them, and answers for the kernel; what follows from an answer is decided in `tc_clone.rs`.
 
@@ -21,7 +21,8 @@ pub(crate) struct Link {
     socket: OwnedFd,
 }
 
-/// The back end over `socket` and the interface that the configuration names, or why that does not work.
+/// The back end over `socket` and the interface that the configuration names, or why that does not
+/// work.
 ///
 /// # Errors
 /// The socket is of no use for any back end.
@@ -75,7 +76,7 @@ impl Kernel for Link {
 
     fn socket_is_idle(&self) -> bool {
         // A kernel that cannot say so is taken to hold something.
-        linux::bytes_under_way(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
+        linux::bytes_in_flight(self.socket.as_fd()).is_ok_and(|bytes| bytes == 0)
     }
 
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {

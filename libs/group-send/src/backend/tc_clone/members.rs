@@ -1,7 +1,7 @@
-//! Who can be sent copies of one frame: the recipients of a group, by the length of their datagrams.
+//! Which recipients of a group can get copies of one frame: those with datagrams of equal length.
 //!
-//! Copies of a frame are of one length, and so are all that a class takes in. Whom frames reach at all is decided in
-//! `tc_clone.rs`.
+//! All copies of a frame have one length, and so have all datagrams of a class. `tc_clone.rs`
+//! decides which recipients frames reach at all.
 
 use super::replicator::Shape;
 use crate::backend::Datagram;
@@ -19,7 +19,7 @@ pub(super) struct Member {
     pub(super) class: Option<u8>,
 }
 
-/// Recipients of one family whose datagrams are equally long.
+/// Recipients of one family whose datagrams have equal length.
 #[derive(Default)]
 pub(super) struct Class {
     /// Members of the class.
@@ -38,7 +38,7 @@ pub(super) struct Group<'g> {
 }
 
 impl Group<'_> {
-    /// Whether something remains to be sent to a recipient, and can be.
+    /// Whether a recipient still lacks packets and can be sent to.
     pub(super) fn is_due(&self, index: usize) -> bool {
         let packets = self.packets.len();
         self.slots[index].done() < packets && self.recipients[index].is_well_formed(packets)
@@ -46,14 +46,14 @@ impl Group<'_> {
 }
 
 impl Member {
-    pub(super) fn nobody() -> Self {
+    pub(super) fn vacant() -> Self {
         let destination = SocketAddr::from(([0, 0, 0, 0], 0));
         Self { destination, epoch: 0, header: None, payload_max: 0, class: None }
     }
 }
 
 impl Class {
-    /// Takes in a recipient, if copies can be its datagrams. The first one decides how long those of all are.
+    /// Admits a recipient if copies can be its datagrams. The first one decides the length.
     #[inline]
     pub(super) fn admits(
         &mut self,

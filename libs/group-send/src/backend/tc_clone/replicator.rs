@@ -1,19 +1,22 @@
-//! The program in the kernel, the memory it shares with this process, and the socket whose frames it replicates.
+//! The program in the kernel, the memory it shares with this process, and the socket whose frames
+//! it replicates.
 //!
-//! `bpf/clone.c` is the program; the layout and the constants here are its. It is attached to the egress of the
-//! loopback device and sends its copies from there to the interface. Attached to the interface itself it would see
-//! every copy again, 15 ns each, as well as all other traffic; and the frame that starts it would pass other programs
-//! and packet captures there as if it were traffic.
+//! `bpf/clone.c` is the program; the layout and the constants here are its. It is attached to the
+//! egress of the loopback device and sends its copies from there to the interface. Attached to the
+//! interface itself it would see every copy again, 15 ns each, as well as all other traffic; and
+//! the frame that starts it would pass other programs and packet captures there as if it were
+//! traffic.
 //!
-//! **When the trigger's `send` returns, every copy has been handed to the interface**, so the memory may be written
-//! again: `packet_snd` calls `__dev_queue_xmit`, which runs the egress programs (clsact and TCX alike) before any
-//! queue, on this thread. The frame is of a packet socket because one of a UDP socket may wait for a neighbour's
-//! address, or in netfilter. It is not taken on trust: the program says which frame it has replicated last, each is
-//! replicated once, and one that was not done when `send` returns never will be.
+//! **When the trigger's `send` returns, every copy has been handed to the interface**, so the
+//! memory may be written again: `packet_snd` calls `__dev_queue_xmit`, which runs the egress
+//! programs (clsact and TCX alike) before any queue, on this thread. The frame is of a packet
+//! socket because one of a UDP socket may wait for a neighbour's address, or in netfilter. It is
+//! not taken on trust: the program says which frame it has replicated last, each is replicated
+//! once, and one that was not done when `send` returns never will be.
 //!
-//! The link belongs to descriptors of this process (TCX, Linux 6.6): when it ends in whatever way, so does the
-//! program. The older way to attach, a filter of the `clsact` queueing discipline, would outlive a process that is
-//! killed, which is why kernels before 6.6 are refused.
+//! The link belongs to descriptors of this process (TCX, Linux 6.6): however the process ends, the
+//! program ends with it. The older kind of attachment, a filter of the `clsact` queueing
+//! discipline, would outlive a process that is killed, which is why kernels before 6.6 are refused.
 
 use crate::linux;
 use crate::linux::tc::SharedMemory;
@@ -30,8 +33,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Copies of one frame, at most.
 ///
-/// More would save nothing: a trigger costs 0.4 us, 7 ns a copy. They leave in one go, though, before the receiving
-/// end of a virtual cable on the same core runs: its queue takes 256 or 1000 frames, and the allocator's fast path some dozens.
+/// More would save nothing: a trigger costs 0.4 us, 7 ns a copy. They leave in one go, though,
+/// before the receiving end of a virtual cable on the same core runs: its queue takes 256 or 1000
+/// frames, and the allocator's fast path some dozens.
 pub(crate) const COPIES_MAX: usize = 64;
 
 /// First and last bytes of a frame that are its own, at most.
@@ -40,7 +44,8 @@ pub(crate) const TAIL_MAX: usize = 128;
 
 const RECORD_MAX: usize = HEAD_MAX + TAIL_MAX;
 
-/// Tells frames for the program from all others of the loopback device; which sender's, the socket's cookie does.
+/// Tells frames for the program from all others of the loopback device; which sender's, the
+/// socket's cookie does.
 const TRIGGER_MARK: u32 = 0x6772_7073;
 
 /// `struct group` of the program.
@@ -93,11 +98,11 @@ pub(crate) struct Replicator {
 }
 
 impl Replicator {
-    /// Loads and attaches the program in the calling thread's network namespace, and tries it out. Copies get the
-    /// `mark` and the `priority` that a socket would give them (socket(7)).
+    /// Loads and attaches the program in the calling thread's network namespace, and tries it out.
+    /// Copies get the `mark` and the `priority` that a socket would give them (socket(7)).
     ///
     /// # Errors
-    /// The reason as text for whoever configures: a missing right or kernel function.
+    /// The reason as text for the operator: a missing privilege or kernel function.
     pub(crate) fn open(mark: u32, priority: u32) -> Result<Self, String> {
         let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}{}", hint(&error));
         let socket = Socket::new(Domain::PACKET, Type::RAW, None).map_err(why("packet socket"))?;
@@ -116,8 +121,9 @@ impl Replicator {
         Ok(replicator)
     }
 
-    /// Sends `payload` through an interface, once for each of `results`, each time between head and tail of the next of `records`, which are
-    /// put one behind the other. A result is 0, or positive when a queue dropped the copy, or a negative `errno`.
+    /// Sends `payload` through an interface, once for each of `results`, each time between head and
+    /// tail of the next of `records`, which are put one behind the other. A result is 0, or
+    /// positive when a queue dropped the copy, or a negative `errno`.
     ///
     /// # Errors
     /// `errno` of the frame that was to be replicated; there are no copies then.
@@ -147,7 +153,7 @@ impl Replicator {
         let mut done = [0];
         self.memory.read_numbers(offset_of!(Layout, done), &mut done);
         if done != [self.sequence as i32] {
-            // Whoever has the frame now shall not have it replicated later.
+            // The frame must not be replicated again later.
             self.memory.write(offset_of!(Layout, done), &self.sequence.to_ne_bytes());
             return Err(sent.err().and_then(|error| error.raw_os_error()).unwrap_or(libc::EIO));
         }
@@ -168,7 +174,8 @@ impl Replicator {
         bytes
     }
 
-    /// A frame with no copies: shows that the program is where frames pass, and runs before `send` returns.
+    /// A frame with no copies: shows that the program is where frames pass, and runs before `send`
+    /// returns.
     fn try_out(&mut self) -> Result<(), String> {
         let shape = Shape { head: SHORTEST_FRAME, tail: 0 };
         self.replicate(0, shape, &[], &[], &mut []).map_err(|errno| {

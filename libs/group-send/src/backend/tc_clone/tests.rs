@@ -1,4 +1,5 @@
-//! The back end against a kernel that refuses: which way datagrams go, and that each goes exactly once and in order.
+//! The back end against a kernel that refuses: the path datagrams take, and that each is sent
+//! exactly once and in order.
 //!
 //! The double takes the copies apart again as a receiver would, checksums included.
 
@@ -7,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Way and bytes of a datagram.
+/// Path and bytes of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Sent {
     Frame(Vec<u8>),
     Socket(Vec<u8>),
 }
 
-/// What both ways to the network share.
+/// State shared by both paths to the network.
 #[derive(Default)]
 struct World {
     delivered: BTreeMap<SocketAddr, Vec<Sent>>,
@@ -165,7 +166,8 @@ fn v6(number: u16) -> SocketAddr {
     (Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number), 5000 + number).into()
 }
 
-/// Sends "a", "b", ... to each, and returns the slots and who got them by frames alone.
+/// Sends "a", "b", ... to each, and returns the slots and the recipients that got them by frames
+/// alone.
 fn send(
     backend: &mut TcClone<Double>,
     double: &Double,
@@ -203,7 +205,7 @@ fn a_group_goes_by_frames_and_a_small_one_by_the_socket() {
 }
 
 #[test]
-fn who_has_no_next_hop_or_too_narrow_a_path_goes_by_the_socket() {
+fn without_a_next_hop_or_with_too_small_an_mtu_the_socket_is_used() {
     let (mut backend, double) = backend();
     double.world().unresolved.insert(v4(1));
     double.world().mtu.insert(v4(2), 28);
@@ -214,7 +216,7 @@ fn who_has_no_next_hop_or_too_narrow_a_path_goes_by_the_socket() {
         assert!(all_sent(&slots, 2));
         assert_eq!(frames, rest);
     }
-    // A change is heard of by the generation, for both, whether it makes a way or takes one.
+    // The generation announces a change to both, whether a route appears or disappears.
     double.world().unresolved = HashSet::from([v4(0)]);
     double.world().mtu.clear();
     double.world().generation += 1;
@@ -254,7 +256,7 @@ fn what_the_kernel_does_not_replicate_goes_by_the_socket_once() {
 }
 
 #[test]
-fn nobody_changes_to_frames_while_the_socket_holds_datagrams() {
+fn no_recipient_changes_to_frames_while_the_socket_holds_datagrams() {
     let (mut backend, double) = backend();
     let group: Vec<_> = (0..9).map(v4).collect();
     double.world().unresolved.insert(v4(3));
@@ -267,7 +269,7 @@ fn nobody_changes_to_frames_while_the_socket_holds_datagrams() {
     }
     double.world().socket_busy = false;
     assert_eq!(send(&mut backend, &double, &group, 1).1.len(), 9);
-    // Datagrams outside of groups may be anybody's.
+    // Datagrams outside of groups may be for any recipient.
     double.world().socket_busy = true;
     let datagram = Datagram { destination: &group[0], parts: [b"x", &[], &[]], departure_ns: 0 };
     backend.send(&[datagram], &mut [Outcome::Unsent]);
@@ -278,7 +280,7 @@ fn nobody_changes_to_frames_while_the_socket_holds_datagrams() {
 }
 
 #[test]
-fn an_error_that_came_back_is_told_once_to_its_recipient_whichever_way_it_goes() {
+fn an_error_that_came_back_is_reported_once_to_its_recipient_on_either_path() {
     let (mut backend, double) = backend();
     let group: Vec<_> = (0..9).map(v4).collect();
     let refused = Slot { sent: 1, failed: 1, error: Some(SendError::Refused) };
@@ -324,7 +326,7 @@ fn every_recipient_gets_every_packet_once_in_order_with_its_private_bytes() {
         (state % below as u64) as usize
     };
     let (mut backend, double) = backend();
-    let mut ways = [0; 2];
+    let mut paths = [0; 2];
     for round in 0..400 {
         double.world().socket_busy = random(3) == 0;
         double.world().generation += random(2) as u64;
@@ -362,12 +364,12 @@ fn every_recipient_gets_every_packet_once_in_order_with_its_private_bytes() {
                 (0..packets.len()).map(|n| recipient.datagram(&packets, n).parts.concat()).collect();
             let got = delivered.get(&recipient.destination).map(Vec::as_slice).unwrap_or_default();
             for sent in got {
-                ways[usize::from(matches!(sent, Sent::Frame(_)))] += 1;
+                paths[usize::from(matches!(sent, Sent::Frame(_)))] += 1;
             }
             let got: Vec<_> =
                 got.iter().map(|(Sent::Frame(bytes) | Sent::Socket(bytes))| bytes.clone()).collect();
             assert_eq!(got, due, "round {round}, {}", recipient.destination);
         }
     }
-    assert!(ways.iter().all(|&datagrams| datagrams > 1000), "both ways are taken: {ways:?}");
+    assert!(paths.iter().all(|&datagrams| datagrams > 1000), "both paths are taken: {paths:?}");
 }

@@ -62,13 +62,13 @@ fn frames_go_round_and_counters_wrap() {
             number += 1;
         }
         transmitter.submit();
-        assert_eq!(transmitter.under_way(), count as usize);
+        assert_eq!(transmitter.in_flight(), count as usize);
         let sent = send(&mut transmitter, count);
         for (number, frame) in (from..number).zip(sent) {
             assert_eq!((&frame[..4], frame.len()), (&number.to_le_bytes()[..], 4 + number as usize % 100));
         }
         transmitter.reclaim();
-        assert_eq!(transmitter.under_way(), 0);
+        assert_eq!(transmitter.in_flight(), 0);
     }
     assert!(transmitter.written < u32::MAX - 150, "the counters have wrapped");
 }

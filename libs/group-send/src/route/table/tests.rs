@@ -90,7 +90,7 @@ fn an_answer_in_use_is_asked_for_again_and_another_forgotten() {
     assert_eq!(table.generation(), before, "nothing changed yet");
     assert_eq!(table.next_outdated(), None);
     assert_eq!(table.mac(unused), None, "forgotten");
-    assert_ne!(table.generation(), before, "whoever kept it must ask again");
+    assert_ne!(table.generation(), before, "a cached copy must be resolved again");
 
     // The kernel did not answer: it stays, and is asked for again later.
     assert_eq!(table.mac(used), Some(Ok(GATEWAY_MAC)));
@@ -145,7 +145,7 @@ fn one_destination_confirms_a_stale_neighbour_until_the_kernel_says_more() {
     assert_eq!([table.mac(one), table.mac(other)], [KNOWN; 2]);
     let before = table.generation();
     table.handle_neighbour_state(GATEWAY, Some(GATEWAY_MAC), nl::NUD_STALE);
-    assert_ne!(table.generation(), before, "whoever kept the next hop must ask again");
+    assert_ne!(table.generation(), before, "a cached next hop must be resolved again");
     for now_ms in [0, 9_999] {
         table.begin_refresh(now_ms);
         assert_eq!([table.mac(one), table.mac(other)], [STALE, KNOWN], "after {now_ms} ms");

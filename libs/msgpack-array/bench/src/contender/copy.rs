@@ -1,4 +1,5 @@
-//! Copying the encoded bytes of an array: the measure of how near the others come to the speed of memory.
+//! Copying the encoded bytes of an array: the measure of how near the others come to the speed of
+//! memory.
 
 use crate::contender::{Op, Output, Run};
 use crate::number::Number;

@@ -65,7 +65,8 @@ impl Buffer {
     pub(crate) fn bytes(&self, length: usize) -> &[u8] {
         // SAFETY: the buffer lives.
         let data = unsafe { cxx_buffer_data(self.0) };
-        // SAFETY: `length` bytes were written, and nothing changes them while the buffer is borrowed.
+        // SAFETY: `length` bytes were written, and nothing changes them while the buffer is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(data.cast(), length) }
     }
 }

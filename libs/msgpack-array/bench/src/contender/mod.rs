@@ -1,12 +1,13 @@
 //! Ways to encode and to decode an array, each behind the same trait and each used in its best way.
 //!
-//! All but two write into a buffer that stays from array to array and is as large as it has to be: `rmp` goes element by
-//! element into a vector with room for all, and out of a slice; msgpack-cxx does as `cxx.cpp` says. `rmp-serde` writes into
-//! such a vector too, but reads into a new one, as it offers nothing else. `with` is the same with fields that are ours
-//! (`#[serde(with = "msgpack_array::serde")]`), by the functions in which that is quick; `with-plain` by those of rmp-serde
-//! in which it cannot be, into new vectors both ways. `memcpy` copies the encoded bytes: what it
-//! would cost if the array were there already. Long arrays it copies with libc's function and past the caches, and the
-//! quicker of the two counts.
+//! All but two write into a buffer that stays from array to array and is as large as it has to be:
+//! `rmp` goes element by element into a vector with room for all, and out of a slice; msgpack-cxx
+//! does as `cxx.cpp` says. `rmp-serde` writes into such a vector too, but reads into a new one, as
+//! it offers nothing else. `with` is the same with fields that are ours (`#[serde(with =
+//! "msgpack_array::serde")]`), by the functions in which that is quick; `with-plain` by those of
+//! rmp-serde in which it cannot be, into new vectors both ways. `memcpy` copies the encoded bytes:
+//! what it would cost if the array were there already. Long arrays it copies with libc's function
+//! and past the caches, and the quicker of the two counts.
 
 pub(crate) mod copy;
 pub(crate) mod cxx;
@@ -24,7 +25,8 @@ pub(crate) struct Output<T> {
 }
 
 impl<T: Number> Output<T> {
-    /// Room for an array of `n` elements, touched, so that the kernel has no part in what is measured.
+    /// Room for an array of `n` elements, touched, so that the kernel has no part in what is
+    /// measured.
     pub(crate) fn new(n: usize) -> Self {
         let mut bytes = vec![1; msgpack_array::max_encoded_len::<T>(n) + 64];
         bytes.clear();
@@ -102,7 +104,8 @@ impl<T: Number> Named<T> {
         all
     }
 
-    /// Goes over `count` arrays from number `first` on, and again from the beginning where the pool ends.
+    /// Goes over `count` arrays from number `first` on, and again from the beginning where the pool
+    /// ends.
     pub(crate) fn run(&mut self, op: Op, pool: &Pool<T>, first: usize, count: usize, output: &mut Output<T>) {
         self.table.run(op, pool, first, count, output);
     }

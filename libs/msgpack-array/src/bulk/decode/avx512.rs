@@ -1,4 +1,5 @@
-//! 64 bytes at a time with AVX-512 (VBMI for shuffles across the whole register, VBMI2 to close up 8-bit values).
+//! 64 bytes at a time with AVX-512 (VBMI for shuffles across the whole register, VBMI2 to close up
+//! 8-bit values).
 //!
 //! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` says who sees to that.
 
@@ -15,8 +16,8 @@ use crate::element::Element;
 /// Bytes of a register.
 const REGISTER: usize = 64;
 
-/// Bytes ahead of a run that are fetched, which the hardware does not do well enough when input comes out of the second level cache:
-/// a tenth of the time of 64-bit floats.
+/// Bytes ahead of a run that are fetched, which the hardware does not do well enough when input
+/// comes out of the second level cache: a tenth of the time of 64-bit floats.
 const AHEAD: usize = 512;
 
 /// Elements that make it worth while to write whole lines.
@@ -73,8 +74,9 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         let (read, written) = (REGISTER / STRIDE, REGISTER / Self::WIDTH);
         if read < written { read } else { written }
     };
-    /// Elements of a whole vector. Of 9 bytes a window has the payloads of seven, but the headers of all eight that a register
-    /// holds: the eighth one is moved by itself, so that whole lines are written.
+    /// Elements of a whole vector. Of 9 bytes a window has the payloads of seven, but the headers
+    /// of all eight that a register holds: the eighth one is moved by itself, so that whole lines
+    /// are written.
     const ELEMENTS: usize = if STRIDE == 9 { 8 } else { Self::IN_WINDOW };
     const HEADERS: u64 = tables::headers(STRIDE, Self::ELEMENTS);
     /// Bytes that are read.
@@ -91,7 +93,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         }
     }
 
-    /// Reads whole vectors of elements, some at a time, until one is odd or they are not whole any more. Returns how many elements.
+    /// Reads whole vectors of elements, some at a time, until one is odd or they are not whole any
+    /// more. Returns how many elements.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,bmi1")]
     fn whole_vectors(&self, input: &[u8], out: &mut [MaybeUninit<T>]) -> usize {
@@ -125,7 +128,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         done
     }
 
-    /// Reads a vector of elements. Of the result those bytes that headers stood at are 0 if the elements are acceptable.
+    /// Reads a vector of elements. Of the result those bytes that headers stood at are 0 if the
+    /// elements are acceptable.
     ///
     /// # Safety
     /// [`READ`](Self::READ) bytes at `input` can be read, a register at `out` can be written.
@@ -140,7 +144,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         // SAFETY: the caller's promise; the store needs no alignment.
         unsafe { _mm512_storeu_si512(out.cast(), values) };
         if STRIDE == 9 {
-            // SAFETY: the caller's promise: the payload is at the end of what can be read, its place at the end of the register.
+            // SAFETY: the caller's promise: the payload is at the end of what can be read, its
+            // place at the end of the register.
             unsafe {
                 let last = input.add(REGISTER).cast::<u64>().read_unaligned();
                 out.add(7).cast::<u64>().write(last.swap_bytes());
@@ -149,7 +154,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         odd
     }
 
-    /// Reads `elements` elements, at most those of a window. Returns a bit for each header that is not acceptable.
+    /// Reads `elements` elements, at most those of a window. Returns a bit for each header that is
+    /// not acceptable.
     ///
     /// # Safety
     /// They can be read at `input` and written at `out`.
@@ -157,7 +163,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,bmi2")]
     unsafe fn some(&self, input: *const u8, out: *mut MaybeUninit<T>, elements: usize) -> u64 {
         let read = _bzhi_u64(u64::MAX, (elements * STRIDE) as u32);
-        // SAFETY: the caller's promise; only bytes of the masks are read, and no load needs alignment.
+        // SAFETY: the caller's promise; only bytes of the masks are read, and no load needs
+        // alignment.
         let (window, next) = unsafe {
             (
                 _mm512_maskz_loadu_epi8(read, input.cast()),
@@ -166,13 +173,14 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         };
         let (values, odd) = self.decode(window, next);
         let written = _bzhi_u64(u64::MAX, (elements * Self::WIDTH) as u32);
-        // SAFETY: the caller's promise; only bytes of the mask are written, and the store needs no alignment.
+        // SAFETY: the caller's promise; only bytes of the mask are written, and the store needs no
+        // alignment.
         unsafe { _mm512_mask_storeu_epi8(out.cast(), written, values) };
         odd_headers(odd, Self::HEADERS & read)
     }
 
-    /// The elements of a window, and a register of which those bytes that headers stood at are 0 if the elements are acceptable.
-    /// `next` is the window one byte on.
+    /// The elements of a window, and a register of which those bytes that headers stood at are 0 if
+    /// the elements are acceptable. `next` is the window one byte on.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn decode(&self, window: __m512i, next: __m512i) -> (__m512i, __m512i) {
@@ -245,7 +253,8 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         }
     }
 
-    /// See [`decode`](Self::decode); `next` is the window one byte on, so with the first payload byte where the header is.
+    /// See [`decode`](Self::decode); `next` is the window one byte on, so with the first payload
+    /// byte where the header is.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn odd(&self, window: __m512i, next: __m512i) -> __m512i {
@@ -257,8 +266,9 @@ impl<T: Element, const STRIDE: usize> Strided<T, STRIDE> {
         let side = _mm512_sub_epi8(window, _mm512_add_epi8(self.marker, two));
         let other = _mm512_xor_si512(_mm512_abs_epi8(side), two);
         let high = _mm512_set1_epi8(-0x80);
-        // With the unsigned marker the highest bit of a payload as wide as the type has to be 0; with the signed one of a narrower
-        // payload it is 1, or an encoder has not chosen the shortest form: that is left to `mixed`.
+        // With the unsigned marker the highest bit of a payload as wide as the type has to be 0;
+        // with the signed one of a narrower payload it is 1, or an encoder has not chosen the
+        // shortest form: that is left to `mixed`.
         let side = if STRIDE > Self::WIDTH {
             _mm512_and_si512(side, next)
         } else {
@@ -362,17 +372,19 @@ fn lowest_byte(register: __m512i) -> usize {
     _mm_cvtsi128_si32(_mm512_castsi512_si128(register)) as usize & 0xff
 }
 
-/// Finds the elements of a window by jumps from header to header that double: first one element on, then two, four, and so on.
+/// Finds the elements of a window by jumps from header to header that double: first one element on,
+/// then two, four, and so on.
 ///
-/// A position needs 6 bits. The highest bit of a byte of `next` tells that the element is *restricted*: that its payload's
-/// highest bit has to be 0 if it is as wide as the type.
+/// A position needs 6 bits. The highest bit of a byte of `next` says that the element is
+/// *restricted*: that its payload's highest bit has to be 0 if it is as wide as the type.
 struct Walker<T> {
     lengths: __m512i,
     positions: __m512i,
     _element: PhantomData<T>,
 }
 
-/// The elements that begin in a window before [`Walker::BLOCK`], one per byte; behind them `exit` is repeated.
+/// The elements that begin in a window before [`Walker::BLOCK`], one per byte; behind them `exit`
+/// is repeated.
 struct Walk<T> {
     starts: __m512i,
     /// First bytes behind the elements, and [`RESTRICTED`].
@@ -384,12 +396,14 @@ struct Walk<T> {
     _element: PhantomData<T>,
 }
 
-/// Set where the markers 0xcc to 0xcf of a signed type, or 0xd0 to 0xd3 of an unsigned one begin an element.
+/// Set where the markers 0xcc to 0xcf of a signed type, or 0xd0 to 0xd3 of an unsigned one begin an
+/// element.
 const RESTRICTED: u8 = 0x80;
 
 impl<T: Element> Walker<T> {
     const WIDTH: usize = size_of::<T>();
-    /// Elements that begin before this end in the window, and not with its last byte, so that positions need 6 bits.
+    /// Elements that begin before this end in the window, and not with its last byte, so that
+    /// positions need 6 bits.
     const BLOCK: usize = REGISTER - (1 + Self::WIDTH);
     const LENGTHS: [u8; REGISTER] = tables::lengths_from(0xc0, T::KIND, Self::WIDTH, RESTRICTED);
 
@@ -406,7 +420,8 @@ impl<T: Element> Walker<T> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn walk(&self, window: __m512i, entry: __m512i) -> Walk<T> {
-        // Lengths of the elements that would begin at every byte; 0 for no element, which is a jump to itself.
+        // Lengths of the elements that would begin at every byte; 0 for no element, which is a jump
+        // to itself.
         let one = _mm512_set1_epi8(1);
         let fixint = _mm512_andnot_si512(_mm512_srli_epi16::<7>(window), one);
         let marked = _mm512_cmpge_epu8_mask(window, _mm512_set1_epi8(0xc0_u8 as i8));
@@ -432,9 +447,11 @@ impl<T: Element> Walker<T> {
     }
 }
 
-/// Moves the elements whose number has `BIT` on by a jump, and makes it one of twice as many elements.
+/// Moves the elements whose number has `BIT` on by a jump, and makes it one of twice as many
+/// elements.
 ///
-/// Chosen with a mask in a vector: moving masks to mask registers would take the port that shuffles need.
+/// Chosen with a mask in a vector: moving masks to mask registers would take the port that shuffles
+/// need.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vbmi")]
 fn jumped<const BIT: u32>(starts: __m512i, jump: __m512i) -> (__m512i, __m512i) {
@@ -448,7 +465,8 @@ impl<T: Element> Walk<T> {
     const WIDTH: usize = size_of::<T>();
     /// Elements of a register.
     const LANES: usize = REGISTER / Self::WIDTH;
-    /// Registers that are filled without asking whether there are so many elements: that would be hard to predict.
+    /// Registers that are filled without asking whether there are so many elements: that would be
+    /// hard to predict.
     const GROUPS: usize = if Self::WIDTH == 8 { 3 } else { 2 };
 
     /// Whether all elements may be as long as the first one.
@@ -475,14 +493,16 @@ impl<T: Element> Walk<T> {
                 break;
             }
             let (values, high) = self.group(window, shifts, group);
-            // SAFETY: `out` is 64 elements, which is as many registers as an element has bytes; the store needs no alignment.
+            // SAFETY: `out` is 64 elements, which is as many registers as an element has bytes; the
+            // store needs no alignment.
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().add(group * Self::LANES).cast(), values) };
             bad = _mm512_or_si512(bad, high);
         }
         highest_bits::<T>(bad) == 0
     }
 
-    /// A register of elements, and another one with the highest bits of those set that are out of range.
+    /// A register of elements, and another one with the highest bits of those set that are out of
+    /// range.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
     fn group(&self, window: __m512i, shifts: __m512i, group: usize) -> (__m512i, __m512i) {
@@ -496,7 +516,8 @@ impl<T: Element> Walk<T> {
             4 => shift_32(left, shifts, T::KIND),
             _ => shift_64(left, shifts, T::KIND),
         };
-        // A restricted element of a signed type is filled with zeros, so its highest bit says the same before and after.
+        // A restricted element of a signed type is filled with zeros, so its highest bit says the
+        // same before and after.
         let highest = if T::KIND == Kind::Signed { values } else { left };
         (values, _mm512_and_si512(highest, shifts))
     }
@@ -513,7 +534,8 @@ fn highest_bits<T: Element>(lanes: __m512i) -> u32 {
     }
 }
 
-/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are not restricted with their sign.
+/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are
+/// not restricted with their sign.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
 fn shift_16(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
@@ -529,7 +551,8 @@ fn shift_16(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
     }
 }
 
-/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are not restricted with their sign.
+/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are
+/// not restricted with their sign.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
 fn shift_32(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
@@ -545,7 +568,8 @@ fn shift_32(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
     }
 }
 
-/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are not restricted with their sign.
+/// Shifts lanes to the left by the bits that are unused, and back; those of a signed type that are
+/// not restricted with their sign.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
 fn shift_64(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
@@ -563,8 +587,8 @@ fn shift_64(lanes: __m512i, shifts: __m512i, kind: Kind) -> (__m512i, __m512i) {
 
 static SPREAD: [[[u8; REGISTER]; 8]; 4] = tables::spreads();
 
-/// By length of an element (repeated every 16 bytes): bits of a lane of `width` bytes that its payload leaves unused. An element of
-/// one byte is its own payload.
+/// By length of an element (repeated every 16 bytes): bits of a lane of `width` bytes that its
+/// payload leaves unused. An element of one byte is its own payload.
 const fn unused_bits(width: usize) -> [u8; REGISTER] {
     let mut table = [0; REGISTER];
     let mut at = 0;

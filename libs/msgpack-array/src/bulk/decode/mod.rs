@@ -1,8 +1,10 @@
 //! Decoding elements in bulk: which code runs on which machine.
 //!
-//! `vectors.rs` is the algorithm above the files of the instruction sets, of which all but AVX-512 share `windows.rs`. `scalar.rs`
-//! is for machines without any of them and for what vectors leave. Which number is acceptable to which type is said by
-//! [`BulkElement::decode_one`](super::BulkElement::decode_one), which judges whenever something is odd.
+//! `vectors.rs` is the algorithm above the files of the instruction sets, of which all but AVX-512
+//! share `windows.rs`. `scalar.rs` is for machines without any of them and for what vectors leave.
+//! Which number is acceptable to which type is said by
+//! [`BulkElement::decode_one`](super::BulkElement::decode_one), which judges whenever something is
+//! odd.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -35,7 +37,7 @@ use crate::element::Element;
 pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: whoever asks for an instruction set has made sure that the machine has it.
+        // SAFETY: the caller has checked that the machine has the instruction set.
         Isa::Avx512 => unsafe { vectors::decode::<avx512::Avx512, T>(input, out) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.

@@ -1,6 +1,7 @@
 //! One window at a time with the vectors of 64-bit ARM.
 //!
-//! Every 64-bit ARM has them, so nothing has to be asked. `mod.rs` leaves big-endian ones to the scalar code.
+//! Every 64-bit ARM has them, so nothing has to be asked. `mod.rs` leaves big-endian ones to the
+//! scalar code.
 
 use core::arch::aarch64::*;
 use core::mem::MaybeUninit;
@@ -99,7 +100,8 @@ impl Vector for Window {
 
     #[inline(always)]
     unsafe fn close_up(from: *const u8, order: &[u8; 8], to: *mut u8) {
-        // SAFETY: eight bytes each, by the caller's promise; these loads and the store need no alignment.
+        // SAFETY: eight bytes each, by the caller's promise; these loads and the store need no
+        // alignment.
         unsafe { vst1_u8(to, vtbl1_u8(vld1_u8(from), vld1_u8(order.as_ptr()))) };
     }
 }

@@ -1,18 +1,21 @@
-//! Arrays of 8-bit integers, whose elements are one byte or a pair of marker and payload: which byte is what, worked out on
-//! 64 bytes at once as bits of words.
+//! Arrays of 8-bit integers, whose elements are one byte or a pair of marker and payload: which
+//! byte is what, worked out on 64 bytes at once as bits of words.
 //!
-//! A byte that looks like a marker is one unless it is the payload of the marker before it. In a run of such bytes therefore
-//! every other one is a marker, from the first on; an addition with its carry running through finds which.
+//! A byte that looks like a marker is one unless it is the payload of the marker before it. In a
+//! run of such bytes therefore every other one is a marker, from the first on; an addition with its
+//! carry running through finds which.
 
 use super::Progress;
 use crate::bulk::Kind;
 
-/// What 64 bytes look like, each by itself, a bit per byte. Bytes that are not there are 0 in all of them.
+/// What 64 bytes look like, each by itself, a bit per byte. Bytes that are not there are 0 in all
+/// of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Looks {
     /// 0xcc or 0xd0.
     pub(super) marker: u64,
-    /// 0xcc for signed elements, 0xd0 for unsigned ones: the payload's highest bit is against the range.
+    /// 0xcc for signed elements, 0xd0 for unsigned ones: the payload's highest bit is against the
+    /// range.
     pub(super) restricted: u64,
     /// The highest bit is set.
     pub(super) high: u64,
@@ -30,7 +33,8 @@ pub(super) struct Carry {
 }
 
 impl Carry {
-    /// Where the first element begins that has not been counted, if all bytes before `bytes` have been looked at.
+    /// Where the first element begins that has not been counted, if all bytes before `bytes` have
+    /// been looked at.
     #[inline(always)]
     pub(super) fn unread(self, bytes: usize) -> usize {
         bytes - self.payload as usize
@@ -53,7 +57,8 @@ impl Looks {
         const EVEN: u64 = 0x5555_5555_5555_5555;
         let candidates = self.marker & !carry.payload;
         let runs = candidates & !(candidates << 1);
-        // Adding the first bit of a run clears the run; here only those that begin at an even position.
+        // Adding the first bit of a run clears the run; here only those that begin at an even
+        // position.
         let from_even = candidates & !candidates.wrapping_add(runs & EVEN);
         let markers = from_even & EVEN | candidates & !from_even & !EVEN;
         let payload = markers << 1 | carry.payload;

@@ -1,8 +1,11 @@
-//! One element after the other, without vectors: for machines without any, and for what the vectors leave.
+//! One element after the other, without vectors: for machines without any, and for what the vectors
+//! leave.
 //!
-//! Branches that a processor cannot predict cost more than everything else here. So an element as wide as the type, which
-//! most are where they are alike, is read after one comparison, and all other integers by a table and shifts. Whatever is odd
-//! goes to [`BulkElement::decode_one`](crate::bulk::BulkElement::decode_one), which judges and is the oracle.
+//! Branches that a processor cannot predict cost more than everything else here. So an element as
+//! wide as the type, which most are where they are alike, is read after one comparison, and all
+//! other integers by a table and shifts. Whatever is odd goes to
+//! [`BulkElement::decode_one`](crate::bulk::BulkElement::decode_one), which judges and is the
+//! oracle.
 
 use core::mem::MaybeUninit;
 
@@ -36,7 +39,8 @@ pub(super) fn decode<T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> De
 #[inline(always)]
 fn write_bits<T: Element>(out: &mut MaybeUninit<T>, bits: u64) {
     let out = out.as_mut_ptr();
-    // SAFETY: `T` is an integer or float of that size, for which all bits are valid; `fast` has none of a `bool`.
+    // SAFETY: `T` is an integer or float of that size, for which all bits are valid; `fast` has
+    // none of a `bool`.
     unsafe {
         match size_of::<T>() {
             1 => out.cast::<u8>().write(bits as u8),
@@ -116,7 +120,8 @@ fn pairs<T: Element>(window: &[u8; WINDOW], out: &mut [MaybeUninit<T>; FIXINTS])
     Some(Progress { elements: 4, bytes: 8 })
 }
 
-/// An integer whose payload is as wide as the type. Those of one byte are better read some at a time.
+/// An integer whose payload is as wide as the type. Those of one byte are better read some at a
+/// time.
 #[inline(always)]
 fn wide_integer<T: Element>(window: &[u8; WINDOW]) -> Option<u64> {
     // 0 without sign, SIGN with it.

@@ -72,8 +72,8 @@ impl Vector for Windows {
 
     #[inline(always)]
     fn look_up(self, indices: Self) -> Self {
-        // What is too large gets the highest bit; the shuffle does not look at the others above the lowest four.
-        // SAFETY: only code for this instruction set makes a `Windows`.
+        // What is too large gets the highest bit; the shuffle does not look at the others above the
+        // lowest four. SAFETY: only code for this instruction set makes a `Windows`.
         let indices = Self(unsafe { _mm_adds_epu8(indices.0, _mm_set1_epi8(0x70)) });
         self.shuffle(indices)
     }
@@ -104,7 +104,8 @@ impl Vector for Windows {
 
     #[inline(always)]
     unsafe fn close_up(from: *const u8, order: &[u8; 8], to: *mut u8) {
-        // SAFETY: eight bytes each, by the caller's promise; these loads and the store need no alignment.
+        // SAFETY: eight bytes each, by the caller's promise; these loads and the store need no
+        // alignment.
         unsafe {
             let bytes = _mm_loadl_epi64(from.cast());
             let order = _mm_loadl_epi64(order.as_ptr().cast());

@@ -1,14 +1,16 @@
-//! Tables of the decoding kernels, all made by `const fn` from the format's definition (MessagePack specification, int
-//! and float format families).
+//! Tables of the decoding kernels, all made by `const fn` from the format's definition (MessagePack
+//! specification, int and float format families).
 //!
-//! A kernel sees a window of bytes and moves those of the payloads with one shuffle: an index per byte of the result.
-//! Payloads are big-endian and end where the element ends, results are little-endian, so byte `b` of a result comes from
-//! `b + 1` bytes before the end of its element. `LEN` is the bytes of a register.
+//! A kernel sees a window of bytes and moves those of the payloads with one shuffle: an index per
+//! byte of the result. Payloads are big-endian and end where the element ends, results are
+//! little-endian, so byte `b` of a result comes from `b + 1` bytes before the end of its element.
+//! `LEN` is the bytes of a register.
 
 use crate::bulk::Kind;
 
-/// Bytes of the element that begins with `marker`, or 0 where an array of `kind` and `width` does not take it from a kernel:
-/// other types, integers wider than the type (which may still fit, but hardly ever stand there), other floats.
+/// Bytes of the element that begins with `marker`, or 0 where an array of `kind` and `width` does
+/// not take it from a kernel: other types, integers wider than the type (which may still fit, but
+/// hardly ever stand there), other floats.
 pub(super) const fn length(kind: Kind, width: usize, marker: u8) -> usize {
     let length = match (kind, marker) {
         (Kind::Bool, 0xc2 | 0xc3) => 1,
@@ -39,8 +41,9 @@ pub(super) const fn lengths(kind: Kind, width: usize) -> [u8; 256] {
     table
 }
 
-/// [`length`] of the markers from `first` on, with `restricted` added where an integer of the type cannot have the highest bit of
-/// the payload: without sign in a signed type, with sign in an unsigned one.
+/// [`length`] of the markers from `first` on, with `restricted` added where an integer of the type
+/// cannot have the highest bit of the payload: without sign in a signed type, with sign in an
+/// unsigned one.
 pub(super) const fn lengths_from<const LEN: usize>(
     first: u8,
     kind: Kind,
@@ -60,7 +63,8 @@ pub(super) const fn lengths_from<const LEN: usize>(
     table
 }
 
-/// The marker of integers without and with sign, or of floats, whose elements are `stride` bytes long.
+/// The marker of integers without and with sign, or of floats, whose elements are `stride` bytes
+/// long.
 pub(super) const fn marker(kind: Kind, stride: usize) -> u8 {
     match (kind, stride) {
         (Kind::Bool, _) => 0xc2,
@@ -84,8 +88,9 @@ pub(super) const fn headers(stride: usize, elements: usize) -> u64 {
     mask
 }
 
-/// Shuffle of a window of elements all `stride` bytes long to little-endian lanes of `width` bytes. Bytes of a lane beyond the
-/// payload take the header. Lanes from `elements` on are left empty (index `empty`).
+/// Shuffle of a window of elements all `stride` bytes long to little-endian lanes of `width` bytes.
+/// Bytes of a lane beyond the payload take the header. Lanes from `elements` on are left empty
+/// (index `empty`).
 pub(super) const fn strided<const LEN: usize>(
     width: usize,
     stride: usize,
@@ -103,8 +108,8 @@ pub(super) const fn strided<const LEN: usize>(
     table
 }
 
-/// A bit per byte of a register that belongs to the payload of its lane, elements all being `stride` bytes long. One byte is its own
-/// payload.
+/// A bit per byte of a register that belongs to the payload of its lane, elements all being
+/// `stride` bytes long. One byte is its own payload.
 pub(super) const fn payload(width: usize, stride: usize) -> u64 {
     let mut mask = 0;
     let mut at = 0;

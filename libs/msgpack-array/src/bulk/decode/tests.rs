@@ -1,4 +1,5 @@
-//! Every kernel against the oracle: the same elements, the same place and reason to stop, and nothing written behind.
+//! Every kernel against the oracle: the same elements, the same place and reason to stop, and
+//! nothing written behind.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,7 +9,8 @@ use super::decode;
 use crate::bulk::{Decoded, Isa, Kind};
 use crate::element::Element;
 
-/// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled").
+/// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators,
+/// scrambled").
 struct Random(u64);
 
 impl Random {
@@ -81,7 +83,8 @@ fn by_oracle<T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
     Decoded { elements: out.len(), bytes, stop: None }
 }
 
-/// What `isa` makes of `input` with room for `room` elements, bit for bit, and that it does not write more.
+/// What `isa` makes of `input` with room for `room` elements, bit for bit, and that it does not
+/// write more.
 fn decoded<T: Element>(isa: Option<Isa>, input: &[u8], room: usize) -> (Decoded, Vec<u8>) {
     const CANARY: u8 = 0xa5;
     let size = size_of::<T>();

@@ -1,9 +1,10 @@
 //! Decoding with vectors: the algorithm above the instruction sets.
 //!
-//! Elements come in runs of one length, which a vector takes apart with a fixed shuffle, or mixed, where it first has to find
-//! out where each one begins. The kernels do that for whole vectors and stop where something is odd, or near the end of input or
-//! output. What they leave goes through them once more from a buffer with room to spare ([`stage`]), and in the end to the
-//! scalar code, which says what is wrong with an element.
+//! Elements come in runs of one length, which a vector takes apart with a fixed shuffle, or mixed,
+//! where it first has to find out where each one begins. The kernels do that for whole vectors and
+//! stop where something is odd, or near the end of input or output. What they leave goes through
+//! them once more from a buffer with room to spare ([`stage`]), and in the end to the scalar code,
+//! which says what is wrong with an element.
 
 use core::mem::MaybeUninit;
 
@@ -11,8 +12,9 @@ use super::{Progress, scalar, tables};
 use crate::bulk::{Decoded, Kind};
 use crate::element::Element;
 
-/// What every instruction set has to offer. The functions stop early, by choice or not, but never beyond the end of `input` or
-/// `out`; all elements before the stop are written, and behind them in `out` may be others that do not count.
+/// What every instruction set has to offer. The functions stop early, by choice or not, but never
+/// beyond the end of `input` or `out`; all elements before the stop are written, and behind them in
+/// `out` may be others that do not count.
 pub(super) trait Kernel {
     /// Reads elements that are all `STRIDE` bytes long. Returns how many.
     ///
@@ -52,8 +54,8 @@ pub(super) unsafe fn decode<K: Kernel, T: Element>(input: &[u8], out: &mut [Mayb
     }
 }
 
-/// Whether the last elements are so few that the scalar code is done with them before they are copied to a stage. It is faster when
-/// they are all alike.
+/// Whether the last elements are so few that the scalar code is done with them before they are
+/// copied to a stage. It is faster when they are all alike.
 fn is_for_scalar<T: Element>(input: &[u8], out: &[MaybeUninit<T>]) -> bool {
     const FEW_ALIKE: usize = 32;
     out.len() <= FEW || out.len() <= FEW_ALIKE && look_ahead::<T>(input).1
@@ -70,8 +72,8 @@ const FEW: usize = 4;
 
 /// Reads on while the kernels find something to do.
 ///
-/// Whether a run is tried and where a call ends is decided so that mixed elements take the same way every time: a wrong guess of
-/// the processor costs as much as the elements of a vector.
+/// Whether a run is tried and where a call ends is decided so that mixed elements take the same way
+/// every time: a wrong guess of the processor costs as much as the elements of a vector.
 ///
 /// # Safety
 /// The machine has the instruction set of `K`.
@@ -114,7 +116,8 @@ unsafe fn bulk<K: Kernel, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) 
     }
 }
 
-/// The length of the first element, and whether the two after it are as long. 0 if it is none for the kernels.
+/// The length of the first element, and whether the two after it are as long. 0 if it is none for
+/// the kernels.
 fn look_ahead<T: Element>(input: &[u8]) -> (usize, bool) {
     let length = |at: usize| match input.get(at) {
         Some(&marker) => {
@@ -144,13 +147,14 @@ unsafe fn run<K: Kernel, T: Element>(stride: usize, input: &[u8], out: &mut [May
     }
 }
 
-/// Whether the kernels may have to stop because of an end. None reads further or writes more elements at once.
+/// Whether the kernels may have to stop because of an end. None reads further or writes more
+/// elements at once.
 fn is_near_the_end<T>(input: &[u8], out: &[MaybeUninit<T>]) -> bool {
     input.len() < NEAR_BYTES || out.len() < NEAR_ELEMENTS
 }
 
-/// Reads the last elements of `input` or `out` from a copy with so many bytes of no element behind that the kernels come to the
-/// end of it.
+/// Reads the last elements of `input` or `out` from a copy with so many bytes of no element behind
+/// that the kernels come to the end of it.
 ///
 /// # Safety
 /// The machine has the instruction set of `K`.

@@ -1,8 +1,10 @@
-//! Decoding with shuffles of 16 bytes: the algorithm of every instruction set that has no larger ones.
+//! Decoding with shuffles of 16 bytes: the algorithm of every instruction set that has no larger
+//! ones.
 //!
-//! The same two ways as with AVX-512, in windows of 16 bytes. A vector has one or two of them, which lie one behind the other in the
-//! input; what comes of a window is stored by itself. Without shifts by different amounts, bytes of a lane beyond the payload are left
-//! out by the shuffle and filled with the sign.
+//! The same two ways as with AVX-512, in windows of 16 bytes. A vector has one or two of them,
+//! which lie one behind the other in the input; what comes of a window is stored by itself. Without
+//! shifts by different amounts, bytes of a lane beyond the payload are left out by the shuffle and
+//! filled with the sign.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -17,7 +19,8 @@ pub(super) const WINDOW: usize = 16;
 
 /// One or two windows, and what can be done with their bytes.
 ///
-/// Who makes one knows that the machine has the instructions: [`run`] and [`mixed`] are only called from functions for them.
+/// Whoever constructs one has checked that the machine has the instructions: [`run`] and [`mixed`]
+/// are only called from functions for them.
 pub(super) trait Vector: Copy {
     /// How many.
     const WINDOWS: usize;
@@ -40,7 +43,8 @@ pub(super) trait Vector: Copy {
     /// The same byte everywhere.
     fn splat(byte: u8) -> Self;
 
-    /// Of each window the bytes that `indices` says; 0 where the highest bit is set. Others have to be below [`WINDOW`].
+    /// Of each window the bytes that `indices` says; 0 where the highest bit is set. Others have to
+    /// be below [`WINDOW`].
     fn shuffle(self, indices: Self) -> Self;
 
     /// The same, with 0 for all indices that are too large.
@@ -62,8 +66,9 @@ pub(super) trait Vector: Copy {
     /// The highest bit of each byte.
     fn highest_bits(self) -> u32;
 
-    /// Sends `entry`, a position in every byte, through the jumps of the windows: out of each that is `block` less in the next.
-    /// Returns where each is entered, where it is left, and where the window behind will be entered.
+    /// Sends `entry`, a position in every byte, through the jumps of the windows: out of each that
+    /// is `block` less in the next. Returns where each is entered, where it is left, and where the
+    /// window behind will be entered.
     fn chain(jump: Self, entry: Self, block: Self) -> Chain<Self>;
 
     /// Writes the bytes of eight that `order` says.
@@ -133,7 +138,8 @@ struct Strided<V, T, const STRIDE: usize> {
 
 impl<V: Vector, T: Element, const STRIDE: usize> Strided<V, T, STRIDE> {
     const WIDTH: usize = size_of::<T>();
-    /// Elements of 9 bytes are read two at once, though a window has the payload of one: with a second window 2 bytes on.
+    /// Elements of 9 bytes are read two at once, though a window has the payload of one: with a
+    /// second window 2 bytes on.
     const SECOND: usize = if STRIDE == 9 { 2 } else { 0 };
     /// Elements of a window: as many as it has of either side.
     const PER_WINDOW: usize = {
@@ -165,10 +171,12 @@ impl<V: Vector, T: Element, const STRIDE: usize> Strided<V, T, STRIDE> {
         !odd.and(self.headers).equal(V::splat(0)).highest_bits() & all as u32
     }
 
-    /// Reads a vector of elements. Of the result those bytes that headers stood at are 0 if the elements are acceptable.
+    /// Reads a vector of elements. Of the result those bytes that headers stood at are 0 if the
+    /// elements are acceptable.
     ///
     /// # Safety
-    /// [`READ`](Self::READ) bytes at `input` can be read, [`WRITTEN`](Self::WRITTEN) elements at `out` can be written.
+    /// [`READ`](Self::READ) bytes at `input` can be read, [`WRITTEN`](Self::WRITTEN) elements at
+    /// `out` can be written.
     #[inline(always)]
     unsafe fn vector(&self, input: *const u8, out: *mut MaybeUninit<T>) -> V {
         let distance = Self::PER_WINDOW * STRIDE;
@@ -191,7 +199,8 @@ impl<V: Vector, T: Element, const STRIDE: usize> Strided<V, T, STRIDE> {
         odd
     }
 
-    /// Two payloads of 8 bytes: one behind the first header of `window`, the other at the end of a window 2 bytes on.
+    /// Two payloads of 8 bytes: one behind the first header of `window`, the other at the end of a
+    /// window 2 bytes on.
     ///
     /// # Safety
     /// [`READ`](Self::READ) bytes at `input` can be read.
@@ -217,12 +226,14 @@ impl<V: Vector, T: Element, const STRIDE: usize> Strided<V, T, STRIDE> {
         if T::KIND != Kind::Signed {
             return values;
         }
-        // Of the two headers only that of negative values has this bit; a fixint is its own payload.
+        // Of the two headers only that of negative values has this bit; a fixint is its own
+        // payload.
         let negative = V::splat(if STRIDE == 1 { 0x80 } else { 0x10 });
         values.or(lanes.without(payload).and(negative).equal(negative))
     }
 
-    /// See [`vector`](Self::vector); `next` is the window one byte on, so with the first payload byte where the header is.
+    /// See [`vector`](Self::vector); `next` is the window one byte on, so with the first payload
+    /// byte where the header is.
     #[inline(always)]
     fn odd(&self, window: V, next: V) -> V {
         if T::KIND != Kind::Signed {
@@ -233,8 +244,9 @@ impl<V: Vector, T: Element, const STRIDE: usize> Strided<V, T, STRIDE> {
         let side = window.sub(self.marker.add(two));
         let other = side.abs().xor(two);
         let high = V::splat(0x80);
-        // With the unsigned marker the highest bit of a payload as wide as the type has to be 0; with the signed one of a narrower
-        // payload it is 1, or an encoder has not chosen the shortest form: that is left to `mixed`.
+        // With the unsigned marker the highest bit of a payload as wide as the type has to be 0;
+        // with the signed one of a narrower payload it is 1, or an encoder has not chosen the
+        // shortest form: that is left to `mixed`.
         let side = if STRIDE > Self::WIDTH { side.and(next).and(high) } else { high.without(side.or(next)) };
         other.or(side)
     }
@@ -261,7 +273,8 @@ fn pairs<V: Vector, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Pro
         let mut written = 0;
         for (at, eight) in block.as_chunks::<8>().0.iter().enumerate() {
             let values = usize::from((pairs.values >> (8 * at)) as u8);
-            // SAFETY: eight bytes are read; at most `8 * at` elements of one byte were written before, so there is room for 8.
+            // SAFETY: eight bytes are read; at most `8 * at` elements of one byte were written
+            // before, so there is room for 8.
             unsafe {
                 let to = room.as_mut_ptr().add(written);
                 V::close_up(eight.as_ptr(), &tables::CLOSED_UP[values], to.cast());
@@ -303,7 +316,8 @@ fn walk<V: Vector, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Prog
     let mut done = Progress::default();
     let walker = Walker::<V, T>::new();
     let mut entry = V::splat(0);
-    // Length of the first element of the windows before. Those of one vector are too few to tell a run by.
+    // Length of the first element of the windows before. Those of one vector are too few to tell a
+    // run by.
     let mut previous = V::splat(0);
     while let (Some(block), Some(room)) =
         (input[done.bytes..].first_chunk::<64>(), out[done.elements..].first_chunk_mut::<64>())
@@ -339,7 +353,8 @@ struct Walker<V, T> {
     _element: PhantomData<T>,
 }
 
-/// The elements that begin in a window before [`Walker::BLOCK`], one per byte; behind them the exit is repeated.
+/// The elements that begin in a window before [`Walker::BLOCK`], one per byte; behind them the exit
+/// is repeated.
 struct Walk<V> {
     starts: V,
     /// First bytes behind the elements, and [`RESTRICTED`].
@@ -348,7 +363,8 @@ struct Walk<V> {
     next: V,
 }
 
-/// Set where the markers 0xcc to 0xcf of a signed type, or 0xd0 to 0xd3 of an unsigned one begin an element.
+/// Set where the markers 0xcc to 0xcf of a signed type, or 0xd0 to 0xd3 of an unsigned one begin an
+/// element.
 const RESTRICTED: u8 = 0x80;
 
 impl<V: Vector, T: Element> Walker<V, T> {
@@ -368,7 +384,8 @@ impl<V: Vector, T: Element> Walker<V, T> {
 
     #[inline(always)]
     fn walk(&self, windows: V, entry: V) -> Walk<V> {
-        // Lengths of the elements that would begin at every byte; 0 for no element, which is a jump to itself.
+        // Lengths of the elements that would begin at every byte; 0 for no element, which is a jump
+        // to itself.
         let before_fixints = V::splat(if T::KIND == Kind::Signed { 0xdf } else { 0xff });
         let fixint = windows.greater(before_fixints).and(V::splat(1));
         let length = fixint.or(self.lengths.look_up(windows.sub(V::splat(0xcc)))).and(self.block);
@@ -425,7 +442,8 @@ impl<V: Vector> Walk<V> {
     /// Writes the elements, and others behind them. Returns how many.
     #[inline(always)]
     fn store<T: Element>(&self, lengths: V, windows: V, out: &mut [MaybeUninit<T>; 64]) -> usize {
-        // Elements of a window of lanes, and the windows that are filled without asking whether there are so many elements.
+        // Elements of a window of lanes, and the windows that are filled without asking whether
+        // there are so many elements.
         let lanes = WINDOW / size_of::<T>();
         const GROUPS: usize = 2;
         let first = self.first_of_payload(lengths);
@@ -437,7 +455,8 @@ impl<V: Vector> Walk<V> {
         for window in 0..V::WINDOWS {
             let count = (!behind >> (window * WINDOW) as u32 & 0xffff).count_ones() as usize;
             for (at, filled) in filled.iter().enumerate() {
-                // SAFETY: `out` is 64 elements; of two windows less than 16 elements each begin in 32, and registers of them too.
+                // SAFETY: `out` is 64 elements; of two windows less than 16 elements each begin in
+                // 32, and registers of them too.
                 unsafe { filled.store(window, out.as_mut_ptr().add(written + at * lanes).cast()) };
             }
             if count > GROUPS * lanes {

@@ -1,7 +1,8 @@
 //! AVX2: 32 bytes of input a step, compacted by the same tables as in `sse.rs`.
 //!
-//! Forms and markers are found for twice as many elements at once. Compaction stays at 16 bytes, which is as far as `pshufb`
-//! reaches in wider registers too; so do numbers of eight bytes, where it is most of the work.
+//! Forms and markers are found for twice as many elements at once. Compaction stays at 16 bytes,
+//! which is as far as `pshufb` reaches in wider registers too; so do numbers of eight bytes, where
+//! it is most of the work.
 
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
@@ -40,7 +41,8 @@ fn halves(register: __m256i) -> [__m128i; 2] {
 #[target_feature(enable = "avx2")]
 fn store<const N: usize>(out: &mut [MaybeUninit<u8>; N], at: usize, bytes: __m256i) {
     debug_assert!(at + 32 <= N);
-    // SAFETY: `at + 32 <= N`, as `at` is a constant within the room of the block; the store needs no alignment.
+    // SAFETY: `at + 32 <= N`, as `at` is a constant within the room of the block; the store needs
+    // no alignment.
     unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(at).cast(), bytes) }
 }
 
@@ -89,12 +91,13 @@ fn longest_4<T, const SIGNED: bool, const MARKER: u8>(
     120
 }
 
-/// The parts of four numbers of eight bytes from which the two halves of a register's worth of output can be made: in the
-/// second half the lower part of the second number, of which two bytes are left, the third, and the upper part of the fourth.
+/// The parts of four numbers of eight bytes from which the two halves of a register's worth of
+/// output can be made: in the second half the lower part of the second number, of which two bytes
+/// are left, the third, and the upper part of the fourth.
 const PARTS: [i32; 8] = [0, 1, 2, 3, 2, 4, 5, 7];
 
-/// For each byte of these 32 where it is in its half of [`PARTS`]; with `HIGHEST` that of a number's highest byte for the
-/// markers and nothing else, without it nothing for the markers.
+/// For each byte of these 32 where it is in its half of [`PARTS`]; with `HIGHEST` that of a
+/// number's highest byte for the markers and nothing else, without it nothing for the markers.
 const fn parts<const HIGHEST: bool>() -> [u8; 32] {
     let (numbers, fixed) = (slots::<8>(0, 0), markers::<8>(0));
     let mut table = [0x80; 32];

@@ -1,9 +1,10 @@
 //! AVX-512 with VBMI2: 64 bytes of output a step.
 //!
-//! Every element gets a slot with room for its longest form, header and big-endian number put there by one shuffle of bytes; then
-//! `vpcompressb` drops the bytes that the shortest form does without. Where all elements of a block take the longest form, or
-//! none needs a header, this is seen before and nothing is dropped. Numbers of one byte go the other way: `vpexpandb` makes room for the headers.
-//! Arrays end with masked loads.
+//! Every element gets a slot with room for its longest form, header and big-endian number put there
+//! by one shuffle of bytes; then `vpcompressb` drops the bytes that the shortest form does without.
+//! Where all elements of a block take the longest form, or none needs a header, this is seen before
+//! and nothing is dropped. Numbers of one byte go the other way: `vpexpandb` makes room for the
+//! headers. Arrays end with masked loads.
 
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
@@ -75,7 +76,8 @@ pub(super) fn stream(lines: &[Line], places: &mut [Line]) {
 
 // --- Floats: constant stride.
 
-/// Writes the line at `OFFSET` bytes of an array of `SIZE`-byte floats, elements from `FIRST` on being in `input`.
+/// Writes the line at `OFFSET` bytes of an array of `SIZE`-byte floats, elements from `FIRST` on
+/// being in `input`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 fn float_line<const SIZE: usize, const OFFSET: usize, const FIRST: usize>(
@@ -229,7 +231,8 @@ impl<const SIZE: usize> Slots<SIZE> {
         table
     }
 
-    /// For each byte of a slot what the bits in the first table must at least be, in the marker, for the byte to be used.
+    /// For each byte of a slot what the bits in the first table must at least be, in the marker,
+    /// for the byte to be used.
     const fn forms() -> ([u8; 64], [u8; 64]) {
         let (mut bits, mut at_least) = ([0; 64], [0xff; 64]);
         let mut at = 0;
@@ -260,8 +263,8 @@ const fn marker_mask<const SIZE: usize>(offset: usize) -> u64 {
     mask
 }
 
-/// Writes the elements of `numbers` with the markers that are in their lowest bytes, all in the shortest form, and returns the
-/// length.
+/// Writes the elements of `numbers` with the markers that are in their lowest bytes, all in the
+/// shortest form, and returns the length.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 fn shortest<const SIZE: usize>(numbers: __m512i, markers: __m512i, count: usize, out: &mut Line) -> usize {
@@ -293,8 +296,9 @@ fn longest<const SIZE: usize, const SIGNED: bool>(numbers: __m512i, out: &mut Li
     store(out, 0, line);
 }
 
-/// The integer marker before the shortest form of a number with `bits` significant bits (of its complement, if `negative`);
-/// [`FIXINT`] when it is its own marker. `uint 8` to `uint 64` are 0xcc to 0xcf, `int 8` to `int 64` 0xd0 to 0xd3.
+/// The integer marker before the shortest form of a number with `bits` significant bits (of its
+/// complement, if `negative`); [`FIXINT`] when it is its own marker. `uint 8` to `uint 64` are 0xcc
+/// to 0xcf, `int 8` to `int 64` 0xd0 to 0xd3.
 const fn marker(bits: u32, negative: bool) -> u8 {
     let (uint, negative_bits) = if negative { (0xd0, bits + 1) } else { (0xcc, bits) };
     match (negative_bits, negative, bits) {
@@ -306,7 +310,8 @@ const fn marker(bits: u32, negative: bool) -> u8 {
     }
 }
 
-/// Stands for the marker of a number that needs none. Neither bit 6, which every marker has, nor a width in the lowest two bits.
+/// Stands for the marker of a number that needs none. Neither bit 6, which every marker has, nor a
+/// width in the lowest two bits.
 const FIXINT: u8 = 0x20;
 
 /// Markers by number of bits: index `(leading zeros) - skipped`, 32 more for negative numbers.
@@ -325,7 +330,8 @@ const fn marker_table(size_bits: u32, skipped: u32) -> Table {
 fn markers_32<const SIGNED: bool>(numbers: __m512i) -> __m512i {
     const TABLE: &Table = &marker_table(32, 0);
     let signs = if SIGNED { _mm512_srai_epi32::<31>(numbers) } else { _mm512_setzero_si512() };
-    // A bit more makes no difference to numbers as small as 7, and keeps the zeros below 32: (numbers ^ signs) | 4.
+    // A bit more makes no difference to numbers as small as 7, and keeps the zeros below 32:
+    // (numbers ^ signs) | 4.
     let small = _mm512_ternarylogic_epi32::<0xbe>(numbers, signs, _mm512_set1_epi32(4));
     let zeros = _mm512_lzcnt_epi32(small);
     // zeros | signs & 32

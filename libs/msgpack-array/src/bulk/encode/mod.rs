@@ -1,8 +1,9 @@
 //! Encoding elements in bulk: the one algorithm above a file per instruction set.
 //!
-//! An array goes to its end in blocks of a fixed number of elements. An instruction set's file has a function per element
-//! type that says how a block is written; `Run` walks through the array, keeps inside both slices and hands what is less than
-//! a block to the scalar code. Headers of arrays and the choice of the instruction set are left to the callers.
+//! An array goes to its end in blocks of a fixed number of elements. An instruction set's file has
+//! a function per element type that says how a block is written; `Run` walks through the array,
+//! keeps inside both slices and hands what is less than a block to the scalar code. Headers of
+//! arrays and the choice of the instruction set are left to the callers.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -30,7 +31,8 @@ use crate::element::Element;
 
 /// See [`super::encode`].
 pub(super) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
-    // SAFETY: whoever calls `bulk::encode` has asked whether this machine has `isa`; the length has been checked there.
+    // SAFETY: whoever calls `bulk::encode` has asked whether this machine has `isa`; the length has
+    // been checked there.
     unsafe { T::encode_run(isa, values, out) }
 }
 
@@ -52,7 +54,8 @@ macro_rules! kernel {
             large::encode(
                 $values,
                 $out,
-                // SAFETY: the caller of `encode_run` promises that this machine has the instruction set.
+                // SAFETY: the caller of `encode_run` promises that this machine has the instruction
+                // set.
                 |values, out| unsafe { $isa::$function(values, out) },
                 // SAFETY: as above.
                 |lines, places| unsafe { $isa::stream(lines, places) },

@@ -1,7 +1,7 @@
 //! NEON: 16 bytes of input a step, compacted by `tbl` with tables.
 //!
-//! The same as `sse.rs` step by step. Where that has one instruction to collect a bit of every byte, here each byte keeps the bit
-//! that is its own, and the eight of a half are added up.
+//! The same as `sse.rs` step by step. Where that has one instruction to collect a bit of every
+//! byte, here each byte keeps the bit that is its own, and the eight of a half are added up.
 
 use core::arch::aarch64::*;
 use core::mem::MaybeUninit;
@@ -24,8 +24,8 @@ fn load<T, const N: usize>(values: &[T; N], first: usize) -> uint8x16_t {
 #[target_feature(enable = "neon")]
 fn store<const N: usize>(out: &mut [MaybeUninit<u8>; N], at: usize, bytes: uint8x16_t) {
     debug_assert!(at + 16 <= N);
-    // SAFETY: `at + 16 <= N`, as blocks have room for the longest forms of all elements before and a register behind them;
-    // the store needs no alignment.
+    // SAFETY: `at + 16 <= N`, as blocks have room for the longest forms of all elements before and
+    // a register behind them; the store needs no alignment.
     unsafe { vst1q_u8(out.as_mut_ptr().add(at).cast(), bytes) }
 }
 
@@ -178,13 +178,15 @@ macro_rules! words {
 words!(i16s i16, true);
 words!(u16s u16, false);
 
-/// All bits of the bytes of eight numbers that stand for the parts of their forms, and their markers.
+/// All bits of the bytes of eight numbers that stand for the parts of their forms, and their
+/// markers.
 #[inline]
 #[target_feature(enable = "neon")]
 fn words<const SIGNED: bool>(numbers: uint16x8_t) -> (uint8x16_t, uint16x8_t) {
     let (mut size, mut fixint_size, mut markers) = (numbers, numbers, vdupq_n_u16(0xcc));
     if SIGNED {
-        // Negative numbers are measured by their complement, which may have one bit less, and as a fixint two bits less.
+        // Negative numbers are measured by their complement, which may have one bit less, and as a
+        // fixint two bits less.
         let signs = vcltzq_s16(vreinterpretq_s16_u16(numbers));
         let complement = veorq_u16(numbers, signs);
         size = vaddq_u16(complement, vandq_u16(complement, signs));
@@ -193,7 +195,8 @@ fn words<const SIGNED: bool>(numbers: uint16x8_t) -> (uint8x16_t, uint16x8_t) {
     }
     let two = vcgtq_u16(size, vdupq_n_u16(0xff));
     let marker = vorrq_u16(two, vcgtq_u16(fixint_size, vdupq_n_u16(0x7f)));
-    // The marker in the lower byte; the number's upper byte in the upper one. All ones are minus one.
+    // The marker in the lower byte; the number's upper byte in the upper one. All ones are minus
+    // one.
     let used = vandq_u16(marker, vorrq_u16(two, vdupq_n_u16(0xff)));
     (vreinterpretq_u8_u16(used), vsubq_u16(markers, two))
 }
@@ -232,7 +235,8 @@ macro_rules! dwords {
 dwords!(i32s i32, true);
 dwords!(u32s u32, false);
 
-/// How large four numbers are that have 32 bits, and a sign, if they have one, in all bits of another register.
+/// How large four numbers are that have 32 bits, and a sign, if they have one, in all bits of
+/// another register.
 struct Dwords {
     size: uint32x4_t,
     signs: uint32x4_t,
@@ -313,7 +317,8 @@ fn qwords<const SIGNED: bool>(
 ) -> usize {
     let (a, b) = (vreinterpretq_u32_u8(first), vreinterpretq_u32_u8(second));
     let (low, high) = (vuzp1q_u32(a, b), vuzp2q_u32(a, b));
-    // Whole are those whose upper half is not 0, but for negative ones whose upper half and the bit below it are 1.
+    // Whole are those whose upper half is not 0, but for negative ones whose upper half and the bit
+    // below it are 1.
     let (mut whole, mut signs) = (vtstq_u32(high, high), vdupq_n_u32(0));
     if SIGNED {
         signs = vcltzq_s32(vreinterpretq_s32_u32(high));
@@ -329,7 +334,8 @@ fn qwords<const SIGNED: bool>(
     let used = vorrq_u32(used, whole);
     let longest = vaddq_u32(vdupq_n_u32(0xcf), vandq_u32(signs, vdupq_n_u32(4)));
     let markers = vbslq_u32(whole, longest, markers);
-    // Four bits of a number's lower half and four of its upper one, for two numbers after the other.
+    // Four bits of a number's lower half and four of its upper one, for two numbers after the
+    // other.
     let forms = [vzip1q_u32(used, whole), vzip2q_u32(used, whole)];
     let markers = [vzip1q_u32(markers, markers), vzip2q_u32(markers, markers)];
     let mut at = 0;

@@ -15,8 +15,8 @@ impl<'a, T: Copy> Run<'a, T> {
         Self { values, out, written: 0 }
     }
 
-    /// Writes `STEP` elements at a time, as long as `READ` can be read and `ROOM` bytes overwritten. `block` returns the bytes that
-    /// count.
+    /// Writes `STEP` elements at a time, as long as `READ` can be read and `ROOM` bytes
+    /// overwritten. `block` returns the bytes that count.
     #[inline(always)]
     pub(super) fn blocks<const STEP: usize, const READ: usize, const ROOM: usize>(
         &mut self,
@@ -30,7 +30,8 @@ impl<'a, T: Copy> Run<'a, T> {
         }
     }
 
-    /// Writes what is left, at most `STEP` elements at a time, as long as `ROOM` bytes can be overwritten.
+    /// Writes what is left, at most `STEP` elements at a time, as long as `ROOM` bytes can be
+    /// overwritten.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn rest<const STEP: usize, const ROOM: usize>(

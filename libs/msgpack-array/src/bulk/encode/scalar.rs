@@ -1,7 +1,9 @@
-//! Encoding one element at a time, without branches: what runs where there are no vectors, and the ends of arrays.
+//! Encoding one element at a time, without branches: what runs where there are no vectors, and the
+//! ends of arrays.
 //!
-//! Which form an integer takes is not asked but looked up by the number of bits it has. Header and payload are stored
-//! where they would stand in every case, and the next element overwrites what does not count.
+//! Which form an integer takes is not asked but looked up by the number of bits it has. Header and
+//! payload are stored where they would stand in every case, and the next element overwrites what
+//! does not count.
 
 use core::mem::MaybeUninit;
 
@@ -10,8 +12,9 @@ use super::super::BulkElement;
 /// Bytes that an element may overwrite.
 const ROOM: usize = 9;
 
-/// Header and number of payload bytes behind it (0: the header is not used, the value is its own header), by the number of
-/// bits that the value has, or its complement for negative ones, and whether it is negative.
+/// Header and number of payload bytes behind it (0: the header is not used, the value is its own
+/// header), by the number of bits that the value has, or its complement for negative ones, and
+/// whether it is negative.
 static FORMS: [[Form; 65]; 2] = [forms(false), forms(true)];
 
 #[derive(Clone, Copy)]
@@ -24,7 +27,8 @@ struct Form {
 
 /// The shortest form for each number of bits.
 const fn forms(negative: bool) -> [Form; 65] {
-    // A negative number has a sign bit in front of those of its complement, a fixint of them a header of three bits.
+    // A negative number has a sign bit in front of those of its complement, a fixint of them a
+    // header of three bits.
     let (sign, fixint, headers) = if negative { (1, 5, 0xd0) } else { (0, 7, 0xcc) };
     let mut forms = [Form { header: 0, header_length: 0, payload_length: 1 }; 65];
     let mut bits = fixint + 1;
@@ -56,8 +60,8 @@ fn integer(value: u64, negative: bool, out: &mut [MaybeUninit<u8>; ROOM]) -> usi
 /// Elements that are looked at together.
 const GROUP: usize = 8;
 
-/// Writes each of `values` by `write`, or a group of fixints as the bytes they are; the last ones, where [`ROOM`] would not do,
-/// by the oracle.
+/// Writes each of `values` by `write`, or a group of fixints as the bytes they are; the last ones,
+/// where [`ROOM`] would not do, by the oracle.
 #[inline(always)]
 fn each<T: BulkElement>(
     values: &[T],

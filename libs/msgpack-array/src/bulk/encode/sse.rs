@@ -1,8 +1,9 @@
 //! SSSE3 and SSE4.1: 16 bytes of input a step, compacted by `pshufb` with tables.
 //!
-//! For all elements of a register it is found out at once which bytes their shortest forms have. These bits are an index into a
-//! table of shuffles that drop the others. Blocks in which every element takes the longest form need no such tables. Functions
-//! that AVX2 has no wider use for run there as they are.
+//! For all elements of a register it is found out at once which bytes their shortest forms have.
+//! These bits are an index into a table of shuffles that drop the others. Blocks in which every
+//! element takes the longest form need no such tables. Functions that AVX2 has no wider use for run
+//! there as they are.
 
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
@@ -26,8 +27,8 @@ pub(super) fn load<T, const N: usize>(values: &[T; N], first: usize) -> __m128i 
 #[target_feature(enable = "sse2")]
 pub(super) fn store<const N: usize>(out: &mut [MaybeUninit<u8>; N], at: usize, bytes: __m128i) {
     debug_assert!(at + 16 <= N);
-    // SAFETY: `at + 16 <= N`, as blocks have room for the longest forms of all elements before and a register behind them;
-    // the store needs no alignment.
+    // SAFETY: `at + 16 <= N`, as blocks have room for the longest forms of all elements before and
+    // a register behind them; the store needs no alignment.
     unsafe { _mm_storeu_si128(out.as_mut_ptr().add(at).cast(), bytes) }
 }
 
@@ -44,7 +45,8 @@ pub(super) fn stream(lines: &[Line], places: &mut [Line]) {
     }
 }
 
-/// Writes the elements of `bytes`, whose forms are the lowest eight bits of `forms`, and returns where the next ones go.
+/// Writes the elements of `bytes`, whose forms are the lowest eight bits of `forms`, and returns
+/// where the next ones go.
 #[inline]
 #[target_feature(enable = "ssse3,popcnt")]
 pub(super) fn compact<const SIZE: usize, const N: usize>(
@@ -66,8 +68,9 @@ pub(super) fn compact<const SIZE: usize, const N: usize>(
 
 // --- Elements that all take the longest form.
 
-/// The first 16 bytes of an array of `SIZE`-byte numbers with `marker` in front of each, 0x1c more than that for negative ones
-/// if `SIGNED`: the difference of 0xd2 from 0xce and of 0xd3 from 0xcf is in these bits.
+/// The first 16 bytes of an array of `SIZE`-byte numbers with `marker` in front of each, 0x1c more
+/// than that for negative ones if `SIGNED`: the difference of 0xd2 from 0xce and of 0xd3 from 0xcf
+/// is in these bits.
 #[inline]
 #[target_feature(enable = "ssse3")]
 pub(super) fn marked<const SIZE: usize, const SIGNED: bool, const MARKER: u8>(numbers: __m128i) -> __m128i {
@@ -201,7 +204,8 @@ fn forms_2<const SIGNED: bool>(numbers: __m128i) -> (u32, __m128i) {
     let zero = _mm_setzero_si128();
     let (mut size, mut fixint_size, mut markers) = (numbers, numbers, _mm_set1_epi16(0xcd));
     if SIGNED {
-        // Negative numbers are measured by their complement, which may have one bit less, and as a fixint two bits less.
+        // Negative numbers are measured by their complement, which may have one bit less, and as a
+        // fixint two bits less.
         let signs = _mm_srai_epi16::<15>(numbers);
         let complement = _mm_xor_si128(numbers, signs);
         size = _mm_add_epi16(complement, _mm_and_si128(complement, signs));
@@ -256,7 +260,8 @@ fn dwords<const SIGNED: bool, const N: usize>(
     compact::<4, N>(_mm_unpackhi_epi32(numbers, markers), forms >> 8, room, at)
 }
 
-/// How large four numbers are that have 32 bits, and a sign, if they have one, in all bits of another register.
+/// How large four numbers are that have 32 bits, and a sign, if they have one, in all bits of
+/// another register.
 struct Dwords {
     size: __m128i,
     signs: __m128i,
@@ -282,7 +287,8 @@ impl Dwords {
         Self { size, signs, short }
     }
 
-    /// All bits of the bytes that are not used, as the tables of compaction want them, and the markers.
+    /// All bits of the bytes that are not used, as the tables of compaction want them, and the
+    /// markers.
     #[inline]
     #[target_feature(enable = "ssse3")]
     fn forms(&self) -> (__m128i, __m128i) {
@@ -336,7 +342,8 @@ pub(super) fn qwords<const SIGNED: bool, const N: usize>(
     at: usize,
 ) -> usize {
     let (low, high) = lower_and_upper(first, second);
-    // Half as wide are those whose upper half is 0, and with a sign those whose upper half and the bit below it are 1.
+    // Half as wide are those whose upper half is 0, and with a sign those whose upper half and the
+    // bit below it are 1.
     let mut half = _mm_cmpeq_epi32(high, _mm_setzero_si128());
     let mut signs = _mm_setzero_si128();
     if SIGNED {
@@ -356,7 +363,8 @@ pub(super) fn qwords<const SIGNED: bool, const N: usize>(
         markers,
         half,
     );
-    // Four bits of a number's lower half and four of its upper one, for two numbers after the other.
+    // Four bits of a number's lower half and four of its upper one, for two numbers after the
+    // other.
     let forms = !_mm_movemask_epi8(_mm_unpacklo_epi32(unused, half)) as u32;
     let more = !_mm_movemask_epi8(_mm_unpackhi_epi32(unused, half)) as u32;
     let doubled = _mm_unpacklo_epi32(markers, markers);

@@ -1,10 +1,12 @@
 //! Tables of the shuffles, made by the compiler, shared by the instruction sets of one byte order.
 //!
-//! Numbers are little-endian in a register and big-endian in MessagePack, and between two of them stands a header. A table
-//! says for each byte of the output which byte of the input it is; headers are put in by other means.
+//! Numbers are little-endian in a register and big-endian in MessagePack, and between two of them
+//! stands a header. A table says for each byte of the output which byte of the input it is; headers
+//! are put in by other means.
 
-/// For a line of 64 bytes that begins `offset` bytes into an array of `SIZE`-byte numbers, each behind a marker byte: the input
-/// byte for each, counted from element `first`. A marker takes the number's most significant byte, which has the sign.
+/// For a line of 64 bytes that begins `offset` bytes into an array of `SIZE`-byte numbers, each
+/// behind a marker byte: the input byte for each, counted from element `first`. A marker takes the
+/// number's most significant byte, which has the sign.
 pub(super) const fn slots<const SIZE: usize>(offset: usize, first: usize) -> [u8; 64] {
     let mut table = [0; 64];
     let mut at = 0;
@@ -31,15 +33,16 @@ pub(super) const fn markers<const SIZE: usize>(offset: usize) -> [u8; 64] {
     table
 }
 
-/// Which byte of a register of 16 goes where, so that the elements in it take their shortest form: an entry for each combination
-/// of their forms.
+/// Which byte of a register of 16 goes where, so that the elements in it take their shortest form:
+/// an entry for each combination of their forms.
 pub(super) type Compaction = [[u8; 16]; 256];
 
-/// The table for `SIZE`-byte integers, of which a register holds `8 / SIZE`, each with its marker somewhere behind it.
+/// The table for `SIZE`-byte integers, of which a register holds `8 / SIZE`, each with its marker
+/// somewhere behind it.
 ///
-/// An index has `SIZE` bits for each element, as many as its form takes bytes more than one: the first for the marker, the others for
-/// the bytes of the number except the lowest, which every form has. So the set bits of the index, and one for each element,
-/// are the length of the result.
+/// An index has `SIZE` bits for each element, as many as its form takes bytes more than one: the
+/// first for the marker, the others for the bytes of the number except the lowest, which every form
+/// has. So the set bits of the index, and one for each element, are the length of the result.
 const fn compaction<const SIZE: usize>() -> Compaction {
     let mut table = [[0x80; 16]; 256];
     let mut index = 0;
@@ -47,7 +50,8 @@ const fn compaction<const SIZE: usize>() -> Compaction {
         let (mut length, mut element) = (0, 0);
         while element < 8 / SIZE {
             let form = index >> (element * SIZE);
-            // Bytes lie side by side with the markers in the other half; longer numbers have places twice their size.
+            // Bytes lie side by side with the markers in the other half; longer numbers have places
+            // twice their size.
             let (number, marker) =
                 if SIZE == 1 { (element, 8) } else { (element * 2 * SIZE, element * 2 * SIZE + SIZE) };
             if form & 1 != 0 {

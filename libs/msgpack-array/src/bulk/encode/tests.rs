@@ -58,7 +58,8 @@ fn expected<T: Sample>(values: &[T]) -> Vec<u8> {
 
 const CANARY: u8 = 0xc1;
 
-/// Encodes into room as long as it has to be and `slack` more, `offset` bytes behind an address that is a multiple of 64.
+/// Encodes into room as long as it has to be and `slack` more, `offset` bytes behind an address
+/// that is a multiple of 64.
 fn check<T: Sample>(
     values: &[T],
     offset: usize,

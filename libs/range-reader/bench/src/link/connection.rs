@@ -1,10 +1,11 @@
-//! One connection through the link: two sockets, and the bytes between them with the time they are due.
+//! One connection through the link: two sockets, and the bytes between them with the time they are
+//! due.
 //!
 //! ```text
 //! down:  | arrived, not written yet | on the link | waiting at the sender |   (one queue, front to back)
 //! ```
-//! What waits at the sender is read ahead from the server in large pieces, so that the link is never idle for want of
-//! bytes that the server has; it counts only when it is sent.
+//! What waits at the sender is read ahead from the server in large pieces, so that the link is
+//! never idle for limits of bytes that the server has; it counts only when it is sent.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -18,7 +19,7 @@ const READ_AHEAD: usize = 4 << 20;
 /// Both ends of a connection, seen from the link between them.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// None: it has closed, or has been told that the server has.
+    /// None: it has closed, or has been reported that the server has.
     pub(crate) client: Option<TcpStream>,
     /// None: it has closed, or the news that the client has gone has reached it.
     pub(crate) server: Option<TcpStream>,
@@ -59,7 +60,7 @@ impl Connection {
         })
     }
 
-    /// Whatever of the answer the server has, up to the limit. False: the server has closed.
+    /// Whatever of the response the server has, up to the limit. False: the server has closed.
     pub(crate) fn read_server(&mut self, scratch: &mut [u8]) -> bool {
         while self.wants_server() {
             let Some(server) = &mut self.server else { return true };
@@ -94,7 +95,7 @@ impl Connection {
         while !self.up.is_empty() {
             match server.write(self.up.as_slices().0) {
                 Ok(bytes) => drop(self.up.drain(..bytes)),
-                // An error shows when the answer is read.
+                // An error shows when the response is read.
                 Err(_) => return,
             }
         }

@@ -1,13 +1,14 @@
 //! A proxy between a client and a server that takes as long as a long and narrow link would.
 //!
-//! `path` is the arithmetic, `connection` the bytes between two sockets, this file the clock: events in the order of
-//! their time. An event that the machine handles late keeps the time it was due at, so that what follows from it is not
-//! late as well and the rate of the link does not depend on how busy the machine is.
+//! `path` is the arithmetic, `connection` the bytes between two sockets, this file the clock:
+//! events in the order of their time. An event that the machine handles late keeps the time it was
+//! due at, so that what follows from it is not late as well and the rate of the link does not
+//! depend on how busy the machine is.
 //!
-//! What is emulated: a round trip for the handshake, half of one for whatever travels, one bottleneck each way for all
-//! connections, slow start of each answer's sender, and that a sender learns half a round trip later that its client has
-//! gone. What is not: loss, the sizes of headers below HTTP, the kernel's own figures (a client that asks for
-//! `TCP_INFO` learns about loopback).
+//! What is emulated: a round trip for the handshake, half of one for whatever travels, one
+//! bottleneck each way for all connections, slow start of each response's sender, and that a sender
+//! learns half a round trip later that its client has gone. What is not: loss, the sizes of headers
+//! below HTTP, the kernel's own figures (a client that asks for `TCP_INFO` learns about loopback).
 
 mod connection;
 mod path;
@@ -27,7 +28,7 @@ use path::{Bottleneck, Shape, Window};
 
 use crate::Options;
 
-/// How long to wait for what is under way when standard input has ended.
+/// How long to wait for what is in flight when standard input has ended.
 const LAST_WORDS_NS: u64 = 2_000_000_000;
 const SCRATCH_BYTES: usize = 1 << 20;
 
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 enum Event {
     /// Bytes of a request reach the server.
     Request(Vec<u8>),
-    /// Bytes of an answer reach the client.
+    /// Bytes of a response reach the client.
     Arrival(u64),
     /// The client's word that it has them reaches the server.
     Acknowledgement(u64),
@@ -80,7 +81,7 @@ struct Link {
     delivered_at: u64,
 }
 
-/// Who is ready.
+/// Which descriptor is ready.
 #[derive(Debug, Clone, Copy)]
 enum Ready {
     Input,
@@ -134,13 +135,13 @@ impl Link {
     /// Sleeps until a socket is ready or an event is due.
     fn wait(&self, end: Option<u64>) -> io::Result<Vec<(Ready, PollFlags)>> {
         let input = io::stdin();
-        let mut whom = Vec::new();
+        let mut pollable = Vec::new();
         let mut polled = Vec::new();
         if end.is_none() {
-            whom.push(Ready::Input);
+            pollable.push(Ready::Input);
             polled.push(PollFd::new(input.as_fd(), PollFlags::POLLIN));
         }
-        whom.push(Ready::Listener);
+        pollable.push(Ready::Listener);
         polled.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
         for (index, connection) in self.connections.iter().enumerate() {
             let Some(connection) = connection else { continue };
@@ -148,7 +149,7 @@ impl Link {
             if let Some(client) = &connection.client {
                 let mut flags = PollFlags::POLLIN;
                 flags.set(PollFlags::POLLOUT, client_blocked);
-                whom.push(Ready::Client(index));
+                pollable.push(Ready::Client(index));
                 polled.push(PollFd::new(client.as_fd(), flags));
             }
             if let Some(server) = &connection.server {
@@ -156,7 +157,7 @@ impl Link {
                 flags.set(PollFlags::POLLIN, connection.wants_server());
                 flags.set(PollFlags::POLLOUT, server_blocked);
                 if !flags.is_empty() {
-                    whom.push(Ready::Server(index));
+                    pollable.push(Ready::Server(index));
                     polled.push(PollFd::new(server.as_fd(), flags));
                 }
             }
@@ -167,7 +168,7 @@ impl Link {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready = whom.into_iter().zip(&polled).filter_map(|(who, polled)| {
+        let ready = pollable.into_iter().zip(&polled).filter_map(|(who, polled)| {
             Some((who, polled.revents()?)).filter(|(_, flags)| !flags.is_empty())
         });
         Ok(ready.collect())

@@ -1,13 +1,14 @@
 //! The link as arithmetic: a bottleneck that all connections share, and the window of each sender.
 //!
-//! Times are nanoseconds since the link began, and the caller says what time it is. Bytes are those that TCP carries:
-//! heads and bodies of HTTP, without headers of TCP and IP, and the rate is for the same bytes.
+//! Times are nanoseconds since the link began, and the caller says what time it is. Bytes are those
+//! that TCP carries: heads and bodies of HTTP, without headers of TCP and IP, and the rate is for
+//! the same bytes.
 
 /// Payload of a segment: an Ethernet of 1500 bytes, IPv4, no options.
 pub(crate) const SEGMENT_BYTES: u64 = 1460;
 /// Initial window, in segments (RFC 6928, 2).
 pub(crate) const INITIAL_WINDOW: u64 = 10 * SEGMENT_BYTES;
-/// Shortest retransmission time-out of Linux. A sender idle for longer begins anew (RFC 5681, 4.1).
+/// Shortest retransmission time-out of Linux. A sender idle for longer starts over (RFC 5681, 4.1).
 const TIMEOUT_MIN: u64 = 200_000_000;
 
 /// What is emulated.
@@ -26,13 +27,15 @@ impl Shape {
             .unwrap_or(u64::MAX)
     }
 
-    /// Largest window of a sender: what fills the link, and as much again that waits before it, which is the usual
-    /// size of a queue. Nothing is ever lost, so nothing else would end slow start.
+    /// Largest window of a sender: what fills the link, and as much again that waits before it,
+    /// which is the usual size of a queue. Nothing is ever lost, so nothing else would end slow
+    /// start.
     pub(crate) fn window_max(&self) -> u64 {
         (2 * self.bandwidth_delay()).max(INITIAL_WINDOW)
     }
 
-    /// Bytes handled at once: a millisecond's worth or a twentieth of a round trip, but whole segments.
+    /// Bytes handled at once: a millisecond's worth or a twentieth of a round trip, but whole
+    /// segments.
     pub(crate) fn piece(&self) -> u64 {
         let time = (self.round_trip / 20).min(1_000_000);
         let bytes = u128::from(self.bytes_per_second) * u128::from(time) / 1_000_000_000;
@@ -68,7 +71,7 @@ impl Bottleneck {
     }
 }
 
-/// What one sender may have under way: slow start, doubling with each round trip, up to a limit.
+/// What one sender may have in flight: slow start, doubling with each round trip, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Window {
     shape: Shape,
@@ -82,18 +85,18 @@ impl Window {
         Self { shape, size: INITIAL_WINDOW, in_flight: 0, sent_at: 0 }
     }
 
-    /// Bytes of the `waiting` ones that may be sent at once now; 0: wait for what is under way.
+    /// Bytes of the `waiting` ones that may be sent at once now; 0: wait for what is in flight.
     pub(crate) fn may_send(&mut self, now: u64, waiting: u64) -> u64 {
         if self.in_flight == 0 && now.saturating_sub(self.sent_at) > self.shape.timeout() {
             self.size = INITIAL_WINDOW;
         }
         let free = self.size.saturating_sub(self.in_flight);
         let bytes = waiting.min(free).min(self.shape.piece());
-        // Nobody sends half a segment when more is waiting.
+        // No sender sends half a segment when more is waiting.
         if bytes < waiting { bytes / SEGMENT_BYTES * SEGMENT_BYTES } else { bytes }
     }
 
-    /// `bytes` are under way.
+    /// `bytes` are in flight.
     pub(crate) fn sent(&mut self, now: u64, bytes: u64) {
         self.in_flight += bytes;
         self.sent_at = now;
@@ -115,7 +118,8 @@ mod tests {
     const MILLISECOND: u64 = 1_000_000;
     const SHAPE: Shape = Shape { round_trip: 50 * MILLISECOND, bytes_per_second: 2_500_000 };
 
-    /// Sends `total` bytes through model time, all of them waiting at 0; when the last of them arrives.
+    /// Sends `total` bytes through model time, all of them waiting at 0; when the last of them
+    /// arrives.
     fn transfer(shape: Shape, total: u64) -> u64 {
         let (mut link, mut window) = (Bottleneck::new(shape), Window::new(shape));
         let mut acknowledgements = std::collections::VecDeque::new();
@@ -134,7 +138,7 @@ mod tests {
             if sent == total {
                 return arrived;
             }
-            let (at, bytes) = acknowledgements.pop_front().expect("something is under way");
+            let (at, bytes) = acknowledgements.pop_front().expect("something is in flight");
             now = at;
             window.acknowledged(bytes);
         }
@@ -158,7 +162,8 @@ mod tests {
             let bytes = 25_000_000;
             let ideal = bytes * 1_000_000_000 / bytes_per_second + shape.round_trip / 2;
             let took = transfer(shape, bytes);
-            // Slow start takes as many round trips as doublings fill the link, less what passes meanwhile.
+            // Slow start takes as many round trips as doublings fill the link, less what passes
+            // meanwhile.
             let doublings = u64::from((shape.bandwidth_delay() / INITIAL_WINDOW).max(1).ilog2() + 1);
             assert!((ideal..ideal + doublings * shape.round_trip).contains(&took), "{took} for {ideal}");
         }

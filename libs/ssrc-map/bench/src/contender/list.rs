@@ -1,6 +1,7 @@
 //! Linked list of streams, each an allocation of its own, as libsrtp 2.x keeps them.
 //!
-//! The SSRC is the first field of the structure and `next` the last, in another cache line. A new stream goes first.
+//! The SSRC is the first field of the structure and `next` the last, in another cache line. A new
+//! stream goes first.
 
 use super::{Contender, Heap, Stream};
 

@@ -1,7 +1,8 @@
 //! The Rust maps, ours among them: they contain the streams, as their users write it.
 //!
-//! hashbrown comes with two hashes. foldhash is its own default; a multiplication by a constant is the fastest that
-//! still fills the bits hashbrown looks at, and an attacker who knows the constant can make it collide.
+//! hashbrown comes with two hashes. foldhash is its own default; a multiplication by a constant is
+//! the fastest that still fills the bits hashbrown looks at, and an attacker who knows the constant
+//! can make it collide.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -42,7 +43,8 @@ map_contender!(
     hashbrown::HashMap<u32, Stream, BuildHasherDefault<MultiplyHasher>>
 );
 
-/// `ssrc * constant`, turned so that both the low bits (the bucket) and the top seven (the tag) depend on all of it.
+/// `ssrc * constant`, turned so that both the low bits (the bucket) and the top seven (the tag)
+/// depend on all of it.
 #[derive(Default)]
 pub(crate) struct MultiplyHasher(u64);
 
@@ -53,7 +55,8 @@ impl Hasher for MultiplyHasher {
 
     #[inline]
     fn write_u32(&mut self, ssrc: u32) {
-        // 2^64 divided by the golden ratio, made odd (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+        // 2^64 divided by the golden ratio, made odd (Knuth, The Art of Computer Programming,
+        // volume 3, section 6.4).
         self.0 = u64::from(ssrc).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
     }
 

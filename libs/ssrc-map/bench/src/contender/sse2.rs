@@ -1,7 +1,9 @@
-//! Array of SSRCs beside an array of pointers; the first is scanned with SSE2, 16 SSRCs per step and then 4.
+//! Array of SSRCs beside an array of pointers; the first is scanned with SSE2, 16 SSRCs per step
+//! and then 4.
 //!
-//! The scan of libsrtp pull request 508 as its description says it, written anew. Room for SSRCs grows by 16, so the
-//! last step may read beyond the last SSRC; what it finds there does not count. Elsewhere the compiler gets a plain scan.
+//! The scan of libsrtp pull request 508 as its description says it, rewritten. Room for SSRCs grows
+//! by 16, so the last step may read beyond the last SSRC; what it finds there does not count.
+//! Elsewhere the compiler gets a plain scan.
 
 use super::{Contender, Heap, Stream};
 
@@ -23,7 +25,8 @@ impl Contender for Sse2 {
 
     #[inline]
     fn find(&self, ssrc: u32) -> Option<&Stream> {
-        // The padding comes last, so a position in it means that no stream has the SSRC, and is out of range here.
+        // The padding comes last, so a position in it means that no stream has the SSRC, and is out
+        // of range here.
         #[cfg(target_arch = "x86_64")]
         // SAFETY: every x86-64 processor has SSE2.
         let position = unsafe { position(&self.ssrcs, ssrc) };

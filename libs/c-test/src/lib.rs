@@ -1,0 +1,132 @@
+//! Tests of a C library: programs in C and C++ use its header and both libraries, and the header is
+//! the one that cbindgen generates.
+//!
+//! The libraries are those that cargo has built with the test: they lie beside its executable. `CC`
+//! and `CXX` name the compilers, `cc` and `c++` by default.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A package that builds a C library.
+#[derive(Debug)]
+pub struct Package {
+    /// `env!("CARGO_MANIFEST_DIR")` of the package.
+    pub folder: &'static str,
+    /// `env!("CARGO_TARGET_TMPDIR")` of the test: where programs are written.
+    pub programs: &'static str,
+    /// The library's name without `lib`: `ssrc_map_c`.
+    pub library: &'static str,
+    /// The header's file name in `include`.
+    pub header: &'static str,
+    /// The Rust sources that the header is generated from.
+    pub sources: &'static [&'static str],
+}
+
+/// The language of a program, by its standard.
+#[derive(Clone, Copy, Debug)]
+pub enum Language {
+    /// C99.
+    C,
+    /// C++11.
+    Cpp,
+}
+
+/// Which of the two libraries a program is linked with.
+#[derive(Clone, Copy, Debug)]
+pub enum Linkage {
+    /// `lib….a`.
+    Static,
+    /// `lib….so`.
+    Shared,
+}
+
+impl Package {
+    /// Compiles a program of the package without warnings, runs it with `arguments`, and returns
+    /// what it prints.
+    ///
+    /// # Panics
+    /// If it does not compile, or does not exit with status 0.
+    pub fn run(&self, source: &str, language: Language, linkage: Linkage, arguments: &[&str]) -> String {
+        let (variable, compiler, standard) = match language {
+            Language::C => ("CC", "cc", "-std=c99"),
+            Language::Cpp => ("CXX", "c++", "-std=c++11"),
+        };
+        let folder = Path::new(self.folder);
+        // One file for each test: they run at the same time.
+        let name = format!("{}-{}-{linkage:?}", self.library, source.replace(['/', '.'], "-"));
+        let program = Path::new(self.programs).join(name);
+        let mut compile = Command::new(std::env::var(variable).unwrap_or(compiler.into()));
+        compile.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
+        compile.arg(folder.join("include")).arg("-o").arg(&program).arg(folder.join(source));
+        let mut command = Command::new(&program);
+        match linkage {
+            Linkage::Static => {
+                compile.arg(built(&format!("lib{}.a", self.library)));
+            }
+            Linkage::Shared => {
+                let library = built(&format!("lib{}.so", self.library));
+                let libraries = library.parent().expect("a file in a folder");
+                compile.arg(format!("-L{}", libraries.display())).arg(format!("-l{}", self.library));
+                compile.arg(format!("-Wl,-rpath,{}", libraries.display()));
+                // Cargo sets the variable for tests, and it goes before the path in the program:
+                // what an earlier `cargo build` left would be taken.
+                command.env("LD_LIBRARY_PATH", libraries);
+            }
+        }
+        output(compile.args(["-lpthread", "-ldl", "-lm"]));
+        output(command.args(arguments))
+    }
+
+    /// The header in the repository is what cbindgen generates from the source.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn assert_header_is_current(&self) {
+        let kept = std::fs::read_to_string(self.header_path()).unwrap_or_default();
+        assert!(
+            kept == self.generated_header(),
+            "include/{} is out of date; regenerate it with \
+             `cargo test -p {} write_header -- --ignored` and look at the difference",
+            self.header,
+            self.library.replace('_', "-"),
+        );
+    }
+
+    /// Writes the generated header into the repository.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write_header(&self) {
+        std::fs::write(self.header_path(), self.generated_header()).expect("a header that can be written");
+    }
+
+    fn header_path(&self) -> PathBuf {
+        Path::new(self.folder).join("include").join(self.header)
+    }
+
+    fn generated_header(&self) -> String {
+        let folder = Path::new(self.folder);
+        let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("cbindgen.toml");
+        let sources = self.sources.iter().map(|source| folder.join(source));
+        let builder = sources.fold(cbindgen::Builder::new(), |builder, source| builder.with_src(source));
+        let mut text = Vec::new();
+        builder.with_config(config).generate().expect("sources that cbindgen reads").write(&mut text);
+        String::from_utf8(text).expect("a header in UTF-8")
+    }
+}
+
+/// A library of this build.
+fn built(name: &str) -> PathBuf {
+    let executable = std::env::current_exe().expect("a path of this test");
+    let path = executable.with_file_name(name);
+    assert!(path.exists(), "{} was not built", path.display());
+    path
+}
+
+/// What a command prints, if it ends with status 0.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    out.into_owned()
+}

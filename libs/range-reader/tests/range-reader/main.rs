@@ -1,0 +1,6 @@
+//! The behaviour of `range-reader`, one module each.
+
+mod engine;
+mod fuzz_corpus;
+mod http;
+mod learning;
