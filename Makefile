@@ -68,9 +68,7 @@ endif
 # Debug server and load generator for other programs' tests: those that test-rust builds for its own
 # tests. Built as packages alone they would have fewer features of their dependencies, and a ninth of
 # all crates would be compiled again.
-test_of = $(if $(wildcard crates/$(1)/tests/$(1)/main.rs),$(1),$(2))
-DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet \
-    --test $(call test_of,millstream,http_flv) --test $(call test_of,millbench,exit_code)
+DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet --test server --test millbench
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, other WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.

@@ -4,7 +4,9 @@
 //! `crates/bridge/tests/bridge/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use bridge::BFrames;
-use bridge::b_frames::{Nals, PARAMETER_SETS_MAX, PictureFilter, Verdict, read_avcc, read_hvcc};
+use bridge::b_frames::{PictureFilter, Verdict};
+use media::bitstream::Nals;
+use media::config::{PARAMETER_SETS_MAX, read_avcc, read_hvcc};
 use rtp::payload::Codec;
 
 /// A check: panics if `data` shows something wrong.

@@ -15,7 +15,7 @@ use bridge::{
 };
 use delivery::{Frame, FrameRole, Track};
 use rtp::depacketize::Depacketizer;
-use rtp::payload::{Codec, inspect};
+use rtp::payload::inspect;
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -89,7 +89,8 @@ impl Viewer {
         let mut pictures = 0;
         let mut picture: Option<Depacketizer> = None;
         for (packet, payload) in out.packets() {
-            let codec = Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type);
+            let codec =
+                rtp::payload::CODECS.into_iter().find(|codec| payload_type(*codec) == packet.payload_type);
             let codec = codec.expect("a codec of ours");
             assert!(payload.len() <= PAYLOAD_BYTES_MAX);
             assert!(inspect(codec, payload, packet.marker).is_some(), "a payload the relay takes");

@@ -106,7 +106,7 @@ impl Harness {
             stamp: Stamp {
                 kind: if which == 1 { MediaKind::Video } else { MediaKind::Audio },
                 timestamp: self.timestamps[which],
-                clock_rate: codec.clock_rate(),
+                clock_rate: rtp::payload::clock_rate(codec),
                 arrival: self.now,
                 anchor: None,
             },
@@ -153,9 +153,9 @@ impl Harness {
     fn look_at_frames(&mut self) {
         for frame in self.out.frames.drain(..) {
             let (kind, slot) = match frame.track {
-                Track::Audio => (rtmp::MediaKind::Audio, Some(0)),
-                Track::Video => (rtmp::MediaKind::Video, Some(1)),
-                Track::Data => (rtmp::MediaKind::Data, None),
+                Track::Audio => (MediaKind::Audio, Some(0)),
+                Track::Video => (MediaKind::Video, Some(1)),
+                Track::Data => (MediaKind::Data, None),
             };
             let info = inspect(kind, &frame.payload).expect("a body that can be read");
             let role = match info.role {

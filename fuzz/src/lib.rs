@@ -9,7 +9,7 @@ pub mod bridge_frame_to_rtp;
 pub mod group_send;
 pub mod rtmp;
 pub mod mp4;
-pub mod rtmp_records;
+pub mod media;
 pub mod msgpack_array;
 pub mod range_reader;
 pub mod rtc;

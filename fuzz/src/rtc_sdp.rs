@@ -75,7 +75,7 @@ fn track(codec: Codec) -> TrackDescription {
         formats: vec![Format {
             payload_type: 96,
             codec,
-            clock_rate: codec.clock_rate(),
+            clock_rate: rtp::payload::clock_rate(codec),
             channels,
             fmtp: fmtp.to_owned(),
             rtx_payload_type: Some(97),

@@ -86,7 +86,7 @@ fn frames(bits_per_second: usize) -> Frames {
     }
     for at in 0..SECONDS * 50 {
         let mut body = Vec::new();
-        write_sound_head(&mut body, rtmp::flv::Codec::Opus, SoundPart::Frame).expect("Opus has a head");
+        write_sound_head(&mut body, Codec::Opus, SoundPart::Frame).expect("Opus has a head");
         body.push(0xfc);
         body.extend((0..240u64).map(|byte| (byte * 7 + at) as u8));
         frames.push((at * 20, frame(Track::Audio, FrameRole::Audio, body)));
@@ -122,7 +122,7 @@ fn picture(at: u64, is_key: bool, bytes: usize) -> Vec<u8> {
         fields.iter().fold((0, 0), |(bits, len), (value, more)| (bits << more | value, len + more));
     let head = ((bits << (32 - len)) | ((1 << (32 - len)) - 1)).to_be_bytes();
     let mut body = Vec::new();
-    write_video_head(&mut body, rtmp::flv::Codec::H264, VideoPart::Frame { is_key, composition_ms: 0 })
+    write_video_head(&mut body, Codec::H264, VideoPart::Frame { is_key, composition_ms: 0 })
         .expect("H.264 has a head");
     body.extend((5 + bytes as u32).to_be_bytes());
     body.push(unit);
@@ -133,9 +133,9 @@ fn picture(at: u64, is_key: bool, bytes: usize) -> Vec<u8> {
 }
 
 fn video_config() -> Vec<u8> {
-    let record = rtmp::flv::avc_record(&[SPS], &[PPS]).expect("they are parameter sets");
+    let record = media::config::avc_record(&[SPS], &[PPS]).expect("they are parameter sets");
     let mut body = Vec::new();
-    write_video_head(&mut body, rtmp::flv::Codec::H264, VideoPart::Config).expect("H.264 has a head");
+    write_video_head(&mut body, Codec::H264, VideoPart::Config).expect("H.264 has a head");
     body.extend(&record.bytes);
     body
 }
@@ -163,7 +163,7 @@ fn stream(now: Instant) -> PacketStream {
         payloads: vec![TrackPayload {
             payload_type: payload_type(codec),
             codec,
-            clock_rate: codec.clock_rate(),
+            clock_rate: rtp::payload::clock_rate(codec),
             rtx: None,
         }],
         extensions: ExtensionMap::new(),

@@ -12,7 +12,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use bridge::BFrames;
-use bridge::b_frames::{Nals, PictureFilter, RecordError, Verdict};
+use bridge::b_frames::{PictureFilter, Verdict};
+use media::bitstream::Nals;
+use media::config::RecordError;
 use rtmp::MediaKind;
 use rtmp::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
 use rtp::payload::Codec;

@@ -18,5 +18,6 @@ pub fn payload_type(codec: Codec) -> u8 {
         Codec::Vp9 => 99,
         Codec::Vp8 => 100,
         Codec::Opus => 111,
+        _ => 127,
     }
 }

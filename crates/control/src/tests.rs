@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
 use axum::body::{Body, to_bytes};
-use rtmp::flv::{AudioFormat, Codec, VideoFormat};
+use media::Codec;
+use media::config::{AudioFormat, VideoFormat};
 use serde_json::{Value, json};
 
 use super::*;

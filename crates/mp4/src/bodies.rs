@@ -7,7 +7,9 @@
 use super::description::Description;
 use super::nal::{self, ParameterSets};
 use super::{Mp4Error, Sample, Track, TrackKind};
-use rtmp::flv::{Codec, SoundPart, VideoPart, av1_record, write_sound_head, write_video_head};
+use media::Codec;
+use media::config::av1_record;
+use rtmp::flv::{SoundPart, VideoPart, write_sound_head, write_video_head};
 
 /// Makes FLV bodies of the samples of one track.
 #[derive(Debug)]

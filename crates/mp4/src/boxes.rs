@@ -9,7 +9,8 @@
 
 use mp4_atom::Atom;
 
-use super::{FourCc, Mp4Error};
+use super::Mp4Error;
+use media::FourCc;
 
 /// A box header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use mp4_atom::{Dops, Esds};
 
 use super::Mp4Error;
 use super::boxes::{Boxes, decode};
-use rtmp::flv::Codec;
+use media::{Codec, FourCc};
 
 /// One way in which samples of a track are coded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Description {
     pub(super) channels: u16,
 }
 
-/// Reads the body of `stsd` of a track with pictures (`is_video`) or sound. What is not known has [`Codec::Other`].
+/// Reads the body of `stsd` of a track with pictures (`is_video`) or sound. What is not known has [`Codec::Unknown`].
 pub(super) fn read(stsd: &[u8], is_video: bool) -> Result<Vec<Description>, Mp4Error> {
     let (head, entries) = stsd.split_first_chunk::<8>().ok_or(Mp4Error::malformed(b"stsd", "cut short"))?;
     let version = head[0];
@@ -54,10 +54,10 @@ fn video(kind: [u8; 4], body: &[u8]) -> Result<Description, Mp4Error> {
         b"av01" => (Codec::Av1, b"av1C"),
         b"vp08" => (Codec::Vp8, b"vpcC"),
         b"vp09" => (Codec::Vp9, b"vpcC"),
-        _ => (Codec::Other(u32::from_be_bytes(kind)), b"    "),
+        _ => (Codec::Unknown(FourCc(kind)), b"    "),
     };
     let record = match codec {
-        Codec::Other(_) => &[][..],
+        Codec::Unknown(_) => &[][..],
         _ => Boxes(boxes).require(record_kind)?,
     };
     // Version and flags are of the box, not of the record.
@@ -102,7 +102,7 @@ fn sound(kind: [u8; 4], body: &[u8], stsd_version: u8) -> Result<Description, Mp
             channels = opus.output_channel_count.into();
             (Codec::Opus, opus_head(&opus))
         }
-        _ => (Codec::Other(u32::from_be_bytes(kind)), Vec::new()),
+        _ => (Codec::Unknown(FourCc(kind)), Vec::new()),
     };
     Ok(Description { codec, record, in_band: false, width: 0, height: 0, sample_rate, channels })
 }
@@ -123,7 +123,7 @@ fn mpeg4_audio(boxes: &[u8]) -> Result<(Codec, Vec<u8>), Mp4Error> {
             Ok((Codec::Aac, specific.raw))
         }
         OBJECT_MP3_MPEG2 | OBJECT_MP3 => Ok((Codec::Mp3, Vec::new())),
-        other => Ok((Codec::Other(0x6d70_3400 | u32::from(other)), Vec::new())),
+        other => Ok((Codec::Unknown(FourCc([b'm', b'p', b'4', other])), Vec::new())),
     }
 }
 

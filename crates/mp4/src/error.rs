@@ -3,23 +3,7 @@
 use std::fmt;
 use std::io;
 
-use rtmp::flv::Codec;
-
-/// Type of a box or sample entry (ISO/IEC 14496-12, 4.2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FourCc(pub [u8; 4]);
-
-impl fmt::Display for FourCc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
-    }
-}
-
-impl fmt::Debug for FourCc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FourCc({self})")
-    }
-}
+use media::{Codec, FourCc};
 
 /// Why a file cannot be read, or not further.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
+use super::Mp4Error;
 use super::boxes::Header;
-use super::{FourCc, Mp4Error};
+use media::FourCc;
 
 /// A reader and its position.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ mod seek;
 mod tables;
 
 pub use bodies::BodyWriter;
-pub use error::{FourCc, Mp4Error};
+pub use error::Mp4Error;
 pub use file::{Mp4, Sample};
 pub use movie::{Track, TrackKind};
 

@@ -10,7 +10,7 @@ use super::description::{self, Description};
 use super::edits::{self, Segment};
 use super::tables::{Cursor, SampleTables};
 use super::{Limits, Mp4Error};
-use rtmp::flv::Codec;
+use media::Codec;
 
 /// What a track is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,7 +8,9 @@
 
 use super::description::Description;
 use super::{Mp4Error, Sample};
-use rtmp::flv::{Codec, avc_record, hevc_record};
+use media::Codec;
+use media::bitstream::next_length_prefixed;
+use media::config::{avc_record, hevc_record};
 
 /// Parameter sets that came in samples, by kind and id, and the record made of them.
 #[derive(Debug, Default)]
@@ -20,13 +22,13 @@ pub(super) struct ParameterSets {
 }
 
 /// How many bytes the sizes of NAL units have in the samples; `None` for codecs without.
-pub(super) fn length_size(description: &Description) -> Result<Option<usize>, Mp4Error> {
+pub(super) fn length_size(description: &Description) -> Result<Option<u8>, Mp4Error> {
     let (kind, at) = match description.codec {
         Codec::H264 => (b"avcC", 4),
         Codec::H265 => (b"hvcC", 21),
         _ => return Ok(None),
     };
-    match description.record.get(at).map(|byte| usize::from(byte & 3) + 1) {
+    match description.record.get(at).map(|byte| (byte & 3) + 1) {
         None => Err(Mp4Error::malformed(kind, "cut short")),
         Some(3) => Err(Mp4Error::malformed(kind, "sizes of three bytes")),
         size => Ok(size),
@@ -34,8 +36,8 @@ pub(super) fn length_size(description: &Description) -> Result<Option<usize>, Mp
 }
 
 /// Appends NAL units with sizes of `size` bytes (1 or 2) as ones with four.
-pub(super) fn write_with_long_sizes(out: &mut Vec<u8>, data: &[u8], size: usize) -> Result<(), Mp4Error> {
-    for unit in (Units { rest: data, size }) {
+pub(super) fn write_with_long_sizes(out: &mut Vec<u8>, data: &[u8], size: u8) -> Result<(), Mp4Error> {
+    for unit in units(data, size) {
         let unit = unit?;
         out.extend_from_slice(&(unit.len() as u32).to_be_bytes());
         out.extend_from_slice(unit);
@@ -69,9 +71,9 @@ pub(super) fn record(
 
 impl ParameterSets {
     /// Takes what a key frame has; makes a record of it if anything is new.
-    fn take(&mut self, codec: Codec, data: &[u8], size: usize) -> Result<(), Mp4Error> {
+    fn take(&mut self, codec: Codec, data: &[u8], size: u8) -> Result<(), Mp4Error> {
         let mut is_new = false;
-        for unit in (Units { rest: data, size }) {
+        for unit in units(data, size) {
             let unit = unit?;
             let Some((kind, id)) = set_of(codec, unit) else { continue };
             let known = self.sets.len();
@@ -126,30 +128,18 @@ fn set_of(codec: Codec, unit: &[u8]) -> Option<(u8, u32)> {
     }
 }
 
-/// NAL units behind their sizes.
-struct Units<'a> {
-    rest: &'a [u8],
-    size: usize,
-}
-
-impl<'a> Iterator for Units<'a> {
-    type Item = Result<&'a [u8], Mp4Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = std::mem::take(&mut self.rest);
+/// NAL units behind their sizes, empty ones too.
+fn units(mut rest: &[u8], size: u8) -> impl Iterator<Item = Result<&[u8], Mp4Error>> {
+    std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let parts = rest.split_at_checked(self.size).and_then(|(size, rest)| {
-            let size = size.iter().fold(0usize, |size, byte| size << 8 | usize::from(*byte));
-            rest.split_at_checked(size)
-        });
-        let Some((unit, rest)) = parts else {
-            return Some(Err(Mp4Error::malformed(b"mdat", "a NAL unit is larger than its sample")));
-        };
-        self.rest = rest;
-        Some(Ok(unit))
-    }
+        let unit = next_length_prefixed(&mut rest, size);
+        if unit.is_none() {
+            rest = &[];
+        }
+        Some(unit.ok_or(Mp4Error::malformed(b"mdat", "a NAL unit is larger than its sample")))
+    })
 }
 
 const AVC_SPS: u8 = 7;

@@ -46,7 +46,7 @@ pub fn offer(direction: Direction, local: SocketAddr, options: &OfferOptions) ->
     let format = |codec: Codec, payload_type, rtx_payload_type, feedback| Format {
         payload_type,
         codec,
-        clock_rate: codec.clock_rate(),
+        clock_rate: rtp::payload::clock_rate(codec),
         channels: if codec == Codec::Opus { 2 } else { 1 },
         fmtp: if codec == Codec::H264 { H264_FMTP.to_owned() } else { String::new() },
         rtx_payload_type,

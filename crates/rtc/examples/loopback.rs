@@ -80,7 +80,7 @@ fn offer(certificate: &Certificate) -> Result<OfferConfig, Box<dyn Error>> {
     let format = Format {
         payload_type: 96,
         codec: Codec::H264,
-        clock_rate: Codec::H264.clock_rate(),
+        clock_rate: rtp::payload::clock_rate(Codec::H264),
         channels: 1,
         fmtp: "packetization-mode=1;profile-level-id=42e01f".to_owned(),
         rtx_payload_type: None,

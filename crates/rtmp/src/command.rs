@@ -9,7 +9,8 @@
 use super::RtmpError;
 use super::amf0::{Decoder, Limits, Value, encode};
 use super::connection::Connection;
-use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, DATA_AMF3, MediaKind, MediaMessage, Message};
+use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, DATA_AMF3, MediaMessage, Message, media_kind};
+use crate::MediaKind;
 
 /// Chunk streams of what is neither control (2) nor media (4, 6, 7).
 const CONNECTION_CHUNK_STREAM: u32 = 3;
@@ -112,7 +113,7 @@ pub(super) fn into_media(message: Message) -> Result<MediaMessage, Message> {
     let (kind, skip) = match header.type_id {
         DATA_AMF3 => (MediaKind::Data, data_prefix_bytes(&payload, usize::from(payload.first() == Some(&0)))),
         DATA_AMF0 => (MediaKind::Data, data_prefix_bytes(&payload, 0)),
-        other => match MediaKind::from_type_id(other) {
+        other => match media_kind(other) {
             Some(kind) => (kind, 0),
             None => return Err(Message { header, payload }),
         },

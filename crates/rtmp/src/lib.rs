@@ -31,5 +31,6 @@ pub mod server;
 mod url;
 
 pub use error::RtmpError;
-pub use message::{MediaKind, MediaMessage};
+pub use media::MediaKind;
+pub use message::MediaMessage;
 pub use url::{RtmpUrl, UrlError};

@@ -2,6 +2,8 @@
 //!
 //! Adobe RTMP 1.0 section 6.1.1 (message header) and sections 5.4 and 7.1 (type ids).
 
+use media::MediaKind;
+
 /// Set Chunk Size (5.4.1).
 pub const SET_CHUNK_SIZE: u8 = 1;
 /// Abort Message (5.4.2).
@@ -54,35 +56,23 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// What a media message carries. The numbers are RTMP message types and FLV tag types alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MediaKind {
-    /// Type 8.
-    Audio,
-    /// Type 9.
-    Video,
-    /// Type 18: metadata and other AMF0 data. Type 15 is converted to it.
-    Data,
+/// RTMP message type id of a media message, equal to the FLV tag type.
+pub fn type_id(kind: MediaKind) -> u8 {
+    match kind {
+        MediaKind::Audio => AUDIO,
+        MediaKind::Video => VIDEO,
+        MediaKind::Data => DATA_AMF0,
+    }
 }
 
-impl MediaKind {
-    /// RTMP message type id, equal to the FLV tag type.
-    pub fn type_id(self) -> u8 {
-        match self {
-            Self::Audio => AUDIO,
-            Self::Video => VIDEO,
-            Self::Data => DATA_AMF0,
-        }
-    }
-
-    /// Kind of an RTMP message type id or FLV tag type; `None` for anything else, type 15 included.
-    pub fn from_type_id(type_id: u8) -> Option<Self> {
-        match type_id {
-            AUDIO => Some(Self::Audio),
-            VIDEO => Some(Self::Video),
-            DATA_AMF0 => Some(Self::Data),
-            _ => None,
-        }
+/// What a media message of this type id, or an FLV tag of this type, carries; `None` for anything else, type 15 included
+/// (it is converted to 18).
+pub fn media_kind(type_id: u8) -> Option<MediaKind> {
+    match type_id {
+        AUDIO => Some(MediaKind::Audio),
+        VIDEO => Some(MediaKind::Video),
+        DATA_AMF0 => Some(MediaKind::Data),
+        _ => None,
     }
 }
 

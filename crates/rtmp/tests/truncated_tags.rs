@@ -1,5 +1,6 @@
 //! Tag bodies cut at every byte are refused or read as less, and the whole ones are classified.
 
+use media::FourCc;
 use rtmp::MediaKind::{self, Audio, Data, Video};
 use rtmp::flv::BodyRole::*;
 use rtmp::flv::{BodyInfo, BodyRole, Codec, FlvError, inspect};
@@ -18,12 +19,12 @@ fn cases() -> Vec<Case> {
         (Video, b"\x17\x02\x00\x00\x00", 5, Codec::H264, End, 0, false),
         (Video, b"\x17\x09\x00\x00\x00", 5, Codec::H264, Other, 0, false),
         (Video, b"\x1c\x00\x00\x00\x00\x01", 5, Codec::H265, Config, 0, false),
-        (Video, b"\x12data", 1, Codec::Other(2), Key, 0, false),
+        (Video, b"\x12data", 1, Codec::Unknown(FourCc([0, 0, 0, 2])), Key, 0, false),
         (Video, b"\x57\x00", 1, Codec::H264, Other, 0, false),
         (Audio, b"\xaf\x00\x12\x10", 2, Codec::Aac, Config, 0, false),
         (Audio, b"\xaf\x01data", 2, Codec::Aac, BodyRole::Audio, 0, false),
         (Audio, b"\x2fdata", 1, Codec::Mp3, BodyRole::Audio, 0, false),
-        (Audio, b"\x72data", 1, Codec::G711A, BodyRole::Audio, 0, false),
+        (Audio, b"\x72data", 1, Codec::Pcma, BodyRole::Audio, 0, false),
         (Audio, b"\xb2data", 1, Codec::Speex, BodyRole::Audio, 0, false),
         (Data, b"\x02\x00\x0aonMetaData\x05", 1, Codec::None, Metadata, 0, false),
         (Data, b"\x02\x00\x06onText\x05", 1, Codec::None, Other, 0, false),
@@ -40,7 +41,7 @@ fn cases() -> Vec<Case> {
         (Video, b"\xd4av01\x02\x00\x09colorInfo", 5, Codec::Av1, Metadata, 0, false),
         (Video, b"\x95av01\x00", 5, Codec::Av1, Config, 0, false),
         (Video, b"\xd1\x00", 2, Codec::None, Other, 0, false),
-        (Video, b"\x91xyz1data", 5, Codec::Other(0x7879_7a31), Key, 0, false),
+        (Video, b"\x91xyz1data", 5, Codec::Unknown(FourCc(*b"xyz1")), Key, 0, false),
         (Video, b"\x98av01data", 5, Codec::Av1, Other, 0, false),
         // Enhanced RTMP v2.
         (Audio, b"\x90OpusOpusHead", 5, Codec::Opus, Config, 0, false),
@@ -111,9 +112,9 @@ fn a_long_modifier_has_a_16_bit_size() {
 fn codecs_have_names() {
     for (codec, name) in [
         (Codec::H264, "H.264"),
-        (Codec::Other(4), "codec 4"),
-        (Codec::Other(u32::from_be_bytes(*b"vvc1")), "vvc1"),
-        (Codec::Other(u32::from_be_bytes(*b"\x1b[2J")), "\\x1b[2J"),
+        (Codec::Unknown(FourCc([0, 0, 0, 4])), "codec 4"),
+        (Codec::Unknown(FourCc(*b"vvc1")), "vvc1"),
+        (Codec::Unknown(FourCc(*b"\x1b[2J")), "\\x1b[2J"),
     ] {
         assert_eq!(codec.to_string(), name);
     }

@@ -111,7 +111,12 @@ fn stream(now: Instant) -> PacketStream {
     let track = |kind, payload_type, codec: Codec, ssrc| TrackInput {
         kind,
         mid: "0".to_owned(),
-        payloads: vec![TrackPayload { payload_type, codec, clock_rate: codec.clock_rate(), rtx: None }],
+        payloads: vec![TrackPayload {
+            payload_type,
+            codec,
+            clock_rate: rtp::payload::clock_rate(codec),
+            rtx: None,
+        }],
         extensions,
         ssrcs: vec![(ssrc, None)],
         rids: Vec::new(),

@@ -168,7 +168,7 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, lim
         MediaKind::Audio => {
             track.cache.newest_since(now.checked_sub(AUDIO_AGE_MAX)).or(track.rewriter.next())
         }
-        MediaKind::Video => track.cache.start_of_playback(now, viewer.cold.joined_at, limits),
+        _ => track.cache.start_of_playback(now, viewer.cold.joined_at, limits),
     };
     match start {
         Some(start) => {

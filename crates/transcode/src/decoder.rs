@@ -3,38 +3,15 @@
 //! AAC-LC in one or two channels and MP3 by Symphonia, which is Rust; other AAC by libfdk-aac where that is built in.
 //! Without it, HE-AAC is heard as far as its LC core goes: up to a quarter of the sampling rate, and version 2 in mono.
 
+use media::config::AudioSpecificConfig;
 use symphonia_codec_aac::AacDecoder;
-use symphonia_core::audio::GenericAudioBufferRef;
 use symphonia_core::codecs::audio::well_known::CODEC_ID_AAC;
 use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder as _, AudioDecoderOptions};
-use symphonia_core::packet::PacketRef;
-use symphonia_core::units::{Duration, Timestamp};
 
-use crate::audio_specific_config::{AudioSpecificConfig, LOW_COMPLEXITY};
+use crate::audio_specific_config::{self, low_complexity};
 use crate::mp3::Mp3;
+use crate::pcm::{Pcm, packet};
 use crate::{InputCodec, InputFormat, TranscodeError, Unsupported};
-
-/// Decoded samples.
-#[derive(Default)]
-pub(crate) struct Pcm {
-    /// Samples per second.
-    pub(crate) rate: u32,
-    /// Channels.
-    pub(crate) channels: usize,
-    /// Samples, interleaved, -1 to 1.
-    pub(crate) samples: Vec<f32>,
-    /// How many samples of each channel later audio comes out than the timestamps say.
-    pub(crate) delay_samples: u32,
-    scratch: Vec<f32>,
-}
-
-impl Pcm {
-    /// Appends what Symphonia decoded.
-    pub(crate) fn append(&mut self, buffer: &GenericAudioBufferRef<'_>) {
-        buffer.copy_to_vec_interleaved(&mut self.scratch);
-        self.samples.extend_from_slice(&self.scratch);
-    }
-}
 
 /// A decoder for one format.
 pub(crate) enum Decoder {
@@ -57,19 +34,19 @@ impl Decoder {
     }
 
     fn open_aac(config: &[u8]) -> Result<Self, TranscodeError> {
-        let read = AudioSpecificConfig::read(config)?;
+        let read = audio_specific_config::read(config)?;
         #[cfg(feature = "fdk-aac")]
         if needs_fdk(&read) {
             return crate::fdk::Decoder::new(config).map(Self::Fdk);
         }
-        if read.object_type != LOW_COMPLEXITY || read.short_frames {
+        if read.object_type != AudioSpecificConfig::LOW_COMPLEXITY || read.short_frames {
             return Err(TranscodeError::Unsupported(Unsupported::AacObjectType));
         }
         if !matches!(read.channel_configuration, 1 | 2) {
             return Err(TranscodeError::Unsupported(Unsupported::AacChannels));
         }
         let mut parameters = AudioCodecParameters::new();
-        parameters.for_codec(CODEC_ID_AAC).with_extra_data(read.low_complexity().into());
+        parameters.for_codec(CODEC_ID_AAC).with_extra_data(low_complexity(&read).into());
         AacDecoder::try_new(&parameters, &AudioDecoderOptions::default())
             .map(|decoder| Self::Aac(Box::new(decoder), read))
             .map_err(|_| TranscodeError::BadConfig)
@@ -100,17 +77,12 @@ impl Decoder {
 /// Whether Symphonia would decode only a part of it, or nothing. Up to 24 kHz, SBR may come without being announced.
 #[cfg(feature = "fdk-aac")]
 fn needs_fdk(config: &AudioSpecificConfig) -> bool {
-    config.spectral_band_replication
+    config.extension_sample_rate.is_some()
         || config.sample_rate <= 24_000
-        || config.object_type != LOW_COMPLEXITY
+        || config.object_type != AudioSpecificConfig::LOW_COMPLEXITY
         || config.short_frames
         || !matches!(config.channel_configuration, 1 | 2)
 }
 
 /// The first three bits of a frame without any element: `ID_END` (ISO/IEC 14496-3 table 4.85).
 const END_OF_FRAME: u8 = 7;
-
-/// A packet as Symphonia takes it; its times are not used.
-pub(crate) fn packet(data: &[u8]) -> PacketRef<'_> {
-    PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, data)
-}

@@ -6,7 +6,7 @@ mod encoder;
 
 use fdk_aac::dec;
 
-use crate::decoder::Pcm;
+use crate::pcm::Pcm;
 use crate::{TranscodeError, Unsupported};
 
 pub(crate) use encoder::ToAac;

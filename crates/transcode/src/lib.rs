@@ -17,10 +17,11 @@ mod fdk;
 mod lock;
 mod mix;
 mod mp3;
+mod pcm;
 mod to_aac;
 mod to_opus;
 
-pub use to_aac::{AacSettings, NotBuiltIn, ToAac};
+pub use to_aac::{NotBuiltIn, ToAac};
 pub use to_opus::{OpusSettings, ToOpus};
 
 /// Longest coded piece that is looked at, bytes; longer ones are [`TranscodeError::Oversized`].
@@ -35,6 +36,13 @@ const PTS_US_MAX: i64 = 1 << 53;
 /// Whether HE-AAC, more than two channels and AAC encoding are there: feature `fdk-aac`.
 pub const fn aac_is_built_in() -> bool {
     cfg!(feature = "fdk-aac")
+}
+
+/// How AAC is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AacSettings {
+    /// Bits per second, two channels at 48 kHz; 32,000 to 512,000.
+    pub bits_per_second: u32,
 }
 
 /// One coded piece: an access unit, a frame, a packet.

@@ -8,7 +8,7 @@ use symphonia_core::codecs::audio::well_known::CODEC_ID_MP3;
 use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder as _, AudioDecoderOptions};
 
 use crate::TranscodeError;
-use crate::decoder::{Pcm, packet};
+use crate::pcm::{Pcm, packet};
 
 /// Decoder of MP3 frames.
 #[derive(Default)]

@@ -2,14 +2,7 @@
 //!
 //! Without the feature the type is there and cannot be made: callers need no conditional compilation.
 
-use crate::{Coded, TranscodeError};
-
-/// How audio is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AacSettings {
-    /// Bits per second, two channels at 48 kHz; 32,000 to 512,000.
-    pub bits_per_second: u32,
-}
+use crate::{AacSettings, Coded, TranscodeError};
 
 /// This build has no AAC encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 use opus::{Application, Bitrate, Channels, Encoder};
 
 use crate::aligned::{Aligned, RATE_OUT};
-use crate::decoder::{Decoder, Pcm};
+use crate::decoder::Decoder;
+use crate::pcm::Pcm;
 use crate::{Coded, InputFormat, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError, mix};
 
 /// Samples of a packet: 20 ms, what WebRTC uses (RFC 7874 §3).

@@ -4,7 +4,8 @@
 
 use std::net::SocketAddr;
 
-use rtmp::flv::{AudioFormat, Codec, VideoFormat};
+use media::Codec;
+use media::config::{AudioFormat, VideoFormat};
 
 use super::columns::OutboxCounters;
 

@@ -11,15 +11,12 @@
 //! AV1 and VP8/VP9 need nothing of the kind: pictures that are not shown at once travel within the temporal unit or
 //! superframe of one that is, and a frame of the container always shows exactly one, in order.
 
-mod bits;
 mod h264;
 mod h265;
-mod nal;
-mod record;
 mod verdict;
 
-pub use nal::{NAL_UNITS_MAX, NalError, NalUnits, Nals};
-pub use record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, Record, RecordError, read_avcc, read_hvcc};
+use media::bitstream::Nals;
+use media::config::RecordError;
 use rtp::payload::Codec;
 pub use verdict::{B_FRAMES_WARNING, BFrames, Dropped, Refusal, Verdict};
 

@@ -1,6 +1,6 @@
 //! What becomes of a frame, and why.
 
-use super::bits::Malformed;
+use media::bitstream::Malformed;
 
 /// What becomes of a stream whose pictures are not shown in the order they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

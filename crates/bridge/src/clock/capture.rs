@@ -242,7 +242,7 @@ impl Track {
         let time_us = (line.media_us() + self.offset_us + axis_us + self.residue_us).max(0);
         line.time_us = match kind {
             MediaKind::Audio => time_us.max(line.time_us),
-            MediaKind::Video => time_us,
+            _ => time_us,
         };
         line.time_us
     }
@@ -295,7 +295,7 @@ fn units_us(units: i64, clock_rate: u32) -> i64 {
 fn index_of(kind: MediaKind) -> usize {
     match kind {
         MediaKind::Audio => AUDIO,
-        MediaKind::Video => VIDEO,
+        _ => VIDEO,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body};
+use rtmp::flv::{Body, BodyKind, audio_body};
 use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
@@ -40,7 +40,7 @@ pub(super) struct Audio {
 /// A change of any of these is a new format.
 #[derive(Debug, PartialEq, Eq)]
 struct Source {
-    codec: FlvCodec,
+    codec: Codec,
     channels: u8,
     config: Vec<u8>,
 }
@@ -49,8 +49,8 @@ impl Audio {
     pub(super) fn new() -> Self {
         Self {
             sender: Sender::new(AUDIO_SSRC, 0),
-            clock_rate: Codec::Opus.clock_rate(),
-            timestamps: AudioTimestamps::new(Codec::Opus.clock_rate()),
+            clock_rate: rtp::payload::clock_rate(Codec::Opus),
+            timestamps: AudioTimestamps::new(rtp::payload::clock_rate(Codec::Opus)),
             track_id: None,
             source: None,
             format: None,
@@ -106,7 +106,7 @@ impl Audio {
             stats.broken += 1;
             return false;
         };
-        if matches!(body.kind, BodyKind::Other) || body.codec == FlvCodec::None {
+        if matches!(body.kind, BodyKind::Other) || body.codec == Codec::None {
             return false;
         }
         if *self.track_id.get_or_insert(body.track_id) != body.track_id {
@@ -130,14 +130,14 @@ impl Audio {
         let Some(out) = out else { return changed };
         let pts_us = time_ms * 1_000 + offset_us(&body);
         let is_whole = match body.codec {
-            FlvCodec::Aac | FlvCodec::Mp3 => {
+            Codec::Aac | Codec::Mp3 => {
                 if !body.data.is_empty() {
                     let format = self.format.clone().filter(|_| std::mem::take(&mut self.format_is_new));
                     out.audio.push(CodedAudio { pts_us, format, data: body.data.to_vec() });
                 }
                 !body.data.is_empty()
             }
-            FlvCodec::Opus => self.opus(settings, pts_us, body.data, out),
+            Codec::Opus => self.opus(settings, pts_us, body.data, out),
             _ => self.g711(settings, pts_us, &body, out),
         };
         if !is_whole {
@@ -151,14 +151,14 @@ impl Audio {
     fn learn(&mut self, body: &Body<'_>, is_config: bool) -> bool {
         match (body.codec, &self.source) {
             // AAC cannot begin without its sequence header; without one, Opus is taken for what it nearly always is.
-            (FlvCodec::Aac, _) if !is_config => return false,
-            (FlvCodec::Opus, Some(known)) if !is_config && known.codec == FlvCodec::Opus => return false,
+            (Codec::Aac, _) if !is_config => return false,
+            (Codec::Opus, Some(known)) if !is_config && known.codec == Codec::Opus => return false,
             _ => {}
         }
         let source = Source {
             codec: body.codec,
             // MP3 frames may differ in it; the decoder copes.
-            channels: body.sound.filter(|_| body.codec != FlvCodec::Mp3).map_or(0, |audio| audio.channels),
+            channels: body.sound.filter(|_| body.codec != Codec::Mp3).map_or(0, |audio| audio.channels),
             config: if is_config { body.data.to_vec() } else { Vec::new() },
         };
         if self.source.as_ref() == Some(&source) {
@@ -174,8 +174,8 @@ impl Audio {
                 });
                 self.format_is_new = self.format.is_some();
                 (self.published, self.refused) = (Some(codec), None);
-                if self.clock_rate != codec.clock_rate() {
-                    self.clock_rate = codec.clock_rate();
+                if self.clock_rate != rtp::payload::clock_rate(codec) {
+                    self.clock_rate = rtp::payload::clock_rate(codec);
                     self.timestamps = AudioTimestamps::new(self.clock_rate);
                 }
             }
@@ -207,7 +207,7 @@ impl Audio {
         let mut samples = std::mem::take(&mut self.samples);
         samples.clear();
         match (body.codec, body.sound.map(|audio| audio.channels)) {
-            (FlvCodec::G711U, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
+            (Codec::Pcmu, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
             (_, Some(2)) => g711::mix(Law::A, body.data, &mut samples),
             _ => samples.extend_from_slice(body.data),
         }
@@ -256,20 +256,20 @@ impl Audio {
 fn carried_as(source: &Source) -> Result<(Codec, Option<AudioCodec>), String> {
     let codec = source.codec;
     match codec {
-        FlvCodec::Aac
+        Codec::Aac
             if source.config.len() < AAC_CONFIG_BYTES.0 || source.config.len() > AAC_CONFIG_BYTES.1 =>
         {
             Err("audio: the sequence header of AAC is broken".to_owned())
         }
-        FlvCodec::Aac => Ok((Codec::Opus, Some(AudioCodec::Aac))),
-        FlvCodec::Mp3 => Ok((Codec::Opus, Some(AudioCodec::Mp3))),
+        Codec::Aac => Ok((Codec::Opus, Some(AudioCodec::Aac))),
+        Codec::Mp3 => Ok((Codec::Opus, Some(AudioCodec::Mp3))),
         // Channel mapping family 0 (RFC 7845 section 5.1.1) is what a packet of RFC 7587 can hold.
-        FlvCodec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
+        Codec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
             Err("audio: WebRTC has no Opus of more than two channels".to_owned())
         }
-        FlvCodec::Opus => Ok((Codec::Opus, None)),
-        FlvCodec::G711A => Ok((Codec::Pcma, None)),
-        FlvCodec::G711U => Ok((Codec::Pcmu, None)),
+        Codec::Opus => Ok((Codec::Opus, None)),
+        Codec::Pcma => Ok((Codec::Pcma, None)),
+        Codec::Pcmu => Ok((Codec::Pcmu, None)),
         _ => Err(format!("audio: {codec} is not transcoded")),
     }
 }

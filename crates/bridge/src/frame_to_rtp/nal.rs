@@ -2,11 +2,12 @@
 //!
 //! `b_frames` decides which pictures are sent, and with which parameter sets ahead of them; here they are written.
 
+use media::bitstream::Nals;
 use rtp::packetize::{FrameWriter, h264, h265};
 use rtp::payload::Codec;
 
 use super::FrameToRtpSettings;
-use crate::b_frames::{Nals, PictureFilter, Verdict};
+use crate::b_frames::{PictureFilter, Verdict};
 
 /// A stream of NAL units.
 #[derive(Debug)]

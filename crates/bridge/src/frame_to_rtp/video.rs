@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, video_body};
+use rtmp::flv::{Body, BodyKind, video_body};
 use rtp::packetize::Sender;
-use rtp::payload::Codec;
+use rtp::payload::{Codec, MediaKind};
 
 use super::av1::Av1;
 use super::nal::Nal;
@@ -25,7 +25,7 @@ pub(super) struct Video {
     /// Of several tracks, the first that came is sent.
     track_id: Option<u8>,
     /// Codec of the publisher, and its configuration record.
-    source: Option<(FlvCodec, Vec<u8>)>,
+    source: Option<(Codec, Vec<u8>)>,
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
     refused: Option<Arc<str>>,
@@ -108,21 +108,17 @@ impl Video {
             stats.broken += 1;
             return false;
         };
-        if body.codec == FlvCodec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
+        if body.codec == Codec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
             return false;
         }
         let was_over = self.is_over;
         if body.kind == BodyKind::End {
             self.ended();
         }
-        let codec = match body.codec {
-            FlvCodec::H264 => Codec::H264,
-            FlvCodec::H265 => Codec::H265,
-            FlvCodec::Av1 => Codec::Av1,
-            FlvCodec::Vp8 => Codec::Vp8,
-            FlvCodec::Vp9 => Codec::Vp9,
-            other => return self.reject_codec(other) | (was_over != self.is_over),
-        };
+        let codec = body.codec;
+        if codec.kind() != MediaKind::Video {
+            return self.reject_codec(codec) | (was_over != self.is_over);
+        }
         let changed = match body.kind {
             BodyKind::Config => self.config(settings, codec, &body, stats),
             BodyKind::Frames if body.data.is_empty() => {
@@ -164,7 +160,7 @@ impl Video {
     }
 
     /// WebRTC has no payload format for it.
-    fn reject_codec(&mut self, codec: FlvCodec) -> bool {
+    fn reject_codec(&mut self, codec: Codec) -> bool {
         self.source = Some((codec, Vec::new()));
         self.refuse(format!("video: WebRTC has no {codec}").into())
     }

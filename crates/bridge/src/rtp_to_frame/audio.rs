@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::{self, SoundPart, opus_head, write_sound_head};
+use media::config::opus_head;
+use rtmp::flv::{SoundPart, write_sound_head};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::payload::RtpPayload;
-use super::picture::flv_codec;
 use super::video::Context;
 use super::{FramesOut, RtpToFrameSettings};
 use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
@@ -65,7 +65,10 @@ impl Audio {
         match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
             Arrival::Next => self.deliver(context, piece, 0),
             Arrival::Held => {}
-            Arrival::Late => context.stats.late += 1,
+            Arrival::Late => {
+                tracing::trace!(number = piece.number, "dropped: audio packet came too late");
+                context.stats.late += 1;
+            }
         }
     }
 
@@ -104,6 +107,7 @@ impl Audio {
             return;
         }
         let Some((length_us, is_pause)) = length_of(piece) else {
+            tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
         };
@@ -111,6 +115,7 @@ impl Audio {
         let end_us = self.end_us.unwrap_or(time_us);
         if time_us + TOLERANCE_US < end_us {
             // Its time was filled already.
+            tracing::trace!(number = piece.number, "dropped: audio came after its time was filled");
             context.stats.late += 1;
             return;
         }
@@ -156,18 +161,18 @@ impl Audio {
         let time_ms = self.time_ms(time_us);
         if !std::mem::replace(&mut self.is_config_told, true) {
             let (rate, channels) = if codec == Codec::Opus { (48_000, 2) } else { (8_000, 1) };
-            context.headers.audio((flv_codec(codec), rate, channels), time_ms, context.out);
+            context.headers.audio((codec, rate, channels), time_ms, context.out);
             if codec == Codec::Opus {
                 push(
                     context.out,
                     FrameRole::Config,
                     time_ms,
-                    (flv::Codec::Opus, SoundPart::Config),
+                    (Codec::Opus, SoundPart::Config),
                     &opus_head(2),
                 );
             }
         }
-        let coded = (flv_codec(codec), SoundPart::Frame);
+        let coded = (codec, SoundPart::Frame);
         // Not every decoder takes a packet without data for what it means.
         match Toc::parse(packet).filter(|toc| codec == Codec::Opus && toc.silence) {
             Some(toc) => push(context.out, FrameRole::Audio, time_ms, coded, &silence(toc.samples)),
@@ -186,21 +191,16 @@ impl Audio {
         }
         // Without a configuration nobody could decode it.
         let Some(format) = self.aac.clone().filter(|format| format.codec == AudioCodec::Aac) else {
+            tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
         };
         if !std::mem::replace(&mut self.is_config_told, true) {
-            let told = (flv::Codec::Aac, format.sample_rate, format.channels);
+            let told = (Codec::Aac, format.sample_rate, format.channels);
             context.headers.audio(told, time_ms, context.out);
-            push(
-                context.out,
-                FrameRole::Config,
-                time_ms,
-                (flv::Codec::Aac, SoundPart::Config),
-                &format.config,
-            );
+            push(context.out, FrameRole::Config, time_ms, (Codec::Aac, SoundPart::Config), &format.config);
         }
-        push(context.out, FrameRole::Audio, time_ms, (flv::Codec::Aac, SoundPart::Frame), &audio.data);
+        push(context.out, FrameRole::Audio, time_ms, (Codec::Aac, SoundPart::Frame), &audio.data);
     }
 
     /// Stream time of a frame in milliseconds, never less than that of the one before.
@@ -247,13 +247,7 @@ fn opus_format() -> Arc<AudioFormat> {
     Arc::new(AudioFormat { codec: AudioCodec::Opus, config, sample_rate: 48_000, channels: 2 })
 }
 
-fn push(
-    out: &mut FramesOut,
-    role: FrameRole,
-    time_ms: u64,
-    (codec, part): (flv::Codec, SoundPart),
-    data: &[u8],
-) {
+fn push(out: &mut FramesOut, role: FrameRole, time_ms: u64, (codec, part): (Codec, SoundPart), data: &[u8]) {
     let mut payload = Vec::with_capacity(HEAD_BYTES_MAX + data.len());
     let _ = write_sound_head(&mut payload, codec, part);
     payload.extend_from_slice(data);

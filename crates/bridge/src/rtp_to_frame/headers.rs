@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::{Codec, Metadata, Record, write_metadata};
+use media::Codec;
+use media::config::Record;
+use rtmp::flv::{Metadata, write_metadata};
 
 use super::FramesOut;
 

@@ -64,6 +64,8 @@ pub struct RtpToFrameStats {
     pub packets: u64,
     /// Packets and frames that made no sense.
     pub broken: u64,
+    /// Pictures dropped because the key frame they need has not come.
+    pub undecodable: u64,
     /// Packets that never came.
     pub lost: u64,
     /// Packets that came too late.
@@ -130,8 +132,8 @@ impl RtpToFrame {
         let first = out.frames.len();
         let (mut context, video, audio) = self.parts(now, out);
         match piece.kind() {
-            MediaKind::Video => video.arrive(&mut context, piece),
             MediaKind::Audio => audio.arrive(&mut context, piece),
+            _ => video.arrive(&mut context, piece),
         }
         let video_is_live = video.is_live(now, VIDEO_LIVE);
         audio.poll(&mut context, video_is_live);

@@ -1,24 +1,10 @@
 //! A frame as its codec coded it to a tag body, and the configuration it brings along.
 
-use rtmp::flv::{self, Record, VideoPart, write_video_head};
+use media::config::{self, Record};
+use rtmp::flv::{VideoPart, write_video_head};
 use rtp::payload::Codec;
 
 use super::units::{self, Contents, Family, ParameterSets};
-
-/// The codec as FLV names it.
-pub(super) fn flv_codec(codec: Codec) -> flv::Codec {
-    match codec {
-        Codec::H264 => flv::Codec::H264,
-        Codec::H265 => flv::Codec::H265,
-        Codec::Vp8 => flv::Codec::Vp8,
-        Codec::Vp9 => flv::Codec::Vp9,
-        Codec::Av1 => flv::Codec::Av1,
-        Codec::Opus => flv::Codec::Opus,
-        Codec::Pcmu => flv::Codec::G711U,
-        Codec::Pcma => flv::Codec::G711A,
-    }
-}
-
 /// What is known of a frame before it becomes a body.
 #[derive(Debug)]
 pub(super) struct Picture {
@@ -43,14 +29,14 @@ impl Picture {
         let (is_key, record) = match codec {
             Codec::H264 => return Self::of_units(codec, Family::Avc, frame, sets),
             Codec::H265 => return Self::of_units(codec, Family::Hevc, frame, sets),
-            Codec::Vp8 => (frame.first().is_some_and(|tag| tag & 1 == 0), flv::vp8_record(frame)),
+            Codec::Vp8 => (frame.first().is_some_and(|tag| tag & 1 == 0), config::vp8_record(frame)),
             Codec::Vp9 => {
-                let record = flv::vp9_record(frame);
+                let record = config::vp9_record(frame);
                 (record.is_some(), record)
             }
             // Each random access point brings its sequence header along.
             _ => {
-                let record = flv::av1_record(frame);
+                let record = config::av1_record(frame);
                 (record.is_some(), record)
             }
         };
@@ -87,7 +73,7 @@ impl Picture {
     pub(super) fn body(&self, frame: &[u8], composition_ms: i32) -> Vec<u8> {
         let mut body = Vec::with_capacity(HEAD_BYTES_MAX + frame.len());
         let part = VideoPart::Frame { is_key: self.is_key(), composition_ms };
-        let _ = write_video_head(&mut body, flv_codec(self.codec), part);
+        let _ = write_video_head(&mut body, self.codec, part);
         match self.codec {
             Codec::H264 => units::write(Family::Avc, frame, self.contents, &mut body),
             Codec::H265 => units::write(Family::Hevc, frame, self.contents, &mut body),
@@ -100,7 +86,7 @@ impl Picture {
 /// The tag body of a configuration.
 pub(super) fn config_body(codec: Codec, record: &Record) -> Vec<u8> {
     let mut body = Vec::with_capacity(HEAD_BYTES_MAX + record.bytes.len());
-    let _ = write_video_head(&mut body, flv_codec(codec), VideoPart::Config);
+    let _ = write_video_head(&mut body, codec, VideoPart::Config);
     body.extend_from_slice(&record.bytes);
     body
 }

@@ -51,7 +51,7 @@ impl StartupGate {
         self.since.get_or_insert(now);
         match piece.kind() {
             rtp::payload::MediaKind::Audio => self.audio.is_seen = true,
-            rtp::payload::MediaKind::Video => self.video.is_seen = true,
+            _ => self.video.is_seen = true,
         }
     }
 

@@ -5,7 +5,7 @@
 //! which bring the record up to date; elsewhere they stay inside, as a record that changes within a group of pictures
 //! would start decoders again.
 
-use rtmp::flv::{Record, avc_record, hevc_record};
+use media::config::{Record, avc_record, hevc_record};
 
 /// H.264 or H.265.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::Record;
+use media::config::Record;
 use rtp::depacketize::{Broken, Depacketizer};
 use rtp::payload::{Codec, inspect};
 
 use super::headers::Headers;
 use super::key_frames::KeyFrames;
 use super::payload::RtpPayload;
-use super::picture::{NoPicture, Picture, config_body, flv_codec};
+use super::picture::{NoPicture, Picture, config_body};
 use super::units::ParameterSets;
 use super::{FramesOut, RtpToFrameSettings, RtpToFrameStats};
 use crate::clock::CaptureClock;
@@ -72,7 +72,10 @@ impl Video {
         match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
             Arrival::Next => self.deliver(context, piece, 0),
             Arrival::Held => {}
-            Arrival::Late => context.stats.late += 1,
+            Arrival::Late => {
+                tracing::trace!(number = piece.number, "dropped: video packet came too late");
+                context.stats.late += 1;
+            }
         }
         self.poll(context);
     }
@@ -141,18 +144,21 @@ impl Video {
         self.awaits_key = true;
         if self.frame.is_some_and(|frame| frame.timestamp != piece.stamp.timestamp) {
             // Its end is what was lost, or all of it but its end.
+            tracing::trace!("dropped: broken video");
             context.stats.broken += 1;
             self.depacketizer.abandon();
             self.frame = None;
         }
         let starts = inspect(piece.codec, &piece.media, piece.marker).is_some_and(|info| info.starts_frame);
         if (self.frame.is_some() || !starts) && !self.depacketizer.is_broken() {
+            tracing::trace!("dropped: broken video");
             context.stats.broken += 1;
             self.depacketizer.break_frame(Broken::MissingStart);
         }
     }
 
     fn broken(&mut self, context: &mut Context<'_>) {
+        tracing::trace!("dropped: broken video");
         context.stats.broken += 1;
         self.awaits_key = true;
     }
@@ -169,7 +175,10 @@ impl Video {
             Err(_) => Err(NoPicture::Broken),
         };
         match read {
-            Ok((picture, _)) if self.awaits_key && !picture.is_key() => {}
+            Ok((picture, _)) if self.awaits_key && !picture.is_key() => {
+                tracing::trace!("dropped: a picture ahead of the key frame it needs");
+                context.stats.undecodable += 1;
+            }
             Ok((picture, frame)) => {
                 let times = Times::of(under_way.time_us, &mut self.last_ms);
                 if let Some(record) = &picture.record {
@@ -221,7 +230,7 @@ fn configure(
     time_ms: u64,
 ) {
     if known.as_ref() != Some(record) {
-        context.headers.video(flv_codec(codec), record, time_ms, context.out);
+        context.headers.video(codec, record, time_ms, context.out);
         push(context.out, FrameRole::Config, time_ms, config_body(codec, record));
         *known = Some(record.clone());
     }

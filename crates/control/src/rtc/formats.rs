@@ -49,7 +49,7 @@ fn offered(offer: &Offer, kind: MediaKind) -> Option<Vec<&Format>> {
 fn explanation(kind: MediaKind, published: &[TrackDescription], offered: &[&Format]) -> String {
     let name = match kind {
         MediaKind::Audio => "sound",
-        MediaKind::Video => "video",
+        _ => "video",
     };
     let there = published.iter().filter(|track| track.kind == kind).flat_map(|track| &track.formats);
     let mut text = format!("the stream's {name} is {}, and ", list(&distinct(there.map(described)), "or"));
@@ -80,16 +80,11 @@ fn words(format: &Format) -> String {
     if profile.is_empty() { codec.to_owned() } else { format!("{codec} {profile}") }
 }
 
-fn codec_name(codec: Codec) -> &'static str {
+fn codec_name(codec: Codec) -> String {
     match codec {
-        Codec::H264 => "H.264",
-        Codec::H265 => "H.265",
-        Codec::Vp8 => "VP8",
-        Codec::Vp9 => "VP9",
-        Codec::Av1 => "AV1",
-        Codec::Opus => "Opus",
-        Codec::Pcmu => "G.711 PCMU",
-        Codec::Pcma => "G.711 PCMA",
+        Codec::Pcmu => "G.711 PCMU".to_owned(),
+        Codec::Pcma => "G.711 PCMA".to_owned(),
+        codec => codec.to_string(),
     }
 }
 
@@ -108,7 +103,7 @@ fn profile(format: &Format) -> String {
         (Codec::Vp9, number, _) | (Codec::H265, number, _) | (Codec::Av1, _, number) => {
             return format!("profile {}", number.unwrap_or(0));
         }
-        (Codec::Vp8 | Codec::Opus | Codec::Pcmu | Codec::Pcma, ..) => "",
+        (_, ..) => "",
     };
     name.to_owned()
 }
@@ -117,7 +112,7 @@ fn profile(format: &Format) -> String {
 fn by_codec(formats: &[&Format]) -> Vec<String> {
     let codecs = distinct(formats.iter().map(|format| codec_name(format.codec).to_owned()));
     let text = |codec: &String| {
-        let of_codec = formats.iter().filter(|format| codec_name(format.codec) == codec);
+        let of_codec = formats.iter().filter(|format| codec_name(format.codec) == *codec);
         match distinct(of_codec.map(|format| profile(format))).as_slice() {
             [one] if one.is_empty() => codec.clone(),
             [one] => format!("{codec} {one}"),
@@ -188,7 +183,7 @@ mod tests {
         Format {
             payload_type: 96,
             codec,
-            clock_rate: codec.clock_rate(),
+            clock_rate: rtp::payload::clock_rate(codec),
             channels: 1,
             fmtp: fmtp.to_owned(),
             rtx_payload_type: None,

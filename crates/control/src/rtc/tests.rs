@@ -182,7 +182,7 @@ fn frames_as(codec: Codec, profile_level_id: &str) -> Arc<[TrackDescription]> {
         formats: vec![rtc::sdp::Format {
             payload_type: 96,
             codec,
-            clock_rate: codec.clock_rate(),
+            clock_rate: rtp::payload::clock_rate(codec),
             channels,
             fmtp,
             rtx_payload_type: None,

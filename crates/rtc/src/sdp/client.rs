@@ -178,5 +178,6 @@ fn name_of(kind: MediaKind) -> &'static str {
     match kind {
         MediaKind::Audio => "audio",
         MediaKind::Video => "video",
+        MediaKind::Data => "application",
     }
 }

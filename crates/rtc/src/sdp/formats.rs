@@ -74,12 +74,12 @@ impl<'a> FormatTable<'a> {
             _ => None,
         })?;
         let mut parts = rtpmap.split('/');
-        let codec = Codec::from_encoding_name(parts.next()?)?;
+        let codec = rtp::payload::codec_of_name(parts.next()?)?;
         let clock_rate: u32 = parts.next()?.trim().parse().ok()?;
         let channels: u8 = parts.next().map_or(Some(1), |channels| channels.trim().parse().ok())?;
         // RFC 7587 section 7: Opus is always written with two channels.
         let expected = if codec == Codec::Opus { 2 } else { 1 };
-        if clock_rate != codec.clock_rate() || channels != expected {
+        if clock_rate != rtp::payload::clock_rate(codec) || channels != expected {
             return None;
         }
         let fmtp = lines.and_then(|lines| lines.fmtp).unwrap_or_default().to_owned();

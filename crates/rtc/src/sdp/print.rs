@@ -142,7 +142,7 @@ fn write_live(out: &mut String, it: &Live<'_>, transport: LocalTransport<'_>) ->
 
 fn write_format(out: &mut String, format: &Format) -> std::fmt::Result {
     let Format { payload_type, codec, clock_rate, channels, .. } = format;
-    write!(out, "a=rtpmap:{payload_type} {}/{clock_rate}", codec.encoding_name())?;
+    write!(out, "a=rtpmap:{payload_type} {}/{clock_rate}", rtp::payload::encoding_name(*codec))?;
     if *channels > 1 {
         write!(out, "/{channels}")?;
     }

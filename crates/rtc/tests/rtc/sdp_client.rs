@@ -21,7 +21,7 @@ fn format(
     feedback: Feedback,
 ) -> Format {
     let channels = if codec == Codec::Opus { 2 } else { 1 };
-    let clock_rate = codec.clock_rate();
+    let clock_rate = rtp::payload::clock_rate(codec);
     Format { payload_type, codec, clock_rate, channels, fmtp: fmtp.to_owned(), rtx_payload_type, feedback }
 }
 

@@ -5,8 +5,9 @@
 //! to any number of players, in any order of joining. The price is 8 bytes more per message than a
 //! compressed header would take (at 68 messages a second 4 kbit/s), and it buys one copy for all.
 
-use super::super::message::{MESSAGE_BYTES_MAX, MediaKind, MessageHeader};
+use super::super::message::{MESSAGE_BYTES_MAX, MessageHeader, type_id};
 use super::{PLAY_CHUNK_SIZE, write_message};
+use crate::MediaKind;
 
 /// Appends one media message to `out`, in the bytes that are the same for every player.
 ///
@@ -18,7 +19,7 @@ use super::{PLAY_CHUNK_SIZE, write_message};
 pub fn write_play_message(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, payload: &[u8]) {
     assert!(payload.len() <= MESSAGE_BYTES_MAX, "a message length is 24 bits");
     let length = payload.len() as u32;
-    let header = MessageHeader { type_id: kind.type_id(), stream_id: PLAY_STREAM_ID, timestamp, length };
+    let header = MessageHeader { type_id: type_id(kind), stream_id: PLAY_STREAM_ID, timestamp, length };
     write_message(out, PLAY_CHUNK_SIZE, chunk_stream_id(kind), &header, payload);
 }
 

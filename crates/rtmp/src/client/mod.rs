@@ -18,8 +18,9 @@ use super::connection::{Connection, Handshake, Incoming, SET_BUFFER_LENGTH};
 use super::enhanced;
 use super::handshake::ClientHandshake;
 pub use super::handshake::HandshakeForm;
-use super::message::{MESSAGE_BYTES_MAX, MediaKind, MediaMessage, MessageHeader};
+use super::message::{MESSAGE_BYTES_MAX, MediaMessage, MessageHeader, type_id};
 use super::{RtmpError, RtmpUrl};
+use crate::MediaKind;
 
 /// How a [`ClientSession`] behaves.
 #[derive(Debug, Clone)]
@@ -188,7 +189,7 @@ impl ClientSession {
             return;
         }
         let header =
-            MessageHeader { type_id: kind.type_id(), stream_id: self.stream_id, timestamp, length: 0 };
+            MessageHeader { type_id: type_id(kind), stream_id: self.stream_id, timestamp, length: 0 };
         let marked;
         let (chunk_stream_id, payload) = match kind {
             MediaKind::Audio => (4, payload),

@@ -60,7 +60,7 @@ pub fn audio_body(body: &[u8]) -> Result<Body<'_>, FlvError> {
     let header = TagHeader::of_audio(body)?;
     let sound = (header.sound_flags != 0 && header.codec != Codec::Aac).then(|| LegacySound {
         sample_rate: match (header.codec, header.sound_flags >> 4, header.sound_flags >> 2 & 3) {
-            (Codec::G711A | Codec::G711U, ..) | (_, MP3_8_KHZ, _) => 8_000,
+            (Codec::Pcma | Codec::Pcmu, ..) | (_, MP3_8_KHZ, _) => 8_000,
             (_, _, rate) => [5_512, 11_025, 22_050, 44_100][usize::from(rate)],
         },
         channels: 1 + (header.sound_flags & 1),
@@ -139,8 +139,8 @@ mod tests {
             (b"\x2fdata", Codec::Mp3, sound(44_100, 2)),
             (b"\x2adata", Codec::Mp3, sound(22_050, 1)),
             (b"\xe2data", Codec::Mp3, sound(8_000, 1)),
-            (b"\x82data", Codec::G711U, sound(8_000, 1)),
-            (b"\x7fdata", Codec::G711A, sound(8_000, 2)),
+            (b"\x82data", Codec::Pcmu, sound(8_000, 1)),
+            (b"\x7fdata", Codec::Pcma, sound(8_000, 2)),
         ] {
             let body = audio_body(body).unwrap();
             assert_eq!((body.codec, body.sound, body.data), (codec, expected, &b"data"[..]));

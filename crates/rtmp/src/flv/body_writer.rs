@@ -1,9 +1,11 @@
 //! Heads of tag bodies, for those who make frames of their own; `tag.rs` draws and reads them.
 //!
 //! H.264, AAC and G.711 get the bodies of FLV 10.1, which every player reads; all other codecs those of Enhanced RTMP.
-//! The caller appends the codec's data; `record.rs` makes configuration records.
+//! The caller appends the codec's data, or the record that `media::config` makes.
 
 use super::Codec;
+use super::codec::{fourcc, number};
+use crate::MediaKind;
 use crate::amf0::{Value, encode};
 
 /// What follows the head of a video body.
@@ -44,7 +46,7 @@ pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Opt
         }
     };
     let [_, composition @ ..] = composition_ms.to_be_bytes();
-    let fourcc = match codec {
+    let four_cc = match codec {
         Codec::H264 => {
             let packet_type = match part {
                 VideoPart::Config => SEQUENCE_START,
@@ -55,10 +57,7 @@ pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Opt
             out.extend_from_slice(&composition);
             return Some(());
         }
-        Codec::H265 => b"hvc1",
-        Codec::Av1 => b"av01",
-        Codec::Vp8 => b"vp08",
-        Codec::Vp9 => b"vp09",
+        _ if codec.kind() == MediaKind::Video => fourcc(codec)?,
         _ => return None,
     };
     let packet_type = match (part, codec, composition_ms) {
@@ -69,7 +68,7 @@ pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Opt
         _ => CODED_FRAMES,
     };
     out.push(0x80 | frame_type << 4 | packet_type);
-    out.extend_from_slice(fourcc);
+    out.extend_from_slice(&four_cc);
     if codec == Codec::H265 && packet_type == CODED_FRAMES {
         out.extend_from_slice(&composition);
     }
@@ -83,8 +82,8 @@ pub fn write_sound_head(out: &mut Vec<u8>, codec: Codec, part: SoundPart) -> Opt
         // Rate and channels of AAC are always said to be 44.1 kHz, 16 bits, stereo (E.4.2.1).
         (Codec::Aac, SoundPart::End) => out.extend_from_slice(b"\x92mp4a"),
         (Codec::Aac, _) => out.extend_from_slice(&[0xaf, u8::from(part == SoundPart::Frame)]),
-        (Codec::G711A, SoundPart::Frame) => out.push(0x72),
-        (Codec::G711U, SoundPart::Frame) => out.push(0x82),
+        (Codec::Pcma, SoundPart::Frame) => out.push(0x72),
+        (Codec::Pcmu, SoundPart::Frame) => out.push(0x82),
         (Codec::Opus, SoundPart::Config) => out.extend_from_slice(b"\x90Opus"),
         (Codec::Opus, SoundPart::Frame) => out.extend_from_slice(b"\x91Opus"),
         (Codec::Opus, SoundPart::End) => out.extend_from_slice(b"\x92Opus"),
@@ -113,10 +112,10 @@ pub fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
             put("width", f64::from(width).into());
             put("height", f64::from(height).into());
         }
-        put("videocodecid", f64::from(codec_number(codec)).into());
+        put("videocodecid", f64::from(number(codec)).into());
     }
     if let Some((codec, sample_rate, channels)) = metadata.sound {
-        put("audiocodecid", f64::from(codec_number(codec)).into());
+        put("audiocodecid", f64::from(number(codec)).into());
         put("audiosamplerate", f64::from(sample_rate).into());
         put("audiosamplesize", 16.0.into());
         put("stereo", (channels > 1).into());
@@ -124,22 +123,6 @@ pub fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
     put("encoder", metadata.encoder.into());
     encode(out, &"onMetaData".into());
     encode(out, &Value::EcmaArray(properties));
-}
-
-/// `videocodecid` and `audiocodecid`: the number of FLV, or the FourCC (Enhanced RTMP v2, "Metadata Frame").
-fn codec_number(codec: Codec) -> u32 {
-    match codec {
-        Codec::H264 => 7,
-        Codec::Aac => 10,
-        Codec::G711A => 7,
-        Codec::G711U => 8,
-        Codec::H265 => u32::from_be_bytes(*b"hvc1"),
-        Codec::Av1 => u32::from_be_bytes(*b"av01"),
-        Codec::Vp8 => u32::from_be_bytes(*b"vp08"),
-        Codec::Vp9 => u32::from_be_bytes(*b"vp09"),
-        Codec::Opus => u32::from_be_bytes(*b"Opus"),
-        _ => 0,
-    }
 }
 
 const KEY: u8 = 1;
@@ -153,7 +136,6 @@ const CODED_FRAMES_X: u8 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MediaKind;
     use crate::amf0::{Decoder, Limits};
     use crate::flv::{BodyRole, inspect};
 
@@ -181,8 +163,8 @@ mod tests {
             (Codec::Aac, SoundPart::Frame, BodyRole::Audio),
             (Codec::Opus, SoundPart::Config, BodyRole::Config),
             (Codec::Opus, SoundPart::Frame, BodyRole::Audio),
-            (Codec::G711A, SoundPart::Frame, BodyRole::Audio),
-            (Codec::G711U, SoundPart::Frame, BodyRole::Audio),
+            (Codec::Pcma, SoundPart::Frame, BodyRole::Audio),
+            (Codec::Pcmu, SoundPart::Frame, BodyRole::Audio),
         ] {
             let mut body = Vec::new();
             write_sound_head(&mut body, codec, part).unwrap();
@@ -192,7 +174,7 @@ mod tests {
         }
         let mut body = Vec::new();
         assert_eq!(write_video_head(&mut body, Codec::Aac, VideoPart::Config), None);
-        assert_eq!(write_sound_head(&mut body, Codec::G711A, SoundPart::Config), None);
+        assert_eq!(write_sound_head(&mut body, Codec::Pcma, SoundPart::Config), None);
         assert_eq!(write_sound_head(&mut body, Codec::Mp3, SoundPart::Frame), None);
         assert!(body.is_empty());
     }
@@ -211,7 +193,7 @@ mod tests {
             let info = inspect(MediaKind::Audio, &body).unwrap();
             assert_eq!((info.codec, info.role), (codec, BodyRole::End));
         }
-        assert_eq!(write_sound_head(&mut Vec::new(), Codec::G711A, SoundPart::End), None);
+        assert_eq!(write_sound_head(&mut Vec::new(), Codec::Pcma, SoundPart::End), None);
     }
 
     #[test]

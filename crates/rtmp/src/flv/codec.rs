@@ -1,107 +1,62 @@
-//! Codecs, by the numbers of FLV and the FourCCs of Enhanced RTMP.
+//! Codecs by the numbers of FLV and the FourCCs of Enhanced RTMP.
 
-use std::fmt;
+use media::{Codec, FourCc};
 
-/// A codec of a tag body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Codec {
-    /// H.264 / AVC: codec id 7, `avc1`.
-    H264,
-    /// H.265 / HEVC: `hvc1`, and codec id 12 as used before Enhanced RTMP.
-    H265,
-    /// AV1: `av01`.
-    Av1,
-    /// VP8: `vp08`.
-    Vp8,
-    /// VP9: `vp09`.
-    Vp9,
-    /// AAC: sound format 10, `mp4a`.
-    Aac,
-    /// MP3: sound formats 2 and 14, `.mp3`.
-    Mp3,
-    /// Opus: `Opus`.
-    Opus,
-    /// AC-3: `ac-3`.
-    Ac3,
-    /// E-AC-3: `ec-3`.
-    Eac3,
-    /// FLAC: `fLaC`.
-    Flac,
-    /// G.711 A-law: sound format 7.
-    G711A,
-    /// G.711 mu-law: sound format 8.
-    G711U,
-    /// Speex: sound format 11.
-    Speex,
-    /// Any other: the codec id or sound format (below 16), or the FourCC, big endian.
-    Other(u32),
-    /// The body names none: data, commands.
-    None,
-}
-
-impl Codec {
-    /// Codec of a legacy `CodecID` (E.4.3.1).
-    pub(super) fn from_video_id(id: u8) -> Self {
-        match id {
-            7 => Self::H264,
-            12 => Self::H265,
-            _ => Self::Other(u32::from(id)),
-        }
-    }
-
-    /// Codec of a legacy `SoundFormat` (E.4.2.1).
-    pub(super) fn from_sound_format(format: u8) -> Self {
-        match format {
-            2 | 14 => Self::Mp3,
-            7 => Self::G711A,
-            8 => Self::G711U,
-            10 => Self::Aac,
-            11 => Self::Speex,
-            _ => Self::Other(u32::from(format)),
-        }
-    }
-
-    /// Codec of a FourCC (Enhanced RTMP v2, tables of "Enhanced Audio" and "Enhanced Video").
-    pub(super) fn from_fourcc(fourcc: [u8; 4]) -> Self {
-        match &fourcc {
-            b"avc1" => Self::H264,
-            b"hvc1" => Self::H265,
-            b"av01" => Self::Av1,
-            b"vp08" => Self::Vp8,
-            b"vp09" => Self::Vp9,
-            b"mp4a" => Self::Aac,
-            b".mp3" => Self::Mp3,
-            b"Opus" => Self::Opus,
-            b"ac-3" => Self::Ac3,
-            b"ec-3" => Self::Eac3,
-            b"fLaC" => Self::Flac,
-            _ => Self::Other(u32::from_be_bytes(fourcc)),
-        }
+/// Codec of a legacy `CodecID` (E.4.3.1). 12 is H.265, as used before Enhanced RTMP.
+pub(super) fn of_video_id(id: u8) -> Codec {
+    match id {
+        7 => Codec::H264,
+        12 => Codec::H265,
+        _ => Codec::Unknown(FourCc([0, 0, 0, id])),
     }
 }
 
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::H264 => "H.264",
-            Self::H265 => "H.265",
-            Self::Av1 => "AV1",
-            Self::Vp8 => "VP8",
-            Self::Vp9 => "VP9",
-            Self::Aac => "AAC",
-            Self::Mp3 => "MP3",
-            Self::Opus => "Opus",
-            Self::Ac3 => "AC-3",
-            Self::Eac3 => "E-AC-3",
-            Self::Flac => "FLAC",
-            Self::G711A => "G.711 A-law",
-            Self::G711U => "G.711 mu-law",
-            Self::Speex => "Speex",
-            Self::Other(id @ 0..16) => return write!(f, "codec {id}"),
-            Self::Other(fourcc) => {
-                return write!(f, "{}", fourcc.to_be_bytes().escape_ascii());
-            }
-            Self::None => "none",
-        })
+/// Codec of a legacy `SoundFormat` (E.4.2.1).
+pub(super) fn of_sound_format(format: u8) -> Codec {
+    match format {
+        2 | 14 => Codec::Mp3,
+        7 => Codec::Pcma,
+        8 => Codec::Pcmu,
+        10 => Codec::Aac,
+        11 => Codec::Speex,
+        _ => Codec::Unknown(FourCc([0, 0, 0, format])),
     }
 }
+
+/// Codec of a FourCC (Enhanced RTMP v2, tables of "Enhanced Audio" and "Enhanced Video").
+pub(super) fn of_fourcc(fourcc: [u8; 4]) -> Codec {
+    FOURCCS
+        .iter()
+        .find(|(_, known)| *known == fourcc)
+        .map_or(Codec::Unknown(FourCc(fourcc)), |(codec, _)| *codec)
+}
+
+/// FourCC of a codec; `None` for those that only FLV 10.1 has.
+pub(super) fn fourcc(codec: Codec) -> Option<[u8; 4]> {
+    FOURCCS.iter().find(|(known, _)| *known == codec).map(|(_, fourcc)| *fourcc)
+}
+
+/// `videocodecid` and `audiocodecid` of `onMetaData`: the number of FLV, or the FourCC (Enhanced RTMP v2, "Metadata
+/// Frame"); 0 if there is none.
+pub(super) fn number(codec: Codec) -> u32 {
+    match codec {
+        Codec::H264 | Codec::Pcma => 7,
+        Codec::Pcmu => 8,
+        Codec::Aac => 10,
+        _ => fourcc(codec).map_or(0, u32::from_be_bytes),
+    }
+}
+
+const FOURCCS: [(Codec, [u8; 4]); 11] = [
+    (Codec::H264, *b"avc1"),
+    (Codec::H265, *b"hvc1"),
+    (Codec::Av1, *b"av01"),
+    (Codec::Vp8, *b"vp08"),
+    (Codec::Vp9, *b"vp09"),
+    (Codec::Aac, *b"mp4a"),
+    (Codec::Mp3, *b".mp3"),
+    (Codec::Opus, *b"Opus"),
+    (Codec::Ac3, *b"ac-3"),
+    (Codec::Eac3, *b"ec-3"),
+    (Codec::Flac, *b"fLaC"),
+];

@@ -2,6 +2,7 @@
 
 use super::FlvError;
 use crate::MediaKind;
+use crate::message::media_kind;
 
 /// One audio, video or data tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl FlvReader {
                 return Err(FlvError::TagTooLarge);
             }
             // The type has 5 bits; the sixth says encrypted, and then it matches no kind.
-            let kind = MediaKind::from_type_id(tag_type & 0x3f);
+            let kind = media_kind(tag_type & 0x3f);
             let Some(kind) = kind else {
                 self.skip = TAG_HEADER_BYTES + length as usize + 4;
                 continue;

@@ -17,7 +17,7 @@
 //!
 //! Of a multitrack message the first track is described; a relay passes all of them on untouched.
 
-use super::{Codec, FlvError};
+use super::{Codec, FlvError, codec};
 
 /// What the header says, and the bytes behind it.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ impl<'a> TagHeader<'a> {
         if first & 0x80 != 0 {
             return Self::of_enhanced_video(first, cursor);
         }
-        let codec = Codec::from_video_id(first & 0x0f);
+        let codec = codec::of_video_id(first & 0x0f);
         let mut header = Self {
             codec,
             packet: Packet::Frames,
@@ -91,8 +91,7 @@ impl<'a> TagHeader<'a> {
         }
         let track = cursor.track(packet_type, VIDEO_MULTITRACK)?;
         let mut data = Cursor(track.data);
-        let has_composition_time =
-            matches!(track.codec, Codec::H264 | Codec::H265) || track.codec == Codec::from_fourcc(*b"vvc1");
+        let has_composition_time = matches!(track.codec, Codec::H264 | Codec::H265) || track.codec == VVC;
         let (packet, composition_ms) = match track.packet_type {
             0 | 5 => (Packet::Config, 0),
             1 if has_composition_time => (Packet::Frames, data.i24()?),
@@ -123,7 +122,7 @@ impl<'a> TagHeader<'a> {
         if first >> 4 == ENHANCED_AUDIO {
             return Self::of_enhanced_audio(first, cursor);
         }
-        let codec = Codec::from_sound_format(first >> 4);
+        let codec = codec::of_sound_format(first >> 4);
         let packet = match codec {
             Codec::Aac if cursor.u8()? == 0 => Packet::Config,
             _ => Packet::Frames,
@@ -196,11 +195,11 @@ impl<'a> Cursor<'a> {
     /// Reads FourCC and track fields.
     fn track(&mut self, packet_type: u8, multitrack_type: u8) -> Result<TrackHeader<'a>, FlvError> {
         if packet_type != multitrack_type {
-            let codec = Codec::from_fourcc(self.take()?);
+            let codec = codec::of_fourcc(self.take()?);
             return Ok(TrackHeader { codec, packet_type, multitrack: false, track_id: 0, data: self.0 });
         }
         let kinds = self.u8()?;
-        let codec = Codec::from_fourcc(self.take()?);
+        let codec = codec::of_fourcc(self.take()?);
         let track_id = self.u8()?;
         let data = match kinds >> 4 {
             ONE_TRACK => self.0,
@@ -227,6 +226,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
+const VVC: Codec = Codec::Unknown(media::FourCc(*b"vvc1"));
 const COMMAND_FRAME: u8 = 5;
 const ENHANCED_AUDIO: u8 = 9;
 const MODEX: u8 = 7;

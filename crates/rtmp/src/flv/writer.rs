@@ -7,7 +7,7 @@
 //! ```
 
 use crate::MediaKind;
-use crate::message::MESSAGE_BYTES_MAX;
+use crate::message::{MESSAGE_BYTES_MAX, type_id};
 
 /// Appends the file header and the previous-tag-size of 0 that follows it: 13 bytes.
 pub fn write_file_header(out: &mut Vec<u8>, has_audio: bool, has_video: bool) {
@@ -25,7 +25,7 @@ pub fn write_tag(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, body: &[u8]
     let [_, l0, l1, l2] = (body.len() as u32).to_be_bytes();
     let [t3, t0, t1, t2] = timestamp.to_be_bytes();
     out.reserve(body.len() + 15);
-    out.extend_from_slice(&[kind.type_id(), l0, l1, l2, t0, t1, t2, t3, 0, 0, 0]);
+    out.extend_from_slice(&[type_id(kind), l0, l1, l2, t0, t1, t2, t3, 0, 0, 0]);
     out.extend_from_slice(body);
     out.extend_from_slice(&(body.len() as u32 + 11).to_be_bytes());
 }

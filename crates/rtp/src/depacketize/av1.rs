@@ -3,6 +3,8 @@
 //!
 //! Temporal delimiters, tile lists and padding are left out, as in files (AV1 ISOBMFF binding, section 2.4).
 
+use media::bitstream::{sized, write_leb128};
+
 use super::Broken;
 
 #[derive(Debug, Default)]
@@ -87,27 +89,6 @@ fn obu(element: &[u8], frame: &mut Vec<u8>) -> Result<(), Broken> {
         frame.extend_from_slice(body);
     }
     Ok(())
-}
-
-/// Bytes with their length ahead of them (LEB128), and what follows.
-fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut len = 0u64;
-    for (at, byte) in bytes.iter().take(8).enumerate() {
-        len |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return bytes[at + 1..].split_at_checked(usize::try_from(len).ok()?);
-        }
-    }
-    None
-}
-
-/// LEB128 in as few bytes as it takes (AV1 section 4.10.5).
-fn write_leb128(mut value: usize, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 const FORBIDDEN: u8 = 0x80;

@@ -72,13 +72,13 @@ impl Format {
             Codec::Vp9 => Self::Vp9(vp9::State::default()),
             Codec::Av1 => Self::Av1(av1::State::default()),
             Codec::Opus => Self::Opus,
-            Codec::Pcmu | Codec::Pcma => Self::Plain,
+            _ => Self::Plain,
         }
     }
 }
 
 impl Depacketizer {
-    /// For a track of this codec.
+    /// For a track of this codec. One without a payload format here is taken to have a frame per packet, like G.711.
     pub fn new(codec: Codec) -> Self {
         Self { codec, format: Format::of(codec), frame: Vec::new(), broken: None, has_payload: false }
     }

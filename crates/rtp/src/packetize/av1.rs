@@ -9,6 +9,8 @@
 //! packets than the limit does. Size fields are taken out, and temporal delimiters, tile lists and padding are not sent
 //! (section 5).
 
+use media::bitstream::next_obu;
+
 use super::{FrameWriter, limited};
 
 /// OBUs of one temporal unit; one with more is refused. The standard's largest level has 128 tiles, so that a frame of
@@ -65,19 +67,11 @@ struct Obu<'a> {
 impl<'a> Obu<'a> {
     /// Reads the first OBU of `bytes`; returns it and what follows. One without a size takes all.
     fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let first = *bytes.first()?;
-        let has_extension = first & EXTENSION_FLAG != 0;
-        let second = if has_extension { *bytes.get(1)? } else { 0 };
-        let header_len = 1 + usize::from(has_extension);
-        let rest = &bytes[header_len..];
-        let (payload, behind) = match first & SIZE_FLAG {
-            0 => (rest, &[][..]),
-            _ => {
-                let (len, rest) = leb128(rest)?;
-                rest.split_at_checked(len)?
-            }
-        };
-        let obu = Self { header: [first & !SIZE_FLAG, second], header_len, payload };
+        let mut behind = bytes;
+        let obu = next_obu(&mut behind)?;
+        let (first, second) = (obu.header[0], obu.header.get(1).copied().unwrap_or(0));
+        let header = [first & !SIZE_FLAG, second];
+        let obu = Self { header, header_len: obu.header.len(), payload: obu.payload };
         (first & FORBIDDEN == 0).then_some((obu, behind))
     }
 
@@ -226,19 +220,6 @@ impl<'a, I: Iterator<Item = Obu<'a>> + Clone> Cutter<'a, I> {
     }
 }
 
-/// A number of at most 32 bits in groups of 7, lowest first (AV1 specification, section 4.10.5), and what follows.
-fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut value = 0u64;
-    for (at, byte) in bytes.iter().take(8).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            let value = u32::try_from(value).ok()?;
-            return Some((value as usize, &bytes[at + 1..]));
-        }
-    }
-    None
-}
-
 fn leb128_len(value: usize) -> usize {
     match value {
         0..0x80 => 1,
@@ -270,7 +251,6 @@ const LENGTH_MIN: usize = 4;
 const COUNTED_MAX: usize = 3;
 
 const FORBIDDEN: u8 = 0x80;
-const EXTENSION_FLAG: u8 = 0x04;
 const SIZE_FLAG: u8 = 0x02;
 
 const SEQUENCE_HEADER: u8 = 1;

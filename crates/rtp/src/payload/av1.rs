@@ -7,6 +7,8 @@
 //! ```
 //! Temporal delimiters are not sent. Nothing says outright where a frame starts; it is told from the kind of OBU.
 
+use media::bitstream::sized;
+
 use super::PayloadInfo;
 
 /// Looks into one payload.
@@ -32,19 +34,6 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     }
     // Fewer elements than were announced.
     (count == 0 || index == count).then_some(info)
-}
-
-/// An element with its length ahead of it, and what follows.
-fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut len = 0usize;
-    // LEB128 of at most 32 bits here; a packet is never longer.
-    for (at, byte) in bytes.iter().take(5).enumerate() {
-        len |= usize::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return bytes[at + 1..].split_at_checked(len);
-        }
-    }
-    None
 }
 
 /// Adds what an OBU's head says; `first`: it is the first of its packet, `is_cut`: more of it is in the next one. An

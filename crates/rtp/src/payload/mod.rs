@@ -10,76 +10,40 @@ pub mod opus;
 pub mod vp8;
 pub mod vp9;
 
-/// Audio or video.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MediaKind {
-    /// Audio.
-    Audio,
-    /// Video.
-    Video,
+pub use media::{Codec, MediaKind};
+
+/// The codecs that can be carried: H.264 (RFC 6184), H.265 (RFC 7798), VP8 (RFC 7741), VP9 (RFC 9628), AV1 (RTP payload
+/// format for AV1, version 1.0), Opus (RFC 7587), G.711 mu-law and A-law (RFC 3551 section 4.5.14).
+pub const CODECS: [Codec; 8] =
+    [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Opus, Codec::Pcmu, Codec::Pcma];
+
+/// Clock of the RTP timestamps, in Hz. For codecs that are none of [`CODECS`] it is that of video.
+pub const fn clock_rate(codec: Codec) -> u32 {
+    match codec {
+        Codec::Opus => 48_000,
+        Codec::Pcmu | Codec::Pcma => 8_000,
+        _ => 90_000,
+    }
 }
 
-/// The codecs this server forwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Codec {
-    /// H.264 (RFC 6184).
-    H264,
-    /// H.265 (RFC 7798).
-    H265,
-    /// VP8 (RFC 7741).
-    Vp8,
-    /// VP9 (RFC 9628).
-    Vp9,
-    /// AV1 (RTP payload format for AV1, version 1.0).
-    Av1,
-    /// Opus (RFC 7587).
-    Opus,
-    /// G.711 mu-law (RFC 3551 section 4.5.14).
-    Pcmu,
-    /// G.711 A-law (RFC 3551 section 4.5.14).
-    Pcma,
+/// Name in `a=rtpmap`; empty for codecs that are none of [`CODECS`].
+pub const fn encoding_name(codec: Codec) -> &'static str {
+    match codec {
+        Codec::H264 => "H264",
+        Codec::H265 => "H265",
+        Codec::Vp8 => "VP8",
+        Codec::Vp9 => "VP9",
+        Codec::Av1 => "AV1",
+        Codec::Opus => "opus",
+        Codec::Pcmu => "PCMU",
+        Codec::Pcma => "PCMA",
+        _ => "",
+    }
 }
 
-impl Codec {
-    /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::H264, Self::H265, Self::Vp8, Self::Vp9, Self::Av1, Self::Opus, Self::Pcmu, Self::Pcma];
-
-    /// Audio or video.
-    pub fn kind(self) -> MediaKind {
-        match self {
-            Self::H264 | Self::H265 | Self::Vp8 | Self::Vp9 | Self::Av1 => MediaKind::Video,
-            Self::Opus | Self::Pcmu | Self::Pcma => MediaKind::Audio,
-        }
-    }
-
-    /// Clock of the RTP timestamps, in Hz.
-    pub fn clock_rate(self) -> u32 {
-        match self {
-            Self::H264 | Self::H265 | Self::Vp8 | Self::Vp9 | Self::Av1 => 90_000,
-            Self::Opus => 48_000,
-            Self::Pcmu | Self::Pcma => 8_000,
-        }
-    }
-
-    /// Its name in `a=rtpmap`.
-    pub fn encoding_name(self) -> &'static str {
-        match self {
-            Self::H264 => "H264",
-            Self::H265 => "H265",
-            Self::Vp8 => "VP8",
-            Self::Vp9 => "VP9",
-            Self::Av1 => "AV1",
-            Self::Opus => "opus",
-            Self::Pcmu => "PCMU",
-            Self::Pcma => "PCMA",
-        }
-    }
-
-    /// The codec of that name, in capitals or not, if it is one of ours.
-    pub fn from_encoding_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|codec| codec.encoding_name().eq_ignore_ascii_case(name))
-    }
+/// The codec of that name, in capitals or not, if it is one of [`CODECS`].
+pub fn codec_of_name(name: &str) -> Option<Codec> {
+    CODECS.into_iter().find(|codec| encoding_name(*codec).eq_ignore_ascii_case(name))
 }
 
 /// What one packet's payload says.
@@ -129,6 +93,7 @@ pub fn inspect(codec: Codec, payload: &[u8], marker: bool) -> Option<PayloadInfo
         Codec::Av1 => av1::inspect(payload, marker),
         Codec::Opus => opus::inspect(payload),
         Codec::Pcmu | Codec::Pcma => (!payload.is_empty()).then_some(PayloadInfo::WHOLE),
+        _ => None,
     }
 }
 
@@ -138,20 +103,20 @@ mod tests {
 
     #[test]
     fn every_name_is_that_of_one_codec() {
-        for codec in Codec::ALL {
-            assert_eq!(Codec::from_encoding_name(codec.encoding_name()), Some(codec));
-            assert_eq!(Codec::from_encoding_name(&codec.encoding_name().to_lowercase()), Some(codec));
+        for codec in CODECS {
+            assert_eq!(codec_of_name(encoding_name(codec)), Some(codec));
+            assert_eq!(codec_of_name(&encoding_name(codec).to_lowercase()), Some(codec));
             let video = codec.kind() == MediaKind::Video;
-            assert_eq!(video, codec.clock_rate() == 90_000);
+            assert_eq!(video, clock_rate(codec) == 90_000);
         }
         for other in ["", "rtx", "red", "ulpfec", "telephone-event", "VP", "VP88"] {
-            assert_eq!(Codec::from_encoding_name(other), None);
+            assert_eq!(codec_of_name(other), None);
         }
     }
 
     #[test]
     fn an_empty_payload_is_malformed_in_every_codec() {
-        for codec in Codec::ALL {
+        for codec in CODECS {
             assert_eq!(inspect(codec, &[], true), None);
         }
         assert_eq!(inspect(Codec::Pcmu, &[0xff; 160], false), Some(PayloadInfo::WHOLE));

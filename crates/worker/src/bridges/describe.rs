@@ -33,7 +33,7 @@ const OFF: &str = "the stream is published by RTMP, and bridges to WebRTC are of
 /// comes back with another needs no new one.
 pub(super) fn virtual_publisher() -> PublisherInput {
     let all = |kind: MediaKind| {
-        let formats = Codec::ALL.into_iter().filter(|codec| codec.kind() == kind);
+        let formats = rtp::payload::CODECS.into_iter().filter(|codec| codec.kind() == kind);
         track(kind, formats.map(|codec| format(codec, String::new())).collect())
     };
     inputs::publisher(&[all(MediaKind::Audio), all(MediaKind::Video)])
@@ -65,7 +65,7 @@ fn is_one_kind(formats: &PublishedFormats) -> bool {
 fn track(kind: MediaKind, formats: Vec<Format>) -> TrackDescription {
     let ssrc = match kind {
         MediaKind::Audio => ::bridge::AUDIO_SSRC,
-        MediaKind::Video => ::bridge::VIDEO_SSRC,
+        _ => ::bridge::VIDEO_SSRC,
     };
     TrackDescription {
         mid: String::new(),
@@ -82,7 +82,7 @@ fn format(codec: Codec, fmtp: String) -> Format {
     Format {
         payload_type: ::bridge::payload_type(codec),
         codec,
-        clock_rate: codec.clock_rate(),
+        clock_rate: rtp::payload::clock_rate(codec),
         // RFC 7587 section 7: Opus is always described with two.
         channels: if codec == Codec::Opus { 2 } else { 1 },
         fmtp,

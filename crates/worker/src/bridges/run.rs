@@ -15,8 +15,8 @@ use super::{Bridge, Machine};
 use crate::event_loop::Worker;
 use crate::mailbox::Crossing;
 
-const AUDIO: rtp::payload::MediaKind = rtp::payload::MediaKind::Audio;
-const VIDEO: rtp::payload::MediaKind = rtp::payload::MediaKind::Video;
+const AUDIO: MediaKind = MediaKind::Audio;
+const VIDEO: MediaKind = MediaKind::Video;
 
 /// Soonest a bridge is asked again, by a timer of its own.
 const TIMER_MIN: Duration = Duration::from_millis(1);

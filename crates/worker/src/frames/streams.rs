@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use delivery::{Frame, GopLimits, QueueLimits, Stream, Track};
-use rtmp::flv::{AudioFormat, Codec, VideoFormat};
+use media::Codec;
+use media::config::{AudioFormat, VideoFormat};
 use slab::Slab;
 
 use crate::frames::channel::{Channel, Format};

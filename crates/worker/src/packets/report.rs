@@ -139,7 +139,7 @@ impl Worker {
                 Way::Udp { .. } => "udp",
                 Way::Tcp { .. } => "tcp",
             }),
-            codecs: session.tracks.iter().map(|track| track.codec().encoding_name()).collect(),
+            codecs: session.tracks.iter().map(|track| rtp::payload::encoding_name(track.codec())).collect(),
             packets: columns.packets[index],
             lost_packets: columns.lost_packets[index],
             loss_percent: known(columns.loss_percent[index]).unwrap_or(0.0),
@@ -197,7 +197,7 @@ fn rtc_tracks(stream: &RtcStream, now: Instant) -> Vec<RtcTrackSnapshot> {
         .map(|track| (track, reception(stream, now, track, &mut counts)))
         .map(|(track, reception)| RtcTrackSnapshot {
             kind: if track.kind == MediaKind::Audio { TrackKind::Audio } else { TrackKind::Video },
-            codec: track.codec().encoding_name(),
+            codec: rtp::payload::encoding_name(track.codec()),
             clock_rate: track.format().clock_rate,
             channels: (track.kind == MediaKind::Audio).then_some(track.format().channels),
             encodings: reception.map_or(0, |reception| reception.live_layers).max(1),

@@ -20,10 +20,9 @@ use references::References;
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 use sps::{PictureOrderType, Sps};
 
-use super::bits::{BitReader, Malformed};
-use super::nal::{NalUnits, Nals};
-use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
 use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
+use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
+use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]
@@ -344,7 +343,7 @@ fn sei_is_kept(unit: &[u8]) -> bool {
 /// Whether the unit is SEI that says that decoding can begin here and all is right at once (annex D.1.8).
 fn is_recovery_point(unit: &[u8]) -> bool {
     let find = || -> Result<bool, Malformed> {
-        let mut reader = BitReader::new(&unit[1..]);
+        let mut reader = BitReader::nal(&unit[1..]);
         loop {
             let kind = sei_number(&mut reader)?;
             let size = sei_number(&mut reader)?;

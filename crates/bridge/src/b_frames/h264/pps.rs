@@ -1,6 +1,6 @@
 //! Picture parameter sets of H.264 (section 7.3.2.2), as far as headers of slices depend on them.
 
-use super::super::bits::{BitReader, Malformed};
+use media::bitstream::{BitReader, Malformed};
 
 /// Fields of a picture parameter set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Pps {
     /// # Errors
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8]) -> Result<Self, Malformed> {
-        let reader = &mut BitReader::new(nal.get(1..).ok_or(Malformed)?);
+        let reader = &mut BitReader::nal(nal.get(1..).ok_or(Malformed)?);
         let (id, sps) = (reader.ue_up_to(255)?, reader.ue_up_to(31)?);
         let (cabac, bottom_order_present) = (reader.bit()?, reader.bit()?);
         let groups = reader.ue_up_to(7)? + 1;

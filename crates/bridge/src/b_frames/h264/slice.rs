@@ -4,9 +4,9 @@
 //! pictures the numbers behind would have a gap, which decoders take for loss or do not take at all; so number, lists and
 //! markings are replaced by what says the same of the pictures that are there. The data of the slice stays as it is.
 
-use super::super::bits::{BitReader, BitWriter, Malformed, Rest, escape_on};
 use super::pps::Pps;
 use super::sps::{PictureOrderType, Sps};
+use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
 /// Changes of a reference list in one slice; the standard has at most one for each of 32 entries, and an end.
 const MODIFICATIONS_MAX: usize = 66;
@@ -103,7 +103,7 @@ pub(crate) struct SliceHeader {
 impl SliceHeader {
     /// The picture parameter set the slice refers to, which must be known to read on.
     pub(crate) fn pps_id(nal: &[u8]) -> Result<u32, Malformed> {
-        let mut reader = BitReader::new(nal.get(1..).ok_or(Malformed)?);
+        let mut reader = BitReader::nal(nal.get(1..).ok_or(Malformed)?);
         reader.ue()?;
         reader.ue()?;
         reader.ue_up_to(255)
@@ -115,7 +115,7 @@ impl SliceHeader {
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8], sps: &Sps, pps: &Pps) -> Result<Self, Malformed> {
         let (&first, payload) = nal.split_first().ok_or(Malformed)?;
-        Self::read(&mut BitReader::new(payload), first, sps, pps, None)
+        Self::read(&mut BitReader::nal(payload), first, sps, pps, None)
     }
 
     /// Appends the slice `nal` to `out` with `changes` in its header.

@@ -4,7 +4,7 @@
 //! how many may come (`max_num_reorder_frames`), it has to assume the most its memory allows, up to 16 pictures. As the
 //! pictures that leave here are in the order they are shown, the set that leaves says 0.
 
-use super::super::bits::{BitReader, BitWriter, Malformed, Rest, escape_on};
+use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
 /// Fields of a sequence parameter set that headers of slices depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Sps {
     /// # Errors
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8]) -> Result<Self, Malformed> {
-        Self::read(&mut BitReader::new(nal.get(1..).ok_or(Malformed)?), false)
+        Self::read(&mut BitReader::nal(nal.get(1..).ok_or(Malformed)?), false)
     }
 
     /// Appends the set to `out` as it is sent: nothing to reorder, and no fixed frame rate.

@@ -13,10 +13,9 @@ mod slice;
 use sets::{Pps, Sps};
 use slice::SliceHeader;
 
-use super::bits::Malformed;
-use super::nal::{NalUnits, Nals};
-use super::record::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
+use media::bitstream::{Malformed, NalUnits, Nals};
+use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! As for H.264, the set that leaves says that no picture is to be shown ahead of one decoded before it, so that decoders
 //! hold none back. The fields are in the middle of the set (`sps_max_num_reorder_pics`); what is behind them is copied.
 
-use super::super::bits::{BitReader, BitWriter, Malformed, Rest, escape_on};
+use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
 /// Sets of reference pictures in a sequence parameter set (section 7.4.3.2.1).
 const REFERENCE_SETS_MAX: u32 = 64;
@@ -61,7 +61,7 @@ impl Sps {
     /// # Errors
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8]) -> Result<Self, Malformed> {
-        Self::read(&mut BitReader::new(nal.get(2..).ok_or(Malformed)?))
+        Self::read(&mut BitReader::nal(nal.get(2..).ok_or(Malformed)?))
     }
 
     /// Appends the set to `out` with nothing to reorder.
@@ -200,7 +200,7 @@ impl Pps {
     /// # Errors
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8]) -> Result<Self, Malformed> {
-        let reader = &mut BitReader::new(nal.get(2..).ok_or(Malformed)?);
+        let reader = &mut BitReader::nal(nal.get(2..).ok_or(Malformed)?);
         let (id, sps) = (reader.ue_up_to(63)?, reader.ue_up_to(15)?);
         reader.bit()?; // dependent_slice_segments_enabled_flag
         Ok(Self { id, sps, output_flag: reader.bit()?, extra_bits: reader.u(3)? })

@@ -1,7 +1,7 @@
 //! Headers of the first slice segment of an H.265 picture (section 7.3.6.1), up to its reference pictures.
 
-use super::super::bits::{BitReader, Malformed};
 use super::sets::{Pps, ReferenceSet, Sps};
+use media::bitstream::{BitReader, Malformed};
 
 /// Long-term pictures one slice can name.
 const LONG_TERM_MAX: u32 = 32;
@@ -24,7 +24,7 @@ impl SliceHeader {
 
     /// The picture parameter set of a slice, whose unit is of `kind`.
     pub(crate) fn pps_id(nal: &[u8], kind: u8) -> Result<u32, Malformed> {
-        Self::start(&mut BitReader::new(nal.get(2..).ok_or(Malformed)?), kind)
+        Self::start(&mut BitReader::nal(nal.get(2..).ok_or(Malformed)?), kind)
     }
 
     fn start(reader: &mut BitReader<'_>, kind: u8) -> Result<u32, Malformed> {
@@ -40,7 +40,7 @@ impl SliceHeader {
     /// # Errors
     /// It is cut, or a value is out of its range.
     pub(crate) fn parse(nal: &[u8], kind: u8, sps: &Sps, pps: &Pps) -> Result<Self, Malformed> {
-        let reader = &mut BitReader::new(nal.get(2..).ok_or(Malformed)?);
+        let reader = &mut BitReader::nal(nal.get(2..).ok_or(Malformed)?);
         let id = Self::start(reader, kind)?;
         reader.u(pps.extra_bits)?;
         reader.ue_up_to(2)?; // slice_type

@@ -2,7 +2,8 @@
 
 use crate::b_frames::samples::{annex_b, names, sample, send};
 use bridge::BFrames;
-use bridge::b_frames::{PictureFilter, read_avcc, read_hvcc};
+use bridge::b_frames::PictureFilter;
+use media::config::{read_avcc, read_hvcc};
 use rtp::payload::Codec;
 
 #[test]

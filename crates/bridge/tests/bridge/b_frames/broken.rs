@@ -2,10 +2,9 @@
 
 use crate::b_frames::samples::{names, sample};
 use bridge::BFrames;
-use bridge::b_frames::{
-    Dropped, NalUnits, Nals, PARAMETER_SET_BYTES_MAX, PictureFilter, RecordError, Verdict, read_avcc,
-    read_hvcc,
-};
+use bridge::b_frames::{Dropped, PictureFilter, Verdict};
+use media::bitstream::{NalUnits, Nals};
+use media::config::{PARAMETER_SET_BYTES_MAX, RecordError, read_avcc, read_hvcc};
 use rtp::payload::Codec;
 
 #[test]

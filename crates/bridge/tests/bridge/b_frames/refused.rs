@@ -2,7 +2,8 @@
 
 use crate::b_frames::samples::{names, sample, send};
 use bridge::BFrames;
-use bridge::b_frames::{Nals, PictureFilter, Refusal, Verdict};
+use bridge::b_frames::{PictureFilter, Refusal, Verdict};
+use media::bitstream::Nals;
 use rtp::payload::Codec;
 
 #[test]

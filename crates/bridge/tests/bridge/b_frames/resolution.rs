@@ -2,7 +2,9 @@
 
 use crate::b_frames::samples::{sample, send};
 use bridge::BFrames;
-use bridge::b_frames::{Nals, PictureFilter, Verdict, read_avcc};
+use bridge::b_frames::{PictureFilter, Verdict};
+use media::bitstream::Nals;
+use media::config::read_avcc;
 
 /// The sequence parameter set that a picture begins with.
 fn sps(units: &[Vec<u8>]) -> &[u8] {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use bridge::BFrames;
-use bridge::b_frames::{Nals, PictureFilter, Verdict};
+use bridge::b_frames::{PictureFilter, Verdict};
+use media::bitstream::Nals;
 use rtmp::MediaKind;
 use rtmp::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
 use rtp::payload::Codec;
@@ -122,7 +123,7 @@ pub(crate) fn send(filter: &mut PictureFilter, pictures: &[Picture], from: usize
 /// The same frame with start codes in place of lengths, by turns of three and four bytes.
 pub(crate) fn annex_b(frame: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    for (at, unit) in bridge::b_frames::NalUnits::of(frame, 4).unwrap().enumerate() {
+    for (at, unit) in media::bitstream::NalUnits::of(frame, 4).unwrap().enumerate() {
         // The first has the long form, as annex B.1.1 asks for.
         out.extend_from_slice(if at % 2 == 0 { &[0, 0, 0, 1] } else { &[0, 0, 1] });
         out.extend_from_slice(unit);

@@ -321,7 +321,7 @@ impl World {
         self.captured.insert(self.counter, captured_us);
         let (payload_type, head) = match source.kind {
             MediaKind::Audio => (OPUS, AUDIO_HEAD.to_vec()),
-            MediaKind::Video => (H264, picture_head()),
+            _ => (H264, picture_head()),
         };
         let fields = HeaderFields {
             marker: source.kind == MediaKind::Video,
@@ -414,7 +414,7 @@ impl World {
 fn track(source: &Source) -> TrackInput {
     let (payload_type, codec) = match source.kind {
         MediaKind::Audio => (OPUS, Codec::Opus),
-        MediaKind::Video => (H264, Codec::H264),
+        _ => (H264, Codec::H264),
     };
     TrackInput {
         kind: source.kind,

@@ -20,7 +20,7 @@ use bridge::{
 use delivery::{Frame, FrameRole, Track};
 use rtp::depacketize::Depacketizer;
 use rtp::extension::ExtensionMap;
-use rtp::payload::{Codec, MediaKind};
+use rtp::payload::MediaKind;
 use rtp::rtcp::NtpTime;
 use sfu::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
 
@@ -118,8 +118,10 @@ impl Rig {
                 "a number is missing"
             );
             self.stream.receive_packet(now, packet, payload).expect("the stream takes it");
-            let codec =
-                Codec::ALL.into_iter().find(|codec| payload_type(*codec) == packet.payload_type).unwrap();
+            let codec = rtp::payload::CODECS
+                .into_iter()
+                .find(|codec| payload_type(*codec) == packet.payload_type)
+                .unwrap();
             assert_eq!(codec.kind() == MediaKind::Video, is_video);
             let (depacketizer, sent) = under_way.get_or_insert_with(|| {
                 let sent = Sent {
@@ -159,13 +161,13 @@ fn publisher() -> PublisherInput {
     let track = |kind, ssrc| TrackInput {
         kind,
         mid: String::new(),
-        payloads: Codec::ALL
+        payloads: rtp::payload::CODECS
             .into_iter()
             .filter(|codec| codec.kind() == kind)
             .map(|codec| TrackPayload {
                 payload_type: payload_type(codec),
                 codec,
-                clock_rate: codec.clock_rate(),
+                clock_rate: rtp::payload::clock_rate(codec),
                 rtx: None,
             })
             .collect(),

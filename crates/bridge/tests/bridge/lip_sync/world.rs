@@ -346,11 +346,11 @@ impl World {
 }
 
 fn track(kind: MediaKind, ssrc: u32) -> TrackInput {
-    let codecs = Codec::ALL.into_iter().filter(|codec| codec.kind() == kind);
+    let codecs = rtp::payload::CODECS.into_iter().filter(|codec| codec.kind() == kind);
     let payload = |codec: Codec| TrackPayload {
         payload_type: payload_type(codec),
         codec,
-        clock_rate: codec.clock_rate(),
+        clock_rate: rtp::payload::clock_rate(codec),
         rtx: None,
     };
     TrackInput {
@@ -397,7 +397,7 @@ fn picture(is_key: bool) -> Vec<u8> {
 
 fn audio_config() -> Vec<u8> {
     let mut body = b"\x90Opus".to_vec();
-    body.extend(rtmp::flv::opus_head(2));
+    body.extend(media::config::opus_head(2));
     body
 }
 

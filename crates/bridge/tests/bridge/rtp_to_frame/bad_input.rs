@@ -91,7 +91,7 @@ proptest! {
         codec in 0..5usize,
         packets in vec((vec(any::<u8>(), 0..40), 0..8u64, any::<bool>(), any::<bool>(), 0..90u64), 0..200),
     ) {
-        let mut rig = Rig::new(Codec::ALL[codec]);
+        let mut rig = Rig::new(rtp::payload::CODECS[codec]);
         let mut ms = 0;
         for (payload, jump, marker, is_video, passed) in packets {
             ms += passed;

@@ -127,8 +127,8 @@ impl Rig {
             marker,
             stamp: Stamp {
                 kind,
-                timestamp: (captured_ms * u64::from(codec.clock_rate()) / 1_000) as u32,
-                clock_rate: codec.clock_rate(),
+                timestamp: (captured_ms * u64::from(rtp::payload::clock_rate(codec)) / 1_000) as u32,
+                clock_rate: rtp::payload::clock_rate(codec),
                 arrival: self.at(ms),
                 anchor: None,
             },

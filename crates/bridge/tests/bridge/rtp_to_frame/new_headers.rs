@@ -45,7 +45,7 @@ fn a_new_size_brings_a_new_configuration_and_the_old_one_is_not_repeated() {
     let sizes: Vec<_> = rig
         .of(Track::Video, Config)
         .into_iter()
-        .map(|frame| video_format(rtmp::flv::Codec::H264, &frame.payload).unwrap())
+        .map(|frame| video_format(Codec::H264, &frame.payload).unwrap())
         .map(|format| (format.width, format.height))
         .collect();
     assert_eq!(sizes, [(1280, 718), (640, 360), (1280, 718)]);

@@ -74,7 +74,7 @@ fn audio_of_real_encoders_passes_through() {
         for bytes in packets(name) {
             let packet = rtp::Packet::parse(&bytes).unwrap();
             expected.push(packet.payload().to_vec());
-            let rate = codec.clock_rate() / 1_000;
+            let rate = rtp::payload::clock_rate(codec) / 1_000;
             let ms = expected.iter().rev().skip(1).map(|payload| match codec {
                 Codec::Opus => u64::from(rtp::payload::opus::Toc::parse(payload).unwrap().samples) / 48,
                 _ => payload.len() as u64 / u64::from(rate),

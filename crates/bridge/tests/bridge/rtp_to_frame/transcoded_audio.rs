@@ -65,7 +65,7 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
     let formats: Vec<_> = rig
         .of(Track::Audio, Config)
         .into_iter()
-        .map(|frame| audio_format(rtmp::flv::Codec::Aac, &frame.payload).unwrap())
+        .map(|frame| audio_format(Codec::Aac, &frame.payload).unwrap())
         .map(|format| (format.sample_rate, format.channels))
         .collect();
     assert_eq!(formats, [(48_000, 2), (48_000, 1)]);

@@ -94,7 +94,7 @@ impl Publisher {
             payloads: vec![TrackPayload {
                 payload_type,
                 codec,
-                clock_rate: codec.clock_rate(),
+                clock_rate: rtp::payload::clock_rate(codec),
                 rtx: Some(payload_type + 1),
             }],
             extensions: ExtensionMap::new(),

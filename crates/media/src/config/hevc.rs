@@ -6,12 +6,12 @@
 //! ```
 
 use super::VideoFormat;
-use super::bits::Bits;
+use crate::bitstream::{BitReader, Malformed};
 
 pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     let (profile, level) = (record.get(1)? & 0x1f, *record.get(12)?);
     let high_tier = record[1] & 0x20 != 0;
-    let SpsFacts { width, height, .. } = SpsFacts::read(first_sps(record)?)?;
+    let SpsFacts { width, height, .. } = SpsFacts::read(first_sps(record)?).ok()?;
     Some(VideoFormat {
         profile: profile_name(profile),
         // The level is 30 times its number (ITU-T H.265, A.4.1).
@@ -57,21 +57,22 @@ pub(super) struct SpsFacts {
 
 impl SpsFacts {
     /// Reads an SPS NAL unit.
-    pub(super) fn read(unit: &[u8]) -> Option<Self> {
-        let sps = without_emulation_prevention(unit);
-        let profile_tier_level = *sps.get(3..)?.first_chunk()?;
-        let mut bits = Bits::new(&sps[2..]);
+    pub(super) fn read(unit: &[u8]) -> Result<Self, Malformed> {
+        let mut bits = BitReader::nal(unit.get(2..).ok_or(Malformed)?);
         bits.skip(4)?; // video parameter set id
         let max_sub_layers = bits.u(3)?;
-        let temporal_id_nesting = bits.flag()?;
-        skip_profile_tier_level(&mut bits, max_sub_layers)?;
-        bits.exp_golomb()?; // SPS id
-        let chroma = bits.exp_golomb().filter(|chroma| *chroma <= 3)?;
-        let separate_planes = chroma == 3 && bits.flag()?;
+        let temporal_id_nesting = bits.bit()?;
+        let mut profile_tier_level = [0; 12];
+        for byte in &mut profile_tier_level {
+            *byte = bits.u(8)? as u8;
+        }
+        skip_sub_layers(&mut bits, max_sub_layers)?;
+        bits.ue()?; // SPS id
+        let chroma = bits.ue_up_to(3)?;
+        let separate_planes = chroma == 3 && bits.bit()?;
         let (width, height) = picture_size(&mut bits, if separate_planes { 0 } else { chroma })?;
-        let mut depth = || bits.exp_golomb().filter(|depth| *depth <= 8);
-        let (depth_luma, depth_chroma) = (depth()?, depth()?);
-        Some(Self {
+        let (depth_luma, depth_chroma) = (bits.ue_up_to(8)?, bits.ue_up_to(8)?);
+        Ok(Self {
             profile_tier_level,
             temporal_layers: max_sub_layers as u8 + 1,
             temporal_id_nesting,
@@ -85,47 +86,36 @@ impl SpsFacts {
 }
 
 /// Width and height, cropped by the conformance window.
-fn picture_size(bits: &mut Bits<'_>, chroma: u32) -> Option<(u32, u32)> {
-    let (width, height) = (bits.exp_golomb()?, bits.exp_golomb()?);
-    if !bits.flag()? {
-        return Some((width, height));
+fn picture_size(bits: &mut BitReader<'_>, chroma: u32) -> Result<(u32, u32), Malformed> {
+    let (width, height) = (bits.ue()?, bits.ue()?);
+    if !bits.bit()? {
+        return Ok((width, height));
     }
-    let mut edge = || bits.exp_golomb();
-    let (left, right, top, bottom) = (edge()?, edge()?, edge()?, edge()?);
+    let (left, right, top, bottom) = (bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?);
     // The window counts in chroma samples (table 6-1).
     let (unit_x, unit_y) = match chroma {
         1 => (2, 2),
         2 => (2, 1),
         _ => (1, 1),
     };
-    let width = width.checked_sub(left.checked_add(right)?.checked_mul(unit_x)?)?;
-    let height = height.checked_sub(top.checked_add(bottom)?.checked_mul(unit_y)?)?;
-    Some((width, height))
+    let cropped = |size: u32, before: u32, behind: u32, unit: u32| {
+        size.checked_sub(before.checked_add(behind)?.checked_mul(unit)?)
+    };
+    let size = cropped(width, left, right, unit_x).zip(cropped(height, top, bottom, unit_y));
+    size.ok_or(Malformed)
 }
 
-/// `profile_tier_level(1, max_sub_layers)` (7.3.3): only its length matters here.
-fn skip_profile_tier_level(bits: &mut Bits<'_>, max_sub_layers: u32) -> Option<()> {
-    bits.skip(96)?;
+/// What `profile_tier_level(1, max_sub_layers)` (7.3.3) has behind its general part: only its length matters here.
+fn skip_sub_layers(bits: &mut BitReader<'_>, max_sub_layers: u32) -> Result<(), Malformed> {
     let mut sub_layer_bits = 0;
     for _ in 0..max_sub_layers {
-        sub_layer_bits += if bits.flag()? { 88 } else { 0 };
-        sub_layer_bits += if bits.flag()? { 8 } else { 0 };
+        sub_layer_bits += if bits.bit()? { 88 } else { 0 };
+        sub_layer_bits += if bits.bit()? { 8 } else { 0 };
     }
     if max_sub_layers > 0 {
         sub_layer_bits += 2 * (8 - max_sub_layers as usize);
     }
     bits.skip(sub_layer_bits)
-}
-
-/// Takes out the 3 of each 0, 0, 3 (7.3.1.1).
-fn without_emulation_prevention(unit: &[u8]) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(unit.len());
-    for byte in unit {
-        if *byte != 3 || !payload.ends_with(&[0, 0]) {
-            payload.push(*byte);
-        }
-    }
-    payload
 }
 
 /// ITU-T H.265, A.3.

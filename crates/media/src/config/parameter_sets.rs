@@ -1,4 +1,4 @@
-//! Decoder configuration records of H.264 and H.265 (`avcC`, `hvcC`): what a sequence header in FLV holds.
+//! Parameter sets in the decoder configuration records of H.264 and H.265 (`avcC`, `hvcC`).
 //!
 //! ```text
 //! avcC | 1 | profile | compatibility | level | 111111 size-1 (2) | 111 SPS (5) | { length (16) | SPS } | PPS (8) | { length (16) | PPS } | ...
@@ -7,7 +7,7 @@
 //! ISO/IEC 14496-15 sections 5.3.3.1 and 8.3.3.1. Only where the units are is read here; parsing them is left to the
 //! codecs. Records come from the network: sets that are empty, too large or too many make the record an error.
 
-use super::nal::NalUnits;
+use crate::bitstream::NalUnits;
 
 /// Bytes of a parameter set; a longer one makes the record an error.
 ///
@@ -16,7 +16,7 @@ pub const PARAMETER_SET_BYTES_MAX: usize = 4096;
 /// Parameter sets of a record; encoders send one of each kind.
 pub const PARAMETER_SETS_MAX: usize = 64;
 /// Bytes of all parameter sets of a stream: they go ahead of every key frame, to every viewer.
-pub(super) const SETS_BYTES_MAX: usize = 16 << 10;
+pub const SETS_BYTES_MAX: usize = 16 << 10;
 
 /// Why a configuration record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum RecordError {
 
 /// A record as read: the parameter sets, and how lengths of NAL units are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct ParameterSets<'a> {
     /// Bytes of a length, 1 to 4.
     pub length_bytes: u8,
     /// Parameter sets, VPS first, then SPS, then PPS; each a whole NAL unit of at least 2 bytes.
@@ -48,7 +48,7 @@ pub struct Record<'a> {
 ///
 /// # Errors
 /// See [`RecordError`].
-pub fn read_avcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
+pub fn read_avcc(record: &[u8]) -> Result<ParameterSets<'_>, RecordError> {
     if record.first() == Some(&0) {
         return annex_b(record, |unit| match unit[0] & 0x1f {
             7 => Some(1),
@@ -59,7 +59,7 @@ pub fn read_avcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
     let mut bytes = Bytes(record);
     version(bytes.u8()?)?;
     bytes.take(3)?;
-    let mut read = Record { length_bytes: (bytes.u8()? & 3) + 1, sets: Vec::new() };
+    let mut read = ParameterSets { length_bytes: (bytes.u8()? & 3) + 1, sets: Vec::new() };
     for _ in 0..bytes.u8()? & 0x1f {
         read.push(bytes.set()?, 7)?;
     }
@@ -76,7 +76,7 @@ pub fn read_avcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
 ///
 /// # Errors
 /// See [`RecordError`].
-pub fn read_hvcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
+pub fn read_hvcc(record: &[u8]) -> Result<ParameterSets<'_>, RecordError> {
     let order = |unit: &[u8]| match unit[0] >> 1 & 0x3f {
         kind @ 32..=34 => Some(kind - 32),
         _ => None,
@@ -88,7 +88,7 @@ pub fn read_hvcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
     let mut bytes = Bytes(record);
     version(bytes.u8()?.max(1))?;
     bytes.take(20)?;
-    let mut read = Record { length_bytes: (bytes.u8()? & 3) + 1, sets: Vec::new() };
+    let mut read = ParameterSets { length_bytes: (bytes.u8()? & 3) + 1, sets: Vec::new() };
     let mut arrays: [Vec<&[u8]>; 3] = Default::default();
     for _ in 0..bytes.u8()? {
         let kind = bytes.u8()? & 0x3f;
@@ -110,7 +110,7 @@ pub fn read_hvcc(record: &[u8]) -> Result<Record<'_>, RecordError> {
     if has(33) && has(34) { Ok(read) } else { Err(RecordError::Missing) }
 }
 
-impl<'a> Record<'a> {
+impl<'a> ParameterSets<'a> {
     /// Appends a set of H.264 if it is one of `kind`; others are left out.
     fn push(&mut self, set: &'a [u8], kind: u8) -> Result<(), RecordError> {
         if self.sets.len() == PARAMETER_SETS_MAX {
@@ -124,7 +124,7 @@ impl<'a> Record<'a> {
 }
 
 /// Parameter sets behind start codes, in the order that `order` gives them.
-fn annex_b(bytes: &[u8], order: impl Fn(&[u8]) -> Option<u8>) -> Result<Record<'_>, RecordError> {
+fn annex_b(bytes: &[u8], order: impl Fn(&[u8]) -> Option<u8>) -> Result<ParameterSets<'_>, RecordError> {
     let units = NalUnits::annex_b(bytes).map_err(|_| RecordError::Version)?;
     let mut sets: Vec<_> = units.filter_map(|unit| Some((order(unit)?, unit))).collect();
     if sets.len() > PARAMETER_SETS_MAX {
@@ -137,7 +137,7 @@ fn annex_b(bytes: &[u8], order: impl Fn(&[u8]) -> Option<u8>) -> Result<Record<'
     }
     let sets: Vec<_> = sets.into_iter().map(|(_, set)| set).collect();
     sets.iter().try_for_each(|set| check_size(set))?;
-    Ok(Record { length_bytes: 4, sets })
+    Ok(ParameterSets { length_bytes: 4, sets })
 }
 
 fn version(version: u8) -> Result<(), RecordError> {

@@ -1,8 +1,8 @@
 //! VP8 and VP9: what a key frame's first bytes say (RFC 6386 section 9.1; VP9 bitstream specification 6.2), and the
-//! VPCodecConfigurationRecord drawn in `video_format.rs`.
+//! VPCodecConfigurationRecord drawn in `video.rs`.
 
-use super::bits::Bits;
 use super::record::Record;
+use crate::bitstream::{BitReader, Malformed};
 
 /// Facts of a key frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,27 +34,27 @@ impl Picture {
     /// The uncompressed header. Of a superframe the first frame says whether it is a key frame (spatial layers refer to
     /// those below them), and the last one, which is the one that is shown, how large it is, if it says so itself.
     pub(super) fn of_vp9(frame: &[u8]) -> Option<Self> {
-        let first = Self::of_vp9_frame(frame)?;
-        Some(last_frame(frame).and_then(Self::of_vp9_frame).unwrap_or(first))
+        let first = Self::of_vp9_frame(frame).ok()?;
+        Some(last_frame(frame).and_then(|last| Self::of_vp9_frame(last).ok()).unwrap_or(first))
     }
 
-    fn of_vp9_frame(frame: &[u8]) -> Option<Self> {
-        let mut bits = Bits::new(frame);
+    fn of_vp9_frame(frame: &[u8]) -> Result<Self, Malformed> {
+        let mut bits = BitReader::new(frame);
         if bits.u(2)? != FRAME_MARKER {
-            return None;
+            return Err(Malformed);
         }
         let profile = bits.u(1)? | bits.u(1)? << 1;
-        let is_reserved = profile == 3 && bits.flag()?;
-        let (shows_existing, is_inter) = (bits.flag()?, bits.flag()?);
+        let is_reserved = profile == 3 && bits.bit()?;
+        let (shows_existing, is_inter) = (bits.bit()?, bits.bit()?);
         if is_reserved || shows_existing || is_inter {
-            return None;
+            return Err(Malformed);
         }
         bits.skip(2)?; // shown, error resilient
         if bits.u(24)? != SYNC_CODE {
-            return None;
+            return Err(Malformed);
         }
         let depth = match profile >= 2 {
-            true if bits.flag()? => 12,
+            true if bits.bit()? => 12,
             true => 10,
             false => 8,
         };
@@ -62,8 +62,8 @@ impl Picture {
         let (full_range, chroma) = if bits.u(3)? == SRGB {
             (true, 3)
         } else {
-            let full_range = bits.flag()?;
-            let (x, y) = if has_choice { (bits.flag()?, bits.flag()?) } else { (true, true) };
+            let full_range = bits.bit()?;
+            let (x, y) = if has_choice { (bits.bit()?, bits.bit()?) } else { (true, true) };
             (
                 full_range,
                 if x && y {
@@ -79,7 +79,7 @@ impl Picture {
             bits.skip(1)?;
         }
         let (width, height) = (bits.u(16)? + 1, bits.u(16)? + 1);
-        Some(Self { profile: profile as u8, depth, chroma, full_range, width, height })
+        Ok(Self { profile: profile as u8, depth, chroma, full_range, width, height })
     }
 
     pub(super) fn record(&self) -> Record {

@@ -1,10 +1,10 @@
-//! NAL units of one coded frame as FLV carries it.
+//! NAL units of one coded frame as FLV and MP4 carry it.
 //!
 //! ```text
 //! AVCC    | length (1, 2, 3 or 4 bytes) | NAL unit | length | NAL unit | ...     ISO/IEC 14496-15 section 5.3.3
 //! Annex B | 00 00 01 | NAL unit | 00 00 00 01 | NAL unit | ...                   H.264 and H.265, annex B
 //! ```
-//! FLV has the first form. Some encoders send the second by mistake, and most players take it, so it is taken here: a
+//! FLV and MP4 have the first form. Some encoders send the second by mistake, and most players take it, so it is taken here: a
 //! frame that is no chain of lengths and begins with a start code is read as one.
 
 /// NAL units of one frame; more make it broken.
@@ -67,7 +67,7 @@ impl<'a> NalUnits<'a> {
     fn check(mut self) -> Result<(), NalError> {
         let mut count = 0;
         while !self.rest.is_empty() {
-            let Some(unit) = self.behind_length() else {
+            let Some(unit) = next_length_prefixed(&mut self.rest, self.length_bytes) else {
                 // Encoders that align what they send leave zeros at the end.
                 let padding = count > 0 && self.rest.iter().all(|&byte| byte == 0);
                 return if padding { Ok(()) } else { Err(NalError::Length) };
@@ -78,15 +78,6 @@ impl<'a> NalUnits<'a> {
             }
         }
         if count == 0 { Err(NalError::Empty) } else { Ok(()) }
-    }
-
-    /// The next unit behind a length, maybe empty. `None`: the length is cut or reaches too far; nothing is consumed.
-    fn behind_length(&mut self) -> Option<&'a [u8]> {
-        let (length, rest) = self.rest.split_at_checked(usize::from(self.length_bytes))?;
-        let length = length.iter().fold(0usize, |length, &byte| length << 8 | usize::from(byte));
-        let (unit, rest) = rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(unit)
     }
 
     /// The next unit between start codes, without the zeros that may follow it.
@@ -106,13 +97,28 @@ impl<'a> Iterator for NalUnits<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         while !self.rest.is_empty() {
-            let unit = if self.length_bytes == 0 { self.behind_start_code() } else { self.behind_length()? };
+            let unit = match self.length_bytes {
+                0 => self.behind_start_code(),
+                length_bytes => next_length_prefixed(&mut self.rest, length_bytes)?,
+            };
             if !unit.is_empty() {
                 return Some(unit);
             }
         }
         None
     }
+}
+
+/// The next unit of `rest` behind a length of `length_bytes` bytes, maybe empty; `rest` goes on behind it.
+///
+/// `None`: the length is cut or reaches too far; nothing is consumed.
+#[inline]
+pub fn next_length_prefixed<'a>(rest: &mut &'a [u8], length_bytes: u8) -> Option<&'a [u8]> {
+    let (length, behind) = rest.split_at_checked(usize::from(length_bytes))?;
+    let length = length.iter().fold(0usize, |length, &byte| length << 8 | usize::from(byte));
+    let (unit, behind) = behind.split_at_checked(length)?;
+    *rest = behind;
+    Some(unit)
 }
 
 /// Where the first start code is, and its length: 3, or 4 with the zero byte ahead of it.
@@ -142,7 +148,7 @@ impl Nals {
     }
 
     /// Appends a unit that `write` puts behind the bytes it is given.
-    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }

@@ -2,21 +2,19 @@
 //! records of others.
 //!
 //! Input: a byte for the codec, then parameter sets, each behind its length in one byte, or a frame.
-//! `crates/rtmp/tests/records_fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/media/tests/media/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
-use rtmp::flv::{
-    Codec, Record, VideoPart, av1_record, avc_record, hevc_record, video_body, video_format, vp8_record,
-    vp9_record, write_video_head,
-};
+use media::Codec;
+use media::config::{Record, av1_record, avc_record, hevc_record, video_format, vp8_record, vp9_record};
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] = &[("flv_records", flv_records)];
+pub const CHECKS: &[(&str, Check)] = &[("config_records", config_records)];
 
 /// Records of what a stream has in itself.
-pub fn flv_records(data: &[u8]) {
+pub fn config_records(data: &[u8]) {
     let Some((&which, rest)) = data.split_first() else { return };
     let (codec, record) = match which % 5 {
         0 => {
@@ -34,12 +32,7 @@ pub fn flv_records(data: &[u8]) {
         _ => (Codec::Vp9, vp9_record(rest)),
     };
     let Some(Record { bytes, width, height }) = record else { return };
-    let mut body = Vec::new();
-    write_video_head(&mut body, codec, VideoPart::Config).expect("a codec with a head");
-    body.extend_from_slice(&bytes);
-    let read = video_body(&body).expect("a body that can be read");
-    assert_eq!((read.codec, read.data), (codec, &bytes[..]));
-    let format = video_format(codec, &body);
+    let format = video_format(codec, &bytes);
     match (codec, format) {
         // Their records have no size.
         (Codec::Vp8 | Codec::Vp9, format) => assert!(format.is_some()),

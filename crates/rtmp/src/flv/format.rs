@@ -1,65 +1,34 @@
-//! What a video configuration says about the picture.
-//!
-//! For people to read, in the console and in logs; nothing is decided by it. It runs once per sequence
-//! header. Whatever does not parse gives `None`: the stream is relayed all the same.
+//! What a tag body says about the picture or the audio, for people to read. [`media::config`] looks into the data.
 
-use super::bits::Bits;
+use media::config::{self, AudioFormat, VideoFormat};
+
+use super::Codec;
 use super::tag::{Packet, TagHeader};
-use super::{Codec, av1, avc, hevc};
-
-/// Picture format of a video stream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VideoFormat {
-    /// Profile as the codec's standard names it, e.g. `High`.
-    pub profile: String,
-    /// Level, e.g. `3.1`.
-    pub level: String,
-    /// Width in pixels; 0 if the configuration does not say (VP8, VP9).
-    pub width: u32,
-    /// Height in pixels; 0 if the configuration does not say.
-    pub height: u32,
-    /// Frames per second, if the configuration says so.
-    pub frame_rate: Option<f32>,
-}
 
 /// Format from the body of a sequence header tag ([`BodyRole::Config`](super::BodyRole::Config)).
 ///
 /// `None` if the body is none, is of another codec than `codec`, or does not parse.
 pub fn video_format(codec: Codec, config_body: &[u8]) -> Option<VideoFormat> {
     let header = TagHeader::of_video(config_body).ok()?;
-    if header.packet != Packet::Config || header.codec != codec {
-        return None;
-    }
-    match codec {
-        Codec::H264 => avc::format(header.data),
-        Codec::H265 => hevc::format(header.data),
-        Codec::Av1 => av1::format(header.data),
-        Codec::Vp8 | Codec::Vp9 => vp_format(header.data),
-        _ => None,
-    }
+    let is_config = header.packet == Packet::Config && header.codec == codec;
+    if is_config { config::video_format(codec, header.data) } else { None }
 }
 
-/// VPCodecConfigurationRecord ("VP Codec ISO Media File Format Binding", section "Semantics").
+/// Format from the body of an audio tag: the sequence header for AAC, Opus and FLAC, any frame for MP3,
+/// AC-3, E-AC-3, G.711 and Speex.
 ///
-/// ```text
-///  profile 8 | level 8 | bit depth 4 | chroma subsampling 3 | full range 1 | colour 3 x 8 | init bytes 16
-/// ```
-/// Some put the version and flags of the `vpcC` box before it (1, 0, 0, 0).
-fn vp_format(record: &[u8]) -> Option<VideoFormat> {
-    let record = record.strip_prefix(&[1, 0, 0, 0]).filter(|rest| rest.len() >= 8).unwrap_or(record);
-    let [profile, level, depth, ..] = *record else { return None };
-    let depth = Bits::new(&[depth]).u(4)?;
-    Some(VideoFormat {
-        profile: if depth > 8 {
-            format!("Profile {profile}, {depth} bit")
-        } else {
-            format!("Profile {profile}")
-        },
-        level: format!("{}.{}", level / 10, level % 10),
-        width: 0,
-        height: 0,
-        frame_rate: None,
-    })
+/// `None` if the body is not such a one, is of another codec than `codec`, or does not parse.
+pub fn audio_format(codec: Codec, body: &[u8]) -> Option<AudioFormat> {
+    let header = TagHeader::of_audio(body).ok().filter(|header| header.codec == codec)?;
+    match (codec, header.packet) {
+        (Codec::Pcma | Codec::Pcmu, Packet::Frames) => {
+            let channels = 1 + (header.sound_flags & 1);
+            Some(AudioFormat { profile: String::new(), sample_rate: 8_000, channels })
+        }
+        (_, Packet::Config) => config::audio_format(codec, header.data),
+        (_, Packet::Frames) => config::audio_frame_format(codec, header.data),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -137,5 +106,32 @@ mod tests {
             None,
             "no SPS, empty PPS"
         );
+    }
+
+    #[test]
+    fn formats_are_read_from_configurations_and_frames() {
+        let flac = b"\x90fLaCfLaC\x80\x00\x00\x22\x10\x00\x10\x00\x00\x00\x00\x00\x00\x00\x0a\xc4\x42\xf0";
+        for (codec, body, profile, rate, channels) in [
+            (Codec::Aac, &[0xaf, 0, 0x12, 0x10][..], "LC", 44_100, 2),
+            (Codec::Aac, &[0xaf, 0, 0x11, 0x90], "LC", 48_000, 2),
+            (Codec::Aac, b"\x90mp4a\x11\x88", "LC", 48_000, 1),
+            (Codec::Opus, b"\x90OpusOpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0", "", 48_000, 2),
+            (Codec::Flac, flac, "", 44_100, 2),
+            (Codec::Mp3, &[0x2f, 0xff, 0xfb, 0x90, 0x64], "Layer III", 44_100, 2),
+            (Codec::Mp3, b"\x91.mp3\xff\xf3\x44\xc4", "Layer III", 24_000, 1),
+            (Codec::Pcmu, &[0x82, 0xff], "", 8_000, 1),
+            (Codec::Pcma, &[0x73, 0xd5], "", 8_000, 2),
+            (Codec::Speex, &[0xb2, 0], "", 16_000, 1),
+            (Codec::Ac3, b"\x91ac-3\x0b\x77\0\0\x14\x40\xe1\0", "", 48_000, 6),
+            (Codec::Eac3, b"\x91ec-3\x0b\x77\x02\xff\x3f\x87\xe0", "", 48_000, 6),
+        ] {
+            let expected = AudioFormat { profile: profile.to_owned(), sample_rate: rate, channels };
+            assert_eq!(audio_format(codec, body), Some(expected), "{body:02x?}");
+            for length in 0..body.len() {
+                let _ = audio_format(codec, &body[..length]);
+            }
+        }
+        assert_eq!(audio_format(Codec::Opus, &[0xaf, 0, 0x12, 0x10]), None, "another codec");
+        assert_eq!(audio_format(Codec::Aac, &[0xaf, 1, 0x12, 0x10]), None, "a frame");
     }
 }

@@ -1,7 +1,7 @@
 //! Decoder configuration records made of what a coded stream has in itself: parameter sets, sequence headers, key
 //! frames.
 //!
-//! The layouts are drawn where records are read: `avc.rs`, `hevc.rs`, `av1.rs`, `video_format.rs`. A publisher of
+//! The layouts are drawn where records are read: `avc.rs`, `hevc.rs`, `av1.rs`, `video.rs`. A publisher of
 //! packets sends no records, and a container cannot do without.
 
 use h264_reader::nal::sps::{ChromaFormat, SeqParameterSet};
@@ -57,7 +57,7 @@ pub fn avc_record(sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record> {
 ///
 /// `None` if one kind is missing, empty or too long, or the first SPS cannot be read.
 pub fn hevc_record(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record> {
-    let facts = hevc::SpsFacts::read(sps.first()?)?;
+    let facts = hevc::SpsFacts::read(sps.first()?).ok()?;
     let mut bytes = vec![1];
     bytes.extend_from_slice(&facts.profile_tier_level);
     // Segmentation and parallelism are not told.
@@ -80,8 +80,8 @@ pub fn hevc_record(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record
 ///
 /// `None` if there is none, or it cannot be read.
 pub fn av1_record(obus: &[u8]) -> Option<Record> {
-    let (unit, payload) = av1::sequence_header_unit(obus)?;
-    let header = av1::SequenceHeader::read(payload)?;
+    let unit = av1::sequence_header_unit(obus)?;
+    let header = av1::SequenceHeader::read(unit.payload).ok()?;
     let flags = [
         header.tier,
         header.depth > 8,
@@ -92,7 +92,7 @@ pub fn av1_record(obus: &[u8]) -> Option<Record> {
     ];
     let third = flags.iter().fold(0, |bits, flag| bits << 1 | u8::from(*flag)) << 2 | header.chroma_position;
     let mut bytes = vec![0x81, header.profile << 5 | header.level, third, 0];
-    bytes.extend_from_slice(unit);
+    bytes.extend_from_slice(unit.whole);
     Some(Record { bytes, width: header.width, height: header.height })
 }
 
@@ -126,7 +126,8 @@ fn write_set(out: &mut Vec<u8>, set: &[u8]) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flv::{Codec, VideoPart, video_format, write_video_head};
+    use crate::Codec;
+    use crate::config::{audio_format, video_format};
 
     fn bytes(hex: &str) -> Vec<u8> {
         let digits: Vec<u8> =
@@ -134,12 +135,9 @@ mod tests {
         digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
     }
 
-    /// What `video_format` makes of the record in a body.
+    /// What `video_format` makes of the record.
     fn size_of(codec: Codec, record: &Record) -> Option<(u32, u32)> {
-        let mut body = Vec::new();
-        write_video_head(&mut body, codec, VideoPart::Config)?;
-        body.extend_from_slice(&record.bytes);
-        video_format(codec, &body).map(|format| (format.width, format.height))
+        video_format(codec, &record.bytes).map(|format| (format.width, format.height))
     }
 
     /// Parameter sets and the record ffmpeg 5.1 made of them, with libx264.
@@ -266,8 +264,7 @@ mod tests {
 
     #[test]
     fn opus_heads_are_read_by_their_reader() {
-        let body = [&b"\x90Opus"[..], &opus_head(2)].concat();
-        let format = crate::flv::audio_format(Codec::Opus, &body).unwrap();
+        let format = audio_format(Codec::Opus, &opus_head(2)).unwrap();
         assert_eq!((format.sample_rate, format.channels), (48_000, 2));
     }
 }

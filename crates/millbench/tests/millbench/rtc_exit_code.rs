@@ -1,11 +1,9 @@
 //! The exit code of `millbench rtc` is its verdict: a lost, hidden or forged packet or a failed session is no success.
 
-mod forwarder;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use forwarder::{Fault, Forwarder};
+use crate::forwarder::{Fault, Forwarder};
 use serde_json::Value;
 
 fn millbench(fault: Fault, arguments: &str) -> (i32, Value) {

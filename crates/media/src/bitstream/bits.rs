@@ -1,4 +1,5 @@
-//! Bits of a raw byte sequence payload: read past emulation prevention, and written with it put back.
+//! Bits, the most significant first, and Exp-Golomb numbers; in NAL units read past emulation prevention, and written
+//! with it put back.
 //!
 //! A NAL unit carries its payload with a byte 3 behind each two zero bytes that a byte of at most 3 follows, so that no
 //! start code appears inside (H.264 and H.265, section 7.4.1). [`BitReader`] skips these as it goes, which reads the
@@ -7,33 +8,40 @@
 
 /// A field was not there, or no such value can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
-/// Reads bits from the most significant to the least, skipping emulation prevention bytes.
+/// Reads bits from the most significant to the least.
 #[derive(Clone, Debug)]
-pub(crate) struct BitReader<'a> {
+pub struct BitReader<'a> {
     rest: &'a [u8],
     /// The byte being read, and how many of its bits are left.
     byte: u8,
     left: u8,
-    /// Zero bytes in a row that came last.
+    /// Whether emulation prevention bytes are skipped.
+    is_nal: bool,
+    /// Zero bytes in a row that came last; in a NAL unit only.
     zeros: u8,
     record: Option<BitWriter>,
 }
 
 impl<'a> BitReader<'a> {
-    /// Reads `payload`, which is behind the header of its NAL unit.
-    pub(crate) fn new(payload: &'a [u8]) -> Self {
-        Self { rest: payload, byte: 0, left: 0, zeros: 0, record: None }
+    /// Reads `bytes` as they are.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, byte: 0, left: 0, is_nal: false, zeros: 0, record: None }
     }
 
-    /// The same, and writes what is read to `record`.
-    pub(crate) fn recording(payload: &'a [u8], record: BitWriter) -> Self {
-        Self { record: Some(record), ..Self::new(payload) }
+    /// Reads `payload`, which is behind the header of its NAL unit, and skips emulation prevention bytes.
+    pub fn nal(payload: &'a [u8]) -> Self {
+        Self { is_nal: true, ..Self::new(payload) }
+    }
+
+    /// Reads a NAL unit's payload like [`BitReader::nal`], and writes what is read to `record`.
+    pub fn recording(payload: &'a [u8], record: BitWriter) -> Self {
+        Self { record: Some(record), ..Self::nal(payload) }
     }
 
     /// One bit.
-    pub(crate) fn bit(&mut self) -> Result<bool, Malformed> {
+    pub fn bit(&mut self) -> Result<bool, Malformed> {
         let bit = self.next_bit().ok_or(Malformed)?;
         if let Some(record) = &mut self.record {
             record.bit(bit);
@@ -42,7 +50,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// `u(n)`: an unsigned number of at most 32 bits.
-    pub(crate) fn u(&mut self, bits: u32) -> Result<u32, Malformed> {
+    pub fn u(&mut self, bits: u32) -> Result<u32, Malformed> {
         debug_assert!(bits <= 32, "at most 32 bits");
         let mut value = 0;
         for _ in 0..bits {
@@ -51,8 +59,18 @@ impl<'a> BitReader<'a> {
         Ok(value)
     }
 
-    /// `ue(v)`: Exp-Golomb (section 9.1), up to `2^32 - 2`.
-    pub(crate) fn ue(&mut self) -> Result<u32, Malformed> {
+    /// Reads `bits` bits for nothing.
+    pub fn skip(&mut self, bits: usize) -> Result<(), Malformed> {
+        (0..bits).try_for_each(|_| self.bit().map(drop))
+    }
+
+    /// Bits not read yet, emulation prevention included.
+    pub fn bits_left(&self) -> usize {
+        usize::from(self.left) + 8 * self.rest.len()
+    }
+
+    /// `ue(v)`: Exp-Golomb (section 9.1; `uvlc()` of AV1, section 4.10.3), up to `2^32 - 2`.
+    pub fn ue(&mut self) -> Result<u32, Malformed> {
         let mut zeros = 0;
         while !self.bit()? {
             zeros += 1;
@@ -64,20 +82,20 @@ impl<'a> BitReader<'a> {
     }
 
     /// `ue(v)` that must not exceed `max`.
-    pub(crate) fn ue_up_to(&mut self, max: u32) -> Result<u32, Malformed> {
+    pub fn ue_up_to(&mut self, max: u32) -> Result<u32, Malformed> {
         let value = self.ue()?;
         if value <= max { Ok(value) } else { Err(Malformed) }
     }
 
     /// `se(v)`: signed Exp-Golomb (section 9.1.1).
-    pub(crate) fn se(&mut self) -> Result<i32, Malformed> {
+    pub fn se(&mut self) -> Result<i32, Malformed> {
         let code = i64::from(self.ue()?);
         let magnitude = (code + 1) / 2;
         i32::try_from(if code % 2 == 1 { magnitude } else { -magnitude }).map_err(|_| Malformed)
     }
 
     /// Reads with `read` what is not to be recorded.
-    pub(crate) fn unrecorded<T>(
+    pub fn unrecorded<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Malformed>,
     ) -> Result<T, Malformed> {
@@ -88,12 +106,12 @@ impl<'a> BitReader<'a> {
     }
 
     /// What is recorded, to put in something else.
-    pub(crate) fn record(&mut self) -> Option<&mut BitWriter> {
+    pub fn record(&mut self) -> Option<&mut BitWriter> {
         self.record.as_mut()
     }
 
     /// Ends recording and gives what was recorded; nothing if nothing was.
-    pub(crate) fn take_record(&mut self) -> BitWriter {
+    pub fn take_record(&mut self) -> BitWriter {
         self.record.take().unwrap_or_default()
     }
 
@@ -101,7 +119,7 @@ impl<'a> BitReader<'a> {
     ///
     /// # Errors
     /// There is no stop bit.
-    pub(crate) fn read_to_stop_bit(&mut self) -> Result<(), Malformed> {
+    pub fn read_to_stop_bit(&mut self) -> Result<(), Malformed> {
         // A one bit is the stop bit if none follows it; until then it is held back.
         let mut zeros = 0u32;
         let mut held = false;
@@ -130,7 +148,7 @@ impl<'a> BitReader<'a> {
     /// Bits of the byte being read that are still unread, then the bytes behind it with their emulation prevention.
     ///
     /// A byte of emulation prevention may come first of these; the reader has not come to it.
-    pub(crate) fn position(&self) -> (u8, Rest<'a>) {
+    pub fn position(&self) -> (u8, Rest<'a>) {
         (self.left, Rest { bytes: self.rest, zeros: self.zeros })
     }
 
@@ -150,14 +168,14 @@ impl<'a> BitReader<'a> {
             (first, rest) = rest.split_first()?;
         }
         self.rest = rest;
-        self.zeros = if *first == 0 { self.zeros.saturating_add(1) } else { 0 };
+        self.zeros = if *first == 0 && self.is_nal { self.zeros.saturating_add(1) } else { 0 };
         Some(*first)
     }
 }
 
 /// Writes bits, the first into the most significant bit of the first byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BitWriter {
+pub struct BitWriter {
     bytes: Vec<u8>,
     /// Bits of the last byte that are used, 0 when none is begun.
     used: u8,
@@ -165,7 +183,7 @@ pub(crate) struct BitWriter {
 
 impl BitWriter {
     /// One bit.
-    pub(crate) fn bit(&mut self, bit: bool) {
+    pub fn bit(&mut self, bit: bool) {
         if self.used == 0 {
             self.bytes.push(0);
         }
@@ -176,14 +194,14 @@ impl BitWriter {
     }
 
     /// `u(n)`.
-    pub(crate) fn u(&mut self, value: u32, bits: u32) {
+    pub fn u(&mut self, value: u32, bits: u32) {
         for shift in (0..bits).rev() {
             self.bit(value >> shift & 1 == 1);
         }
     }
 
     /// `ue(v)`; `value` at most `2^32 - 2`.
-    pub(crate) fn ue(&mut self, value: u32) {
+    pub fn ue(&mut self, value: u32) {
         let code = u64::from(value) + 1;
         let bits = 64 - code.leading_zeros();
         for _ in 1..bits {
@@ -195,14 +213,14 @@ impl BitWriter {
     }
 
     /// Fills the byte begun, if one is, with ones (`cabac_alignment_one_bit`, H.264 section 7.3.4).
-    pub(crate) fn align_with_ones(&mut self) {
+    pub fn align_with_ones(&mut self) {
         while self.used != 0 {
             self.bit(true);
         }
     }
 
     /// The stop bit and zeros to the end of the byte (section 7.3.2.11).
-    pub(crate) fn trailing_bits(&mut self) {
+    pub fn trailing_bits(&mut self) {
         self.bit(true);
         while self.used != 0 {
             self.bit(false);
@@ -210,22 +228,22 @@ impl BitWriter {
     }
 
     /// The bytes, the last filled with zeros.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// What is behind the place a reader has come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rest<'a> {
+pub struct Rest<'a> {
     /// Bytes as they are in the NAL unit, emulation prevention included.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// Zero bytes in a row ahead of them.
-    pub(crate) zeros: u8,
+    pub zeros: u8,
 }
 
 /// Appends `payload` to `nal` with emulation prevention, then `rest`, which has its own; `nal` already has the header.
-pub(crate) fn escape_on(payload: &[u8], rest: Rest<'_>, nal: &mut Vec<u8>) {
+pub fn escape_on(payload: &[u8], rest: Rest<'_>, nal: &mut Vec<u8>) {
     let mut zeros = 0;
     for &byte in payload {
         push_escaped(byte, &mut zeros, nal);
@@ -288,7 +306,7 @@ mod tests {
             writer.trailing_bits();
             let mut nal = Vec::new();
             escape_on(writer.bytes(), Rest::default(), &mut nal);
-            let mut reader = BitReader::new(&nal);
+            let mut reader = BitReader::nal(&nal);
             assert_eq!(reader.u(3), Ok(5));
             assert_eq!(reader.ue(), Ok(value));
             assert_eq!(reader.read_to_stop_bit(), Ok(()), "{value}");
@@ -308,10 +326,10 @@ mod tests {
     #[test]
     fn a_number_too_long_or_cut_is_malformed() {
         for bytes in [&[0u8; 8][..], &[], &[0, 0, 3, 0, 0]] {
-            assert_eq!(BitReader::new(bytes).ue(), Err(Malformed));
+            assert_eq!(BitReader::nal(bytes).ue(), Err(Malformed));
         }
         // 2^32 - 1 would need 33 bits.
-        assert_eq!(BitReader::new(&[0, 0, 3, 0, 0, 3, 0x80, 0, 0, 3, 0, 0]).ue(), Err(Malformed));
+        assert_eq!(BitReader::nal(&[0, 0, 3, 0, 0, 3, 0x80, 0, 0, 3, 0, 0]).ue(), Err(Malformed));
     }
 
     #[test]
@@ -328,7 +346,7 @@ mod tests {
             escape_on(payload, Rest::default(), &mut nal);
             assert!(!nal.windows(3).any(|w| w[0] == 0 && w[1] == 0 && w[2] < 3), "{nal:?}");
             let plain = unescape(&nal);
-            let mut reader = BitReader::new(&nal);
+            let mut reader = BitReader::nal(&nal);
             for (at, &byte) in payload.iter().enumerate() {
                 assert_eq!(reader.u(8), Ok(u32::from(byte)), "{payload:?} at {at}");
                 assert_eq!(plain[at], byte);

@@ -3,16 +3,16 @@
 //!
 //! ```text
 //!  marker 1, version 7 | profile 3, level 5 | tier 1, high depth 1, twelve bit 1, .. | .. | OBUs
-//!  OBU:  0, type 4, extension 1, has size 1, 0 | [ extension 8 ] | [ size, leb128 ] | payload
 //! ```
 
 use super::VideoFormat;
-use super::bits::Bits;
+use crate::bitstream::{BitReader, Malformed, Obu, next_obu};
 
 pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     let [0x81, profile_level, depth, _, ..] = *record else { return None };
     let (profile, level) = (profile_level >> 5, profile_level & 0x1f);
-    let sequence = sequence_header_unit(&record[4..]).and_then(|(_, payload)| SequenceHeader::read(payload));
+    let sequence =
+        sequence_header_unit(&record[4..]).and_then(|unit| SequenceHeader::read(unit.payload).ok());
     let (width, height, frame_rate) =
         sequence.map_or((0, 0, None), |header| (header.width, header.height, header.frame_rate));
     Some(VideoFormat {
@@ -24,18 +24,9 @@ pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     })
 }
 
-/// The first sequence header OBU (5.3), whole and without its head.
-pub(super) fn sequence_header_unit(mut obus: &[u8]) -> Option<(&[u8], &[u8])> {
-    while let Some((head, rest)) = obus.split_first() {
-        let rest = if head & 4 != 0 { rest.get(1..)? } else { rest };
-        let (bytes, rest) = if head & 2 != 0 { leb128(rest)? } else { (rest.len(), rest) };
-        let (payload, tail) = rest.split_at_checked(bytes)?;
-        if head >> 3 & 0x0f == OBU_SEQUENCE_HEADER {
-            return Some((&obus[..obus.len() - tail.len()], payload));
-        }
-        obus = tail;
-    }
-    None
+/// The first sequence header OBU (5.3).
+pub(super) fn sequence_header_unit(mut obus: &[u8]) -> Option<Obu<'_>> {
+    std::iter::from_fn(|| next_obu(&mut obus)).find(|obu| obu.kind() == OBU_SEQUENCE_HEADER)
 }
 
 /// What a sequence header says (5.5.1 to 5.5.5), as far as a record repeats it. Level and tier are those of the first
@@ -61,11 +52,11 @@ pub(super) struct SequenceHeader {
 
 impl SequenceHeader {
     /// Reads the payload of a sequence header OBU.
-    pub(super) fn read(payload: &[u8]) -> Option<Self> {
-        let mut bits = Bits::new(payload);
+    pub(super) fn read(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut bits = BitReader::new(payload);
         let profile = bits.u(3)? as u8;
         bits.skip(1)?; // still picture
-        let is_reduced = bits.flag()?;
+        let is_reduced = bits.bit()?;
         let (level, tier, frame_rate) = match is_reduced {
             true => (bits.u(5)? as u8, false, None),
             false => operating_points(&mut bits)?,
@@ -75,7 +66,7 @@ impl SequenceHeader {
         skip_tools(&mut bits, is_reduced)?;
         let colour = Colour::read(&mut bits, profile)?;
         let Colour { depth, monochrome, subsampling, chroma_position } = colour;
-        Some(Self {
+        Ok(Self {
             profile,
             level,
             tier,
@@ -91,50 +82,50 @@ impl SequenceHeader {
 }
 
 /// Timing, decoder model and operating points: level and tier of the first one, and the frame rate if it is constant.
-fn operating_points(bits: &mut Bits<'_>) -> Option<(u8, bool, Option<f32>)> {
+fn operating_points(bits: &mut BitReader<'_>) -> Result<(u8, bool, Option<f32>), Malformed> {
     let mut frame_rate = None;
     let mut delay_bits = None;
-    if bits.flag()? {
+    if bits.bit()? {
         frame_rate = timing_info(bits)?;
-        if bits.flag()? {
+        if bits.bit()? {
             delay_bits = Some(bits.u(5)? as usize + 1);
             bits.skip(32 + 5 + 5)?;
         }
     }
-    let has_display_delay = bits.flag()?;
+    let has_display_delay = bits.bit()?;
     let mut first = None;
     for _ in 0..=bits.u(5)? {
         bits.skip(12)?;
         let level = bits.u(5)? as u8;
-        let tier = level > 7 && bits.flag()?;
+        let tier = level > 7 && bits.bit()?;
         first.get_or_insert((level, tier));
         if let Some(delay_bits) = delay_bits
-            && bits.flag()?
+            && bits.bit()?
         {
             bits.skip(2 * delay_bits + 1)?;
         }
-        if has_display_delay && bits.flag()? {
+        if has_display_delay && bits.bit()? {
             bits.skip(4)?;
         }
     }
-    first.map(|(level, tier)| (level, tier, frame_rate))
+    first.map(|(level, tier)| (level, tier, frame_rate)).ok_or(Malformed)
 }
 
 /// What stands between the size and the colours: which tools are in use.
-fn skip_tools(bits: &mut Bits<'_>, is_reduced: bool) -> Option<()> {
-    if !is_reduced && bits.flag()? {
+fn skip_tools(bits: &mut BitReader<'_>, is_reduced: bool) -> Result<(), Malformed> {
+    if !is_reduced && bits.bit()? {
         bits.skip(4 + 3)?; // lengths of frame ids
     }
     bits.skip(3)?; // superblocks, intra tools
     if !is_reduced {
         bits.skip(4)?; // inter tools
-        let has_order_hint = bits.flag()?;
+        let has_order_hint = bits.bit()?;
         if has_order_hint {
             bits.skip(2)?;
         }
         // Screen content tools: chosen by frame, or always, or never; integer motion vectors only with them.
-        let has_screen_tools = bits.flag()? || bits.flag()?;
-        if has_screen_tools && !bits.flag()? {
+        let has_screen_tools = bits.bit()? || bits.bit()?;
+        if has_screen_tools && !bits.bit()? {
             bits.skip(1)?;
         }
         if has_order_hint {
@@ -154,18 +145,18 @@ struct Colour {
 }
 
 impl Colour {
-    fn read(bits: &mut Bits<'_>, profile: u8) -> Option<Self> {
-        let is_high = bits.flag()?;
+    fn read(bits: &mut BitReader<'_>, profile: u8) -> Result<Self, Malformed> {
+        let is_high = bits.bit()?;
         let depth = match is_high {
-            true if profile == 2 && bits.flag()? => 12,
+            true if profile == 2 && bits.bit()? => 12,
             true => 10,
             false => 8,
         };
-        let monochrome = profile != 1 && bits.flag()?;
-        let description = if bits.flag()? { (bits.u(8)?, bits.u(8)?, bits.u(8)?) } else { (2, 2, 2) };
+        let monochrome = profile != 1 && bits.bit()?;
+        let description = if bits.bit()? { (bits.u(8)?, bits.u(8)?, bits.u(8)?) } else { (2, 2, 2) };
         if monochrome {
             bits.skip(1)?;
-            return Some(Self { depth, monochrome, subsampling: (true, true), chroma_position: 0 });
+            return Ok(Self { depth, monochrome, subsampling: (true, true), chroma_position: 0 });
         }
         let subsampling = if description == SRGB {
             (false, false)
@@ -175,38 +166,26 @@ impl Colour {
                 (0, _) => (true, true),
                 (1, _) => (false, false),
                 (_, 12) => {
-                    let x = bits.flag()?;
-                    (x, x && bits.flag()?)
+                    let x = bits.bit()?;
+                    (x, x && bits.bit()?)
                 }
                 _ => (true, false),
             }
         };
         let chroma_position = if subsampling == (true, true) { bits.u(2)? as u8 } else { 0 };
-        Some(Self { depth, monochrome, subsampling, chroma_position })
+        Ok(Self { depth, monochrome, subsampling, chroma_position })
     }
 }
 
 /// `timing_info()` (5.5.3): time scale over ticks of one picture.
-fn timing_info(bits: &mut Bits<'_>) -> Option<Option<f32>> {
+fn timing_info(bits: &mut BitReader<'_>) -> Result<Option<f32>, Malformed> {
     let (units, scale) = (bits.u(32)?, bits.u(32)?);
-    if !bits.flag()? {
-        return Some(None);
+    if !bits.bit()? {
+        return Ok(None);
     }
-    let ticks = f64::from(bits.exp_golomb()?) + 1.0;
+    let ticks = f64::from(bits.ue()?) + 1.0;
     let rate = (f64::from(scale) / (f64::from(units) * ticks)) as f32;
-    Some(Some(rate).filter(|rate| rate.is_finite() && *rate > 0.0))
-}
-
-/// Number of up to 8 groups of 7 bits, lowest first (4.10.5), and what follows.
-fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut value = 0u64;
-    for (index, byte) in bytes.iter().take(8).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            return Some((usize::try_from(value).ok()?, &bytes[index + 1..]));
-        }
-    }
-    None
+    Ok(Some(rate).filter(|rate| rate.is_finite() && *rate > 0.0))
 }
 
 /// A.2; the depth flags are the record's third byte.

@@ -1,10 +1,8 @@
 //! The exit code of `millbench` is its verdict: a lost message, a lost byte or a failed session is never a success.
 
-mod relay;
-
 use std::process::{Command, Output};
 
-use relay::{Fault, Relay};
+use crate::relay::{Fault, Relay};
 use serde_json::Value;
 
 fn millbench(arguments: &[&str]) -> (i32, Value, String) {

@@ -1,0 +1,15 @@
+//! What every container and transport of a live stream has in common, and nothing of any one of them.
+//!
+//! - [`Codec`] and [`MediaKind`] name what is carried. FLV numbers and FourCCs, RTP encoding names and MP4
+//!   sample entries are mapped to them where those formats are read and written.
+//! - [`bitstream`] walks over coded data: bits, NAL units, OBUs.
+//! - [`config`] reads and makes decoder configurations: `avcC`, `hvcC`, `av1C`, `vpcC`,
+//!   AudioSpecificConfig, `OpusHead`.
+//!
+//! Input comes from the network and is hostile until proven otherwise: nothing here panics on it.
+
+pub mod bitstream;
+mod codec;
+pub mod config;
+
+pub use codec::{Codec, FourCc, MediaKind};

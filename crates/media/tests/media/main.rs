@@ -1,0 +1,3 @@
+//! Integration tests of `media`.
+
+mod fuzz_corpus;
