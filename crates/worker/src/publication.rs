@@ -345,7 +345,7 @@ impl Worker {
                 // What is refused was known already, or too old by now.
                 let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, &packet);
                 self.rtc.counters.ring_packets_in += 1;
-                self.rtc.touch(stream);
+                self.rtc.mark_dirty(stream);
             }
             MessageBody::Subscribe => self.add_remote(lane, from, id),
             MessageBody::Unsubscribe => {
@@ -354,7 +354,7 @@ impl Worker {
                     publication.remotes.retain(|remote| remote.worker != from);
                 }
                 if lane == Lane::Frames {
-                    self.watch_or_not(stream);
+                    self.update_read_interest(stream);
                 }
             }
             MessageBody::Start(start) => self.start_mirror(id, epoch, *start),
@@ -371,7 +371,7 @@ impl Worker {
             MessageBody::KeyFrameWanted(track) => {
                 let Some(stream) = self.rtc.streams.find(id) else { return };
                 self.rtc.streams.slab[stream].packets.request_key_frame(self.now, track);
-                self.rtc.touch(stream);
+                self.rtc.mark_dirty(stream);
             }
         }
     }
@@ -409,7 +409,7 @@ impl Worker {
                 for packet in &packets {
                     let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
                 }
-                self.rtc.touch(stream);
+                self.rtc.mark_dirty(stream);
                 self.rtc_review_video(stream);
             }
         }
@@ -432,7 +432,7 @@ impl Worker {
         publication.remotes.push(Remote { worker, lost: false });
         let start = match lane {
             Lane::Frames => {
-                self.watch_or_not(stream);
+                self.update_read_interest(stream);
                 let relay = &self.streams.slab[stream].relay;
                 let gop = relay.gop().frames().map(|(_, frame)| frame);
                 let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };

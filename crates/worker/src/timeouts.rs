@@ -10,7 +10,7 @@ use worker_api::link::Command;
 
 /// What a sweep finds about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finding {
+enum TimeoutAction {
     Fine,
     /// Look at its queue: the limits of a blocked player count from its last byte.
     Review,
@@ -32,11 +32,11 @@ impl Worker {
                 continue;
             }
             match self.examine(index, draining) {
-                Finding::Fine => {}
-                Finding::Review => self.serve(index),
-                Finding::Remove(reason) => self.remove(index, reason),
-                Finding::End(reason) => self.end(index, reason),
-                Finding::Overdue => self.overdue(index),
+                TimeoutAction::Fine => {}
+                TimeoutAction::Review => self.serve(index),
+                TimeoutAction::Remove(reason) => self.remove(index, reason),
+                TimeoutAction::End(reason) => self.end(index, reason),
+                TimeoutAction::Overdue => self.overdue(index),
             }
         }
         self.rtc_sweep();
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    fn examine(&self, index: usize, draining: Option<u64>) -> Finding {
+    fn examine(&self, index: usize, draining: Option<u64>) -> TimeoutAction {
         let session = &self.sessions[index];
         let settings = &self.parts.settings;
         let now_ms = self.now_ms;
@@ -58,35 +58,41 @@ impl Worker {
             u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis()
         };
         if let Some(at_ms) = session.closing_at_ms {
-            return if now_ms >= at_ms { Finding::Remove(EndReason::Closed) } else { Finding::Fine };
+            return if now_ms >= at_ms {
+                TimeoutAction::Remove(EndReason::Closed)
+            } else {
+                TimeoutAction::Fine
+            };
         }
         match &session.media {
-            Media::None if draining.is_some() => Finding::End(EndReason::Draining),
-            Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => Finding::Overdue,
-            Media::None => Finding::Fine,
-            Media::Publish(_) if draining.is_some() => Finding::End(EndReason::Draining),
-            Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
-                Finding::End(EndReason::SilentPublisher)
+            Media::None if draining.is_some() => TimeoutAction::End(EndReason::Draining),
+            Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => {
+                TimeoutAction::Overdue
             }
-            Media::Publish(_) => Finding::Fine,
+            Media::None => TimeoutAction::Fine,
+            Media::Publish(_) if draining.is_some() => TimeoutAction::End(EndReason::Draining),
+            Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
+                TimeoutAction::End(EndReason::SilentPublisher)
+            }
+            Media::Publish(_) => TimeoutAction::Fine,
             Media::Play(play) => {
                 let stream = &self.streams.slab[play.stream];
                 let channel = stream.channels[play.format as usize].as_ref();
                 let lag = channel.map_or(0, |channel| play.cursor.lag_bytes(&channel.log));
                 // A draining player first gets what it is owed, while there is time to tell it why.
                 if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
-                    return Finding::End(EndReason::Draining);
+                    return TimeoutAction::End(EndReason::Draining);
                 }
                 let waits = play.waiting_since_ms.zip(stream.settings.wait_for_publisher);
                 if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
-                    return Finding::End(EndReason::NoPublisher);
+                    return TimeoutAction::End(EndReason::NoPublisher);
                 }
                 let stalled = session.pending.len() > 0
                     && passed(session.written_ms, stream.settings.player_stall_timeout);
                 match session.blocked {
-                    true if stalled => Finding::Remove(EndReason::Stalled),
-                    true => Finding::Review,
-                    false => Finding::Fine,
+                    true if stalled => TimeoutAction::Remove(EndReason::Stalled),
+                    true => TimeoutAction::Review,
+                    false => TimeoutAction::Fine,
                 }
             }
         }

@@ -62,7 +62,7 @@ impl Worker {
         );
         self.streams.slab[frames].publication.bridge = Some(index);
         self.bridges.counters.frame_to_rtp_started += 1;
-        self.watch_or_not(frames);
+        self.update_read_interest(frames);
         self.rtc.streams.slab[packets].publication.remotes = Vec::new();
         self.bridge_feed_cached_frames(index, epoch);
         // A defect may have ended it.
@@ -106,8 +106,8 @@ impl Worker {
                 return;
             }
             let bridge = &mut self.bridges.slab[index];
-            if bridge.met().packets > bridge.forwarded + TURN_PACKETS {
-                bridge.forwarded = bridge.met().packets;
+            if bridge.totals().packets > bridge.forwarded + TURN_PACKETS {
+                bridge.forwarded = bridge.totals().packets;
                 self.rtc_forward();
             }
         }
@@ -214,7 +214,7 @@ impl Worker {
     pub(super) fn bridge_end(&mut self, index: usize, reason: &str) {
         let Some(bridge) = self.bridges.slab.try_remove(index) else { return };
         self.bridges.by_stream.remove(&bridge.stream);
-        let met = bridge.met();
+        let met = bridge.totals();
         self.bridges.counters.b_frames_dropped += met.b_frames_dropped;
         self.bridges.counters.broken += met.broken;
         let direction = bridge.machine.direction();
@@ -232,7 +232,7 @@ impl Worker {
                     self.streams.slab.get_mut(frames).filter(|local| local.publication.id == id)
                 {
                     local.publication.bridge = None;
-                    self.watch_or_not(frames);
+                    self.update_read_interest(frames);
                 }
                 self.end_publication(Lane::Packets, packets, source);
             }

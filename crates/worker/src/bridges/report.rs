@@ -16,7 +16,7 @@ impl Machine {
 
 /// What a bridge has met, whichever way it goes.
 #[derive(Default)]
-pub(super) struct Met {
+pub(super) struct BridgeTotals {
     pub(super) video_frames: u64,
     pub(super) packets: u64,
     pub(super) b_frames_dropped: u64,
@@ -24,11 +24,11 @@ pub(super) struct Met {
 }
 
 impl Bridge {
-    pub(super) fn met(&self) -> Met {
+    pub(super) fn totals(&self) -> BridgeTotals {
         match &self.machine {
             Machine::FrameToRtp(machine) => {
                 let stats = machine.stats();
-                Met {
+                BridgeTotals {
                     video_frames: stats.video_frames,
                     packets: stats.packets,
                     b_frames_dropped: stats.b_frames_dropped,
@@ -37,7 +37,7 @@ impl Bridge {
             }
             Machine::RtpToFrame(machine) => {
                 let stats = machine.stats();
-                Met {
+                BridgeTotals {
                     video_frames: stats.video_frames,
                     packets: stats.packets,
                     b_frames_dropped: 0,
@@ -53,7 +53,7 @@ impl Worker {
     pub(crate) fn bridge_snapshot(&self, index: Option<usize>) -> Option<BridgeSnapshot> {
         let bridge = self.bridges.slab.get(index?)?;
         let Bridge { cost, note, .. } = bridge;
-        let met = bridge.met();
+        let met = bridge.totals();
         Some(BridgeSnapshot {
             direction: bridge.machine.direction(),
             running_ms: self.now_ms - bridge.started_ms,
@@ -75,7 +75,7 @@ impl Worker {
     pub(crate) fn bridge_counters(&self) -> BridgeCounters {
         let mut counters = self.bridges.counters;
         for (_, bridge) in &self.bridges.slab {
-            let met = bridge.met();
+            let met = bridge.totals();
             counters.b_frames_dropped += met.b_frames_dropped;
             counters.broken += met.broken;
             match bridge.machine {

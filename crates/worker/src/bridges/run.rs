@@ -77,7 +77,7 @@ impl Worker {
                         && let Some(entry) = self.rtc.streams.slab.get_mut(packets)
                     {
                         entry.packets.set_clock(track, mapping);
-                        self.rtc.touch(packets);
+                        self.rtc.mark_dirty(packets);
                     }
                 }
             }
@@ -132,7 +132,7 @@ impl Worker {
                 }
             }
         }
-        self.rtc.touch(packets);
+        self.rtc.mark_dirty(packets);
         self.bridge_transcode(index, &mut out.audio);
         out.clear();
         self.bridge_note_formats(index);
@@ -186,7 +186,7 @@ impl Worker {
                 Track::Data => MediaKind::Data,
             };
             let codec = flv::inspect(kind, &frame.payload).map_or(flv::Codec::None, |info| info.codec);
-            self.spread(frames, &frame, codec);
+            self.fan_out(frames, &frame, codec);
         }
         if std::mem::take(&mut out.key_frame_wanted)
             && let Some(track) = TrackIndex::new(VIDEO, 0)

@@ -77,7 +77,7 @@ impl Worker {
         let stream = self.start_publication(&claim, (app, name), NewPublisher::Frames(index));
         self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.columns.takes_role(index, Role::Publisher, frames_reference(stream));
-        self.watch_or_not(stream);
+        self.update_read_interest(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         // Where bridges are off this is known before anything has come.
         self.describe_as_packets(stream);
@@ -123,7 +123,7 @@ impl Worker {
             self.counters.frames_invalid += 1;
             return;
         };
-        let received = self.spread(stream, &frame, info.codec);
+        let received = self.fan_out(stream, &frame, info.codec);
         let local = &mut self.streams.slab[stream];
         // What players have already, or need not know, a bridge may need.
         let is_for_bridges = matches!(frame.role, FrameRole::Config | FrameRole::End);
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     /// Hands a frame that has come in here, from a publisher or a bridge, to other workers and the players of this one.
-    pub(crate) fn spread(&mut self, stream: usize, frame: &Arc<Frame>, codec: Codec) -> Option<Received> {
+    pub(crate) fn fan_out(&mut self, stream: usize, frame: &Arc<Frame>, codec: Codec) -> Option<Received> {
         let local = &mut self.streams.slab[stream];
         note_format(local, frame, codec);
         let Source { epoch, .. } = local.publication.source?;

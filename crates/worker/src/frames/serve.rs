@@ -76,7 +76,7 @@ impl Worker {
         let session = &self.sessions[index];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let stream = self.enter(index, &key, (app, name), token).inspect_err(|refusal| {
+        let stream = self.authorize_and_subscribe(index, &key, (app, name), token).inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
         })?;
         let now_ms = self.now_ms;
@@ -84,7 +84,7 @@ impl Worker {
         local.publication.players += 1;
         let id_of_stream = local.publication.id;
         self.bridge_to_frames(id_of_stream);
-        self.watch_or_not(stream);
+        self.update_read_interest(stream);
         let local = &mut self.streams.slab[stream];
         let waiting_since_ms = local.publication.source.is_none().then_some(now_ms);
         let cached = offers_cache(local);
@@ -110,7 +110,7 @@ impl Worker {
         token: Option<&str>,
     ) -> Result<(), PlayRefusal> {
         let key = format!("{app}/{name}");
-        let stream = self.enter(index, &key, (app, name), token)?;
+        let stream = self.authorize_and_subscribe(index, &key, (app, name), token)?;
         // The first player of a stream whose home is another worker: that it has a home is enough.
         let live = self.streams.slab[stream].publication.source.is_some()
             || self.parts.directory.subscribe(&key, self.parts.index, Lane::Frames).1.is_some();
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// Checks the rules and makes sure the stream comes to this worker.
-    fn enter(
+    fn authorize_and_subscribe(
         &mut self,
         index: usize,
         key: &str,
@@ -154,7 +154,7 @@ impl Worker {
             local.channels[play.format as usize] = None;
         }
         if local.publication.players == 0 {
-            self.watch_or_not(play.stream);
+            self.update_read_interest(play.stream);
             self.unsubscribe(Lane::Frames, play.stream);
         }
     }

@@ -20,7 +20,7 @@ const LARGE_READ_BYTES: u64 = 32 << 10;
 
 impl Worker {
     /// Call it when a stream's players or remote workers may have become none, or the first.
-    pub(crate) fn watch_or_not(&mut self, stream: usize) {
+    pub(crate) fn update_read_interest(&mut self, stream: usize) {
         let local = &self.streams.slab[stream];
         let Some(index) = local.publication.publisher() else { return };
         let unwatched = local.publication.players == 0

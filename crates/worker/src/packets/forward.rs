@@ -15,7 +15,7 @@ use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_port::{SendCounters, UdpPort};
 use crate::packets::Rtc;
-use crate::packets::session::{Outlet, Way};
+use crate::packets::session::{Route, SendTransport};
 use crate::registry::Lane;
 use crate::stats::columns::Columns;
 use worker_api::EndReason;
@@ -26,7 +26,7 @@ const TAG_BYTES_MAX: usize = 16;
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
 
 /// Where datagrams are written to: all ways out of a worker.
-struct Exits<'a> {
+struct Egress<'a> {
     ports: &'a mut [UdpPort],
     tcp: &'a mut TcpPeers,
     counters: &'a mut SendCounters,
@@ -34,35 +34,35 @@ struct Exits<'a> {
     now_ms: u64,
 }
 
-impl Exits<'_> {
+impl Egress<'_> {
     /// Lets `write` make a datagram of up to `len_max` bytes for the outlet of session `index`, where it will be sent from.
     /// Says whether there is one now.
     fn datagram(
         &mut self,
         index: usize,
-        outlet: &mut Outlet,
+        transport: &mut SendTransport,
         len_max: usize,
         write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
     ) -> bool {
-        if outlet.paused {
+        if transport.paused {
             return false;
         }
-        let sent = match outlet.way {
-            Way::Udp { port, remote } => {
+        let sent = match transport.route {
+            Route::Udp { port, remote } => {
                 let port = &mut self.ports[port];
                 let Some(id) = port.reserve(remote, len_max, self.now_ms, self.counters) else {
                     return false;
                 };
                 let batch = port.batch();
-                let len = write(&mut outlet.outbound, batch.buffer(id));
+                let len = write(&mut transport.outbound, batch.buffer(id));
                 match len {
                     Some(len) => batch.set_len(id, len),
                     None => batch.discard(id),
                 }
                 len
             }
-            Way::Tcp { connection, path } => {
-                self.tcp.datagram(connection, &path, len_max, |out| write(&mut outlet.outbound, out))
+            Route::Tcp { connection, path } => {
+                self.tcp.datagram(connection, &path, len_max, |out| write(&mut transport.outbound, out))
             }
         };
         if let Some(len) = sent {
@@ -77,7 +77,7 @@ impl Exits<'_> {
 impl Worker {
     /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's sessions.
     pub(crate) fn rtc_forward(&mut self) {
-        while let Some(index) = self.rtc.touched.pop() {
+        while let Some(index) = self.rtc.dirty_streams.pop() {
             let forwarded = catch_unwind(AssertUnwindSafe(|| self.rtc_forward_stream(index)));
             if forwarded.is_err() {
                 self.rtc_stream_panicked(index);
@@ -87,7 +87,7 @@ impl Worker {
 
     fn rtc_forward_stream(&mut self, index: usize) {
         let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
-        stream.touched = false;
+        stream.dirty = false;
         let Batch { packets, viewers } = stream.packets.prepare_batch();
         if let Some(source) = stream.publication.source.filter(|_| !stream.publication.remotes.is_empty()) {
             for remote in &stream.publication.remotes {
@@ -111,7 +111,7 @@ impl Worker {
             tapped = std::mem::take(&mut self.bridges.tapped);
             tapped.extend((0..packets.len()).filter_map(|at| packets.packet(at)).map(Arc::clone));
         }
-        let mut exits = Exits {
+        let mut egress = Egress {
             ports: &mut self.rtc.ports,
             tcp: &mut self.rtc.tcp,
             counters: &mut self.rtc.sent,
@@ -121,30 +121,30 @@ impl Worker {
         let mut header = [0; HEADER_LEN_MAX];
         for viewer in viewers.iter_mut() {
             let session = viewer.token() as usize;
-            let outlet = self.rtc.outlets.get_mut(session).and_then(Option::as_mut);
-            let Some(outlet) = outlet.filter(|outlet| !outlet.paused) else { continue };
+            let transport = self.rtc.send_transports.get_mut(session).and_then(Option::as_mut);
+            let Some(transport) = transport.filter(|transport| !transport.paused) else { continue };
             let mut sent = 0;
             for at in 0..packets.len() {
                 let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
                 let payload = packets.payload(at);
                 let len_max = len + payload.len() + TAG_BYTES_MAX;
-                sent += u64::from(exits.datagram(session, outlet, len_max, |outbound, out| {
+                sent += u64::from(egress.datagram(session, transport, len_max, |outbound, out| {
                     outbound.protect_rtp_from(&header[..len], payload, out).ok()
                 }));
             }
-            exits.columns.passed(session, sent);
+            egress.columns.passed(session, sent);
         }
         stream.packets.finish_batch();
         if stream.packets.has_backlog() {
-            let outlets = &mut self.rtc.outlets;
+            let send_transports = &mut self.rtc.send_transports;
             stream.packets.send_backlog(self.now, |token, header, payload| {
                 let session = token as usize;
-                let Some(Some(outlet)) = outlets.get_mut(session) else { return };
+                let Some(Some(transport)) = send_transports.get_mut(session) else { return };
                 let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
-                let sent = exits.datagram(session, outlet, len_max, |outbound, out| {
+                let sent = egress.datagram(session, transport, len_max, |outbound, out| {
                     outbound.protect_rtp_from(header, payload, out).ok()
                 });
-                exits.columns.passed(session, u64::from(sent));
+                egress.columns.passed(session, u64::from(sent));
             });
         }
         let due = stream.packets.next_timeout();
@@ -166,7 +166,7 @@ impl Worker {
 
     fn rtc_stream_reports(&mut self, index: usize) {
         let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
-        let mut exits = Exits {
+        let mut egress = Egress {
             ports: &mut self.rtc.ports,
             tcp: &mut self.rtc.tcp,
             counters: &mut self.rtc.sent,
@@ -180,16 +180,16 @@ impl Worker {
             if !stream.packets.poll_feedback(self.now, scratch) {
                 break;
             }
-            let outlet =
-                publisher.and_then(|session| Some((session, self.rtc.outlets.get_mut(session)?.as_mut()?)));
-            if let Some((session, outlet)) = outlet {
-                send_rtcp(&mut exits, session, outlet, scratch);
+            let transport = publisher
+                .and_then(|session| Some((session, self.rtc.send_transports.get_mut(session)?.as_mut()?)));
+            if let Some((session, transport)) = transport {
+                send_rtcp(&mut egress, session, transport, scratch);
             }
         }
-        let outlets = &mut self.rtc.outlets;
+        let send_transports = &mut self.rtc.send_transports;
         stream.packets.send_reports(self.now, |token, report| {
-            if let Some(Some(outlet)) = outlets.get_mut(token as usize) {
-                send_rtcp(&mut exits, token as usize, outlet, report);
+            if let Some(Some(transport)) = send_transports.get_mut(token as usize) {
+                send_rtcp(&mut egress, token as usize, transport, report);
             }
         });
         while let Some(track) = self
@@ -234,8 +234,8 @@ impl Worker {
 impl Rtc {
     /// Sends a packet again that a viewer has missed.
     pub(crate) fn send_again(&mut self, index: usize, resend: &Resend, now_ms: u64) {
-        let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
-        let mut exits = Exits {
+        let Some(Some(transport)) = self.send_transports.get_mut(index) else { return };
+        let mut egress = Egress {
             ports: &mut self.ports,
             tcp: &mut self.tcp,
             counters: &mut self.sent,
@@ -243,7 +243,7 @@ impl Rtc {
             now_ms,
         };
         let packets_resent = &mut self.counters.packets_resent;
-        exits.datagram(index, outlet, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
+        egress.datagram(index, transport, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
             let len = resend.write(out)?;
             let len = outbound.protect_rtp(out, len).ok()?;
             *packets_resent += 1;
@@ -253,20 +253,20 @@ impl Rtc {
 
     /// Sends a compound RTCP packet to a session.
     pub(crate) fn send_report(&mut self, index: usize, plain: &[u8], now_ms: u64) {
-        let Some(Some(outlet)) = self.outlets.get_mut(index) else { return };
-        let mut exits = Exits {
+        let Some(Some(transport)) = self.send_transports.get_mut(index) else { return };
+        let mut egress = Egress {
             ports: &mut self.ports,
             tcp: &mut self.tcp,
             counters: &mut self.sent,
             columns: &mut self.columns,
             now_ms,
         };
-        send_rtcp(&mut exits, index, outlet, plain);
+        send_rtcp(&mut egress, index, transport, plain);
     }
 }
 
-fn send_rtcp(exits: &mut Exits<'_>, index: usize, outlet: &mut Outlet, plain: &[u8]) {
-    exits.datagram(index, outlet, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
+fn send_rtcp(egress: &mut Egress<'_>, index: usize, transport: &mut SendTransport, plain: &[u8]) {
+    egress.datagram(index, transport, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
         outbound.protect_rtcp_from(plain, out).ok()
     });
 }

@@ -32,7 +32,7 @@ use slab::Slab;
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
 use crate::net::udp_port::{SendCounters, UdpPort};
-use crate::packets::session::{Outlet, RtcSession};
+use crate::packets::session::{RtcSession, SendTransport};
 use crate::packets::streams::RtcStreams;
 use crate::stats::columns::{Columns, packets_reference};
 use worker_api::rtc::Notices;
@@ -65,7 +65,7 @@ pub(crate) struct Rtc {
     received: Option<RecvBatch>,
     pub(crate) sessions: Slab<RtcSession>,
     /// By index of the session; a packet to many touches only these.
-    outlets: Vec<Option<Outlet>>,
+    send_transports: Vec<Option<SendTransport>>,
     /// What sessions have counted, by index of the session.
     pub(crate) columns: Columns,
     by_ufrag: HashMap<Box<str>, usize>,
@@ -74,7 +74,7 @@ pub(crate) struct Rtc {
     /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
     /// Streams with packets to be forwarded.
-    touched: Vec<usize>,
+    dirty_streams: Vec<usize>,
     /// Listeners with connections left to be accepted.
     accept_again: Vec<usize>,
     /// Listeners where accepting failed, for the next sweep.
@@ -112,13 +112,13 @@ impl Rtc {
             tcp: TcpPeers::default(),
             received: Some(RecvBatch::new(RecvConfig::default())),
             sessions: Slab::new(),
-            outlets: Vec::new(),
+            send_transports: Vec::new(),
             columns: Columns::default(),
             by_ufrag: HashMap::new(),
             by_id: HashMap::new(),
             streams: RtcStreams::new(settings, clock),
             timers: BinaryHeap::new(),
-            touched: Vec::new(),
+            dirty_streams: Vec::new(),
             accept_again: Vec::new(),
             accept_later: Vec::new(),
             tcp_read_again: Vec::new(),
@@ -157,28 +157,28 @@ impl Rtc {
             self.by_ufrag.insert(ufrag.clone(), index);
         }
         self.sessions.insert(session);
-        self.set_outlet(index, None);
+        self.set_send_transport(index, None);
         index
     }
 
-    fn set_outlet(&mut self, index: usize, outlet: Option<Outlet>) {
-        if self.outlets.len() <= index {
-            self.outlets.resize_with(index + 1, || None);
+    fn set_send_transport(&mut self, index: usize, transport: Option<SendTransport>) {
+        if self.send_transports.len() <= index {
+            self.send_transports.resize_with(index + 1, || None);
         }
-        self.outlets[index] = outlet;
+        self.send_transports[index] = transport;
     }
 
     /// Takes a session out of every table; returns its TCP connections, which are to be closed.
     fn forget(&mut self, index: usize) -> Vec<usize> {
         let Some(session) = self.sessions.try_remove(index) else { return Vec::new() };
         for (port, remote) in &session.places {
-            self.forget_place(index, *port, *remote);
+            self.unbind_address(index, *port, *remote);
         }
         for ufrag in &session.ufrags {
             self.by_ufrag.remove(ufrag);
         }
         self.by_id.remove(&session.id);
-        self.outlets[index] = None;
+        self.send_transports[index] = None;
         self.columns.close(index);
         self.tcp.of_session(index)
     }
@@ -189,11 +189,11 @@ impl Rtc {
     }
 
     /// The stream has something to forward.
-    pub(crate) fn touch(&mut self, stream: usize) {
+    pub(crate) fn mark_dirty(&mut self, stream: usize) {
         if let Some(entry) = self.streams.slab.get_mut(stream)
-            && !std::mem::replace(&mut entry.touched, true)
+            && !std::mem::replace(&mut entry.dirty, true)
         {
-            self.touched.push(stream);
+            self.dirty_streams.push(stream);
         }
     }
 

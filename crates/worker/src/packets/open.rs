@@ -23,7 +23,7 @@ impl Worker {
     /// Opens a session and answers.
     pub(crate) fn rtc_open(&mut self, mut open: RtcOpen) {
         let reply = std::mem::replace(&mut open.reply, tokio::sync::oneshot::channel().0);
-        let opened = self.rtc_make(open);
+        let opened = self.create_session(open);
         // An asker that has given up never told anybody of the session.
         if reply.send(opened).is_err()
             && let Some(index) = opened.ok().and_then(|id| self.rtc.find(id))
@@ -32,10 +32,10 @@ impl Worker {
         }
     }
 
-    fn rtc_make(&mut self, open: RtcOpen) -> Result<SessionId, RtcRefusal> {
+    fn create_session(&mut self, open: RtcOpen) -> Result<SessionId, RtcRefusal> {
         let RtcOpen { role, app, stream, address, user_agent, peer, tracks, published, .. } = open;
         let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
-        self.rtc_admit()?;
+        self.check_limits()?;
         let peer = Peer::new(peer, self.now).map_err(|error| {
             tracing::warn!(%error, "no peer");
             RtcRefusal::Invalid
@@ -75,7 +75,7 @@ impl Worker {
         Ok(id)
     }
 
-    fn rtc_admit(&self) -> Result<(), RtcRefusal> {
+    fn check_limits(&self) -> Result<(), RtcRefusal> {
         if self.draining_until.is_some() {
             return Err(RtcRefusal::Draining);
         }
@@ -100,7 +100,7 @@ impl Worker {
         };
         let claim = match claim(self) {
             // An encoder that crashed comes back before its old session has been given up.
-            Err(Taken) if self.rtc_contest(&key) => claim(self),
+            Err(Taken) if self.preempt_silent_publisher(&key) => claim(self),
             other => other,
         };
         let claim = claim.map_err(|Taken| RtcRefusal::Taken)?;
@@ -117,7 +117,7 @@ impl Worker {
 
     /// Somebody else wants to publish a stream: if its publisher has fallen silent, it ends. True if it has; one on another
     /// worker ends a moment later, and whoever asks again gets in.
-    fn rtc_contest(&mut self, key: &str) -> bool {
+    fn preempt_silent_publisher(&mut self, key: &str) -> bool {
         let Some((stream, home)) = self.parts.directory.home(key) else { return true };
         if home.worker != self.parts.index {
             self.send(home.worker, (stream, home.epoch, Lane::Packets), MessageBody::Contested);

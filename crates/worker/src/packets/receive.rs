@@ -12,7 +12,7 @@ use sfu::ViewerStats;
 use srtp::UnprotectError;
 
 use crate::event_loop::Worker;
-use crate::packets::session::Way;
+use crate::packets::session::Route;
 use crate::stats::columns::Reception;
 use worker_api::EndReason;
 use worker_api::rtc::RtcRole;
@@ -47,7 +47,7 @@ impl Worker {
             let local = self.rtc.ports[port].local;
             for datagram in received.iter_mut() {
                 let path = Path::udp(local, datagram.source);
-                self.rtc_datagram(Way::Udp { port, remote: datagram.source }, path, datagram.payload);
+                self.rtc_datagram(Route::Udp { port, remote: datagram.source }, path, datagram.payload);
             }
             self.rtc_forward();
             if !self.rtc.ports[port].readable {
@@ -58,7 +58,7 @@ impl Worker {
     }
 
     /// Takes one datagram in. A defect that makes a session panic ends that session.
-    pub(crate) fn rtc_datagram(&mut self, way: Way, path: Path, datagram: &mut [u8]) {
+    pub(crate) fn rtc_datagram(&mut self, route: Route, path: Path, datagram: &mut [u8]) {
         self.counters.bytes_in += datagram.len() as u64;
         self.load.bytes_in += datagram.len() as u64;
         let kind = demux::classify(datagram);
@@ -67,10 +67,10 @@ impl Worker {
                 demux::stun_local_ufrag(datagram).and_then(|ufrag| self.rtc.by_ufrag.get(ufrag).copied())
             }
             Kind::Other => None,
-            Kind::Dtls | Kind::Rtp | Kind::Rtcp => self.rtc_session_at(way),
+            Kind::Dtls | Kind::Rtp | Kind::Rtcp => self.rtc_session_at(route),
         };
         // An answer to a check of ours names nobody: it belongs to whoever is at its address.
-        let index = index.or_else(|| if kind == Kind::Stun { self.rtc_session_at(way) } else { None });
+        let index = index.or_else(|| if kind == Kind::Stun { self.rtc_session_at(route) } else { None });
         let Some(index) = index else {
             self.rtc.counters.unknown_source += 1;
             return;
@@ -78,17 +78,17 @@ impl Worker {
         let handled = catch_unwind(AssertUnwindSafe(|| match kind {
             Kind::Rtp => self.rtc_rtp(index, datagram),
             Kind::Rtcp => self.rtc_rtcp(index, datagram),
-            _ => self.rtc_signal(index, way, path, datagram),
+            _ => self.rtc_signal(index, route, path, datagram),
         }));
         if handled.is_err() {
             self.rtc_panicked(index);
         }
     }
 
-    fn rtc_session_at(&self, way: Way) -> Option<usize> {
-        match way {
-            Way::Udp { port, remote } => self.rtc.ports[port].session_at(remote),
-            Way::Tcp { connection, .. } => self.rtc.tcp.get(connection)?.session,
+    fn rtc_session_at(&self, route: Route) -> Option<usize> {
+        match route {
+            Route::Udp { port, remote } => self.rtc.ports[port].session_at(remote),
+            Route::Tcp { connection, .. } => self.rtc.tcp.get(connection)?.session,
         }
     }
 
@@ -117,7 +117,7 @@ impl Worker {
             return;
         }
         match stream_entry.packets.receive(self.now, &datagram[..len]) {
-            Ok(_) => self.rtc.touch(stream),
+            Ok(_) => self.rtc.mark_dirty(stream),
             Err(reason) => {
                 self.rtc.counters.dropped += 1;
                 tracing::trace!(?reason, "packet dropped");
@@ -144,7 +144,7 @@ impl Worker {
         match (session.role, session.viewer) {
             (RtcRole::Publish, _) if stream_entry.publication.publisher() == Some(index) => {
                 stream_entry.packets.receive_rtcp(self.now, &datagram[..len]);
-                self.rtc.touch(stream);
+                self.rtc.mark_dirty(stream);
             }
             (RtcRole::Play, Some(viewer)) => {
                 let mut resends = std::mem::take(&mut self.rtc.resends);
@@ -162,22 +162,22 @@ impl Worker {
                     self.rtc.send_again(index, &resend, self.now_ms);
                 }
                 self.rtc.resends = resends;
-                self.rtc.touch(stream);
+                self.rtc.mark_dirty(stream);
             }
             _ => {}
         }
     }
 
     /// STUN or DTLS.
-    fn rtc_signal(&mut self, index: usize, way: Way, path: Path, datagram: &[u8]) {
+    fn rtc_signal(&mut self, index: usize, route: Route, path: Path, datagram: &[u8]) {
         let Some(session) = self.rtc.sessions.get_mut(index) else { return };
         match session.peer.handle_signal(self.now, path, datagram) {
             Signal::Accepted => {
                 session.received_ms = self.now_ms;
-                if let Way::Tcp { connection, .. } = way {
+                if let Route::Tcp { connection, .. } = route {
                     self.rtc_adopt(connection, index);
                 }
-                self.rtc.note_place(index, way, &path, self.now_ms);
+                self.rtc.bind_address(index, route, &path, self.now_ms);
             }
             Signal::Refused(refusal) => {
                 self.rtc.counters.signals_refused += 1;
@@ -214,7 +214,7 @@ impl Worker {
 
     /// A reader of a TCP connection gives its datagrams here.
     pub(crate) fn rtc_datagram_by_tcp(&mut self, connection: usize, path: Path, datagram: &mut [u8]) {
-        self.rtc_datagram(Way::Tcp { connection, path }, path, datagram);
+        self.rtc_datagram(Route::Tcp { connection, path }, path, datagram);
     }
 }
 

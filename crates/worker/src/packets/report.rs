@@ -7,7 +7,7 @@ use rtp::payload::MediaKind;
 use sfu::{TrackIndex, TrackReception};
 
 use crate::event_loop::Worker;
-use crate::packets::session::{RtcSession, Way};
+use crate::packets::session::{Route, RtcSession};
 use crate::packets::streams::RtcStream;
 use crate::stats::columns::{Arrival, rows};
 use worker_api::link::Listed;
@@ -123,7 +123,7 @@ impl Worker {
     }
 
     fn rtc_connection(&self, index: usize, session: &RtcSession) -> RtcSessionSnapshot {
-        let outlet = self.rtc.outlets.get(index).and_then(Option::as_ref);
+        let transport = self.rtc.send_transports.get(index).and_then(Option::as_ref);
         let stream = self.rtc.streams.slab.get(session.stream);
         let viewer =
             session.viewer.zip(stream).and_then(|(viewer, stream)| stream.packets.viewer_stats(viewer));
@@ -139,9 +139,9 @@ impl Worker {
         };
         RtcSessionSnapshot {
             state,
-            transport: outlet.map(|outlet| match outlet.way {
-                Way::Udp { .. } => "udp",
-                Way::Tcp { .. } => "tcp",
+            transport: transport.map(|transport| match transport.route {
+                Route::Udp { .. } => "udp",
+                Route::Tcp { .. } => "tcp",
             }),
             codecs: session.tracks.iter().map(|track| rtp::payload::encoding_name(track.codec())).collect(),
             packets: columns.packets[index],

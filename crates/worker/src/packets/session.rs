@@ -1,6 +1,6 @@
 //! A WebRTC session on a worker: its peer, its keys, and what it does with which stream.
 //!
-//! Where media leaves to and the keys for it stand apart in [`Outlet`], because a packet that goes to two thousand
+//! Where media leaves to and the keys for it stand apart in [`SendTransport`], because a packet that goes to two thousand
 //! viewers touches nothing else of them.
 
 use std::net::SocketAddr;
@@ -51,16 +51,16 @@ pub(crate) struct RtcSession {
 }
 
 /// Where media to a session goes, and under which keys.
-pub(crate) struct Outlet {
+pub(crate) struct SendTransport {
     pub(crate) outbound: OutboundContext,
-    pub(crate) way: Way,
+    pub(crate) route: Route,
     /// No consent: nothing may be sent.
     pub(crate) paused: bool,
 }
 
 /// A path in this worker's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Route {
     /// From a UDP port to an address.
     Udp {
         /// Index of the port.
@@ -77,7 +77,7 @@ pub(crate) enum Way {
     },
 }
 
-impl Way {
+impl Route {
     /// Until there is one.
     pub(crate) const NOWHERE: Self = Self::Udp {
         port: 0,

@@ -17,7 +17,7 @@ pub(crate) struct RtcStream {
     /// What the present or last publisher sends.
     pub(crate) tracks: Option<PublishedTracks>,
     /// Packets came in since the last fan-out.
-    pub(crate) touched: bool,
+    pub(crate) dirty: bool,
     /// When its timer is set to, if it is.
     pub(crate) due: Option<Instant>,
     /// How long a player waits for a publisher; `None` for ever.
@@ -57,7 +57,7 @@ impl RtcStreams {
             publication: Publication::new(id, (app, name)),
             packets: PacketStream::new(self.limits.clone(), self.clock),
             tracks: None,
-            touched: false,
+            dirty: false,
             due: None,
             wait_for_publisher,
         });

@@ -114,10 +114,10 @@ impl Worker {
         if let Some(session) = peer.session
             && self.rtc.sessions.contains(session)
         {
-            if let Some(Some(outlet)) = self.rtc.outlets.get_mut(session)
-                && matches!(outlet.way, crate::packets::session::Way::Tcp { path, .. } if path == peer.path)
+            if let Some(Some(transport)) = self.rtc.send_transports.get_mut(session)
+                && matches!(transport.route, crate::packets::session::Route::Tcp { path, .. } if path == peer.path)
             {
-                outlet.paused = true;
+                transport.paused = true;
             }
             self.rtc_guarded(session, |worker| {
                 worker.rtc.sessions[session].peer.path_closed(worker.now, &peer.path);

@@ -11,7 +11,7 @@ use crate::event_loop::Worker;
 use crate::packets::Due;
 use crate::packets::Rtc;
 use crate::packets::inputs;
-use crate::packets::session::{Outlet, RtcSession, Way};
+use crate::packets::session::{Route, RtcSession, SendTransport};
 use crate::stats::columns::packets_reference;
 use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcRole};
@@ -33,7 +33,7 @@ impl Worker {
             self.rtc_event(index, event);
         }
         self.rtc.send_transmits(index, self.now_ms);
-        self.rtc.review_places(index);
+        self.rtc.prune_addresses(index);
         self.rtc.set_session_timer(index, self.now);
     }
 
@@ -41,11 +41,12 @@ impl Worker {
         let id = self.rtc.sessions[index].id;
         match event {
             Event::PathSelected(path) => {
-                let way = self.rtc.way(index, &path);
-                if let (Some(way), Some(Some(outlet))) = (way, self.rtc.outlets.get_mut(index)) {
+                let route = self.rtc.route(index, &path);
+                if let (Some(route), Some(Some(transport))) = (route, self.rtc.send_transports.get_mut(index))
+                {
                     tracing::debug!(session = %id, remote = %path.remote, "path selected");
-                    outlet.way = way;
-                    outlet.paused = false;
+                    transport.route = route;
+                    transport.paused = false;
                 }
                 self.rtc.sessions[index].lost_ms = None;
                 self.rtc_join(index);
@@ -53,8 +54,8 @@ impl Worker {
             Event::Connected(keys) => self.rtc_connected(index, &keys),
             Event::ConsentLost => {
                 tracing::debug!(session = %id, "consent lost");
-                if let Some(Some(outlet)) = self.rtc.outlets.get_mut(index) {
-                    outlet.paused = true;
+                if let Some(Some(transport)) = self.rtc.send_transports.get_mut(index) {
+                    transport.paused = true;
                 }
                 self.rtc.sessions[index].lost_ms = Some(self.now_ms);
             }
@@ -89,9 +90,10 @@ impl Worker {
         session.received_ms = self.now_ms;
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.peer.path();
-        let way = path.and_then(|path| self.rtc.way(index, &path));
-        let outlet = Outlet { outbound, paused: way.is_none(), way: way.unwrap_or(Way::NOWHERE) };
-        self.rtc.set_outlet(index, Some(outlet));
+        let route = path.and_then(|path| self.rtc.route(index, &path));
+        let transport =
+            SendTransport { outbound, paused: route.is_none(), route: route.unwrap_or(Route::NOWHERE) };
+        self.rtc.set_send_transport(index, Some(transport));
         self.rtc.columns.takes_role(index, role, stream);
         let (remote, transport) = path.map(|path| (path.remote, path.transport)).unzip();
         tracing::info!(session = %id, ?remote, ?transport, profile = ?keys.profile, "connected");
@@ -104,7 +106,8 @@ impl Worker {
     /// Makes a player a viewer of its stream, once it can be sent to: a picture that finds no way is gone.
     fn rtc_join(&mut self, index: usize) {
         let session = &mut self.rtc.sessions[index];
-        let can_send = matches!(self.rtc.outlets.get(index), Some(Some(outlet)) if !outlet.paused);
+        let can_send =
+            matches!(self.rtc.send_transports.get(index), Some(Some(transport)) if !transport.paused);
         if session.role != RtcRole::Play || session.viewer.is_some() || !can_send {
             return;
         }
@@ -117,7 +120,7 @@ impl Worker {
             Ok(viewer) => {
                 session.viewer = Some(viewer);
                 let stream = session.stream;
-                self.rtc.touch(stream);
+                self.rtc.mark_dirty(stream);
             }
             Err(error) => {
                 tracing::warn!(session = %session.id, ?error, "player could not join");
@@ -161,18 +164,18 @@ impl Worker {
 
 impl Rtc {
     /// A path in terms of this worker.
-    pub(crate) fn way(&self, index: usize, path: &Path) -> Option<Way> {
+    pub(crate) fn route(&self, index: usize, path: &Path) -> Option<Route> {
         match path.transport {
             rtc::sdp::Transport::Udp => {
                 let port = self.ports.iter().position(|port| port.local == path.local)?;
-                Some(Way::Udp { port, remote: path.remote })
+                Some(Route::Udp { port, remote: path.remote })
             }
             rtc::sdp::Transport::Tcp => {
                 let own = self.tcp.of_session(index);
                 let same =
                     |&connection: &usize| self.tcp.get(connection).is_some_and(|peer| peer.path == *path);
                 let connection = own.into_iter().find(same)?;
-                Some(Way::Tcp { connection, path: *path })
+                Some(Route::Tcp { connection, path: *path })
             }
         }
     }
@@ -181,11 +184,11 @@ impl Rtc {
         while let Some(transmit) =
             self.sessions.get_mut(index).and_then(|session| session.peer.poll_transmit())
         {
-            match self.way(index, &transmit.path) {
-                Some(Way::Udp { port, remote }) => {
+            match self.route(index, &transmit.path) {
+                Some(Route::Udp { port, remote }) => {
                     self.ports[port].push(remote, &transmit.bytes, now_ms, &mut self.sent);
                 }
-                Some(Way::Tcp { connection, path }) => {
+                Some(Route::Tcp { connection, path }) => {
                     self.tcp.datagram(connection, &path, transmit.bytes.len(), |out| {
                         out.copy_from_slice(&transmit.bytes);
                         Some(transmit.bytes.len())
@@ -200,8 +203,8 @@ impl Rtc {
     ///
     /// An address that a session in use is heard from stays that session's: a check of one's own session can be sent
     /// under a stranger's address, and must not take it away.
-    pub(crate) fn note_place(&mut self, index: usize, way: Way, path: &Path, now_ms: u64) {
-        let Way::Udp { port, remote } = way else { return };
+    pub(crate) fn bind_address(&mut self, index: usize, route: Route, path: &Path, now_ms: u64) {
+        let Route::Udp { port, remote } = route else { return };
         let Some(session) = self.sessions.get(index) else { return };
         let holder = self.ports[port].session_at(remote);
         if holder == Some(index) || !session.peer.is_valid(path) {
@@ -211,7 +214,7 @@ impl Rtc {
         if holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use) {
             return;
         }
-        self.review_places(index);
+        self.prune_addresses(index);
         let Some(session) = self.sessions.get_mut(index) else { return };
         // A peer has fewer valid paths than there are places. One that was taken over and comes back is listed already.
         session.places.retain(|place| *place != (port as u16, remote));
@@ -225,7 +228,7 @@ impl Rtc {
     }
 
     /// Takes out of the tables where the peer no longer is.
-    fn review_places(&mut self, index: usize) {
+    fn prune_addresses(&mut self, index: usize) {
         let mut at = 0;
         while let Some(session) = self.sessions.get_mut(index) {
             let Some(&(port, remote)) = session.places.get(at) else { return };
@@ -234,12 +237,12 @@ impl Rtc {
                 at += 1;
             } else {
                 session.places.remove(at);
-                self.forget_place(index, port, remote);
+                self.unbind_address(index, port, remote);
             }
         }
     }
 
-    pub(crate) fn forget_place(&mut self, index: usize, port: u16, remote: std::net::SocketAddr) {
+    pub(crate) fn unbind_address(&mut self, index: usize, port: u16, remote: std::net::SocketAddr) {
         let peers = &mut self.ports[port as usize].peers;
         // Somebody else may be there by now.
         if peers.get(PeerKey::from(remote)) == Some(&(index as u32)) {
