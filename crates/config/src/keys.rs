@@ -77,7 +77,7 @@ section! {
         public_addresses: Vec<String> = Vec::new(), unit "IP addresses",
         cost "Clients that cannot reach these addresses cannot connect.";
 
-        /// STUN and TURN servers clients are told of: `stun:HOST`, `turn:HOST:PORT?transport=udp`, `turns:HOST`. Most need none, because this server is reached directly.
+        /// STUN and TURN servers announced to clients: `stun:HOST`, `turn:HOST:PORT?transport=udp`, `turns:HOST`. Most need none, because this server is reached directly.
         ice_servers: Vec<String> = Vec::new(), unit "URIs",
         cost "Clients take longer to connect while they ask a server that does not answer.";
 
@@ -251,7 +251,7 @@ section! {
 
         /// Whether streams of RTMP are played by WebRTC as well, and those of WebRTC by RTMP and FLV. A bridge runs while it has players, once for all of them.
         bridge: bool = true,
-        cost "CPU per bridge: `millstream_stream_bridge_cpu_seconds` says how much. Sound of RTMP is transcoded, see `[transcoding]`.";
+        cost "CPU per bridge: `millstream_stream_bridge_cpu_seconds` says how much. Audio of RTMP is transcoded, see `[transcoding]`.";
 
         /// To WebRTC, which has no B-frames: `drop` leaves those out that no other picture needs and warns once per stream, `refuse` leaves the video to players of RTMP and FLV. So does `drop` where other pictures need them (x264 from preset `faster` on, unless `b-pyramid=none`). Publishers without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are played as they are.
         bridge_b_frames: BFramesChoice = BFramesChoice::Drop,
@@ -404,7 +404,7 @@ section! {
 section! {
     /// Stopping on SIGTERM or SIGINT.
     Shutdown = "shutdown" {
-        /// Time sessions have to end after they were told; then they are closed. A second signal ends the process at once.
+        /// Time sessions have to end after they are notified; then they are closed. A second signal ends the process at once.
         drain_seconds: i64 = 10, unit "seconds", range 0..=3_600,
         cost "A restart takes up to this much longer.";
     }
@@ -481,7 +481,7 @@ section! {
 
         /// What is played, in order: `http://` and `https://` URLs of MP4 files, and paths. Relative paths begin at `sources.files_root`, or where the server was started. A user name and password in a URL are used and not shown.
         items: Vec<String> = Vec::new(), unit "URLs and paths",
-        cost "A thread and up to 7 MB of memory for the item that is played, besides the index of its file (about 6 MB an hour), and 8 MB more where its sound and pictures lie far apart; the same for the next one before it begins.";
+        cost "A thread and up to 7 MB of memory for the item that is played, besides the index of its file (about 6 MB an hour), and 8 MB more where its audio and video are interleaved far apart; the same for the next one before it begins.";
 
         /// Whether the first item follows the last one.
         r#loop: bool = true,

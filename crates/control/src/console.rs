@@ -1,6 +1,6 @@
 //! The console: files of `web/dist`, embedded at build time.
 //!
-//! Files whose names contain a hash of their content may be kept for ever; the others are asked for anew each time,
+//! Files whose names contain a hash of their content may be kept for ever; the others are requested again each time,
 //! with an ETag. The console's own pages are named in the fragment; who types one as a path is sent there. A build without the console answers `/` with a page that says how to make it.
 
 use std::borrow::Cow;

@@ -44,8 +44,8 @@ use worker_api::link::Handoff;
 const CONNECTIONS_MAX: usize = 1024;
 /// Those of one address, so that slow readers there do not take every slot.
 const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
-/// Time for requests under way when the server stops.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Time that requests in progress get when the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for one connection, from hand-over to the last byte of the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest request body but for offers, which may be [`rtc::OFFER_BYTES_MAX`].
@@ -56,7 +56,7 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// What the handlers know.
 #[derive(Debug)]
 pub struct Context {
-    /// The way to the workers.
+    /// Sends commands to the workers.
     pub workers: WorkersLink,
     /// Who may do what.
     pub policy: Arc<Policy>,
@@ -113,7 +113,7 @@ pub async fn serve(context: Arc<Context>, mut handoffs: mpsc::Receiver<Handoff>)
         let _ = slots.acquire_many(CONNECTIONS_MAX as u32).await;
         context.stats.all_closed().await;
     };
-    let _ = tokio::time::timeout(LAST_ANSWERS, all).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
 }
 
 async fn serve_connection(router: Router, handoff: Handoff) {

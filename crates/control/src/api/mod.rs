@@ -94,7 +94,7 @@ enum Failure {
     Worker(NoAnswer),
     NotFound(&'static str),
     BadRequest(String),
-    /// It contradicts what there is: a code and a message.
+    /// It conflicts with the current state: a code and a message.
     Conflict(&'static str, String),
 }
 
@@ -178,7 +178,7 @@ async fn streams(
 ) -> Result<Json<StreamList>, Failure> {
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
     Ok(Json(StreamList { streams }))
 }
 
@@ -203,7 +203,7 @@ async fn stream(
     let Path((app, name)) = path?;
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
     let found = streams.into_iter().find(|stream| stream.app == app && stream.name == name);
     found.map(Json).ok_or(Failure::NotFound("no such stream"))
 }

@@ -1,7 +1,7 @@
 //! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): offers in, answers out, sessions changed and ended by their URL.
 //!
 //! ```text
-//! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ place ─▶ answer made ─▶ worker opens ─▶ 201, Location
+//! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ reservation ─▶ answer made ─▶ worker opens ─▶ 201, Location
 //! PATCH, DELETE /rtc/session/{token} ─▶ registry ─▶ worker
 //! ```
 //!
@@ -41,7 +41,7 @@ use target::Target;
 use worker_api::auth::Denied;
 use worker_api::rtc::{RtcEndpoint, RtcNotice, RtcRole};
 use worker_api::settings::RtcSettings;
-use worker_api::streams::{Bridged, Published};
+use worker_api::streams::{Published, WebrtcAvailability};
 
 /// Media type of offers and answers.
 const SDP: &str = "application/sdp";
@@ -81,7 +81,7 @@ pub struct RtcParts {
 
 /// How a stream can be played at present.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ways {
+pub(super) struct PlaybackOptions {
     /// As frames: RTMP and FLV.
     pub(super) frames: bool,
     /// As packets: WHEP.
@@ -134,15 +134,15 @@ impl RtcControl {
     }
 
     /// How `app/name` can be played. While nobody publishes it players may wait, whatever comes.
-    pub(super) fn ways(&self, app: &str, name: &str) -> Ways {
+    pub(super) fn playback_options(&self, app: &str, name: &str) -> PlaybackOptions {
         let (frames, packets, note) = match (self.parts.published)(&format!("{app}/{name}")) {
-            Published::Nobody | Published::Frames(Bridged::Unknown) => (true, true, None),
-            Published::Frames(Bridged::Tracks(_, note)) => (true, true, note),
-            Published::Frames(Bridged::Impossible(reason)) => (true, false, Some(reason)),
+            Published::Nobody | Published::Frames(WebrtcAvailability::Unknown) => (true, true, None),
+            Published::Frames(WebrtcAvailability::Tracks(_, note)) => (true, true, note),
+            Published::Frames(WebrtcAvailability::Impossible(reason)) => (true, false, Some(reason)),
             Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
             Published::Packets(_) => (false, true, Some(NOT_TO_FRAMES.into())),
         };
-        Ways { frames, packets, note }
+        PlaybackOptions { frames, packets, note }
     }
 
     /// Whether WebRTC is configured.

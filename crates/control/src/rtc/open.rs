@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Context, Peer};
 use worker_api::rtc::{RtcOpen, RtcRole};
-use worker_api::streams::{Bridged, Published, PublishedTracks};
+use worker_api::streams::{Published, PublishedTracks, WebrtcAvailability};
 
 /// Longest `User-Agent` that is kept, characters.
 const USER_AGENT_CHARS_MAX: usize = 128;
@@ -94,8 +94,8 @@ impl Wanted {
         target: Target,
     ) -> Result<(String, Answer, String), Refusal> {
         let control = &context.rtc;
-        let place = control.registry.reserve(peer.address.ip())?;
-        let worker = place.worker();
+        let reservation = control.registry.reserve(peer.address.ip())?;
+        let worker = reservation.worker();
         let local = control.local_description(worker, peer.address.ip(), &target.stream)?;
         let answer = match &self.published {
             Some(published) => self.answer_play(&local, published)?,
@@ -116,7 +116,7 @@ impl Wanted {
             reply,
         };
         let id = context.workers.rtc_open(worker, open, answered).await??;
-        let Some(token) = place.enter(id, session) else {
+        let Some(token) = reservation.enter(id, session) else {
             // Nobody can reach it: if it has not ended, it does now.
             context.workers.rtc_close(id).await?;
             return Err(Refusal::Full);
@@ -159,9 +159,11 @@ impl RtcControl {
         }
         match (self.parts.published)(&target.key()) {
             Published::Packets(tracks) => Ok(Some(Playable { tracks, note: None })),
-            Published::Frames(Bridged::Tracks(tracks, note)) => Ok(Some(Playable { tracks, note })),
-            Published::Frames(Bridged::Unknown) => Err(Refusal::NotReady),
-            Published::Frames(Bridged::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
+            Published::Frames(WebrtcAvailability::Tracks(tracks, note)) => {
+                Ok(Some(Playable { tracks, note }))
+            }
+            Published::Frames(WebrtcAvailability::Unknown) => Err(Refusal::NotReady),
+            Published::Frames(WebrtcAvailability::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
             Published::Nobody => Err(Refusal::NotLive),
         }
     }

@@ -12,7 +12,7 @@ use rtc::sdp::{NegotiationError, SdpError};
 
 use super::super::api;
 use super::SDP;
-use super::registry::NoPlace;
+use super::registry::AtCapacity;
 use worker_api::NoAnswer;
 use worker_api::auth::Denied;
 use worker_api::rtc::RtcRefusal;
@@ -254,11 +254,11 @@ impl From<NoAnswer> for Refusal {
     }
 }
 
-impl From<NoPlace> for Refusal {
-    fn from(no_place: NoPlace) -> Self {
-        match no_place {
-            NoPlace::Address => Self::PendingOfAddress,
-            NoPlace::Workers => Self::Full,
+impl From<AtCapacity> for Refusal {
+    fn from(at_capacity: AtCapacity) -> Self {
+        match at_capacity {
+            AtCapacity::Address => Self::PendingOfAddress,
+            AtCapacity::Workers => Self::Full,
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) async fn patch(
     if !if_match.holds_for(&ice.tag) {
         return Err(Refusal::OtherIceSession);
     }
-    let Some(remote) = wish(&fragment, &ice.remote)? else {
+    let Some(remote) = requested_credentials(&fragment, &ice.remote)? else {
         change(context, id, RtcPatch::Candidates(fragment.candidates)).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -90,7 +90,10 @@ async fn change(context: &Context, id: SessionId, patch: RtcPatch) -> Result<(),
 }
 
 /// The credentials of an ICE restart; `None` when the fragment is about the present ones, or about none.
-fn wish(fragment: &TrickleFragment, present: &IceCredentials) -> Result<Option<IceCredentials>, Refusal> {
+fn requested_credentials(
+    fragment: &TrickleFragment,
+    present: &IceCredentials,
+) -> Result<Option<IceCredentials>, Refusal> {
     let same_ufrag = fragment.ufrag.as_ref().is_none_or(|ufrag| *ufrag == present.ufrag);
     let same_password = fragment.password.as_ref().is_none_or(|password| *password == present.password);
     if same_ufrag && same_password {

@@ -71,13 +71,13 @@ pub(crate) async fn stats_stream(
         let message = format!("the only subprotocol here is {SUBPROTOCOL}");
         return api::error(StatusCode::BAD_REQUEST, "unknown_subprotocol", message);
     }
-    let Some((place, newest)) = context.stats.subscribe() else {
+    let Some((slot, newest)) = context.stats.subscribe() else {
         let message = "as many readers of statistics as there may be";
         return api::error(StatusCode::SERVICE_UNAVAILABLE, "too_many_subscribers", message);
     };
     socket::limited(upgrade)
         .protocols([SUBPROTOCOL])
-        .on_upgrade(move |socket| socket::run(socket, place, newest))
+        .on_upgrade(move |socket| socket::run(socket, slot, newest))
 }
 
 fn no_handshake(rejection: &WebSocketUpgradeRejection) -> Response {
