@@ -1,8 +1,9 @@
-//! One player's place in a delivery log, and what to do when it cannot keep up.
+//! One player's position in a delivery log, and what to do when it cannot keep up.
 //!
-//! A player that falls behind its limits is moved to the newest entry point (a key frame), or waits for the
-//! next one; it never delays anybody else, because its queue is only a position. A message once begun is always
-//! finished, or the player could not parse what follows. What is sent when is decided in `schedule.rs`.
+//! A player that falls behind its limits is moved to the newest entry point (a key frame), or waits
+//! for the next one; it never delays others, because its queue is only a position. A message once
+//! started is always finished, or the player could not parse what follows. `schedule.rs` decides
+//! when players are served.
 
 use crate::log::{DeliveryLog, Mark};
 
@@ -13,44 +14,44 @@ pub struct QueueLimits {
     pub bytes_max: u64,
     /// Longest time behind the head, milliseconds.
     pub duration_ms_max: u64,
-    /// Longest time without taking a byte while some wait, milliseconds.
+    /// Longest time without taking a byte while bytes are pending, milliseconds.
     pub stall_ms_max: u64,
 }
 
 /// What to do with a player now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PlayerAction {
     /// Write the bytes from [`Cursor::position`] up to this position.
     Send(u64),
-    /// The same, but the stream's headers go first: the player begins, or begins anew, at a key frame.
+    /// The same, but the stream's headers go first: the player starts, or restarts, at a key frame.
     Begin(u64),
     /// Nothing to write.
     Idle,
     /// Took no byte for too long: disconnect.
     Stalled,
-    /// So far behind that what it is in the middle of can no longer be kept for it: disconnect.
+    /// So far behind that the message it is in can no longer be kept: disconnect.
     TooFarBehind,
 }
 
-/// A player's place in a [`DeliveryLog`].
+/// A player's position in a [`DeliveryLog`].
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor {
     position: u64,
     /// Sequence number of the message at `position`.
     message: u64,
-    state: State,
+    state: CursorState,
     paused: bool,
-    /// Head of the log when the player began: a group of pictures that is long already is no slowness of its own.
+    /// Head of the log when the player began: it is not slow because it began with a long GOP.
     begun_at: u64,
     progressed_ms: u64,
     dropped: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CursorState {
     /// Takes everything.
     Flowing,
-    /// Finishes the message it is in, which ends here, then leaves out what follows.
+    /// Finishes the message it is in, which ends here, then skips what follows.
     Finishing(u64),
     /// Takes nothing until an entry point with at least this message number; the messages from
     /// `missing_from` on count as dropped (`None` for a player that has not begun).
@@ -61,10 +62,11 @@ enum State {
 const LAG_CHECK_BYTES: u64 = 32 << 10;
 
 impl Cursor {
-    /// A new player. It begins at the newest entry point when there is one and `cached` is set, else at the next one.
+    /// A new player. It begins at the newest entry point when there is one and `cached` is set,
+    /// else at the next one.
     pub fn join(log: &DeliveryLog, cached: bool, now_ms: u64) -> Self {
         let entry_from = if cached { 0 } else { log.next_message() };
-        let state = State::Waiting { entry_from, missing_from: None };
+        let state = CursorState::Waiting { entry_from, missing_from: None };
         let message = log.next_message();
         let position = log.head();
         Self {
@@ -78,83 +80,87 @@ impl Cursor {
         }
     }
 
-    /// A new player that takes every message from now on: it was there before the publisher, and what it needs
-    /// to begin with is about to come.
+    /// A new player that takes every message from now on: it joined before the publisher, and what
+    /// it starts with is still to come.
     pub fn join_at_head(log: &DeliveryLog, now_ms: u64) -> Self {
-        Self { state: State::Flowing, ..Self::join(log, false, now_ms) }
+        Self { state: CursorState::Flowing, ..Self::join(log, false, now_ms) }
     }
 
     /// Takes nothing from the next message on, until [`resume`](Self::resume).
     pub fn pause(&mut self, log: &DeliveryLog) {
         self.paused = true;
-        if self.state == State::Flowing {
-            self.state = State::Finishing(log.message_end(self.position));
+        if self.state == CursorState::Flowing {
+            self.state = CursorState::Finishing(log.message_end(self.position));
         }
     }
 
-    /// Goes on after a pause: at the newest entry point if that lies after what the player got, else at the next.
+    /// Resumes after a pause: at the newest entry point if that lies after what the player got,
+    /// else at the next.
     pub fn resume(&mut self) {
         self.paused = false;
-        if let State::Finishing(_) = self.state {
-            // Not even the message it was in has been finished: as if there had been no pause.
-            self.state = State::Flowing;
+        if let CursorState::Finishing(_) = self.state {
+            // The message it was in is not finished yet: as if there had been no pause.
+            self.state = CursorState::Flowing;
         }
     }
 
-    /// Decides what to do at `now_ms`; after `Send` or `Begin` report what was written with [`advance`](Self::advance).
-    pub fn review(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Verdict {
-        if let State::Finishing(end) = self.state {
+    /// Decides what to do at `now_ms`; after `Send` or `Begin` report what was written with
+    /// [`advance`](Self::advance).
+    pub fn review(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> PlayerAction {
+        if let CursorState::Finishing(end) = self.state {
             if self.position < end {
-                return self.overdue(log, limits, now_ms).unwrap_or(Verdict::Send(end));
+                return self.overdue(log, limits, now_ms).unwrap_or(PlayerAction::Send(end));
             }
             let next = log.message_at(end).map_or(log.next_message(), |(number, _)| number);
-            // What a paused player does not get, it did not want.
+            // Messages a paused player skips do not count as dropped.
             let missing_from = (!self.paused).then_some(next);
-            // A slow player gains nothing from the message it has reached; a paused one goes on with any later one.
+            // A slow player gains nothing from the message it has reached; a paused one goes on
+            // with any later one.
             let entry_from = if self.paused { next } else { next + 1 };
-            self.state = State::Waiting { entry_from, missing_from };
+            self.state = CursorState::Waiting { entry_from, missing_from };
         }
-        if let State::Waiting { entry_from, missing_from } = self.state {
+        if let CursorState::Waiting { entry_from, missing_from } = self.state {
             let usable = log.entry().filter(|(number, _)| *number >= entry_from && !self.paused);
-            let Some((number, mark)) = usable else { return Verdict::Idle };
+            let Some((number, mark)) = usable else { return PlayerAction::Idle };
             self.dropped += missing_from.map_or(0, |from| number.saturating_sub(from));
             (self.position, self.message, self.begun_at) = (mark.position, number, log.head());
-            (self.state, self.progressed_ms) = (State::Flowing, now_ms);
-            return Verdict::Begin(log.head());
+            (self.state, self.progressed_ms) = (CursorState::Flowing, now_ms);
+            return PlayerAction::Begin(log.head());
         }
         self.review_flowing(log, limits, now_ms)
     }
 
-    fn review_flowing(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Verdict {
+    fn review_flowing(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> PlayerAction {
         let lag = log.head() - self.position;
         if lag == 0 {
             self.progressed_ms = now_ms;
-            return Verdict::Idle;
+            return PlayerAction::Idle;
         }
-        if let Some(verdict) = self.overdue(log, limits, now_ms) {
-            return verdict;
+        if let Some(action) = self.overdue(log, limits, now_ms) {
+            return action;
         }
         let fallen_from = self.position.max(self.begun_at);
         let fallen = log.head() - fallen_from;
         let is_late = || lag_ms(log, fallen_from) > limits.duration_ms_max;
         if fallen > LAG_CHECK_BYTES && (fallen > limits.bytes_max || is_late()) {
-            self.state = State::Finishing(log.message_end(self.position));
+            self.state = CursorState::Finishing(log.message_end(self.position));
             return self.review(log, limits, now_ms);
         }
-        Verdict::Send(log.head())
+        PlayerAction::Send(log.head())
     }
 
-    fn overdue(&self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Option<Verdict> {
+    fn overdue(&self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Option<PlayerAction> {
         let stalled_since = |since_ms: u64| now_ms.saturating_sub(since_ms) > limits.stall_ms_max;
-        // A player that had nothing to take for a while has not stalled: only bytes that wait count.
+        // A player that had nothing to take for a while has not stalled: only pending bytes count.
         let waits_since = |(_, mark): (u64, Mark)| stalled_since(mark.arrived_ms);
         if stalled_since(self.progressed_ms) && log.message_at(self.position).is_some_and(waits_since) {
-            return Some(Verdict::Stalled);
+            return Some(PlayerAction::Stalled);
         }
-        (log.head() - self.position > 2 * limits.bytes_max).then_some(Verdict::TooFarBehind)
+        (log.head() - self.position > 2 * limits.bytes_max).then_some(PlayerAction::TooFarBehind)
     }
 
-    /// `bytes` from the position on were written at `now_ms`; returns how many messages that completed.
+    /// `bytes` from the position on were written at `now_ms`; returns how many messages that
+    /// completed.
     pub fn advance(&mut self, log: &DeliveryLog, bytes: u64, now_ms: u64) -> u64 {
         if bytes == 0 {
             return 0;
@@ -165,16 +171,17 @@ impl Cursor {
         message - std::mem::replace(&mut self.message, message)
     }
 
-    /// Whether a message has been begun and not finished: nothing else may be written now.
+    /// Whether a message is partly written: nothing else may be written now.
     pub fn is_inside_message(&self, log: &DeliveryLog) -> bool {
         self.position().is_some_and(|position| log.message_end(position) != position)
     }
 
-    /// Position of the next byte to write, and the oldest one needed; `None` when nothing is needed.
+    /// Position of the next byte to write, and the oldest one needed; `None` when nothing is
+    /// needed.
     pub fn position(&self) -> Option<u64> {
         match self.state {
-            State::Waiting { .. } => None,
-            State::Flowing | State::Finishing(_) => Some(self.position),
+            CursorState::Waiting { .. } => None,
+            CursorState::Flowing | CursorState::Finishing(_) => Some(self.position),
         }
     }
 
@@ -183,7 +190,8 @@ impl Cursor {
         self.position().map_or(0, |position| log.head() - position)
     }
 
-    /// Time between the arrival of the message at the position and that of the newest one, milliseconds.
+    /// Time between the arrival of the message at the position and that of the newest one,
+    /// milliseconds.
     pub fn lag_ms(&self, log: &DeliveryLog) -> u64 {
         self.position().map_or(0, |position| lag_ms(log, position))
     }
@@ -222,11 +230,11 @@ mod tests {
         let mut log = log_with_key_frame();
         let mut cached = Cursor::join(&log, true, 0);
         let mut fresh = Cursor::join(&log, false, 0);
-        assert_eq!(cached.review(&log, &LIMITS, 0), Verdict::Begin(11_000));
+        assert_eq!(cached.review(&log, &LIMITS, 0), PlayerAction::Begin(11_000));
         assert_eq!(cached.position(), Some(0));
-        assert_eq!(fresh.review(&log, &LIMITS, 0), Verdict::Idle);
+        assert_eq!(fresh.review(&log, &LIMITS, 0), PlayerAction::Idle);
         append(&mut log, 80, true, 500);
-        assert_eq!(fresh.review(&log, &LIMITS, 80), Verdict::Begin(11_500));
+        assert_eq!(fresh.review(&log, &LIMITS, 80), PlayerAction::Begin(11_500));
         assert_eq!((fresh.position(), fresh.dropped()), (Some(11_000), 0));
     }
 
@@ -234,10 +242,13 @@ mod tests {
     fn player_that_waits_for_a_publisher_misses_nothing() {
         let mut log = DeliveryLog::default();
         let mut cursor = Cursor::join_at_head(&log, 0);
-        assert_eq!(cursor.review(&log, &LIMITS, 60_000), Verdict::Idle);
+        assert_eq!(cursor.review(&log, &LIMITS, 60_000), PlayerAction::Idle);
         append(&mut log, 0, false, 100);
         append(&mut log, 23, true, 100);
-        assert_eq!((cursor.review(&log, &LIMITS, 60_001), cursor.position()), (Verdict::Send(200), Some(0)));
+        assert_eq!(
+            (cursor.review(&log, &LIMITS, 60_001), cursor.position()),
+            (PlayerAction::Send(200), Some(0))
+        );
     }
 
     #[test]
@@ -249,9 +260,13 @@ mod tests {
         for step in 0..101 {
             append(&mut log, 80 + step, step == 90, 1_000);
         }
-        assert_eq!(cursor.review(&log, &LIMITS, 2), Verdict::Send(10_000), "rest of the message it is in");
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 2),
+            PlayerAction::Send(10_000),
+            "rest of the message it is in"
+        );
         cursor.advance(&log, 6_000, 3);
-        assert_eq!(cursor.review(&log, &LIMITS, 4), Verdict::Begin(log.head()));
+        assert_eq!(cursor.review(&log, &LIMITS, 4), PlayerAction::Begin(log.head()));
         assert_eq!(cursor.position(), Some(11_000 + 90_000));
         assert_eq!(cursor.dropped(), 91, "messages 1 to 91 were left out");
     }
@@ -263,9 +278,9 @@ mod tests {
         cursor.review(&log, &LIMITS, 0);
         append(&mut log, 100, false, 1_000);
         append(&mut log, 5_101, false, 40_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle, "no newer key frame: wait for one");
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle, "no newer key frame: wait for one");
         append(&mut log, 5_141, true, 10);
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(log.head()));
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(log.head()));
         assert_eq!(cursor.dropped(), 4);
     }
 
@@ -274,13 +289,17 @@ mod tests {
         let mut log = log_with_key_frame();
         append(&mut log, 9_000, false, 90_000);
         let mut cursor = Cursor::join(&log, true, 9_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 9_000), Verdict::Begin(log.head()));
+        assert_eq!(cursor.review(&log, &LIMITS, 9_000), PlayerAction::Begin(log.head()));
         append(&mut log, 9_040, false, 1_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 9_040), Verdict::Send(log.head()), "9 s and 102 kB behind");
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 9_040),
+            PlayerAction::Send(log.head()),
+            "9 s and 102 kB behind"
+        );
         append(&mut log, 9_080, false, 90_000);
         cursor.advance(&log, 1_000, 9_080);
         append(&mut log, 14_200, true, 1_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 14_200), Verdict::Send(10_000), "5.1 s since it began");
+        assert_eq!(cursor.review(&log, &LIMITS, 14_200), PlayerAction::Send(10_000), "5.1 s since it began");
     }
 
     #[test]
@@ -290,13 +309,17 @@ mod tests {
         cursor.review(&log, &LIMITS, 0);
         cursor.advance(&log, 11_000, 0);
         append(&mut log, 60_000, false, 1_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 60_001), Verdict::Send(log.head()), "the publisher paused");
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 60_001),
+            PlayerAction::Send(log.head()),
+            "the publisher paused"
+        );
         cursor.advance(&log, 500, 60_001);
         append(&mut log, 65_000, false, 1_000);
-        assert_eq!(cursor.review(&log, &LIMITS, 70_001), Verdict::Send(log.head()));
+        assert_eq!(cursor.review(&log, &LIMITS, 70_001), PlayerAction::Send(log.head()));
         assert_eq!(
             cursor.review(&log, &LIMITS, 70_002),
-            Verdict::Stalled,
+            PlayerAction::Stalled,
             "10 s after it took its last byte"
         );
     }
@@ -308,13 +331,13 @@ mod tests {
         cursor.review(&log, &LIMITS, 0);
         assert_eq!(cursor.advance(&log, 10_001, 0), 1, "one whole message and a bit");
         cursor.pause(&log);
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Send(11_000));
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Send(11_000));
         assert!(cursor.is_inside_message(&log));
         assert_eq!(cursor.advance(&log, 999, 0), 1);
         append(&mut log, 80, true, 500);
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle);
         cursor.resume();
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(11_500));
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(11_500));
         assert_eq!(cursor.dropped(), 0);
     }
 
@@ -326,11 +349,15 @@ mod tests {
         cursor.advance(&log, 11_000, 0);
         cursor.pause(&log);
         append(&mut log, 80, false, 500);
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle);
         cursor.resume();
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Idle, "the only key frame is one it has had");
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 0),
+            PlayerAction::Idle,
+            "the only key frame is one it has had"
+        );
         append(&mut log, 120, true, 500);
-        assert_eq!(cursor.review(&log, &LIMITS, 0), Verdict::Begin(12_000));
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(12_000));
         assert_eq!(cursor.position(), Some(11_500));
     }
 
@@ -342,7 +369,7 @@ mod tests {
         for step in 1..400 {
             append(&mut log, 40 * step, false, 1_000);
             cursor.advance(&log, 1, 40 * step);
-            if cursor.review(&log, &LIMITS, 40 * step) == Verdict::TooFarBehind {
+            if cursor.review(&log, &LIMITS, 40 * step) == PlayerAction::TooFarBehind {
                 assert!(log.head() - cursor.position().unwrap() <= 201_000);
                 return;
             }

@@ -1,15 +1,15 @@
-//! The frames since the last key frame, so that a new player sees a picture at once.
+//! The frames since the last key frame, so that a new player has a picture at once.
 //!
-//! Bounded in bytes and in media time. A group that outgrows its bounds is given up as a whole: half a group
-//! cannot be decoded, and the next key frame starts a new one.
+//! Bounded in bytes and in media time. A GOP that outgrows its bounds is dropped as a whole: half
+//! of it cannot be decoded, and the next key frame starts a new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::frame::{Frame, FrameRole};
 
-/// Memory a frame takes besides its payload, so that many empty ones count too: the frame itself, its reference
-/// counts, its place in the queue and the allocator's rounding, in bytes.
+/// Memory a frame takes besides its payload, so that many empty ones count too: the frame itself,
+/// its reference counts, its slot in the queue and the allocator's rounding, in bytes.
 const FRAME_BYTES: usize = 128;
 
 /// Bounds of a [`GopCache`].
@@ -23,7 +23,8 @@ pub struct GopLimits {
     pub duration_ms_max: u64,
 }
 
-/// Frames of the current group of pictures, key frame first, each with its stream time in milliseconds.
+/// Frames of the current group of pictures, key frame first, each with its stream time in
+/// milliseconds.
 #[derive(Debug, Clone)]
 pub struct GopCache {
     limits: GopLimits,
@@ -37,7 +38,7 @@ impl GopCache {
         Self { limits, frames: VecDeque::new(), bytes: 0 }
     }
 
-    /// Takes a frame in; a key frame starts a new group, frames before the first key frame are not kept.
+    /// Adds a frame; a key frame starts a new GOP, frames before the first key frame are not kept.
     pub fn push(&mut self, time_ms: u64, frame: &Arc<Frame>) {
         if frame.role == FrameRole::Key {
             self.clear();
@@ -61,7 +62,8 @@ impl GopCache {
         self.bytes = 0;
     }
 
-    /// The frames in order with their stream times; empty when a new player must wait for a key frame.
+    /// The frames in order with their stream times; empty when a new player must wait for a key
+    /// frame.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = &(u64, Arc<Frame>)> {
         self.frames.iter()
     }

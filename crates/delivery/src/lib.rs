@@ -1,11 +1,12 @@
-//! The frames lane of a stream: who gets which frame, and when.
+//! The frames lane of a stream: which player gets which frame, and when.
 //!
-//! Everything here only decides. There are no sockets, formats or clocks: input is a frame and `now`, output is positions
-//! in bytes that all receivers share. The caller writes.
+//! Everything here only decides. There are no sockets, formats or clocks: input is a frame and
+//! `now`, output is positions in bytes that all receivers share. The caller writes.
 //!
-//! A stream is driven like this: [`Stream::receive`] for every frame of its publisher; what it returns is serialised by the
-//! caller into a [`DeliveryLog`] per wire format; each player has a [`Cursor`] into such a log, and a [`Schedule`] says which
-//! players are served when, so that writes are merged and spread over time.
+//! A stream is driven like this: [`Stream::receive`] for every frame of its publisher; what it
+//! returns is serialised by the caller into a [`DeliveryLog`] per wire format; each player has a
+//! [`Cursor`] into such a log, and a [`Schedule`] says which players are served when, so that
+//! writes are merged and spread over time.
 
 mod cursor;
 mod frame;
@@ -15,10 +16,10 @@ mod schedule;
 mod stream;
 mod timeline;
 
-pub use cursor::{Cursor, QueueLimits, Verdict};
+pub use cursor::{Cursor, PlayerAction, QueueLimits};
 pub use frame::{Frame, FrameRole, Track};
 pub use gop::{GopCache, GopLimits};
 pub use log::{DeliveryLog, Mark, SEGMENT_BYTES};
-pub use schedule::{Schedule, SlotIndex};
+pub use schedule::{PlayerId, Schedule, SlotId};
 pub use stream::{Headers, Received, Stream, StreamRates};
 pub use timeline::Timeline;

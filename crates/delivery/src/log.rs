@@ -1,9 +1,10 @@
-//! The bytes of a stream in one wire format, serialised once and read by every player of that format.
+//! The bytes of a stream in one wire format, serialised once and read by every player of that
+//! format.
 //!
-//! A log is a sequence of messages laid end to end in large segments and addressed by absolute byte position.
-//! A player is just a position, so a merged write is one contiguous slice (two at a segment's end), the same
-//! memory for all players at the same place. Old segments go when nobody may need them any more.
-//! Which position a player should have is decided in `cursor.rs`.
+//! A log is a sequence of messages laid end to end in large segments and addressed by absolute byte
+//! position. A player is just a position, so a merged write is one contiguous slice (two at a
+//! segment's end), the same memory for all players at the same place. Old segments go when nobody
+//! may need them any more. Which position a player should have is decided in `cursor.rs`.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -45,8 +46,8 @@ struct Segment {
 }
 
 impl DeliveryLog {
-    /// Appends one message, whose mark must have the position `head()`. `write` adds its bytes to the buffer it
-    /// is given; `bytes_hint`, the most they can be, chooses the segment.
+    /// Appends one message, whose mark must have the position `head()`. `write` adds its bytes to
+    /// the buffer it is given; `bytes_hint`, the most they can be, chooses the segment.
     pub fn append(&mut self, mark: Mark, bytes_hint: usize, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert_eq!(mark.position, self.head);
         if mark.entry {
@@ -74,13 +75,13 @@ impl DeliveryLog {
         }
     }
 
-    /// No player may begin at what has been written so far: the publisher changed.
+    /// Players no longer start at what was written so far: the publisher changed.
     pub fn forget_entry(&mut self) {
         self.entry = None;
     }
 
-    /// Fills `slices` with the bytes from `position` to `end` and returns how many slices and bytes that is;
-    /// fewer bytes than asked for when the slices run out.
+    /// Fills `slices` with the bytes from `position` to `end` and returns how many slices and bytes
+    /// that is; fewer bytes than asked for when the slices run out.
     ///
     /// Needs `start() <= position <= end <= head()`.
     pub fn slices<'a>(&'a self, position: u64, end: u64, slices: &mut [IoSlice<'a>]) -> (usize, usize) {
@@ -100,7 +101,8 @@ impl DeliveryLog {
         (count, bytes)
     }
 
-    /// Whether `append` with this hint begins a new segment: the moment to think about [`evict`](Self::evict).
+    /// Whether `append` with this hint begins a new segment: the time to call
+    /// [`evict`](Self::evict).
     pub fn rolls(&self, bytes_hint: usize) -> bool {
         self.segments.back().is_none_or(|segment| !segment.takes(bytes_hint))
     }
@@ -130,7 +132,8 @@ impl DeliveryLog {
         Some((self.first_mark + index as u64, self.marks[index]))
     }
 
-    /// End of the message that `position` lies in; `position` itself where a message begins there, or at the head.
+    /// End of the message that `position` lies in; `position` itself where a message begins there,
+    /// or at the head.
     pub fn message_end(&self, position: u64) -> u64 {
         let index = self.marks.partition_point(|mark| mark.position < position);
         self.marks.get(index).map_or(self.head, |mark| mark.position)

@@ -1,16 +1,23 @@
-//! Which players of a stream are served when: merged writes, spread evenly over the merge period.
+//! When each player of a stream is served: merged writes, spread evenly over the merge period.
 //!
-//! Players are dealt out to slots; slot `i` of `n` is served at times `t` with `t = i * period / n (mod period)`.
-//! So each player is served once per period with all that came in since, no message waits longer than one
-//! period, and the work of a period is a steady trickle instead of one burst that delays everything else.
+//! Players are distributed over slots; slot `i` of `n` is served at times `t` with `t = i * period
+//! / n (mod period)`. So each player is served once per period with everything that arrived since,
+//! no message waits longer than one period, and the work of a period is spread over it instead of
+//! one burst that delays everything else.
 
-/// Distance between two slots, milliseconds; shorter steps would wake the loop more often for fewer writes each.
+/// Distance between two slots, milliseconds; shorter steps would wake the loop more often for fewer
+/// writes each.
 const SLOT_MS: u64 = 5;
 /// Most slots of a schedule.
 const SLOTS_MAX: u64 = 128;
 
-/// Index of a slot in its [`Schedule`].
-pub type SlotIndex = u32;
+/// Names a player of a [`Schedule`]; the caller chooses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PlayerId(pub u32);
+
+/// Names a slot of a [`Schedule`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotId(u32);
 
 /// The players of one delivery log, by slot.
 #[derive(Debug)]
@@ -22,21 +29,22 @@ pub struct Schedule {
 
 #[derive(Debug, Default)]
 struct Slot {
-    players: Vec<u32>,
+    players: Vec<PlayerId>,
     due_ms: u64,
     /// Log position and message count up to which this slot has been served.
     served: (u64, u64),
 }
 
 impl Schedule {
-    /// A schedule with this merge period; zero means a single slot that is due as soon as anything waits.
+    /// A schedule with this merge period; zero means a single slot that is due as soon as there is
+    /// anything to send.
     pub fn new(period_ms: u64) -> Self {
         let count = (period_ms / SLOT_MS).clamp(1, SLOTS_MAX);
         Self { period_ms, slots: (0..count).map(|_| Slot::default()).collect(), players: 0 }
     }
 
     /// Adds a player to the emptiest slot.
-    pub fn add(&mut self, player: u32, now_ms: u64, served: (u64, u64)) -> SlotIndex {
+    pub fn add(&mut self, player: PlayerId, now_ms: u64, served: (u64, u64)) -> SlotId {
         let emptiest =
             (0..self.slots.len()).min_by_key(|&index| self.slots[index].players.len()).unwrap_or(0);
         let due_ms = self.tick_after(emptiest, now_ms);
@@ -46,19 +54,19 @@ impl Schedule {
         }
         slot.players.push(player);
         self.players += 1;
-        emptiest as SlotIndex
+        SlotId(emptiest as u32)
     }
 
-    /// Removes a player from the slot it was dealt to.
-    pub fn remove(&mut self, slot: SlotIndex, player: u32) {
-        let players = &mut self.slots[slot as usize].players;
+    /// Removes a player from its slot.
+    pub fn remove(&mut self, slot: SlotId, player: PlayerId) {
+        let players = &mut self.slots[slot.0 as usize].players;
         if let Some(index) = players.iter().position(|&other| other == player) {
             players.swap_remove(index);
             self.players -= 1;
         }
     }
 
-    /// The stream was silent and now goes on: slots keep their places in the period.
+    /// The stream was silent and resumes: slots keep their phase in the period.
     pub fn resume(&mut self, now_ms: u64) {
         for index in 0..self.slots.len() {
             self.slots[index].due_ms = self.tick_after(index, now_ms);
@@ -70,9 +78,9 @@ impl Schedule {
         self.pending(log_end).map(|index| self.slots[index].due_ms).min()
     }
 
-    /// The next slot that is due at `now_ms`, or that holds back `messages_max` messages (0: no such limit).
-    /// It counts as served from here on.
-    pub fn take_due(&mut self, now_ms: u64, log_end: (u64, u64), messages_max: u64) -> Option<SlotIndex> {
+    /// The next slot that is due at `now_ms`, or that holds back `messages_max` messages (0: no
+    /// such limit). It counts as served from here on.
+    pub fn take_due(&mut self, now_ms: u64, log_end: (u64, u64), messages_max: u64) -> Option<SlotId> {
         let full = |slot: &Slot| messages_max > 0 && log_end.1 - slot.served.1 >= messages_max;
         let index = self
             .pending(log_end)
@@ -80,7 +88,7 @@ impl Schedule {
         let due_ms = self.tick_after(index, now_ms);
         let slot = &mut self.slots[index];
         (slot.due_ms, slot.served) = (due_ms, log_end);
-        Some(index as SlotIndex)
+        Some(SlotId(index as u32))
     }
 
     /// Whether some slot holds back `messages_max` messages (0: no such limit).
@@ -90,12 +98,12 @@ impl Schedule {
     }
 
     /// The players of a slot.
-    pub fn players(&self, slot: SlotIndex) -> &[u32] {
-        &self.slots[slot as usize].players
+    pub fn players(&self, slot: SlotId) -> &[PlayerId] {
+        &self.slots[slot.0 as usize].players
     }
 
     /// All players.
-    pub fn all_players(&self) -> impl Iterator<Item = u32> {
+    pub fn all_players(&self) -> impl Iterator<Item = PlayerId> {
         self.slots.iter().flat_map(|slot| slot.players.iter().copied())
     }
 
@@ -129,7 +137,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn drain(schedule: &mut Schedule, now_ms: u64, log_end: (u64, u64)) -> Vec<SlotIndex> {
+    fn drain(schedule: &mut Schedule, now_ms: u64, log_end: (u64, u64)) -> Vec<SlotId> {
         std::iter::from_fn(|| schedule.take_due(now_ms, log_end, 0)).collect()
     }
 
@@ -137,7 +145,7 @@ mod tests {
     fn every_player_is_served_once_per_period_and_the_work_is_spread() {
         let mut schedule = Schedule::new(100);
         for player in 0..200 {
-            schedule.add(player, 0, (0, 0));
+            schedule.add(PlayerId(player), 0, (0, 0));
         }
         let mut served = vec![0; 200];
         let mut most_at_once = 0;
@@ -146,7 +154,7 @@ mod tests {
             let due = drain(&mut schedule, now, log_end);
             let players = due.iter().flat_map(|&slot| schedule.players(slot).to_vec());
             let before: usize = served.iter().sum();
-            players.for_each(|player| served[player as usize] += 1);
+            players.for_each(|player| served[player.0 as usize] += 1);
             most_at_once = most_at_once.max(served.iter().sum::<usize>() - before);
         }
         assert!(served.iter().all(|&count| count == 9 || count == 10), "{served:?}");
@@ -156,12 +164,12 @@ mod tests {
     #[test]
     fn no_message_waits_longer_than_a_period() {
         let mut schedule = Schedule::new(350);
-        schedule.add(7, 1_000, (0, 0));
+        schedule.add(PlayerId(7), 1_000, (0, 0));
         for arrival in [1_003u64, 1_500, 4_444, 4_445, 9_999] {
             schedule.resume(arrival);
             let due = schedule.next_due((arrival, 1)).unwrap();
             assert!((arrival + 1..=arrival + 350).contains(&due), "{arrival}: {due}");
-            assert_eq!(drain(&mut schedule, due, (arrival, 1)), [0]);
+            assert_eq!(drain(&mut schedule, due, (arrival, 1)), [SlotId(0)]);
             assert_eq!(schedule.next_due((arrival, 1)), None, "nothing new: no wake-up");
         }
     }
@@ -169,28 +177,28 @@ mod tests {
     #[test]
     fn without_a_period_everything_is_due_at_once() {
         let mut schedule = Schedule::new(0);
-        schedule.add(1, 50, (0, 0));
-        assert_eq!(drain(&mut schedule, 50, (10, 1)), [0]);
-        assert_eq!(drain(&mut schedule, 50, (10, 1)), [] as [u32; 0]);
-        assert_eq!(drain(&mut schedule, 50, (20, 2)), [0]);
+        schedule.add(PlayerId(1), 50, (0, 0));
+        assert_eq!(drain(&mut schedule, 50, (10, 1)), [SlotId(0)]);
+        assert_eq!(drain(&mut schedule, 50, (10, 1)), [] as [SlotId; 0]);
+        assert_eq!(drain(&mut schedule, 50, (20, 2)), [SlotId(0)]);
     }
 
     #[test]
     fn a_count_of_messages_ends_the_wait() {
         let mut schedule = Schedule::new(1000);
-        schedule.add(1, 0, (0, 0));
+        schedule.add(PlayerId(1), 0, (0, 0));
         assert_eq!(schedule.take_due(1, (700, 7), 8), None);
-        assert_eq!(schedule.take_due(1, (800, 8), 8), Some(0));
+        assert_eq!(schedule.take_due(1, (800, 8), 8), Some(SlotId(0)));
         assert_eq!(schedule.take_due(2, (900, 9), 8), None);
     }
 
     #[test]
     fn removed_players_are_not_served() {
         let mut schedule = Schedule::new(0);
-        let slot = schedule.add(1, 0, (0, 0));
-        schedule.add(2, 0, (0, 0));
-        schedule.remove(slot, 1);
-        schedule.remove(slot, 1);
-        assert_eq!((schedule.players(0), schedule.len()), (&[2][..], 1));
+        let slot = schedule.add(PlayerId(1), 0, (0, 0));
+        schedule.add(PlayerId(2), 0, (0, 0));
+        schedule.remove(slot, PlayerId(1));
+        schedule.remove(slot, PlayerId(1));
+        assert_eq!((schedule.players(SlotId(0)), schedule.len()), (&[PlayerId(2)][..], 1));
     }
 }

@@ -98,7 +98,7 @@ pub(crate) struct Worker {
     read_again: Vec<usize>,
     pub(crate) plain: Vec<u8>,
     cipher: Vec<u8>,
-    pub(crate) scratch_players: Vec<u32>,
+    pub(crate) scratch_players: Vec<delivery::PlayerId>,
     pub(crate) counters: WorkerCounters,
     pub(crate) load: LoadMeter,
     epoch: Instant,

@@ -165,7 +165,8 @@ impl Worker {
     fn set_waiting(&mut self, stream: usize, since_ms: Option<u64>) {
         let channels = self.streams.slab[stream].channels.iter().flatten();
         for player in channels.flat_map(|channel| channel.schedule.all_players()) {
-            if let Some(play) = self.sessions.get_mut(player as usize).and_then(|session| session.play_mut())
+            if let Some(play) =
+                self.sessions.get_mut(player.0 as usize).and_then(|session| session.play_mut())
             {
                 play.waiting_since_ms = since_ms;
             }
@@ -262,7 +263,7 @@ impl Worker {
         let entry = channel.log.entry().filter(|_| for_new_players).map(|(_, mark)| mark.position);
         let players = channel.schedule.all_players();
         let positions =
-            players.filter_map(|player| self.sessions.get(player as usize)?.play()?.cursor.position());
+            players.filter_map(|player| self.sessions.get(player.0 as usize)?.play()?.cursor.position());
         positions.chain(entry).min().unwrap_or(channel.log.head())
     }
 

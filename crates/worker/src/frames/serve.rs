@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use delivery::{Cursor, Verdict};
+use delivery::{Cursor, PlayerAction, PlayerId};
 
 use crate::event_loop::Worker;
 use crate::frames::channel::{self, Format};
@@ -95,7 +95,7 @@ impl Worker {
             None => Cursor::join(&channel.log, cached, now_ms),
         };
         let log_end = channel.log_end();
-        let slot = channel.schedule.add(index as u32, now_ms, log_end);
+        let slot = channel.schedule.add(PlayerId(index as u32), now_ms, log_end);
         self.sessions[index].media =
             Media::Play(Play { stream, format, cursor, slot, begun: false, paused: false, waiting_since_ms });
         self.columns.takes_role(index, Role::Player, frames_reference(stream));
@@ -177,7 +177,7 @@ impl Worker {
         self.counters.queue_drops += play.cursor.dropped();
         local.players -= 1;
         let channel = local.channel_mut(play.format, self.now_ms);
-        channel.schedule.remove(play.slot, index as u32);
+        channel.schedule.remove(play.slot, PlayerId(index as u32));
         if channel.schedule.is_empty() {
             local.channels[play.format as usize] = None;
         }
@@ -266,7 +266,7 @@ impl Worker {
             let Some(slot) = channel.schedule.take_due(now_ms, log_end, messages_max) else { break };
             players.clear();
             players.extend_from_slice(channel.schedule.players(slot));
-            players.iter().for_each(|&player| self.serve(player as usize));
+            players.iter().for_each(|&player| self.serve(player.0 as usize));
         }
         self.scratch_players = players;
         let Some(channel) = self.channel_mut(stream, format) else { return };
@@ -369,16 +369,16 @@ fn serve_player(
     let Some(channel) = &stream.channels[play.format as usize] else { return Ok(Served::Done) };
     let log = &channel.log;
     loop {
-        let verdict = play.cursor.review(log, &stream.queue_limits, now_ms);
-        let mut end = match verdict {
-            Verdict::Stalled => return Ok(Served::TooSlow("player took nothing for too long")),
-            Verdict::TooFarBehind => return Ok(Served::TooSlow("player too far behind")),
-            Verdict::Idle => None,
-            Verdict::Send(end) | Verdict::Begin(end) => {
+        let action = play.cursor.review(log, &stream.queue_limits, now_ms);
+        let mut end = match action {
+            PlayerAction::Stalled => return Ok(Served::TooSlow("player took nothing for too long")),
+            PlayerAction::TooFarBehind => return Ok(Served::TooSlow("player too far behind")),
+            PlayerAction::Idle => None,
+            PlayerAction::Send(end) | PlayerAction::Begin(end) => {
                 if !std::mem::replace(&mut play.begun, true) {
                     write_preamble(play.format, stream, cors, &mut session.pending.bytes);
                 }
-                if matches!(verdict, Verdict::Begin(_)) {
+                if matches!(action, PlayerAction::Begin(_)) {
                     let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
                     channel.write_headers(&mut session.pending.bytes, stream.relay.entry_headers(), time_ms);
                 }

@@ -5,7 +5,7 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-use delivery::{Cursor, SlotIndex};
+use delivery::{Cursor, SlotId};
 use rtmp::server::ServerSession;
 
 use crate::frames::channel::Format;
@@ -94,7 +94,7 @@ pub(crate) struct Play {
     pub(crate) stream: usize,
     pub(crate) format: Format,
     pub(crate) cursor: Cursor,
-    pub(crate) slot: SlotIndex,
+    pub(crate) slot: SlotId,
     /// The response head or file header has been sent.
     pub(crate) begun: bool,
     /// RTMP `pause`: nothing is sent until it is undone.
