@@ -20,7 +20,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::api::merge::{Merged, merged};
-use super::{Context, api};
+use super::{Context, error_response};
 use worker_api::snapshot::WorkerSnapshot;
 
 mod bridges;
@@ -36,7 +36,7 @@ pub(super) fn router() -> Router<Arc<Context>> {
 
 async fn metrics(State(context): State<Arc<Context>>) -> Response {
     let Ok(workers) = context.workers.snapshots().await else {
-        return api::error(
+        return error_response::error(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker_unavailable",
             "a worker did not answer in time",
@@ -64,7 +64,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
     registry.register_collector(Box::new(scrape));
     let mut body = String::new();
     if text::encode(&mut body, &registry).is_err() {
-        return api::error(
+        return error_response::error(
             StatusCode::INTERNAL_SERVER_ERROR,
             "encoding_failed",
             "the metrics could not be encoded",

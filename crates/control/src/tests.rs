@@ -8,7 +8,14 @@ use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
 use serde_json::{Value, json};
 
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime};
+
 use super::*;
+use sources::channels::Channels;
+use sources::pull::Pulls;
+use worker_api::auth::Policy;
 use worker_api::auth::Tokens;
 use worker_api::auth::manage::Manage;
 use worker_api::link::{Command, Listed, WorkerUnavailable};
@@ -16,6 +23,7 @@ use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
     SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
 };
+use worker_api::{ListenAddresses, WorkersLink};
 
 fn stream(name: &str, players: u32) -> StreamSnapshot {
     StreamSnapshot {
@@ -188,7 +196,7 @@ async fn ask_as(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-) -> (StatusCode, axum::http::HeaderMap, String) {
+) -> (StatusCode, http::HeaderMap, String) {
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost:8080");
     for (name, value) in headers {
         request = request.header(*name, *value);

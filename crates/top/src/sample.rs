@@ -11,7 +11,7 @@ use stats::message::{
 const TIME_MS: u64 = 1_795_262_400_000;
 
 /// The message of these numbers.
-pub fn message(workers: u16, streams: u32, sessions: u32) -> StatsMessage {
+pub(crate) fn message(workers: u16, streams: u32, sessions: u32) -> StatsMessage {
     StatsMessage {
         version: VERSION,
         sequence: 1,
@@ -25,7 +25,7 @@ pub fn message(workers: u16, streams: u32, sessions: u32) -> StatsMessage {
 }
 
 /// The message `seconds` after `first`: time has passed, and bit rates have moved a little.
-pub fn later(first: &StatsMessage, seconds: u64) -> StatsMessage {
+pub(crate) fn later(first: &StatsMessage, seconds: u64) -> StatsMessage {
     let mut message = first.clone();
     message.sequence += seconds;
     message.time_ms += seconds * 1000;

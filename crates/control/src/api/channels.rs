@@ -10,7 +10,9 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Context, ErrorBody, Failure};
+use super::Failure;
+use crate::Context;
+use crate::error_response::ErrorBody;
 use sources::channels::{self, ChannelRequest, ChannelSpec, EventKind, NotAdded, NotSkipped, View};
 use sources::settings::AddedBy;
 use worker_api::time;

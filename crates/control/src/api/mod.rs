@@ -21,11 +21,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::stats::{__path_stats, __path_stats_stream, stats, stats_stream};
-use super::{Context, Peer, access};
-pub(super) use types::ErrorBody;
-use types::{
-    ApiError, PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList,
-};
+use crate::error_response::{ErrorBody, error};
+use crate::{Context, Peer, access};
+use types::{PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList};
 use urls::Urls;
 use worker_api::NoAnswer;
 use worker_api::time;
@@ -81,12 +79,6 @@ pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi
         .layer(middleware::from_fn_with_state(Arc::clone(&context), access::manage))
         .with_state(context);
     (router, document)
-}
-
-/// An error as JSON.
-pub(super) fn error(status: StatusCode, code: &'static str, message: impl Into<String>) -> Response {
-    let body = ErrorBody { error: ApiError { code: code.to_owned(), message: message.into() } };
-    (status, Json(body)).into_response()
 }
 
 /// Why a handler could not answer.

@@ -9,7 +9,9 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Context, ErrorBody, Failure};
+use super::Failure;
+use crate::Context;
+use crate::error_response::ErrorBody;
 use sources::pull::{self, NotAdded, PullSpec};
 use sources::settings::AddedBy;
 use worker_api::time;

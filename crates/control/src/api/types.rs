@@ -8,22 +8,6 @@ use worker_api::snapshot::{
     BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionId, SessionSnapshot, WorkerSnapshot,
 };
 
-/// Body of every error.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ErrorBody {
-    pub(crate) error: ApiError,
-}
-
-/// What went wrong.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ApiError {
-    /// For programs; does not change.
-    #[schema(example = "not_found")]
-    pub(crate) code: String,
-    /// For people.
-    pub(crate) message: String,
-}
-
 /// What kind of server this is and how it can be reached.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerInfo {

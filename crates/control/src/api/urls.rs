@@ -5,8 +5,8 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::super::Peer;
 use super::types::{Endpoints, StreamUrls};
+use crate::Peer;
 use crate::rtc::PlaybackOptions;
 use worker_api::ListenAddresses;
 

@@ -16,12 +16,11 @@ use rtp::payload::MediaKind;
 use tokio::sync::oneshot;
 
 use super::candidates::candidates;
+use super::control::{RtcControl, Session, random};
+use super::headers::SDP;
 use super::refusal::Refusal;
-use super::session::Session;
 use super::target::Target;
-use super::{
-    OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, formats, headers, may, not_stopping, random, text,
-};
+use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
 use worker_api::rtc::{RtcOpen, RtcRole};
 use worker_api::streams::{Published, PublishedTracks, WebrtcAvailability};
@@ -41,7 +40,7 @@ pub(super) async fn open(
         return Err(Refusal::Off);
     }
     not_stopping(context)?;
-    control.admit(peer)?;
+    control.admit(peer.address.ip())?;
     let target = Target::read(request.uri())?;
     if let Err(denied) = may(context, peer, role, &target, &request) {
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::to_bytes;
 use axum::http::HeaderMap;
+use rtc::dtls::Certificate;
 use rtc::sdp::{TrackDescription, parse_offer};
 use rtp::payload::Codec;
 use serde_json::Value;
@@ -22,9 +23,12 @@ use worker_api::WorkersLink;
 use worker_api::auth::manage::Manage;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
 use worker_api::link::{Command, WorkerUnavailable};
+use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::settings::IceServer;
+use worker_api::settings::RtcSettings;
 use worker_api::snapshot::SessionId;
+use worker_api::streams::{Published, WebrtcAvailability};
 
 impl RtcControl {
     /// Of a server without WebRTC.

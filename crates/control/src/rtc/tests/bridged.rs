@@ -1,5 +1,6 @@
 //! What players of WebRTC are answered for streams of RTMP: what a bridge makes of them, or why there is nothing.
 
+use super::super::control::NOT_TO_FRAMES;
 use super::*;
 
 #[tokio::test]
