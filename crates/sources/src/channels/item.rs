@@ -83,7 +83,7 @@ impl Item {
 
     /// One that a test reads: what opening gives, and the queue of frames.
     #[cfg(test)]
-    pub fn scripted(
+    pub(crate) fn scripted(
         opened: oneshot::Receiver<Result<Facts, String>>,
         samples: Receiver<Result<Sample, String>>,
     ) -> Self {

@@ -57,7 +57,7 @@ impl Default for Timeline {
 impl Timeline {
     /// One on which so much has been played.
     #[cfg(test)]
-    pub fn after(played: std::time::Duration) -> Self {
+    pub(crate) fn after(played: std::time::Duration) -> Self {
         let end_ns = BEGINNING_NS + i64::try_from(played.as_nanos()).expect("some centuries at most");
         Self { zero_ns: end_ns, end_ns, shown_ns: end_ns, ..Self::default() }
     }
