@@ -196,7 +196,7 @@ async fn ask_as(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-) -> (StatusCode, http::HeaderMap, String) {
+) -> (StatusCode, HeaderMap, String) {
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost:8080");
     for (name, value) in headers {
         request = request.header(*name, *value);

@@ -103,7 +103,7 @@ fn profile(format: &Format) -> String {
         (Codec::Vp9, number, _) | (Codec::H265, number, _) | (Codec::Av1, _, number) => {
             return format!("profile {}", number.unwrap_or(0));
         }
-        (_, ..) => "",
+        _ => "",
     };
     name.to_owned()
 }
