@@ -8,7 +8,7 @@ use crate::event_loop::Worker;
 use crate::mailbox::MessageBody;
 use crate::packets::session::RtcSession;
 use crate::publication::{NewPublisher, Source};
-use crate::registry::{Bridged, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
+use crate::registry::{Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken, WebrtcAvailability};
 use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
@@ -152,8 +152,8 @@ impl Worker {
             tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
         };
         match self.parts.directory.published(&self.rtc.streams.slab[stream].publication.key) {
-            Published::Frames(Bridged::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
-            Published::Frames(Bridged::Impossible(_) | Bridged::Tracks(_, Some(_))) => {
+            Published::Frames(WebrtcAvailability::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
+            Published::Frames(WebrtcAvailability::Impossible(_) | WebrtcAvailability::Tracks(_, Some(_))) => {
                 self.rtc_end_video_players(stream);
             }
             _ => {}
