@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
 use axum::body::{Body, to_bytes};
+use axum::http::HeaderMap;
 use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
 use serde_json::{Value, json};
