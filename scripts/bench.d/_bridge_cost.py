@@ -14,7 +14,7 @@ from _rtc import PUBLISHED, TOKEN, ask
 SECTIONS = {"rtmp2rtc": ("packetise", "aac2opus"), "rtc2rtmp": ("depacketise", "opus2aac")}
 
 # Pictures a second of the load generator, and packets of Opus: what a bridge that works has at least 9/10 of.
-PICTURES, SOUNDS = 30, 50
+PICTURES, AUDIO_FRAMES = 30, 50
 
 
 def measure(bench, server, direction, seconds):
@@ -75,21 +75,21 @@ def read(server, direction, seconds):
     after = samples[-1]
     counted = lambda key: after[key] - before[key]  # noqa: E731
     middle = lambda key: median([sample[key] for sample in samples])  # noqa: E731
-    pictures, sounds = counted("video_frames"), counted("audio_frames")
+    pictures, audio_frames = counted("video_frames"), counted("audio_frames")
     if pictures < 0.9 * PICTURES * seconds:
         return f"the bridge made only {pictures} pictures in {seconds} s"
-    video, sound = SECTIONS[direction]
+    video, audio = SECTIONS[direction]
     say(
-        f"  {direction}: {pictures} pictures and {sounds} transcoded pieces of sound in {seconds:.0f} s, "
+        f"  {direction}: {pictures} pictures and {audio_frames} transcoded audio frames in {seconds:.0f} s, "
         f"worker {counted('cpu_seconds') / seconds * 100:.2f} % and transcoding "
         f"{counted('transcoding_cpu_seconds') / seconds * 100:.2f} % of a core"
     )
     parts = [(direction, video, counted("cpu_seconds") * 1e6 / pictures, middle("video_latency_ms"))]
-    if sounds > 0:
-        per_piece = counted("transcoding_cpu_seconds") * 1e6 / sounds
-        parts.append((direction, sound, per_piece, middle("audio_latency_ms")))
+    if audio_frames > 0:
+        per_piece = counted("transcoding_cpu_seconds") * 1e6 / audio_frames
+        parts.append((direction, audio, per_piece, middle("audio_latency_ms")))
     elif direction == "rtmp2rtc":
-        return "no sound was transcoded"
+        return "no audio was transcoded"
     return parts
 
 

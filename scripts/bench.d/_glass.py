@@ -21,8 +21,8 @@ WIDTH, HEIGHT, RATE = 640, 360, 30
 BLOCK = 16
 STREAM = "live/glass"
 
-# Not what a viewer sees later: buffers that are being filled, and with sound, until a few reports have told which picture
-# belongs to which sound, pictures that are not held back for it yet.
+# Not what a viewer sees later: buffers that are being filled, and with audio, until a few reports have told which picture
+# belongs to which audio, pictures that are not held back for it yet.
 WARM_UP_SECONDS = {False: 3.0, True: 10.0}
 
 
@@ -35,28 +35,28 @@ def problem():
     return None
 
 
-def measure(bench, server, sound, seconds):
+def measure(bench, server, audio, seconds):
     """Percentiles of the age in milliseconds, or the reason why there are none."""
     why = problem()
     if why:
         return why
-    encoder = subprocess.Popen(encoder_command(server, sound), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    encoder = subprocess.Popen(encoder_command(server, audio), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     bench.running.append(encoder)
     drawn = threading.Thread(target=draw, args=(encoder.stdin,), daemon=True)
     drawn.start()
     try:
-        return watch(server, sound, seconds)
+        return watch(server, audio, seconds)
     finally:
         bench.stop(encoder)
         drawn.join(5)
 
 
-def encoder_command(server, sound):
+def encoder_command(server, audio):
     url = server.rtmp.replace("live/sample", STREAM)
     picture = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-video_size", f"{WIDTH}x{HEIGHT}", "-framerate", str(RATE)]
-    tone = ["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000"] if sound else []
+    tone = ["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000"] if audio else []
     video = ["-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-g", "60", "-b:v", "1500k"]
-    audio = ["-c:a", "aac", "-b:a", "96k", "-ac", "2"] if sound else []
+    audio = ["-c:a", "aac", "-b:a", "96k", "-ac", "2"] if audio else []
     ends = ["-flush_packets", "1", "-f", "flv", url]
     return ["ffmpeg", "-hide_banner", "-loglevel", "error", *picture, "-i", "pipe:0", *tone, *video, *audio, *ends]
 
@@ -89,13 +89,13 @@ def stamp_lines(milliseconds):
     return line * BLOCK
 
 
-def watch(server, sound, seconds):
+def watch(server, audio, seconds):
     environment = {
         **os.environ,
         "MILLSTREAM_URL": server.base,
         "STREAM": STREAM,
-        "SECONDS": str(seconds + WARM_UP_SECONDS[sound]),
-        "SOUND": "1" if sound else "0",
+        "SECONDS": str(seconds + WARM_UP_SECONDS[audio]),
+        "AUDIO": "1" if audio else "0",
     }
     if not published(server):
         return "ffmpeg did not publish"
@@ -105,12 +105,12 @@ def watch(server, sound, seconds):
         return (done.stderr.strip().splitlines() or ["the browser failed"])[-1]
     report = json.loads(done.stdout)
     frames = report["frames"]
-    later = [frame for frame in frames if frame["at"] >= frames[0]["at"] + WARM_UP_SECONDS[sound] * 1000]
+    later = [frame for frame in frames if frame["at"] >= frames[0]["at"] + WARM_UP_SECONDS[audio] * 1000]
     if len(later) < RATE * seconds / 2:
         return f"only {len(later)} pictures could be read, {report['unreadable']} could not"
     ages, shown = (sorted(frame[key] for frame in later) for key in ("age", "shown"))
     of = lambda values, share: values[min(len(values) - 1, int(len(values) * share))]  # noqa: E731
-    say(f"  glass to glass, {'with sound' if sound else 'video only'}: p50 {of(ages, 0.5):.0f} ms, at the time of display "
+    say(f"  glass to glass, {'with audio' if audio else 'video only'}: p50 {of(ages, 0.5):.0f} ms, at the time of display "
         f"{of(shown, 0.5):.0f} ms; {len(ages)} pictures, {report['unreadable']} unreadable; {stats_text(report['stats'])}")
     return {"p50": of(ages, 0.5), "p95": of(ages, 0.95), "p99": of(ages, 0.99), "frames": len(ages)}
 

@@ -36,7 +36,7 @@ function relay() {
       published.set(key, peer);
       sessions.set(id, { peer, offer, end: () => published.delete(key) });
       await peer.setRemoteDescription({ type: 'offer', sdp: offer });
-      // Sound of a track that nobody listens to is not decoded, and could not be sent on.
+      // Audio of a track that nobody listens to is not decoded, and could not be sent on.
       const listener = new Audio();
       listener.muted = true;
       listener.srcObject = new MediaStream(peer.getReceivers().map(({ track }) => track));

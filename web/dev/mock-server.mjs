@@ -205,11 +205,11 @@ function bridge(rate, dropped = 0) {
   };
 }
 
-/** What bridges meet: B-frames, sound that is not bridged, a stream that is not bridged at all. */
+/** What bridges meet: B-frames, audio that is not bridged, a stream that is not bridged at all. */
 const BRIDGES = {
   'live/main-stage': (rate) => ({ bridge: bridge(rate, 2) }),
   'live/backstage': () => ({ not_bridged: 'the stream is published by RTMP, and bridges to WebRTC are off for this application', whep: false }),
-  'sport/court-2': (rate) => ({ bridge: { ...bridge(rate), audio_frames: 0, transcoding_cpu_seconds: 0 }, not_bridged: 'the sound is AC-3, which is not bridged' }),
+  'sport/court-2': (rate) => ({ bridge: { ...bridge(rate), audio_frames: 0, transcoding_cpu_seconds: 0 }, not_bridged: 'the audio is AC-3, which is not bridged' }),
 };
 
 function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds, bridge: bridged = null, not_bridged = null, whep = true }) {

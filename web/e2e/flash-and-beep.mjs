@@ -92,7 +92,7 @@ export async function publish({ url, codec }) {
  * Plays by WHEP for so many seconds, and tells how much later each beep was heard than its flash was seen.
  *
  * Seen: the time at which the compositor expected the frame on the screen. Heard: the time at which the sample leaves the
- * audio context. Also what the statistics tell: frames, concealed sound, and how far apart the times of capture are that are
+ * audio context. Also what the statistics tell: frames, concealed audio, and how far apart the times of capture are that are
  * played in the same moment (`playouts`: when, and by how much picture is ahead): Chromium brings them together in a minute.
  */
 export async function measure({ url, seconds, codec }) {
@@ -106,9 +106,9 @@ export async function measure({ url, seconds, codec }) {
     };
   });
   const transceiver = peer.addTransceiver('video', { direction: 'recvonly' });
-  const sound = peer.addTransceiver('audio', { direction: 'recvonly' });
+  const audioTransceiver = peer.addTransceiver('audio', { direction: 'recvonly' });
   // Else each buffer is as long as its own jitter asks for, and Chromium leaves up to 30 ms between them.
-  for (const { receiver } of [transceiver, sound]) receiver.jitterBufferTarget = 250;
+  for (const { receiver } of [transceiver, audioTransceiver]) receiver.jitterBufferTarget = 250;
   if (codec) {
     const known = RTCRtpReceiver.getCapabilities('video').codecs;
     transceiver.setCodecPreferences(known.filter(({ mimeType }) => [`video/${codec}`, 'video/rtx'].includes(mimeType.toLowerCase())));
@@ -195,7 +195,7 @@ export async function measure({ url, seconds, codec }) {
   const inbound = async (kind) => [...(await peer.getStats()).values()].find((report) => report.type === 'inbound-rtp' && report.kind === kind);
   const deadline = performance.now() + 30_000;
   while (!((await inbound('video'))?.framesDecoded > 0 && (await inbound('audio'))?.totalAudioEnergy > 0.0001)) {
-    if (performance.now() > deadline) throw new Error(`no picture or no sound: ${JSON.stringify([await inbound('video'), await inbound('audio')])}`);
+    if (performance.now() > deadline) throw new Error(`no video or no audio: ${JSON.stringify([await inbound('video'), await inbound('audio')])}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   window.isConnected = true;

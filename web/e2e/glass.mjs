@@ -1,7 +1,7 @@
 /**
  * How old is the picture a browser shows? Plays a stream by WHEP whose pictures carry the time, and prints what it read.
  *
- *   MILLSTREAM_URL=http://127.0.0.1:8080/ STREAM=live/glass SECONDS=10 SOUND=1 node e2e/glass.mjs
+ *   MILLSTREAM_URL=http://127.0.0.1:8080/ STREAM=live/glass SECONDS=10 AUDIO=1 node e2e/glass.mjs
  *
  * The top 16 lines of a picture 640 wide hold 40 blocks of 16 x 16: dark is 0, bright is 1, most significant first; 32 bits of
  * wall clock in milliseconds, 8 bits of checksum (scripts/bench.d/_glass.py draws them). Each picture that is presented is
@@ -21,21 +21,21 @@ const browser = await launch();
 try {
   const { page } = await openPage(browser, url);
   await page.goto(`${url}api/v1/streams`);
-  const options = { whep: `${url}whep/${process.env.STREAM}`, seconds, sound: process.env.SOUND !== '0' };
+  const options = { whep: `${url}whep/${process.env.STREAM}`, seconds, audio: process.env.AUDIO !== '0' };
   console.log(JSON.stringify(await page.evaluate(watch, options)));
 } finally {
   await browser.close();
 }
 
 /** Runs in the page. */
-async function watch({ whep, seconds, sound }) {
+async function watch({ whep, seconds, audio }) {
   const BLOCK = 16;
   const BITS = 40;
 
   async function connect(video) {
     const peer = new RTCPeerConnection();
     peer.addTransceiver('video', { direction: 'recvonly' });
-    if (sound) peer.addTransceiver('audio', { direction: 'recvonly' });
+    if (audio) peer.addTransceiver('audio', { direction: 'recvonly' });
     peer.ontrack = (event) => {
       video.srcObject = event.streams[0];
     };

@@ -72,15 +72,15 @@ async function watch(test, name, context) {
   return page;
 }
 
-/** A moving picture of many colours, by WebRTC, and sound that is not silence. */
-async function expectRtcPlayback(page, { sound = true } = {}) {
+/** A moving picture of many colours, by WebRTC, and audio that is not silence. */
+async function expectRtcPlayback(page, { audio = true } = {}) {
   const played = await expectPlayback(page);
   if ((await page.getByTestId('transport-rtc').getAttribute('aria-pressed')) !== 'true') throw new Error('it plays, but not by WebRTC');
-  if (sound) {
+  if (audio) {
     // What is muted has no energy, whatever arrives.
-    const unmute = page.getByRole('button', { name: 'Turn sound on' });
+    const unmute = page.getByRole('button', { name: 'Unmute' });
     if (await unmute.isVisible()) await unmute.click();
-    await until('sound is heard', async () => ((await report(page, 'inbound-rtp', 'audio'))?.totalAudioEnergy ?? 0) > 0.0001).catch(async (error) => {
+    await until('audio is heard', async () => ((await report(page, 'inbound-rtp', 'audio'))?.totalAudioEnergy ?? 0) > 0.0001).catch(async (error) => {
       throw new Error(`${error.message}; audio: ${JSON.stringify(await report(page, 'inbound-rtp', 'audio'))}`);
     });
   }
@@ -149,7 +149,7 @@ async function cameraDelayIsMeasured(test) {
 
 async function screenIsPublished(test) {
   await publish(test, 'screen', { source: 'screen' });
-  await expectRtcPlayback(await watch(test, 'screen'), { sound: false });
+  await expectRtcPlayback(await watch(test, 'screen'), { audio: false });
 }
 
 async function sourceIsSwitchedOnAir(test) {

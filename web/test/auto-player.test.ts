@@ -205,7 +205,7 @@ describe('why another transport plays', () => {
     ['rtc', '', { rtc: false, flv: true, reason: 'the stream has B-frames' }, 'the stream has B-frames'],
     ['ws', 'It broke.', { rtc: true, flv: false, reason: '' }, NO_FLV],
     ['ws', 'It broke.', { rtc: true, flv: false, reason: 'bridges are off' }, 'bridges are off'],
-    ['http', 'No such codec.', { rtc: true, flv: true, reason: 'the sound is not bridged' }, 'No such codec.'], // of the other way
+    ['http', 'No such codec.', { rtc: true, flv: true, reason: 'the audio is not bridged' }, 'No such codec.'], // of the other way
     ['rtc', 'Refused.', { rtc: null, flv: null }, 'Refused.'],
   ] as const)('%s, found: %s', (preferred, found, offered, words) => expect(fallbackWords(preferred, found, offered)).toBe(words));
 });

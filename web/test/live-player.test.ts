@@ -233,7 +233,7 @@ describe('watching over a connection', () => {
     expect(last().source).toMatchObject({ hasAudio: false, hasVideo: true });
   });
 
-  it('does not wait long for sound that the metadata does not announce', async () => {
+  it('does not wait long for audio that the metadata does not announce', async () => {
     const { start, state, last, made } = setup();
     await start();
     await last().emit('metadata', { videocodecid: 7, width: 640 });
@@ -249,7 +249,7 @@ describe('watching over a connection', () => {
     expect(made).toHaveLength(2);
   });
 
-  it('keeps sound that comes although the metadata does not announce it', async () => {
+  it('keeps audio that comes although the metadata does not announce it', async () => {
     const { video, start, last, playing, made } = setup();
     await start();
     await last().emit('metadata', { videocodecid: 7 });
@@ -258,7 +258,7 @@ describe('watching over a connection', () => {
     expect(made).toHaveLength(1);
   });
 
-  it('takes up sound that a later publisher brings', async () => {
+  it('takes up audio that a later publisher brings', async () => {
     const { video, start, last, playing, made } = setup();
     await start();
     await last().emit('metadata', { videocodecid: 7 });

@@ -81,7 +81,7 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         ("https.listen", &config.https.listen, Https::default().listen),
     ];
     for (key, listen, default) in secured {
-        // The default waits for a certificate; another address is a wish that must not be dropped silently.
+        // The default waits for a certificate; another address is a choice that must not be dropped silently.
         let wanted = *listen != default && !listen.0.is_empty();
         if wanted && config.tls.certificate.is_empty() && !config.tls.self_signed {
             errors.add(

@@ -9,9 +9,9 @@ use rustls::pki_types::pem::PemObject;
 use super::Config;
 use super::keys::ChannelEntry;
 use super::resolve::{Errors, ms, to_u32, to_usize};
-use ::sources::channels::{ChannelSpec, Writer, Written};
+use ::sources::channels::{ChannelRequest, ChannelSpec};
 use ::sources::pull::PullSpec;
-use ::sources::settings::SourceSettings;
+use ::sources::settings::{AddedBy, SourceSettings};
 
 /// `[sources]`, checked.
 pub(super) fn settings(config: &Config, errors: &mut Errors) -> SourceSettings {
@@ -110,8 +110,8 @@ pub(super) fn channels(config: &Config, settings: &SourceSettings, errors: &mut 
             errors.add(&entry.origin, message);
             continue;
         };
-        let written = Written { app, name, items, looped: *r#loop, start: start.0 };
-        let spec = match ChannelSpec::new(written, settings, Writer::Configuration) {
+        let request = ChannelRequest { app, name, items, looped: *r#loop, start: start.0 };
+        let spec = match ChannelSpec::new(request, settings, AddedBy::Configuration) {
             Ok(spec) => spec,
             Err(reason) => {
                 errors.add(&entry.origin, format!("[[channel]] {reason}"));

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::{Context, Peer, api, stats};
+use super::{Context, Peer, error_response, stats};
 use worker_api::auth::Denied;
 use worker_api::auth::manage::WebRequest;
 
@@ -51,7 +51,7 @@ async fn decide(allowed: Result<(), Denied>, request: Request, next: Next) -> Re
 fn refuse(denied: Denied) -> Response {
     let by_token = matches!(denied, Denied::TokenMissing | Denied::TokenWrong);
     let status = if by_token { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
-    let mut response = api::error(status, denied.code(), denied.reason());
+    let mut response = error_response::error(status, denied.code(), denied.reason());
     if by_token {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -1,6 +1,6 @@
 //! The console: files of `web/dist`, embedded at build time.
 //!
-//! Files whose names contain a hash of their content may be kept for ever; the others are asked for anew each time,
+//! Files whose names contain a hash of their content may be kept for ever; the others are requested again each time,
 //! with an ETag. The console's own pages are named in the fragment; who types one as a path is sent there. A build without the console answers `/` with a page that says how to make it.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
-use super::{api, rtc};
+use super::{error_response, rtc};
 
 /// Files of the console; empty when it was not built.
 #[derive(RustEmbed)]
@@ -33,13 +33,13 @@ and then build the server again.</p>\
 pub(super) async fn asset(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path().trim_start_matches('/');
     if path == "api" || path.starts_with("api/") {
-        return api::error(StatusCode::NOT_FOUND, "not_found", "the API has no such path");
+        return error_response::error(StatusCode::NOT_FOUND, "not_found", "the API has no such path");
     }
     if rtc::is_misplaced(uri.path()) {
         return rtc::misplaced();
     }
     if method != Method::GET && method != Method::HEAD {
-        return api::error(
+        return error_response::error(
             StatusCode::METHOD_NOT_ALLOWED,
             "method_not_allowed",
             "this path does not take this method",

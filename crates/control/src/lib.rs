@@ -9,18 +9,16 @@ mod access;
 mod api;
 mod connection;
 mod console;
+mod context;
+mod error_response;
 mod health;
 mod metrics;
 mod peers;
 pub mod rtc;
 pub mod stats;
 
-use worker_api::WorkersLink;
-
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -30,68 +28,22 @@ use axum::response::{IntoResponse, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
-use tracing_appender::non_blocking::ErrorCounter;
+
+pub use context::{Context, Peer};
 
 use connection::Connection;
+use context::BODY_BYTES_MAX;
 use peers::PeerSlots;
-use sources::channels::Channels;
-use sources::pull::Pulls;
-use worker_api::ListenAddresses;
-use worker_api::auth::Policy;
 use worker_api::link::Handoff;
 
 /// Connections served at the same time; with more, workers answer 503 once their queue to us is full.
 const CONNECTIONS_MAX: usize = 1024;
-/// Those of one address, so that slow readers there do not take every slot.
-const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
-/// Time for requests under way when the server stops.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Time that requests in progress get when the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for one connection, from hand-over to the last byte of the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest request body but for offers, which may be [`rtc::OFFER_BYTES_MAX`].
-const BODY_BYTES_MAX: u64 = 64 << 10;
 /// Buffer of a connection; the worker has bounded the request head already.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-
-/// What the handlers know.
-#[derive(Debug)]
-pub struct Context {
-    /// The way to the workers.
-    pub workers: WorkersLink,
-    /// Who may do what.
-    pub policy: Arc<Policy>,
-    /// Where the server listens.
-    pub addresses: ListenAddresses,
-    /// When it began to, on the clock that does not jump.
-    pub started: Instant,
-    /// The same on the wall clock.
-    pub started_at: SystemTime,
-    /// `app/stream` of the demo channel.
-    pub demo_stream: Option<String>,
-    /// Set once the server is stopping.
-    pub draining: AtomicBool,
-    /// Streams with metrics of their own.
-    pub metrics_streams_max: usize,
-    /// Log lines dropped.
-    pub log_lines_dropped: Option<ErrorCounter>,
-    /// WHIP and WHEP.
-    pub rtc: rtc::RtcControl,
-    /// Live statistics.
-    pub stats: stats::StatsControl,
-    /// Virtual channels.
-    pub channels: Channels,
-    /// Streams of other servers.
-    pub pulls: Pulls,
-}
-
-/// Who sent a request, added to each by the connection.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// Whether it came by TLS.
-    pub tls: bool,
-}
 
 /// Serves connections until the workers have gone and the queue is empty.
 pub async fn serve(context: Arc<Context>, mut handoffs: mpsc::Receiver<Handoff>) {
@@ -113,7 +65,7 @@ pub async fn serve(context: Arc<Context>, mut handoffs: mpsc::Receiver<Handoff>)
         let _ = slots.acquire_many(CONNECTIONS_MAX as u32).await;
         context.stats.all_closed().await;
     };
-    let _ = tokio::time::timeout(LAST_ANSWERS, all).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
 }
 
 async fn serve_connection(router: Router, handoff: Handoff) {
@@ -161,7 +113,11 @@ fn router(context: Arc<Context>) -> Router {
 }
 
 async fn method_not_allowed() -> Response {
-    api::error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path does not take this method")
+    error_response::error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this path does not take this method",
+    )
 }
 
 /// Refuses what no route should see, and adds the headers every answer has.
@@ -171,10 +127,10 @@ async fn limits_and_headers(request: Request, next: Next) -> Response {
     let too_long = length.is_some_and(|text| text.parse::<u64>().is_ok_and(|length| length > limit));
     let mut response = if request.headers().get_all(header::HOST).iter().count() > 1 {
         // RFC 9112 §3.2; with two, what is checked and what is meant could differ.
-        api::error(StatusCode::BAD_REQUEST, "bad_request", "more than one Host header")
+        error_response::error(StatusCode::BAD_REQUEST, "bad_request", "more than one Host header")
     } else if too_long {
         let message = format!("the request body is larger than {limit} bytes");
-        api::error(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+        error_response::error(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     } else {
         next.run(request).await
     };

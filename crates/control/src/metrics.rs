@@ -20,7 +20,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::api::merge::{Merged, merged};
-use super::{Context, api};
+use super::{Context, error_response};
 use worker_api::snapshot::WorkerSnapshot;
 
 mod bridges;
@@ -36,7 +36,7 @@ pub(super) fn router() -> Router<Arc<Context>> {
 
 async fn metrics(State(context): State<Arc<Context>>) -> Response {
     let Ok(workers) = context.workers.snapshots().await else {
-        return api::error(
+        return error_response::error(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker_unavailable",
             "a worker did not answer in time",
@@ -64,7 +64,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
     registry.register_collector(Box::new(scrape));
     let mut body = String::new();
     if text::encode(&mut body, &registry).is_err() {
-        return api::error(
+        return error_response::error(
             StatusCode::INTERNAL_SERVER_ERROR,
             "encoding_failed",
             "the metrics could not be encoded",
@@ -98,15 +98,13 @@ const WORKER_COUNTERS: [Counter; 42] = [
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
     }),
-    ("millstream_accept_pauses", "Times accepting paused for want of file descriptors", |w| {
+    ("millstream_accept_pauses", "Times accepting paused because file descriptors ran out", |w| {
         w.counters.accept_pauses
     }),
     ("millstream_received_bytes", "Bytes received on all sockets", |w| w.counters.bytes_in),
     ("millstream_sent_bytes", "Bytes sent on all sockets", |w| w.counters.bytes_out),
     ("millstream_received_frames", "Media messages received from publishers", |w| w.counters.frames_in),
-    ("millstream_invalid_frames", "Media messages that made no sense and were left out", |w| {
-        w.counters.frames_invalid
-    }),
+    ("millstream_invalid_frames", "Malformed media messages dropped", |w| w.counters.frames_invalid),
     ("millstream_sent_frames", "Media messages sent, summed over players", |w| w.counters.frames_out),
     ("millstream_writes", "Write calls on player sockets", |w| w.counters.writes),
     ("millstream_queue_dropped_frames", "Frames players did not get because they were too slow", |w| {
@@ -116,11 +114,9 @@ const WORKER_COUNTERS: [Counter; 42] = [
         w.counters.slow_disconnects
     }),
     ("millstream_ring_received_frames", "Frames received from other workers", |w| w.counters.ring_frames_in),
-    (
-        "millstream_ring_dropped_frames",
-        "Frames another worker could not be given because its ring was full",
-        |w| w.counters.ring_drops,
-    ),
+    ("millstream_ring_dropped_frames", "Frames dropped because the ring to another worker was full", |w| {
+        w.counters.ring_drops
+    }),
     (
         "millstream_protocol_errors",
         "Sessions ended by a protocol error, a bad request or a time limit",
@@ -146,8 +142,8 @@ const WORKER_COUNTERS: [Counter; 42] = [
     ("millstream_rtc_sent_packets", "RTP packets sent for the first time, summed over viewers", |w| {
         w.counters.rtc.packets_out
     }),
-    ("millstream_rtc_resent_packets", "RTP packets sent again", |w| w.counters.rtc.packets_resent),
-    ("millstream_rtc_refused_resends", "Packets viewers asked for again and did not get", |w| {
+    ("millstream_rtc_resent_packets", "RTP packets resent", |w| w.counters.rtc.packets_resent),
+    ("millstream_rtc_refused_resends", "Packets viewers requested by NACK that were not resent", |w| {
         w.counters.rtc.resends_refused
     }),
     ("millstream_rtc_unknown_source_datagrams", "Datagrams from addresses no session has validated", |w| {
@@ -163,31 +159,35 @@ const WORKER_COUNTERS: [Counter; 42] = [
         w.counters.rtc.dropped
     }),
     ("millstream_rtc_send_failures", "Packets a socket did not take", |w| w.counters.rtc.send_failures),
-    ("millstream_rtc_nacked_packets_received", "Packets viewers asked for again", |w| {
+    ("millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK", |w| {
         w.counters.rtc.nacks_in
     }),
-    ("millstream_rtc_nacked_packets_sent", "Packets publishers were asked for again", |w| {
+    ("millstream_rtc_nacked_packets_sent", "Packets requested from publishers by NACK", |w| {
         w.counters.rtc.nacks_out
     }),
-    ("millstream_rtc_key_frame_requests_received", "Key frames viewers asked for", |w| {
+    ("millstream_rtc_key_frame_requests_received", "Key frame requests received from viewers", |w| {
         w.counters.rtc.key_frame_requests_in
     }),
-    ("millstream_rtc_key_frame_requests_sent", "Key frames publishers were asked for", |w| {
+    ("millstream_rtc_key_frame_requests_sent", "Key frame requests sent to publishers", |w| {
         w.counters.rtc.key_frame_requests_out
     }),
     ("millstream_rtc_panics", "WebRTC sessions ended because handling their input panicked", |w| {
         w.counters.rtc.panics
     }),
-    ("millstream_rtc_ring_dropped_packets", "Packets another worker could not be given", |w| {
-        w.counters.rtc.ring_drops
-    }),
-    ("millstream_bridge_transcoders_started", "Transcoders of sound that were started", |w| {
+    (
+        "millstream_rtc_ring_dropped_packets",
+        "Packets dropped because the ring to another worker was full",
+        |w| w.counters.rtc.ring_drops,
+    ),
+    ("millstream_bridge_transcoders_started", "Audio transcoders started", |w| {
         w.counters.bridges.transcoders_started
     }),
-    ("millstream_bridge_transcoders_refused", "Bridges without sound, for want of a transcoder", |w| {
-        w.counters.bridges.transcoders_refused
-    }),
-    ("millstream_bridge_dropped_b_frames", "B-frames left out on the way to WebRTC", |w| {
+    (
+        "millstream_bridge_transcoders_refused",
+        "Bridges that run without audio because no transcoder was free",
+        |w| w.counters.bridges.transcoders_refused,
+    ),
+    ("millstream_bridge_dropped_b_frames", "B-frames dropped by bridges to WebRTC", |w| {
         w.counters.bridges.b_frames_dropped
     }),
     (

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::CONNECTIONS_PER_ADDRESS_MAX;
+/// Connections of one address, so that slow readers there do not take every slot.
+const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 
 /// Connections served at present, by address; an IPv6 network of 64 bits counts as one.
 #[derive(Debug, Clone, Default)]

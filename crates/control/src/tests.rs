@@ -4,11 +4,19 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
 use axum::body::{Body, to_bytes};
+use axum::http::HeaderMap;
 use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
 use serde_json::{Value, json};
 
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime};
+
 use super::*;
+use sources::channels::Channels;
+use sources::pull::Pulls;
+use worker_api::auth::Policy;
 use worker_api::auth::Tokens;
 use worker_api::auth::manage::Manage;
 use worker_api::link::{Command, Listed, WorkerUnavailable};
@@ -16,6 +24,7 @@ use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
     SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
 };
+use worker_api::{ListenAddresses, WorkersLink};
 
 fn stream(name: &str, players: u32) -> StreamSnapshot {
     StreamSnapshot {

@@ -16,6 +16,7 @@ pub mod floor;
 pub mod http_flv;
 pub mod machine;
 pub mod net;
+mod option_values;
 pub mod playback;
 pub mod procfs;
 pub mod report;

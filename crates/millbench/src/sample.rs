@@ -96,8 +96,8 @@ impl Sample {
         Ok(Sample { headers, frames, loop_ms })
     }
 
-    /// Its sound: sequence header and frames; `None` if there is no such header.
-    pub fn sound(&self) -> Option<(&[u8], Vec<&[u8]>)> {
+    /// Its audio: sequence header and frames; `None` if there is no such header.
+    pub fn audio(&self) -> Option<(&[u8], Vec<&[u8]>)> {
         let (_, header) = self.headers.iter().find(|(kind, _)| *kind == MediaKind::Audio)?;
         let frames = self.frames.iter().filter(|frame| frame.kind == MediaKind::Audio);
         Some((header, frames.map(|frame| &frame.body[..]).collect()))

@@ -1,4 +1,4 @@
-//! Starts the server, and stops it when told to.
+//! Starts the server, and stops it on a signal.
 //!
 //! Start: log, descriptor limit, listeners and workers, control side, sources. Stop, on SIGTERM or SIGINT: not ready
 //! any more, sources end, workers tell their sessions and drain with a deadline. A second signal ends at once.
@@ -20,9 +20,10 @@ use config::Config;
 use config::resolve::Resolved;
 use control::rtc::{RtcControl, RtcParts};
 use control::{self, stats};
-use sources::channels::{Channels, Writer};
+use sources::channels::Channels;
 use sources::demo;
-use sources::pull::{AskedBy, Pulls};
+use sources::pull::Pulls;
+use sources::settings::AddedBy;
 use sources::{Ingest, IngestThread};
 use worker::Workers;
 use worker_api::ListenAddresses;
@@ -100,10 +101,10 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
 
     for spec in pulls {
         // Each stream once, and not too many: the configuration was checked.
-        let _ = context.pulls.add(spec, AskedBy::Configuration);
+        let _ = context.pulls.add(spec, AddedBy::Configuration);
     }
     for spec in channels {
-        let _ = context.channels.add(spec, Writer::Configuration);
+        let _ = context.channels.add(spec, AddedBy::Configuration);
     }
     if let Some((app, stream)) = demo {
         ingest.spawn(demo::run(ingest.clone(), app, stream));
@@ -111,7 +112,11 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
 
     let name = signals.next().await;
     let deadline = Duration::from_secs(u64::try_from(config.shutdown.drain_seconds).unwrap_or(0));
-    tracing::info!(signal = name, seconds = deadline.as_secs(), "stopping: sessions are told and drained");
+    tracing::info!(
+        signal = name,
+        seconds = deadline.as_secs(),
+        "stopping: sessions are notified and drained"
+    );
     context.draining.store(true, Ordering::Relaxed);
     let drained = drain(&context, workers, &sources_thread, deadline);
     tokio::select! {
@@ -128,7 +133,7 @@ async fn serve(config: &Config, resolved: Resolved, logging: &logging::Logging) 
     Ok(())
 }
 
-/// The control side of WebRTC. Its certificate is made anew at each start: clients learn it from each answer.
+/// The control side of WebRTC. Its certificate is generated at each start: clients learn it from each answer.
 fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcControl, String> {
     let certificate = Certificate::generate();
     let certificate =

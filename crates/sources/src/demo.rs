@@ -18,7 +18,7 @@ const SAMPLE: &[u8] = include_bytes!("../../../media/demo.flv");
 const TAG_BYTES_MAX: u32 = 1 << 20;
 /// First and longest pause between attempts to publish.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// Later than this (the machine slept), frames are not hurried after; the pace starts anew.
+/// Later than this (the machine slept), no frames are sent in a burst to catch up; pacing restarts.
 const LATE_MAX: Duration = Duration::from_secs(2);
 
 /// Publishes as `app/stream` until the server stops.

@@ -48,7 +48,7 @@ pub enum SourceKind {
     Demo,
 }
 
-/// A source's wish to publish.
+/// A source's request to publish.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// Application.

@@ -14,9 +14,9 @@ use tokio::time::timeout;
 /// Connections of others that are dropped before the pair is given up.
 const STRANGERS_MAX: usize = 64;
 /// Time for all of it; a connection to this machine takes microseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// A connected pair of sockets: one end for the source, one for the worker.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) ours: TcpStream,
@@ -28,7 +28,7 @@ pub(super) struct Pair {
 
 /// Makes a pair, over IPv4 or where there is none over IPv6.
 pub(super) async fn connect() -> io::Result<Pair> {
-    match timeout(PATIENCE, connect_now()).await {
+    match timeout(CONNECT_TIMEOUT, connect_now()).await {
         Ok(pair) => pair,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }

@@ -1,7 +1,7 @@
 //! One publication of this server's own: messages go in, the worker's session takes them.
 //!
 //! Nothing is lost silently and nothing grows without bound: what the worker has not taken yet waits in a queue that is
-//! limited, and a worker that takes nothing for [`PATIENCE`] ends the publication.
+//! limited, and a worker that takes nothing for [`WRITE_TIMEOUT`] ends the publication.
 
 use std::io;
 use std::time::Duration;
@@ -21,9 +21,9 @@ const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Memory the empty queue keeps.
 const QUEUE_BYTES_KEPT: usize = 256 << 10;
 /// Time the worker has to take what is flushed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time the worker has to say why, after it has closed the connection, or to read what is left, before it is closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Ended {
     }
 }
 
-/// See the module. Dropping it ends the publication at once.
+/// One publication of a source: writes FLV to its worker. Dropping it ends the publication at once.
 #[derive(Debug)]
 pub struct Publisher {
     socket: TcpStream,
@@ -123,7 +123,7 @@ impl Publisher {
         if let Some(ended) = self.ended {
             return Err(ended);
         }
-        match timeout(PATIENCE, self.write_all()).await {
+        match timeout(WRITE_TIMEOUT, self.write_all()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(self.last_words().await),
             Err(_) => Err(*self.ended.insert(Ended::Stalled)),
@@ -141,9 +141,9 @@ impl Publisher {
 
     /// Flushes, ends the session, and waits (at most about a second) until the stream has no publisher.
     pub async fn finish(mut self) {
-        if timeout(LAST_WORDS, self.flush()).await.is_ok_and(|flushed| flushed.is_ok()) {
+        if timeout(CLOSE_TIMEOUT, self.flush()).await.is_ok_and(|flushed| flushed.is_ok()) {
             let _ = self.socket.shutdown().await;
-            let _ = timeout(LAST_WORDS, self.ended()).await;
+            let _ = timeout(CLOSE_TIMEOUT, self.ended()).await;
         }
     }
 
@@ -172,7 +172,7 @@ impl Publisher {
 
     /// Why the connection is closed.
     async fn last_words(&mut self) -> Ended {
-        match timeout(LAST_WORDS, self.ended()).await {
+        match timeout(CLOSE_TIMEOUT, self.ended()).await {
             Ok(ended) => ended,
             Err(_) => *self.ended.insert(Ended::Lost("closed by the worker")),
         }

@@ -7,6 +7,15 @@ use std::time::Duration;
 use range_reader::error::{Permanent, SourceError};
 use range_reader::http::address::AddressPolicy;
 
+/// Who added a channel or a pull.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddedBy {
+    /// `[[channel]]` or `[[pull]]`. Whoever configures the server may name any file.
+    Configuration,
+    /// The management API, which may name files below `sources.files_root` only.
+    Api,
+}
+
 /// Settings of channels and pulls, the same for all.
 #[derive(Debug, Clone)]
 pub struct SourceSettings {

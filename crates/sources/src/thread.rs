@@ -50,11 +50,11 @@ impl IngestThread {
         self.spawner.clone()
     }
 
-    /// Tells all sources to end, and waits until they have, at most `patience`.
-    pub async fn stop(&self, patience: Duration) {
+    /// Tells all sources to end, and waits until they have, at most `limit`.
+    pub async fn stop(&self, limit: Duration) {
         let _ = self.stop.send(true);
         let mut tasks = self.spawner.tasks.subscribe();
-        let _ = timeout(patience, tasks.wait_for(|tasks| *tasks == 0)).await;
+        let _ = timeout(limit, tasks.wait_for(|tasks| *tasks == 0)).await;
     }
 }
 

@@ -23,14 +23,17 @@ use tungstenite::{Error, HandshakeError, Message as Frame, WebSocket};
 
 use self::transport::{TimedSocket, Transport};
 use super::target::Target;
-use super::{TOKEN_VARIABLE, wire};
+use super::wire;
 use stats::message::{MESSAGE_BYTES_MAX, SUBPROTOCOL, StatsMessage};
+
+/// Environment variable for `--token`, which others on the machine can read in the list of processes.
+pub(crate) const TOKEN_VARIABLE: &str = "MILLSTREAM_TOP_TOKEN";
 
 /// Time for one address to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the handshakes, and then for each message, whatever else comes. The server sends every second, and gives a
 /// reader as long as this to take a message.
-const PATIENCE: Duration = Duration::from_secs(15);
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// First and longest time between two attempts to connect; it doubles in between.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
@@ -67,8 +70,8 @@ pub(crate) struct Connector {
     target: Target,
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
-    /// [`PATIENCE`], but for tests.
-    patience: Duration,
+    /// [`READ_TIMEOUT`], but for tests.
+    timeout: Duration,
 }
 
 /// Connects, and connects again, until `deliver` returns false.
@@ -117,13 +120,13 @@ impl Connector {
             value.set_sensitive(true);
             Ok::<_, String>(value)
         });
-        Ok(Self { target, authorization: authorization.transpose()?, tls, patience: PATIENCE })
+        Ok(Self { target, authorization: authorization.transpose()?, tls, timeout: READ_TIMEOUT })
     }
 
     /// Connects and asks for the statistics.
     pub(crate) fn connect(&self) -> Result<Feed, Failure> {
         let socket = self.connect_tcp().map_err(|error| Failure::Lost(error.to_string()))?;
-        let socket = TimedSocket::new(socket, self.patience);
+        let socket = TimedSocket::new(socket, self.timeout);
         let transport = match &self.tls {
             Some(config) if self.target.tls => {
                 let name = ServerName::try_from(self.target.host.clone())
@@ -139,7 +142,7 @@ impl Connector {
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         match tungstenite::client::client_with_config(request, transport, Some(config)) {
-            Ok((socket, _)) => Ok(Feed { socket, patience: self.patience }),
+            Ok((socket, _)) => Ok(Feed { socket, timeout: self.timeout }),
             Err(HandshakeError::Failure(error)) => Err(self.handshake_failure(error)),
             Err(HandshakeError::Interrupted(_)) => Err(Failure::Lost(silent())),
         }
@@ -212,13 +215,13 @@ fn is_cut(error: &io::Error) -> bool {
 /// An open connection.
 pub(crate) struct Feed {
     socket: WebSocket<Transport>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Feed {
     /// Waits for the next message. Pings are answered on the way, and give no more time.
     pub(crate) fn next(&mut self) -> Result<StatsMessage, Failure> {
-        self.socket.get_mut().allow(self.patience);
+        self.socket.get_mut().allow(self.timeout);
         loop {
             match self.socket.read().map_err(failure)? {
                 Frame::Binary(bytes) => {
@@ -260,27 +263,27 @@ fn failure(error: Error) -> Failure {
 /// one was shown.
 fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> Failure {
     let body = serde_json::from_slice::<serde_json::Value>(body).ok();
-    let told = body.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);
+    let message = body.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);
     if status == StatusCode::UNAUTHORIZED {
         let asks = || format!("a token is needed, by {TOKEN_VARIABLE} or --token");
-        let invalid = || told.unwrap_or_else(|| "the token is not valid".to_owned());
+        let invalid = || message.unwrap_or_else(|| "the token is not valid".to_owned());
         return Failure::Refused(if has_token { invalid() } else { asks() });
     }
-    let told = told.map(|told| format!(" ({told})")).unwrap_or_default();
+    let message = message.map(|message| format!(" ({message})")).unwrap_or_default();
     match status {
-        StatusCode::FORBIDDEN => Failure::Refused(format!("not allowed from here{told}")),
+        StatusCode::FORBIDDEN => Failure::Refused(format!("not allowed from here{message}")),
         StatusCode::NOT_FOUND => {
             Failure::Refused("the server has no statistics there; is it a Millstream?".to_owned())
         }
         status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-            Failure::Lost(format!("the server answered {status}{told}"))
+            Failure::Lost(format!("the server answered {status}{message}"))
         }
-        status => Failure::Refused(format!("the server answered {status}{told}")),
+        status => Failure::Refused(format!("the server answered {status}{message}")),
     }
 }
 
 fn silent() -> String {
-    format!("no message came within {} s", PATIENCE.as_secs())
+    format!("no message came within {} s", READ_TIMEOUT.as_secs())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use app::App;
-use client::{Connector, Failure};
+use client::{Connector, Failure, TOKEN_VARIABLE};
 use filter::Filter;
 use target::Target;
 use theme::Theme;
@@ -37,8 +37,6 @@ use tls::Trust;
 pub const VARIABLES: &str = "MILLSTREAM_TOP_";
 /// Environment variable for `--url`.
 const URL_VARIABLE: &str = "MILLSTREAM_TOP_URL";
-/// Environment variable for `--token`, which others on the machine can read in the list of processes.
-const TOKEN_VARIABLE: &str = "MILLSTREAM_TOP_TOKEN";
 /// Exit code when there are no statistics to show.
 const EXIT_FAILED: u8 = 1;
 /// Exit code when the arguments make no sense, as clap's.

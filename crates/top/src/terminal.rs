@@ -88,7 +88,7 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     raise(Signal::SIGTSTP)?;
     enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen)?;
-    // Draws everything anew. `Terminal::clear` would ask the terminal where its cursor is, and the answer would go to the
+    // Redraws everything. `Terminal::clear` would ask the terminal where its cursor is, and the answer would go to the
     // thread that reads keys.
     let size = terminal.size()?;
     terminal.resize(Rect::from((Position::ORIGIN, size)))

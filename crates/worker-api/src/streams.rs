@@ -17,7 +17,7 @@ pub type PublishedTracks = Arc<[TrackDescription]>;
 
 /// What a stream of frames would be as packets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Bridged {
+pub enum WebrtcAvailability {
     /// The publisher has not said enough yet.
     #[default]
     Unknown,
@@ -33,7 +33,7 @@ pub enum Published {
     /// It has no publisher.
     Nobody,
     /// It is published as frames, which make these packets.
-    Frames(Bridged),
+    Frames(WebrtcAvailability),
     /// It is published as packets of these tracks.
     Packets(PublishedTracks),
 }

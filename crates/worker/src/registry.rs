@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use worker_api::streams::{Bridged, Epoch, Published, PublishedTracks, StreamId};
+pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ struct Listing {
     /// What the present publisher sends, if it sends packets.
     tracks: Option<PublishedTracks>,
     /// What it would be as packets, if it sends frames.
-    bridged: Bridged,
+    bridged: WebrtcAvailability,
     /// Workers with players, by lane.
     subscribers: [Vec<usize>; 2],
 }
@@ -116,7 +116,7 @@ impl Directory {
             Some(_) => (Lane::Packets, Lane::Frames),
             None => (Lane::Frames, Lane::Packets),
         };
-        (listing.tracks, listing.bridged) = (tracks, Bridged::Unknown);
+        (listing.tracks, listing.bridged) = (tracks, WebrtcAvailability::Unknown);
         let others = |lane: Lane| {
             listing.subscribers[lane as usize].iter().copied().filter(|&other| other != worker).collect()
         };
@@ -130,7 +130,7 @@ impl Directory {
         if let Some(listing) = inner.streams.get_mut(key)
             && listing.home.is_some_and(|home| home.epoch == epoch)
         {
-            (listing.home, listing.tracks, listing.bridged) = (None, None, Bridged::Unknown);
+            (listing.home, listing.tracks, listing.bridged) = (None, None, WebrtcAvailability::Unknown);
         }
         inner.forget_unused(key);
     }
@@ -171,7 +171,7 @@ impl Directory {
     }
 
     /// What the frames of this publication would be as packets.
-    pub(crate) fn set_bridged(&self, key: &str, epoch: Epoch, bridged: Bridged) {
+    pub(crate) fn set_bridged(&self, key: &str, epoch: Epoch, bridged: WebrtcAvailability) {
         if let Some(listing) = self.lock().streams.get_mut(key)
             && listing.home.is_some_and(|home| home.epoch == epoch)
         {
@@ -207,7 +207,8 @@ impl Inner {
             self.last_id += 1;
             let id = StreamId(self.last_id);
             let subscribers = [Vec::new(), Vec::new()];
-            let listing = Listing { id, home: None, tracks: None, bridged: Bridged::Unknown, subscribers };
+            let listing =
+                Listing { id, home: None, tracks: None, bridged: WebrtcAvailability::Unknown, subscribers };
             self.streams.insert(key.to_owned(), listing);
         }
         self.streams.get_mut(key).expect("it was there or has just been inserted")
@@ -287,14 +288,18 @@ mod tests {
     fn what_frames_would_be_as_packets_is_forgotten_with_their_publisher() {
         let directory = Directory::default();
         let claim = directory.claim("live/a", 0, false, None).unwrap();
-        assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown));
-        let tracks = Bridged::Tracks(Arc::from([]), None);
+        assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
+        let tracks = WebrtcAvailability::Tracks(Arc::from([]), None);
         directory.set_bridged("live/a", claim.epoch, tracks.clone());
         assert_eq!(directory.published("live/a"), Published::Frames(tracks.clone()));
         let second = directory.claim("live/a", 1, true, None).unwrap();
-        assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown));
+        assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         directory.set_bridged("live/a", claim.epoch, tracks);
-        assert_eq!(directory.published("live/a"), Published::Frames(Bridged::Unknown), "of the one before");
+        assert_eq!(
+            directory.published("live/a"),
+            Published::Frames(WebrtcAvailability::Unknown),
+            "of the one before"
+        );
         directory.release("live/a", second.epoch);
     }
 }

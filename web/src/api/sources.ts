@@ -17,7 +17,7 @@ export interface ChannelEvent {
 /**
  * - `broken`: an item could not be played
  * - `skipped`: it was left on request
- * - `late`: frames came too late, and the pace began anew
+ * - `late`: frames came too late, and pacing restarted
  * - `interrupted`: the stream was refused, or taken away
  * - `nothing_to_play`: no item can be played
  */
@@ -62,7 +62,7 @@ export interface Channel {
   loops: number;
   items_played: number;
   items_failed: number;
-  /** Times frames came too late, so that the pace began anew. */
+  /** Times late frames made the pacing restart. */
   pauses: number;
   /** By how much it is later because of that; with a start, since it was last where its schedule says. */
   behind_ms: number;

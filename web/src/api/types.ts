@@ -60,7 +60,7 @@ export interface BridgeInfo {
   running_seconds: number;
   video_frames: number;
   packets: number;
-  /** Pieces of sound that were transcoded. */
+  /** Audio frames transcoded. */
   audio_frames: number;
   cpu_seconds: number;
   transcoding_cpu_seconds: number;

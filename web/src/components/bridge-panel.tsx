@@ -82,7 +82,7 @@ function rateWords(cost: BridgeCost | null): string {
 
 function audioWords(bridge: BridgeInfo): string {
   const made = bridge.direction === 'rtmp_to_webrtc' ? 'Opus' : 'AAC';
-  const lost = bridge.audio_dropped > 0 ? `, ${plural(bridge.audio_dropped, 'piece', 'pieces')} lost for want of CPU` : '';
+  const lost = bridge.audio_dropped > 0 ? `, ${plural(bridge.audio_dropped, 'frame', 'frames')} dropped for lack of CPU` : '';
   return bridge.audio_frames > 0 ? `transcoded to ${made}${lost}` : `passed on as it is, or none${lost}`;
 }
 

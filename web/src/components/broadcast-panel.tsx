@@ -121,7 +121,7 @@ function Actions({ state, named }: { state: BroadcastState; named: boolean }) {
   const { capture, opening, muted, covered } = state;
   const onAir = state.publish.phase !== 'idle';
   const publish = () => void broadcast.start(whipUrl(state));
-  const sound = capture?.stream.getAudioTracks().length ?? 0;
+  const audioTracks = capture?.stream.getAudioTracks().length ?? 0;
   return (
     <div class="broadcast-actions">
       {onAir ? (
@@ -144,8 +144,8 @@ function Actions({ state, named }: { state: BroadcastState; named: boolean }) {
         </button>
       )}
       <span class="grow" />
-      {sound > 0 && (
-        <button type="button" class={`icon-button${muted ? ' is-off' : ''}`} onClick={() => broadcast.mute(!muted)} aria-pressed={muted} aria-label="Mute sound" title={muted ? 'Send sound again' : 'Send silence'}>
+      {audioTracks > 0 && (
+        <button type="button" class={`icon-button${muted ? ' is-off' : ''}`} onClick={() => broadcast.mute(!muted)} aria-pressed={muted} aria-label="Mute audio" title={muted ? 'Unmute audio' : 'Mute audio'}>
           <Icon name={muted ? 'microphoneOff' : 'microphone'} />
         </button>
       )}

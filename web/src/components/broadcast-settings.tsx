@@ -41,8 +41,8 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
       </div>
       {settings.source === 'camera' && <Devices state={state} />}
       <label class="switch">
-        <input type="checkbox" checked={settings.sound} onChange={(event) => choose({ sound: event.currentTarget.checked })} />
-        <span>{SOUND_WORDS[settings.source]}</span>
+        <input type="checkbox" checked={settings.audio} onChange={(event) => choose({ audio: event.currentTarget.checked })} />
+        <span>{AUDIO_LABELS[settings.source]}</span>
       </label>
       <div class="broadcast-quality">
         <Choice label="Size" value={String(settings.lines)} onValue={(value) => choose({ lines: Number(value) })} options={LINES.map((lines) => [String(lines), `${lines}p`])} />
@@ -65,7 +65,7 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
   );
 }
 
-const SOUND_WORDS = { camera: 'With the microphone', screen: 'With the screen’s sound, where the browser can', test: 'With a beep every second' } as const;
+const AUDIO_LABELS = { camera: 'With the microphone', screen: 'With the screen’s audio, where the browser can', test: 'With a beep every second' } as const;
 
 /** Devices have names only after one of them was allowed. */
 function Devices({ state }: { state: BroadcastState }) {
@@ -82,7 +82,7 @@ function Devices({ state }: { state: BroadcastState }) {
       <Choice
         label="Microphone"
         value={state.settings.microphoneId}
-        disabled={!state.settings.sound}
+        disabled={!state.settings.audio}
         onValue={(microphoneId) => broadcast.choose({ microphoneId })}
         options={of('audioinput', 'Microphone')}
       />

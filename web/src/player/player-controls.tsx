@@ -1,5 +1,5 @@
 /**
- * The bar under the picture: play, sound, transport, full screen.
+ * The bar under the picture: play, audio, transport, full screen.
  */
 import { Icon } from '../components/icons';
 import { milliseconds } from '../lib/format';
@@ -33,8 +33,8 @@ export function PlayerControls(props: ControlsProps) {
       <button type="button" class="icon-button" onClick={props.onPlayPause} aria-label={paused ? 'Play' : 'Pause'} title={paused ? 'Play (k)' : 'Pause (k)'}>
         <Icon name={paused ? 'play' : 'pause'} />
       </button>
-      <button type="button" class="icon-button" onClick={props.onMute} aria-label={silent ? 'Turn sound on' : 'Mute'} title={silent ? 'Turn sound on (m)' : 'Mute (m)'}>
-        <Icon name={silent ? 'muted' : 'sound'} />
+      <button type="button" class="icon-button" onClick={props.onMute} aria-label={silent ? 'Unmute' : 'Mute'} title={silent ? 'Unmute (m)' : 'Mute (m)'}>
+        <Icon name={silent ? 'muted' : 'audio'} />
       </button>
       <input
         class="volume"

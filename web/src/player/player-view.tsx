@@ -87,8 +87,8 @@ export function PlayerView(props: PlayerViewProps) {
         <video ref={video} muted playsInline aria-label={`Live picture of ${streamKey(props.stream)}`} onDblClick={fullscreen} />
         {state.phase === 'playing' && stats !== null && stats.width === 0 && stats.positionSeconds > 1 && (
           <div class="overlay overlay-soft">
-            <Icon name="sound" size={44} />
-            <span>{muted ? 'Sound only. Turn it on below.' : 'Sound only'}</span>
+            <Icon name="audio" size={44} />
+            <span>{muted ? 'Audio only. Unmute below.' : 'Audio only'}</span>
           </div>
         )}
         <PlayerOverlay state={state} onPlay={() => player?.resume()} onRetry={() => player?.retryNow()} onToken={(token) => preferences.playToken.set(token)} />

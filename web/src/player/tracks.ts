@@ -36,7 +36,7 @@ export class Tracks {
 
   /**
    * Takes note of `onMetaData`. True if it names a track that this connection was opened without, as when a new publisher
-   * brings sound: then open again. A track that is not named is no proof that it is missing.
+   * brings audio: then open again. A track that is not named is no proof that it is missing.
    */
   announce(metadata: Record<string, unknown>): boolean {
     const hasVideo = 'videocodecid' in metadata || 'width' in metadata;

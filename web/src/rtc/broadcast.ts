@@ -28,7 +28,7 @@ export interface BroadcastState {
   /** Why the source is not there. */
   problem: string;
   devices: MediaDeviceInfo[];
-  /** Sound is held back, picture is held back. */
+  /** Audio is muted, video is hidden. */
   muted: boolean;
   covered: boolean;
   /** `app/name`, from the moment publishing was asked for. */
@@ -39,10 +39,10 @@ export interface BroadcastState {
 
 const FIGURES_MS = 1_000;
 /** Settings that need the source to be opened again. */
-const REOPENING = ['source', 'cameraId', 'microphoneId', 'lines', 'framesPerSecond', 'sound'] as const;
+const REOPENING = ['source', 'cameraId', 'microphoneId', 'lines', 'framesPerSecond', 'audio'] as const;
 
 const SETTINGS: PublishSettings = {
-  app: 'live', name: 'show', token: '', source: 'camera', cameraId: '', microphoneId: '', lines: 720, framesPerSecond: 30, sound: true,
+  app: 'live', name: 'show', token: '', source: 'camera', cameraId: '', microphoneId: '', lines: 720, framesPerSecond: 30, audio: true,
   codec: 'auto', videoBitsPerSecond: 2_500_000,
 };
 

@@ -14,8 +14,8 @@ export interface CaptureOptions {
   /** Picture height in lines; width follows at 16:9. */
   lines: number;
   framesPerSecond: number;
-  /** Whether sound is wanted: microphone, the screen's own sound, or beeps. */
-  sound: boolean;
+  /** Whether to capture audio: microphone, the audio of the screen, or beeps. */
+  audio: boolean;
 }
 
 export interface Capture {
@@ -46,7 +46,7 @@ export async function capture(options: CaptureOptions): Promise<Capture> {
     case 'screen':
       return captureScreen(options);
     case 'test': {
-      const { stream, stop } = testPicture({ ...size(options.lines), framesPerSecond: options.framesPerSecond, sound: options.sound });
+      const { stream, stop } = testPicture({ ...size(options.lines), framesPerSecond: options.framesPerSecond, audio: options.audio });
       return { source: 'test', stream, stop, remark: '' };
     }
   }
@@ -59,9 +59,9 @@ async function captureCamera(options: CaptureOptions): Promise<Capture> {
   const audio = microphone(options.microphoneId);
   try {
     // One request asks the person once for both.
-    return finished('camera', await navigator.mediaDevices.getUserMedia({ video, audio: options.sound ? audio : false }), '');
+    return finished('camera', await navigator.mediaDevices.getUserMedia({ video, audio: options.audio ? audio : false }), '');
   } catch (both) {
-    if (!options.sound) throw new Error(describeCaptureError(both, 'the camera'), { cause: both });
+    if (!options.audio) throw new Error(describeCaptureError(both, 'the camera'), { cause: both });
     return cameraAlone(video, both);
   }
 }
@@ -83,10 +83,10 @@ async function captureScreen(options: CaptureOptions): Promise<Capture> {
   try {
     const stream = await navigator.mediaDevices.getDisplayMedia({
       video: { height: { max: height }, frameRate: { ideal: options.framesPerSecond } },
-      audio: options.sound,
+      audio: options.audio,
     });
-    const silent = options.sound && stream.getAudioTracks().length === 0;
-    return finished('screen', stream, silent ? 'The browser shares this screen without sound.' : '');
+    const silent = options.audio && stream.getAudioTracks().length === 0;
+    return finished('screen', stream, silent ? 'The browser shares this screen without audio.' : '');
   } catch (cause) {
     const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
     throw new Error(refused ? 'No screen was chosen, or sharing it is not allowed.' : describeCaptureError(cause, 'the screen'), { cause });

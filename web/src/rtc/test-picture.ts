@@ -1,7 +1,7 @@
 /**
  * A picture to publish without a camera: bars, a turning wheel, the time, and a stamp that tells viewers how old it is.
  *
- * With it comes a short beep every second, so that sound can be heard to be in step with the wheel.
+ * With it comes a short beep every second, so that one hears whether audio is in sync with the wheel.
  */
 import { browserMemory } from './same-clock';
 import { clockId, stampCells, STAMP_CELLS, STAMP_HEIGHT } from './stamp';
@@ -10,7 +10,7 @@ export interface TestPictureOptions {
   width: number;
   height: number;
   framesPerSecond: number;
-  sound: boolean;
+  audio: boolean;
 }
 
 export interface TestPicture {
@@ -38,7 +38,7 @@ export function testPicture(options: TestPictureOptions): TestPicture {
   const clock = clockId(browserMemory());
   const stream = canvas.captureStream(0);
   const [track] = stream.getVideoTracks() as FrameTrack[];
-  const tone = options.sound ? beeps() : null;
+  const tone = options.audio ? beeps() : null;
   if (tone !== null) stream.addTrack(tone.track);
   const draw = () => {
     drawFrame(context, background, clock, Date.now());
@@ -125,7 +125,7 @@ function clockText(nowMs: number): string {
   return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}.${String(time.getMilliseconds()).padStart(3, '0')}`;
 }
 
-/** Beeps at each full second; null where the browser makes no sound. */
+/** Beeps at each full second; null where the browser has no audio output. */
 function beeps(): { track: MediaStreamTrack; plan: () => void; stop: () => void } | null {
   if (typeof AudioContext === 'undefined') return null;
   const audio = new AudioContext();

@@ -10,8 +10,11 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Context, ErrorBody, Failure};
-use sources::channels::{self, ChannelSpec, EventKind, NotAdded, NotSkipped, View, Writer, Written};
+use super::Failure;
+use crate::Context;
+use crate::error_response::ErrorBody;
+use sources::channels::{self, ChannelRequest, ChannelSpec, EventKind, NotAdded, NotSkipped, View};
+use sources::settings::AddedBy;
 use worker_api::time;
 
 /// All channels.
@@ -56,7 +59,7 @@ pub(super) struct Channel {
     items_played: u64,
     /// Items that were broken, each time they were tried.
     items_failed: u64,
-    /// Times frames came too late, so that the pace began anew.
+    /// Times late frames made the pacing restart.
     pauses: u64,
     /// By how much it is later because of that; with a `start`, since it was last where its schedule says.
     behind_ms: u64,
@@ -153,7 +156,7 @@ fn yes() -> bool {
 
 impl From<View> for Channel {
     fn from(view: View) -> Self {
-        let View { spec, writer, now } = view;
+        let View { spec, added_by, now } = view;
         let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         #[expect(clippy::disallowed_methods, reason = "how long from now, for people")]
         let left = now.retry_at.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
@@ -165,9 +168,9 @@ impl From<View> for Channel {
         Self {
             app: spec.app.clone(),
             name: spec.name.clone(),
-            source: match writer {
-                Writer::Configuration => ChannelSource::Configuration,
-                Writer::Api => ChannelSource::Api,
+            source: match added_by {
+                AddedBy::Configuration => ChannelSource::Configuration,
+                AddedBy::Api => ChannelSource::Api,
             },
             state: now.state.into(),
             since: time::rfc3339(now.since),
@@ -248,10 +251,10 @@ pub(super) async fn add_channel(
         })?),
     };
     let NewChannel { app, name, items, looped, .. } = &new;
-    let written = Written { app, name, items, looped: *looped, start };
+    let request = ChannelRequest { app, name, items, looped: *looped, start };
     let spec =
-        ChannelSpec::new(written, context.channels.settings(), Writer::Api).map_err(Failure::BadRequest)?;
-    match context.channels.add(spec, Writer::Api) {
+        ChannelSpec::new(request, context.channels.settings(), AddedBy::Api).map_err(Failure::BadRequest)?;
+    match context.channels.add(spec, AddedBy::Api) {
         Ok(view) => {
             tracing::info!(channel = format_args!("{app}/{name}"), "channel added through the API");
             Ok((StatusCode::CREATED, Json(view.into())))

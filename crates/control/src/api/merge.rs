@@ -11,7 +11,7 @@ use super::types::{
     StreamState, Track, Video, address, codec_name,
 };
 use super::urls::Urls;
-use crate::rtc::Ways;
+use crate::rtc::PlaybackOptions;
 use worker_api::snapshot::{BridgeSnapshot, RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
 
 /// Most sessions of one page.
@@ -56,24 +56,24 @@ pub(in super::super) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
     streams.into_values().collect()
 }
 
-/// Streams as the API shows them; `ways` says how one (app and name) can be played.
+/// Streams as the API shows them; `options` says how one (app and name) can be played.
 pub(super) fn streams(
     workers: &[WorkerSnapshot],
     urls: &Urls<'_>,
-    ways: impl Fn(&str, &str) -> Ways,
+    options: impl Fn(&str, &str) -> PlaybackOptions,
 ) -> Vec<Stream> {
     let merged = merged(workers);
     merged
         .iter()
-        .map(|merged| stream(merged, urls, ways(&merged.primary.app, &merged.primary.name)))
+        .map(|merged| stream(merged, urls, options(&merged.primary.app, &merged.primary.name)))
         .collect()
 }
 
-fn stream(merged: &Merged<'_>, urls: &Urls<'_>, ways: Ways) -> Stream {
+fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Stream {
     let view = merged.primary;
-    let urls = urls.stream(&view.app, &view.name, &ways);
+    let urls = urls.stream(&view.app, &view.name, &options);
     // A bridge that runs has seen more of the stream.
-    let note = merged.bridge.and_then(|bridge| bridge.note.clone()).or(ways.note);
+    let note = merged.bridge.and_then(|bridge| bridge.note.clone()).or(options.note);
     Stream {
         app: view.app.clone(),
         name: view.name.clone(),

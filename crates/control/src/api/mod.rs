@@ -21,11 +21,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::stats::{__path_stats, __path_stats_stream, stats, stats_stream};
-use super::{Context, Peer, access};
-pub(super) use types::ErrorBody;
-use types::{
-    ApiError, PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList,
-};
+use crate::error_response::{ErrorBody, error};
+use crate::{Context, Peer, access};
+use types::{PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList};
 use urls::Urls;
 use worker_api::NoAnswer;
 use worker_api::time;
@@ -83,18 +81,12 @@ pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi
     (router, document)
 }
 
-/// An error as JSON.
-pub(super) fn error(status: StatusCode, code: &'static str, message: impl Into<String>) -> Response {
-    let body = ErrorBody { error: ApiError { code: code.to_owned(), message: message.into() } };
-    (status, Json(body)).into_response()
-}
-
 /// Why a handler could not answer.
 enum Failure {
     Worker(NoAnswer),
     NotFound(&'static str),
     BadRequest(String),
-    /// It contradicts what there is: a code and a message.
+    /// It conflicts with the current state: a code and a message.
     Conflict(&'static str, String),
 }
 
@@ -178,7 +170,7 @@ async fn streams(
 ) -> Result<Json<StreamList>, Failure> {
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
     Ok(Json(StreamList { streams }))
 }
 
@@ -203,7 +195,7 @@ async fn stream(
     let Path((app, name)) = path?;
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.ways(app, name));
+    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
     let found = streams.into_iter().find(|stream| stream.app == app && stream.name == name);
     found.map(Json).ok_or(Failure::NotFound("no such stream"))
 }

@@ -9,8 +9,11 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Context, ErrorBody, Failure};
-use sources::pull::{self, AskedBy, NotAdded, PullSpec};
+use super::Failure;
+use crate::Context;
+use crate::error_response::ErrorBody;
+use sources::pull::{self, NotAdded, PullSpec};
+use sources::settings::AddedBy;
 use worker_api::time;
 
 /// All pulls.
@@ -91,9 +94,9 @@ impl From<&pull::Pull> for Pull {
         Self {
             app: pull.spec.app.clone(),
             name: pull.spec.name.clone(),
-            source: match pull.asked_by {
-                AskedBy::Configuration => PullSource::Configuration,
-                AskedBy::Api => PullSource::Api,
+            source: match pull.added_by {
+                AddedBy::Configuration => PullSource::Configuration,
+                AddedBy::Api => PullSource::Api,
             },
             url: pull.spec.origin.to_string(),
             state: match status.state {
@@ -139,7 +142,7 @@ pub(super) async fn add_pull(
     let Json(NewPull { app, name, url }) = body?;
     let spec =
         PullSpec::new(&app, &name, &url).map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
-    match context.pulls.add(spec, AskedBy::Api) {
+    match context.pulls.add(spec, AddedBy::Api) {
         Ok(pull) => Ok((StatusCode::CREATED, Json(Pull::from(&*pull)))),
         Err(NotAdded::Exists(kind)) => {
             Err(Failure::Conflict("exists", format!("there is a {} for `{app}/{name}`", kind.shown())))

@@ -8,22 +8,6 @@ use worker_api::snapshot::{
     BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionId, SessionSnapshot, WorkerSnapshot,
 };
 
-/// Body of every error.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ErrorBody {
-    pub(crate) error: ApiError,
-}
-
-/// What went wrong.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ApiError {
-    /// For programs; does not change.
-    #[schema(example = "not_found")]
-    pub(crate) code: String,
-    /// For people.
-    pub(crate) message: String,
-}
-
 /// What kind of server this is and how it can be reached.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerInfo {
@@ -125,7 +109,7 @@ pub(super) struct Bridge {
     pub(super) audio_latency_ms: f64,
     /// B-frames left out.
     pub(super) b_frames_dropped: u64,
-    /// Frames or packets that made no sense, came too late, or lacked a part.
+    /// Frames or packets that were malformed, late or incomplete.
     pub(super) broken: u64,
     /// Audio frames the transcoder had no room for.
     pub(super) audio_dropped: u64,
@@ -392,7 +376,7 @@ pub(super) struct RtcSession {
     /// Of the last report (RFC 3550 section 6.4.1).
     #[schema(required = true)]
     pub(super) jitter_ms: Option<f32>,
-    /// Packets asked for again.
+    /// Packets requested by NACK.
     pub(super) nacks: u64,
     pub(super) resent_packets: u64,
     pub(super) key_frame_requests: u64,

@@ -5,9 +5,9 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::super::Peer;
 use super::types::{Endpoints, StreamUrls};
-use crate::rtc::Ways;
+use crate::Peer;
+use crate::rtc::PlaybackOptions;
 use worker_api::ListenAddresses;
 
 /// What must be encoded in a path segment (RFC 3986 §3.3), and `%` itself.
@@ -74,8 +74,8 @@ impl<'a> Urls<'a> {
         bases.map(|base| format!("{base}/{protocol}")).collect()
     }
 
-    /// Where to watch `app/name`, which can be played in these ways.
-    pub(super) fn stream(&self, app: &str, name: &str, ways: &Ways) -> StreamUrls {
+    /// Where to watch `app/name`, which can be played in these options.
+    pub(super) fn stream(&self, app: &str, name: &str, options: &PlaybackOptions) -> StreamUrls {
         let segments = |text: &str| {
             text.split('/')
                 .map(|part| utf8_percent_encode(part, SEGMENT).to_string())
@@ -84,11 +84,11 @@ impl<'a> Urls<'a> {
         };
         let path = format!("{}/{}", segments(app), segments(name));
         let mut urls = StreamUrls::default();
-        if ways.packets {
+        if options.packets {
             let whep = self.rtc_bases("whep").into_iter().next();
             urls.whep = whep.map(|base| format!("{base}/{path}")).unwrap_or_default();
         }
-        if ways.frames {
+        if options.frames {
             // RTMP clients do not decode: the names go as they are, and `?` cannot be in them.
             let rtmp = self.first(&["rtmp", "rtmps"]).map(|base| format!("{base}/{app}/{name}"));
             let web = if self.tls { ["https", "http"] } else { ["http", "https"] };
@@ -166,8 +166,8 @@ mod tests {
         let addresses = addresses();
         let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls: true };
         let of = |frames, packets| {
-            let ways = Ways { frames, packets, note: None };
-            Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", &ways)
+            let options = PlaybackOptions { frames, packets, note: None };
+            Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", &options)
         };
         let urls = of(true, false);
         assert_eq!(urls.flv, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");

@@ -20,7 +20,7 @@ type Figure = (&'static str, &'static str, fn(&Figures) -> u64);
 const COUNTERS: [Figure; 3] = [
     ("millstream_channel_items_played", "Items played to their end", |f| f.items_played),
     ("millstream_channel_items_failed", "Items skipped as broken, each time", |f| f.items_failed),
-    ("millstream_channel_pauses", "Times frames came too late, so that the pace began anew", |f| f.pauses),
+    ("millstream_channel_pauses", "Times late frames made the pacing restart", |f| f.pauses),
 ];
 
 impl ChannelMetrics {

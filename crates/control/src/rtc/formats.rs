@@ -12,7 +12,7 @@ use rtp::payload::{Codec, MediaKind};
 const LISTED_MAX: usize = 12;
 
 /// Why this player cannot play the stream, if it cannot: it gets none of its video although it asked for video, or nothing
-/// at all. A player without video, and one that misses the sound alone, gets what it can take.
+/// at all. A player without video, and one that lacks only the audio, gets what it can take.
 pub(super) fn obstacle(
     offer: &Offer,
     published: &[TrackDescription],
@@ -48,7 +48,7 @@ fn offered(offer: &Offer, kind: MediaKind) -> Option<Vec<&Format>> {
 
 fn explanation(kind: MediaKind, published: &[TrackDescription], offered: &[&Format]) -> String {
     let name = match kind {
-        MediaKind::Audio => "sound",
+        MediaKind::Audio => "audio",
         _ => "video",
     };
     let there = published.iter().filter(|track| track.kind == kind).flat_map(|track| &track.formats);

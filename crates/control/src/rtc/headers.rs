@@ -4,6 +4,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use worker_api::settings::IceServer;
 
+/// Media type of offers and answers.
+pub(super) const SDP: &str = "application/sdp";
+/// Media type of what changes a session.
+pub(super) const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// Media types a POST takes (Linked Data Platform section 7.1).
+pub(super) const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
+/// Media types a PATCH takes (RFC 5789 section 3.1).
+pub(super) const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+
 /// Methods of a stream's URL.
 pub(super) const ENDPOINT_METHODS: &str = "POST, GET, HEAD, OPTIONS";
 /// Methods of a session's URL.

@@ -1,14 +1,15 @@
 //! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): offers in, answers out, sessions changed and ended by their URL.
 //!
 //! ```text
-//! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ place ─▶ answer made ─▶ worker opens ─▶ 201, Location
+//! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ reservation ─▶ answer made ─▶ worker opens ─▶ 201, Location
 //! PATCH, DELETE /rtc/session/{token} ─▶ registry ─▶ worker
 //! ```
 //!
 //! A worker is given facts that have been checked, and opens a session of them; media and its end are the worker's.
-//! The worker reports ([`RtcNotice`]), and the URL goes with the session.
+//! The worker reports (`RtcNotice`), and the URL goes with the session.
 
 mod candidates;
+mod control;
 mod formats;
 mod headers;
 mod open;
@@ -19,7 +20,7 @@ mod session;
 mod target;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -28,140 +29,21 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::{Extension, Router};
-use rtc::dtls::Certificate;
-use tokio::sync::mpsc;
 
 use super::{Context, Peer, access};
-use headers::{ENDPOINT_METHODS, SESSION_METHODS};
-use rate::RateLimit;
+pub(super) use control::PlaybackOptions;
+pub use control::{Lookup, RtcControl, RtcParts};
+
+use headers::{ACCEPT_PATCH, ACCEPT_POST, ENDPOINT_METHODS, FRAGMENT, SDP, SESSION_METHODS};
 use refusal::Refusal;
-use registry::{Limits, Registry};
-use session::Session;
 use target::Target;
 use worker_api::auth::Denied;
-use worker_api::rtc::{RtcEndpoint, RtcNotice, RtcRole};
-use worker_api::settings::RtcSettings;
-use worker_api::streams::{Bridged, Published};
+use worker_api::rtc::RtcRole;
 
-/// Media type of offers and answers.
-const SDP: &str = "application/sdp";
-/// Media type of what changes a session.
-const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
-/// Media types a POST takes (Linked Data Platform section 7.1).
-const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
-/// Media types a PATCH takes (RFC 5789 section 3.1).
-const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 /// Largest offer that is read: one of a hundred tracks.
 pub(super) const OFFER_BYTES_MAX: u64 = rtc::sdp::SDP_BYTES_MAX as u64;
 /// Where sessions are.
 const SESSION_PATH: &str = "/rtc/session/";
-
-/// Why a stream of WebRTC is not played by RTMP and FLV.
-const NOT_TO_FRAMES: &str =
-    "the stream is published by WebRTC, and bridges to RTMP are off for this application";
-
-/// Looks up what is published as a stream.
-pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
-
-/// What the server knows about WebRTC when it starts.
-pub struct RtcParts {
-    /// Limits and addresses, as configured.
-    pub settings: RtcSettings,
-    /// Where each worker takes media; empty when WebRTC is off.
-    pub endpoints: Vec<RtcEndpoint>,
-    /// Shown by DTLS.
-    pub certificate: Arc<Certificate>,
-    /// Says what is published as `app/stream`.
-    pub published: Box<Lookup>,
-    /// Whether streams of this app are bridged to players of the other kind.
-    pub bridged: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Pages of which origin may publish and play.
-    pub allow_origin: Option<String>,
-}
-
-/// How a stream can be played at present.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ways {
-    /// As frames: RTMP and FLV.
-    pub(super) frames: bool,
-    /// As packets: WHEP.
-    pub(super) packets: bool,
-    /// What of it players of the other kind than its publisher do not get, and why.
-    pub(super) note: Option<Arc<str>>,
-}
-
-/// What the handlers know.
-pub struct RtcControl {
-    parts: RtcParts,
-    registry: Registry<Session>,
-    rate: RateLimit,
-    /// Requests that were refused by authorisation since the start.
-    denied: AtomicU64,
-    /// SSRC of the first track to each viewer. The same for all, so that they share packets' headers.
-    first_ssrc: u32,
-}
-
-impl RtcControl {
-    /// `None` when the system gives no random bytes.
-    pub fn new(parts: RtcParts) -> Option<Self> {
-        let settings = &parts.settings;
-        let limits = Limits {
-            sessions_max: settings.sessions_max,
-            pending_max: settings.pending_max,
-            pending_per_address_max: settings.pending_per_address_max,
-        };
-        // Far from the end, so that the SSRCs counted from it do not wrap; never 0, which some clients take for none.
-        let first_ssrc = u32::from_le_bytes(random()?) >> 2 | 1 << 29;
-        Some(Self {
-            registry: Registry::new(parts.endpoints.len(), limits),
-            rate: RateLimit::new(settings.posts_per_second_max),
-            denied: AtomicU64::new(0),
-            first_ssrc,
-            parts,
-        })
-    }
-
-    /// Takes in what workers report, until they have ended.
-    pub async fn take_notices(&self, mut notices: mpsc::UnboundedReceiver<RtcNotice>) {
-        while let Some(notice) = notices.recv().await {
-            self.registry.notice(notice);
-        }
-    }
-
-    /// Requests of WHIP and WHEP that were refused by authorisation (401, 403) since the start.
-    pub(super) fn denied(&self) -> u64 {
-        self.denied.load(Ordering::Relaxed)
-    }
-
-    /// How `app/name` can be played. While nobody publishes it players may wait, whatever comes.
-    pub(super) fn ways(&self, app: &str, name: &str) -> Ways {
-        let (frames, packets, note) = match (self.parts.published)(&format!("{app}/{name}")) {
-            Published::Nobody | Published::Frames(Bridged::Unknown) => (true, true, None),
-            Published::Frames(Bridged::Tracks(_, note)) => (true, true, note),
-            Published::Frames(Bridged::Impossible(reason)) => (true, false, Some(reason)),
-            Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
-            Published::Packets(_) => (false, true, Some(NOT_TO_FRAMES.into())),
-        };
-        Ways { frames, packets, note }
-    }
-
-    /// Whether WebRTC is configured.
-    fn is_on(&self) -> bool {
-        self.parts.endpoints.iter().any(|endpoint| !endpoint.udp.is_empty())
-    }
-
-    /// Counts a request of `peer`.
-    fn admit(&self, peer: Peer) -> Result<(), Refusal> {
-        let now = tokio::time::Instant::now().into_std();
-        self.rate.take(peer.address.ip(), now).map_err(Refusal::TooMany)
-    }
-}
-
-impl std::fmt::Debug for RtcControl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WebRTC on {} workers, {:?}", self.parts.endpoints.len(), self.registry)
-    }
-}
 
 /// Whether offers are posted to `path`, which may be larger than what other paths take.
 pub(super) fn takes_offers(path: &str) -> bool {
@@ -251,7 +133,7 @@ fn options(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> R
     let is_preflight = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let servers = &context.rtc.parts.settings.ice_servers;
     if !is_preflight && context.rtc.is_on() && !servers.is_empty() {
-        context.rtc.admit(peer)?;
+        context.rtc.admit(peer.address.ip())?;
         let target = Target::read(request.uri())?;
         if may(context, peer, role, &target, request).is_ok() {
             headers::link_ice_servers(response.headers_mut(), servers);
@@ -297,13 +179,6 @@ async fn text(body: Body, limit: u64) -> Result<String, Refusal> {
 /// Nobody is let in, or answered, while the server stops.
 fn not_stopping(context: &Context) -> Result<(), Refusal> {
     if context.draining.load(Ordering::Relaxed) { Err(Refusal::Draining) } else { Ok(()) }
-}
-
-/// Bytes nobody can guess.
-fn random<const COUNT: usize>() -> Option<[u8; COUNT]> {
-    let mut bytes = [0; COUNT];
-    rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -16,15 +16,14 @@ use rtp::payload::MediaKind;
 use tokio::sync::oneshot;
 
 use super::candidates::candidates;
+use super::control::{RtcControl, Session, random};
+use super::headers::SDP;
 use super::refusal::Refusal;
-use super::session::Session;
 use super::target::Target;
-use super::{
-    OFFER_BYTES_MAX, RtcControl, SDP, SESSION_PATH, formats, headers, may, not_stopping, random, text,
-};
+use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
 use worker_api::rtc::{RtcOpen, RtcRole};
-use worker_api::streams::{Bridged, Published, PublishedTracks};
+use worker_api::streams::{Published, PublishedTracks, WebrtcAvailability};
 
 /// Longest `User-Agent` that is kept, characters.
 const USER_AGENT_CHARS_MAX: usize = 128;
@@ -41,7 +40,7 @@ pub(super) async fn open(
         return Err(Refusal::Off);
     }
     not_stopping(context)?;
-    control.admit(peer)?;
+    control.admit(peer.address.ip())?;
     let target = Target::read(request.uri())?;
     if let Err(denied) = may(context, peer, role, &target, &request) {
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
@@ -94,8 +93,8 @@ impl Wanted {
         target: Target,
     ) -> Result<(String, Answer, String), Refusal> {
         let control = &context.rtc;
-        let place = control.registry.reserve(peer.address.ip())?;
-        let worker = place.worker();
+        let reservation = control.registry.reserve(peer.address.ip())?;
+        let worker = reservation.worker();
         let local = control.local_description(worker, peer.address.ip(), &target.stream)?;
         let answer = match &self.published {
             Some(published) => self.answer_play(&local, published)?,
@@ -116,7 +115,7 @@ impl Wanted {
             reply,
         };
         let id = context.workers.rtc_open(worker, open, answered).await??;
-        let Some(token) = place.enter(id, session) else {
+        let Some(token) = reservation.enter(id, session) else {
             // Nobody can reach it: if it has not ended, it does now.
             context.workers.rtc_close(id).await?;
             return Err(Refusal::Full);
@@ -159,9 +158,11 @@ impl RtcControl {
         }
         match (self.parts.published)(&target.key()) {
             Published::Packets(tracks) => Ok(Some(Playable { tracks, note: None })),
-            Published::Frames(Bridged::Tracks(tracks, note)) => Ok(Some(Playable { tracks, note })),
-            Published::Frames(Bridged::Unknown) => Err(Refusal::NotReady),
-            Published::Frames(Bridged::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
+            Published::Frames(WebrtcAvailability::Tracks(tracks, note)) => {
+                Ok(Some(Playable { tracks, note }))
+            }
+            Published::Frames(WebrtcAvailability::Unknown) => Err(Refusal::NotReady),
+            Published::Frames(WebrtcAvailability::Impossible(reason)) => Err(Refusal::NotPlayable(reason)),
             Published::Nobody => Err(Refusal::NotLive),
         }
     }

@@ -10,9 +10,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rtc::sdp::{NegotiationError, SdpError};
 
-use super::super::api;
-use super::SDP;
-use super::registry::NoPlace;
+use super::headers::{ACCEPT_PATCH, ACCEPT_POST, SDP};
+use super::registry::AtCapacity;
+use crate::error_response;
 use worker_api::NoAnswer;
 use worker_api::auth::Denied;
 use worker_api::rtc::RtcRefusal;
@@ -203,7 +203,7 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = api::error(self.status(), self.code(), self.message());
+        let mut response = error_response::error(self.status(), self.code(), self.message());
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -221,7 +221,7 @@ impl IntoResponse for Refusal {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
             Self::MediaType(wanted) => {
-                let name = if wanted == SDP { super::ACCEPT_POST } else { super::ACCEPT_PATCH };
+                let name = if wanted == SDP { ACCEPT_POST } else { ACCEPT_PATCH };
                 headers.insert(name, HeaderValue::from_static(wanted));
             }
             _ => {}
@@ -254,11 +254,11 @@ impl From<NoAnswer> for Refusal {
     }
 }
 
-impl From<NoPlace> for Refusal {
-    fn from(no_place: NoPlace) -> Self {
-        match no_place {
-            NoPlace::Address => Self::PendingOfAddress,
-            NoPlace::Workers => Self::Full,
+impl From<AtCapacity> for Refusal {
+    fn from(at_capacity: AtCapacity) -> Self {
+        match at_capacity {
+            AtCapacity::Address => Self::PendingOfAddress,
+            AtCapacity::Workers => Self::Full,
         }
     }
 }

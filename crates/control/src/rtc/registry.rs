@@ -3,7 +3,7 @@
 //! A URL ends in a token of 24 random bytes: 8 to look it up by, 16 that are compared in constant time. Whoever knows
 //! it may change and end the session (RFC 9725 section 5); it cannot be guessed, and how long a wrong guess takes says
 //! nothing about the right one. Entries go when their worker says that the session has ended, so there are never more
-//! than sessions. Counts are taken before a worker is asked and given back by dropping the [`Place`].
+//! than sessions. Counts are taken before a worker is asked and given back by dropping the [`Reservation`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -36,9 +36,9 @@ pub(super) struct Limits {
     pub(super) pending_per_address_max: usize,
 }
 
-/// Why there is no place for another session.
+/// Why there is no room for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum AtCapacity {
     /// The address has as many sessions without a connection as it may.
     Address,
     /// Every worker has as many sessions, or as many without a connection, as it may.
@@ -56,9 +56,9 @@ struct Inner<T> {
     by_session: HashMap<SessionId, Selector>,
     pending_by_address: HashMap<IpAddr, usize>,
     workers: Vec<Load>,
-    /// Places whose worker has not answered yet.
+    /// Reservations whose worker has not answered yet.
     opening: usize,
-    /// What workers said of sessions that are not entered yet; emptied when no place is open.
+    /// What workers said of sessions that are not entered yet; emptied when no reservation is open.
     early: HashMap<SessionId, RtcNotice>,
 }
 
@@ -90,24 +90,24 @@ impl<T> Registry<T> {
         Self { inner: Arc::new(Mutex::new(inner)), limits }
     }
 
-    /// A place for a session of `address`, on the worker with the fewest sessions.
-    pub(super) fn reserve(&self, address: IpAddr) -> Result<Place<T>, NoPlace> {
+    /// A reservation for a session of `address`, on the worker with the fewest sessions.
+    pub(super) fn reserve(&self, address: IpAddr) -> Result<Reservation<T>, AtCapacity> {
         let network = network(address);
         let mut inner = self.lock();
         let of_address = inner.pending_by_address.get(&network).copied().unwrap_or(0);
         if of_address >= self.limits.pending_per_address_max {
-            return Err(NoPlace::Address);
+            return Err(AtCapacity::Address);
         }
         let Limits { sessions_max, pending_max, .. } = self.limits;
         let room = |load: &Load| load.sessions < sessions_max && load.pending < pending_max;
         let candidates = inner.workers.iter().enumerate().filter(|(_, load)| room(load));
         let worker = candidates.min_by_key(|(_, load)| load.sessions).map(|(worker, _)| worker);
-        let worker = worker.ok_or(NoPlace::Workers)?;
+        let worker = worker.ok_or(AtCapacity::Workers)?;
         inner.workers[worker].sessions += 1;
         inner.workers[worker].pending += 1;
         *inner.pending_by_address.entry(network).or_default() += 1;
         inner.opening += 1;
-        Ok(Place { registry: Arc::clone(&self.inner), worker, network, used: false })
+        Ok(Reservation { registry: Arc::clone(&self.inner), worker, network, used: false })
     }
 
     /// What the handlers keep of the session whose URL ends in `token`.
@@ -195,7 +195,7 @@ impl<T> Inner<T> {
         }
     }
 
-    fn place_closed(&mut self) {
+    fn reservation_closed(&mut self) {
         self.opening -= 1;
         if self.opening == 0 {
             self.early.clear();
@@ -203,15 +203,15 @@ impl<T> Inner<T> {
     }
 }
 
-/// A place that is counted; given back when dropped without [`Place::enter`].
-pub(super) struct Place<T> {
+/// A reservation that is counted; given back when dropped without [`Reservation::enter`].
+pub(super) struct Reservation<T> {
     registry: Arc<Mutex<Inner<T>>>,
     worker: usize,
     network: IpAddr,
     used: bool,
 }
 
-impl<T> Place<T> {
+impl<T> Reservation<T> {
     /// The worker it is on.
     pub(super) fn worker(&self) -> usize {
         self.worker
@@ -236,14 +236,14 @@ impl<T> Place<T> {
         if early.is_some() {
             inner.connected(selector);
         }
-        inner.place_closed();
+        inner.reservation_closed();
         drop(inner);
         self.used = true;
         Some(token)
     }
 }
 
-impl<T> Drop for Place<T> {
+impl<T> Drop for Reservation<T> {
     fn drop(&mut self) {
         if self.used {
             return;
@@ -253,7 +253,7 @@ impl<T> Drop for Place<T> {
         if let Some(load) = inner.workers.get_mut(self.worker) {
             load.sessions = load.sessions.saturating_sub(1);
         }
-        inner.place_closed();
+        inner.reservation_closed();
     }
 }
 
@@ -292,8 +292,11 @@ mod tests {
     fn a_session_is_found_by_its_whole_token_only() {
         let registry = Registry::new(1, limits());
         let session = SessionId::new(0, 7);
-        let token =
-            registry.reserve(ip("192.0.2.1")).expect("a place").enter(session, "data").expect("entered");
+        let token = registry
+            .reserve(ip("192.0.2.1"))
+            .expect("a reservation")
+            .enter(session, "data")
+            .expect("entered");
         assert_eq!(token.len(), TOKEN_CHARS);
         assert_eq!(registry.find(&token).map(|(id, data)| (id, *data)), Some((session, "data")));
         for at in 0..token.len() {
@@ -313,9 +316,9 @@ mod tests {
         let registry = Registry::new(2, limits());
         let sessions = [SessionId::new(0, 1), SessionId::new(1, 1)];
         let tokens = sessions.map(|session| {
-            let place = registry.reserve(ip("192.0.2.1")).expect("a place");
-            assert_eq!(place.worker(), session.worker(), "the one with the fewest sessions");
-            place.enter(session, ()).expect("entered")
+            let reservation = registry.reserve(ip("192.0.2.1")).expect("a reservation");
+            assert_eq!(reservation.worker(), session.worker(), "the one with the fewest sessions");
+            reservation.enter(session, ()).expect("entered")
         });
         registry.notice(RtcNotice::Connected(sessions[0]));
         registry.notice(RtcNotice::Connected(sessions[0]));
@@ -330,25 +333,25 @@ mod tests {
     #[test]
     fn sessions_without_a_connection_are_limited_by_address_and_by_worker() {
         let registry = Registry::<()>::new(2, limits());
-        let _a = registry.reserve(ip("2001:db8::1")).expect("a place");
-        let _b = registry.reserve(ip("2001:db8::2")).expect("a place");
-        assert_eq!(registry.reserve(ip("2001:db8::3")).err(), Some(NoPlace::Address), "one network");
-        let c = registry.reserve(ip("192.0.2.1")).expect("a place");
-        let _d = registry.reserve(ip("192.0.2.2")).expect("a place");
-        assert_eq!(registry.reserve(ip("192.0.2.3")).err(), Some(NoPlace::Workers), "both have two");
+        let _a = registry.reserve(ip("2001:db8::1")).expect("a reservation");
+        let _b = registry.reserve(ip("2001:db8::2")).expect("a reservation");
+        assert_eq!(registry.reserve(ip("2001:db8::3")).err(), Some(AtCapacity::Address), "one network");
+        let c = registry.reserve(ip("192.0.2.1")).expect("a reservation");
+        let _d = registry.reserve(ip("192.0.2.2")).expect("a reservation");
+        assert_eq!(registry.reserve(ip("192.0.2.3")).err(), Some(AtCapacity::Workers), "both have two");
         drop(c);
-        assert!(registry.reserve(ip("192.0.2.3")).is_ok(), "a place was given back");
+        assert!(registry.reserve(ip("192.0.2.3")).is_ok(), "a reservation was given back");
     }
 
     #[test]
     fn connected_sessions_are_no_longer_waiting_but_are_sessions() {
         let registry = Registry::new(1, limits());
         for serial in 0..3 {
-            let place = registry.reserve(ip("192.0.2.1")).expect("a place");
-            place.enter(SessionId::new(0, serial), ()).expect("entered");
+            let reservation = registry.reserve(ip("192.0.2.1")).expect("a reservation");
+            reservation.enter(SessionId::new(0, serial), ()).expect("entered");
             registry.notice(RtcNotice::Connected(SessionId::new(0, serial)));
         }
-        assert_eq!(registry.reserve(ip("192.0.2.1")).err(), Some(NoPlace::Workers));
+        assert_eq!(registry.reserve(ip("192.0.2.1")).err(), Some(AtCapacity::Workers));
         registry.notice(RtcNotice::Ended(SessionId::new(0, 1)));
         assert!(registry.reserve(ip("192.0.2.1")).is_ok());
     }
@@ -357,14 +360,16 @@ mod tests {
     fn news_that_overtake_the_answer_count() {
         let registry = Registry::new(1, limits());
         let (first, second) = (SessionId::new(0, 1), SessionId::new(0, 2));
-        let (a, b) =
-            (registry.reserve(ip("::1")).expect("a place"), registry.reserve(ip("::1")).expect("a place"));
+        let (a, b) = (
+            registry.reserve(ip("::1")).expect("a reservation"),
+            registry.reserve(ip("::1")).expect("a reservation"),
+        );
         registry.notice(RtcNotice::Ended(first));
         registry.notice(RtcNotice::Connected(second));
         assert!(a.enter(first, ()).is_none(), "it has ended");
         assert!(b.enter(second, ()).is_some());
         assert_eq!(registry.len(), 1);
-        let _c = registry.reserve(ip("::1")).expect("a place");
+        let _c = registry.reserve(ip("::1")).expect("a reservation");
         let _d = registry.reserve(ip("::1")).expect("both are free: the second is connected");
         registry.notice(RtcNotice::Ended(second));
         drop((_c, _d));

@@ -3,51 +3,24 @@
 //! A fragment with new credentials restarts ICE, any other brings candidates, which a side that is ICE-lite has no use
 //! for, but must take (RFC 9725 section 4.3). Entity tags name the ICE session: its user fragment on this side.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rtc::sdp::{Answer, IceCredentials, TrickleFragment, parse_fragment};
-use tokio::sync::Mutex;
+use rtc::sdp::{IceCredentials, TrickleFragment, parse_fragment};
 
 use super::candidates::candidates;
-use super::headers::{self, IfMatch};
+use super::control::{IceSession, Session};
+use super::headers::{self, FRAGMENT, IfMatch};
 use super::open::new_credentials;
 use super::refusal::Refusal;
-use super::{FRAGMENT, text};
-use crate::{BODY_BYTES_MAX, Context, Peer};
+use super::text;
+use crate::context::BODY_BYTES_MAX;
+use crate::{Context, Peer};
 use worker_api::rtc::RtcPatch;
 use worker_api::snapshot::SessionId;
-
-/// What is kept of a session for its URL.
-#[derive(Debug)]
-pub(super) struct Session {
-    worker: usize,
-    /// Who asked for it.
-    client: IpAddr,
-    /// `a=mid` of the first media description that was accepted.
-    mid: String,
-    /// Held while a worker restarts ICE, so that restarts come one after the other.
-    ice: Mutex<IceSession>,
-}
-
-#[derive(Debug)]
-struct IceSession {
-    tag: String,
-    remote: IceCredentials,
-}
-
-impl Session {
-    /// Of an answer that `client` gets, on `worker`.
-    pub(super) fn new(worker: usize, client: IpAddr, local: &IceCredentials, answer: &Answer) -> Self {
-        let ice = IceSession { tag: local.ufrag.clone(), remote: answer.remote.ice.clone() };
-        let mid = answer.tracks.first().map_or_else(String::new, |track| track.mid.clone());
-        Self { worker, client, mid, ice: Mutex::new(ice) }
-    }
-}
 
 /// Answers 204 to candidates, 200 to an ICE restart.
 pub(super) async fn patch(
@@ -57,7 +30,7 @@ pub(super) async fn patch(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (id, session) = find(context, peer, token)?;
-    context.rtc.admit(peer)?;
+    context.rtc.admit(peer.address.ip())?;
     if !headers::is_of_type(request.headers(), FRAGMENT) {
         return Err(Refusal::MediaType(FRAGMENT));
     }
@@ -71,7 +44,7 @@ pub(super) async fn patch(
     if !if_match.holds_for(&ice.tag) {
         return Err(Refusal::OtherIceSession);
     }
-    let Some(remote) = wish(&fragment, &ice.remote)? else {
+    let Some(remote) = requested_credentials(&fragment, &ice.remote)? else {
         change(context, id, RtcPatch::Candidates(fragment.candidates)).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -90,7 +63,10 @@ async fn change(context: &Context, id: SessionId, patch: RtcPatch) -> Result<(),
 }
 
 /// The credentials of an ICE restart; `None` when the fragment is about the present ones, or about none.
-fn wish(fragment: &TrickleFragment, present: &IceCredentials) -> Result<Option<IceCredentials>, Refusal> {
+fn requested_credentials(
+    fragment: &TrickleFragment,
+    present: &IceCredentials,
+) -> Result<Option<IceCredentials>, Refusal> {
     let same_ufrag = fragment.ufrag.as_ref().is_none_or(|ufrag| *ufrag == present.ufrag);
     let same_password = fragment.password.as_ref().is_none_or(|password| *password == present.password);
     if same_ufrag && same_password {
@@ -138,6 +114,6 @@ fn find(context: &Context, peer: Peer, token: &str) -> Result<(SessionId, Arc<Se
     if let Some(found) = context.rtc.registry.find(token) {
         return Ok(found);
     }
-    context.rtc.admit(peer)?;
+    context.rtc.admit(peer.address.ip())?;
     Err(Refusal::NoSession)
 }

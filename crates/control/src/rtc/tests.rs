@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::to_bytes;
 use axum::http::HeaderMap;
+use rtc::dtls::Certificate;
 use rtc::sdp::{TrackDescription, parse_offer};
 use rtp::payload::Codec;
 use serde_json::Value;
@@ -22,9 +23,12 @@ use worker_api::WorkersLink;
 use worker_api::auth::manage::Manage;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
 use worker_api::link::{Command, WorkerUnavailable};
+use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::settings::IceServer;
+use worker_api::settings::RtcSettings;
 use worker_api::snapshot::SessionId;
+use worker_api::streams::{Published, WebrtcAvailability};
 
 impl RtcControl {
     /// Of a server without WebRTC.
@@ -123,22 +127,24 @@ fn server_with(setting: Setting) -> Server {
     let published = move |key: &str| match key {
         "live/packets" => Published::Packets(Arc::clone(&tracks)),
         "unbridged/packets" => Published::Packets(Arc::clone(&tracks)),
-        "live/begun" => Published::Frames(Bridged::Unknown),
-        "live/frames" => Published::Frames(Bridged::Impossible(B_FRAMES.into())),
-        "live/bridged" => Published::Frames(Bridged::Tracks(frames_as(Codec::H264, "640028"), None)),
-        "live/422" => Published::Frames(Bridged::Tracks(frames_as(Codec::H264, "7a0028"), None)),
-        "live/h265" => Published::Frames(Bridged::Tracks(frames_as(Codec::H265, ""), None)),
+        "live/begun" => Published::Frames(WebrtcAvailability::Unknown),
+        "live/frames" => Published::Frames(WebrtcAvailability::Impossible(B_FRAMES.into())),
+        "live/bridged" => {
+            Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H264, "640028"), None))
+        }
+        "live/422" => Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H264, "7a0028"), None)),
+        "live/h265" => Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H265, ""), None)),
         "live/sound" => {
             let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
-            Published::Frames(Bridged::Tracks(sound, Some(B_FRAMES.into())))
+            Published::Frames(WebrtcAvailability::Tracks(sound, Some(B_FRAMES.into())))
         }
         "live/silent" => {
             let video = frames_as(Codec::H264, "640028").iter().skip(1).cloned().collect();
-            Published::Frames(Bridged::Tracks(video, Some("the sound is AC-3".into())))
+            Published::Frames(WebrtcAvailability::Tracks(video, Some("the sound is AC-3".into())))
         }
         "live/radio" => {
             let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
-            Published::Frames(Bridged::Tracks(sound, None))
+            Published::Frames(WebrtcAvailability::Tracks(sound, None))
         }
         _ => Published::Nobody,
     };
@@ -730,7 +736,7 @@ async fn what_workers_refuse_is_told() {
         let answer = server.post(path, body).await;
         let found = (answer.status, answer.code(), answer.field("retry-after").to_owned());
         assert_eq!(found, (status, code.to_owned(), retry_after.to_owned()), "{refusal:?}");
-        assert!(server.context.rtc.registry.is_clear(), "no place is kept");
+        assert!(server.context.rtc.registry.is_clear(), "no reservation is kept");
     }
     server.workers.silent.store(true, Ordering::Relaxed);
     let answer = server.post("/whip/live/a", publish_offer()).await;
@@ -762,11 +768,11 @@ async fn a_flood_of_offers_is_stopped_before_the_workers_are_full() {
         }
     }
     assert_eq!(counts[&201], 10, "5 on each of 2 workers");
-    assert_eq!(counts[&429], 3, "the first three clients asked for one too many, then there was no place");
+    assert_eq!(counts[&429], 3, "the first three clients asked for one too many, then there was no room");
     assert_eq!(counts[&503], 19);
     let workers: Vec<_> =
         server.workers.opened.lock().expect("not poisoned").iter().map(|open| open.address).collect();
-    assert_eq!(workers.len(), 10, "no worker was asked in vain");
+    assert_eq!(workers.len(), 10, "no worker was asked for nothing");
     // They connect, or are freed: there is room again.
     for serial in 0..5 {
         server.context.rtc.registry.notice(RtcNotice::Ended(SessionId::new(0, serial * 2)));

@@ -83,12 +83,12 @@ pub fn collect(used: Vec<SyncSender<Box<StatsSnapshot>>>) -> (Collector, StatsCo
     let latest = used.iter().map(|_| None).collect();
     let (fresh, cost) = (vec![false; used.len()], Arc::new(Cost::default()));
     let control =
-        StatsControl { newest, places: Arc::new(Semaphore::new(SUBSCRIBERS_MAX)), cost: Arc::clone(&cost) };
+        StatsControl { newest, slots: Arc::new(Semaphore::new(SUBSCRIBERS_MAX)), cost: Arc::clone(&cost) };
     let collector = Collector { fresh, latest, used, sequence: 0, publish, cost };
     (collector, control)
 }
 
-/// See the module.
+/// Asks the workers for snapshots while somebody reads the live statistics, and merges them into messages.
 #[derive(Debug)]
 pub struct Collector {
     /// The last snapshot of each worker.
@@ -147,12 +147,12 @@ impl Collector {
 #[derive(Debug)]
 pub struct StatsControl {
     newest: Newest,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     cost: Arc<Cost>,
 }
 
-/// A reader's place; free again when it is dropped.
-pub(super) type Place = OwnedSemaphorePermit;
+/// A reader's slot; free again when it is dropped.
+pub(super) type SubscriberSlot = OwnedSemaphorePermit;
 
 impl StatsControl {
     /// The newest message; waits for the first. `None` when none comes in time.
@@ -162,10 +162,10 @@ impl StatsControl {
         first.await.ok()?.ok()?.clone()
     }
 
-    /// A place for one more reader of the stream, and what it is to read. `None` when all places are taken.
-    pub fn subscribe(&self) -> Option<(Place, Newest)> {
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
-        Some((place, self.newest.clone()))
+    /// A slot for one more reader of the stream, and what it is to read. `None` when all slots are taken.
+    pub fn subscribe(&self) -> Option<(SubscriberSlot, Newest)> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        Some((slot, self.newest.clone()))
     }
 
     /// What messages have cost.
@@ -175,12 +175,12 @@ impl StatsControl {
 
     /// Readers of the stream at present.
     pub fn subscribers(&self) -> usize {
-        SUBSCRIBERS_MAX - self.places.available_permits()
+        SUBSCRIBERS_MAX - self.slots.available_permits()
     }
 
     /// Waits until no reader is left; the stream must have ended.
     pub async fn all_closed(&self) {
-        let _ = self.places.acquire_many(SUBSCRIBERS_MAX as u32).await;
+        let _ = self.slots.acquire_many(SUBSCRIBERS_MAX as u32).await;
     }
 }
 
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn places_are_limited_and_come_back() {
         let (_collector, stats) = collect(Vec::new());
-        let mut places: Vec<_> = (0..SUBSCRIBERS_MAX).map(|_| stats.subscribe().expect("a place")).collect();
+        let mut slots: Vec<_> = (0..SUBSCRIBERS_MAX).map(|_| stats.subscribe().expect("a slot")).collect();
         assert!(stats.subscribe().is_none());
         assert_eq!(stats.subscribers(), SUBSCRIBERS_MAX);
-        places.pop();
+        slots.pop();
         assert!(stats.subscribe().is_some());
     }
 }

@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::accept::{Form, form};
 use super::socket;
-use crate::{Context, api};
+use crate::Context;
+use crate::error_response::{self, ErrorBody};
 use ::stats::message::{SUBPROTOCOL, StatsMessage};
 
 /// Live statistics of workers, streams and sessions: one array per figure.
@@ -21,19 +22,19 @@ use ::stats::message::{SUBPROTOCOL, StatsMessage};
         (StatsMessage = "application/vnd.msgpack"),
         (StatsMessage = "application/json"),
     )),
-    (status = 401, description = "Token missing or wrong", body = api::ErrorBody),
-    (status = 403, description = "Not allowed from here", body = api::ErrorBody),
-    (status = 406, description = "`Accept` takes neither form", body = api::ErrorBody),
-    (status = 503, description = "The workers have said nothing yet", body = api::ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 406, description = "`Accept` takes neither form", body = ErrorBody),
+    (status = 503, description = "The workers have said nothing yet", body = ErrorBody),
 ))]
 pub(crate) async fn stats(State(context): State<Arc<Context>>, headers: HeaderMap) -> Response {
     let Some(form) = form(&headers) else {
         let message = "the statistics are there as application/vnd.msgpack and application/json";
-        return api::error(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message);
+        return error_response::error(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message);
     };
     let Some(report) = context.stats.newest().await else {
         let message = "the workers have sent no statistics yet";
-        return api::error(StatusCode::SERVICE_UNAVAILABLE, "worker_unavailable", message);
+        return error_response::error(StatusCode::SERVICE_UNAVAILABLE, "worker_unavailable", message);
     };
     let (media_type, body) = match form {
         Form::MessagePack(media_type) => (media_type, report.messagepack()),
@@ -52,11 +53,11 @@ pub(crate) async fn stats(State(context): State<Arc<Context>>, headers: HeaderMa
 /// that is slow skips messages. See docs/statistics.md.
 #[utoipa::path(get, path = "/api/v1/stats/stream", tag = "statistics", responses(
     (status = 101, description = "Binary messages follow, each as MessagePack of `/api/v1/stats`"),
-    (status = 400, description = "Not a proper handshake, or other subprotocols only", body = api::ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = api::ErrorBody),
-    (status = 403, description = "Not allowed from here", body = api::ErrorBody),
-    (status = 426, description = "A WebSocket handshake is needed", body = api::ErrorBody),
-    (status = 503, description = "Too many readers", body = api::ErrorBody),
+    (status = 400, description = "Not a proper handshake, or other subprotocols only", body = ErrorBody),
+    (status = 401, description = "Token missing or wrong", body = ErrorBody),
+    (status = 403, description = "Not allowed from here", body = ErrorBody),
+    (status = 426, description = "A WebSocket handshake is needed", body = ErrorBody),
+    (status = 503, description = "Too many readers", body = ErrorBody),
 ))]
 pub(crate) async fn stats_stream(
     State(context): State<Arc<Context>>,
@@ -69,15 +70,15 @@ pub(crate) async fn stats_stream(
     };
     if !socket::takes_version(&headers) {
         let message = format!("the only subprotocol here is {SUBPROTOCOL}");
-        return api::error(StatusCode::BAD_REQUEST, "unknown_subprotocol", message);
+        return error_response::error(StatusCode::BAD_REQUEST, "unknown_subprotocol", message);
     }
-    let Some((place, newest)) = context.stats.subscribe() else {
+    let Some((slot, newest)) = context.stats.subscribe() else {
         let message = "as many readers of statistics as there may be";
-        return api::error(StatusCode::SERVICE_UNAVAILABLE, "too_many_subscribers", message);
+        return error_response::error(StatusCode::SERVICE_UNAVAILABLE, "too_many_subscribers", message);
     };
     socket::limited(upgrade)
         .protocols([SUBPROTOCOL])
-        .on_upgrade(move |socket| socket::run(socket, place, newest))
+        .on_upgrade(move |socket| socket::run(socket, slot, newest))
 }
 
 fn no_handshake(rejection: &WebSocketUpgradeRejection) -> Response {
@@ -87,14 +88,14 @@ fn no_handshake(rejection: &WebSocketUpgradeRejection) -> Response {
             | WebSocketUpgradeRejection::InvalidUpgradeHeader(_)
     );
     if !is_http {
-        return api::error(
+        return error_response::error(
             StatusCode::BAD_REQUEST,
             "bad_request",
             "not a proper WebSocket handshake, version 13",
         );
     }
     let message = "this is a WebSocket; for one message ask /api/v1/stats";
-    let mut response = api::error(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message);
+    let mut response = error_response::error(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message);
     response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     response
 }

@@ -78,29 +78,29 @@ fn add_streams<'a>(
 }
 
 fn add_sessions(sessions: &mut Sessions, snapshot: &StatsSnapshot, indices: &[u32]) {
-    let told = &snapshot.sessions;
-    let rows: Vec<usize> = (0..told.rows()).filter(|row| told.serial[*row] != 0).collect();
+    let columns = &snapshot.sessions;
+    let rows: Vec<usize> = (0..columns.rows()).filter(|row| columns.serial[*row] != 0).collect();
     let stream = |reference: u32| match reference {
         columns::NO_STREAM => NO_STREAM,
         reference => indices.get(reference as usize).copied().unwrap_or(NO_STREAM),
     };
     // One column after the other: each is one array read and one written.
     sessions.worker.resize(sessions.worker.len() + rows.len(), snapshot.worker as u16);
-    extend(&mut sessions.serial, &rows, |row| told.serial[row]);
-    extend(&mut sessions.stream, &rows, |row| stream(told.stream[row]));
-    extend(&mut sessions.role, &rows, |row| told.role[row] as u8);
-    extend(&mut sessions.protocol, &rows, |row| told.protocol[row] as u8);
-    extend(&mut sessions.connected_ms, &rows, |row| snapshot.now_ms.saturating_sub(told.opened_ms[row]));
-    extend(&mut sessions.bits_per_second, &rows, |row| told.bits_per_second[row]);
-    extend(&mut sessions.packets, &rows, |row| told.packets[row]);
-    extend(&mut sessions.packets_per_second, &rows, |row| told.packets_per_second[row]);
-    extend(&mut sessions.lost_packets, &rows, |row| told.lost_packets[row]);
-    extend(&mut sessions.loss_percent, &rows, |row| told.loss_percent[row]);
-    extend(&mut sessions.rtt_ms, &rows, |row| told.rtt_ms[row]);
-    extend(&mut sessions.jitter_ms, &rows, |row| told.jitter_ms[row]);
-    extend(&mut sessions.queue_bytes, &rows, |row| told.queue_bytes[row]);
-    extend(&mut sessions.queue_ms, &rows, |row| told.queue_ms[row]);
-    extend(&mut sessions.dropped_frames, &rows, |row| told.dropped_frames[row]);
+    extend(&mut sessions.serial, &rows, |row| columns.serial[row]);
+    extend(&mut sessions.stream, &rows, |row| stream(columns.stream[row]));
+    extend(&mut sessions.role, &rows, |row| columns.role[row] as u8);
+    extend(&mut sessions.protocol, &rows, |row| columns.protocol[row] as u8);
+    extend(&mut sessions.connected_ms, &rows, |row| snapshot.now_ms.saturating_sub(columns.opened_ms[row]));
+    extend(&mut sessions.bits_per_second, &rows, |row| columns.bits_per_second[row]);
+    extend(&mut sessions.packets, &rows, |row| columns.packets[row]);
+    extend(&mut sessions.packets_per_second, &rows, |row| columns.packets_per_second[row]);
+    extend(&mut sessions.lost_packets, &rows, |row| columns.lost_packets[row]);
+    extend(&mut sessions.loss_percent, &rows, |row| columns.loss_percent[row]);
+    extend(&mut sessions.rtt_ms, &rows, |row| columns.rtt_ms[row]);
+    extend(&mut sessions.jitter_ms, &rows, |row| columns.jitter_ms[row]);
+    extend(&mut sessions.queue_bytes, &rows, |row| columns.queue_bytes[row]);
+    extend(&mut sessions.queue_ms, &rows, |row| columns.queue_ms[row]);
+    extend(&mut sessions.dropped_frames, &rows, |row| columns.dropped_frames[row]);
 }
 
 fn extend<T>(column: &mut Vec<T>, rows: &[usize], value: impl Fn(usize) -> T) {
@@ -139,9 +139,9 @@ mod tests {
         let mut snapshot = StatsSnapshot { worker, now_ms: 5000, took_us: 40, streams, ..Default::default() };
         snapshot.sessions.resize(sessions.len());
         for (row, (serial, stream, role, bits)) in sessions.iter().enumerate() {
-            let told = &mut snapshot.sessions;
-            (told.serial[row], told.stream[row], told.role[row]) = (*serial, *stream, *role);
-            (told.bits_per_second[row], told.protocol[row], told.opened_ms[row]) =
+            let columns = &mut snapshot.sessions;
+            (columns.serial[row], columns.stream[row], columns.role[row]) = (*serial, *stream, *role);
+            (columns.bits_per_second[row], columns.protocol[row], columns.opened_ms[row]) =
                 (*bits, Protocol::Whep, 1000);
         }
         Box::new(snapshot)

@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
-use super::collect::{Newest, Place};
+use super::collect::{Newest, SubscriberSlot};
 use ::stats::message::{SUBPROTOCOL, TOKEN_SUBPROTOCOL_PREFIX};
 
 /// Time a reader has to take one message.
@@ -46,8 +46,8 @@ pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
         .max_frame_size(INPUT_BYTES_MAX)
 }
 
-/// Serves one reader until it goes, is too slow, or the server stops. `place` is held as long.
-pub(super) async fn run(mut socket: WebSocket, place: Place, newest: Newest) {
+/// Serves one reader until it goes, is too slow, or the server stops. `slot` is held as long.
+pub(super) async fn run(mut socket: WebSocket, slot: SubscriberSlot, newest: Newest) {
     let end = serve(&mut socket, newest).await;
     let farewell = async {
         if let End::Close(code, reason) = end {
@@ -60,7 +60,7 @@ pub(super) async fn run(mut socket: WebSocket, place: Place, newest: Newest) {
     if !matches!(end, End::Gone) {
         let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
     }
-    drop(place);
+    drop(slot);
 }
 
 async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {

@@ -7,7 +7,7 @@ use srtp::Profile;
 
 use super::describe::SHAPES_MAX;
 use super::impair::Faults;
-use crate::cli::{positive, seconds};
+use crate::option_values::{positive, seconds};
 
 /// What WebRTC sessions do.
 #[derive(Debug, Subcommand)]

@@ -43,8 +43,8 @@ pub struct Counters {
     pub sender_reports: u64,
     /// From the publisher's send call to the arrival in a viewer's socket.
     pub latency: Times,
-    /// From the time a frame of sound was published to the arrival of what a server made of it.
-    pub sound_latency: Times,
+    /// From the time an audio frame was published to the arrival of what a server made of it.
+    pub audio_latency: Times,
     /// From the begin of a session to its first whole key picture.
     pub first_key: Times,
     /// From the begin of a publisher to its keys.

@@ -1,8 +1,8 @@
-//! What RTMP publishers send: the pictures of `media.rs` as whole frames, and sound of the embedded clip.
+//! What RTMP publishers send: the pictures of `media.rs` as whole frames, and audio of the embedded clip.
 //!
 //! The same H.264, 600 kbit/s at 30 pictures a second with a key picture every 2 s, so that a bridge gives viewers what a
-//! WHIP publisher would have given them. The sound is a recording in AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that
-//! codes it anew has real work. Each picture ends in a place for a mark. Connecting and sending are left to `rtmp.rs`.
+//! WHIP publisher would have given them. The audio is a recording in AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that
+//! transcodes it has real work. Each picture ends in a place for a mark. Connecting and sending are left to `rtmp.rs`.
 
 use rtmp::MediaKind;
 
@@ -19,20 +19,20 @@ pub struct FlvMedia {
     /// FLV bodies of a group of pictures, the key picture first; each has room for a mark.
     pictures: Vec<Vec<u8>>,
     /// FLV bodies.
-    sound: Vec<Vec<u8>>,
-    /// Samples of sound a second.
+    audio: Vec<Vec<u8>>,
+    /// Audio samples per second.
     sample_rate: u32,
 }
 
 impl FlvMedia {
-    /// Encodes the pictures and takes the sound out of the embedded clip.
+    /// Encodes the pictures and takes the audio out of the embedded clip.
     ///
     /// # Errors
     /// Never in a released binary; the text tells what is wrong with the clip.
     pub fn new() -> Result<FlvMedia, String> {
         let clip = Sample::embedded()?;
-        let (config, frames) = clip.sound().ok_or("the clip has no sound")?;
-        let sample_rate = sample_rate_of(config).ok_or("the clip's sound is no AAC")?;
+        let (config, frames) = clip.audio().ok_or("the clip has no audio")?;
+        let sample_rate = sample_rate_of(config).ok_or("the clip's audio is not AAC")?;
         Ok(FlvMedia {
             headers: vec![(MediaKind::Video, video_header()), (MediaKind::Audio, config.to_vec())],
             pictures: media::pictures()
@@ -40,7 +40,7 @@ impl FlvMedia {
                 .enumerate()
                 .map(|(index, unit)| body(index == 0, unit))
                 .collect(),
-            sound: frames.into_iter().map(<[u8]>::to_vec).collect(),
+            audio: frames.into_iter().map(<[u8]>::to_vec).collect(),
             sample_rate,
         })
     }
@@ -50,7 +50,7 @@ impl FlvMedia {
         self.pictures.len()
     }
 
-    /// Frames of a publisher per second: pictures and packets of 20 ms that its sound is made into.
+    /// Frames of a publisher per second: pictures and packets of 20 ms that its audio is made into.
     pub const FRAMES_PER_SECOND: u32 = PICTURES_PER_SECOND as u32 + 50;
 }
 
@@ -71,14 +71,14 @@ pub struct Timeline {
     publisher: u64,
     origin_ns: u64,
     pictures: u64,
-    sounds: u64,
+    audio_frames: u64,
     scratch: Vec<u8>,
 }
 
 impl Timeline {
     /// Begins at `origin_ns`; `publisher` is written into the marks.
     pub fn new(publisher: u64, origin_ns: u64) -> Timeline {
-        Timeline { publisher, origin_ns, pictures: 0, sounds: 0, scratch: Vec::new() }
+        Timeline { publisher, origin_ns, pictures: 0, audio_frames: 0, scratch: Vec::new() }
     }
 
     /// When the next message is due, in the clock of `origin_ns`.
@@ -91,8 +91,8 @@ impl Timeline {
         let due_ns = self.next_due_ns(media);
         let timestamp = ((due_ns - self.origin_ns) / 1_000_000) as u32;
         if due_ns < self.picture_ns() {
-            let body = &media.sound[self.sounds as usize % media.sound.len()];
-            self.sounds += 1;
+            let body = &media.audio[self.audio_frames as usize % media.audio.len()];
+            self.audio_frames += 1;
             return Due { kind: MediaKind::Audio, timestamp, body };
         }
         self.scratch.clear();
@@ -113,7 +113,7 @@ impl Timeline {
     }
 
     fn sound_ns(&self, media: &FlvMedia) -> u64 {
-        self.origin_ns + self.sounds * AAC_SAMPLES * 1_000_000_000 / u64::from(media.sample_rate)
+        self.origin_ns + self.audio_frames * AAC_SAMPLES * 1_000_000_000 / u64::from(media.sample_rate)
     }
 }
 
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn two_seconds_hold_a_group_of_marked_pictures_and_the_sound() {
         let media = FlvMedia::new().expect("the clip is readable");
-        let (mut timeline, mut pictures, mut sounds, mut last) = (Timeline::new(7, BEGIN_NS), 0, 0, 0);
+        let (mut timeline, mut pictures, mut audio_frames, mut last) = (Timeline::new(7, BEGIN_NS), 0, 0, 0);
         while timeline.next_due_ns(&media) < BEGIN_NS + 2_000_000_000 {
             let due = timeline.take(&media, BEGIN_NS + 5);
             assert!(due.timestamp >= last, "{} after {last}", due.timestamp);
             last = due.timestamp;
             if due.kind == MediaKind::Audio {
-                sounds += 1;
+                audio_frames += 1;
                 continue;
             }
             let mark = mark::find(due.body).expect("every picture is marked");
@@ -181,7 +181,7 @@ mod tests {
             assert_eq!(due.body[0] == 0x17, pictures % 60 == 0);
             pictures += 1;
         }
-        assert_eq!((pictures, sounds), (60, 2 * 44_100 / 1024 + 1));
+        assert_eq!((pictures, audio_frames), (60, 2 * 44_100 / 1024 + 1));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct RtcStep {
     /// The server's CPU time per such packet, microseconds, with `--server-pid`.
     pub us_per_packet: Option<f64>,
     /// Packets of media received, of all that the publishers sent in that time to as many viewers. Of RTMP publishers: whole
-    /// pictures and packets of sound of 20 ms.
+    /// pictures and audio packets of 20 ms.
     pub delivered: Option<f64>,
     /// Sequence numbers that viewers should have got.
     pub expected: u64,
@@ -70,8 +70,8 @@ pub struct RtcStep {
     pub repaired: u64,
     /// From the publisher's send call to the arrival at a viewer.
     pub latency: Option<Percentiles>,
-    /// From the time a frame of sound was published by RTMP to the arrival of the packet that begins with it.
-    pub sound_latency: Option<Percentiles>,
+    /// From the time an audio frame was published by RTMP to the arrival of the packet that begins with it.
+    pub audio_latency: Option<Percentiles>,
     /// Interarrival jitter (RFC 3550) of each received track.
     pub jitter: Option<Percentiles>,
     /// From the begin of a viewer to its first whole key picture, for those started in this step.
@@ -209,7 +209,7 @@ impl RtcStep {
         }
         let times = [
             ("latency", &self.latency),
-            ("latency of sound", &self.sound_latency),
+            ("audio latency", &self.audio_latency),
             ("jitter", &self.jitter),
             ("first key picture", &self.first_key),
             ("publisher connected", &self.connected),

@@ -225,7 +225,7 @@ impl Conductor {
         // What was started for this step, before what is measured now.
         let started = (counters.first_key.percentiles(), counters.connected.percentiles());
         counters.latency.clear();
-        counters.sound_latency.clear();
+        counters.audio_latency.clear();
         counters.lateness.clear();
         let before = self.read();
         self.wait(load.duration)?;
@@ -273,7 +273,7 @@ impl Conductor {
             us_per_packet: cpu_s.map(|cpu_s| cpu_s * 1e6 / packets.max(1) as f64),
             delivered: (!self.steps_publish && self.publishers > 0).then(|| arrived as f64 / due),
             latency: new.latency.percentiles(),
-            sound_latency: new.sound_latency.percentiles(),
+            audio_latency: new.audio_latency.percentiles(),
             jitter: self.jitter().percentiles(),
             send_lateness: new.lateness.percentiles(),
             nacks_sent: new.nacks.asked - old.nacks.asked,

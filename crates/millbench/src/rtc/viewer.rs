@@ -130,9 +130,9 @@ impl Viewer {
         if meaning.track == Track::Audio
             && !meaning.again
             && !self.is_joining(now)
-            && let Some(latency_ns) = self.sound_latency_ns(head, at_ns)
+            && let Some(latency_ns) = self.audio_latency_ns(head, at_ns)
         {
-            counters.sound_latency.record_ns(latency_ns);
+            counters.audio_latency.record_ns(latency_ns);
         }
     }
 
@@ -206,9 +206,9 @@ impl Viewer {
         }
     }
 
-    /// Sound that a server coded anew has no marks. When it was published is known all the same: reports tell which
+    /// Audio that a server transcoded has no marks. When it was published is known all the same: reports tell which
     /// picture belongs to it, and the mark of that picture when it was sent.
-    fn sound_latency_ns(&self, head: Head, at_ns: u64) -> Option<u64> {
+    fn audio_latency_ns(&self, head: Head, at_ns: u64) -> Option<u64> {
         let wall_ns =
             self.sources[Track::Audio.index()]?.wall_ns(head.timestamp, Track::Audio.clock_rate())?;
         u64::try_from(at_ns as i64 - (wall_ns - self.report_lag_ns?)).ok()

@@ -36,7 +36,7 @@ const STOPPED: &str = "no longer wanted";
 /// Becomes true, or loses its sender, when an item is no longer wanted.
 pub(super) type Stop = watch::Receiver<bool>;
 
-/// See the module.
+/// A media file that is read piece by piece: over HTTP, or from disk.
 #[derive(Debug)]
 pub(super) enum MediaFile {
     /// Of this machine.

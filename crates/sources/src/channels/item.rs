@@ -31,7 +31,7 @@ pub(super) struct Facts {
     pub duration: Option<Duration>,
     /// Where in it playing begins: the key frame at or before what was asked for.
     pub begins: Duration,
-    /// What is played of it: at most one of video and one of sound.
+    /// What is played of it: at most one of video and one of audio.
     pub tracks: Vec<Track>,
 }
 

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use url::Url;
 
-use crate::settings::SourceSettings;
+use crate::settings::{AddedBy, SourceSettings};
 
 /// Longest location, in bytes.
 pub(super) const LOCATION_BYTES_MAX: usize = 2_048;
@@ -33,18 +33,9 @@ pub enum Location {
     },
 }
 
-/// Who wrote a location.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Writer {
-    /// Who configures the server may name any file.
-    Configuration,
-    /// Who manages it may name files below `sources.files_root` only.
-    Api,
-}
-
 impl Location {
     /// Reads `text`; relative paths begin at `root`, which has no links in it. The error is for people.
-    pub fn parse(text: &str, root: Option<&Path>, writer: Writer) -> Result<Self, String> {
+    pub fn parse(text: &str, root: Option<&Path>, added_by: AddedBy) -> Result<Self, String> {
         if text.is_empty() || text.len() > LOCATION_BYTES_MAX {
             return Err(format!("an item is a URL or a path of 1 to {LOCATION_BYTES_MAX} bytes"));
         }
@@ -53,7 +44,7 @@ impl Location {
         }
         match scheme_of(text) {
             Some(_) => Self::remote(text),
-            None => Self::local(text, root, writer),
+            None => Self::local(text, root, added_by),
         }
     }
 
@@ -81,17 +72,17 @@ impl Location {
         }
     }
 
-    fn local(text: &str, root: Option<&Path>, writer: Writer) -> Result<Self, String> {
+    fn local(text: &str, root: Option<&Path>, added_by: AddedBy) -> Result<Self, String> {
         let written = Path::new(text);
         let path = root.map_or_else(|| written.to_owned(), |root| root.join(written));
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-        let below = match (writer, root) {
-            (Writer::Configuration, _) => None,
-            (Writer::Api, None) => {
+        let below = match (added_by, root) {
+            (AddedBy::Configuration, _) => None,
+            (AddedBy::Api, None) => {
                 return Err("local files need `sources.files_root` to be configured".to_owned());
             }
-            (Writer::Api, Some(root)) if written.components().all(is_plain) => Some(root.to_owned()),
-            (Writer::Api, Some(_)) => {
+            (AddedBy::Api, Some(root)) if written.components().all(is_plain) => Some(root.to_owned()),
+            (AddedBy::Api, Some(_)) => {
                 let wanted = "a local file is named by a path below `sources.files_root`, without `..`";
                 return Err(wanted.to_owned());
             }
@@ -170,7 +161,7 @@ mod tests {
 
     #[test]
     fn locations_are_urls_of_http_or_files_where_their_writer_may_look() {
-        use Writer::{Api, Configuration};
+        use crate::settings::AddedBy::{Api, Configuration};
         let rows = [
             ("http://example.com/a.mp4", "", Api, Ok("http://example.com/a.mp4")),
             ("HTTPS://example.com/a", "", Api, Ok("https://example.com/a")),
@@ -189,9 +180,9 @@ mod tests {
             ("", "/srv", Configuration, Err("1 to")),
             ("a\nb", "/srv", Configuration, Err("control")),
         ];
-        for (text, root, writer, expected) in rows {
+        for (text, root, added_by, expected) in rows {
             let root = (!root.is_empty()).then(|| Path::new(root));
-            let read = Location::parse(text, root, writer);
+            let read = Location::parse(text, root, added_by);
             match (&read, expected) {
                 (Ok(location), Ok(shown)) => assert_eq!(location.to_string(), shown),
                 (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
@@ -205,7 +196,7 @@ mod tests {
     #[test]
     fn relative_paths_begin_at_the_root() {
         let path =
-            |root: &str, text| match Location::parse(text, Some(Path::new(root)), Writer::Configuration) {
+            |root: &str, text| match Location::parse(text, Some(Path::new(root)), AddedBy::Configuration) {
                 Ok(Location::Local { path, .. }) => path,
                 other => panic!("{other:?}"),
             };

@@ -24,21 +24,20 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
-pub use location::Writer;
-pub use spec::{ChannelSpec, Written};
+pub use spec::{ChannelRequest, ChannelSpec};
 pub use status::{Event, EventKind, ItemStatus, Snapshot, State};
 
-use crate::settings::SourceSettings;
+use crate::settings::{AddedBy, SourceSettings};
 use crate::{Claim, Ingest, SourceKind};
 use item::Item;
-use playlist::{Opener, Patience, Playlist};
+use playlist::{OpenTimeouts, Opener, Playlist};
 use runner::{Command, Parts, Runner};
 use status::Status;
 
 /// Requests to one channel that wait; a further one is refused.
 const COMMANDS_MAX: usize = 4;
 /// Time for opening an item, index included.
-const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a channel was not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +65,8 @@ pub enum NotSkipped {
 pub struct View {
     /// What it was made of.
     pub spec: Arc<ChannelSpec>,
-    /// Who made it.
-    pub writer: Writer,
+    /// Who added it.
+    pub added_by: AddedBy,
     /// How it is.
     pub now: Snapshot,
 }
@@ -85,7 +84,7 @@ pub struct Figures {
     pub items_played: u64,
     /// Items skipped because they were broken.
     pub items_failed: u64,
-    /// Times a pace began anew.
+    /// Times the pacing restarted.
     pub pauses: u64,
 }
 
@@ -103,7 +102,7 @@ type List = BTreeMap<(String, String), Channel>;
 #[derive(Debug)]
 struct Channel {
     spec: Arc<ChannelSpec>,
-    writer: Writer,
+    added_by: AddedBy,
     status: Arc<Status>,
     commands: mpsc::Sender<Command>,
     /// The channel ends when this is dropped or becomes true.
@@ -131,7 +130,7 @@ impl Channels {
     }
 
     /// Adds a channel, which begins at once.
-    pub fn add(&self, spec: ChannelSpec, writer: Writer) -> Result<View, NotAdded> {
+    pub fn add(&self, spec: ChannelSpec, added_by: AddedBy) -> Result<View, NotAdded> {
         let key = (spec.app.clone(), spec.name.clone());
         let mut list = self.lock();
         let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Channel).map_err(NotAdded::Exists)?;
@@ -139,7 +138,7 @@ impl Channels {
         if list.len() >= most {
             return Err(NotAdded::Full { most });
         }
-        let channel = self.start(Arc::new(spec), writer, claim);
+        let channel = self.start(Arc::new(spec), added_by, claim);
         let view = channel.view();
         list.insert(key, channel);
         Ok(view)
@@ -179,15 +178,15 @@ impl Channels {
         self.lock().values().map(Channel::figures).collect()
     }
 
-    fn start(&self, spec: Arc<ChannelSpec>, writer: Writer, claim: Claim) -> Channel {
+    fn start(&self, spec: Arc<ChannelSpec>, added_by: AddedBy, claim: Claim) -> Channel {
         #[expect(clippy::disallowed_methods, reason = "since when a channel is what it is, for people")]
         let now = SystemTime::now();
         let status = Arc::new(Status::new(format!("{}/{}", spec.app, spec.name), spec.items.clone(), now));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (removed, ends) = watch::channel(false);
-        let patience = Patience { open: OPEN_PATIENCE, frame: self.settings.stall_timeout };
+        let timeouts = OpenTimeouts { open: OPEN_TIMEOUT, frame: self.settings.stall_timeout };
         let opener = opener(Arc::clone(&spec), Arc::clone(&self.settings));
-        let playlist = Playlist::new(opener, spec.items.len(), spec.looped, patience, Arc::clone(&status));
+        let playlist = Playlist::new(opener, spec.items.len(), spec.looped, timeouts, Arc::clone(&status));
         let parts = Parts {
             app: spec.app.clone(),
             name: spec.name.clone(),
@@ -199,7 +198,7 @@ impl Channels {
             removed: ends,
         };
         self.ingest.spawn(Runner::new(parts, playlist).run());
-        Channel { spec, writer, status, commands, removed, _claim: claim }
+        Channel { spec, added_by, status, commands, removed, _claim: claim }
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
@@ -210,7 +209,7 @@ impl Channels {
 
 impl Channel {
     fn view(&self) -> View {
-        View { spec: Arc::clone(&self.spec), writer: self.writer, now: self.status.snapshot() }
+        View { spec: Arc::clone(&self.spec), added_by: self.added_by, now: self.status.snapshot() }
     }
 
     fn figures(&self) -> Figures {

@@ -1,6 +1,6 @@
 //! Frames of an item as messages of its stream: configurations when they change, then bodies with their times.
 //!
-//! Remembers what the present publication has been told, and ends a track that the present item does not have, so that who
+//! Remembers what the present publication has been sent, and ends a track that the present item does not have, so that who
 //! begins to play does not wait for it. How a body looks is `mp4`'s and `rtmp::flv`'s business.
 
 use mp4::{BodyWriter, Sample, Track, TrackKind};
@@ -21,31 +21,31 @@ pub(super) struct Message {
     pub body: Vec<u8>,
 }
 
-/// See the module.
+/// Turns the samples of each item into FLV tags, and repeats configuration only where it changes.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Of the present item: one of video and one of sound at most.
+    /// Of the present item: at most one of video and one of audio.
     writers: Vec<(u32, BodyWriter)>,
     /// `onMetaData` of the present item.
     metadata: Vec<u8>,
-    /// `onMetaData` that the publication was told last.
-    told_metadata: Option<Vec<u8>>,
-    /// Configuration of sound and of video that it was told last.
-    told: [Option<Told>; 2],
+    /// `onMetaData` sent last.
+    sent_metadata: Option<Vec<u8>>,
+    /// Audio and video configuration sent last.
+    sent: [Option<SentConfig>; 2],
     /// Frames wait for the next key frame.
     awaits_key: bool,
-    /// Whether the present item has sound, and video, for which sound waits.
+    /// Whether the present item has audio, and video, for which audio waits.
     has: [bool; 2],
 }
 
 /// A configuration.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct SentConfig {
     codec: Codec,
     body: Vec<u8>,
 }
 
-const SOUND: usize = 0;
+const AUDIO: usize = 0;
 const VIDEO: usize = 1;
 
 impl Outgoing {
@@ -69,7 +69,7 @@ impl Outgoing {
 
     /// A publication begins: it knows nothing yet, and begins with a key frame.
     pub(super) fn begin_publication(&mut self) {
-        (self.told_metadata, self.told) = (None, [None, None]);
+        (self.sent_metadata, self.sent) = (None, [None, None]);
         self.awaits_key = true;
         for (_, writer) in &mut self.writers {
             writer.resend();
@@ -88,18 +88,18 @@ impl Outgoing {
         let config = writer.config(sample).map_err(|error| error.to_string())?;
         let body = writer.frame(sample, stamp.composition_ms).map_err(|error| error.to_string())?;
         let mut messages = Vec::with_capacity(1);
-        if self.told_metadata.as_ref() != Some(&self.metadata) {
-            self.told_metadata = Some(self.metadata.clone());
+        if self.sent_metadata.as_ref() != Some(&self.metadata) {
+            self.sent_metadata = Some(self.metadata.clone());
             messages.push(Message { kind: MediaKind::Data, body: self.metadata.clone() });
         }
         messages.extend(self.ends());
         if let Some(config) = config {
             let codec = flv::inspect(kind, &config).map_or(Codec::None, |info| info.codec);
-            let config = Told { codec, body: config };
-            let told = &mut self.told[if kind == MediaKind::Video { VIDEO } else { SOUND }];
-            if told.as_ref() != Some(&config) {
+            let config = SentConfig { codec, body: config };
+            let sent = &mut self.sent[if kind == MediaKind::Video { VIDEO } else { AUDIO }];
+            if sent.as_ref() != Some(&config) {
                 messages.push(Message { kind, body: config.body.clone() });
-                *told = Some(config);
+                *sent = Some(config);
             }
         }
         messages.push(Message { kind, body });
@@ -109,15 +109,15 @@ impl Outgoing {
     /// Ends of tracks that the publication was told of and the present item does not have.
     fn ends(&mut self) -> Vec<Message> {
         let mut ends = Vec::new();
-        for (track, told) in self.told.iter_mut().enumerate() {
+        for (track, sent) in self.sent.iter_mut().enumerate() {
             if self.has[track] {
                 continue;
             }
-            let Some(told) = told.take() else { continue };
+            let Some(sent) = sent.take() else { continue };
             let mut body = Vec::new();
             let (kind, written) = match track {
-                VIDEO => (MediaKind::Video, flv::write_video_head(&mut body, told.codec, VideoPart::End)),
-                _ => (MediaKind::Audio, flv::write_sound_head(&mut body, told.codec, SoundPart::End)),
+                VIDEO => (MediaKind::Video, flv::write_video_head(&mut body, sent.codec, VideoPart::End)),
+                _ => (MediaKind::Audio, flv::write_sound_head(&mut body, sent.codec, SoundPart::End)),
             };
             ends.extend(written.map(|()| Message { kind, body }));
         }

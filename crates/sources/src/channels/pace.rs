@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Later than this because of its source, the pace starts anew.
+/// Later than this because of its source, pacing restarts.
 const LATE_MAX: Duration = Duration::from_millis(250);
 /// A channel that is joined and has not caught up with its schedule after this long plays late from then on.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ const PLAYED_WELL: Duration = Duration::from_secs(300);
 pub(super) struct Pace {
     /// A moment, and the timestamp that is due then.
     anchor: Option<(Instant, u64)>,
-    /// Lateness is no reason to start anew before this.
+    /// Before this, lateness does not restart pacing.
     catching_up_until: Option<Instant>,
     /// An item begins with the next frame.
     item_begins: bool,
@@ -47,14 +47,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The first frame is due when it comes. `patience`: a source is waited for no longer than this.
-    pub(super) fn new(patience: Duration) -> Self {
+    /// The first frame is due when it comes. `stall_timeout`: a source is waited for no longer than this.
+    pub(super) fn new(stall_timeout: Duration) -> Self {
         Self {
             anchor: None,
             catching_up_until: None,
             item_begins: false,
             stopped: None,
-            gather_max: GATHER_MAX.min(patience),
+            gather_max: GATHER_MAX.min(stall_timeout),
         }
     }
 
@@ -142,10 +142,10 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
     fn joined(moment: Instant, timestamp_ms: u64, now: Instant) -> Pace {
-        let mut pace = Pace::new(PATIENCE);
+        let mut pace = Pace::new(STALL_TIMEOUT);
         pace.join(moment, timestamp_ms, now);
         pace
     }
@@ -154,7 +154,7 @@ mod tests {
     /// milliseconds, and for how long the picture stood.
     fn stops(frames: u32, arrives: impl Fn(u32) -> Duration) -> Vec<(u128, Duration)> {
         let began = Instant::now();
-        let (mut now, mut pace, mut stops) = (began, Pace::new(PATIENCE), Vec::new());
+        let (mut now, mut pace, mut stops) = (began, Pace::new(STALL_TIMEOUT), Vec::new());
         for index in 0..frames {
             let arrived = began + arrives(index);
             let was_awaited = arrived > now;
@@ -171,7 +171,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn frames_leave_at_their_time_however_late_the_task_wakes() {
         let began = Instant::now();
-        let mut pace = Pace::new(PATIENCE);
+        let mut pace = Pace::new(STALL_TIMEOUT);
         assert_eq!(pace.due(began, 1_000, true), (began, Duration::ZERO));
         for (wakes_ms, timestamp_ms) in [(39, 1_040), (95, 1_080), (120, 1_120), (410, 1_160)] {
             let expected = began + (timestamp_ms as u32 - 1_000) * MS;
@@ -182,7 +182,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_a_pause_of_the_source_frames_are_not_hurried_after() {
         let began = Instant::now();
-        let mut pace = Pace::new(PATIENCE);
+        let mut pace = Pace::new(STALL_TIMEOUT);
         pace.due(began, 0, true);
         let late = began + 5_000 * MS;
         assert_eq!(pace.due(late, 40, true), (late, 4_960 * MS));
@@ -192,7 +192,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_lay_ready_leaves_at_once_and_the_pace_stays() {
         let began = Instant::now();
-        let mut pace = Pace::new(PATIENCE);
+        let mut pace = Pace::new(STALL_TIMEOUT);
         pace.due(began, 0, true);
         let late = began + 3_000 * MS;
         for timestamp_ms in (40..3_000).step_by(40) {
@@ -271,7 +271,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_time_for_opening_an_item_is_no_stop_of_a_row() {
         let mut now = Instant::now();
-        let mut pace = Pace::new(PATIENCE);
+        let mut pace = Pace::new(STALL_TIMEOUT);
         pace.due(now, 0, true);
         for item in 1..10 {
             now += 1_040 * MS;
@@ -283,7 +283,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn frames_are_gathered_until_no_more_have_room() {
         let mut now = Instant::now();
-        let mut pace = Pace::new(PATIENCE);
+        let mut pace = Pace::new(STALL_TIMEOUT);
         pace.due(now, 0, true);
         now += 1_040 * MS;
         assert_eq!(pace.due(now, 40, true), (now, 1_000 * MS));

@@ -1,7 +1,7 @@
 //! The items of a channel one after the other, the next one opened before the present one ends.
 //!
 //! Gives frames in order and says where items begin and end; when they leave is decided in `runner.rs`. An item that
-//! cannot be opened or read on is told of and skipped. When none can be played, that is said instead of trying for ever.
+//! cannot be opened or read on is reported and skipped. When none can be played, that is said instead of trying for ever.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use mp4::Sample;
 use tokio::time::{Instant, sleep_until};
 
 use super::item::{Facts, Item};
-use super::schedule::{Length, Place, locate};
+use super::schedule::{Length, PlaylistPosition, locate};
 use super::status::{EventKind, Status};
 
 /// The next item is opened when the present one ends within this time.
@@ -33,7 +33,7 @@ pub(super) type Opener = Box<dyn FnMut(usize, Duration) -> Item + Send + Sync>;
 
 /// How long is waited for an item.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct OpenTimeouts {
     /// For it to be open, from when that began.
     pub open: Duration,
     /// For its next frame.
@@ -78,12 +78,12 @@ pub(super) enum Joined {
     Nothing,
 }
 
-/// See the module.
+/// Yields the samples of a playlist's items in order, with the next item prepared before it is due.
 pub(super) struct Playlist {
     open: Opener,
     items: usize,
     looped: bool,
-    patience: Patience,
+    timeouts: OpenTimeouts,
     status: Arc<Status>,
     playing: Option<Playing>,
     prepared: Option<Prepared>,
@@ -133,14 +133,14 @@ impl Playlist {
         open: Opener,
         items: usize,
         looped: bool,
-        patience: Patience,
+        timeouts: OpenTimeouts,
         status: Arc<Status>,
     ) -> Self {
         Self {
             open,
             items,
             looped,
-            patience,
+            timeouts,
             status,
             playing: None,
             prepared: None,
@@ -236,21 +236,21 @@ impl Playlist {
         loop {
             let moment = Instant::now();
             match locate(&self.lengths, self.looped, elapsed()) {
-                Place::Nothing => {
+                PlaylistPosition::Nothing => {
                     // Each has just been tried.
                     self.failures = self.items;
                     return Joined::Nothing;
                 }
-                Place::Over => {
+                PlaylistPosition::Over => {
                     self.upcoming = None;
                     return Joined::Over;
                 }
-                Place::In { item, position, rounds } => {
+                PlaylistPosition::In { item, position, rounds } => {
                     (self.upcoming, self.join, self.last) = (Some(item), position, None);
                     self.status.update(|status| status.loops = rounds);
                     return Joined::At { position, moment };
                 }
-                Place::Needs(index) => self.learn(index).await,
+                PlaylistPosition::Needs(index) => self.learn(index).await,
             }
         }
     }
@@ -299,14 +299,14 @@ impl Playlist {
         let Some(prepared) = &mut self.prepared else { return Ok(()) };
         if prepared.facts.is_none() {
             // While a stream stands its players do not wait for long.
-            let patience = match self.ended {
+            let timeout = match self.ended {
                 Some(ended) => {
                     let since = ended.max(prepared.began);
-                    (since + self.patience.frame - prepared.began).min(self.patience.open)
+                    (since + self.timeouts.frame - prepared.began).min(self.timeouts.open)
                 }
-                None => self.patience.open,
+                None => self.timeouts.open,
             };
-            let facts = noting(&mut self.was_awaited, prepared.opened(patience)).await?;
+            let facts = noting(&mut self.was_awaited, prepared.opened(timeout)).await?;
             self.learned(facts);
         }
         Ok(())
@@ -372,14 +372,14 @@ impl Playlist {
     /// Waits for something to happen to the present item or the prepared one; `None`: to that.
     async fn play(&mut self) -> Option<Next> {
         self.prepare_if_due();
-        let patience = self.patience;
+        let timeouts = self.timeouts;
         let playing = self.playing.as_mut()?;
         let since = *playing.waiting_since.get_or_insert_with(Instant::now);
         let mut unready = self.prepared.as_mut().filter(|prepared| prepared.facts.is_none());
         let is_preparing = unready.is_some();
         let opened = async {
             match &mut unready {
-                Some(prepared) => prepared.opened(patience.open).await,
+                Some(prepared) => prepared.opened(timeouts.open).await,
                 None => std::future::pending().await,
             }
         };
@@ -394,8 +394,8 @@ impl Playlist {
                 None
             }
             frame = noting(&mut self.was_awaited, playing.item.next()) => Some(self.frame(frame)),
-            () = sleep_until(since + patience.frame) => {
-                let reason = format!("nothing came for {} s", patience.frame.as_secs_f32());
+            () = sleep_until(since + timeouts.frame) => {
+                let reason = format!("nothing came for {} s", timeouts.frame.as_secs_f32());
                 Some(self.present_failed(&reason))
             }
         }
@@ -496,12 +496,12 @@ impl Playlist {
 }
 
 impl Prepared {
-    async fn opened(&mut self, patience: Duration) -> Result<Facts, String> {
+    async fn opened(&mut self, timeout: Duration) -> Result<Facts, String> {
         tokio::select! {
             biased;
             told = self.item.opened() => told,
-            () = sleep_until(self.began + patience) => {
-                Err(format!("it could not be opened within {} s", patience.as_secs_f32()))
+            () = sleep_until(self.began + timeout) => {
+                Err(format!("it could not be opened within {} s", timeout.as_secs_f32()))
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// A thread that waits for room is woken when this part of the queue is free. No more, so that a server that is read from
-/// does not see its client stand still for long: 256 KiB of 4 MiB are half a minute of sound.
+/// does not see its client stand still for long: 256 KiB of 4 MiB are half a minute of audio.
 const ROOM_PART: usize = 16;
 
 /// A queue that takes entries as long as less than `bytes_max` bytes wait in it: one entry may go beyond.

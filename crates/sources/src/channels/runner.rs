@@ -25,8 +25,8 @@ use crate::{Ended, Ingest, Publisher, Refused, Request, SourceKind, Unsent};
 /// The clock on the wall is looked at this often while a start is waited for: somebody may set it.
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
 
-/// Frames that come late again within this time are counted, not told.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// Frames that come late again within this time are counted, not logged.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A channel with a start that is later than its schedule by more than this goes back to it when an item ends.
 const BEHIND_MAX: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ struct Held {
     gathers: bool,
 }
 
-/// See the module.
+/// Plays one channel: takes samples from its playlist, paces them and publishes them.
 pub(super) struct Runner {
     parts: Parts,
     playlist: Playlist,
@@ -93,8 +93,8 @@ pub(super) struct Runner {
     held: Option<Held>,
     /// By how much the channel is later than its schedule because frames were late.
     behind: Duration,
-    /// When it was told last that frames came late.
-    told_late: Option<Instant>,
+    /// When late frames were logged last.
+    reported_late: Option<Instant>,
     stopping: watch::Receiver<bool>,
 }
 
@@ -114,7 +114,7 @@ impl Runner {
             refusals: Backoff::new(least, most),
             held: None,
             behind: Duration::ZERO,
-            told_late: None,
+            reported_late: None,
             parts,
         }
     }
@@ -157,7 +157,7 @@ impl Runner {
                     must_join = true;
                 }
                 Pause::Nothing => {
-                    // Players are told to wait, instead of looking at a picture that stands.
+                    // Players are told to wait instead of being left with a frozen picture.
                     if let Some(publisher) = self.publisher.take() {
                         publisher.finish().await;
                     }
@@ -323,7 +323,7 @@ impl Runner {
         self.parts.status.update(|status| status.behind = behind);
     }
 
-    /// The source was too slow; of a row of such moments the first is told.
+    /// The source was too slow; of several in a row the first is logged.
     fn was_late(&mut self, late: Duration, gather: Duration) {
         let behind = self.behind;
         let item = self.parts.status.update(|status| {
@@ -332,8 +332,8 @@ impl Runner {
             status.item
         });
         let now = Instant::now();
-        if self.told_late.is_none_or(|told| now > told + TELL_AGAIN) {
-            self.told_late = Some(now);
+        if self.reported_late.is_none_or(|told| now > told + REPORT_INTERVAL) {
+            self.reported_late = Some(now);
             self.parts.status.tell(wall_clock(), item, EventKind::Late, &late_words(late, gather, behind));
         }
     }

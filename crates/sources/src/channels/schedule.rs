@@ -19,7 +19,7 @@ pub(super) enum Length {
 
 /// Where a playlist is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PlaylistPosition {
     /// The length of this item must be known first.
     Needs(usize),
     /// In this item.
@@ -37,41 +37,43 @@ pub(super) enum Place {
     Nothing,
 }
 
-/// Place of a playlist `elapsed` after it began.
+/// Position of a playlist `elapsed` after it began.
 ///
 /// `position = elapsed - rounds * sum(lengths) - sum(lengths[..item])`, so that `0 <= position < lengths[item]`.
-pub(super) fn locate(lengths: &[Length], looped: bool, elapsed: Duration) -> Place {
+pub(super) fn locate(lengths: &[Length], looped: bool, elapsed: Duration) -> PlaylistPosition {
     let whole = match walk(lengths, elapsed) {
-        Ok(place) => return place,
+        Ok(found) => return found,
         Err(whole) => whole,
     };
     match (whole.is_zero(), looped) {
-        (true, _) => Place::Nothing,
-        (false, false) => Place::Over,
+        (true, _) => PlaylistPosition::Nothing,
+        (false, false) => PlaylistPosition::Over,
         (false, true) => {
             let rounds = elapsed.as_nanos() / whole.as_nanos();
             let rest = elapsed.as_nanos() % whole.as_nanos();
             let rest = Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX));
             let rounds = u64::try_from(rounds).unwrap_or(u64::MAX);
             match walk(lengths, rest) {
-                Ok(Place::In { item, position, .. }) => Place::In { item, position, rounds },
-                _ => Place::Nothing,
+                Ok(PlaylistPosition::In { item, position, .. }) => {
+                    PlaylistPosition::In { item, position, rounds }
+                }
+                _ => PlaylistPosition::Nothing,
             }
         }
     }
 }
 
 /// Goes through the items once; the error is the length of all of them.
-fn walk(lengths: &[Length], elapsed: Duration) -> Result<Place, Duration> {
+fn walk(lengths: &[Length], elapsed: Duration) -> Result<PlaylistPosition, Duration> {
     let mut begins = Duration::ZERO;
     for (item, length) in lengths.iter().enumerate() {
         match length {
-            Length::Unknown => return Ok(Place::Needs(item)),
+            Length::Unknown => return Ok(PlaylistPosition::Needs(item)),
             Length::Broken => {}
             Length::Known(length) => {
                 let ends = begins.saturating_add(*length);
                 if elapsed < ends {
-                    return Ok(Place::In { item, position: elapsed - begins, rounds: 0 });
+                    return Ok(PlaylistPosition::In { item, position: elapsed - begins, rounds: 0 });
                 }
                 begins = ends;
             }
@@ -85,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_the_one_an_uninterrupted_playlist_would_have() {
+    fn the_position_is_the_one_an_uninterrupted_playlist_would_have() {
         use Length::{Broken, Known, Unknown};
         let s = Duration::from_secs;
-        let at = |item, position, rounds| Place::In { item, position: s(position), rounds };
+        let at = |item, position, rounds| PlaylistPosition::In { item, position: s(position), rounds };
         let three = [Known(s(10)), Broken, Known(s(20))];
-        let rows: [(&[Length], bool, u64, Place); 13] = [
+        let rows: [(&[Length], bool, u64, PlaylistPosition); 13] = [
             (&three, true, 0, at(0, 0, 0)),
             (&three, true, 9, at(0, 9, 0)),
             (&three, true, 10, at(2, 0, 0)), // the broken one takes no time
@@ -98,12 +100,12 @@ mod tests {
             (&three, true, 105, at(2, 5, 3)),
             (&three, true, 3_000_000_029, at(2, 19, 100_000_000)), // a century
             (&three, false, 29, at(2, 19, 0)),
-            (&three, false, 30, Place::Over),
+            (&three, false, 30, PlaylistPosition::Over),
             (&[Known(s(10)), Unknown], true, 5, at(0, 5, 0)), // no need to open the second one
-            (&[Known(s(10)), Unknown], true, 15, Place::Needs(1)),
-            (&[Unknown, Known(s(10))], true, 15, Place::Needs(0)),
-            (&[Broken, Known(s(0))], true, 5, Place::Nothing),
-            (&[], true, 5, Place::Nothing),
+            (&[Known(s(10)), Unknown], true, 15, PlaylistPosition::Needs(1)),
+            (&[Unknown, Known(s(10))], true, 15, PlaylistPosition::Needs(0)),
+            (&[Broken, Known(s(0))], true, 5, PlaylistPosition::Nothing),
+            (&[], true, 5, PlaylistPosition::Nothing),
         ];
         for (lengths, looped, elapsed, expected) in rows {
             assert_eq!(locate(lengths, looped, s(elapsed)), expected, "{lengths:?} after {elapsed} s");
@@ -115,7 +117,8 @@ mod tests {
         let lengths = [7, 0, 13, 1].map(|ms| Length::Known(Duration::from_millis(ms)));
         let ends = [7, 7, 20, 21];
         for ms in 0..1_000_u64 {
-            let Place::In { item, position, rounds } = locate(&lengths, true, Duration::from_millis(ms))
+            let PlaylistPosition::In { item, position, rounds } =
+                locate(&lengths, true, Duration::from_millis(ms))
             else {
                 panic!("nowhere after {ms} ms");
             };

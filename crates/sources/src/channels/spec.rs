@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use rtmp::name;
 
-use super::location::{Location, Writer};
-use crate::settings::SourceSettings;
+use super::location::Location;
+use crate::settings::{AddedBy, SourceSettings};
 
 /// Items of one channel.
 pub(super) const ITEMS_MAX: usize = 1_000;
@@ -28,9 +28,9 @@ pub struct ChannelSpec {
     pub start: Option<SystemTime>,
 }
 
-/// What a channel is to be, as somebody wrote it.
+/// A channel as the configuration or the API names it, not checked yet.
 #[derive(Debug, Clone, Copy)]
-pub struct Written<'a> {
+pub struct ChannelRequest<'a> {
     /// Application of its stream.
     pub app: &'a str,
     /// Name of its stream.
@@ -44,9 +44,13 @@ pub struct Written<'a> {
 }
 
 impl ChannelSpec {
-    /// Checks what was `written` against `settings`. The error is a sentence without what may be secret.
-    pub fn new(written: Written<'_>, settings: &SourceSettings, writer: Writer) -> Result<Self, String> {
-        let Written { app, name, items, looped, start } = written;
+    /// Checks `request` against `settings`. The error is a sentence without what may be secret.
+    pub fn new(
+        request: ChannelRequest<'_>,
+        settings: &SourceSettings,
+        added_by: AddedBy,
+    ) -> Result<Self, String> {
+        let ChannelRequest { app, name, items, looped, start } = request;
         if !name::is_valid_name(app) || !name::is_valid_name(name) || name.contains('/') {
             return Err(format!("cannot publish as `{app}/{name}`: that is not a name of a stream"));
         }
@@ -55,7 +59,7 @@ impl ChannelSpec {
         }
         let root = settings.files_root.as_deref();
         let read = |(index, text): (usize, &String)| {
-            let read = Location::parse(text, root, writer);
+            let read = Location::parse(text, root, added_by);
             let checked = read.and_then(|location| location.check_host(settings).map(|()| location));
             checked.map_err(|error| format!("items[{index}]: {error}"))
         };
@@ -75,8 +79,8 @@ mod tests {
 
     fn error_of(app: &str, name: &str, items: &[&str]) -> String {
         let items: Vec<String> = items.iter().map(|item| (*item).to_owned()).collect();
-        let written = Written { app, name, items: &items, looped: true, start: None };
-        ChannelSpec::new(written, &SourceSettings::default(), Writer::Api).expect_err("refused")
+        let request = ChannelRequest { app, name, items: &items, looped: true, start: None };
+        ChannelSpec::new(request, &SourceSettings::default(), AddedBy::Api).expect_err("refused")
     }
 
     #[test]
@@ -105,8 +109,8 @@ mod tests {
     #[test]
     fn what_lets_in_is_not_shown() {
         let items = ["https://me:secret@h/a?token=secret".to_owned()];
-        let written = Written { app: "a/b", name: "c", items: &items, looped: true, start: None };
-        let spec = ChannelSpec::new(written, &SourceSettings::default(), Writer::Api).expect("a channel");
+        let request = ChannelRequest { app: "a/b", name: "c", items: &items, looped: true, start: None };
+        let spec = ChannelSpec::new(request, &SourceSettings::default(), AddedBy::Api).expect("a channel");
         assert!(!format!("{spec:?} {}", spec.items[0]).contains("secret"));
     }
 }

@@ -62,7 +62,7 @@ pub enum EventKind {
     Broken,
     /// An item was left on request.
     Skipped,
-    /// Frames came later than they were due, and the pace began anew.
+    /// Frames came later than they were due, and pacing restarted.
     Late,
     /// The stream was refused or taken away.
     Interrupted,
@@ -115,7 +115,7 @@ pub struct Snapshot {
     pub items_played: u64,
     /// Items that were broken, each time they were.
     pub items_failed: u64,
-    /// Times the pace began anew because frames were late.
+    /// Times late frames made the pacing restart.
     pub pauses: u64,
     /// By how much it is later because of that; with a start, since it was last where its schedule says.
     pub behind: Duration,

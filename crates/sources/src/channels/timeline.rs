@@ -33,7 +33,7 @@ pub(super) struct Stamp {
     pub composition_ms: i32,
 }
 
-/// See the module.
+/// Maps the times of each item to the timestamps of one continuous stream.
 ///
 /// Invariant: the timestamps of each track increase, as long as its frames are at least two milliseconds apart.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub(super) struct Timeline {
     end_ns: i64,
     /// Time at which the last of it has begun to be shown.
     shown_ns: i64,
-    /// Last timestamp of sound and of video.
+    /// Last timestamp of audio and of video.
     last_ms: [Option<i64>; 2],
 }
 

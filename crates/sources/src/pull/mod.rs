@@ -19,17 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinHandle;
 
-use crate::settings::SourceSettings;
+use crate::settings::{AddedBy, SourceSettings};
 use crate::{Claim, Ingest, SourceKind};
-
-/// Who asked for a pull.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskedBy {
-    /// `[[pull]]`.
-    Configuration,
-    /// The management API.
-    Api,
-}
 
 /// Why a pull is not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +38,8 @@ pub enum NotAdded {
 pub struct Pull {
     /// What is pulled.
     pub spec: PullSpec,
-    /// Who asked for it.
-    pub asked_by: AskedBy,
+    /// Who added it.
+    pub added_by: AddedBy,
     status: Mutex<Status>,
 }
 
@@ -103,7 +94,7 @@ impl Pulls {
     }
 
     /// Starts one. Its success or failure shows in its status.
-    pub fn add(&self, spec: PullSpec, asked_by: AskedBy) -> Result<Arc<Pull>, NotAdded> {
+    pub fn add(&self, spec: PullSpec, added_by: AddedBy) -> Result<Arc<Pull>, NotAdded> {
         self.settings.check_host(spec.origin.host()).map_err(NotAdded::Forbidden)?;
         let mut running = self.locked();
         let key = (spec.app.clone(), spec.name.clone());
@@ -111,7 +102,7 @@ impl Pulls {
         if running.len() >= self.settings.pulls_max {
             return Err(NotAdded::Full);
         }
-        let pull = Arc::new(Pull { spec, asked_by, status: Mutex::new(Status::new()) });
+        let pull = Arc::new(Pull { spec, added_by, status: Mutex::new(Status::new()) });
         tracing::info!(stream = pull.stream(), url = %pull.spec.origin, "pull added");
         let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
         let task = self.ingest.spawn(task);

@@ -52,7 +52,7 @@ impl RtmpPlay {
         Ok(Self { stream, session, input: vec![0; READ_BYTES].into_boxed_slice(), peer })
     }
 
-    /// Says what there is to say, waits for bytes, and tells how many came.
+    /// Writes what is pending, waits for bytes, and returns how many arrived.
     pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
         let output = std::mem::take(self.session.output());
         self.stream.write_all(&output).await?;

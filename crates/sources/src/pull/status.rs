@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// See the module. Changed by the pull's task only.
+/// State and counters of one pull. Changed by the pull's task only.
 #[derive(Debug, Clone)]
 pub struct Status {
     /// What it does.

@@ -1,4 +1,4 @@
-//! The life of one pull: connect, publish what comes, and begin anew when it ends.
+//! The life of one pull: connect, publish what arrives, and reconnect when it ends.
 //!
 //! Each connection is a publication of its own: while the source is away, the stream has no publisher, which is what
 //! players and the API should see, and players that wait are served on when it is back; the stream's timeline goes on

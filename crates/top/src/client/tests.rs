@@ -166,8 +166,8 @@ fn who_has_no_token_is_told_where_to_give_one() {
     let body = br#"{"error":{"code":"token_missing","message":"this server asks for a token"}}"#;
     let expected = "a token is needed, by MILLSTREAM_TOP_TOKEN or --token";
     assert_eq!(refusal(StatusCode::UNAUTHORIZED, body, false), Failure::Refused(expected.to_owned()));
-    let told = Failure::Refused("this server asks for a token".to_owned());
-    assert_eq!(refusal(StatusCode::UNAUTHORIZED, body, true), told, "it was given");
+    let message = Failure::Refused("this server asks for a token".to_owned());
+    assert_eq!(refusal(StatusCode::UNAUTHORIZED, body, true), message, "it was given");
 }
 
 /// Time for a message in tests of servers that never send one, and for the test to end at all.
@@ -212,11 +212,11 @@ fn a_server_that_keeps_the_connection_busy_with_anything_but_messages_is_given_u
     for (name, has_handshake, turn) in cases {
         let (mut connector, server) = serve(vec![turn]);
         // Handshakes that come have time, however busy the machine is.
-        connector.patience = if has_handshake { FOREVER } else { SHORT };
+        connector.timeout = if has_handshake { FOREVER } else { SHORT };
         let (sender, result) = channel();
         thread::spawn(move || {
             let next = |mut feed: Feed| {
-                feed.patience = SHORT;
+                feed.timeout = SHORT;
                 feed.next()
             };
             let _ = sender.send(connector.connect().and_then(next));

@@ -22,9 +22,9 @@ pub(super) enum Transport {
 }
 
 impl TimedSocket {
-    /// What is read and written must be done `patience` from now.
-    pub(super) fn new(socket: TcpStream, patience: Duration) -> Self {
-        Self { socket, deadline: now() + patience }
+    /// What is read and written must be done `timeout` from now.
+    pub(super) fn new(socket: TcpStream, timeout: Duration) -> Self {
+        Self { socket, deadline: now() + timeout }
     }
 
     /// Time that is left. Errors with `TimedOut` when there is none.
@@ -35,13 +35,13 @@ impl TimedSocket {
 }
 
 impl Transport {
-    /// Gives what is waited for next `patience` from now on.
-    pub(super) fn allow(&mut self, patience: Duration) {
+    /// Gives what is waited for next `timeout` from now on.
+    pub(super) fn allow(&mut self, timeout: Duration) {
         let socket = match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => &mut stream.sock,
         };
-        socket.deadline = now() + patience;
+        socket.deadline = now() + timeout;
     }
 }
 

@@ -14,7 +14,7 @@ use stats::message::StatsMessage;
 pub(super) const HEAD: u16 = 2;
 
 /// A column and where it is on each line.
-struct Place {
+struct ColumnLayout {
     column: usize,
     x: u16,
     width: u16,
@@ -33,13 +33,13 @@ pub(super) fn draw(
         return;
     }
     pen.title(line(area, 0), title, focused);
-    let places = places(table.columns, table.sort, area);
-    headers(pen, line(area, 1), table, &places);
+    let layouts = layouts(table.columns, table.sort, area);
+    headers(pen, line(area, 1), table, &layouts);
     let columns = table.columns;
     let (rows, selected) = table.visible(area.height.saturating_sub(HEAD).into());
     for (index, row) in (0u16..).zip(rows) {
         let of_line = line(area, HEAD + index);
-        for place in &places {
+        for place in &layouts {
             cell(pen, place.on(of_line), message, &columns[place.column], *row as usize);
         }
         if usize::from(index) == selected {
@@ -76,8 +76,8 @@ fn filtered(app: &App) -> String {
     }
 }
 
-fn headers(pen: &mut Pen<'_>, area: Rect, table: &TableView, places: &[Place]) {
-    for place in places {
+fn headers(pen: &mut Pen<'_>, area: Rect, table: &TableView, layouts: &[ColumnLayout]) {
+    for place in layouts {
         let column = &table.columns[place.column];
         let sorted = place.column == table.sort;
         let style = pen.theme.header(sorted);
@@ -106,14 +106,14 @@ fn write(pen: &mut Pen<'_>, area: Rect, column: &Column, text: &str, style: Styl
     }
 }
 
-impl Place {
+impl ColumnLayout {
     fn on(&self, area: Rect) -> Rect {
         Rect { x: self.x, width: self.width, ..area }
     }
 }
 
 /// Where the columns that fit into `area` are. The flexible one takes what is left.
-fn places(columns: &[Column], sorted: usize, area: Rect) -> Vec<Place> {
+fn layouts(columns: &[Column], sorted: usize, area: Rect) -> Vec<ColumnLayout> {
     let chosen = fitting(columns, area.width, sorted);
     let fixed: u16 = chosen.iter().map(|at| columns[*at].width).sum();
     let between = u16::try_from(chosen.len().saturating_sub(1)).unwrap_or(u16::MAX);
@@ -124,7 +124,7 @@ fn places(columns: &[Column], sorted: usize, area: Rect) -> Vec<Place> {
         .map(|column| {
             let width = if columns[column].width == FLEXIBLE { flexible } else { columns[column].width };
             let width = width.min(area.right().saturating_sub(x));
-            let place = Place { column, x, width };
+            let place = ColumnLayout { column, x, width };
             x = (x + width + 1).min(area.right());
             place
         })

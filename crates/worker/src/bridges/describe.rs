@@ -14,7 +14,7 @@ use super::begin::frame_to_rtp_settings;
 use crate::event_loop::Worker;
 use crate::frames::streams::LocalStream;
 use crate::packets::inputs;
-use crate::registry::{Bridged, Origin, PublishedTracks};
+use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};
 
 /// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;
@@ -48,12 +48,12 @@ pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
 }
 
 /// The same as an answer for players.
-fn bridged(formats: &PublishedFormats) -> Bridged {
+fn bridged(formats: &PublishedFormats) -> WebrtcAvailability {
     let tracks = tracks(formats);
     match (&formats.refused, tracks.is_empty()) {
-        (Some(reason), true) => Bridged::Impossible(Arc::clone(reason)),
-        (None, true) => Bridged::Unknown,
-        (refused, false) => Bridged::Tracks(tracks, refused.clone()),
+        (Some(reason), true) => WebrtcAvailability::Impossible(Arc::clone(reason)),
+        (None, true) => WebrtcAvailability::Unknown,
+        (refused, false) => WebrtcAvailability::Tracks(tracks, refused.clone()),
     }
 }
 
@@ -124,12 +124,12 @@ impl Worker {
         // The headers of audio and video come one after the other: who came in between would be answered without a picture.
         let may_be_early = is_one_kind(formats) && self.now_ms - local.live_since_ms < KINDS_MS;
         let bridged = match local.settings.bridge.enabled {
-            false => Bridged::Impossible(OFF.into()),
-            true if may_be_early => Bridged::Unknown,
+            false => WebrtcAvailability::Impossible(OFF.into()),
+            true if may_be_early => WebrtcAvailability::Unknown,
             true => bridged(formats),
         };
         // Some codecs say what they are only with their first key frame.
-        let again_ms = (bridged == Bridged::Unknown).then_some(self.now_ms + KINDS_MS);
+        let again_ms = (bridged == WebrtcAvailability::Unknown).then_some(self.now_ms + KINDS_MS);
         self.parts.directory.set_bridged(&local.key, source.epoch, bridged);
         self.streams.slab[stream].describe_at_ms = again_ms;
     }

@@ -11,7 +11,7 @@ use crate::mailbox::Crossing;
 use crate::packets::inputs;
 use crate::packets::session::RtcSession;
 use crate::packets::streams::RtcSource;
-use crate::registry::{Bridged, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
+use crate::registry::{Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken, WebrtcAvailability};
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
 use worker_api::settings::settings_for;
@@ -186,8 +186,8 @@ impl Worker {
             tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
         };
         match self.parts.directory.published(&self.rtc.streams.slab[stream].key) {
-            Published::Frames(Bridged::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
-            Published::Frames(Bridged::Impossible(_) | Bridged::Tracks(_, Some(_))) => {
+            Published::Frames(WebrtcAvailability::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
+            Published::Frames(WebrtcAvailability::Impossible(_) | WebrtcAvailability::Tracks(_, Some(_))) => {
                 self.rtc_end_video_players(stream);
             }
             _ => {}

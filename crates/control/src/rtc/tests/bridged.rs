@@ -1,5 +1,6 @@
 //! What players of WebRTC are answered for streams of RTMP: what a bridge makes of them, or why there is nothing.
 
+use super::super::control::NOT_TO_FRAMES;
 use super::*;
 
 #[tokio::test]
@@ -53,7 +54,7 @@ async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
         (
             "/whep/live/radio",
             play_offer().replace("opus/48000/2", "speex/8000"),
-            "the stream's sound is Opus, and this player offers no codec that is known here",
+            "the stream's audio is Opus, and this player offers no codec that is known here",
         ),
     ];
     for (path, body, message) in cases {
@@ -76,9 +77,9 @@ fn ways_to_play_are_those_that_the_publisher_and_bridges_allow() {
         ("live", "frames", (true, false), B_FRAMES),
         ("unbridged", "packets", (false, true), NOT_TO_FRAMES),
     ];
-    for (app, name, ways, note) in cases {
-        let found = server.context.rtc.ways(app, name);
-        assert_eq!((found.frames, found.packets), ways, "{app}/{name}");
+    for (app, name, options, note) in cases {
+        let found = server.context.rtc.playback_options(app, name);
+        assert_eq!((found.frames, found.packets), options, "{app}/{name}");
         assert_eq!(found.note.as_deref().unwrap_or_default(), note, "{app}/{name}");
     }
 }

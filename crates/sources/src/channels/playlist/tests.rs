@@ -14,7 +14,7 @@ use super::*;
 
 const FRAME_NS: i64 = 40_000_000;
 const DAYS: Duration = Duration::from_secs(4 * 86_400);
-const PATIENCE: Patience = Patience { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
+const TIMEOUTS: OpenTimeouts = OpenTimeouts { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
 
 /// What becomes of an item when it is opened.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ fn playlist(scripts: &[&[Script]], looped: bool) -> (Playlist, Arc<Status>, Log)
         opened.lock().expect("a log").0.push((index, join));
         open(script.expect("a script"), join, &opened)
     });
-    (Playlist::new(opener, items, looped, PATIENCE, Arc::clone(&status)), status, log)
+    (Playlist::new(opener, items, looped, TIMEOUTS, Arc::clone(&status)), status, log)
 }
 
 fn open(script: Script, join: Duration, log: &Log) -> Item {
@@ -112,7 +112,7 @@ fn sample(index: i64) -> Sample {
 }
 
 /// What comes out, shortened: `[` an item, its number of frames, `]` its end, `~` a wait, `!` nothing can be played, `.` the end.
-async fn told(playlist: &mut Playlist, events: usize) -> String {
+async fn events_of(playlist: &mut Playlist, events: usize) -> String {
     let mut out = String::new();
     let mut frames = 0;
     for _ in 0..events {
@@ -145,7 +145,7 @@ use Script::{Breaks, Gap, Hangs, Lasts, Missing, Plays, Stalls};
 #[tokio::test(start_paused = true)]
 async fn items_follow_each_other_and_the_first_follows_the_last() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Plays(50)]], true);
-    assert_eq!(told(&mut playlist, 2 * (32 + 52) + 1).await, "[30][50][30][50][");
+    assert_eq!(events_of(&mut playlist, 2 * (32 + 52) + 1).await, "[30][50][30][50][");
     let now = status.snapshot();
     assert_eq!((now.loops, now.items_played, now.items_failed, now.item), (2, 4, 0, Some(0)));
     assert_eq!(now.items[1].duration, Some(Duration::from_secs(2)));
@@ -158,7 +158,7 @@ async fn what_comes_next_is_told_from_the_beginning_of_an_item_on() {
     for (items, looped, next) in [(1, true, Some(0)), (2, true, Some(1)), (1, false, None)] {
         let scripts = vec![&[Plays(1_500)][..]; items];
         let (mut playlist, status, log) = playlist(&scripts, looped);
-        assert!(told(&mut playlist, 1).await.starts_with('['));
+        assert!(events_of(&mut playlist, 1).await.starts_with('['));
         let now = status.snapshot();
         assert_eq!((now.item, now.next, now.next_ready), (Some(0), next, false));
         assert_eq!(log.lock().expect("a log").0.len(), 1);
@@ -168,7 +168,7 @@ async fn what_comes_next_is_told_from_the_beginning_of_an_item_on() {
 #[tokio::test(start_paused = true)]
 async fn a_playlist_that_is_played_once_ends() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Missing]], false);
-    assert_eq!(told(&mut playlist, 100).await, "[30].");
+    assert_eq!(events_of(&mut playlist, 100).await, "[30].");
     assert_eq!(broken(&status.snapshot()), [(Some(1), "not found")]);
 }
 
@@ -176,20 +176,20 @@ async fn a_playlist_that_is_played_once_ends() {
 async fn the_next_item_is_open_before_the_present_one_ends_but_not_long_before() {
     let (mut playlist, status, log) = playlist(&[&[Plays(1_000)], &[Plays(10)]], true); // forty seconds
     let opened = || log.lock().expect("a log").0.len();
-    told(&mut playlist, 1 + 499).await;
+    events_of(&mut playlist, 1 + 499).await;
     assert_eq!(opened(), 1, "twenty seconds and one frame are left");
-    told(&mut playlist, 2).await;
+    events_of(&mut playlist, 2).await;
     assert_eq!(opened(), 2);
     let now = status.snapshot();
     assert_eq!((now.item, now.next, now.next_ready), (Some(0), Some(1), true), "while frames flow");
-    told(&mut playlist, 499).await;
-    assert_eq!(told(&mut playlist, 2).await, "0][", "the queue was empty");
+    events_of(&mut playlist, 499).await;
+    assert_eq!(events_of(&mut playlist, 2).await, "0][", "the queue was empty");
 }
 
 #[tokio::test(start_paused = true)]
 async fn broken_items_are_skipped_and_told() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Missing], &[Breaks(20)], &[Plays(40)]], true);
-    assert_eq!(told(&mut playlist, 32 + 22 + 42 + 1).await, "[30][20/[40][");
+    assert_eq!(events_of(&mut playlist, 32 + 22 + 42 + 1).await, "[30][20/[40][");
     let now = status.snapshot();
     assert_eq!(broken(&now)[..2], [(Some(1), "not found"), (Some(2), "cut off")]);
     assert_eq!(now.items[1].last_error.as_deref(), Some("not found"));
@@ -199,7 +199,7 @@ async fn broken_items_are_skipped_and_told() {
 #[tokio::test(start_paused = true)]
 async fn an_item_that_comes_back_is_played_again() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Missing, Plays(30)]], true);
-    assert_eq!(told(&mut playlist, 32 + 32 + 32).await, "[30][30][30]");
+    assert_eq!(events_of(&mut playlist, 32 + 32 + 32).await, "[30][30][30]");
     assert_eq!(status.snapshot().items[1].last_error, None, "the error is no longer so");
 }
 
@@ -207,25 +207,25 @@ async fn an_item_that_comes_back_is_played_again() {
 async fn an_item_that_stalls_is_given_up_after_the_patience_for_a_frame() {
     let (mut playlist, status, _) = playlist(&[&[Stalls(5)], &[Plays(30)]], true);
     let began = Instant::now();
-    assert_eq!(told(&mut playlist, 7 + 32).await, "[5/[30]");
-    assert_eq!(began.elapsed(), PATIENCE.frame);
+    assert_eq!(events_of(&mut playlist, 7 + 32).await, "[5/[30]");
+    assert_eq!(began.elapsed(), TIMEOUTS.frame);
     assert_eq!(broken(&status.snapshot())[0], (Some(0), "nothing came for 10 s"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_patience_for_a_frame_counts_while_a_frame_is_waited_for_only() {
     let (mut playlist, _, _) = playlist(&[&[Stalls(5)], &[Plays(30)]], true);
-    assert_eq!(told(&mut playlist, 6).await, "[");
-    sleep(PATIENCE.frame * 5).await; // as if each frame had to wait for its time
+    assert_eq!(events_of(&mut playlist, 6).await, "[");
+    sleep(TIMEOUTS.frame * 5).await; // as if each frame had to wait for its time
     let began = Instant::now();
-    assert_eq!(told(&mut playlist, 1).await, "0/");
-    assert_eq!(began.elapsed(), PATIENCE.frame);
+    assert_eq!(events_of(&mut playlist, 1).await, "0/");
+    assert_eq!(began.elapsed(), TIMEOUTS.frame);
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_may_be_given_up_and_begun_again() {
     let (mut playlist, _, _) = playlist(&[&[Stalls(5)], &[Plays(30)]], true);
-    told(&mut playlist, 6).await;
+    events_of(&mut playlist, 6).await;
     let began = Instant::now();
     let ended = loop {
         tokio::select! {
@@ -235,24 +235,24 @@ async fn waiting_may_be_given_up_and_begun_again() {
         }
     };
     assert!(matches!(ended, Next::Ends(None)));
-    assert_eq!(began.elapsed(), PATIENCE.frame, "the wait is one, however often it is looked at");
+    assert_eq!(began.elapsed(), TIMEOUTS.frame, "the wait is one, however often it is looked at");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_item_that_does_not_open_does_not_hold_up_the_one_that_plays() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Hangs], &[Plays(40)]], true);
     let began = Instant::now();
-    assert_eq!(told(&mut playlist, 32).await, "[30]");
+    assert_eq!(events_of(&mut playlist, 32).await, "[30]");
     assert_eq!(began.elapsed(), Duration::ZERO);
-    assert_eq!(told(&mut playlist, 1).await, "~");
+    assert_eq!(events_of(&mut playlist, 1).await, "~");
     let now = status.snapshot();
     assert_eq!(
         (now.item, now.next, now.next_ready),
         (None, Some(1), false),
         "nothing plays while it is waited for"
     );
-    assert_eq!(told(&mut playlist, 42).await, "[40]");
-    assert_eq!(began.elapsed(), PATIENCE.frame, "the picture stands no longer than for a frame");
+    assert_eq!(events_of(&mut playlist, 42).await, "[40]");
+    assert_eq!(began.elapsed(), TIMEOUTS.frame, "the picture stands no longer than for a frame");
     assert_eq!(broken(&status.snapshot())[0], (Some(1), "it could not be opened within 10 s"));
 }
 
@@ -260,14 +260,14 @@ async fn an_item_that_does_not_open_does_not_hold_up_the_one_that_plays() {
 async fn the_first_item_has_more_time_to_open() {
     let (mut playlist, ..) = playlist(&[&[Hangs], &[Plays(40)]], true);
     let began = Instant::now();
-    assert_eq!(told(&mut playlist, 43).await, "~[40]");
-    assert_eq!(began.elapsed(), PATIENCE.open, "nobody watches yet");
+    assert_eq!(events_of(&mut playlist, 43).await, "~[40]");
+    assert_eq!(began.elapsed(), TIMEOUTS.open, "nobody watches yet");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_item_that_does_not_open_can_be_skipped() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Hangs], &[Plays(40)]], true);
-    told(&mut playlist, 33).await;
+    events_of(&mut playlist, 33).await;
     tokio::select! {
         biased;
         _ = playlist.next() => panic!("it hangs"),
@@ -275,7 +275,7 @@ async fn an_item_that_does_not_open_can_be_skipped() {
     }
     assert!(playlist.skip());
     let began = Instant::now();
-    assert_eq!(told(&mut playlist, 42).await, "[40]");
+    assert_eq!(events_of(&mut playlist, 42).await, "[40]");
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(status.snapshot().events[0].kind, EventKind::Skipped);
 }
@@ -283,7 +283,7 @@ async fn an_item_that_does_not_open_can_be_skipped() {
 #[tokio::test(start_paused = true)]
 async fn what_is_opened_for_its_length_only_is_not_what_comes_next() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Hangs]], true);
-    told(&mut playlist, 10).await;
+    events_of(&mut playlist, 10).await;
     status.enter(State::Opening, SystemTime::UNIX_EPOCH, None);
     tokio::select! {
         biased;
@@ -299,9 +299,9 @@ async fn what_is_opened_for_its_length_only_is_not_what_comes_next() {
 #[tokio::test(start_paused = true)]
 async fn when_nothing_can_be_played_that_is_said_once_a_round() {
     let (mut playlist, status, log) = playlist(&[&[Missing], &[Missing, Missing, Plays(30)]], true);
-    assert_eq!(told(&mut playlist, 2).await, "!!");
+    assert_eq!(events_of(&mut playlist, 2).await, "!!");
     assert_eq!(log.lock().expect("a log").0.len(), 4, "each item once a round");
-    assert_eq!(told(&mut playlist, 32).await, "[30]");
+    assert_eq!(events_of(&mut playlist, 32).await, "[30]");
     assert_eq!(status.snapshot().items_failed, 6, "five before it, and the first one again while it played");
 }
 
@@ -309,7 +309,7 @@ async fn when_nothing_can_be_played_that_is_said_once_a_round() {
 async fn items_that_break_at_once_are_no_reason_to_open_them_without_end() {
     for script in [Breaks(0), Breaks(3), Plays(0), Plays(1)] {
         let (mut playlist, _, log) = playlist(&[&[script], &[script]], true);
-        let out = told(&mut playlist, 20).await;
+        let out = events_of(&mut playlist, 20).await;
         assert!(out.contains('!'), "{script:?}: {out}");
         let first = out.find('!').expect("found");
         assert_eq!(out[..first].matches('[').count(), 2, "{script:?}: {out}");
@@ -321,9 +321,9 @@ async fn items_that_break_at_once_are_no_reason_to_open_them_without_end() {
 async fn skipping_leaves_the_present_item() {
     let (mut playlist, status, _) = playlist(&[&[Plays(30)], &[Plays(40)]], true);
     assert!(!playlist.skip(), "nothing plays yet");
-    told(&mut playlist, 6).await;
+    events_of(&mut playlist, 6).await;
     assert!(playlist.skip());
-    assert_eq!(told(&mut playlist, 42).await, "[40]");
+    assert_eq!(events_of(&mut playlist, 42).await, "[40]");
     assert_eq!(status.snapshot().events[0].kind, EventKind::Skipped);
 }
 
@@ -341,8 +341,8 @@ async fn a_playlist_is_joined_where_it_would_be() {
     let zero = Duration::ZERO;
     assert_eq!(opened, [(0, zero), (1, zero), (2, zero), (2, Duration::from_secs(7))]);
     assert_eq!((status.snapshot().item, status.snapshot().loops), (Some(2), 100));
-    assert_eq!(told(&mut playlist, 325 + 1).await, "325]");
-    assert_eq!(told(&mut playlist, 252).await, "[250]", "and goes on as ever");
+    assert_eq!(events_of(&mut playlist, 325 + 1).await, "325]");
+    assert_eq!(events_of(&mut playlist, 252).await, "[250]", "and goes on as ever");
     assert_eq!(status.snapshot().loops, 101);
 }
 
@@ -360,7 +360,7 @@ async fn a_playlist_that_is_over_or_has_nothing_to_play_cannot_be_joined() {
 #[tokio::test(start_paused = true)]
 async fn an_item_with_a_long_gap_is_broken_there() {
     let (mut playlist, status, _) = playlist(&[&[Gap(30)], &[Plays(40)]], true);
-    assert_eq!(told(&mut playlist, 32 + 42).await, "[30/[40]");
+    assert_eq!(events_of(&mut playlist, 32 + 42).await, "[30/[40]");
     assert_eq!(broken(&status.snapshot())[0], (Some(0), "it has nothing to play for 30 s"));
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::super::item::{Facts, Item};
 use super::super::location::Location;
-use super::super::playlist::Patience;
+use super::super::playlist::OpenTimeouts;
 use super::super::queue::{Sender, queue};
 use super::super::status::Snapshot;
 use super::wraps::{FILM, worker};
@@ -56,8 +56,8 @@ async fn pauses<F: Future<Output = ()> + Send + 'static>(
         tokio::spawn(feed(samples, sender));
         Item::scripted(opened, queued)
     });
-    let patience = Patience { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
-    let playlist = Playlist::new(opener, 1, false, patience, Arc::clone(&status));
+    let timeouts = OpenTimeouts { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
+    let playlist = Playlist::new(opener, 1, false, timeouts, Arc::clone(&status));
     let thread = IngestThread::start().expect("a thread");
     let (ingest, mut takes) = worker(&thread);
     let (_commands, commands) = mpsc::channel(1);

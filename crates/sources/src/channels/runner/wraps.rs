@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::super::item::{Facts, Item};
 use super::super::location::Location;
-use super::super::playlist::Patience;
+use super::super::playlist::OpenTimeouts;
 use super::super::queue::queue;
 use super::*;
 use crate::IngestThread;
@@ -38,8 +38,8 @@ fn playlist() -> (Playlist, Arc<Status>) {
         }
         Item::scripted(opened, samples)
     });
-    let patience = Patience { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
-    (Playlist::new(opener, 1, true, patience, Arc::clone(&status)), status)
+    let timeouts = OpenTimeouts { open: Duration::from_secs(60), frame: Duration::from_secs(10) };
+    (Playlist::new(opener, 1, true, timeouts, Arc::clone(&status)), status)
 }
 
 /// The way to a worker that takes every publisher, and what it takes.

@@ -1,0 +1,58 @@
+//! What the handlers share, and what they know of a request's sender.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime};
+
+use tracing_appender::non_blocking::ErrorCounter;
+
+use crate::rtc::RtcControl;
+use crate::stats::StatsControl;
+use sources::channels::Channels;
+use sources::pull::Pulls;
+use worker_api::auth::Policy;
+use worker_api::{ListenAddresses, WorkersLink};
+
+/// Largest request body but for offers, which may be `rtc::OFFER_BYTES_MAX`.
+pub(crate) const BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// What the handlers know.
+#[derive(Debug)]
+pub struct Context {
+    /// Sends commands to the workers.
+    pub workers: WorkersLink,
+    /// Who may do what.
+    pub policy: Arc<Policy>,
+    /// Where the server listens.
+    pub addresses: ListenAddresses,
+    /// When it began to, on the clock that does not jump.
+    pub started: Instant,
+    /// The same on the wall clock.
+    pub started_at: SystemTime,
+    /// `app/stream` of the demo channel.
+    pub demo_stream: Option<String>,
+    /// Set once the server is stopping.
+    pub draining: AtomicBool,
+    /// Streams with metrics of their own.
+    pub metrics_streams_max: usize,
+    /// Log lines dropped.
+    pub log_lines_dropped: Option<ErrorCounter>,
+    /// WHIP and WHEP.
+    pub rtc: RtcControl,
+    /// Live statistics.
+    pub stats: StatsControl,
+    /// Virtual channels.
+    pub channels: Channels,
+    /// Streams of other servers.
+    pub pulls: Pulls,
+}
+
+/// Who sent a request, added to each by the connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether it came by TLS.
+    pub tls: bool,
+}

@@ -1,0 +1,158 @@
+//! What WHIP and WHEP keep between requests: settings, sessions with a URL, and how often a client asks.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rtc::dtls::Certificate;
+use rtc::sdp::{Answer, IceCredentials};
+use tokio::sync::{Mutex, mpsc};
+
+use super::rate::RateLimit;
+use super::refusal::Refusal;
+use super::registry::{Limits, Registry};
+use worker_api::rtc::{RtcEndpoint, RtcNotice};
+use worker_api::settings::RtcSettings;
+use worker_api::streams::{Published, WebrtcAvailability};
+
+/// Why a stream of WebRTC is not played by RTMP and FLV.
+pub(super) const NOT_TO_FRAMES: &str =
+    "the stream is published by WebRTC, and bridges to RTMP are off for this application";
+
+/// Looks up what is published as a stream.
+pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
+
+/// What the server knows about WebRTC when it starts.
+pub struct RtcParts {
+    /// Limits and addresses, as configured.
+    pub settings: RtcSettings,
+    /// Where each worker takes media; empty when WebRTC is off.
+    pub endpoints: Vec<RtcEndpoint>,
+    /// Shown by DTLS.
+    pub certificate: Arc<Certificate>,
+    /// Says what is published as `app/stream`.
+    pub published: Box<Lookup>,
+    /// Whether streams of this app are bridged to players of the other kind.
+    pub bridged: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Pages of which origin may publish and play.
+    pub allow_origin: Option<String>,
+}
+
+/// How a stream can be played at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlaybackOptions {
+    /// As frames: RTMP and FLV.
+    pub(crate) frames: bool,
+    /// As packets: WHEP.
+    pub(crate) packets: bool,
+    /// What of it players of the other kind than its publisher do not get, and why.
+    pub(crate) note: Option<Arc<str>>,
+}
+
+/// What the handlers know.
+pub struct RtcControl {
+    pub(super) parts: RtcParts,
+    pub(super) registry: Registry<Session>,
+    pub(super) rate: RateLimit,
+    /// Requests that were refused by authorisation since the start.
+    pub(super) denied: AtomicU64,
+    /// SSRC of the first track to each viewer. The same for all, so that they share packets' headers.
+    pub(super) first_ssrc: u32,
+}
+
+impl RtcControl {
+    /// `None` when the system gives no random bytes.
+    pub fn new(parts: RtcParts) -> Option<Self> {
+        let settings = &parts.settings;
+        let limits = Limits {
+            sessions_max: settings.sessions_max,
+            pending_max: settings.pending_max,
+            pending_per_address_max: settings.pending_per_address_max,
+        };
+        // Far from the end, so that the SSRCs counted from it do not wrap; never 0, which some clients take for none.
+        let first_ssrc = u32::from_le_bytes(random()?) >> 2 | 1 << 29;
+        Some(Self {
+            registry: Registry::new(parts.endpoints.len(), limits),
+            rate: RateLimit::new(settings.posts_per_second_max),
+            denied: AtomicU64::new(0),
+            first_ssrc,
+            parts,
+        })
+    }
+
+    /// Takes in what workers report, until they have ended.
+    pub async fn take_notices(&self, mut notices: mpsc::UnboundedReceiver<RtcNotice>) {
+        while let Some(notice) = notices.recv().await {
+            self.registry.notice(notice);
+        }
+    }
+
+    /// Requests of WHIP and WHEP that were refused by authorisation (401, 403) since the start.
+    pub(crate) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    /// How `app/name` can be played. While nobody publishes it players may wait, whatever comes.
+    pub(crate) fn playback_options(&self, app: &str, name: &str) -> PlaybackOptions {
+        let (frames, packets, note) = match (self.parts.published)(&format!("{app}/{name}")) {
+            Published::Nobody | Published::Frames(WebrtcAvailability::Unknown) => (true, true, None),
+            Published::Frames(WebrtcAvailability::Tracks(_, note)) => (true, true, note),
+            Published::Frames(WebrtcAvailability::Impossible(reason)) => (true, false, Some(reason)),
+            Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
+            Published::Packets(_) => (false, true, Some(NOT_TO_FRAMES.into())),
+        };
+        PlaybackOptions { frames, packets, note }
+    }
+
+    /// Whether WebRTC is configured.
+    pub(super) fn is_on(&self) -> bool {
+        self.parts.endpoints.iter().any(|endpoint| !endpoint.udp.is_empty())
+    }
+
+    /// Counts a request of `client`.
+    pub(super) fn admit(&self, client: IpAddr) -> Result<(), Refusal> {
+        let now = tokio::time::Instant::now().into_std();
+        self.rate.take(client, now).map_err(Refusal::TooMany)
+    }
+}
+
+impl std::fmt::Debug for RtcControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WebRTC on {} workers, {:?}", self.parts.endpoints.len(), self.registry)
+    }
+}
+
+/// What is kept of a session for its URL.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) worker: usize,
+    /// Who asked for it.
+    pub(super) client: IpAddr,
+    /// `a=mid` of the first media description that was accepted.
+    pub(super) mid: String,
+    /// Held while a worker restarts ICE, so that restarts come one after the other.
+    pub(super) ice: Mutex<IceSession>,
+}
+
+/// The ICE session that a restart replaces.
+#[derive(Debug)]
+pub(super) struct IceSession {
+    pub(super) tag: String,
+    pub(super) remote: IceCredentials,
+}
+
+impl Session {
+    /// Of an answer that `client` gets, on `worker`.
+    pub(super) fn new(worker: usize, client: IpAddr, local: &IceCredentials, answer: &Answer) -> Self {
+        let ice = IceSession { tag: local.ufrag.clone(), remote: answer.remote.ice.clone() };
+        let mid = answer.tracks.first().map_or_else(String::new, |track| track.mid.clone());
+        Self { worker, client, mid, ice: Mutex::new(ice) }
+    }
+}
+
+/// Bytes nobody can guess.
+pub(super) fn random<const COUNT: usize>() -> Option<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
+    Some(bytes)
+}
