@@ -143,7 +143,7 @@ impl Workers {
         &self.handles
     }
 
-    /// Waits until all workers have ended, as they do after [`Command::Drain`](link::Command::Drain).
+    /// Waits until all workers have ended, as they do after [`Command::Drain`](worker_api::link::Command::Drain).
     pub fn join(self) {
         for thread in self.threads {
             // A worker that panicked has said so; the others still end in order.
