@@ -4,17 +4,17 @@
 //! concerned includes its file and replays the kept corpus with the stable one, so that `cargo test` covers it.
 
 pub mod bridge_b_frames;
-pub mod bridge_rtp_to_frame;
 pub mod bridge_frame_to_rtp;
+pub mod bridge_rtp_to_frame;
 pub mod group_send;
-pub mod rtmp;
-pub mod mp4;
 pub mod media;
+pub mod mp4;
 pub mod msgpack_array;
 pub mod range_reader;
 pub mod rtc;
 pub mod rtc_dtls;
 pub mod rtc_sdp;
+pub mod rtmp;
 pub mod rtp;
 pub mod rtp_depacketize;
 pub mod rtp_packetize;
