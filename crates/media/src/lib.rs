@@ -2,6 +2,7 @@
 //!
 //! - [`Codec`] and [`MediaKind`] name what is carried. FLV numbers and FourCCs, RTP encoding names and MP4
 //!   sample entries are mapped to them where those formats are read and written.
+//! - [`Frame`] is an access unit of a track ([`TrackId`]) at a [`Timestamp`].
 //! - [`bitstream`] walks over coded data: bits, NAL units, OBUs.
 //! - [`config`] reads and makes decoder configurations: `avcC`, `hvcC`, `av1C`, `vpcC`,
 //!   AudioSpecificConfig, `OpusHead`.
@@ -11,5 +12,9 @@
 pub mod bitstream;
 mod codec;
 pub mod config;
+mod frame;
+mod timestamp;
 
 pub use codec::{Codec, FourCc, MediaKind};
+pub use frame::{Frame, FrameRole, TrackId};
+pub use timestamp::Timestamp;
