@@ -1,5 +1,8 @@
 //! Memory grows with bytes that came, not with bytes that were declared.
+//!
+//! A binary of its own, because it measures the memory of its process.
 
+#[path = "rtmp/common.rs"]
 mod common;
 
 use common::*;

@@ -1,8 +1,6 @@
 //! Timestamps go on across 2^24 and wrap at 2^32, whoever writes them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::MediaKind;
 use rtmp::chunk::{ChunkReader, ChunkWriter, write_play_message};
 use rtmp::flv::{FlvReader, write_file_header, write_tag};

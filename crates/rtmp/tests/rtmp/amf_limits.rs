@@ -1,8 +1,6 @@
 //! AMF0 that nests, counts or stretches beyond the limits ends the session, whatever it promised.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::amf0::{Decoder, Limits, Value};
 use rtmp::server::ServerConfig;

@@ -1,8 +1,6 @@
 //! Extended timestamps: in full headers, as deltas, and repeated or not in chunks of format 3.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::chunk::ChunkReader;
 
 const TIME: u32 = 0x0123_4567;

@@ -1,8 +1,6 @@
 //! A publisher's session: refusals, media too early and too late, a second publish, the encoders' commands.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::MediaKind;
 use rtmp::RtmpError;
 use rtmp::amf0::Value;

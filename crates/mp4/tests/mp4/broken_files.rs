@@ -1,13 +1,11 @@
 //! Files that are cut off, lie about their sizes or are made to hurt: an error that says why, or what there is, and never more
 //! memory or time than the limits allow.
 
-mod muxer;
-
 use std::io::Cursor;
 use std::time::Duration;
 
+use crate::muxer::{Layout, Track, audio, boxed, frames, full, pictures, video, words, write};
 use mp4::{Limits, Mp4, Mp4Error, Sample};
-use muxer::{Layout, Track, audio, boxed, frames, full, pictures, video, words, write};
 
 fn tracks() -> [Track; 2] {
     [video(pictures(12, 4, 30)), audio(frames(20, 10))]

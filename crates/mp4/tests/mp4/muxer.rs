@@ -1,78 +1,73 @@
 //! A small writer of MP4 files for tests: every notation that the reader has to know, and what it should read from them.
 //!
 //! Written from ISO/IEC 14496-12 apart from the reader, so that both would have to be wrong in the same way.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "a module of several test crates, each of which uses some of it"
-)]
 
 use std::io::Cursor;
 
 use mp4::{Limits, Mp4, Sample, TrackKind};
 
 /// A box with this body.
-pub fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+pub(crate) fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat()
 }
 
 /// A box with version, flags and this body.
-pub fn full(kind: &[u8; 4], version: u8, flags: u32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn full(kind: &[u8; 4], version: u8, flags: u32, body: &[u8]) -> Vec<u8> {
     let head = (u32::from(version) << 24 | flags).to_be_bytes();
     boxed(kind, &[&head[..], body].concat())
 }
 
 /// Numbers of 32 bits, one behind the other.
-pub fn words(words: &[u32]) -> Vec<u8> {
+pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
 /// A sample to be written.
 #[derive(Debug, Clone, Copy)]
-pub struct Unit {
-    pub size: u32,
-    pub duration: u32,
-    pub composition: i32,
-    pub is_key: bool,
+pub(crate) struct Unit {
+    pub(crate) size: u32,
+    pub(crate) duration: u32,
+    pub(crate) composition: i32,
+    pub(crate) is_key: bool,
 }
 
 /// A track to be written.
 #[derive(Debug, Clone)]
-pub struct Track {
-    pub id: u32,
-    pub handler: [u8; 4],
-    pub timescale: u32,
+pub(crate) struct Track {
+    pub(crate) id: u32,
+    pub(crate) handler: [u8; 4],
+    pub(crate) timescale: u32,
     /// Boxes of `stsd`.
-    pub descriptions: Vec<Vec<u8>>,
-    pub units: Vec<Unit>,
+    pub(crate) descriptions: Vec<Vec<u8>>,
+    pub(crate) units: Vec<Unit>,
     /// Duration in units of the movie, media time, rate.
-    pub edits: Vec<(u64, i64, i16)>,
+    pub(crate) edits: Vec<(u64, i64, i16)>,
 }
 
 /// How a file is written.
 #[derive(Debug, Clone)]
-pub struct Layout {
-    pub moov_first: bool,
+pub(crate) struct Layout {
+    pub(crate) moov_first: bool,
     pub co64: bool,
     /// Bits of a size in `stz2`; 0: `stsz`.
     pub stz2: u8,
-    pub wide_versions: bool,
+    pub(crate) wide_versions: bool,
     /// 64-bit sizes of boxes at the top level.
-    pub long_boxes: bool,
+    pub(crate) long_boxes: bool,
     /// Samples per chunk.
-    pub chunk: usize,
+    pub(crate) chunk: usize,
     /// Samples per fragment, 0: none. With `hybrid` the first so many stand in the index.
-    pub fragment: usize,
-    pub hybrid: bool,
-    pub base: Base,
-    pub separate: bool,
-    pub tfdt: bool,
-    pub sidx: bool,
-    pub mfra: bool,
+    pub(crate) fragment: usize,
+    pub(crate) hybrid: bool,
+    pub(crate) base: Base,
+    pub(crate) separate: bool,
+    pub(crate) tfdt: bool,
+    pub(crate) sidx: bool,
+    pub(crate) mfra: bool,
     /// Bytes that belong to nobody between chunks.
-    pub gap: usize,
+    pub(crate) gap: usize,
     /// All chunks of a track, then all of the next.
-    pub interleaved: bool,
+    pub(crate) interleaved: bool,
 }
 
 impl Default for Layout {
@@ -99,7 +94,7 @@ impl Default for Layout {
 
 /// What data offsets of fragments count from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
+pub(crate) enum Base {
     /// `default-base-is-moof`.
     Moof,
     /// `base-data-offset`.
@@ -110,42 +105,42 @@ pub enum Base {
 
 /// A sample that should be read; times in units of its track, before edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
-    pub track_id: u32,
-    pub offset: u64,
-    pub size: u32,
-    pub dts: i64,
-    pub pts: i64,
-    pub is_key: bool,
+pub(crate) struct Expected {
+    pub(crate) track_id: u32,
+    pub(crate) offset: u64,
+    pub(crate) size: u32,
+    pub(crate) dts: i64,
+    pub(crate) pts: i64,
+    pub(crate) is_key: bool,
 }
 
 /// Units of time per second in edit lists.
-pub const MOVIE_TIMESCALE: u32 = 1000;
+pub(crate) const MOVIE_TIMESCALE: u32 = 1000;
 /// Stands for a size that is not known yet.
 const LATER: usize = 1 << 20;
 
 /// The bytes of the sample at an offset: nothing that a shifted read would give, too.
-pub fn pattern(offset: u64, size: u32) -> Vec<u8> {
+pub(crate) fn pattern(offset: u64, size: u32) -> Vec<u8> {
     (offset..offset + u64::from(size)).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
 }
 
 /// A track with H.264 that is not looked at.
-pub fn video(units: Vec<Unit>) -> Track {
+pub(crate) fn video(units: Vec<Unit>) -> Track {
     let descriptions = vec![visual(b"avc1", b"avcC", AVCC)];
     Track { id: 1, handler: *b"vide", timescale: 12_800, descriptions, units, edits: Vec::new() }
 }
 
 /// A track with AAC that is not looked at.
-pub fn audio(units: Vec<Unit>) -> Track {
+pub(crate) fn audio(units: Vec<Unit>) -> Track {
     let descriptions = vec![sound()];
     Track { id: 2, handler: *b"soun", timescale: 48_000, descriptions, units, edits: Vec::new() }
 }
 
 /// Record with one SPS and one PPS (96x64), sizes of four bytes.
-pub const AVCC: &[u8] = b"\x01\x42\xc0\x0a\xff\xe1\x00\x04\x67\x42\xc0\x0a\x01\x00\x02\x68\xce";
+pub(crate) const AVCC: &[u8] = b"\x01\x42\xc0\x0a\xff\xe1\x00\x04\x67\x42\xc0\x0a\x01\x00\x02\x68\xce";
 
 /// A VisualSampleEntry of 96x64 with one box.
-pub fn visual(kind: &[u8; 4], record_kind: &[u8; 4], record: &[u8]) -> Vec<u8> {
+pub(crate) fn visual(kind: &[u8; 4], record_kind: &[u8; 4], record: &[u8]) -> Vec<u8> {
     let mut body = vec![0; 78];
     (body[7], body[25], body[27]) = (1, 96, 64);
     body.extend(boxed(record_kind, record));
@@ -153,13 +148,13 @@ pub fn visual(kind: &[u8; 4], record_kind: &[u8; 4], record: &[u8]) -> Vec<u8> {
 }
 
 /// An AudioSampleEntry with AAC LC, 48 kHz, stereo.
-pub fn sound() -> Vec<u8> {
+pub(crate) fn sound() -> Vec<u8> {
     let esds = b"\x03\x19\x00\x00\x00\x04\x11\x40\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05\x02\x11\x90\x06\x01\x02";
     sound_entry(b"mp4a", &full(b"esds", 0, 0, esds))
 }
 
 /// An AudioSampleEntry of 48 kHz, stereo, with these boxes.
-pub fn sound_entry(kind: &[u8; 4], boxes: &[u8]) -> Vec<u8> {
+pub(crate) fn sound_entry(kind: &[u8; 4], boxes: &[u8]) -> Vec<u8> {
     let mut body = vec![0; 28];
     (body[7], body[17], body[19]) = (1, 2, 16);
     body[24..26].copy_from_slice(&48_000u16.to_be_bytes());
@@ -168,7 +163,7 @@ pub fn sound_entry(kind: &[u8; 4], boxes: &[u8]) -> Vec<u8> {
 }
 
 /// `count` pictures in groups of `group`, a key frame first.
-pub fn pictures(count: usize, group: usize, size: u32) -> Vec<Unit> {
+pub(crate) fn pictures(count: usize, group: usize, size: u32) -> Vec<Unit> {
     let unit = |index: usize| Unit {
         size: size + index as u32 % 7,
         duration: 512,
@@ -179,14 +174,14 @@ pub fn pictures(count: usize, group: usize, size: u32) -> Vec<Unit> {
 }
 
 /// `count` frames of AAC.
-pub fn frames(count: usize, size: u32) -> Vec<Unit> {
+pub(crate) fn frames(count: usize, size: u32) -> Vec<Unit> {
     let unit =
         |index: usize| Unit { size: size + index as u32 % 3, duration: 1024, composition: 0, is_key: true };
     (0..count).map(unit).collect()
 }
 
 /// Writes a file; gives the samples that are in it, by track.
-pub fn write(tracks: &[Track], layout: &Layout) -> (Vec<u8>, Vec<Vec<Expected>>) {
+pub(crate) fn write(tracks: &[Track], layout: &Layout) -> (Vec<u8>, Vec<Vec<Expected>>) {
     // The index does not change its size with the places that it tells of.
     let probe = Writer::new(tracks, layout, 0).file();
     let written = Writer::new(tracks, layout, probe.moov_bytes).file();
@@ -194,7 +189,7 @@ pub fn write(tracks: &[Track], layout: &Layout) -> (Vec<u8>, Vec<Vec<Expected>>)
 }
 
 /// What `Mp4` reads from a file.
-pub fn read_all(bytes: &[u8]) -> Vec<Sample> {
+pub(crate) fn read_all(bytes: &[u8]) -> Vec<Sample> {
     let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).expect("a file that can be opened");
     let mut samples = Vec::new();
     while let Some(sample) = file.next_sample().expect("a file that can be read") {
@@ -204,13 +199,13 @@ pub fn read_all(bytes: &[u8]) -> Vec<Sample> {
 }
 
 /// Nanoseconds, to the nearest.
-pub fn ns(time: i64, timescale: u32) -> i64 {
+pub(crate) fn ns(time: i64, timescale: u32) -> i64 {
     let scale = i128::from(timescale);
     (i128::from(time) * 1_000_000_000 + scale / 2).div_euclid(scale) as i64
 }
 
 /// Compares the samples of one track with what is expected of it; times are moved by `shift` units.
-pub fn assert_track(samples: &[Sample], expected: &[Expected], timescale: u32, shift: i64) {
+pub(crate) fn assert_track(samples: &[Sample], expected: &[Expected], timescale: u32, shift: i64) {
     let Some(id) = expected.first().map(|first| first.track_id) else { return };
     let read: Vec<_> = samples.iter().filter(|sample| sample.track_id == id).collect();
     for (sample, expected) in read.iter().zip(expected) {

@@ -1,9 +1,7 @@
 //! What an edit list leaves out is left out, what it puts off is put off, and what it repeats is repeated.
 
-mod muxer;
-
+use crate::muxer::{Layout, Track, assert_track, audio, frames, ns, pictures, read_all, video, write};
 use mp4::{Limits, Mp4, Sample, TrackKind};
-use muxer::{Layout, Track, assert_track, audio, frames, ns, pictures, read_all, video, write};
 use std::io::Cursor;
 
 /// Pictures of 40 ms, a key frame every 400 ms, and three seconds of sound.

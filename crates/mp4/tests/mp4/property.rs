@@ -1,12 +1,10 @@
 //! Any tracks in any layout: every sample once, by decoding time, with its own bytes, whatever the window.
 
-mod muxer;
-
 use std::collections::HashMap;
 use std::io::Cursor;
 
+use crate::muxer::{Base, Layout, Track, Unit, audio, ns, pattern, video, write};
 use mp4::{Limits, Mp4};
-use muxer::{Base, Layout, Track, Unit, audio, ns, pattern, video, write};
 use proptest::prelude::*;
 
 fn units() -> impl Strategy<Value = Vec<Unit>> {

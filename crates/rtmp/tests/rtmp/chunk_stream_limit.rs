@@ -1,8 +1,6 @@
 //! A connection uses at most 64 chunk streams, in any of the three forms of their ids.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::chunk::{CHUNK_STREAMS_MAX, ChunkReader, ChunkWriter};
 use rtmp::message::MessageHeader;

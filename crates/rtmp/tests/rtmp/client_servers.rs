@@ -1,8 +1,6 @@
 //! A client with servers that refuse, that number streams differently, or that do not know every command.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::MediaKind;
 use rtmp::amf0::Value;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};

@@ -1,8 +1,6 @@
 //! A client and a server joined back to back: publishing and playing from handshake to end.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::MediaKind::{Audio, Data, Video};
 use rtmp::MediaMessage;
 use rtmp::chunk::write_play_message;

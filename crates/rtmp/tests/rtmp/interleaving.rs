@@ -1,8 +1,6 @@
 //! Chunks of several messages may alternate; each message comes out whole, when its last chunk does.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::chunk::{ChunkReader, ChunkWriter, OutgoingMessage};
 use rtmp::message::MessageHeader;

@@ -1,12 +1,10 @@
 //! A seek goes to the last key frame at or before a time, and sound begins with it.
 
-mod muxer;
-
 use std::io::Cursor;
 use std::time::Duration;
 
+use crate::muxer::{Layout, Track, audio, frames, pictures, video, write};
 use mp4::{Limits, Mp4, Sample, TrackKind};
-use muxer::{Layout, Track, audio, frames, pictures, video, write};
 
 /// Ten seconds: pictures of 40 ms, a key frame every 400 ms.
 fn tracks() -> [Track; 2] {
@@ -83,7 +81,7 @@ fn a_seek_without_pictures_goes_to_the_frame_of_sound() {
         file.select(None, Some(2)).unwrap();
         let (found, samples) = after(&mut file, Duration::from_millis(5_000));
         assert_eq!(samples[0].pts_ns as u128, found.as_nanos(), "{remark}");
-        assert_eq!(samples[0].pts_ns, muxer::ns(234 * 1024, 48_000), "{remark}");
+        assert_eq!(samples[0].pts_ns, crate::muxer::ns(234 * 1024, 48_000), "{remark}");
         assert!(samples.iter().all(|sample| sample.track_id == 2), "{remark}");
     }
 }
@@ -95,7 +93,7 @@ fn the_end_is_found_where_the_file_does_not_say_it() {
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
         let known = file.duration();
         // 469 frames of sound are longer than ten seconds. A lone `sidx` speaks for all tracks.
-        let sound_end = Duration::from_nanos(muxer::ns(469 * 1024, 48_000) as u64);
+        let sound_end = Duration::from_nanos(crate::muxer::ns(469 * 1024, 48_000) as u64);
         let end = if layout.sidx { Duration::from_secs(10) } else { sound_end };
         assert_eq!(known.is_some(), layout.fragment == 0 || layout.sidx, "{remark}");
         assert_eq!(file.find_duration().unwrap(), Some(end), "{remark}");

@@ -1,10 +1,8 @@
 //! Bodies made of samples say what the samples say, in the notation of FLV.
 
-mod muxer;
-
+use crate::muxer::{Layout, full, pictures, sound_entry, video, visual, write};
 use mp4::{BodyWriter, Sample, Track, TrackKind};
 use mp4::{Limits, Mp4, Mp4Error};
-use muxer::{Layout, full, pictures, sound_entry, video, visual, write};
 use rtmp::flv::{Codec, audio_format, video_body, video_format};
 use std::io::Cursor;
 
@@ -144,12 +142,12 @@ fn an_av1_record_without_a_sequence_header_is_completed() {
 
 #[test]
 fn sound_carries_its_configuration() {
-    let mut writer = BodyWriter::new(&track(muxer::sound()));
+    let mut writer = BodyWriter::new(&track(crate::muxer::sound()));
     let frame = Sample { kind: TrackKind::Audio, ..sample(b"aac", true) };
     assert_eq!(writer.config(&frame).unwrap().unwrap(), b"\xaf\x00\x11\x90");
     assert_eq!(writer.frame(&frame, 0).unwrap(), b"\xaf\x01aac");
     // Two channels, 312 samples to skip, 48 kHz, no gain, family 0.
-    let dops = muxer::boxed(b"dOps", b"\0\x02\x01\x38\0\0\xbb\x80\0\0\0");
+    let dops = crate::muxer::boxed(b"dOps", b"\0\x02\x01\x38\0\0\xbb\x80\0\0\0");
     let mut writer = BodyWriter::new(&track(sound_entry(b"Opus", &dops)));
     let config = writer.config(&frame).unwrap().unwrap();
     assert_eq!(config, b"\x90OpusOpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0");
@@ -159,8 +157,9 @@ fn sound_carries_its_configuration() {
 
 #[test]
 fn sound_of_quicktime_is_found_in_its_wave_box() {
-    let esds = muxer::sound()[8 + 28..].to_vec();
-    let wave = muxer::boxed(b"wave", &[muxer::boxed(b"frma", b"mp4a"), esds, vec![0; 4]].concat());
+    let esds = crate::muxer::sound()[8 + 28..].to_vec();
+    let wave =
+        crate::muxer::boxed(b"wave", &[crate::muxer::boxed(b"frma", b"mp4a"), esds, vec![0; 4]].concat());
     let mut entry = sound_entry(b"mp4a", &[&[0; 16][..], &wave].concat());
     entry[8 + 9] = 1;
     let mut writer = BodyWriter::new(&track(entry));
@@ -174,12 +173,12 @@ fn what_cannot_be_played_is_listed_and_not_chosen() {
     encrypted.descriptions = vec![visual(b"encv", b"avcC", b"")];
     let mut subtitles = video(pictures(3, 1, 10));
     (subtitles.id, subtitles.handler) = (7, *b"text");
-    subtitles.descriptions = vec![muxer::boxed(b"tx3g", b"")];
+    subtitles.descriptions = vec![crate::muxer::boxed(b"tx3g", b"")];
     let (bytes, _) = write(&[encrypted, subtitles], &Layout::default());
     let error = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap_err();
     assert_eq!(error.to_string(), "no track can be played, it has encv");
 
-    let mut mp3 = muxer::audio(muxer::frames(3, 10));
+    let mut mp3 = crate::muxer::audio(crate::muxer::frames(3, 10));
     let esds =
         b"\x03\x15\x00\x00\x00\x04\x0d\x6b\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x06\x01\x02";
     mp3.descriptions = vec![sound_entry(b"mp4a", &full(b"esds", 0, 0, esds))];

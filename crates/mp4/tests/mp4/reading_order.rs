@@ -1,12 +1,10 @@
 //! A file is read forward, what is read was announced, and what waits is bounded.
 
-mod muxer;
-
 use std::io::{Cursor, Read, Result, Seek, SeekFrom};
 use std::ops::Range;
 
+use crate::muxer::{Layout, Track, audio, frames, pictures, video, write};
 use mp4::{Limits, Mp4};
-use muxer::{Layout, Track, audio, frames, pictures, video, write};
 
 /// A reader that notes what is read of it.
 struct Noted {
@@ -182,7 +180,7 @@ fn what_waits_for_its_turn_is_bounded() {
 fn after_an_error_of_the_reader_the_same_sample_can_be_asked_for_again() {
     for layout in [Layout { chunk: 12, ..Layout::default() }, Layout { fragment: 25, ..Layout::default() }] {
         let (bytes, _) = write(&tracks(), &layout);
-        let wanted = muxer::read_all(&bytes);
+        let wanted = crate::muxer::read_all(&bytes);
         let mut file = Mp4::open(Noted::new(bytes), Limits::default()).unwrap();
         file.get_mut().fails_every = 7;
         let (mut read, mut errors) = (Vec::new(), 0);

@@ -1,9 +1,9 @@
 //! However a file is written, its samples are the same: index first or last, places of 64 bits, compact sizes, 64-bit boxes,
 //! fragments of every kind.
 
-mod muxer;
-
-use muxer::{Base, Layout, Track, Unit, assert_track, audio, frames, pictures, read_all, video, write};
+use crate::muxer::{
+    Base, Layout, Track, Unit, assert_track, audio, frames, pictures, read_all, video, write,
+};
 
 fn tracks() -> Vec<Track> {
     let mut units = pictures(50, 10, 90);
@@ -97,7 +97,7 @@ fn negative_composition_offsets_move_decoding_times_back() {
 #[test]
 fn a_sample_tells_its_description() {
     let mut track = video(pictures(12, 4, 90));
-    track.descriptions.push(muxer::visual(b"avc1", b"avcC", muxer::AVCC));
+    track.descriptions.push(crate::muxer::visual(b"avc1", b"avcC", crate::muxer::AVCC));
     let (bytes, _) = write(&[track], &Layout { chunk: 4, ..Layout::default() });
     let descriptions: Vec<_> = read_all(&bytes).iter().map(|sample| sample.description).collect();
     assert_eq!(descriptions, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0]);

@@ -1,8 +1,6 @@
 //! Names a peer may choose, and what it is told about those it may not.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::amf0::Value;
 use rtmp::server::{ServerConfig, ServerEvent};

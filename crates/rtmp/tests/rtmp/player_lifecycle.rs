@@ -1,8 +1,6 @@
 //! What a player hears while it plays: pause, publisher gone and back, the server's farewell, refusals.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::amf0::Value;
 use rtmp::client::{ClientConfig, ClientEvent};
 use rtmp::server::{PlayReject, ServerConfig, ServerEvent};

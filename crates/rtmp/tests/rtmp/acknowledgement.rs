@@ -1,8 +1,6 @@
 //! Acknowledgement windows in both directions, and pings.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::MediaKind;
 use rtmp::client::ClientConfig;
 use rtmp::server::{ServerConfig, ServerEvent};

@@ -1,8 +1,6 @@
 //! A session fed in any pieces does what it does when fed at once.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rtmp::amf0::Value;
 use rtmp::chunk::{ChunkReader, ChunkWriter, OutgoingMessage};

@@ -1,9 +1,5 @@
 //! Helpers of the behaviour tests: raw chunks, raw commands, and two sessions joined without a network.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "a module of several test crates, each of which uses some of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "a module of two test binaries, each of which uses some of it")]
 
 use rtmp::amf0::{Value, encode};
 use rtmp::chunk::{ChunkReader, ReaderLimits};

@@ -1,8 +1,6 @@
 //! Set Chunk Size: the ends of its range, and a change between and inside messages.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::chunk::ChunkReader;
 
