@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rtmp::server::{ServerConfig, ServerSession};
-use slab::Slab;
+
 use tokio::sync::mpsc::Sender;
 
 use crate::bridges::Bridges;
 use crate::frames::streams::Streams;
+use crate::ids::{ConnId, FrameStreamId, Table, TableId, WorkerIndex};
 use crate::mailbox::Neighbour;
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Entry, Listeners};
@@ -65,7 +66,7 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 /// What a worker is made of besides its own sockets.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) index: usize,
+    pub(crate) index: WorkerIndex,
     pub(crate) settings: Arc<WorkerSettings>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) directory: Arc<Directory>,
@@ -85,19 +86,19 @@ pub(crate) struct Worker {
     listeners: Listeners,
     accept_again: Vec<usize>,
     accept_paused_until: Option<u64>,
-    pub(crate) sessions: Slab<Session>,
-    /// What `sessions` have counted, by the same index.
+    pub(crate) sessions: Table<ConnId, Session>,
+    /// What `sessions` have counted, by the same id.
     pub(crate) columns: Columns,
     pub(crate) last_serial: u64,
     pub(crate) streams: Streams,
-    /// When which channel is to be looked at: time, stream index, format.
-    pub(crate) timers: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    /// When which channel is to be looked at: time, stream, format.
+    pub(crate) timers: BinaryHeap<Reverse<(u64, FrameStreamId, usize)>>,
     /// Publishers nobody watches, by the time their sockets are to be read.
-    pub(crate) unwatched: BinaryHeap<Reverse<(u64, usize)>>,
+    pub(crate) unwatched: BinaryHeap<Reverse<(u64, ConnId)>>,
     /// Publishers whose stream seemed taken: who asks again, and when.
     pub(crate) claims: VecDeque<(u64, PendingClaim)>,
     /// Sessions with more input than one turn takes.
-    read_again: Vec<usize>,
+    read_again: Vec<ConnId>,
     pub(crate) plain: Vec<u8>,
     cipher: Vec<u8>,
     pub(crate) scratch_players: Vec<delivery::PlayerId>,
@@ -133,7 +134,7 @@ impl Worker {
         }
         let rtmp_config = rtmp_limits(&parts.settings);
         let cores = &parts.settings.cores;
-        let core = (!cores.is_empty()).then(|| cores[parts.index % cores.len()]);
+        let core = (!cores.is_empty()).then(|| cores[parts.index.index() % cores.len()]);
         #[expect(clippy::disallowed_methods, reason = "the zero of this worker's clock")]
         let epoch = Instant::now();
         Ok(Self {
@@ -144,7 +145,7 @@ impl Worker {
             listeners,
             accept_again: Vec::new(),
             accept_paused_until: None,
-            sessions: Slab::new(),
+            sessions: Table::default(),
             columns: Columns::default(),
             last_serial: 0,
             streams: Streams::default(),
@@ -193,9 +194,9 @@ impl Worker {
     }
 
     fn turn(&mut self, events: &Events) {
-        for index in std::mem::take(&mut self.read_again) {
-            if self.sessions.get_mut(index).is_some_and(|session| std::mem::take(&mut session.reads_again)) {
-                self.read(index);
+        for conn in std::mem::take(&mut self.read_again) {
+            if self.sessions.get_mut(conn).is_some_and(|session| std::mem::take(&mut session.reads_again)) {
+                self.read(conn);
             }
         }
         for event in events {
@@ -203,7 +204,7 @@ impl Worker {
                 WAKER => {}
                 token if Self::is_rtc(token) => self.rtc_socket_event(event),
                 Token(token) if token >= FIRST_LISTENER => self.accept_again.push(token - FIRST_LISTENER),
-                Token(index) => self.session_event(index, event),
+                Token(index) => self.session_event(ConnId::at(index), event),
             }
         }
         for listener in std::mem::take(&mut self.accept_again) {
@@ -236,25 +237,25 @@ impl Worker {
         Duration::from_millis(next_ms.saturating_sub(self.now_ms)).min(self.rtc_sleep(self.now))
     }
 
-    fn session_event(&mut self, index: usize, event: &mio::event::Event) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    fn session_event(&mut self, conn: ConnId, event: &mio::event::Event) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
         session.peer_closed |= event.is_read_closed() || event.is_error();
         // One read per session and turn: one that sends without pause must not come round twice as often.
         if (event.is_readable() || session.peer_closed) && !session.reads_again {
-            self.read(index);
+            self.read(conn);
         }
         if event.is_writable() {
-            let Some(session) = self.sessions.get_mut(index) else { return };
+            let Some(session) = self.sessions.get_mut(conn) else { return };
             if std::mem::take(&mut session.blocked) || session.connection.holds_ciphertext() {
-                self.write(index);
+                self.write(conn);
             }
         }
     }
 
     /// Reads once from a session, or until its end when the peer is known to have closed.
-    pub(crate) fn read(&mut self, index: usize) {
+    pub(crate) fn read(&mut self, conn: ConnId) {
         loop {
-            let Some(session) = self.sessions.get_mut(index) else { return };
+            let Some(session) = self.sessions.get_mut(conn) else { return };
             let to_end = session.peer_closed;
             let mut plain = std::mem::take(&mut self.plain);
             // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
@@ -268,22 +269,22 @@ impl Worker {
             let again = match outcome {
                 Ok(ReadOutcome::Data { bytes, more }) => {
                     session.received_ms = self.now_ms;
-                    self.columns.received(index, bytes as u64);
+                    self.columns.received(conn, bytes as u64);
                     self.counters.bytes_in += bytes as u64;
                     self.load.bytes_in += bytes as u64;
-                    self.handle_input(index, &plain[..bytes]);
+                    self.handle_input(conn, &plain[..bytes]);
                     if more && !to_end {
-                        self.read_next_turn(index);
+                        self.read_next_turn(conn);
                     }
                     to_end
                 }
                 Ok(ReadOutcome::WouldBlock) => false,
                 Ok(ReadOutcome::Closed) => {
-                    self.remove(index, EndReason::ClosedByPeer);
+                    self.remove(conn, EndReason::ClosedByPeer);
                     false
                 }
                 Err(error) => {
-                    self.connection_failed(index, &error);
+                    self.connection_failed(conn, &error);
                     false
                 }
             };
@@ -294,23 +295,23 @@ impl Worker {
         }
     }
 
-    fn read_next_turn(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    fn read_next_turn(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
         if !std::mem::replace(&mut session.reads_again, true) {
-            self.read_again.push(index);
+            self.read_again.push(conn);
         }
     }
 
-    fn connection_failed(&mut self, index: usize, error: &io::Error) {
-        let Some(session) = self.sessions.get(index) else { return };
+    fn connection_failed(&mut self, conn: ConnId, error: &io::Error) {
+        let Some(session) = self.sessions.get(conn) else { return };
         let id = session.id;
         if session.connection.tls.is_some() && error.kind() == io::ErrorKind::Other {
             self.counters.protocol_errors += 1;
             tracing::debug!(session = %id, %error, "TLS failed");
-            self.remove(index, EndReason::TlsFailed);
+            self.remove(conn, EndReason::TlsFailed);
         } else {
             tracing::debug!(session = %id, %error, "connection failed");
-            self.remove(index, EndReason::ConnectionFailed);
+            self.remove(conn, EndReason::ConnectionFailed);
         }
     }
 
@@ -345,7 +346,7 @@ impl Worker {
             _ => None,
         };
         self.last_serial += 1;
-        let id = SessionId::new(self.parts.index, self.last_serial);
+        let id = SessionId::new(self.parts.index.index(), self.last_serial);
         let (state, protocol) = if entry.rtmp {
             let machine = ServerSession::new(&self.rtmp_config, self.seed(id));
             let rtmp = Rtmp { machine, app: String::new(), token: None };
@@ -369,17 +370,17 @@ impl Worker {
             written_ms: self.now_ms,
             user_agent: None,
         };
-        let index = self.sessions.insert(session);
-        self.columns.open(index, id, protocol, self.now_ms);
-        if let Err(error) = self.register(index) {
+        let conn = self.sessions.insert(session);
+        self.columns.open(conn, id, protocol, self.now_ms);
+        if let Err(error) = self.register(conn) {
             tracing::warn!(session = %id, %error, "connection not registered");
-            self.sessions.remove(index);
-            self.columns.close(index);
+            self.sessions.remove(conn);
+            self.columns.close(conn);
         }
     }
 
-    pub(crate) fn register(&mut self, index: usize) -> io::Result<()> {
-        let socket = &mut self.sessions[index].connection.socket;
+    pub(crate) fn register(&mut self, conn: ConnId) -> io::Result<()> {
+        let socket = &mut self.sessions[conn].connection.socket;
         // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
         socket.set_nodelay(true)?;
         let options = socket2::SockRef::from(&*socket);
@@ -388,7 +389,7 @@ impl Worker {
         if let Some(bytes) = self.parts.settings.socket_send_buffer_bytes {
             options.set_send_buffer_size(bytes as usize)?;
         }
-        self.poll.registry().register(socket, Token(index), Interest::READABLE | Interest::WRITABLE)
+        self.poll.registry().register(socket, Token(conn.index()), Interest::READABLE | Interest::WRITABLE)
     }
 
     /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
@@ -422,18 +423,22 @@ impl Worker {
     }
 
     /// Sets whether input of a session is an event.
-    pub(crate) fn set_readable(&mut self, index: usize, readable: bool) -> io::Result<()> {
+    pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
         let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
-        self.poll.registry().reregister(&mut self.sessions[index].connection.socket, Token(index), interest)
+        self.poll.registry().reregister(
+            &mut self.sessions[conn].connection.socket,
+            Token(conn.index()),
+            interest,
+        )
     }
 
     /// Takes a session's socket out of the loop, for good.
-    pub(crate) fn take(&mut self, index: usize) -> Session {
-        let mut session = self.sessions.remove(index);
-        self.columns.close(index);
+    pub(crate) fn take(&mut self, conn: ConnId) -> Option<Session> {
+        let mut session = self.sessions.remove(conn)?;
+        self.columns.close(conn);
         // Fails only when it was never registered.
         let _ = self.poll.registry().deregister(&mut session.connection.socket);
-        session
+        Some(session)
     }
 
     fn is_drained(&self) -> bool {

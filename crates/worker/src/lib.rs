@@ -7,6 +7,7 @@
 mod bridges;
 mod event_loop;
 mod frames;
+mod ids;
 mod mailbox;
 mod net;
 mod packets;
@@ -25,6 +26,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::Sender;
 
+use crate::ids::{TableId, WorkerIndex};
 use worker_api::ListenAddresses;
 
 use worker_api::link::{COMMANDS_MAX, Handoff, WorkerHandle};
@@ -91,7 +93,7 @@ impl Workers {
             workers.handles.push(WorkerHandle::new(commands, Arc::clone(&wakers[index])));
             workers.used_stats.push(give_back);
             let parts = event_loop::Parts {
-                index,
+                index: WorkerIndex::at(index),
                 settings: Arc::clone(&settings),
                 policy: Arc::clone(&policy),
                 directory: Arc::clone(&directory),
@@ -100,7 +102,8 @@ impl Workers {
                 neighbours,
                 outbox: Outbox::new(stats.clone(), used),
             };
-            let rtc = packets::Rtc::new(index, sockets, &settings.rtc, clock, notices.clone())?;
+            let rtc =
+                packets::Rtc::new(WorkerIndex::at(index), sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
             let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
             let worker = Worker::new(parts, rtc, bridges, poll, listeners)?;

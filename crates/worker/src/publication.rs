@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event_loop::Worker;
+use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, TableId, WorkerIndex};
 use crate::mailbox::{MessageBody, Start, WorkerMessage};
 use crate::packets::inputs;
 use crate::registry::{Claim, Epoch, Lane, Origin, PublishedTracks, StreamId};
@@ -29,7 +30,7 @@ pub(crate) struct Source {
 /// Another worker that gets what is published here.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Remote {
-    pub(crate) worker: usize,
+    pub(crate) worker: WorkerIndex,
     /// Frames to it were lost since the last one that it got.
     pub(crate) lost: bool,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Publication {
     /// Sessions that play it here.
     pub(crate) players: u32,
     /// The bridge that it goes to.
-    pub(crate) bridge: Option<usize>,
+    pub(crate) bridge: Option<BridgeId>,
     pub(crate) live_since_ms: u64,
 }
 
@@ -77,9 +78,25 @@ impl Publication {
         &self.key[self.app_bytes + 1..]
     }
 
-    /// The publishing session on this worker.
-    pub(crate) fn publisher(&self) -> Option<usize> {
-        self.source?.origin.session()
+    /// The connection of this worker that publishes it as frames.
+    pub(crate) fn connection(&self) -> Option<ConnId> {
+        match self.source?.origin {
+            Origin::Connection(conn) => Some(conn),
+            Origin::Peer(_) | Origin::Bridge | Origin::Worker => None,
+        }
+    }
+
+    /// The WebRTC session of this worker that publishes it as packets.
+    pub(crate) fn peer(&self) -> Option<PeerId> {
+        match self.source?.origin {
+            Origin::Peer(peer) => Some(peer),
+            Origin::Connection(_) | Origin::Bridge | Origin::Worker => None,
+        }
+    }
+
+    /// Whether a client of this worker publishes it.
+    pub(crate) fn has_client(&self) -> bool {
+        self.source.is_some_and(|source| source.origin.is_client())
     }
 
     /// Whether this worker is the home: a publisher or a bridge is here.
@@ -88,66 +105,96 @@ impl Publication {
     }
 }
 
+/// One lane of a stream on this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LaneStream {
+    /// Its frames.
+    Frames(FrameStreamId),
+    /// Its packets.
+    Packets(PacketStreamId),
+}
+
+impl LaneStream {
+    /// Which lane it is.
+    pub(crate) fn lane(self) -> Lane {
+        match self {
+            Self::Frames(_) => Lane::Frames,
+            Self::Packets(_) => Lane::Packets,
+        }
+    }
+}
+
 /// A session of this worker that begins to publish.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NewPublisher<'a> {
     /// Of frames: this session.
-    Frames(usize),
+    Frames(ConnId),
     /// Of packets, which are these tracks: the WebRTC session that is inserted next.
     Packets(&'a PublishedTracks),
 }
 
 impl Worker {
-    /// Index of a stream in the table of the lane.
-    pub(crate) fn find_stream(&self, lane: Lane, id: StreamId) -> Option<usize> {
+    /// A lane of a stream, if this worker has it.
+    fn find_stream(&self, lane: Lane, id: StreamId) -> Option<LaneStream> {
         match lane {
-            Lane::Frames => self.streams.find(id),
-            Lane::Packets => self.rtc.streams.find(id),
+            Lane::Frames => self.streams.find(id).map(LaneStream::Frames),
+            Lane::Packets => self.rtc.streams.find(id).map(LaneStream::Packets),
         }
     }
 
-    fn find_or_insert_stream(&mut self, lane: Lane, id: StreamId, name: (&str, &str)) -> usize {
+    fn find_or_insert_stream(&mut self, lane: Lane, id: StreamId, name: (&str, &str)) -> LaneStream {
         let applications = &self.parts.settings.applications;
         match lane {
-            Lane::Frames => self.streams.find_or_insert(id, name, applications, self.now_ms),
+            Lane::Frames => {
+                LaneStream::Frames(self.streams.find_or_insert(id, name, applications, self.now_ms))
+            }
             Lane::Packets => {
                 let wait = settings_for(applications, name.0).wait_for_publisher;
-                self.rtc.streams.find_or_insert(id, name, wait)
+                LaneStream::Packets(self.rtc.streams.find_or_insert(id, name, wait))
             }
         }
     }
 
-    fn publication(&self, lane: Lane, stream: usize) -> Option<&Publication> {
-        match lane {
-            Lane::Frames => self.streams.slab.get(stream).map(|stream| &stream.publication),
-            Lane::Packets => self.rtc.streams.slab.get(stream).map(|stream| &stream.publication),
+    fn publication(&self, stream: LaneStream) -> Option<&Publication> {
+        match stream {
+            LaneStream::Frames(stream) => Some(&self.streams.slab.get(stream)?.publication),
+            LaneStream::Packets(stream) => Some(&self.rtc.streams.slab.get(stream)?.publication),
         }
     }
 
-    fn publication_mut(&mut self, lane: Lane, stream: usize) -> Option<&mut Publication> {
-        match lane {
-            Lane::Frames => self.streams.slab.get_mut(stream).map(|stream| &mut stream.publication),
-            Lane::Packets => self.rtc.streams.slab.get_mut(stream).map(|stream| &mut stream.publication),
+    fn publication_mut(&mut self, stream: LaneStream) -> Option<&mut Publication> {
+        match stream {
+            LaneStream::Frames(stream) => Some(&mut self.streams.slab.get_mut(stream)?.publication),
+            LaneStream::Packets(stream) => Some(&mut self.rtc.streams.slab.get_mut(stream)?.publication),
         }
     }
 
-    /// The publisher that has claimed the stream begins. Index of the stream in its lane.
+    /// The publisher that has claimed the stream begins.
     pub(crate) fn start_publication(
         &mut self,
         claim: &Claim,
         name: (&str, &str),
         publisher: NewPublisher<'_>,
-    ) -> usize {
-        let (lane, tracks) = match publisher {
-            NewPublisher::Frames(_) => (Lane::Frames, None),
-            NewPublisher::Packets(tracks) => (Lane::Packets, Some(tracks)),
-        };
+    ) {
         let &Claim { id, epoch, replaced, .. } = claim;
+        let lane = match publisher {
+            NewPublisher::Frames(_) => Lane::Frames,
+            NewPublisher::Packets(_) => Lane::Packets,
+        };
         if let Some(home) = replaced.filter(|home| home.worker != self.parts.index) {
             self.send(home.worker, (id, home.epoch, lane), MessageBody::Replaced);
         }
         self.end_older_publisher(id, epoch);
         let stream = self.find_or_insert_stream(lane, id, name);
+        let (origin, tracks) = match publisher {
+            NewPublisher::Frames(conn) => (Origin::Connection(conn), None),
+            // Nobody ends between here and the insertion.
+            NewPublisher::Packets(tracks) => (Origin::Peer(self.rtc.sessions.vacant_id()), Some(tracks)),
+        };
+        if let (LaneStream::Packets(stream), Some(tracks)) = (stream, tracks) {
+            let packets = &mut self.rtc.streams.slab[stream].packets;
+            packets.publisher_started(self.now, epoch.0, inputs::publisher(tracks));
+        }
         for &worker in &claim.subscribers {
             let start = match tracks {
                 None => Start::Frames(Vec::new()),
@@ -155,36 +202,30 @@ impl Worker {
             };
             self.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
         }
-        if let Some(publication) = self.publication_mut(lane, stream) {
+        if let Some(publication) = self.publication_mut(stream) {
             let remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false });
             publication.remotes = remotes.collect();
         }
-        let session = match publisher {
-            NewPublisher::Frames(session) => session,
-            NewPublisher::Packets(tracks) => {
-                let packets = &mut self.rtc.streams.slab[stream].packets;
-                packets.publisher_started(self.now, epoch.0, inputs::publisher(tracks));
-                // Nobody ends between here and the insertion.
-                self.rtc.sessions.vacant_key()
-            }
-        };
-        self.start_source(stream, Source { epoch, origin: Origin::Session(session) }, tracks.map(Arc::clone));
-        stream
+        self.start_source(stream, Source { epoch, origin }, tracks.map(Arc::clone));
     }
 
-    /// A source begins, here or on another worker: of packets, which are `tracks`, or of frames without.
-    pub(crate) fn start_source(&mut self, stream: usize, source: Source, tracks: Option<PublishedTracks>) {
-        let lane = if tracks.is_some() { Lane::Packets } else { Lane::Frames };
+    /// A source begins, here or on another worker; of packets, which are `tracks`.
+    pub(crate) fn start_source(
+        &mut self,
+        stream: LaneStream,
+        source: Source,
+        tracks: Option<PublishedTracks>,
+    ) {
         let now_ms = self.now_ms;
-        if let Some(publication) = self.publication_mut(lane, stream) {
+        if let Some(publication) = self.publication_mut(stream) {
             publication.source = Some(source);
             publication.live_since_ms = now_ms;
         }
-        match tracks {
-            None => self.streams.slab[stream].publisher_started(),
-            Some(tracks) => self.rtc.streams.slab[stream].tracks = Some(tracks),
+        match stream {
+            LaneStream::Frames(stream) => self.streams.slab[stream].publisher_started(),
+            LaneStream::Packets(stream) => self.rtc.streams.slab[stream].tracks = tracks,
         }
-        self.set_waiting(lane, stream, None);
+        self.set_waiting(stream, None);
     }
 
     /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces it.
@@ -193,62 +234,62 @@ impl Worker {
     /// different workers about one stream can arrive in any order.
     fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
         for lane in [Lane::Frames, Lane::Packets] {
-            let stream = self.find_stream(lane, id).and_then(|stream| self.publication(lane, stream));
+            let stream = self.find_stream(lane, id).and_then(|stream| self.publication(stream));
             let older = stream.and_then(|stream| stream.source).filter(|source| source.epoch < epoch);
-            match older.and_then(|source| source.origin.session()) {
-                Some(session) if lane == Lane::Frames => self.end(session, EndReason::TakenOver),
-                Some(session) => self.rtc_end(session, EndReason::TakenOver),
-                None => {}
+            match older.map(|source| source.origin) {
+                Some(Origin::Connection(conn)) => self.end(conn, EndReason::TakenOver),
+                Some(Origin::Peer(peer)) => self.rtc_end(peer, EndReason::TakenOver),
+                Some(Origin::Bridge | Origin::Worker) | None => {}
             }
         }
     }
 
     /// Ends what `source` publishes here. Nothing happens if the stream has a newer source already.
-    pub(crate) fn end_publication(&mut self, lane: Lane, stream: usize, source: Source) {
-        let publication = self.publication_mut(lane, stream);
+    pub(crate) fn end_publication(&mut self, stream: LaneStream, source: Source) {
+        let publication = self.publication_mut(stream);
         let Some(publication) = publication.filter(|publication| publication.source == Some(source)) else {
             return;
         };
         let (id, key) = (publication.id, Arc::clone(&publication.key));
         let remotes = std::mem::take(&mut publication.remotes);
-        let is_session = source.origin.session().is_some();
-        if is_session {
+        let is_client = source.origin.is_client();
+        if is_client {
             self.parts.directory.release(&key, source.epoch);
         }
         for remote in remotes {
-            self.send(remote.worker, (id, source.epoch, lane), MessageBody::End);
+            self.send(remote.worker, (id, source.epoch, stream.lane()), MessageBody::End);
         }
-        self.end_source(lane, stream);
-        if is_session {
+        self.end_source(stream);
+        if is_client {
             self.bridge_source_ended(id, source.epoch);
         }
     }
 
-    fn end_source(&mut self, lane: Lane, stream: usize) {
-        if let Some(publication) = self.publication_mut(lane, stream) {
+    fn end_source(&mut self, stream: LaneStream) {
+        if let Some(publication) = self.publication_mut(stream) {
             publication.source = None;
         }
-        if lane == Lane::Packets {
+        if let LaneStream::Packets(stream) = stream {
             self.rtc.streams.slab[stream].packets.publisher_ended(self.now);
         }
-        self.set_waiting(lane, stream, Some(self.now_ms));
-        self.forget_if_unused(lane, stream);
+        self.set_waiting(stream, Some(self.now_ms));
+        self.forget_if_unused(stream);
     }
 
     /// Notes in the stream's players since when they have been without a publisher.
-    fn set_waiting(&mut self, lane: Lane, stream: usize, since_ms: Option<u64>) {
-        match lane {
-            Lane::Frames => {
+    fn set_waiting(&mut self, stream: LaneStream, since_ms: Option<u64>) {
+        match stream {
+            LaneStream::Frames(stream) => {
                 let channels = self.streams.slab[stream].channels.iter().flatten();
                 for player in channels.flat_map(|channel| channel.schedule.all_players()) {
-                    let session = self.sessions.get_mut(player.0 as usize);
+                    let session = self.sessions.get_mut(ConnId(player.0));
                     if let Some(play) = session.and_then(|session| session.play_mut()) {
                         play.waiting_since_ms = since_ms;
                     }
                 }
             }
-            Lane::Packets => {
-                for (_, session) in &mut self.rtc.sessions {
+            LaneStream::Packets(stream) => {
+                for (_, session) in self.rtc.sessions.iter_mut() {
                     if session.stream == stream && session.role == RtcRole::Play {
                         session.waiting_since_ms = since_ms;
                     }
@@ -259,57 +300,57 @@ impl Worker {
 
     /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher and the
     /// application does not let players wait for one.
-    pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<usize> {
+    pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
         let (id, home) = self.parts.directory.subscribe(key, self.parts.index, lane);
         let stream = self.find_or_insert_stream(lane, id, (app, name));
         // With players here already this worker has been a subscriber since before.
-        let is_first = self.publication(lane, stream).is_some_and(|publication| publication.players == 0);
+        let is_first = self.publication(stream).is_some_and(|publication| publication.players == 0);
         let wait = settings_for(&self.parts.settings.applications, app).wait_for_publisher;
         if home.is_none() && wait == Some(Duration::ZERO) {
             if is_first {
-                self.unsubscribe(lane, stream);
+                self.unsubscribe(stream);
             }
             return None;
         }
         if let Some(home) = home.filter(|home| is_first && home.worker != self.parts.index) {
             self.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);
         }
-        Some(stream)
+        Some(id)
     }
 
     /// The last player has left (or none came): this lane of the stream need not come here any more.
-    pub(crate) fn unsubscribe(&mut self, lane: Lane, stream: usize) {
-        let Some(publication) = self.publication(lane, stream) else { return };
-        let id = publication.id;
+    pub(crate) fn unsubscribe(&mut self, stream: LaneStream) {
+        let Some(publication) = self.publication(stream) else { return };
+        let (id, lane) = (publication.id, stream.lane());
         let home = self.parts.directory.unsubscribe(&publication.key, self.parts.index, lane);
         if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
             self.send(home.worker, (id, home.epoch, lane), MessageBody::Unsubscribe);
         }
-        self.forget_if_unused(lane, stream);
+        self.forget_if_unused(stream);
     }
 
     /// Forgets a stream that is neither published nor played here.
-    fn forget_if_unused(&mut self, lane: Lane, stream: usize) {
+    fn forget_if_unused(&mut self, stream: LaneStream) {
         let is_unused = |publication: &Publication| publication.players == 0 && !publication.is_home();
-        if !self.publication(lane, stream).is_some_and(is_unused) {
+        if !self.publication(stream).is_some_and(is_unused) {
             return;
         }
-        match lane {
-            Lane::Frames => {
-                self.streams.remove(stream);
-            }
-            Lane::Packets => {
-                let stream = self.rtc.streams.remove(stream);
-                self.rtc_keep_counts(&stream);
+        match stream {
+            LaneStream::Frames(stream) => self.streams.remove(stream),
+            LaneStream::Packets(stream) => {
+                if let Some(stream) = self.rtc.streams.remove(stream) {
+                    self.rtc_keep_counts(&stream);
+                }
             }
         }
     }
 
     /// Takes in what other workers have sent.
     pub(crate) fn receive_messages(&mut self) {
-        for worker in 0..self.parts.neighbours.len() {
+        for worker in (0..self.parts.neighbours.len()).map(WorkerIndex::at) {
             for _ in 0..MESSAGES_MAX {
-                let Some(message) = self.parts.neighbours[worker].as_mut().and_then(|other| other.receive())
+                let Some(message) =
+                    self.parts.neighbours[worker.index()].as_mut().and_then(|other| other.receive())
                 else {
                     break;
                 };
@@ -329,11 +370,11 @@ impl Worker {
         }
     }
 
-    fn handle_message(&mut self, from: usize, message: WorkerMessage) {
+    fn handle_message(&mut self, from: WorkerIndex, message: WorkerMessage) {
         let WorkerMessage { stream: id, epoch, lane, body } = message;
         match body {
             MessageBody::Frame { frame, after_loss } => {
-                let Some(stream) = self.mirrored(lane, id, epoch) else { return };
+                let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else { return };
                 self.counters.ring_frames_in += 1;
                 if after_loss {
                     self.streams.slab[stream].relay.frames_lost();
@@ -341,7 +382,7 @@ impl Worker {
                 self.deliver(stream, &frame);
             }
             MessageBody::Packet(packet) => {
-                let Some(stream) = self.mirrored(lane, id, epoch) else { return };
+                let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
                 // What is refused was known already, or too old by now.
                 let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, &packet);
                 self.rtc.counters.ring_packets_in += 1;
@@ -350,17 +391,17 @@ impl Worker {
             MessageBody::Subscribe => self.add_remote(lane, from, id),
             MessageBody::Unsubscribe => {
                 let Some(stream) = self.find_stream(lane, id) else { return };
-                if let Some(publication) = self.publication_mut(lane, stream) {
+                if let Some(publication) = self.publication_mut(stream) {
                     publication.remotes.retain(|remote| remote.worker != from);
                 }
-                if lane == Lane::Frames {
+                if let LaneStream::Frames(stream) = stream {
                     self.update_read_interest(stream);
                 }
             }
             MessageBody::Start(start) => self.start_mirror(id, epoch, *start),
             MessageBody::End => {
                 if let Some(stream) = self.mirrored(lane, id, epoch) {
-                    self.end_source(lane, stream);
+                    self.end_source(stream);
                 }
             }
             // Older than what comes after it.
@@ -377,9 +418,9 @@ impl Worker {
     }
 
     /// The stream, if this publication on another worker is what this lane of it shows here.
-    fn mirrored(&self, lane: Lane, id: StreamId, epoch: Epoch) -> Option<usize> {
+    fn mirrored(&self, lane: Lane, id: StreamId, epoch: Epoch) -> Option<LaneStream> {
         let stream = self.find_stream(lane, id)?;
-        let source = self.publication(lane, stream)?.source?;
+        let source = self.publication(stream)?.source?;
         (source == Source { epoch, origin: Origin::Worker }).then_some(stream)
     }
 
@@ -392,7 +433,7 @@ impl Worker {
                 let Some(stream) = self.streams.find(id) else { return };
                 let before = self.streams.slab[stream].publication.source;
                 if before.is_none_or(|before| before.epoch < epoch) {
-                    self.start_source(stream, source, None);
+                    self.start_source(LaneStream::Frames(stream), source, None);
                     for frame in &frames {
                         self.deliver(stream, frame);
                     }
@@ -405,7 +446,7 @@ impl Worker {
                 if before.is_some_and(|before| before.epoch > epoch) {
                     return;
                 }
-                self.start_source(stream, source, Some(tracks));
+                self.start_source(LaneStream::Packets(stream), source, Some(tracks));
                 for packet in &packets {
                     let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
                 }
@@ -416,13 +457,13 @@ impl Worker {
     }
 
     /// Another worker gets this lane of a stream from now on, if it is published here; first what a new player begins with.
-    pub(crate) fn add_remote(&mut self, lane: Lane, worker: usize, id: StreamId) {
+    pub(crate) fn add_remote(&mut self, lane: Lane, worker: WorkerIndex, id: StreamId) {
         match lane {
             Lane::Frames => self.bridge_to_frames(id),
             Lane::Packets => self.bridge_to_packets(id),
         }
         let Some(stream) = self.find_stream(lane, id) else { return };
-        let Some(publication) = self.publication_mut(lane, stream) else { return };
+        let Some(publication) = self.publication_mut(stream) else { return };
         let Some(Source { epoch, .. }) = publication.source.filter(|source| source.origin.is_local()) else {
             return;
         };
@@ -430,15 +471,15 @@ impl Worker {
             return;
         }
         publication.remotes.push(Remote { worker, lost: false });
-        let start = match lane {
-            Lane::Frames => {
+        let start = match stream {
+            LaneStream::Frames(stream) => {
                 self.update_read_interest(stream);
                 let relay = &self.streams.slab[stream].relay;
                 let gop = relay.gop().frames().map(|(_, frame)| frame);
                 let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };
                 Start::Frames(headers.iter().chain(gop).map(Arc::clone).collect())
             }
-            Lane::Packets => {
+            LaneStream::Packets(stream) => {
                 let entry = &self.rtc.streams.slab[stream];
                 let tracks = entry.tracks.clone().unwrap_or_default();
                 Start::Packets { tracks, packets: entry.packets.cached(self.now).cloned().collect() }
@@ -450,11 +491,11 @@ impl Worker {
     /// Sends another worker something that must arrive.
     pub(crate) fn send(
         &mut self,
-        worker: usize,
+        worker: WorkerIndex,
         (stream, epoch, lane): (StreamId, Epoch, Lane),
         body: MessageBody,
     ) {
-        if let Some(neighbour) = self.parts.neighbours.get_mut(worker).and_then(Option::as_mut) {
+        if let Some(neighbour) = self.parts.neighbours.get_mut(worker.index()).and_then(Option::as_mut) {
             neighbour.send(WorkerMessage { stream, epoch, lane, body });
         }
     }

@@ -10,20 +10,23 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::ids::{ConnId, PeerId, WorkerIndex};
 pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Home {
-    pub(crate) worker: usize,
+    pub(crate) worker: WorkerIndex,
     pub(crate) epoch: Epoch,
 }
 
 /// Where what a worker shows of one lane of a stream comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The session of this worker that publishes it.
-    Session(usize),
+    /// The connection of this worker that publishes it, as frames.
+    Connection(ConnId),
+    /// The WebRTC session of this worker that publishes it, as packets.
+    Peer(PeerId),
     /// The other lane, by a bridge of this worker, which is the home.
     Bridge,
     /// Another worker, which is the home.
@@ -31,12 +34,9 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The publishing session.
-    pub(crate) fn session(self) -> Option<usize> {
-        match self {
-            Self::Session(index) => Some(index),
-            Self::Bridge | Self::Worker => None,
-        }
+    /// Whether a client publishes it here, and not a bridge.
+    pub(crate) fn is_client(self) -> bool {
+        matches!(self, Self::Connection(_) | Self::Peer(_))
     }
 
     /// Whether this worker is the home.
@@ -60,9 +60,9 @@ pub(crate) struct Claim {
     pub(crate) id: StreamId,
     pub(crate) epoch: Epoch,
     /// Other workers with players of the publisher's lane.
-    pub(crate) subscribers: Vec<usize>,
+    pub(crate) subscribers: Vec<WorkerIndex>,
     /// Other workers with players of the other lane.
-    pub(crate) bridged: Vec<usize>,
+    pub(crate) bridged: Vec<WorkerIndex>,
     /// The publication this one replaces.
     pub(crate) replaced: Option<Home>,
 }
@@ -93,7 +93,7 @@ struct Listing {
     /// What it would be as packets, if it sends frames.
     bridged: WebrtcAvailability,
     /// Workers with players, by lane.
-    subscribers: [Vec<usize>; 2],
+    subscribers: [Vec<WorkerIndex>; 2],
 }
 
 impl Directory {
@@ -101,7 +101,7 @@ impl Directory {
     pub(crate) fn claim(
         &self,
         key: &str,
-        worker: usize,
+        worker: WorkerIndex,
         take_over: bool,
         tracks: Option<PublishedTracks>,
     ) -> Result<Claim, Taken> {
@@ -137,7 +137,7 @@ impl Directory {
     }
 
     /// `worker` has a first player of the stream in this lane; says where the stream comes from.
-    pub(crate) fn subscribe(&self, key: &str, worker: usize, lane: Lane) -> (StreamId, Option<Home>) {
+    pub(crate) fn subscribe(&self, key: &str, worker: WorkerIndex, lane: Lane) -> (StreamId, Option<Home>) {
         let mut inner = self.lock();
         let listing = inner.listing(key);
         let subscribers = &mut listing.subscribers[lane as usize];
@@ -161,7 +161,12 @@ impl Directory {
 
     /// A bridge of this publication begins on its home: the number of what comes out of it, and other workers with players
     /// of that lane. `None` when the publication has been replaced.
-    pub(crate) fn bridge(&self, key: &str, publication: Epoch, lane: Lane) -> Option<(Epoch, Vec<usize>)> {
+    pub(crate) fn bridge(
+        &self,
+        key: &str,
+        publication: Epoch,
+        lane: Lane,
+    ) -> Option<(Epoch, Vec<WorkerIndex>)> {
         let mut inner = self.lock();
         let listing = inner.streams.get(key)?;
         let home = listing.home.filter(|home| home.epoch == publication)?;
@@ -188,7 +193,7 @@ impl Directory {
     }
 
     /// The last player of the stream in this lane on `worker` is gone; says where the stream came from.
-    pub(crate) fn unsubscribe(&self, key: &str, worker: usize, lane: Lane) -> Option<Home> {
+    pub(crate) fn unsubscribe(&self, key: &str, worker: WorkerIndex, lane: Lane) -> Option<Home> {
         let mut inner = self.lock();
         let listing = inner.streams.get_mut(key)?;
         listing.subscribers[lane as usize].retain(|&other| other != worker);
@@ -231,56 +236,56 @@ mod tests {
     #[test]
     fn second_publisher_is_refused_or_takes_over() {
         let directory = Directory::default();
-        let first = directory.claim("live/a", 0, false, None).unwrap();
-        assert_eq!(directory.claim("live/a", 1, false, None), Err(Taken));
-        let second = directory.claim("live/a", 1, true, None).unwrap();
-        assert_eq!(second.replaced, Some(Home { worker: 0, epoch: first.epoch }));
+        let first = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
+        assert_eq!(directory.claim("live/a", WorkerIndex(1), false, None), Err(Taken));
+        let second = directory.claim("live/a", WorkerIndex(1), true, None).unwrap();
+        assert_eq!(second.replaced, Some(Home { worker: WorkerIndex(0), epoch: first.epoch }));
         directory.release("live/a", first.epoch);
         assert_eq!(
-            directory.claim("live/a", 0, false, None),
+            directory.claim("live/a", WorkerIndex(0), false, None),
             Err(Taken),
             "the late release is of the old one"
         );
         directory.release("live/a", second.epoch);
-        assert!(directory.claim("live/a", 0, false, None).is_ok());
+        assert!(directory.claim("live/a", WorkerIndex(0), false, None).is_ok());
     }
 
     #[test]
     fn publisher_learns_of_waiting_workers_and_players_of_the_home() {
         let directory = Directory::default();
-        let (id, home) = directory.subscribe("live/a", 2, Lane::Frames);
+        let (id, home) = directory.subscribe("live/a", WorkerIndex(2), Lane::Frames);
         assert_eq!(home, None);
-        directory.subscribe("live/a", 0, Lane::Frames);
-        let claim = directory.claim("live/a", 0, false, None).unwrap();
-        assert_eq!((claim.id, claim.subscribers), (id, vec![2]));
+        directory.subscribe("live/a", WorkerIndex(0), Lane::Frames);
+        let claim = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
+        assert_eq!((claim.id, claim.subscribers), (id, vec![WorkerIndex(2)]));
         assert_eq!(
-            directory.subscribe("live/a", 1, Lane::Frames).1,
-            Some(Home { worker: 0, epoch: claim.epoch })
+            directory.subscribe("live/a", WorkerIndex(1), Lane::Frames).1,
+            Some(Home { worker: WorkerIndex(0), epoch: claim.epoch })
         );
     }
 
     #[test]
     fn unused_streams_are_forgotten() {
         let directory = Directory::default();
-        let claim = directory.claim("live/a", 0, false, None).unwrap();
-        directory.subscribe("live/a", 0, Lane::Frames);
+        let claim = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
+        directory.subscribe("live/a", WorkerIndex(0), Lane::Frames);
         directory.release("live/a", claim.epoch);
-        directory.unsubscribe("live/a", 0, Lane::Frames);
+        directory.unsubscribe("live/a", WorkerIndex(0), Lane::Frames);
         assert!(directory.lock().streams.is_empty());
     }
 
     #[test]
     fn players_of_both_lanes_find_the_publisher_and_are_told_apart() {
         let directory = Directory::default();
-        directory.subscribe("live/a", 1, Lane::Frames);
-        directory.subscribe("live/a", 2, Lane::Packets);
-        let claim = directory.claim("live/a", 0, false, Some(Arc::from([]))).unwrap();
-        assert_eq!((claim.subscribers, claim.bridged), (vec![2], vec![1]));
+        directory.subscribe("live/a", WorkerIndex(1), Lane::Frames);
+        directory.subscribe("live/a", WorkerIndex(2), Lane::Packets);
+        let claim = directory.claim("live/a", WorkerIndex(0), false, Some(Arc::from([]))).unwrap();
+        assert_eq!((claim.subscribers, claim.bridged), (vec![WorkerIndex(2)], vec![WorkerIndex(1)]));
         assert_eq!(directory.published("live/a"), Published::Packets(Arc::from([])));
-        let home = Some(Home { worker: 0, epoch: claim.epoch });
-        assert_eq!(directory.subscribe("live/a", 3, Lane::Frames).1, home);
-        assert_eq!(directory.subscribe("live/a", 3, Lane::Packets).1, home);
-        assert_eq!(directory.unsubscribe("live/a", 3, Lane::Frames), home);
+        let home = Some(Home { worker: WorkerIndex(0), epoch: claim.epoch });
+        assert_eq!(directory.subscribe("live/a", WorkerIndex(3), Lane::Frames).1, home);
+        assert_eq!(directory.subscribe("live/a", WorkerIndex(3), Lane::Packets).1, home);
+        assert_eq!(directory.unsubscribe("live/a", WorkerIndex(3), Lane::Frames), home);
         directory.release("live/a", claim.epoch);
         assert_eq!(directory.published("live/a"), Published::Nobody);
     }
@@ -288,12 +293,12 @@ mod tests {
     #[test]
     fn what_frames_would_be_as_packets_is_forgotten_with_their_publisher() {
         let directory = Directory::default();
-        let claim = directory.claim("live/a", 0, false, None).unwrap();
+        let claim = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         let tracks = WebrtcAvailability::Tracks(Arc::from([]), None);
         directory.set_bridged("live/a", claim.epoch, tracks.clone());
         assert_eq!(directory.published("live/a"), Published::Frames(tracks.clone()));
-        let second = directory.claim("live/a", 1, true, None).unwrap();
+        let second = directory.claim("live/a", WorkerIndex(1), true, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         directory.set_bridged("live/a", claim.epoch, tracks);
         assert_eq!(

@@ -4,6 +4,7 @@
 //! costs nothing per packet.
 
 use crate::event_loop::{LINGER_MS, Worker};
+use crate::ids::ConnId;
 use crate::proto::session::{Media, Session, State};
 use worker_api::EndReason;
 use worker_api::link::Command;
@@ -27,16 +28,16 @@ impl Worker {
     pub(crate) fn sweep(&mut self) {
         let samples = self.load.is_due(self.now_ms);
         let draining = self.draining_until;
-        for index in 0..self.sessions.capacity() {
-            if !self.sessions.contains(index) {
+        for conn in self.sessions.ids() {
+            if !self.sessions.contains(conn) {
                 continue;
             }
-            match self.examine(index, draining) {
+            match self.examine(conn, draining) {
                 TimeoutAction::Fine => {}
-                TimeoutAction::Review => self.serve(index),
-                TimeoutAction::Remove(reason) => self.remove(index, reason),
-                TimeoutAction::End(reason) => self.end(index, reason),
-                TimeoutAction::Overdue => self.overdue(index),
+                TimeoutAction::Review => self.serve(conn),
+                TimeoutAction::Remove(reason) => self.remove(conn, reason),
+                TimeoutAction::End(reason) => self.end(conn, reason),
+                TimeoutAction::Overdue => self.overdue(conn),
             }
         }
         self.rtc_sweep();
@@ -50,8 +51,8 @@ impl Worker {
         }
     }
 
-    fn examine(&self, index: usize, draining: Option<u64>) -> TimeoutAction {
-        let session = &self.sessions[index];
+    fn examine(&self, conn: ConnId, draining: Option<u64>) -> TimeoutAction {
+        let session = &self.sessions[conn];
         let settings = &self.parts.settings;
         let now_ms = self.now_ms;
         let passed = |since_ms: u64, limit: std::time::Duration| {
@@ -98,13 +99,13 @@ impl Worker {
         }
     }
 
-    fn overdue(&mut self, index: usize) {
+    fn overdue(&mut self, conn: ConnId) {
         self.counters.protocol_errors += 1;
-        match &self.sessions[index].state {
+        match &self.sessions[conn].state {
             State::HttpHead(head) if !head.is_empty() => {
-                self.answer(index, 408, "the request took too long", true)
+                self.answer(conn, 408, "the request took too long", true)
             }
-            _ => self.remove(index, EndReason::NoRequest),
+            _ => self.remove(conn, EndReason::NoRequest),
         }
     }
 
@@ -118,9 +119,9 @@ impl Worker {
                 }
                 Command::Kick { session, reply } => {
                     let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
-                    let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(index, _)| index);
-                    if let Some(index) = found {
-                        self.end(index, EndReason::Kicked);
+                    let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(conn, _)| conn);
+                    if let Some(conn) = found {
+                        self.end(conn, EndReason::Kicked);
                     }
                     let kicked = found.is_some() || self.rtc_close(session, EndReason::Kicked);
                     let _ = reply.send(kicked);

@@ -11,6 +11,7 @@ use ::bridge::CodedAudio;
 
 use super::{Bridge, Machine};
 use crate::event_loop::Worker;
+use crate::ids::BridgeId;
 use crate::transcoding::{Conversion, Pool, Replies, Reply, Transcoder};
 
 /// Pieces whose arrival is remembered, to tell how long they took.
@@ -96,7 +97,7 @@ impl Bridge {
 
 impl Worker {
     /// Hands audio over to be transcoded.
-    pub(super) fn bridge_transcode(&mut self, index: usize, audio: &mut Vec<CodedAudio>) {
+    pub(super) fn bridge_transcode(&mut self, index: BridgeId, audio: &mut Vec<CodedAudio>) {
         if audio.is_empty() {
             return;
         }
@@ -114,7 +115,7 @@ impl Worker {
         }
     }
 
-    fn bridge_open_transcoder(&mut self, index: usize) {
+    fn bridge_open_transcoder(&mut self, index: BridgeId) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         if !matches!(bridge.audio.state, State::Unused) {
             return;
@@ -126,7 +127,7 @@ impl Worker {
         let transcoding = &mut self.bridges.transcoding;
         // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
         transcoding.last_token += 1;
-        let token = transcoding.last_token << INDEX_BITS | index as u64;
+        let token = transcoding.last_token << INDEX_BITS | u64::from(index.0);
         let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.publication.key);
         bridge.audio.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
             Ok(transcoder) => {
@@ -143,9 +144,9 @@ impl Worker {
     }
 
     /// Adds up what a reply says; the bridge it is for, if that is still there.
-    pub(super) fn bridge_note_reply(&mut self, reply: &Reply) -> Option<usize> {
+    pub(super) fn bridge_note_reply(&mut self, reply: &Reply) -> Option<BridgeId> {
         self.bridges.counters.transcoding_cpu_us += reply.cpu.as_micros() as u64;
-        let index = (reply.bridge & ((1 << INDEX_BITS) - 1)) as usize;
+        let index = BridgeId((reply.bridge & ((1 << INDEX_BITS) - 1)) as u32);
         let bridge = self.bridges.slab.get_mut(index).filter(|bridge| bridge.audio.is_token(reply.bridge))?;
         bridge.cost.transcoding += reply.cpu;
         bridge.cost.audio_frames += reply.audio.len() as u64;

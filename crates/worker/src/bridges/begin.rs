@@ -10,8 +10,9 @@ use super::audio::Audio;
 use super::cost::Cost;
 use super::{Bridge, Machine, describe};
 use crate::event_loop::Worker;
+use crate::ids::{BridgeId, FrameStreamId, PacketStreamId};
 use crate::mailbox::{MessageBody, Start};
-use crate::publication::{Remote, Source};
+use crate::publication::{LaneStream, Remote, Source};
 use crate::registry::{Epoch, Lane, Origin, StreamId};
 use worker_api::settings::BridgeSettings;
 use worker_api::settings::settings_for;
@@ -31,7 +32,8 @@ impl Worker {
     pub(crate) fn bridge_to_packets(&mut self, id: StreamId) {
         let Some(frames) = self.streams.find(id) else { return };
         let local = &self.streams.slab[frames];
-        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = local.publication.source else {
+        let Some(Source { epoch: publication, origin: Origin::Connection(_) }) = local.publication.source
+        else {
             return;
         };
         if local.publication.bridge.is_some() || !local.settings.bridge.enabled {
@@ -51,7 +53,7 @@ impl Worker {
             describe::virtual_publisher(),
         );
         let source = Source { epoch, origin: Origin::Bridge };
-        self.start_source(packets, source, Some(describe::tracks(&Default::default())));
+        self.start_source(LaneStream::Packets(packets), source, Some(describe::tracks(&Default::default())));
         let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.now);
         let index = self.bridge_insert(
             id,
@@ -82,12 +84,12 @@ impl Worker {
     }
 
     /// Whether this bridge is still there: another one may have its index.
-    fn bridge_is(&self, index: usize, epoch: Epoch) -> bool {
+    fn bridge_is(&self, index: BridgeId, epoch: Epoch) -> bool {
         self.bridges.slab.get(index).is_some_and(|bridge| bridge.epoch == epoch)
     }
 
     /// What a player that joined now would begin with.
-    fn bridge_feed_cached_frames(&mut self, index: usize, epoch: Epoch) {
+    fn bridge_feed_cached_frames(&mut self, index: BridgeId, epoch: Epoch) {
         let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
         let cached: Vec<(u64, Arc<Frame>)> =
             relay.gop().frames().map(|(time_ms, frame)| (*time_ms, Arc::clone(frame))).collect();
@@ -114,7 +116,7 @@ impl Worker {
     }
 
     /// What is over may go on.
-    fn bridge_feed_ended_tracks(&mut self, index: usize, time_ms: u64) {
+    fn bridge_feed_ended_tracks(&mut self, index: BridgeId, time_ms: u64) {
         let frames = self.bridges.slab[index].frames;
         let headers: Vec<_> = self.streams.slab[frames].relay.ended().map(Arc::clone).collect();
         for header in headers {
@@ -131,7 +133,7 @@ impl Worker {
     pub(crate) fn bridge_to_frames(&mut self, id: StreamId) {
         let Some(packets) = self.rtc.streams.find(id) else { return };
         let entry = &self.rtc.streams.slab[packets];
-        let Some(Source { epoch: publication, origin: Origin::Session(_) }) = entry.publication.source else {
+        let Some(Source { epoch: publication, origin: Origin::Peer(_) }) = entry.publication.source else {
             return;
         };
         let applications = &self.parts.settings.applications;
@@ -146,7 +148,7 @@ impl Worker {
         };
         let name = (entry.publication.app(), entry.publication.name());
         let frames = self.streams.find_or_insert(id, name, applications, self.now_ms);
-        self.start_source(frames, Source { epoch, origin: Origin::Bridge }, None);
+        self.start_source(LaneStream::Frames(frames), Source { epoch, origin: Origin::Bridge }, None);
         let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
         let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.now);
         let machine = Machine::RtpToFrame(Box::new(machine));
@@ -168,11 +170,11 @@ impl Worker {
     fn bridge_insert(
         &mut self,
         stream: StreamId,
-        (frames, packets): (usize, usize),
+        (frames, packets): (FrameStreamId, PacketStreamId),
         publication: Epoch,
         epoch: Epoch,
         machine: Machine,
-    ) -> usize {
+    ) -> BridgeId {
         let direction = machine.direction();
         tracing::info!(stream = &*self.streams.slab[frames].publication.key, ?direction, "bridge started");
         let index = self.bridges.slab.insert(Bridge {
@@ -211,8 +213,8 @@ impl Worker {
     }
 
     /// Ends a bridge, and the publication that came out of it.
-    pub(super) fn bridge_end(&mut self, index: usize, reason: &str) {
-        let Some(bridge) = self.bridges.slab.try_remove(index) else { return };
+    pub(super) fn bridge_end(&mut self, index: BridgeId, reason: &str) {
+        let Some(bridge) = self.bridges.slab.remove(index) else { return };
         self.bridges.by_stream.remove(&bridge.stream);
         let met = bridge.totals();
         self.bridges.counters.b_frames_dropped += met.b_frames_dropped;
@@ -234,7 +236,7 @@ impl Worker {
                     local.publication.bridge = None;
                     self.update_read_interest(frames);
                 }
-                self.end_publication(Lane::Packets, packets, source);
+                self.end_publication(LaneStream::Packets(packets), source);
             }
             Machine::RtpToFrame(_) => {
                 if let Some(entry) =
@@ -242,7 +244,7 @@ impl Worker {
                 {
                     entry.publication.bridge = None;
                 }
-                self.end_publication(Lane::Frames, frames, source);
+                self.end_publication(LaneStream::Frames(frames), source);
             }
         }
     }
@@ -250,7 +252,7 @@ impl Worker {
     /// Ends bridges nobody has played from for a while; `samples` once a second.
     pub(crate) fn bridge_sweep(&mut self, samples: bool) {
         self.describe_late();
-        for index in 0..self.bridges.slab.capacity() {
+        for index in self.bridges.slab.ids() {
             let Some(bridge) = self.bridges.slab.get(index) else { continue };
             let local = &self.streams.slab[bridge.frames];
             let entry = &self.rtc.streams.slab[bridge.packets];

@@ -13,6 +13,7 @@ use super::Machine;
 use super::begin::frame_to_rtp_settings;
 use crate::event_loop::Worker;
 use crate::frames::streams::LocalStream;
+use crate::ids::FrameStreamId;
 use crate::packets::inputs;
 use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};
 
@@ -94,10 +95,10 @@ fn format(codec: Codec, fmtp: String) -> Format {
 impl Worker {
     /// Tells the directory what the frames of a publisher here would be as packets; call it when what is known of it is
     /// new.
-    pub(crate) fn describe_as_packets(&mut self, stream: usize) {
+    pub(crate) fn describe_as_packets(&mut self, stream: FrameStreamId) {
         let local = &self.streams.slab[stream];
         let Some(source) =
-            local.publication.source.filter(|source| matches!(source.origin, Origin::Session(_)))
+            local.publication.source.filter(|source| matches!(source.origin, Origin::Connection(_)))
         else {
             return;
         };
@@ -137,7 +138,7 @@ impl Worker {
     }
 
     /// Formats of the stream in packets, by what a new player would begin with.
-    fn probe(&self, stream: usize) -> PublishedFormats {
+    fn probe(&self, stream: FrameStreamId) -> PublishedFormats {
         let local = &self.streams.slab[stream];
         let ended = local.relay.ended().map(|header| &**header);
         let headers = local.relay.headers().iter().map(|header| &**header);
@@ -149,7 +150,7 @@ impl Worker {
 
     /// Describes again what could not be described yet.
     pub(super) fn describe_late(&mut self) {
-        for stream in 0..self.streams.slab.capacity() {
+        for stream in self.streams.slab.ids() {
             let waits = |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
             if self.streams.slab.get(stream).filter(waits).is_some() {
                 let local = &mut self.streams.slab[stream];

@@ -26,11 +26,11 @@ use std::time::Instant;
 
 use ::bridge::{FrameToRtp, FramesOut, PacketsOut, RtpToFrame};
 use sfu::Packet;
-use slab::Slab;
 
 use self::audio::Audio;
 pub(crate) use self::audio::Transcoding;
 use self::cost::Cost;
+use crate::ids::{BridgeId, FrameStreamId, PacketStreamId, Table};
 use crate::registry::{Epoch, StreamId};
 use worker_api::snapshot::BridgeCounters;
 
@@ -46,9 +46,9 @@ pub(super) enum Machine {
 pub(super) struct Bridge {
     stream: StreamId,
     /// Index of the stream of frames.
-    frames: usize,
+    frames: FrameStreamId,
     /// Index of the stream of packets.
-    packets: usize,
+    packets: PacketStreamId,
     /// The publication that goes in.
     publication: Epoch,
     /// What comes out.
@@ -69,8 +69,8 @@ pub(super) struct Bridge {
 
 /// All bridges of one worker.
 pub(crate) struct Bridges {
-    slab: Slab<Bridge>,
-    by_stream: HashMap<StreamId, usize>,
+    slab: Table<BridgeId, Bridge>,
+    by_stream: HashMap<StreamId, BridgeId>,
     transcoding: Transcoding,
     counters: BridgeCounters,
     /// Kept for their memory.
@@ -83,7 +83,7 @@ impl Bridges {
     /// None yet.
     pub(crate) fn new(transcoding: Transcoding) -> Self {
         Self {
-            slab: Slab::new(),
+            slab: Table::default(),
             by_stream: HashMap::new(),
             transcoding,
             counters: BridgeCounters::default(),

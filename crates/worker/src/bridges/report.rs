@@ -2,6 +2,7 @@
 
 use super::{Bridge, Machine};
 use crate::event_loop::Worker;
+use crate::ids::BridgeId;
 use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot};
 
 impl Machine {
@@ -50,7 +51,7 @@ impl Bridge {
 
 impl Worker {
     /// The bridge of a stream.
-    pub(crate) fn bridge_snapshot(&self, index: Option<usize>) -> Option<BridgeSnapshot> {
+    pub(crate) fn bridge_snapshot(&self, index: Option<BridgeId>) -> Option<BridgeSnapshot> {
         let bridge = self.bridges.slab.get(index?)?;
         let Bridge { cost, note, .. } = bridge;
         let met = bridge.totals();
@@ -74,7 +75,7 @@ impl Worker {
     /// Totals, with what running bridges have met so far.
     pub(crate) fn bridge_counters(&self) -> BridgeCounters {
         let mut counters = self.bridges.counters;
-        for (_, bridge) in &self.bridges.slab {
+        for (_, bridge) in self.bridges.slab.iter() {
             let met = bridge.totals();
             counters.b_frames_dropped += met.b_frames_dropped;
             counters.broken += met.broken;

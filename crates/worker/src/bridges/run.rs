@@ -13,6 +13,7 @@ use super::cost::{clock, cpu_time};
 use super::describe;
 use super::{Bridge, Machine};
 use crate::event_loop::Worker;
+use crate::ids::BridgeId;
 use crate::mailbox::{MessageBody, Start};
 use crate::registry::Lane;
 
@@ -24,7 +25,7 @@ const TIMER_MIN: Duration = Duration::from_millis(1);
 
 impl Worker {
     /// A frame of the publisher, at its place on the stream's timeline.
-    pub(crate) fn bridge_frame(&mut self, index: usize, time_ms: u64, frame: &Arc<Frame>) {
+    pub(crate) fn bridge_frame(&mut self, index: BridgeId, time_ms: u64, frame: &Arc<Frame>) {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.packets_out);
             let now = worker.now;
@@ -41,7 +42,7 @@ impl Worker {
     }
 
     /// Packets of the publisher that have just been taken in.
-    pub(crate) fn bridge_packets(&mut self, index: usize, packets: &[Arc<Packet>]) {
+    pub(crate) fn bridge_packets(&mut self, index: BridgeId, packets: &[Arc<Packet>]) {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.frames_out);
             let now = worker.now;
@@ -60,11 +61,11 @@ impl Worker {
     }
 
     /// Does what is due by the clock.
-    pub(crate) fn bridge_poll(&mut self, index: usize) {
+    pub(crate) fn bridge_poll(&mut self, index: BridgeId) {
         self.bridge_guarded(index, |worker| worker.bridge_poll_machine(index));
     }
 
-    fn bridge_poll_machine(&mut self, index: usize) {
+    fn bridge_poll_machine(&mut self, index: BridgeId) {
         let begun = cpu_time();
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
@@ -100,7 +101,7 @@ impl Worker {
         }
     }
 
-    fn bridge_audio(&mut self, index: usize, audio: &[::bridge::CodedAudio]) {
+    fn bridge_audio(&mut self, index: BridgeId, audio: &[::bridge::CodedAudio]) {
         let begun = cpu_time();
         let now = self.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
@@ -122,7 +123,7 @@ impl Worker {
     }
 
     /// Packets that were made go into the stream, as if they had been received.
-    fn bridge_take_packets(&mut self, index: usize, out: &mut ::bridge::PacketsOut) {
+    fn bridge_take_packets(&mut self, index: BridgeId, out: &mut ::bridge::PacketsOut) {
         let packets = self.bridges.slab[index].packets;
         if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
             for (fields, payload) in out.packets() {
@@ -139,7 +140,7 @@ impl Worker {
     }
 
     /// What the bridge has found out of the stream.
-    fn bridge_note_formats(&mut self, index: usize) {
+    fn bridge_note_formats(&mut self, index: BridgeId) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let Machine::FrameToRtp(machine) = &mut bridge.machine else { return };
         let Some(local) = self.streams.slab.get_mut(bridge.frames) else { return };
@@ -177,7 +178,7 @@ impl Worker {
     }
 
     /// Frames that were made go to players, as if a publisher had sent them.
-    fn bridge_take_frames(&mut self, index: usize, out: &mut ::bridge::FramesOut) {
+    fn bridge_take_frames(&mut self, index: BridgeId, out: &mut ::bridge::FramesOut) {
         let Bridge { frames, packets, .. } = self.bridges.slab[index];
         for frame in out.frames.drain(..) {
             let kind = match frame.track {
@@ -200,7 +201,7 @@ impl Worker {
     }
 
     /// Adds up what a call has cost.
-    fn bridge_took(&mut self, index: usize, begun: Duration, is_video: bool) {
+    fn bridge_took(&mut self, index: BridgeId, begun: Duration, is_video: bool) {
         let took = cpu_time().saturating_sub(begun);
         self.bridges.counters.cpu_us += took.as_micros() as u64;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
@@ -221,7 +222,7 @@ impl Worker {
         self.bridge_set_timer(index);
     }
 
-    fn bridge_set_timer(&mut self, index: usize) {
+    fn bridge_set_timer(&mut self, index: BridgeId) {
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         let due = match &bridge.machine {
             // The first report is due at once, but after everything else of the turn.
@@ -239,7 +240,7 @@ impl Worker {
     }
 
     /// A timer that was set for a bridge has run out.
-    pub(crate) fn bridge_due(&mut self, index: usize, due: std::time::Instant) {
+    pub(crate) fn bridge_due(&mut self, index: BridgeId, due: std::time::Instant) {
         // Only the entry that it was last set to counts.
         if let Some(bridge) = self.bridges.slab.get_mut(index).filter(|bridge| bridge.due == Some(due)) {
             bridge.due = None;
@@ -248,7 +249,7 @@ impl Worker {
     }
 
     /// Does something for a bridge; a defect that makes it panic ends that bridge, and nothing else.
-    fn bridge_guarded(&mut self, index: usize, work: impl FnOnce(&mut Self)) {
+    fn bridge_guarded(&mut self, index: BridgeId, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.rtc.counters.panics += 1;
             tracing::error!("a defect in the server ended a bridge");

@@ -9,6 +9,7 @@ use rtmp::flv::{self, Codec};
 use crate::event_loop::Worker;
 use crate::frames::channel::{self, Channel, Format};
 use crate::frames::streams::LocalStream;
+use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::proto::session::{Media, Publish};
 use crate::publication::{NewPublisher, Source};
@@ -55,11 +56,11 @@ impl Worker {
     /// Makes the session the publisher of a stream.
     pub(crate) fn publish(
         &mut self,
-        index: usize,
+        conn: ConnId,
         (app, name): (&str, &str),
         credential: Credential<'_>,
     ) -> Result<(), PublishRefusal> {
-        let session = &self.sessions[index];
+        let session = &self.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
         let claim = self.claim(&key, (app, name), credential, address).inspect_err(|refusal| {
@@ -74,9 +75,10 @@ impl Worker {
                 }
             }
         })?;
-        let stream = self.start_publication(&claim, (app, name), NewPublisher::Frames(index));
-        self.sessions[index].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
-        self.columns.takes_role(index, Role::Publisher, frames_reference(stream));
+        self.start_publication(&claim, (app, name), NewPublisher::Frames(conn));
+        let stream = self.streams.find(claim.id).expect("its publication has just begun");
+        self.sessions[conn].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
+        self.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
         self.update_read_interest(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         // Where bridges are off this is known before anything has come.
@@ -114,10 +116,10 @@ impl Worker {
     }
 
     /// A media message of the publishing session.
-    pub(crate) fn receive_message(&mut self, index: usize, message: MediaMessage) {
-        let Media::Publish(Publish { stream, .. }) = self.sessions[index].media else { return };
+    pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
+        let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
         self.counters.frames_in += 1;
-        self.columns.passed(index, 1);
+        self.columns.passed(conn, 1);
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
         let Some((frame, info)) = channel::frame_of(message) else {
             self.counters.frames_invalid += 1;
@@ -145,13 +147,18 @@ impl Worker {
     }
 
     /// Hands a frame that has come in here, from a publisher or a bridge, to other workers and the players of this one.
-    pub(crate) fn fan_out(&mut self, stream: usize, frame: &Arc<Frame>, codec: Codec) -> Option<Received> {
+    pub(crate) fn fan_out(
+        &mut self,
+        stream: FrameStreamId,
+        frame: &Arc<Frame>,
+        codec: Codec,
+    ) -> Option<Received> {
         let local = &mut self.streams.slab[stream];
         note_format(local, frame, codec);
         let Source { epoch, .. } = local.publication.source?;
         let id = local.publication.id;
         for remote in &mut local.publication.remotes {
-            let Some(neighbour) = &mut self.parts.neighbours[remote.worker] else { continue };
+            let Some(neighbour) = &mut self.parts.neighbours[remote.worker.index()] else { continue };
             let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
             let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
             remote.lost = neighbour.try_send(message).is_err();
@@ -161,7 +168,7 @@ impl Worker {
     }
 
     /// Hands a frame to the players of this worker.
-    pub(crate) fn deliver(&mut self, stream: usize, frame: &Arc<Frame>) -> Option<Received> {
+    pub(crate) fn deliver(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) -> Option<Received> {
         let received = self.streams.slab[stream].relay.receive(self.now_ms, frame)?;
         let now_ms = self.now_ms;
         for format in 0..Format::COUNT {
@@ -181,13 +188,13 @@ impl Worker {
     }
 
     /// Position in the log from which on bytes are still needed, by players or for new ones.
-    fn oldest_needed(&self, stream: usize, channel: &Channel) -> u64 {
+    fn oldest_needed(&self, stream: FrameStreamId, channel: &Channel) -> u64 {
         let relay = &self.streams.slab[stream].relay;
         let for_new_players = relay.gop().frames().len() > 0;
         let entry = channel.log.entry().filter(|_| for_new_players).map(|(_, mark)| mark.position);
         let players = channel.schedule.all_players();
         let positions =
-            players.filter_map(|player| self.sessions.get(player.0 as usize)?.play()?.cursor.position());
+            players.filter_map(|player| self.sessions.get(ConnId(player.0))?.play()?.cursor.position());
         positions.chain(entry).min().unwrap_or(channel.log.head())
     }
 }

@@ -8,9 +8,11 @@ use delivery::{Cursor, PlayerAction, PlayerId};
 use crate::event_loop::Worker;
 use crate::frames::channel::{self, Format};
 use crate::frames::streams::LocalStream;
+use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::proto::http;
 use crate::proto::requests::ANSWER_BYTES_MAX;
 use crate::proto::session::{Media, Play, Session};
+use crate::publication::LaneStream;
 use crate::registry::{Lane, Published};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
@@ -68,15 +70,15 @@ impl Worker {
     /// Makes the session a player of a stream.
     pub(crate) fn play(
         &mut self,
-        index: usize,
+        conn: ConnId,
         (app, name): (&str, &str),
         token: Option<&str>,
         format: Format,
     ) -> Result<(), PlayRefusal> {
-        let session = &self.sessions[index];
+        let session = &self.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let stream = self.authorize_and_subscribe(index, &key, (app, name), token).inspect_err(|refusal| {
+        let stream = self.authorize_and_subscribe(conn, &key, (app, name), token).inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
         })?;
         let now_ms = self.now_ms;
@@ -94,10 +96,10 @@ impl Worker {
             None => Cursor::join(&channel.log, cached, now_ms),
         };
         let log_end = channel.log_end();
-        let slot = channel.schedule.add(PlayerId(index as u32), now_ms, log_end);
-        self.sessions[index].media =
+        let slot = channel.schedule.add(PlayerId(conn.0), now_ms, log_end);
+        self.sessions[conn].media =
             Media::Play(Play { stream, format, cursor, slot, begun: false, paused: false, waiting_since_ms });
-        self.columns.takes_role(index, Role::Player, frames_reference(stream));
+        self.columns.takes_role(conn, Role::Player, frames_reference(stream));
         tracing::info!(session = %id, %address, stream = key, ?format, "player joined");
         Ok(())
     }
@@ -105,17 +107,17 @@ impl Worker {
     /// Whether the session could play the stream right now.
     pub(crate) fn would_play(
         &mut self,
-        index: usize,
+        conn: ConnId,
         (app, name): (&str, &str),
         token: Option<&str>,
     ) -> Result<(), PlayRefusal> {
         let key = format!("{app}/{name}");
-        let stream = self.authorize_and_subscribe(index, &key, (app, name), token)?;
+        let stream = self.authorize_and_subscribe(conn, &key, (app, name), token)?;
         // The first player of a stream whose home is another worker: that it has a home is enough.
         let live = self.streams.slab[stream].publication.source.is_some()
             || self.parts.directory.subscribe(&key, self.parts.index, Lane::Frames).1.is_some();
         if self.streams.slab[stream].publication.players == 0 {
-            self.unsubscribe(Lane::Frames, stream);
+            self.unsubscribe(LaneStream::Frames(stream));
         }
         if live { Ok(()) } else { Err(PlayRefusal::NotFound) }
     }
@@ -123,15 +125,15 @@ impl Worker {
     /// Checks the rules and makes sure the stream comes to this worker.
     fn authorize_and_subscribe(
         &mut self,
-        index: usize,
+        conn: ConnId,
         key: &str,
         (app, name): (&str, &str),
         token: Option<&str>,
-    ) -> Result<usize, PlayRefusal> {
+    ) -> Result<FrameStreamId, PlayRefusal> {
         if self.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
         }
-        let address = self.sessions[index].address.ip();
+        let address = self.sessions[conn].address.ip();
         if let Err(denied) = self.parts.policy.may_play(app, name, token, address) {
             self.counters.unauthorized += 1;
             return Err(PlayRefusal::Denied(denied));
@@ -140,28 +142,29 @@ impl Worker {
         if !bridged && matches!(self.parts.directory.published(key), Published::Packets(_)) {
             return Err(PlayRefusal::NotFrames);
         }
-        self.subscribe(Lane::Frames, key, (app, name)).ok_or(PlayRefusal::NotFound)
+        let id = self.subscribe(Lane::Frames, key, (app, name));
+        id.and_then(|id| self.streams.find(id)).ok_or(PlayRefusal::NotFound)
     }
 
     /// The playing session leaves its stream.
-    pub(crate) fn leave(&mut self, index: usize, play: &Play) {
+    pub(crate) fn leave(&mut self, conn: ConnId, play: &Play) {
         let local = &mut self.streams.slab[play.stream];
         self.counters.queue_drops += play.cursor.dropped();
         local.publication.players -= 1;
         let channel = local.channel_mut(play.format, self.now_ms);
-        channel.schedule.remove(play.slot, PlayerId(index as u32));
+        channel.schedule.remove(play.slot, PlayerId(conn.0));
         if channel.schedule.is_empty() {
             local.channels[play.format as usize] = None;
         }
         if local.publication.players == 0 {
             self.update_read_interest(play.stream);
-            self.unsubscribe(Lane::Frames, play.stream);
+            self.unsubscribe(LaneStream::Frames(play.stream));
         }
     }
 
     /// RTMP `pause`.
-    pub(crate) fn pause(&mut self, index: usize, paused: bool) {
-        let Some(play) = self.sessions[index].play_mut() else { return };
+    pub(crate) fn pause(&mut self, conn: ConnId, paused: bool) {
+        let Some(play) = self.sessions[conn].play_mut() else { return };
         let local = &self.streams.slab[play.stream];
         let Some(channel) = &local.channels[play.format as usize] else { return };
         if std::mem::replace(&mut play.paused, paused) == paused {
@@ -172,13 +175,13 @@ impl Worker {
         } else {
             play.cursor.resume();
         }
-        self.write(index);
+        self.write(conn);
     }
 
     /// Copies the rest of the message a player is in to its private bytes, before its stream is left. `false` when
     /// that is too much to keep for one player: then nothing more can be said to it.
-    pub(crate) fn finish_message(&mut self, index: usize) -> bool {
-        let session = &mut self.sessions[index];
+    pub(crate) fn finish_message(&mut self, conn: ConnId) -> bool {
+        let session = &mut self.sessions[conn];
         let Media::Play(play) = &session.media else { return true };
         let Some(channel) = &self.streams.slab[play.stream].channels[play.format as usize] else {
             return true;
@@ -196,7 +199,7 @@ impl Worker {
     }
 
     /// Looks at a channel again when its next slot is due.
-    pub(crate) fn arm(&mut self, stream: usize, format: usize, messages_max: u64) {
+    pub(crate) fn arm(&mut self, stream: FrameStreamId, format: usize, messages_max: u64) {
         let Some(channel) = &mut self.streams.slab[stream].channels[format] else { return };
         if channel.armed_ms.is_none() {
             channel.schedule.resume(self.now_ms);
@@ -230,7 +233,7 @@ impl Worker {
         }
     }
 
-    fn serve_due_slots(&mut self, stream: usize, format: usize, messages_max: u64) {
+    fn serve_due_slots(&mut self, stream: FrameStreamId, format: usize, messages_max: u64) {
         let now_ms = self.now_ms;
         let mut players = std::mem::take(&mut self.scratch_players);
         while let Some(channel) = self.channel_mut(stream, format) {
@@ -238,7 +241,7 @@ impl Worker {
             let Some(slot) = channel.schedule.take_due(now_ms, log_end, messages_max) else { break };
             players.clear();
             players.extend_from_slice(channel.schedule.players(slot));
-            players.iter().for_each(|&player| self.serve(player.0 as usize));
+            players.iter().for_each(|&player| self.serve(ConnId(player.0)));
         }
         self.scratch_players = players;
         let Some(channel) = self.channel_mut(stream, format) else { return };
@@ -250,29 +253,33 @@ impl Worker {
     }
 
     /// A channel, if it is there.
-    pub(crate) fn channel_mut(&mut self, stream: usize, format: usize) -> Option<&mut channel::Channel> {
+    pub(crate) fn channel_mut(
+        &mut self,
+        stream: FrameStreamId,
+        format: usize,
+    ) -> Option<&mut channel::Channel> {
         self.streams.slab.get_mut(stream)?.channels[format].as_mut()
     }
 
     /// Writes what there is for a session now.
-    pub(crate) fn write(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    pub(crate) fn write(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
         if matches!(session.media, Media::Play(_)) {
-            return self.serve(index);
+            return self.serve(conn);
         }
         let result = write_pending(session, self.now_ms);
         match result {
-            Err(_) => self.remove(index, EndReason::ConnectionFailed),
+            Err(_) => self.remove(conn, EndReason::ConnectionFailed),
             Ok(bytes) => {
-                self.columns.sent(index, bytes as u64);
+                self.columns.sent(conn, bytes as u64);
                 self.count_written(bytes as u64, 0);
-                self.close_if_finished(index);
+                self.close_if_finished(conn);
             }
         }
     }
 
-    fn close_if_finished(&mut self, index: usize) {
-        let session = &mut self.sessions[index];
+    fn close_if_finished(&mut self, conn: ConnId) {
+        let session = &mut self.sessions[conn];
         if session.closing_at_ms.is_some()
             && session.pending.len() == 0
             && !session.connection.holds_ciphertext()
@@ -284,17 +291,17 @@ impl Worker {
     }
 
     /// Writes to a player what its queue holds.
-    pub(crate) fn serve(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    pub(crate) fn serve(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
         let Media::Play(play) = &mut session.media else { return };
         let stream = &self.streams.slab[play.stream];
         let cors = self.parts.settings.cors_allow_origin.as_deref();
         let mut tally = Tally::default();
         let result = serve_player(session, stream, self.now_ms, cors, &mut tally);
         tally.dropped = session.play().map_or(0, |play| play.cursor.dropped());
-        self.columns.sent(index, tally.bytes);
-        self.columns.passed(index, tally.messages);
-        self.columns.told.dropped_frames[index] = tally.dropped;
+        self.columns.sent(conn, tally.bytes);
+        self.columns.passed(conn, tally.messages);
+        self.columns.told.dropped_frames[conn.index()] = tally.dropped;
         self.counters.writes += tally.writes;
         self.count_written(tally.bytes, tally.messages);
         match result {
@@ -302,9 +309,9 @@ impl Worker {
             Ok(Served::TooSlow(reason)) => {
                 self.counters.slow_disconnects += 1;
                 // What it does not take it cannot be told either.
-                self.remove(index, reason);
+                self.remove(conn, reason);
             }
-            Err(_) => self.remove(index, EndReason::ConnectionFailed),
+            Err(_) => self.remove(conn, EndReason::ConnectionFailed),
         }
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use delivery::{Frame, GopLimits, QueueLimits, Stream, Track};
 use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
-use slab::Slab;
 
 use crate::frames::channel::{Channel, Format};
+use crate::ids::{FrameStreamId, Table};
 use crate::publication::Publication;
 use crate::registry::StreamId;
 use worker_api::settings::{Application, ApplicationSettings};
@@ -93,26 +93,26 @@ impl LocalStream {
 /// The table of streams of frames.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    pub(crate) slab: Slab<LocalStream>,
-    by_id: HashMap<StreamId, usize>,
+    pub(crate) slab: Table<FrameStreamId, LocalStream>,
+    by_id: HashMap<StreamId, FrameStreamId>,
 }
 
 impl Streams {
-    /// Index of a stream.
-    pub(crate) fn find(&self, id: StreamId) -> Option<usize> {
+    /// Id of a stream.
+    pub(crate) fn find(&self, id: StreamId) -> Option<FrameStreamId> {
         self.by_id.get(&id).copied()
     }
 
-    /// Index of a stream, which is made if it is not there.
+    /// Id of a stream, which is made if it is not there.
     pub(crate) fn find_or_insert(
         &mut self,
         id: StreamId,
         (app, name): (&str, &str),
         applications: &[Application],
         now_ms: u64,
-    ) -> usize {
-        if let Some(index) = self.find(id) {
-            return index;
+    ) -> FrameStreamId {
+        if let Some(stream) = self.find(id) {
+            return stream;
         }
         let settings = worker_api::settings::settings_for(applications, app);
         let gop_limits = GopLimits {
@@ -125,7 +125,7 @@ impl Streams {
             duration_ms_max: settings.player_queue_duration_max.as_millis() as u64,
             stall_ms_max: settings.player_stall_timeout.as_millis() as u64,
         };
-        let index = self.slab.insert(LocalStream {
+        let stream = self.slab.insert(LocalStream {
             publication: Publication::new(id, (app, name)),
             settings,
             queue_limits,
@@ -139,14 +139,14 @@ impl Streams {
             video: None,
             audio: None,
         });
-        self.by_id.insert(id, index);
-        index
+        self.by_id.insert(id, stream);
+        stream
     }
 
     /// Forgets a stream.
-    pub(crate) fn remove(&mut self, index: usize) -> LocalStream {
-        let stream = self.slab.remove(index);
-        self.by_id.remove(&stream.publication.id);
-        stream
+    pub(crate) fn remove(&mut self, stream: FrameStreamId) {
+        if let Some(stream) = self.slab.remove(stream) {
+            self.by_id.remove(&stream.publication.id);
+        }
     }
 }

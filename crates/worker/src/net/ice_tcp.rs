@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use mio::net::TcpStream;
 use rtc::Path;
 use rtc::tcp_framing::{Deframer, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, frame_header};
-use slab::Slab;
+
+use crate::ids::{IceTcpId, PeerId, Table};
 
 /// Bytes that wait for a peer to read them, at most; later datagrams are dropped until there is room.
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -27,7 +28,7 @@ pub(crate) struct TcpPeer {
     pub(crate) socket: TcpStream,
     pub(crate) path: Path,
     /// Whose it is.
-    pub(crate) session: Option<usize>,
+    pub(crate) session: Option<PeerId>,
     pub(crate) deframer: Deframer,
     waiting: Vec<u8>,
     /// `0 <= written <= waiting.len()`.
@@ -44,9 +45,9 @@ pub(crate) struct TcpPeer {
 /// All connections of a worker.
 #[derive(Default)]
 pub(crate) struct TcpPeers {
-    slab: Slab<TcpPeer>,
+    slab: Table<IceTcpId, TcpPeer>,
     /// Connections with something to be written.
-    dirty: Vec<usize>,
+    dirty: Vec<IceTcpId>,
     unclaimed: usize,
     /// Datagrams dropped because a peer reads too slowly.
     pub(crate) dropped: u64,
@@ -60,7 +61,7 @@ impl TcpPeers {
         local: SocketAddr,
         remote: SocketAddr,
         now_ms: u64,
-    ) -> Option<usize> {
+    ) -> Option<IceTcpId> {
         if self.unclaimed >= UNCLAIMED_MAX {
             return None;
         }
@@ -80,22 +81,22 @@ impl TcpPeers {
     }
 
     /// A connection.
-    pub(crate) fn get(&self, index: usize) -> Option<&TcpPeer> {
-        self.slab.get(index)
+    pub(crate) fn get(&self, id: IceTcpId) -> Option<&TcpPeer> {
+        self.slab.get(id)
     }
 
     /// A connection.
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut TcpPeer> {
-        self.slab.get_mut(index)
+    pub(crate) fn get_mut(&mut self, id: IceTcpId) -> Option<&mut TcpPeer> {
+        self.slab.get_mut(id)
     }
 
     /// An authentic check of `session` came over it. False if that has as many connections as it may.
-    pub(crate) fn claim(&mut self, index: usize, session: usize) -> bool {
+    pub(crate) fn claim(&mut self, id: IceTcpId, session: PeerId) -> bool {
         let own = self.slab.iter().filter(|(_, peer)| peer.session == Some(session)).count();
         if own >= rtc::VALID_PATHS_MAX {
             return false;
         }
-        if let Some(peer) = self.slab.get_mut(index)
+        if let Some(peer) = self.slab.get_mut(id)
             && peer.session.replace(session).is_none()
         {
             self.unclaimed -= 1;
@@ -104,45 +105,45 @@ impl TcpPeers {
     }
 
     /// Takes a connection out.
-    pub(crate) fn remove(&mut self, index: usize) -> Option<TcpPeer> {
-        let peer = self.slab.try_remove(index)?;
+    pub(crate) fn remove(&mut self, id: IceTcpId) -> Option<TcpPeer> {
+        let peer = self.slab.remove(id)?;
         self.unclaimed -= usize::from(peer.session.is_none());
         Some(peer)
     }
 
-    /// Bytes that wait in connections of sessions: index of the session, bytes.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    /// Bytes that wait in connections of sessions: id of the session, bytes.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (PeerId, usize)> + '_ {
         self.slab.iter().filter_map(|(_, peer)| Some((peer.session?, peer.waiting.len() - peer.written)))
     }
 
     /// Connections of a session.
-    pub(crate) fn of_session(&self, session: usize) -> Vec<usize> {
+    pub(crate) fn of_session(&self, session: PeerId) -> Vec<IceTcpId> {
         let own = self.slab.iter().filter(|(_, peer)| peer.session == Some(session));
-        own.map(|(index, _)| index).collect()
+        own.map(|(id, _)| id).collect()
     }
 
     /// Connections that were claimed and lead nowhere, as `is_valid` says of a session and a path.
-    pub(crate) fn stale(&self, is_valid: impl Fn(usize, &Path) -> bool) -> Vec<usize> {
+    pub(crate) fn stale(&self, is_valid: impl Fn(PeerId, &Path) -> bool) -> Vec<IceTcpId> {
         let stale = |peer: &TcpPeer| peer.session.is_some_and(|session| !is_valid(session, &peer.path));
-        self.slab.iter().filter(|(_, peer)| stale(peer)).map(|(index, _)| index).collect()
+        self.slab.iter().filter(|(_, peer)| stale(peer)).map(|(id, _)| id).collect()
     }
 
     /// Connections nobody has claimed in time.
-    pub(crate) fn overdue(&self, now_ms: u64) -> Vec<usize> {
+    pub(crate) fn overdue(&self, now_ms: u64) -> Vec<IceTcpId> {
         let overdue = |peer: &TcpPeer| peer.session.is_none() && peer.opened_ms + CLAIM_MS_MAX <= now_ms;
-        self.slab.iter().filter(|(_, peer)| overdue(peer)).map(|(index, _)| index).collect()
+        self.slab.iter().filter(|(_, peer)| overdue(peer)).map(|(id, _)| id).collect()
     }
 
     /// Lets `write` make a datagram of up to `len_max` bytes for the connection with this path. `None` when it made none
     /// or there is no room.
     pub(crate) fn datagram(
         &mut self,
-        index: usize,
+        id: IceTcpId,
         path: &Path,
         len_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let peer = self.slab.get_mut(index).filter(|peer| peer.path == *path)?;
+        let peer = self.slab.get_mut(id).filter(|peer| peer.path == *path)?;
         if peer.waiting.len() - peer.written + len_max > WAITING_BYTES_MAX {
             self.dropped += 1;
             return None;
@@ -158,19 +159,19 @@ impl TcpPeers {
             None => peer.waiting.truncate(start),
         }
         if len.is_some() && !std::mem::replace(&mut peer.dirty, true) {
-            self.dirty.push(index);
+            self.dirty.push(id);
         }
         len
     }
 
     /// Writes what is new. Returns connections that broke.
-    pub(crate) fn flush(&mut self) -> Vec<usize> {
+    pub(crate) fn flush(&mut self) -> Vec<IceTcpId> {
         let mut broken = Vec::new();
-        for index in std::mem::take(&mut self.dirty) {
-            if let Some(peer) = self.slab.get_mut(index) {
+        for id in std::mem::take(&mut self.dirty) {
+            if let Some(peer) = self.slab.get_mut(id) {
                 peer.dirty = false;
                 if peer.write().is_err() {
-                    broken.push(index);
+                    broken.push(id);
                 }
             }
         }
@@ -232,20 +233,20 @@ mod tests {
         (TcpStream::from_std(server), client, Path::tcp(local, remote))
     }
 
-    fn put(peers: &mut TcpPeers, index: usize, path: &Path, bytes: &[u8]) -> bool {
+    fn put(peers: &mut TcpPeers, id: IceTcpId, path: &Path, bytes: &[u8]) -> bool {
         let write = |out: &mut [u8]| {
             out[..bytes.len()].copy_from_slice(bytes);
             Some(bytes.len())
         };
-        peers.datagram(index, path, bytes.len(), write).is_some()
+        peers.datagram(id, path, bytes.len(), write).is_some()
     }
 
     #[test]
     fn datagrams_leave_framed_and_in_order() {
         let (server, mut client, path) = pair();
         let mut peers = TcpPeers::default();
-        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
-        assert!(put(&mut peers, index, &path, b"one") && put(&mut peers, index, &path, b"three"));
+        let id = peers.insert(server, path.local, path.remote, 0).unwrap();
+        assert!(put(&mut peers, id, &path, b"one") && put(&mut peers, id, &path, b"three"));
         assert!(peers.flush().is_empty());
         let mut bytes = [0; 12];
         client.read_exact(&mut bytes).unwrap();
@@ -256,26 +257,29 @@ mod tests {
     fn a_peer_that_does_not_read_loses_datagrams_and_nothing_else() {
         let (server, mut client, path) = pair();
         let mut peers = TcpPeers::default();
-        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        let id = peers.insert(server, path.local, path.remote, 0).unwrap();
         let datagram = [7; 1200];
         let mut taken = 0_usize;
-        while put(&mut peers, index, &path, &datagram) {
+        while put(&mut peers, id, &path, &datagram) {
             taken += 1;
             assert!(peers.flush().is_empty() && taken < 100_000);
         }
         assert_eq!(peers.dropped, 1);
         assert_eq!(peers.waiting().next(), None, "it is of no session");
-        assert!(peers.claim(index, 4));
+        assert!(peers.claim(id, PeerId(4)));
         let waiting: Vec<_> = peers.waiting().collect();
-        assert!(matches!(waiting[..], [(4, bytes)] if bytes + 1202 > WAITING_BYTES_MAX), "{waiting:?}");
+        assert!(
+            matches!(waiting[..], [(PeerId(4), bytes)] if bytes + 1202 > WAITING_BYTES_MAX),
+            "{waiting:?}"
+        );
         let mut bytes = vec![0; taken * (datagram.len() + 2)];
         std::thread::scope(|scope| {
             scope.spawn(|| client.read_exact(&mut bytes).unwrap());
-            while peers.get(index).unwrap().written < peers.get(index).unwrap().waiting.len() {
-                peers.get_mut(index).unwrap().write().unwrap();
+            while peers.get(id).unwrap().written < peers.get(id).unwrap().waiting.len() {
+                peers.get_mut(id).unwrap().write().unwrap();
             }
         });
-        assert_eq!(peers.waiting().next(), Some((4, 0)));
+        assert_eq!(peers.waiting().next(), Some((PeerId(4), 0)));
         assert!(bytes.chunks(1202).all(|frame| frame[..2] == frame_header(1200) && frame[2..] == datagram));
     }
 
@@ -283,9 +287,9 @@ mod tests {
     fn another_connection_at_the_same_index_gets_nothing() {
         let (server, _client, path) = pair();
         let mut peers = TcpPeers::default();
-        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        let id = peers.insert(server, path.local, path.remote, 0).unwrap();
         let other = Path::tcp(path.local, "192.0.2.1:9".parse().unwrap());
-        assert!(!put(&mut peers, index, &other, b"secret"));
+        assert!(!put(&mut peers, id, &other, b"secret"));
     }
 
     #[test]
@@ -295,21 +299,21 @@ mod tests {
         for count in 0..rtc::VALID_PATHS_MAX + 2 {
             let (server, client, path) = pair();
             held.push(client);
-            let index = peers.insert(server, path.local, path.remote, 0).unwrap();
-            assert_eq!(peers.claim(index, 3), count < rtc::VALID_PATHS_MAX);
+            let id = peers.insert(server, path.local, path.remote, 0).unwrap();
+            assert_eq!(peers.claim(id, PeerId(3)), count < rtc::VALID_PATHS_MAX);
         }
-        assert_eq!((peers.of_session(3).len(), peers.unclaimed), (rtc::VALID_PATHS_MAX, 2));
+        assert_eq!((peers.of_session(PeerId(3)).len(), peers.unclaimed), (rtc::VALID_PATHS_MAX, 2));
     }
 
     #[test]
     fn a_connection_that_only_sends_rubbish_ends() {
         let (server, mut client, path) = pair();
         let mut peers = TcpPeers::default();
-        let index = peers.insert(server, path.local, path.remote, 0).unwrap();
+        let id = peers.insert(server, path.local, path.remote, 0).unwrap();
         client.write_all(&vec![0; UNCLAIMED_BYTES_MAX + 1]).unwrap();
         let mut buffer = vec![0; 1 << 16];
         let error = loop {
-            match peers.get_mut(index).unwrap().read(&mut buffer) {
+            match peers.get_mut(id).unwrap().read(&mut buffer) {
                 Ok(count) => assert!(count > 0 && count <= FRAME_BYTES_MAX),
                 // The rest is still on its way.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -323,11 +327,11 @@ mod tests {
     fn unclaimed_connections_are_few_and_end() {
         let mut peers = TcpPeers::default();
         let (server, _client, path) = pair();
-        let index = peers.insert(server, path.local, path.remote, 5).unwrap();
+        let id = peers.insert(server, path.local, path.remote, 5).unwrap();
         assert!(peers.overdue(5 + CLAIM_MS_MAX - 1).is_empty());
-        assert_eq!(peers.overdue(5 + CLAIM_MS_MAX), [index]);
-        assert!(peers.claim(index, 3));
+        assert_eq!(peers.overdue(5 + CLAIM_MS_MAX), [id]);
+        assert!(peers.claim(id, PeerId(3)));
         assert!(peers.overdue(u64::MAX - CLAIM_MS_MAX).is_empty());
-        assert_eq!((peers.unclaimed, peers.of_session(3)), (0, vec![index]));
+        assert_eq!((peers.unclaimed, peers.of_session(PeerId(3))), (0, vec![id]));
     }
 }

@@ -11,6 +11,7 @@ use group_send::{
     AfXdpConfig, BackendKind, BatchLimits, Config, DatagramId, Envelope, ReserveError, SendBatch, Sender,
 };
 
+use crate::ids::PeerId;
 use worker_api::settings::{RtcSettings, UdpBackend};
 
 /// Datagrams of one flush at most.
@@ -45,7 +46,7 @@ pub(crate) struct UdpPort {
     pub(crate) socket: UdpSocket,
     pub(crate) local: SocketAddr,
     /// Session of each address that may send media or DTLS here.
-    pub(crate) peers: PeerTable<u32>,
+    pub(crate) peers: PeerTable<PeerId>,
     /// More may wait in the kernel than was read.
     pub(crate) readable: bool,
     sender: Sender,
@@ -91,8 +92,8 @@ impl UdpPort {
     }
 
     /// Session at `source`, if it has proved to be there.
-    pub(crate) fn session_at(&self, source: SocketAddr) -> Option<usize> {
-        self.peers.get(PeerKey::from(source)).map(|&session| session as usize)
+    pub(crate) fn session_at(&self, source: SocketAddr) -> Option<PeerId> {
+        self.peers.get(PeerKey::from(source)).copied()
     }
 
     /// Room for a datagram; makes room by sending when there is none.

@@ -8,6 +8,7 @@ use mio::{Interest, Registry, Token};
 use std::io;
 use std::os::fd::AsRawFd;
 
+use crate::ids::{IceTcpId, PeerId, PortId, TableId};
 use crate::packets::FIRST_CONNECTION;
 
 use crate::packets::FIRST_LISTENER;
@@ -30,9 +31,13 @@ impl Rtc {
         if self.ports.len() > PORTS_MAX || self.listeners.len() > PORTS_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 1024 addresses for WebRTC"));
         }
-        for (index, port) in self.ports.iter().enumerate() {
+        for (id, port) in self.ports.iter() {
             let descriptor = port.socket.as_raw_fd();
-            registry.register(&mut SourceFd(&descriptor), Token(FIRST_PORT + index), Interest::READABLE)?;
+            registry.register(
+                &mut SourceFd(&descriptor),
+                Token(FIRST_PORT + id.index()),
+                Interest::READABLE,
+            )?;
         }
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             registry.register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
@@ -70,8 +75,8 @@ impl Worker {
                     self.rtc.accept_again.push(token - FIRST_LISTENER);
                 }
             }
-            token if token >= FIRST_PORT => self.rtc.ports[token - FIRST_PORT].readable = true,
-            token => self.rtc_tcp_event(token - FIRST_CONNECTION, event),
+            token if token >= FIRST_PORT => self.rtc.ports[PortId::at(token - FIRST_PORT)].readable = true,
+            token => self.rtc_tcp_event(IceTcpId::at(token - FIRST_CONNECTION), event),
         }
     }
 
@@ -103,7 +108,7 @@ impl Worker {
         let timer =
             self.rtc.timers.peek().map_or(Duration::MAX, |entry| entry.0.0.saturating_duration_since(now));
         // A socket that was full is tried again soon: the kernel does not say when a UDP socket has room.
-        if self.rtc.ports.iter().any(crate::net::udp_port::UdpPort::is_blocked) {
+        if self.rtc.ports.iter().any(|(_, port)| port.is_blocked()) {
             timer.min(Duration::from_millis(1))
         } else {
             timer
@@ -114,31 +119,31 @@ impl Worker {
     pub(crate) fn rtc_sweep(&mut self) {
         self.rtc.accept_again.append(&mut self.rtc.accept_later);
         let sessions = &self.rtc.sessions;
-        let is_valid = |session: usize, path: &rtc::Path| {
+        let is_valid = |session: PeerId, path: &rtc::Path| {
             sessions.get(session).is_some_and(|session| session.peer.is_valid(path))
         };
         let stale = self.rtc.tcp.stale(is_valid);
         for connection in self.rtc.tcp.overdue(self.now_ms).into_iter().chain(stale) {
             self.rtc_close_tcp(connection);
         }
-        for index in 0..self.rtc.sessions.capacity() {
-            if !self.rtc.sessions.contains(index) {
+        for peer in self.rtc.sessions.ids() {
+            if !self.rtc.sessions.contains(peer) {
                 continue;
             }
-            if let Some(reason) = self.rtc_overdue(index) {
-                self.rtc_guarded(index, |worker| worker.rtc_end(index, reason));
+            if let Some(reason) = self.rtc_overdue(peer) {
+                self.rtc_guarded(peer, |worker| worker.rtc_end(peer, reason));
             }
         }
     }
 
-    fn rtc_overdue(&mut self, index: usize) -> Option<EndReason> {
-        let session = &self.rtc.sessions[index];
+    fn rtc_overdue(&mut self, peer: PeerId) -> Option<EndReason> {
+        let session = &self.rtc.sessions[peer];
         let passed = |since_ms: u64, limit: Duration| u128::from(self.now_ms - since_ms) > limit.as_millis();
         if self.draining_until.is_some() {
             return Some(EndReason::Draining);
         }
         if !session.is_connected()
-            && passed(self.rtc.columns.opened_ms(index), self.parts.settings.rtc.pending_timeout)
+            && passed(self.rtc.columns.opened_ms(peer), self.parts.settings.rtc.pending_timeout)
         {
             self.rtc.counters.expired += 1;
             return Some(EndReason::ConnectTimeout);

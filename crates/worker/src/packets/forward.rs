@@ -11,6 +11,7 @@ use sfu::{Batch, HEADER_LEN_MAX, Resend};
 use srtp::OutboundContext;
 
 use crate::event_loop::Worker;
+use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_port::{SendCounters, UdpPort};
@@ -22,12 +23,12 @@ use worker_api::EndReason;
 
 /// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
 const TAG_BYTES_MAX: usize = 16;
-/// The same for RTCP, with its index (RFC 3711 section 3.4).
+/// The same for RTCP, with its id (RFC 3711 section 3.4).
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
 
 /// Where datagrams are written to: all ways out of a worker.
 struct Egress<'a> {
-    ports: &'a mut [UdpPort],
+    ports: &'a mut Table<PortId, UdpPort>,
     tcp: &'a mut TcpPeers,
     counters: &'a mut SendCounters,
     columns: &'a mut Columns,
@@ -35,11 +36,11 @@ struct Egress<'a> {
 }
 
 impl Egress<'_> {
-    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet of session `index`, where it will be sent from.
+    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet of session `peer`, where it will be sent from.
     /// Says whether there is one now.
     fn datagram(
         &mut self,
-        index: usize,
+        peer: PeerId,
         transport: &mut SendTransport,
         len_max: usize,
         write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
@@ -66,7 +67,7 @@ impl Egress<'_> {
             }
         };
         if let Some(len) = sent {
-            self.columns.sent(index, len as u64);
+            self.columns.sent(peer, len as u64);
             self.counters.packets += 1;
             self.counters.bytes += len as u64;
         }
@@ -77,21 +78,21 @@ impl Egress<'_> {
 impl Worker {
     /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's sessions.
     pub(crate) fn rtc_forward(&mut self) {
-        while let Some(index) = self.rtc.dirty_streams.pop() {
-            let forwarded = catch_unwind(AssertUnwindSafe(|| self.rtc_forward_stream(index)));
+        while let Some(id) = self.rtc.dirty_streams.pop() {
+            let forwarded = catch_unwind(AssertUnwindSafe(|| self.rtc_forward_stream(id)));
             if forwarded.is_err() {
-                self.rtc_stream_panicked(index);
+                self.rtc_stream_panicked(id);
             }
         }
     }
 
-    fn rtc_forward_stream(&mut self, index: usize) {
-        let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
+    fn rtc_forward_stream(&mut self, id: PacketStreamId) {
+        let Some(stream) = self.rtc.streams.slab.get_mut(id) else { return };
         stream.dirty = false;
         let Batch { packets, viewers } = stream.packets.prepare_batch();
         if let Some(source) = stream.publication.source.filter(|_| !stream.publication.remotes.is_empty()) {
             for remote in &stream.publication.remotes {
-                let Some(neighbour) = &mut self.parts.neighbours[remote.worker] else { continue };
+                let Some(neighbour) = &mut self.parts.neighbours[remote.worker.index()] else { continue };
                 for at in 0..packets.len() {
                     let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
                     let message = WorkerMessage {
@@ -120,8 +121,8 @@ impl Worker {
         };
         let mut header = [0; HEADER_LEN_MAX];
         for viewer in viewers.iter_mut() {
-            let session = viewer.token() as usize;
-            let transport = self.rtc.send_transports.get_mut(session).and_then(Option::as_mut);
+            let session = PeerId(viewer.token() as u32);
+            let transport = self.rtc.send_transports.get_mut(session.index()).and_then(Option::as_mut);
             let Some(transport) = transport.filter(|transport| !transport.paused) else { continue };
             let mut sent = 0;
             for at in 0..packets.len() {
@@ -138,8 +139,8 @@ impl Worker {
         if stream.packets.has_backlog() {
             let send_transports = &mut self.rtc.send_transports;
             stream.packets.send_backlog(self.now, |token, header, payload| {
-                let session = token as usize;
-                let Some(Some(transport)) = send_transports.get_mut(session) else { return };
+                let session = PeerId(token as u32);
+                let Some(Some(transport)) = send_transports.get_mut(session.index()) else { return };
                 let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
                 let sent = egress.datagram(session, transport, len_max, |outbound, out| {
                     outbound.protect_rtp_from(header, payload, out).ok()
@@ -148,7 +149,7 @@ impl Worker {
             });
         }
         let due = stream.packets.next_timeout();
-        self.rtc.set_stream_timer(index, due, self.now);
+        self.rtc.set_stream_timer(id, due, self.now);
         if let Some(bridge) = bridge {
             self.bridge_packets(bridge, &tapped);
             tapped.clear();
@@ -157,15 +158,15 @@ impl Worker {
     }
 
     /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
-    pub(crate) fn rtc_stream_due(&mut self, index: usize) {
-        let done = catch_unwind(AssertUnwindSafe(|| self.rtc_stream_reports(index)));
+    pub(crate) fn rtc_stream_due(&mut self, id: PacketStreamId) {
+        let done = catch_unwind(AssertUnwindSafe(|| self.rtc_stream_reports(id)));
         if done.is_err() {
-            self.rtc_stream_panicked(index);
+            self.rtc_stream_panicked(id);
         }
     }
 
-    fn rtc_stream_reports(&mut self, index: usize) {
-        let Some(stream) = self.rtc.streams.slab.get_mut(index) else { return };
+    fn rtc_stream_reports(&mut self, id: PacketStreamId) {
+        let Some(stream) = self.rtc.streams.slab.get_mut(id) else { return };
         let mut egress = Egress {
             ports: &mut self.rtc.ports,
             tcp: &mut self.rtc.tcp,
@@ -174,57 +175,59 @@ impl Worker {
             now_ms: self.now_ms,
         };
         let scratch = &mut self.rtc.scratch;
-        let publisher = stream.publication.publisher();
+        let publisher = stream.publication.peer();
         loop {
             scratch.clear();
             if !stream.packets.poll_feedback(self.now, scratch) {
                 break;
             }
-            let transport = publisher
-                .and_then(|session| Some((session, self.rtc.send_transports.get_mut(session)?.as_mut()?)));
+            let transport = publisher.and_then(|session| {
+                Some((session, self.rtc.send_transports.get_mut(session.index())?.as_mut()?))
+            });
             if let Some((session, transport)) = transport {
                 send_rtcp(&mut egress, session, transport, scratch);
             }
         }
         let send_transports = &mut self.rtc.send_transports;
         stream.packets.send_reports(self.now, |token, report| {
-            if let Some(Some(transport)) = send_transports.get_mut(token as usize) {
-                send_rtcp(&mut egress, token as usize, transport, report);
+            let session = PeerId(token as u32);
+            if let Some(Some(transport)) = send_transports.get_mut(session.index()) {
+                send_rtcp(&mut egress, session, transport, report);
             }
         });
         while let Some(track) = self
             .rtc
             .streams
             .slab
-            .get_mut(index)
+            .get_mut(id)
             .and_then(|stream| stream.packets.poll_key_frame_request(self.now))
         {
-            self.rtc_ask_home(index, track);
+            self.rtc_ask_home(id, track);
         }
-        self.rtc_forward_stream(index);
+        self.rtc_forward_stream(id);
     }
 
     /// A defect of ours, met by this stream's packets: other streams go on.
-    pub(crate) fn rtc_stream_panicked(&mut self, index: usize) {
+    pub(crate) fn rtc_stream_panicked(&mut self, id: PacketStreamId) {
         self.rtc.counters.panics += 1;
-        if self.rtc.streams.slab.get(index).is_none() {
+        if self.rtc.streams.slab.get(id).is_none() {
             return;
         }
         // What panicked is not asked again.
-        self.rtc.streams.start_anew(index);
-        self.bridge_end_of_stream(self.rtc.streams.slab[index].publication.id, EndReason::Defect.text());
-        if self.rtc.streams.slab.get(index).is_none() {
+        self.rtc.streams.start_anew(id);
+        self.bridge_end_of_stream(self.rtc.streams.slab[id].publication.id, EndReason::Defect.text());
+        if self.rtc.streams.slab.get(id).is_none() {
             return;
         }
-        let stream = &self.rtc.streams.slab[index];
+        let stream = &self.rtc.streams.slab[id];
         tracing::error!(
             stream = &*stream.publication.key,
             "a defect in the server ended this stream's sessions"
         );
-        let of_stream = |(at, session): (usize, &crate::packets::session::RtcSession)| {
-            (session.stream == index).then_some(at)
+        let of_stream = |(at, session): (PeerId, &crate::packets::session::RtcSession)| {
+            (session.stream == id).then_some(at)
         };
-        let sessions: Vec<usize> = self.rtc.sessions.iter().filter_map(of_stream).collect();
+        let sessions: Vec<PeerId> = self.rtc.sessions.iter().filter_map(of_stream).collect();
         for session in sessions {
             self.rtc_end(session, EndReason::Defect);
         }
@@ -233,8 +236,8 @@ impl Worker {
 
 impl Rtc {
     /// Sends a packet again that a viewer has missed.
-    pub(crate) fn send_again(&mut self, index: usize, resend: &Resend, now_ms: u64) {
-        let Some(Some(transport)) = self.send_transports.get_mut(index) else { return };
+    pub(crate) fn send_again(&mut self, peer: PeerId, resend: &Resend, now_ms: u64) {
+        let Some(Some(transport)) = self.send_transports.get_mut(peer.index()) else { return };
         let mut egress = Egress {
             ports: &mut self.ports,
             tcp: &mut self.tcp,
@@ -243,7 +246,7 @@ impl Rtc {
             now_ms,
         };
         let packets_resent = &mut self.counters.packets_resent;
-        egress.datagram(index, transport, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
+        egress.datagram(peer, transport, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
             let len = resend.write(out)?;
             let len = outbound.protect_rtp(out, len).ok()?;
             *packets_resent += 1;
@@ -252,8 +255,8 @@ impl Rtc {
     }
 
     /// Sends a compound RTCP packet to a session.
-    pub(crate) fn send_report(&mut self, index: usize, plain: &[u8], now_ms: u64) {
-        let Some(Some(transport)) = self.send_transports.get_mut(index) else { return };
+    pub(crate) fn send_report(&mut self, peer: PeerId, plain: &[u8], now_ms: u64) {
+        let Some(Some(transport)) = self.send_transports.get_mut(peer.index()) else { return };
         let mut egress = Egress {
             ports: &mut self.ports,
             tcp: &mut self.tcp,
@@ -261,12 +264,12 @@ impl Rtc {
             columns: &mut self.columns,
             now_ms,
         };
-        send_rtcp(&mut egress, index, transport, plain);
+        send_rtcp(&mut egress, peer, transport, plain);
     }
 }
 
-fn send_rtcp(egress: &mut Egress<'_>, index: usize, transport: &mut SendTransport, plain: &[u8]) {
-    egress.datagram(index, transport, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
+fn send_rtcp(egress: &mut Egress<'_>, peer: PeerId, transport: &mut SendTransport, plain: &[u8]) {
+    egress.datagram(peer, transport, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
         outbound.protect_rtcp_from(plain, out).ok()
     });
 }

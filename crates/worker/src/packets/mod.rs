@@ -27,8 +27,8 @@ use std::time::Instant;
 use group_send::{AfXdpConfig, RecvBatch, RecvConfig};
 use mio::net::TcpListener;
 use sfu::{Resend, WallClock};
-use slab::Slab;
 
+use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, PortId, Table, TableId, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
 use crate::net::udp_port::{SendCounters, UdpPort};
@@ -51,36 +51,36 @@ const PORTS_MAX: usize = 1024;
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    Session(u32),
-    Stream(u32),
-    Bridge(u32),
+    Session(PeerId),
+    Stream(PacketStreamId),
+    Bridge(BridgeId),
 }
 
 /// All of WebRTC on one worker.
 pub(crate) struct Rtc {
-    ports: Vec<UdpPort>,
+    ports: Table<PortId, UdpPort>,
     listeners: Vec<TcpListener>,
     tcp: TcpPeers,
     /// Taken out while its datagrams are handled.
     received: Option<RecvBatch>,
-    pub(crate) sessions: Slab<RtcSession>,
-    /// By index of the session; a packet to many touches only these.
+    pub(crate) sessions: Table<PeerId, RtcSession>,
+    /// By session; a packet to many touches only these.
     send_transports: Vec<Option<SendTransport>>,
-    /// What sessions have counted, by index of the session.
+    /// What sessions have counted.
     pub(crate) columns: Columns,
-    by_ufrag: HashMap<Box<str>, usize>,
-    by_id: HashMap<SessionId, usize>,
+    by_ufrag: HashMap<Box<str>, PeerId>,
+    by_id: HashMap<SessionId, PeerId>,
     pub(crate) streams: RtcStreams,
     /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
     /// Streams with packets to be forwarded.
-    dirty_streams: Vec<usize>,
+    dirty_streams: Vec<PacketStreamId>,
     /// Listeners with connections left to be accepted.
     accept_again: Vec<usize>,
     /// Listeners where accepting failed, for the next sweep.
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
-    tcp_read_again: Vec<usize>,
+    tcp_read_again: Vec<IceTcpId>,
     resends: Vec<Resend>,
     pub(crate) scratch: Vec<u8>,
     sent: SendCounters,
@@ -93,7 +93,7 @@ pub(crate) struct Rtc {
 impl Rtc {
     /// Takes the sockets that were bound for this worker.
     pub(crate) fn new(
-        worker: usize,
+        worker: WorkerIndex,
         sockets: RtcSockets,
         settings: &RtcSettings,
         clock: WallClock,
@@ -111,7 +111,7 @@ impl Rtc {
             listeners: sockets.tcp,
             tcp: TcpPeers::default(),
             received: Some(RecvBatch::new(RecvConfig::default())),
-            sessions: Slab::new(),
+            sessions: Table::default(),
             send_transports: Vec::new(),
             columns: Columns::default(),
             by_ufrag: HashMap::new(),
@@ -140,56 +140,56 @@ impl Rtc {
     pub(crate) fn has_input(&self) -> bool {
         !self.accept_again.is_empty()
             || !self.tcp_read_again.is_empty()
-            || self.ports.iter().any(|port| port.readable)
+            || self.ports.iter().any(|(_, port)| port.readable)
     }
 
-    fn find(&self, id: SessionId) -> Option<usize> {
+    fn find(&self, id: SessionId) -> Option<PeerId> {
         self.by_id.get(&id).copied()
     }
 
-    /// Inserts a session; its index.
-    fn insert(&mut self, session: RtcSession, now_ms: u64) -> usize {
-        let index = self.sessions.vacant_key();
-        self.columns.open(index, session.id, session.protocol(), now_ms);
-        self.columns.takes_role(index, Role::Pending, packets_reference(session.stream));
-        self.by_id.insert(session.id, index);
+    /// Inserts a session.
+    fn insert(&mut self, session: RtcSession, now_ms: u64) -> PeerId {
+        let peer = self.sessions.vacant_id();
+        self.columns.open(peer, session.id, session.protocol(), now_ms);
+        self.columns.takes_role(peer, Role::Pending, packets_reference(session.stream));
+        self.by_id.insert(session.id, peer);
         for ufrag in &session.ufrags {
-            self.by_ufrag.insert(ufrag.clone(), index);
+            self.by_ufrag.insert(ufrag.clone(), peer);
         }
         self.sessions.insert(session);
-        self.set_send_transport(index, None);
-        index
+        self.set_send_transport(peer, None);
+        peer
     }
 
-    fn set_send_transport(&mut self, index: usize, transport: Option<SendTransport>) {
-        if self.send_transports.len() <= index {
-            self.send_transports.resize_with(index + 1, || None);
+    fn set_send_transport(&mut self, peer: PeerId, transport: Option<SendTransport>) {
+        if self.send_transports.len() <= peer.index() {
+            self.send_transports.resize_with(peer.index() + 1, || None);
         }
-        self.send_transports[index] = transport;
+        self.send_transports[peer.index()] = transport;
     }
 
     /// Takes a session out of every table; returns its TCP connections, which are to be closed.
-    fn forget(&mut self, index: usize) -> Vec<usize> {
-        let Some(session) = self.sessions.try_remove(index) else { return Vec::new() };
+    fn forget(&mut self, peer: PeerId) -> Vec<IceTcpId> {
+        let Some(session) = self.sessions.remove(peer) else { return Vec::new() };
         for (port, remote) in &session.places {
-            self.unbind_address(index, *port, *remote);
+            self.unbind_address(peer, *port, *remote);
         }
         for ufrag in &session.ufrags {
             self.by_ufrag.remove(ufrag);
         }
         self.by_id.remove(&session.id);
-        self.send_transports[index] = None;
-        self.columns.close(index);
-        self.tcp.of_session(index)
+        self.send_transports[peer.index()] = None;
+        self.columns.close(peer);
+        self.tcp.of_session(peer)
     }
 
     /// A bridge is to be asked at `due`.
-    pub(crate) fn wake_bridge(&mut self, index: usize, due: Instant) {
-        self.timers.push(Reverse((due, Due::Bridge(index as u32))));
+    pub(crate) fn wake_bridge(&mut self, bridge: BridgeId, due: Instant) {
+        self.timers.push(Reverse((due, Due::Bridge(bridge))));
     }
 
     /// The stream has something to forward.
-    pub(crate) fn mark_dirty(&mut self, stream: usize) {
+    pub(crate) fn mark_dirty(&mut self, stream: PacketStreamId) {
         if let Some(entry) = self.streams.slab.get_mut(stream)
             && !std::mem::replace(&mut entry.dirty, true)
         {
@@ -198,8 +198,8 @@ impl Rtc {
     }
 
     /// Sends everything of this turn. Returns TCP connections that broke.
-    fn flush(&mut self, now_ms: u64) -> Vec<usize> {
-        for port in &mut self.ports {
+    fn flush(&mut self, now_ms: u64) -> Vec<IceTcpId> {
+        for (_, port) in self.ports.iter_mut() {
             port.flush(now_ms, &mut self.sent);
         }
         self.tcp.flush()
@@ -207,11 +207,11 @@ impl Rtc {
 }
 
 /// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's addresses.
-fn frames(worker: usize, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
+fn frames(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
     let interface =
         settings.af_xdp_interface.as_ref().filter(|_| settings.udp_backend == UdpBackend::AfXdp)?;
     let mut config = AfXdpConfig::new(interface);
-    config.queue = worker as u32;
+    config.queue = worker.0;
     Some((config, crate::net::udp_bind::local_addresses(Some(interface))))
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rtc::Peer;
 
 use crate::event_loop::Worker;
+use crate::ids::{PacketStreamId, PeerId, TableId};
 use crate::mailbox::MessageBody;
 use crate::packets::session::RtcSession;
-use crate::publication::{NewPublisher, Source};
+use crate::publication::{LaneStream, NewPublisher, Source};
 use crate::registry::{Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken, WebrtcAvailability};
 use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
@@ -26,9 +27,9 @@ impl Worker {
         let opened = self.create_session(open);
         // An asker that has given up never told anybody of the session.
         if reply.send(opened).is_err()
-            && let Some(index) = opened.ok().and_then(|id| self.rtc.find(id))
+            && let Some(peer) = opened.ok().and_then(|id| self.rtc.find(id))
         {
-            self.rtc_end(index, EndReason::Abandoned);
+            self.rtc_end(peer, EndReason::Abandoned);
         }
     }
 
@@ -41,7 +42,7 @@ impl Worker {
             RtcRefusal::Invalid
         })?;
         self.last_serial += 1;
-        let id = SessionId::new(self.parts.index, self.last_serial);
+        let id = SessionId::new(self.parts.index.index(), self.last_serial);
         let tracks: PublishedTracks = tracks.into();
         let attached = match role {
             RtcRole::Publish => self.rtc_publish((&app, &stream), &tracks),
@@ -68,10 +69,10 @@ impl Worker {
             waiting_since_ms: (!live).then_some(self.now_ms),
             due: None,
         };
-        let index = self.rtc.insert(session, self.now_ms);
+        let peer = self.rtc.insert(session, self.now_ms);
         tracing::info!(session = %id, %address, stream = format!("{app}/{stream}"), ?role, "session opened");
         self.rtc.counters.opened += 1;
-        self.rtc_drive(index);
+        self.rtc_drive(peer);
         Ok(id)
     }
 
@@ -90,7 +91,7 @@ impl Worker {
         &mut self,
         (app, name): (&str, &str),
         tracks: &PublishedTracks,
-    ) -> Result<(usize, Option<Epoch>), RtcRefusal> {
+    ) -> Result<(PacketStreamId, Option<Epoch>), RtcRefusal> {
         let key = format!("{app}/{name}");
         let settings = settings_for(&self.parts.settings.applications, app);
         let take_over = settings.second_publisher == SecondPublisher::TakeOver;
@@ -104,7 +105,8 @@ impl Worker {
             other => other,
         };
         let claim = claim.map_err(|Taken| RtcRefusal::Taken)?;
-        let stream = self.start_publication(&claim, (app, name), NewPublisher::Packets(tracks));
+        self.start_publication(&claim, (app, name), NewPublisher::Packets(tracks));
+        let stream = self.rtc.streams.find(claim.id).expect("its publication has just begun");
         let waits_here = self
             .streams
             .find(claim.id)
@@ -128,26 +130,26 @@ impl Worker {
 
     pub(crate) fn rtc_end_silent(&mut self, id: StreamId, epoch: Epoch) -> bool {
         let Some(stream) = self.rtc.streams.find(id) else { return false };
-        let Some(Source { origin: Origin::Session(index), .. }) =
+        let Some(Source { origin: Origin::Peer(peer), .. }) =
             self.rtc.streams.slab[stream].publication.source.filter(|source| source.epoch == epoch)
         else {
             return false;
         };
         let silent =
-            self.rtc.sessions.get(index).is_some_and(|session| self.now_ms - session.received_ms > SILENT_MS);
+            self.rtc.sessions.get(peer).is_some_and(|session| self.now_ms - session.received_ms > SILENT_MS);
         if silent {
-            self.rtc_end(index, EndReason::Preempted);
+            self.rtc_end(peer, EndReason::Preempted);
         }
         silent
     }
 
     /// Whether somebody plays a stream here.
-    pub(crate) fn rtc_is_played(&self, stream: usize) -> bool {
+    pub(crate) fn rtc_is_played(&self, stream: PacketStreamId) -> bool {
         self.rtc.streams.slab[stream].publication.players > 0
     }
 
     /// The home has said anew what a stream is: it may have turned out to have no video for WebRTC.
-    pub(crate) fn rtc_review_video(&mut self, stream: usize) {
+    pub(crate) fn rtc_review_video(&mut self, stream: PacketStreamId) {
         let has_video = |tracks: &PublishedTracks| {
             tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
         };
@@ -161,40 +163,40 @@ impl Worker {
     }
 
     /// Ends the players on this worker that wait for a picture of a stream which turned out to have none for them.
-    pub(crate) fn rtc_end_video_players(&mut self, stream: usize) {
+    pub(crate) fn rtc_end_video_players(&mut self, stream: PacketStreamId) {
         let waits = |session: &RtcSession| {
             session.stream == stream
                 && session.role == RtcRole::Play
                 && session.tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
         };
-        let players: Vec<usize> =
-            self.rtc.sessions.iter().filter_map(|(index, session)| waits(session).then_some(index)).collect();
+        let players: Vec<PeerId> =
+            self.rtc.sessions.iter().filter_map(|(peer, session)| waits(session).then_some(peer)).collect();
         for player in players {
             self.rtc_end(player, EndReason::VideoNotPlayable);
         }
     }
 
     /// Counts a player of a stream in, and gets the stream if this worker does not have it.
-    fn rtc_play(&mut self, (app, name): (&str, &str)) -> Result<usize, RtcRefusal> {
+    fn rtc_play(&mut self, (app, name): (&str, &str)) -> Result<PacketStreamId, RtcRefusal> {
         let key = format!("{app}/{name}");
-        let stream = self.subscribe(Lane::Packets, &key, (app, name)).ok_or(RtcRefusal::NotFound)?;
+        let id = self.subscribe(Lane::Packets, &key, (app, name)).ok_or(RtcRefusal::NotFound)?;
+        let stream = self.rtc.streams.find(id).ok_or(RtcRefusal::NotFound)?;
         let publication = &mut self.rtc.streams.slab[stream].publication;
         publication.players += 1;
-        let id = publication.id;
         self.bridge_to_packets(id);
         Ok(stream)
     }
 
     /// Changes a session; says whether it exists.
     pub(crate) fn rtc_patch(&mut self, id: SessionId, patch: RtcPatch) -> bool {
-        let Some(index) = self.rtc.find(id) else { return false };
+        let Some(peer) = self.rtc.find(id) else { return false };
         let mut changed = false;
-        self.rtc_guarded(index, |worker| changed = worker.rtc_change(index, patch));
+        self.rtc_guarded(peer, |worker| changed = worker.rtc_change(peer, patch));
         changed
     }
 
-    fn rtc_change(&mut self, index: usize, patch: RtcPatch) -> bool {
-        let session = &mut self.rtc.sessions[index];
+    fn rtc_change(&mut self, peer: PeerId, patch: RtcPatch) -> bool {
+        let session = &mut self.rtc.sessions[peer];
         match patch {
             RtcPatch::Candidates(candidates) => {
                 candidates
@@ -211,48 +213,48 @@ impl Worker {
                     let old = session.ufrags.remove(0);
                     self.rtc.by_ufrag.remove(&old);
                 }
-                self.rtc.sessions[index].ufrags.push(ufrag.clone());
-                self.rtc.by_ufrag.insert(ufrag, index);
+                self.rtc.sessions[peer].ufrags.push(ufrag.clone());
+                self.rtc.by_ufrag.insert(ufrag, peer);
             }
         }
-        self.rtc_drive(index);
+        self.rtc_drive(peer);
         true
     }
 
     /// Ends a session by its id; says whether it existed.
     pub(crate) fn rtc_close(&mut self, id: SessionId, reason: EndReason) -> bool {
         let found = self.rtc.find(id);
-        if let Some(index) = found {
-            self.rtc_guarded(index, |worker| worker.rtc_end(index, reason));
+        if let Some(peer) = found {
+            self.rtc_guarded(peer, |worker| worker.rtc_end(peer, reason));
         }
         found.is_some()
     }
 
     /// Ends a session: the peer is told, its stream is left, and nothing of it stays.
-    pub(crate) fn rtc_end(&mut self, index: usize, reason: EndReason) {
-        let Some(session) = self.rtc.sessions.get(index) else { return };
+    pub(crate) fn rtc_end(&mut self, peer: PeerId, reason: EndReason) {
+        let Some(session) = self.rtc.sessions.get(peer) else { return };
         let (id, role, columns) = (session.id, session.role, &self.rtc.columns);
-        let (bytes_in, bytes_out) = (columns.bytes_in(index), columns.bytes_out(index));
-        let seconds = (self.now_ms - columns.opened_ms(index)) / 1000;
+        let (bytes_in, bytes_out) = (columns.bytes_in(peer), columns.bytes_out(peer));
+        let seconds = (self.now_ms - columns.opened_ms(peer)) / 1000;
         let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &*stream.publication.key);
         tracing::info!(session = %id, ?role, stream, reason = reason.text(), seconds, bytes_in, bytes_out, "session ended");
-        self.rtc_say_bye(index, reason.text());
-        self.rtc_leave_all(index, reason);
+        self.rtc_say_bye(peer, reason.text());
+        self.rtc_leave_all(peer, reason);
     }
 
     /// Takes a session out of its stream and out of every table.
-    pub(crate) fn rtc_leave_all(&mut self, index: usize, reason: EndReason) {
-        let Some(session) = self.rtc.sessions.get(index) else { return };
+    pub(crate) fn rtc_leave_all(&mut self, peer: PeerId, reason: EndReason) {
+        let Some(session) = self.rtc.sessions.get(peer) else { return };
         let (id, role, stream, epoch, viewer) =
             (session.id, session.role, session.stream, session.epoch, session.viewer);
         match (role, epoch) {
             (RtcRole::Publish, Some(epoch)) => {
-                let source = Source { epoch, origin: Origin::Session(index) };
-                self.end_publication(Lane::Packets, stream, source);
+                let source = Source { epoch, origin: Origin::Peer(peer) };
+                self.end_publication(LaneStream::Packets(stream), source);
             }
             _ => self.rtc_leave(stream, viewer),
         }
-        for connection in self.rtc.forget(index) {
+        for connection in self.rtc.forget(peer) {
             self.rtc_close_tcp(connection);
         }
         self.counters.ended.count(reason);
@@ -260,8 +262,8 @@ impl Worker {
     }
 
     /// BYE and close_notify, so that the peer need not wait for its time limits.
-    fn rtc_say_bye(&mut self, index: usize, reason: &str) {
-        let session = &self.rtc.sessions[index];
+    fn rtc_say_bye(&mut self, peer: PeerId, reason: &str) {
+        let session = &self.rtc.sessions[peer];
         // Who no longer consents is sent nothing at all (RFC 7675 section 5.1).
         if session.lost_ms.is_some() {
             return;
@@ -273,27 +275,27 @@ impl Worker {
             scratch.clear();
             stream.packets.bye(viewer, reason, &mut scratch);
             if !scratch.is_empty() {
-                self.rtc.send_report(index, &scratch, self.now_ms);
+                self.rtc.send_report(peer, &scratch, self.now_ms);
             }
             self.rtc.scratch = scratch;
         }
-        self.rtc.sessions[index].peer.close(self.now);
-        self.rtc.send_transmits(index, self.now_ms);
+        self.rtc.sessions[peer].peer.close(self.now);
+        self.rtc.send_transmits(peer, self.now_ms);
     }
 
-    fn rtc_leave(&mut self, stream: usize, viewer: Option<sfu::ViewerId>) {
+    fn rtc_leave(&mut self, stream: PacketStreamId, viewer: Option<sfu::ViewerId>) {
         let Some(entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         if let Some(viewer) = viewer {
             entry.packets.leave(viewer);
         }
         entry.publication.players -= 1;
         if entry.publication.players == 0 {
-            self.unsubscribe(Lane::Packets, stream);
+            self.unsubscribe(LaneStream::Packets(stream));
         }
     }
 
     /// A mirror's viewers want a key frame: the home has to ask for it.
-    pub(crate) fn rtc_ask_home(&mut self, stream: usize, track: sfu::TrackIndex) {
+    pub(crate) fn rtc_ask_home(&mut self, stream: PacketStreamId, track: sfu::TrackIndex) {
         let Some(entry) = self.rtc.streams.slab.get(stream) else { return };
         let id = entry.publication.id;
         let home = self.parts.directory.home(&entry.publication.key);

@@ -13,6 +13,7 @@ use crate::packets::Rtc;
 
 use crate::bridges::{Bridges, Transcoding};
 use crate::event_loop::{Parts, Worker};
+use crate::ids::WorkerIndex;
 use crate::net::udp_bind;
 use crate::registry::{Directory, Published};
 use crate::stats::columns::Outbox;
@@ -29,9 +30,9 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let (notices, noted) = mpsc::unbounded_channel();
     #[expect(clippy::disallowed_methods, reason = "the zero of the worker's clock")]
     let clock = WallClock { at: std::time::Instant::now(), ntp: rtp::rtcp::NtpTime(0) };
-    let rtc = Rtc::new(0, bound.remove(0), &settings, clock, notices).expect("a worker's part");
+    let rtc = Rtc::new(WorkerIndex(0), bound.remove(0), &settings, clock, notices).expect("a worker's part");
     let parts = Parts {
-        index: 0,
+        index: WorkerIndex(0),
         settings: Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() }),
         policy: Arc::default(),
         directory: Arc::new(Directory::default()),

@@ -12,6 +12,7 @@ use sfu::ViewerStats;
 use srtp::UnprotectError;
 
 use crate::event_loop::Worker;
+use crate::ids::{IceTcpId, PeerId, PortId};
 use crate::packets::session::Route;
 use crate::stats::columns::Reception;
 use worker_api::EndReason;
@@ -24,14 +25,14 @@ const BATCHES_MAX: usize = 8;
 impl Worker {
     /// Reads every port that has something, and forwards after each batch.
     pub(crate) fn rtc_receive(&mut self) {
-        for port in 0..self.rtc.ports.len() {
+        for port in self.rtc.ports.ids() {
             if self.rtc.ports[port].readable {
                 self.rtc_receive_port(port);
             }
         }
     }
 
-    fn rtc_receive_port(&mut self, port: usize) {
+    fn rtc_receive_port(&mut self, port: PortId) {
         let Some(mut received) = self.rtc.received.take() else { return };
         for _ in 0..BATCHES_MAX {
             let result = received.recv(&self.rtc.ports[port].socket);
@@ -62,7 +63,7 @@ impl Worker {
         self.counters.bytes_in += datagram.len() as u64;
         self.load.bytes_in += datagram.len() as u64;
         let kind = demux::classify(datagram);
-        let index = match kind {
+        let peer = match kind {
             Kind::Stun => {
                 demux::stun_local_ufrag(datagram).and_then(|ufrag| self.rtc.by_ufrag.get(ufrag).copied())
             }
@@ -70,31 +71,31 @@ impl Worker {
             Kind::Dtls | Kind::Rtp | Kind::Rtcp => self.rtc_session_at(route),
         };
         // An answer to a check of ours names nobody: it belongs to whoever is at its address.
-        let index = index.or_else(|| if kind == Kind::Stun { self.rtc_session_at(route) } else { None });
-        let Some(index) = index else {
+        let peer = peer.or_else(|| if kind == Kind::Stun { self.rtc_session_at(route) } else { None });
+        let Some(peer) = peer else {
             self.rtc.counters.unknown_source += 1;
             return;
         };
         let handled = catch_unwind(AssertUnwindSafe(|| match kind {
-            Kind::Rtp => self.rtc_rtp(index, datagram),
-            Kind::Rtcp => self.rtc_rtcp(index, datagram),
-            _ => self.rtc_signal(index, route, path, datagram),
+            Kind::Rtp => self.rtc_rtp(peer, datagram),
+            Kind::Rtcp => self.rtc_rtcp(peer, datagram),
+            _ => self.rtc_signal(peer, route, path, datagram),
         }));
         if handled.is_err() {
-            self.rtc_panicked(index);
+            self.rtc_panicked(peer);
         }
     }
 
-    fn rtc_session_at(&self, route: Route) -> Option<usize> {
+    fn rtc_session_at(&self, route: Route) -> Option<PeerId> {
         match route {
             Route::Udp { port, remote } => self.rtc.ports[port].session_at(remote),
             Route::Tcp { connection, .. } => self.rtc.tcp.get(connection)?.session,
         }
     }
 
-    fn rtc_rtp(&mut self, index: usize, datagram: &mut [u8]) {
+    fn rtc_rtp(&mut self, peer: PeerId, datagram: &mut [u8]) {
         let bytes = datagram.len() as u64;
-        let Some(session) = self.rtc.sessions.get_mut(index) else { return };
+        let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
         let Some(inbound) = &mut session.inbound else {
             self.rtc.counters.dropped += 1;
             return;
@@ -104,16 +105,16 @@ impl Worker {
             Err(error) => return count_refused(&mut self.rtc.counters, error),
         };
         session.received_ms = self.now_ms;
-        self.rtc.columns.received(index, bytes);
+        self.rtc.columns.received(peer, bytes);
         self.rtc.counters.packets_in += 1;
         let stream = session.stream;
         // A viewer has nothing to say by RTP.
         if session.role == RtcRole::Play {
             return;
         }
-        self.rtc.columns.passed(index, 1);
+        self.rtc.columns.passed(peer, 1);
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
-        if stream_entry.publication.publisher() != Some(index) {
+        if stream_entry.publication.peer() != Some(peer) {
             return;
         }
         match stream_entry.packets.receive(self.now, &datagram[..len]) {
@@ -125,9 +126,9 @@ impl Worker {
         }
     }
 
-    fn rtc_rtcp(&mut self, index: usize, datagram: &mut [u8]) {
+    fn rtc_rtcp(&mut self, peer: PeerId, datagram: &mut [u8]) {
         let bytes = datagram.len() as u64;
-        let Some(session) = self.rtc.sessions.get_mut(index) else { return };
+        let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
         let Some(inbound) = &mut session.inbound else {
             self.rtc.counters.dropped += 1;
             return;
@@ -137,12 +138,12 @@ impl Worker {
             Err(error) => return count_refused(&mut self.rtc.counters, error),
         };
         session.received_ms = self.now_ms;
-        self.rtc.columns.received(index, bytes);
+        self.rtc.columns.received(peer, bytes);
         self.rtc.counters.packets_in += 1;
         let stream = session.stream;
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         match (session.role, session.viewer) {
-            (RtcRole::Publish, _) if stream_entry.publication.publisher() == Some(index) => {
+            (RtcRole::Publish, _) if stream_entry.publication.peer() == Some(peer) => {
                 stream_entry.packets.receive_rtcp(self.now, &datagram[..len]);
                 self.rtc.mark_dirty(stream);
             }
@@ -156,10 +157,10 @@ impl Worker {
                 counters.resends_refused += after.not_resent - before.not_resent;
                 counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
                 if after.reports > before.reports {
-                    self.rtc.columns.reported(index, viewer_reception(&after));
+                    self.rtc.columns.reported(peer, viewer_reception(&after));
                 }
                 for resend in resends.drain(..) {
-                    self.rtc.send_again(index, &resend, self.now_ms);
+                    self.rtc.send_again(peer, &resend, self.now_ms);
                 }
                 self.rtc.resends = resends;
                 self.rtc.mark_dirty(stream);
@@ -169,15 +170,15 @@ impl Worker {
     }
 
     /// STUN or DTLS.
-    fn rtc_signal(&mut self, index: usize, route: Route, path: Path, datagram: &[u8]) {
-        let Some(session) = self.rtc.sessions.get_mut(index) else { return };
+    fn rtc_signal(&mut self, peer: PeerId, route: Route, path: Path, datagram: &[u8]) {
+        let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
         match session.peer.handle_signal(self.now, path, datagram) {
             Signal::Accepted => {
                 session.received_ms = self.now_ms;
                 if let Route::Tcp { connection, .. } = route {
-                    self.rtc_adopt(connection, index);
+                    self.rtc_adopt(connection, peer);
                 }
-                self.rtc.bind_address(index, route, &path, self.now_ms);
+                self.rtc.bind_address(peer, route, &path, self.now_ms);
             }
             Signal::Refused(refusal) => {
                 self.rtc.counters.signals_refused += 1;
@@ -188,32 +189,32 @@ impl Worker {
                 }
             }
         }
-        self.rtc_drive(index);
+        self.rtc_drive(peer);
     }
 
     /// A defect of ours, met by this session's input: the others go on.
-    fn rtc_panicked(&mut self, index: usize) {
+    fn rtc_panicked(&mut self, peer: PeerId) {
         self.rtc.counters.panics += 1;
-        let Some(session) = self.rtc.sessions.get(index) else { return };
+        let Some(session) = self.rtc.sessions.get(peer) else { return };
         tracing::error!(session = %session.id, "a defect in the server ended this session");
         let stream = session.stream;
-        let ended = catch_unwind(AssertUnwindSafe(|| self.rtc_end(index, EndReason::Defect)));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.rtc_end(peer, EndReason::Defect)));
         if ended.is_err() {
             // Saying goodbye met the defect again, in the peer or in the stream: both are given up, without a word.
             self.rtc.streams.start_anew(stream);
-            self.rtc_leave_all(index, EndReason::Defect);
+            self.rtc_leave_all(peer, EndReason::Defect);
         }
     }
 
     /// Does something for a session; a defect that makes it panic ends that session, and nothing else.
-    pub(crate) fn rtc_guarded(&mut self, index: usize, work: impl FnOnce(&mut Self)) {
+    pub(crate) fn rtc_guarded(&mut self, peer: PeerId, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            self.rtc_panicked(index);
+            self.rtc_panicked(peer);
         }
     }
 
     /// A reader of a TCP connection gives its datagrams here.
-    pub(crate) fn rtc_datagram_by_tcp(&mut self, connection: usize, path: Path, datagram: &mut [u8]) {
+    pub(crate) fn rtc_datagram_by_tcp(&mut self, connection: IceTcpId, path: Path, datagram: &mut [u8]) {
         self.rtc_datagram(Route::Tcp { connection, path }, path, datagram);
     }
 }

@@ -7,9 +7,10 @@ use rtp::payload::MediaKind;
 use sfu::{TrackIndex, TrackReception};
 
 use crate::event_loop::Worker;
+use crate::ids::{PeerId, TableId};
 use crate::packets::session::{Route, RtcSession};
 use crate::packets::streams::RtcStream;
-use crate::stats::columns::{Arrival, rows};
+use crate::stats::columns::Arrival;
 use worker_api::link::Listed;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{
@@ -32,30 +33,30 @@ impl Worker {
             send_failures: rtc.sent.failed + rtc.sent.dropped + rtc.tcp.dropped,
             ..rtc.counters
         };
-        for (_, stream) in &rtc.streams.slab {
+        for (_, stream) in rtc.streams.slab.iter() {
             add_stream(&mut counters.rtc, stream);
         }
     }
 
     /// Looks at how packets of publishers arrive; what viewers report is noted when it comes.
     pub(crate) fn rtc_note_reception(&mut self) {
-        for (_, stream) in &self.rtc.streams.slab {
+        for (_, stream) in self.rtc.streams.slab.iter() {
             let connected =
-                |index: &usize| self.rtc.sessions.get(*index).is_some_and(RtcSession::is_connected);
-            if let Some(index) = stream.publication.publisher().filter(connected) {
-                self.rtc.columns.arrived(index, arrival(stream, self.now));
+                |peer: &PeerId| self.rtc.sessions.get(*peer).is_some_and(RtcSession::is_connected);
+            if let Some(peer) = stream.publication.peer().filter(connected) {
+                self.rtc.columns.arrived(peer, arrival(stream, self.now));
             }
         }
     }
 
     /// Ends the sample of all sessions' rates.
     pub(crate) fn rtc_sample(&mut self, elapsed_ms: u64) {
-        let rows = rows(&self.rtc.sessions);
+        let rows = self.rtc.sessions.rows();
         self.rtc.columns.sample(elapsed_ms, rows);
         // Datagrams wait for nobody; what waits is in connections of those without UDP.
         self.rtc.columns.told.queue_bytes.fill(0);
         for (session, bytes) in self.rtc.tcp.waiting() {
-            if let Some(queued) = self.rtc.columns.told.queue_bytes.get_mut(session) {
+            if let Some(queued) = self.rtc.columns.told.queue_bytes.get_mut(session.index()) {
                 *queued += bytes as u64;
             }
         }
@@ -72,18 +73,17 @@ impl Worker {
     }
 
     fn rtc_stream_snapshot(&self, stream: &RtcStream) -> StreamSnapshot {
-        let publisher =
-            stream.publication.publisher().and_then(|index| Some((index, self.rtc.sessions.get(index)?)));
+        let publisher = stream.publication.peer().and_then(|peer| Some((peer, self.rtc.sessions.get(peer)?)));
         let stats = stream.packets.stats();
         StreamSnapshot {
             app: stream.publication.app().to_owned(),
             name: stream.publication.name().to_owned(),
             live: stream.publication.source.is_some(),
-            publisher: publisher.map(|(index, session)| PublisherSnapshot {
+            publisher: publisher.map(|(peer, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
                 protocol: session.protocol(),
-                connected_ms: self.now_ms - self.rtc.columns.opened_ms(index),
+                connected_ms: self.now_ms - self.rtc.columns.opened_ms(peer),
             }),
             uptime_ms: stream
                 .publication
@@ -107,23 +107,25 @@ impl Worker {
 
     /// Sessions of WebRTC.
     pub(crate) fn rtc_session_snapshots(&self, listed: &Listed) -> impl Iterator<Item = SessionSnapshot> {
-        let rows = self.rtc.columns.told.listed(self.parts.index, listed);
-        rows.filter_map(|row| Some(self.rtc_session_snapshot(row, self.rtc.sessions.get(row)?)))
+        let rows = self.rtc.columns.told.listed(self.parts.index.index(), listed);
+        rows.filter_map(|row| {
+            Some(self.rtc_session_snapshot(PeerId::at(row), self.rtc.sessions.get(PeerId::at(row))?))
+        })
     }
 
-    fn rtc_session_snapshot(&self, index: usize, session: &RtcSession) -> SessionSnapshot {
+    fn rtc_session_snapshot(&self, peer: PeerId, session: &RtcSession) -> SessionSnapshot {
         let stream = self.rtc.streams.slab.get(session.stream);
-        let of_columns = self.rtc.columns.session_snapshot(index, session.id, session.address, self.now_ms);
+        let of_columns = self.rtc.columns.session_snapshot(peer, session.id, session.address, self.now_ms);
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
-            rtc: Some(self.rtc_connection(index, session)),
+            rtc: Some(self.rtc_connection(peer, session)),
             ..of_columns
         }
     }
 
-    fn rtc_connection(&self, index: usize, session: &RtcSession) -> RtcSessionSnapshot {
-        let transport = self.rtc.send_transports.get(index).and_then(Option::as_ref);
+    fn rtc_connection(&self, peer: PeerId, session: &RtcSession) -> RtcSessionSnapshot {
+        let transport = self.rtc.send_transports.get(peer.index()).and_then(Option::as_ref);
         let stream = self.rtc.streams.slab.get(session.stream);
         let viewer =
             session.viewer.zip(stream).and_then(|(viewer, stream)| stream.packets.viewer_stats(viewer));
@@ -144,11 +146,11 @@ impl Worker {
                 Route::Tcp { .. } => "tcp",
             }),
             codecs: session.tracks.iter().map(|track| rtp::payload::encoding_name(track.codec())).collect(),
-            packets: columns.packets[index],
-            lost_packets: columns.lost_packets[index],
-            loss_percent: known(columns.loss_percent[index]).unwrap_or(0.0),
-            rtt_ms: known(columns.rtt_ms[index]),
-            jitter_ms: known(columns.jitter_ms[index]),
+            packets: columns.packets[peer.index()],
+            lost_packets: columns.lost_packets[peer.index()],
+            loss_percent: known(columns.loss_percent[peer.index()]).unwrap_or(0.0),
+            rtt_ms: known(columns.rtt_ms[peer.index()]),
+            jitter_ms: known(columns.jitter_ms[peer.index()]),
             nacks: told.map_or(viewer.map_or(0, |viewer| viewer.nacks), |stats| stats.nacked_packets),
             resent_packets: told
                 .map_or(viewer.map_or(0, |viewer| viewer.resent_packets), |stats| stats.repaired_packets),
@@ -183,9 +185,9 @@ fn reception(
     counts: &mut [usize; 2],
 ) -> Option<TrackReception> {
     let count = &mut counts[usize::from(track.kind == MediaKind::Video)];
-    let index = TrackIndex::new(track.kind, *count)?;
+    let peer = TrackIndex::new(track.kind, *count)?;
     *count += 1;
-    stream.packets.reception(now, index)
+    stream.packets.reception(now, peer)
 }
 
 fn add_stream(counters: &mut RtcCounters, stream: &RtcStream) {

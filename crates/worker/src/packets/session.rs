@@ -11,6 +11,7 @@ use rtc::{Path, Peer};
 use sfu::ViewerId;
 use srtp::{InboundContext, OutboundContext};
 
+use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
 use worker_api::rtc::RtcRole;
@@ -23,8 +24,8 @@ pub(crate) struct RtcSession {
     /// Who asked for it, by HTTP.
     pub(crate) address: SocketAddr,
     pub(crate) user_agent: Option<Box<str>>,
-    /// Index of the stream among this worker's packet streams.
-    pub(crate) stream: usize,
+    /// The stream that it publishes or plays.
+    pub(crate) stream: PacketStreamId,
     /// The publication it is, if it publishes.
     pub(crate) epoch: Option<Epoch>,
     /// The viewer it is, once it is connected, if it plays.
@@ -36,8 +37,8 @@ pub(crate) struct RtcSession {
     pub(crate) published: Box<[usize]>,
     /// Keys of what it sends to us; there once DTLS is done.
     pub(crate) inbound: Option<Box<InboundContext>>,
-    /// Where it is in the tables of the ports: index of the port, address.
-    pub(crate) places: ArrayVec<(u16, SocketAddr), PEERS_PER_SESSION>,
+    /// Where it is in the tables of the ports: port, address.
+    pub(crate) places: ArrayVec<(PortId, SocketAddr), PEERS_PER_SESSION>,
     /// Username fragments that lead to it: the present one, and the one before a restart.
     pub(crate) ufrags: ArrayVec<Box<str>, 2>,
     /// Since when the peer has not consented to media.
@@ -63,15 +64,15 @@ pub(crate) struct SendTransport {
 pub(crate) enum Route {
     /// From a UDP port to an address.
     Udp {
-        /// Index of the port.
-        port: usize,
+        /// The port.
+        port: PortId,
         /// Address of the peer.
         remote: SocketAddr,
     },
     /// By a TCP connection, as long as that is there.
     Tcp {
-        /// Index of the connection.
-        connection: usize,
+        /// The connection.
+        connection: IceTcpId,
         /// The path, to know a successor at the same index.
         path: Path,
     },
@@ -80,7 +81,7 @@ pub(crate) enum Route {
 impl Route {
     /// Until there is one.
     pub(crate) const NOWHERE: Self = Self::Udp {
-        port: 0,
+        port: PortId(0),
         remote: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
     };
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sfu::{Limits, PacketStream, WallClock};
-use slab::Slab;
 
+use crate::ids::{PacketStreamId, Table};
 use crate::publication::Publication;
 use crate::registry::{PublishedTracks, StreamId};
 use worker_api::settings::RtcSettings;
@@ -26,8 +26,8 @@ pub(crate) struct RtcStream {
 
 /// The table of streams of packets.
 pub(crate) struct RtcStreams {
-    pub(crate) slab: Slab<RtcStream>,
-    by_id: HashMap<StreamId, usize>,
+    pub(crate) slab: Table<PacketStreamId, RtcStream>,
+    by_id: HashMap<StreamId, PacketStreamId>,
     limits: Limits,
     clock: WallClock,
 }
@@ -35,25 +35,25 @@ pub(crate) struct RtcStreams {
 impl RtcStreams {
     /// No streams. `clock` is the same on all workers.
     pub(crate) fn new(settings: &RtcSettings, clock: WallClock) -> Self {
-        Self { slab: Slab::new(), by_id: HashMap::new(), limits: limits(settings), clock }
+        Self { slab: Table::default(), by_id: HashMap::new(), limits: limits(settings), clock }
     }
 
-    /// Index of a stream.
-    pub(crate) fn find(&self, id: StreamId) -> Option<usize> {
+    /// Id of a stream.
+    pub(crate) fn find(&self, id: StreamId) -> Option<PacketStreamId> {
         self.by_id.get(&id).copied()
     }
 
-    /// Index of a stream, which is made if it is not there.
+    /// Id of a stream, which is made if it is not there.
     pub(crate) fn find_or_insert(
         &mut self,
         id: StreamId,
         (app, name): (&str, &str),
         wait_for_publisher: Option<Duration>,
-    ) -> usize {
-        if let Some(index) = self.find(id) {
-            return index;
+    ) -> PacketStreamId {
+        if let Some(stream) = self.find(id) {
+            return stream;
         }
-        let index = self.slab.insert(RtcStream {
+        let stream = self.slab.insert(RtcStream {
             publication: Publication::new(id, (app, name)),
             packets: PacketStream::new(self.limits.clone(), self.clock),
             tracks: None,
@@ -61,22 +61,22 @@ impl RtcStreams {
             due: None,
             wait_for_publisher,
         });
-        self.by_id.insert(id, index);
-        index
+        self.by_id.insert(id, stream);
+        stream
     }
 
     /// Gives a stream an empty state.
-    pub(crate) fn start_anew(&mut self, index: usize) {
-        if let Some(stream) = self.slab.get_mut(index) {
+    pub(crate) fn start_anew(&mut self, stream: PacketStreamId) {
+        if let Some(stream) = self.slab.get_mut(stream) {
             stream.packets = PacketStream::new(self.limits.clone(), self.clock);
         }
     }
 
     /// Forgets a stream.
-    pub(crate) fn remove(&mut self, index: usize) -> RtcStream {
-        let stream = self.slab.remove(index);
+    pub(crate) fn remove(&mut self, stream: PacketStreamId) -> Option<RtcStream> {
+        let stream = self.slab.remove(stream)?;
         self.by_id.remove(&stream.publication.id);
-        stream
+        Some(stream)
     }
 }
 

@@ -8,6 +8,7 @@ use rtc::{Event, FailReason, Path, SrtpKeys};
 use srtp::{InboundContext, OutboundContext};
 
 use crate::event_loop::Worker;
+use crate::ids::{IceTcpId, PacketStreamId, PeerId, PortId, TableId};
 use crate::packets::Due;
 use crate::packets::Rtc;
 use crate::packets::inputs;
@@ -26,52 +27,53 @@ const TIMER_MIN: Duration = Duration::from_millis(1);
 
 impl Worker {
     /// Takes from the peer what it has for us. To be called after everything that is done to it.
-    pub(crate) fn rtc_drive(&mut self, index: usize) {
+    pub(crate) fn rtc_drive(&mut self, peer: PeerId) {
         loop {
-            let Some(session) = self.rtc.sessions.get_mut(index) else { return };
+            let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
             let Some(event) = session.peer.poll_event() else { break };
-            self.rtc_event(index, event);
+            self.rtc_event(peer, event);
         }
-        self.rtc.send_transmits(index, self.now_ms);
-        self.rtc.prune_addresses(index);
-        self.rtc.set_session_timer(index, self.now);
+        self.rtc.send_transmits(peer, self.now_ms);
+        self.rtc.prune_addresses(peer);
+        self.rtc.set_session_timer(peer, self.now);
     }
 
-    fn rtc_event(&mut self, index: usize, event: Event) {
-        let id = self.rtc.sessions[index].id;
+    fn rtc_event(&mut self, peer: PeerId, event: Event) {
+        let id = self.rtc.sessions[peer].id;
         match event {
             Event::PathSelected(path) => {
-                let route = self.rtc.route(index, &path);
-                if let (Some(route), Some(Some(transport))) = (route, self.rtc.send_transports.get_mut(index))
+                let route = self.rtc.route(peer, &path);
+                if let (Some(route), Some(Some(transport))) =
+                    (route, self.rtc.send_transports.get_mut(peer.index()))
                 {
                     tracing::debug!(session = %id, remote = %path.remote, "path selected");
                     transport.route = route;
                     transport.paused = false;
                 }
-                self.rtc.sessions[index].lost_ms = None;
-                self.rtc_join(index);
+                self.rtc.sessions[peer].lost_ms = None;
+                self.rtc_join(peer);
             }
-            Event::Connected(keys) => self.rtc_connected(index, &keys),
+            Event::Connected(keys) => self.rtc_connected(peer, &keys),
             Event::ConsentLost => {
                 tracing::debug!(session = %id, "consent lost");
-                if let Some(Some(transport)) = self.rtc.send_transports.get_mut(index) {
+                if let Some(Some(transport)) = self.rtc.send_transports.get_mut(peer.index()) {
                     transport.paused = true;
                 }
-                self.rtc.sessions[index].lost_ms = Some(self.now_ms);
+                self.rtc.sessions[peer].lost_ms = Some(self.now_ms);
             }
-            Event::Closed(_) => self.rtc_end(index, EndReason::ClosedByPeer),
+            Event::Closed(_) => self.rtc_end(peer, EndReason::ClosedByPeer),
             Event::Failed(reason) => {
                 tracing::debug!(session = %id, ?reason, "connection failed");
                 let expired = matches!(reason, FailReason::IceTimeout | FailReason::DtlsTimeout);
                 self.rtc.counters.expired += u64::from(expired);
-                self.rtc_end(index, EndReason::ConnectFailed);
+                self.rtc_end(peer, EndReason::ConnectFailed);
             }
         }
     }
 
     /// ICE and DTLS are done: media may flow.
-    fn rtc_connected(&mut self, index: usize, keys: &SrtpKeys) {
-        let session = &mut self.rtc.sessions[index];
+    fn rtc_connected(&mut self, peer: PeerId, keys: &SrtpKeys) {
+        let session = &mut self.rtc.sessions[peer];
         let id = session.id;
         let config = srtp::Config::default();
         let contexts =
@@ -82,7 +84,7 @@ impl Worker {
             Ok(contexts) => contexts,
             Err(error) => {
                 tracing::error!(session = %id, %error, "keys that DTLS gave are not usable");
-                return self.rtc_end(index, EndReason::Defect);
+                return self.rtc_end(peer, EndReason::Defect);
             }
         };
         session.inbound = Some(Box::new(inbound));
@@ -90,32 +92,32 @@ impl Worker {
         session.received_ms = self.now_ms;
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.peer.path();
-        let route = path.and_then(|path| self.rtc.route(index, &path));
+        let route = path.and_then(|path| self.rtc.route(peer, &path));
         let transport =
             SendTransport { outbound, paused: route.is_none(), route: route.unwrap_or(Route::NOWHERE) };
-        self.rtc.set_send_transport(index, Some(transport));
-        self.rtc.columns.takes_role(index, role, stream);
+        self.rtc.set_send_transport(peer, Some(transport));
+        self.rtc.columns.takes_role(peer, role, stream);
         let (remote, transport) = path.map(|path| (path.remote, path.transport)).unzip();
         tracing::info!(session = %id, ?remote, ?transport, profile = ?keys.profile, "connected");
         self.rtc.counters.connected += 1;
         // Fails when the control side has gone, which ends the process.
         let _ = self.rtc.notices.send(RtcNotice::Connected(id));
-        self.rtc_join(index);
+        self.rtc_join(peer);
     }
 
     /// Makes a player a viewer of its stream, once it can be sent to: a picture that finds no way is gone.
-    fn rtc_join(&mut self, index: usize) {
-        let session = &mut self.rtc.sessions[index];
+    fn rtc_join(&mut self, peer: PeerId) {
+        let session = &mut self.rtc.sessions[peer];
         let can_send =
-            matches!(self.rtc.send_transports.get(index), Some(Some(transport)) if !transport.paused);
+            matches!(self.rtc.send_transports.get(peer.index()), Some(Some(transport)) if !transport.paused);
         if session.role != RtcRole::Play || session.viewer.is_some() || !can_send {
             return;
         }
         let Some(stream) = self.rtc.streams.slab.get_mut(session.stream) else {
-            return self.rtc_end(index, EndReason::StreamGone);
+            return self.rtc_end(peer, EndReason::StreamGone);
         };
         let published = stream.tracks.as_deref().unwrap_or_default();
-        let input = inputs::viewer(index as u64, &session.tracks, &session.published, published);
+        let input = inputs::viewer(u64::from(peer.0), &session.tracks, &session.published, published);
         match stream.packets.join(self.now, &input) {
             Ok(viewer) => {
                 session.viewer = Some(viewer);
@@ -124,7 +126,7 @@ impl Worker {
             }
             Err(error) => {
                 tracing::warn!(session = %session.id, ?error, "player could not join");
-                self.rtc_end(index, EndReason::StreamFull);
+                self.rtc_end(peer, EndReason::StreamFull);
             }
         }
     }
@@ -137,24 +139,23 @@ impl Worker {
             }
             self.rtc.timers.pop();
             match what {
-                Due::Session(index) => {
+                Due::Session(peer) => {
                     // Only the entry that the session was last set to counts.
-                    let Some(session) = self.rtc.sessions.get_mut(index as usize) else { continue };
+                    let Some(session) = self.rtc.sessions.get_mut(peer) else { continue };
                     if session.due == Some(due) {
                         session.due = None;
-                        let index = index as usize;
-                        self.rtc_guarded(index, |worker| {
-                            worker.rtc.sessions[index].peer.handle_timeout(worker.now);
-                            worker.rtc_drive(index);
+                        self.rtc_guarded(peer, |worker| {
+                            worker.rtc.sessions[peer].peer.handle_timeout(worker.now);
+                            worker.rtc_drive(peer);
                         });
                     }
                 }
-                Due::Bridge(index) => self.bridge_due(index as usize, due),
-                Due::Stream(index) => {
-                    let Some(stream) = self.rtc.streams.slab.get_mut(index as usize) else { continue };
+                Due::Bridge(bridge) => self.bridge_due(bridge, due),
+                Due::Stream(id) => {
+                    let Some(stream) = self.rtc.streams.slab.get_mut(id) else { continue };
                     if stream.due == Some(due) {
                         stream.due = None;
-                        self.rtc_stream_due(index as usize);
+                        self.rtc_stream_due(id);
                     }
                 }
             }
@@ -164,27 +165,27 @@ impl Worker {
 
 impl Rtc {
     /// A path in terms of this worker.
-    pub(crate) fn route(&self, index: usize, path: &Path) -> Option<Route> {
+    pub(crate) fn route(&self, peer: PeerId, path: &Path) -> Option<Route> {
         match path.transport {
             rtc::sdp::Transport::Udp => {
-                let port = self.ports.iter().position(|port| port.local == path.local)?;
+                let (port, _) = self.ports.iter().find(|(_, port)| port.local == path.local)?;
                 Some(Route::Udp { port, remote: path.remote })
             }
             rtc::sdp::Transport::Tcp => {
-                let own = self.tcp.of_session(index);
+                let own = self.tcp.of_session(peer);
                 let same =
-                    |&connection: &usize| self.tcp.get(connection).is_some_and(|peer| peer.path == *path);
+                    |&connection: &IceTcpId| self.tcp.get(connection).is_some_and(|peer| peer.path == *path);
                 let connection = own.into_iter().find(same)?;
                 Some(Route::Tcp { connection, path: *path })
             }
         }
     }
 
-    pub(crate) fn send_transmits(&mut self, index: usize, now_ms: u64) {
+    pub(crate) fn send_transmits(&mut self, peer: PeerId, now_ms: u64) {
         while let Some(transmit) =
-            self.sessions.get_mut(index).and_then(|session| session.peer.poll_transmit())
+            self.sessions.get_mut(peer).and_then(|session| session.peer.poll_transmit())
         {
-            match self.route(index, &transmit.path) {
+            match self.route(peer, &transmit.path) {
                 Some(Route::Udp { port, remote }) => {
                     self.ports[port].push(remote, &transmit.bytes, now_ms, &mut self.sent);
                 }
@@ -203,68 +204,68 @@ impl Rtc {
     ///
     /// An address that a session in use is heard from stays that session's: a check of one's own session can be sent
     /// under a stranger's address, and must not take it away.
-    pub(crate) fn bind_address(&mut self, index: usize, route: Route, path: &Path, now_ms: u64) {
+    pub(crate) fn bind_address(&mut self, peer: PeerId, route: Route, path: &Path, now_ms: u64) {
         let Route::Udp { port, remote } = route else { return };
-        let Some(session) = self.sessions.get(index) else { return };
+        let Some(session) = self.sessions.get(peer) else { return };
         let holder = self.ports[port].session_at(remote);
-        if holder == Some(index) || !session.peer.is_valid(path) {
+        if holder == Some(peer) || !session.peer.is_valid(path) {
             return;
         }
         let in_use = |other: &RtcSession| other.is_connected() && other.received_ms + HELD_MS > now_ms;
         if holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use) {
             return;
         }
-        self.prune_addresses(index);
-        let Some(session) = self.sessions.get_mut(index) else { return };
+        self.prune_addresses(peer);
+        let Some(session) = self.sessions.get_mut(peer) else { return };
         // A peer has fewer valid paths than there are places. One that was taken over and comes back is listed already.
-        session.places.retain(|place| *place != (port as u16, remote));
+        session.places.retain(|place| *place != (port, remote));
         if session.places.is_full() {
             return;
         }
         // Full only when every session has all places, which the table was made for.
-        if self.ports[port].peers.insert(PeerKey::from(remote), index as u32).is_ok() {
-            session.places.push((port as u16, remote));
+        if self.ports[port].peers.insert(PeerKey::from(remote), peer).is_ok() {
+            session.places.push((port, remote));
         }
     }
 
     /// Takes out of the tables where the peer no longer is.
-    fn prune_addresses(&mut self, index: usize) {
+    fn prune_addresses(&mut self, peer: PeerId) {
         let mut at = 0;
-        while let Some(session) = self.sessions.get_mut(index) {
+        while let Some(session) = self.sessions.get_mut(peer) {
             let Some(&(port, remote)) = session.places.get(at) else { return };
-            let path = Path::udp(self.ports[port as usize].local, remote);
+            let path = Path::udp(self.ports[port].local, remote);
             if session.peer.is_valid(&path) {
                 at += 1;
             } else {
                 session.places.remove(at);
-                self.unbind_address(index, port, remote);
+                self.unbind_address(peer, port, remote);
             }
         }
     }
 
-    pub(crate) fn unbind_address(&mut self, index: usize, port: u16, remote: std::net::SocketAddr) {
-        let peers = &mut self.ports[port as usize].peers;
+    pub(crate) fn unbind_address(&mut self, peer: PeerId, port: PortId, remote: std::net::SocketAddr) {
+        let peers = &mut self.ports[port].peers;
         // Somebody else may be there by now.
-        if peers.get(PeerKey::from(remote)) == Some(&(index as u32)) {
+        if peers.get(PeerKey::from(remote)) == Some(&peer) {
             peers.remove(PeerKey::from(remote));
         }
     }
 
-    fn set_session_timer(&mut self, index: usize, now: Instant) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    fn set_session_timer(&mut self, peer: PeerId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(peer) else { return };
         let due = session.peer.next_timeout().map(|due| due.max(now + TIMER_MIN));
         if let Some(due) = due.filter(|due| session.due.is_none_or(|set| *due < set)) {
             session.due = Some(due);
-            self.timers.push(Reverse((due, Due::Session(index as u32))));
+            self.timers.push(Reverse((due, Due::Session(peer))));
         }
     }
 
-    pub(crate) fn set_stream_timer(&mut self, index: usize, due: Option<Instant>, now: Instant) {
-        let Some(stream) = self.streams.slab.get_mut(index) else { return };
+    pub(crate) fn set_stream_timer(&mut self, id: PacketStreamId, due: Option<Instant>, now: Instant) {
+        let Some(stream) = self.streams.slab.get_mut(id) else { return };
         let due = due.map(|due| due.max(now + TIMER_MIN));
         if let Some(due) = due.filter(|due| stream.due.is_none_or(|set| *due < set)) {
             stream.due = Some(due);
-            self.timers.push(Reverse((due, Due::Stream(index as u32))));
+            self.timers.push(Reverse((due, Due::Stream(id))));
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::event_loop::Worker;
 use crate::frames::publish::{Credential, PublishRefusal};
+use crate::ids::{ConnId, TableId};
 use crate::net::connection::Connection;
 use crate::proto::session::{Media, Pending, Session, State};
 use worker_api::EndReason;
@@ -54,16 +55,16 @@ impl Worker {
         let adopted = Adopted { reader, ended: Some(ended) };
         let session = self.adopted_session(TcpStream::from_std(socket), address, adopted, &detail);
         let id = session.id;
-        let index = self.sessions.insert(session);
-        self.columns.open(index, id, protocol, self.now_ms);
-        if let Err(error) = self.register(index) {
+        let conn = self.sessions.insert(session);
+        self.columns.open(conn, id, protocol, self.now_ms);
+        if let Err(error) = self.register(conn) {
             tracing::warn!(session = %id, %error, "connection not registered");
-            self.sessions.remove(index);
-            self.columns.close(index);
+            self.sessions.remove(conn);
+            self.columns.close(conn);
             let _ = reply.send(Err(AdoptRefusal::Full));
             return;
         }
-        let outcome = match self.publish(index, (&app, &name), Credential::Own) {
+        let outcome = match self.publish(conn, (&app, &name), Credential::Own) {
             Ok(()) => Ok(id),
             Err(PublishRefusal::Draining) => Err(AdoptRefusal::Draining),
             Err(PublishRefusal::Taken | PublishRefusal::Denied(_)) => Err(AdoptRefusal::Taken),
@@ -71,7 +72,7 @@ impl Worker {
         let refused = outcome.is_err();
         // Who does not wait for the answer any more does not use the session either.
         if reply.send(outcome).is_err() || refused {
-            self.remove(index, EndReason::Refused("refused"));
+            self.remove(conn, EndReason::Refused("refused"));
         }
     }
 
@@ -85,7 +86,7 @@ impl Worker {
         self.last_serial += 1;
         Session {
             connection: Connection { socket, tls: None },
-            id: SessionId::new(self.parts.index, self.last_serial),
+            id: SessionId::new(self.parts.index.index(), self.last_serial),
             address,
             state: State::Adopted(Box::new(adopted)),
             media: Media::None,
@@ -102,15 +103,14 @@ impl Worker {
     }
 
     /// Takes tags in.
-    pub(crate) fn adopted_input(&mut self, index: usize, input: &[u8]) {
-        let Some(State::Adopted(adopted)) = self.sessions.get_mut(index).map(|session| &mut session.state)
+    pub(crate) fn adopted_input(&mut self, conn: ConnId, input: &[u8]) {
+        let Some(State::Adopted(adopted)) = self.sessions.get_mut(conn).map(|session| &mut session.state)
         else {
             return;
         };
         adopted.reader.push(input);
         loop {
-            let Some(session) =
-                self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+            let Some(session) = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())
             else {
                 return;
             };
@@ -120,12 +120,12 @@ impl Worker {
                     let length = tag.body.len() as u32;
                     let message =
                         MediaMessage { kind: tag.kind, timestamp: tag.timestamp, length, payload: tag.body };
-                    self.receive_message(index, message);
+                    self.receive_message(conn, message);
                 }
                 Ok(None) => return,
                 Err(error) => {
                     self.counters.protocol_errors += 1;
-                    return self.remove(index, EndReason::Protocol(error.reason()));
+                    return self.remove(conn, EndReason::Protocol(error.reason()));
                 }
             }
         }

@@ -7,11 +7,12 @@ use crate::event_loop::{LINGER_MS, Worker};
 use crate::frames::channel::{self, Format};
 use crate::frames::publish::{Credential, PublishRefusal};
 use crate::frames::serve::PlayRefusal;
+use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::proto::http::{self, MediaRequest, Method, Request};
 use crate::proto::session::{Media, Publish, Session, State};
 use crate::proto::websocket::{self, ClientFrames, ClientInput};
-use crate::publication::Source;
-use crate::registry::{Lane, Origin};
+use crate::publication::{LaneStream, Source};
+use crate::registry::Origin;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::link::Handoff;
@@ -25,7 +26,7 @@ const CLAIM_AGAIN_MS: u64 = 250;
 #[derive(Debug)]
 pub(crate) struct PendingClaim {
     session: SessionId,
-    index: usize,
+    conn: ConnId,
     name: String,
     token: Option<String>,
 }
@@ -35,76 +36,76 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 impl Worker {
     /// Takes in what a session has sent.
-    pub(crate) fn handle_input(&mut self, index: usize, input: &[u8]) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    pub(crate) fn handle_input(&mut self, conn: ConnId, input: &[u8]) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
         if session.closing_at_ms.is_some() {
             return;
         }
         match &mut session.state {
-            State::Rtmp(_) => self.rtmp_input(index, input),
+            State::Rtmp(_) => self.rtmp_input(conn, input),
             State::HttpHead(head) => {
                 head.extend_from_slice(input);
                 // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
                 if input.contains(&b'\n') || head.len() == input.len() || head.len() >= http::HEAD_BYTES_MAX {
-                    self.http_input(index);
+                    self.http_input(conn);
                 }
             }
             State::HttpBody => {}
-            State::Adopted(_) => self.adopted_input(index, input),
+            State::Adopted(_) => self.adopted_input(conn, input),
             State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
-                ClientInput::Continue => self.write_answers(index),
-                ClientInput::Close => self.end(index, EndReason::ClosedByPeer),
+                ClientInput::Continue => self.write_answers(conn),
+                ClientInput::Close => self.end(conn, EndReason::ClosedByPeer),
             },
         }
     }
 
-    fn rtmp_input(&mut self, index: usize, input: &[u8]) {
-        let Some(State::Rtmp(rtmp)) = self.sessions.get_mut(index).map(|session| &mut session.state) else {
+    fn rtmp_input(&mut self, conn: ConnId, input: &[u8]) {
+        let Some(State::Rtmp(rtmp)) = self.sessions.get_mut(conn).map(|session| &mut session.state) else {
             return;
         };
         let result = rtmp.machine.handle_input(input);
         while let Some(session) =
-            self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+            self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())
         {
             let State::Rtmp(rtmp) = &mut session.state else { return };
             match rtmp.machine.poll_event() {
-                Some(event) => self.rtmp_event(index, event),
+                Some(event) => self.rtmp_event(conn, event),
                 None => break,
             }
         }
-        let Some(session) = self.sessions.get_mut(index).filter(|session| session.closing_at_ms.is_none())
+        let Some(session) = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())
         else {
             return;
         };
         if let Err(error) = result {
             self.counters.protocol_errors += 1;
             tracing::debug!(session = %session.id, address = %session.address, error = error.reason(), "RTMP error");
-            return self.end(index, EndReason::Protocol(error.reason()));
+            return self.end(conn, EndReason::Protocol(error.reason()));
         }
         session.collect_output();
-        self.write_answers(index);
+        self.write_answers(conn);
     }
 
     /// Writes what a session's own input gave rise to. A peer that asks and asks but reads nothing is cut off.
-    fn write_answers(&mut self, index: usize) {
-        if self.sessions[index].pending.len() > 0 {
-            self.write(index);
+    fn write_answers(&mut self, conn: ConnId) {
+        if self.sessions[conn].pending.len() > 0 {
+            self.write(conn);
         }
         if self
             .sessions
-            .get(index)
+            .get(conn)
             .is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed)
         {
             self.counters.protocol_errors += 1;
-            self.remove(index, EndReason::AnswersUnread);
+            self.remove(conn, EndReason::AnswersUnread);
         }
     }
 
-    fn rtmp_event(&mut self, index: usize, event: ServerEvent) {
-        let session = &mut self.sessions[index];
+    fn rtmp_event(&mut self, conn: ConnId, event: ServerEvent) {
+        let session = &mut self.sessions[conn];
         let State::Rtmp(rtmp) = &mut session.state else { return };
         match event {
-            ServerEvent::Media(message) => self.receive_message(index, message),
+            ServerEvent::Media(message) => self.receive_message(conn, message),
             ServerEvent::Connect(request) => {
                 rtmp.token = token(&request.query);
                 rtmp.app = request.app;
@@ -113,20 +114,20 @@ impl Worker {
             }
             ServerEvent::Publish(request) => {
                 let token = token(&request.query).or_else(|| rtmp.token.clone());
-                let claim = PendingClaim { session: session.id, index, name: request.name, token };
+                let claim = PendingClaim { session: session.id, conn, name: request.name, token };
                 self.answer_publish(claim, true);
             }
             ServerEvent::Play(request) => {
                 let token = token(&request.query).or_else(|| rtmp.token.clone());
                 let app = rtmp.app.clone();
-                let outcome = self.play(index, (&app, &request.name), token.as_deref(), Format::Rtmp);
-                let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+                let outcome = self.play(conn, (&app, &request.name), token.as_deref(), Format::Rtmp);
+                let State::Rtmp(rtmp) = &mut self.sessions[conn].state else { return };
                 match outcome {
                     Ok(()) => {
                         rtmp.machine.accept_play();
                         rtmp.machine.trim();
-                        self.sessions[index].collect_output();
-                        self.write(index);
+                        self.sessions[conn].collect_output();
+                        self.write(conn);
                     }
                     Err(refusal) => {
                         let code = match refusal {
@@ -136,25 +137,25 @@ impl Worker {
                             }
                         };
                         rtmp.machine.reject_play(code, refusal.reason());
-                        self.end(index, EndReason::Refused(refusal.reason()));
+                        self.end(conn, EndReason::Refused(refusal.reason()));
                     }
                 }
             }
-            ServerEvent::Pause { paused, .. } => self.pause(index, paused),
-            ServerEvent::StreamEnded if self.finish_message(index) => {
-                self.detach(index, EndReason::StreamClosedByPeer)
+            ServerEvent::Pause { paused, .. } => self.pause(conn, paused),
+            ServerEvent::StreamEnded if self.finish_message(conn) => {
+                self.detach(conn, EndReason::StreamClosedByPeer)
             }
-            ServerEvent::StreamEnded => self.remove(index, EndReason::StreamClosedByPeer),
+            ServerEvent::StreamEnded => self.remove(conn, EndReason::StreamClosedByPeer),
             ServerEvent::PingReply { .. } => {}
         }
     }
 
     fn answer_publish(&mut self, claim: PendingClaim, may_ask_again: bool) {
-        let index = claim.index;
-        let State::Rtmp(rtmp) = &self.sessions[index].state else { return };
+        let conn = claim.conn;
+        let State::Rtmp(rtmp) = &self.sessions[conn].state else { return };
         let app = rtmp.app.clone();
-        let outcome = self.publish(index, (&app, &claim.name), Credential::Token(claim.token.as_deref()));
-        let State::Rtmp(rtmp) = &mut self.sessions[index].state else { return };
+        let outcome = self.publish(conn, (&app, &claim.name), Credential::Token(claim.token.as_deref()));
+        let State::Rtmp(rtmp) = &mut self.sessions[conn].state else { return };
         match outcome {
             Ok(()) => rtmp.machine.accept_publish(),
             // The question stays open; what the encoder sends meanwhile waits within the machine's limit.
@@ -167,7 +168,7 @@ impl Worker {
                     PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
                 };
                 rtmp.machine.reject_publish(code, refusal.reason());
-                self.end(index, EndReason::Refused(refusal.reason()));
+                self.end(conn, EndReason::Refused(refusal.reason()));
             }
         }
     }
@@ -176,98 +177,99 @@ impl Worker {
     pub(crate) fn claim_again(&mut self) {
         while self.claims.front().is_some_and(|(due_ms, _)| *due_ms <= self.now_ms) {
             let Some((_, claim)) = self.claims.pop_front() else { return };
-            let index = claim.index;
+            let conn = claim.conn;
             let is_there = |session: &Session| session.id == claim.session && session.closing_at_ms.is_none();
-            if self.sessions.get(index).is_some_and(is_there) {
+            if self.sessions.get(conn).is_some_and(is_there) {
                 self.answer_publish(claim, false);
                 // Gives the events that waited for the answer, too.
-                self.rtmp_input(index, &[]);
+                self.rtmp_input(conn, &[]);
             }
         }
     }
 
-    fn http_input(&mut self, index: usize) {
-        let session = &mut self.sessions[index];
+    fn http_input(&mut self, conn: ConnId) {
+        let session = &mut self.sessions[conn];
         let State::HttpHead(head) = &mut session.state else { return };
         match http::parse(head) {
             Request::Incomplete => {}
             Request::Bad { status, reason } => {
                 self.counters.protocol_errors += 1;
-                self.answer(index, status, reason, true);
+                self.answer(conn, status, reason, true);
             }
-            Request::Control => self.hand_over(index),
+            Request::Control => self.hand_over(conn),
             Request::Media(request) => {
                 let rest = head.split_off(request.head_bytes);
                 session.user_agent = request.user_agent.as_deref().map(Box::from);
-                self.media_request(index, request, &rest);
+                self.media_request(conn, request, &rest);
             }
         }
     }
 
-    fn media_request(&mut self, index: usize, request: MediaRequest, rest: &[u8]) {
+    fn media_request(&mut self, conn: ConnId, request: MediaRequest, rest: &[u8]) {
         let cors = self.parts.settings.cors_allow_origin.as_deref();
-        let session = &mut self.sessions[index];
+        let session = &mut self.sessions[conn];
         let format = match &request.method {
             Method::Options => {
                 http::write_preflight(&mut session.pending.bytes, cors);
-                return self.end(index, EndReason::Answered("preflight answered"));
+                return self.end(conn, EndReason::Answered("preflight answered"));
             }
-            Method::Other => return self.answer(index, 405, "a stream can only be read", true),
+            Method::Other => return self.answer(conn, 405, "a stream can only be read", true),
             Method::WebSocketVersion => {
-                return self.answer(index, 426, "WebSocket version 13 is needed", true);
+                return self.answer(conn, 426, "WebSocket version 13 is needed", true);
             }
-            Method::WebSocketKey => return self.answer(index, 400, "Sec-WebSocket-Key is missing", true),
-            Method::Head => return self.head_request(index, &request),
+            Method::WebSocketKey => return self.answer(conn, 400, "Sec-WebSocket-Key is missing", true),
+            Method::Head => return self.head_request(conn, &request),
             Method::Get if request.chunked => Format::FlvChunked,
             Method::Get => Format::Flv,
             Method::WebSocket { .. } => Format::WsFlv,
         };
         if let Err(refusal) =
-            self.play(index, (&request.app, &request.stream), request.token.as_deref(), format)
+            self.play(conn, (&request.app, &request.stream), request.token.as_deref(), format)
         {
-            return self.answer(index, refusal.status(), refusal.reason(), true);
+            return self.answer(conn, refusal.status(), refusal.reason(), true);
         }
-        let session = &mut self.sessions[index];
+        let session = &mut self.sessions[conn];
         session.state = match request.method {
             Method::WebSocket { accept } => {
                 let tls = session.connection.tls.is_some();
-                self.columns.told.protocol[index] = if tls { Protocol::WssFlv } else { Protocol::WsFlv };
+                self.columns.told.protocol[conn.index()] =
+                    if tls { Protocol::WssFlv } else { Protocol::WsFlv };
                 http::write_upgrade(&mut session.pending.bytes, &accept);
                 State::WebSocket(ClientFrames::default())
             }
             _ => State::HttpBody,
         };
         if !rest.is_empty() {
-            self.handle_input(index, rest);
+            self.handle_input(conn, rest);
         }
-        self.write(index);
+        self.write(conn);
     }
 
-    fn head_request(&mut self, index: usize, request: &MediaRequest) {
-        let refusal = self.would_play(index, (&request.app, &request.stream), request.token.as_deref());
+    fn head_request(&mut self, conn: ConnId, request: &MediaRequest) {
+        let refusal = self.would_play(conn, (&request.app, &request.stream), request.token.as_deref());
         match refusal {
             Ok(()) => {
                 let cors = self.parts.settings.cors_allow_origin.as_deref();
-                http::write_stream_head(&mut self.sessions[index].pending.bytes, cors, request.chunked);
-                self.end(index, EndReason::Answered("HEAD answered"));
+                http::write_stream_head(&mut self.sessions[conn].pending.bytes, cors, request.chunked);
+                self.end(conn, EndReason::Answered("HEAD answered"));
             }
-            Err(refusal) => self.answer(index, refusal.status(), refusal.reason(), false),
+            Err(refusal) => self.answer(conn, refusal.status(), refusal.reason(), false),
         }
     }
 
     /// Answers with a status and a line of text, and closes.
-    pub(crate) fn answer(&mut self, index: usize, status: u16, text: &'static str, with_body: bool) {
+    pub(crate) fn answer(&mut self, conn: ConnId, status: u16, text: &'static str, with_body: bool) {
         let cors = self.parts.settings.cors_allow_origin.as_deref();
-        http::write_answer(&mut self.sessions[index].pending.bytes, status, text, cors, with_body);
-        self.end(index, EndReason::Refused(text));
+        http::write_answer(&mut self.sessions[conn].pending.bytes, status, text, cors, with_body);
+        self.end(conn, EndReason::Refused(text));
     }
 
-    fn hand_over(&mut self, index: usize) {
+    fn hand_over(&mut self, conn: ConnId) {
         let handoffs = self.parts.handoffs.clone();
         let Ok(permit) = handoffs.try_reserve() else {
-            return self.answer(index, 503, "too many requests at once", true);
+            return self.answer(conn, 503, "too many requests at once", true);
         };
-        let session = self.take(index);
+        let Some(session) = self.take(conn) else { return };
         tracing::trace!(session = %session.id, "handed to the control side");
         let Session { connection, state: State::HttpHead(buffered), address, .. } = session else { return };
         permit.send(Handoff {
@@ -280,19 +282,19 @@ impl Worker {
 
     /// Ends a session in order: its stream is left, the peer is told, and the connection closes once the last
     /// bytes have been taken.
-    pub(crate) fn end(&mut self, index: usize, reason: EndReason) {
-        let Some(session) = self.sessions.get(index) else { return };
+    pub(crate) fn end(&mut self, conn: ConnId, reason: EndReason) {
+        let Some(session) = self.sessions.get(conn) else { return };
         if session.closing_at_ms.is_some() {
             return;
         }
         let play = session.play().map(|play| (play.format, play.begun));
         let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
-        if !self.finish_message(index) {
-            return self.remove(index, reason);
+        if !self.finish_message(conn) {
+            return self.remove(conn, reason);
         }
         self.counters.ended.count(reason);
-        self.detach(index, reason);
-        let session = &mut self.sessions[index];
+        self.detach(conn, reason);
+        let session = &mut self.sessions[conn];
         if unanswered {
             let cors = self.parts.settings.cors_allow_origin.as_deref();
             http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
@@ -300,7 +302,7 @@ impl Worker {
             channel::write_end(format, &mut session.pending.bytes);
         }
         session.closing_at_ms = Some(self.now_ms + LINGER_MS);
-        self.columns.retire(index);
+        self.columns.retire(conn);
         match &mut session.state {
             State::Rtmp(rtmp) => {
                 rtmp.machine.close(reason.text());
@@ -311,32 +313,32 @@ impl Worker {
             State::HttpHead(_) | State::HttpBody | State::Adopted(_) => {}
         }
         session.blocked = false;
-        self.write(index);
+        self.write(conn);
     }
 
     /// Ends a session at once.
-    pub(crate) fn remove(&mut self, index: usize, reason: EndReason) {
-        if let Some(session) = self.sessions.get(index) {
+    pub(crate) fn remove(&mut self, conn: ConnId, reason: EndReason) {
+        if let Some(session) = self.sessions.get(conn) {
             // One that is closing was counted when it ended.
             if session.closing_at_ms.is_none() {
                 self.counters.ended.count(reason);
             }
-            self.detach(index, reason);
-            let mut session = self.take(index);
+            self.detach(conn, reason);
+            let Some(mut session) = self.take(conn) else { return };
             session.connection.finish();
             tracing::debug!(session = %session.id, reason = reason.text(), "connection closed");
         }
     }
 
     /// Leaves the stream the session publishes or plays.
-    fn detach(&mut self, index: usize, reason: EndReason) {
-        let session = &mut self.sessions[index];
+    fn detach(&mut self, conn: ConnId, reason: EndReason) {
+        let session = &mut self.sessions[conn];
         if let State::Adopted(adopted) = &mut session.state {
             adopted.tell(reason);
         }
         let id = session.id;
-        let (bytes_in, bytes_out) = (self.columns.bytes_in(index), self.columns.bytes_out(index));
-        let seconds = (self.now_ms - self.columns.opened_ms(index)) / 1000;
+        let (bytes_in, bytes_out) = (self.columns.bytes_in(conn), self.columns.bytes_out(conn));
+        let seconds = (self.now_ms - self.columns.opened_ms(conn)) / 1000;
         session.unused_since_ms = self.now_ms;
         match std::mem::replace(&mut session.media, Media::None) {
             Media::None => {}
@@ -345,23 +347,23 @@ impl Worker {
                 tracing::info!(session = %id, stream, reason = reason.text(), seconds, bytes_in, "publisher left");
                 if publish.read_at_ms.is_some() {
                     // What it says next is no stream's media. Fails only for a socket that is about to close.
-                    let _ = self.set_readable(index, true);
+                    let _ = self.set_readable(conn, true);
                 }
                 let Publish { stream, epoch, .. } = publish;
-                let source = Source { epoch, origin: Origin::Session(index) };
-                self.end_publication(Lane::Frames, stream, source);
+                let source = Source { epoch, origin: Origin::Connection(conn) };
+                self.end_publication(LaneStream::Frames(stream), source);
             }
             Media::Play(play) => {
                 let stream = self.stream_key(play.stream);
                 let dropped = play.cursor.dropped();
                 tracing::info!(session = %id, stream, reason = reason.text(), seconds, bytes_out, dropped, "player left");
-                self.leave(index, &play);
+                self.leave(conn, &play);
             }
         }
-        self.columns.takes_role(index, Role::Pending, NO_STREAM);
+        self.columns.takes_role(conn, Role::Pending, NO_STREAM);
     }
 
-    fn stream_key(&self, stream: usize) -> &str {
+    fn stream_key(&self, stream: FrameStreamId) -> &str {
         self.streams.slab.get(stream).map_or("", |stream| &*stream.publication.key)
     }
 }

@@ -9,6 +9,7 @@ use delivery::{Cursor, SlotId};
 use rtmp::server::ServerSession;
 
 use crate::frames::channel::Format;
+use crate::ids::FrameStreamId;
 use crate::net::connection::Connection;
 use crate::proto::internal::Adopted;
 use crate::proto::websocket::ClientFrames;
@@ -80,7 +81,7 @@ pub(crate) enum Media {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Publish {
     /// Index of the stream on this worker.
-    pub(crate) stream: usize,
+    pub(crate) stream: FrameStreamId,
     /// The publication it is.
     pub(crate) epoch: Epoch,
     /// Nobody watches the stream: the socket is not read before this time.
@@ -91,7 +92,7 @@ pub(crate) struct Publish {
 #[derive(Debug)]
 pub(crate) struct Play {
     /// Index of the stream on this worker.
-    pub(crate) stream: usize,
+    pub(crate) stream: FrameStreamId,
     pub(crate) format: Format,
     pub(crate) cursor: Cursor,
     pub(crate) slot: SlotId,

@@ -2,6 +2,7 @@
 
 use crate::event_loop::Worker;
 use crate::frames::streams::LocalStream;
+use crate::ids::{ConnId, TableId};
 use crate::proto::session::{Media, Session};
 use worker_api::link::Listed;
 use worker_api::snapshot::{
@@ -12,10 +13,10 @@ impl Worker {
     /// Copies the state out.
     pub(crate) fn snapshot(&self, listed: &Listed) -> WorkerSnapshot {
         let last = self.load.last;
-        let rows = self.columns.told.listed(self.parts.index, listed);
-        let sessions = rows.filter_map(|row| Some((row, self.sessions.get(row)?)));
+        let rows = self.columns.told.listed(self.parts.index.index(), listed);
+        let sessions = rows.filter_map(|row| Some((ConnId::at(row), self.sessions.get(ConnId::at(row))?)));
         WorkerSnapshot {
-            index: self.parts.index,
+            index: self.parts.index.index(),
             core: self.load.core,
             counters: self.counters_now(),
             loop_time_us_p50: last.loop_time_us_p50,
@@ -31,7 +32,7 @@ impl Worker {
                 .chain(self.rtc_stream_snapshots())
                 .collect(),
             sessions: sessions
-                .map(|(index, session)| self.session_snapshot(index, session))
+                .map(|(conn, session)| self.session_snapshot(conn, session))
                 .chain(self.rtc_session_snapshots(listed))
                 .collect(),
         }
@@ -50,7 +51,7 @@ impl Worker {
 
     fn stream_snapshot(&self, stream: &LocalStream) -> StreamSnapshot {
         let publisher =
-            stream.publication.publisher().and_then(|index| Some((index, self.sessions.get(index)?)));
+            stream.publication.connection().and_then(|conn| Some((conn, self.sessions.get(conn)?)));
         let told = &self.columns.told;
         let rates = stream.relay.rates();
         let gop = stream.relay.gop();
@@ -58,11 +59,11 @@ impl Worker {
             app: stream.publication.app().to_owned(),
             name: stream.publication.name().to_owned(),
             live: stream.publication.source.is_some(),
-            publisher: publisher.map(|(index, session)| PublisherSnapshot {
+            publisher: publisher.map(|(conn, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
-                protocol: told.protocol[index],
-                connected_ms: self.now_ms - told.opened_ms[index],
+                protocol: told.protocol[conn.index()],
+                connected_ms: self.now_ms - told.opened_ms[conn.index()],
             }),
             uptime_ms: stream
                 .publication
@@ -84,13 +85,13 @@ impl Worker {
         }
     }
 
-    fn session_snapshot(&self, index: usize, session: &Session) -> SessionSnapshot {
+    fn session_snapshot(&self, conn: ConnId, session: &Session) -> SessionSnapshot {
         let stream = match &session.media {
             Media::None => None,
             Media::Publish(publish) => self.streams.slab.get(publish.stream),
             Media::Play(play) => self.streams.slab.get(play.stream),
         };
-        let of_columns = self.columns.session_snapshot(index, session.id, session.address, self.now_ms);
+        let of_columns = self.columns.session_snapshot(conn, session.id, session.address, self.now_ms);
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),

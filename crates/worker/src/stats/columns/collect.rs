@@ -5,6 +5,7 @@
 
 use crate::event_loop::Worker;
 use crate::frames::channel::{Channel, Format};
+use crate::ids::{FrameStreamId, PacketStreamId, TableId};
 use crate::proto::session::Media;
 use worker_api::columns::StreamRow;
 use worker_api::time::thread_cpu_time;
@@ -13,44 +14,44 @@ use worker_api::time::thread_cpu_time;
 const SEEN: usize = 256;
 
 /// `stream` of a session that has frames of the stream at `index`.
-pub(crate) fn frames_reference(index: usize) -> u32 {
-    index as u32 * 2
+pub(crate) fn frames_reference(stream: FrameStreamId) -> u32 {
+    stream.0 * 2
 }
 
 /// `stream` of a session that has packets of the stream at `index`.
-pub(crate) fn packets_reference(index: usize) -> u32 {
-    index as u32 * 2 + 1
+pub(crate) fn packets_reference(stream: PacketStreamId) -> u32 {
+    stream.0 * 2 + 1
 }
 
 impl Worker {
     /// Ends the sample of `elapsed_ms` of all sessions and sends a copy of the columns to the control side.
     pub(crate) fn send_stats(&mut self, elapsed_ms: u64) {
         let begun = thread_cpu_time();
-        self.columns.sample(elapsed_ms, rows(&self.sessions));
+        self.columns.sample(elapsed_ms, self.sessions.rows());
         self.note_queues();
         self.rtc_note_reception();
         self.rtc_sample(elapsed_ms);
         let mut snapshot = self.parts.outbox.take_empty();
         let last = self.load.last;
-        snapshot.worker = self.parts.index;
+        snapshot.worker = self.parts.index.index();
         snapshot.now_ms = self.now_ms;
         snapshot.load_percent = last.load_percent;
         snapshot.bytes_in_per_second = last.bytes_in;
         snapshot.bytes_out_per_second = last.bytes_out;
         snapshot.sessions.append_copy(&self.columns.told);
         snapshot.sessions.append_copy(&self.rtc.columns.told);
-        snapshot.streams.extend(self.streams.slab.iter().map(|(index, stream)| StreamRow {
-            reference: frames_reference(index),
+        snapshot.streams.extend(self.streams.slab.iter().map(|(id, stream)| StreamRow {
+            reference: frames_reference(id),
             name: stream.publication.key.clone(),
             live: stream.publication.source.is_some(),
-            has_publisher: stream.publication.publisher().is_some(),
+            has_publisher: stream.publication.has_client(),
             players: stream.publication.players,
         }));
-        snapshot.streams.extend(self.rtc.streams.slab.iter().map(|(index, stream)| StreamRow {
-            reference: packets_reference(index),
+        snapshot.streams.extend(self.rtc.streams.slab.iter().map(|(id, stream)| StreamRow {
+            reference: packets_reference(id),
             name: stream.publication.key.clone(),
             live: stream.publication.source.is_some(),
-            has_publisher: stream.publication.publisher().is_some(),
+            has_publisher: stream.publication.has_client(),
             players: stream.publication.players,
         }));
         let took = thread_cpu_time().zip(begun).map(|(ended, begun)| ended.saturating_sub(begun));
@@ -62,27 +63,22 @@ impl Worker {
     fn note_queues(&mut self) {
         let told = &mut self.columns.told;
         let mut seen = [(usize::MAX, 0, 0); SEEN];
-        for (index, session) in &self.sessions {
+        for (conn, session) in self.sessions.iter() {
             let Media::Play(play) = &session.media else { continue };
             let stream = &self.streams.slab[play.stream];
             let Some(Channel { log, .. }) = &stream.channels[play.format as usize] else { continue };
-            told.queue_bytes[index] = play.cursor.lag_bytes(log);
+            told.queue_bytes[conn.index()] = play.cursor.lag_bytes(log);
             // Players that are served together are at the same place: finding the message there once is enough.
             let Some(position) = play.cursor.position() else {
-                told.queue_ms[index] = 0;
+                told.queue_ms[conn.index()] = 0;
                 continue;
             };
-            let channel = play.stream * Format::COUNT + play.format as usize;
+            let channel = play.stream.index() * Format::COUNT + play.format as usize;
             let known = &mut seen[(position as usize ^ channel) % SEEN];
             if (known.0, known.1) != (channel, position) {
                 *known = (channel, position, play.cursor.lag_ms(log) as u32);
             }
-            told.queue_ms[index] = known.2;
+            told.queue_ms[conn.index()] = known.2;
         }
     }
-}
-
-/// Rows that a table's columns need.
-pub(crate) fn rows<T>(table: &slab::Slab<T>) -> usize {
-    table.iter().next_back().map_or(0, |(last, _)| last + 1)
 }

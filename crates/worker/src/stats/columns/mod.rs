@@ -10,11 +10,12 @@ mod collect;
 mod outbox;
 mod sample;
 
-pub(crate) use collect::{frames_reference, packets_reference, rows};
+pub(crate) use collect::{frames_reference, packets_reference};
 pub(crate) use outbox::Outbox;
 #[cfg(test)]
 use worker_api::columns::NO_STREAM;
 
+use crate::ids::TableId;
 use worker_api::columns::Told;
 use worker_api::snapshot::{Protocol, Role, SessionId, SessionSnapshot};
 
@@ -66,18 +67,23 @@ pub(crate) struct Reception {
 
 impl Columns {
     /// A session begins at `row`.
-    pub(crate) fn open(&mut self, row: usize, id: SessionId, protocol: Protocol, now_ms: u64) {
+    pub(crate) fn open(&mut self, row: impl TableId, id: SessionId, protocol: Protocol, now_ms: u64) {
+        let row = row.index();
         if self.told.rows() <= row {
             self.resize(row + 1);
         }
-        self.close(row);
+        self.reset(row);
         self.told.serial[row] = id.serial();
         self.told.protocol[row] = protocol;
         self.told.opened_ms[row] = now_ms;
     }
 
     /// The session at `row` is over: nothing of it stays.
-    pub(crate) fn close(&mut self, row: usize) {
+    pub(crate) fn close(&mut self, row: impl TableId) {
+        self.reset(row.index());
+    }
+
+    fn reset(&mut self, row: usize) {
         self.told.reset(row);
         for column in
             [&mut self.bytes_in, &mut self.bytes_out, &mut self.sampled_bytes, &mut self.sampled_packets]
@@ -88,13 +94,15 @@ impl Columns {
     }
 
     /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes still count.
-    pub(crate) fn retire(&mut self, row: usize) {
+    pub(crate) fn retire(&mut self, row: impl TableId) {
+        let row = row.index();
         self.told.serial[row] = 0;
     }
 
     /// What the session at `row` does from now on, with which stream. Its packets and what describes its reception and
     /// its queue begin anew.
-    pub(crate) fn takes_role(&mut self, row: usize, role: Role, stream: u32) {
+    pub(crate) fn takes_role(&mut self, row: impl TableId, role: Role, stream: u32) {
+        let row = row.index();
         let kept = (self.told.serial[row], self.told.protocol[row], self.told.opened_ms[row]);
         self.told.reset(row);
         (self.told.serial[row], self.told.protocol[row], self.told.opened_ms[row]) = kept;
@@ -106,22 +114,29 @@ impl Columns {
     }
 
     /// Bytes came in.
-    pub(crate) fn received(&mut self, row: usize, bytes: u64) {
+    pub(crate) fn received(&mut self, row: impl TableId, bytes: u64) {
+        let row = row.index();
         self.bytes_in[row] += bytes;
     }
 
     /// Bytes went out.
-    pub(crate) fn sent(&mut self, row: usize, bytes: u64) {
+    pub(crate) fn sent(&mut self, row: impl TableId, bytes: u64) {
+        let row = row.index();
         self.bytes_out[row] += bytes;
     }
 
     /// Packets, or messages, went by in the direction of the role.
-    pub(crate) fn passed(&mut self, row: usize, packets: u64) {
+    pub(crate) fn passed(&mut self, row: impl TableId, packets: u64) {
+        let row = row.index();
         self.told.packets[row] += packets;
     }
 
     /// A report came.
-    pub(crate) fn reported(&mut self, row: usize, reception: Reception) {
+    pub(crate) fn reported(&mut self, row: impl TableId, reception: Reception) {
+        self.set_reception(row.index(), reception);
+    }
+
+    fn set_reception(&mut self, row: usize, reception: Reception) {
         self.told.lost_packets[row] = reception.lost_packets;
         self.told.loss_percent[row] = reception.loss_percent;
         self.told.rtt_ms[row] = reception.rtt_ms;
@@ -129,7 +144,8 @@ impl Columns {
     }
 
     /// A publisher's packets have been looked at. Its loss is that of the time since the last look.
-    pub(crate) fn arrived(&mut self, row: usize, arrival: Arrival) {
+    pub(crate) fn arrived(&mut self, row: impl TableId, arrival: Arrival) {
+        let row = row.index();
         let Arrival { expected_packets, arrived_packets, rtt_ms, jitter_ms } = arrival;
         let lost_packets = expected_packets.saturating_sub(arrived_packets);
         let before = std::mem::replace(&mut self.sampled_expected[row], expected_packets);
@@ -141,21 +157,24 @@ impl Columns {
                 lost as f32 * 100.0 / expected as f32
             }
         };
-        self.reported(row, Reception { lost_packets, loss_percent, rtt_ms, jitter_ms });
+        self.set_reception(row, Reception { lost_packets, loss_percent, rtt_ms, jitter_ms });
     }
 
     /// Bytes received so far.
-    pub(crate) fn bytes_in(&self, row: usize) -> u64 {
+    pub(crate) fn bytes_in(&self, row: impl TableId) -> u64 {
+        let row = row.index();
         self.bytes_in[row]
     }
 
     /// Bytes sent so far.
-    pub(crate) fn bytes_out(&self, row: usize) -> u64 {
+    pub(crate) fn bytes_out(&self, row: impl TableId) -> u64 {
+        let row = row.index();
         self.bytes_out[row]
     }
 
     /// When the session was accepted, milliseconds.
-    pub(crate) fn opened_ms(&self, row: usize) -> u64 {
+    pub(crate) fn opened_ms(&self, row: impl TableId) -> u64 {
+        let row = row.index();
         self.told.opened_ms[row]
     }
 
@@ -168,11 +187,12 @@ impl Columns {
     /// The session at `row` as it is told when asked for. What is no figure stays empty.
     pub(crate) fn session_snapshot(
         &self,
-        row: usize,
+        row: impl TableId,
         id: SessionId,
         address: std::net::SocketAddr,
         now_ms: u64,
     ) -> SessionSnapshot {
+        let row = row.index();
         let told = &self.told;
         SessionSnapshot {
             id,
@@ -206,23 +226,30 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ConnId;
 
     fn one(role: Role) -> Columns {
         let mut columns = Columns::default();
-        columns.open(2, SessionId::new(3, 7), Protocol::Whep, 500);
-        columns.takes_role(2, role, 4);
+        columns.open(ConnId(2), SessionId::new(3, 7), Protocol::Whep, 500);
+        columns.takes_role(ConnId(2), role, 4);
         columns
     }
 
     #[test]
     fn a_row_is_empty_before_and_after_its_session() {
         let mut columns = one(Role::Player);
-        columns.sent(2, 10);
-        columns.passed(2, 3);
-        columns.reported(2, Reception { lost_packets: 1, loss_percent: 2.0, rtt_ms: 3.0, jitter_ms: 4.0 });
+        columns.sent(ConnId(2), 10);
+        columns.passed(ConnId(2), 3);
+        columns.reported(
+            ConnId(2),
+            Reception { lost_packets: 1, loss_percent: 2.0, rtt_ms: 3.0, jitter_ms: 4.0 },
+        );
         assert_eq!(columns.told.serial, [0, 0, 7]);
-        assert_eq!((columns.told.stream[2], columns.opened_ms(2), columns.bytes_out(2)), (4, 500, 10));
-        columns.close(2);
+        assert_eq!(
+            (columns.told.stream[2], columns.opened_ms(ConnId(2)), columns.bytes_out(ConnId(2))),
+            (4, 500, 10)
+        );
+        columns.close(ConnId(2));
         let mut untouched = Columns::default();
         untouched.resize(3);
         assert_eq!(format!("{columns:?}"), format!("{untouched:?}"));
@@ -231,17 +258,17 @@ mod tests {
     #[test]
     fn the_next_session_of_a_row_inherits_nothing() {
         let mut columns = one(Role::Publisher);
-        columns.received(2, 10);
-        columns.retire(2);
-        columns.received(2, 5);
+        columns.received(ConnId(2), 10);
+        columns.retire(ConnId(2));
+        columns.received(ConnId(2), 5);
         assert_eq!(
-            (columns.told.serial[2], columns.bytes_in(2)),
+            (columns.told.serial[2], columns.bytes_in(ConnId(2))),
             (0, 15),
             "its last bytes count for its log line"
         );
-        columns.open(2, SessionId::new(3, 8), Protocol::Rtmp, 900);
+        columns.open(ConnId(2), SessionId::new(3, 8), Protocol::Rtmp, 900);
         assert_eq!(
-            (columns.told.serial[2], columns.bytes_in(2), columns.told.role[2]),
+            (columns.told.serial[2], columns.bytes_in(ConnId(2)), columns.told.role[2]),
             (8, 0, Role::Pending)
         );
         assert_eq!(columns.told.stream[2], NO_STREAM);
@@ -261,7 +288,7 @@ mod tests {
         ];
         for (expected_packets, arrived_packets, lost, percent) in rows {
             let arrival = Arrival { expected_packets, arrived_packets, rtt_ms: 20.0, jitter_ms: 1.5 };
-            columns.arrived(2, arrival);
+            columns.arrived(ConnId(2), arrival);
             let told = &columns.told;
             let found = Some(told.loss_percent[2]).filter(|percent| !percent.is_nan());
             assert_eq!(
@@ -276,11 +303,11 @@ mod tests {
     #[test]
     fn roles_are_counted_from_their_column() {
         let mut columns = one(Role::Player);
-        columns.open(0, SessionId::new(3, 8), Protocol::Rtmp, 900);
-        columns.open(5, SessionId::new(3, 9), Protocol::Rtmp, 900);
-        columns.takes_role(5, Role::Publisher, 0);
+        columns.open(ConnId(0), SessionId::new(3, 8), Protocol::Rtmp, 900);
+        columns.open(ConnId(5), SessionId::new(3, 9), Protocol::Rtmp, 900);
+        columns.takes_role(ConnId(5), Role::Publisher, 0);
         assert_eq!(columns.publishers_and_players(), (1, 1));
-        columns.takes_role(5, Role::Pending, NO_STREAM);
+        columns.takes_role(ConnId(5), Role::Pending, NO_STREAM);
         assert_eq!(columns.publishers_and_players(), (0, 1));
     }
 }

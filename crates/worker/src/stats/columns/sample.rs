@@ -27,6 +27,7 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ConnId;
     use worker_api::snapshot::{Protocol, SessionId};
 
     #[test]
@@ -38,14 +39,14 @@ mod tests {
         ];
         let mut columns = Columns::default();
         for (row, (role, ..)) in rows.into_iter().enumerate() {
-            columns.open(row, SessionId::new(0, row as u64 + 1), Protocol::Rtmp, 1);
-            columns.received(row, 77);
-            columns.sent(row, 99);
-            columns.takes_role(row, role, 0);
-            columns.received(row, 3000);
-            columns.sent(row, 5000);
+            columns.open(ConnId(row as u32), SessionId::new(0, row as u64 + 1), Protocol::Rtmp, 1);
+            columns.received(ConnId(row as u32), 77);
+            columns.sent(ConnId(row as u32), 99);
+            columns.takes_role(ConnId(row as u32), role, 0);
+            columns.received(ConnId(row as u32), 3000);
+            columns.sent(ConnId(row as u32), 5000);
             if role != Role::Pending {
-                columns.passed(row, 20);
+                columns.passed(ConnId(row as u32), 20);
             }
         }
         columns.sample(1000, 3);
@@ -53,8 +54,8 @@ mod tests {
             let found = (columns.told.bits_per_second[row], columns.told.packets_per_second[row]);
             assert_eq!(found, (bits, packets), "{role:?}");
         }
-        columns.sent(2, 3000);
-        columns.passed(2, 11);
+        columns.sent(ConnId(2), 3000);
+        columns.passed(ConnId(2), 11);
         columns.sample(1100, 3);
         assert_eq!((columns.told.bits_per_second[2], columns.told.packets_per_second[2]), (21_818, 10));
         assert_eq!((columns.told.bits_per_second[1], columns.told.packets_per_second[1]), (0, 0));
@@ -64,17 +65,17 @@ mod tests {
     fn vacant_rows_at_the_end_are_given_up_and_come_back() {
         let mut columns = Columns::default();
         for row in 0..10 {
-            columns.open(row, SessionId::new(0, row as u64 + 1), Protocol::Rtmp, 5);
+            columns.open(ConnId(row as u32), SessionId::new(0, row as u64 + 1), Protocol::Rtmp, 5);
         }
-        (4..10).for_each(|row| columns.close(row));
-        columns.retire(3);
+        (4..10).for_each(|row| columns.close(ConnId(row as u32)));
+        columns.retire(ConnId(3));
         columns.sample(1000, 4);
         assert_eq!(
             (columns.told.rows(), columns.told.sessions()),
             (4, 3),
             "a session that is closing keeps its row"
         );
-        columns.open(7, SessionId::new(0, 11), Protocol::Rtmp, 5);
+        columns.open(ConnId(7), SessionId::new(0, 11), Protocol::Rtmp, 5);
         assert_eq!(columns.told.serial, [1, 2, 3, 0, 0, 0, 0, 11]);
     }
 }
