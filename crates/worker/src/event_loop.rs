@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -24,22 +24,19 @@ use rtmp::server::{ServerConfig, ServerSession};
 use tokio::sync::mpsc::Sender;
 
 use crate::bridges::Bridges;
+use crate::context::Context;
 use crate::frames::streams::Streams;
-use crate::ids::{ConnId, FrameStreamId, Table, TableId, WorkerIndex};
-use crate::mailbox::Neighbour;
+use crate::ids::{ConnId, FrameStreamId, Table, TableId};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Entry, Listeners};
 use crate::packets::Rtc;
 use crate::proto::requests::PendingClaim;
 use crate::proto::session::{Media, Pending, Rtmp, Session, State};
-use crate::registry::Directory;
 use crate::stats::columns::{Columns, Outbox};
-use crate::stats::load::LoadMeter;
 use worker_api::EndReason;
-use worker_api::auth::Policy;
 use worker_api::link::{Command, Handoff};
 use worker_api::settings::WorkerSettings;
-use worker_api::snapshot::{Protocol, SessionId, WorkerCounters};
+use worker_api::snapshot::{Protocol, SessionId};
 
 const WAKER: Token = Token(usize::MAX);
 /// Tokens from here on are listeners; below are sessions.
@@ -63,24 +60,19 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Time a session has to take its last bytes, milliseconds.
 pub(crate) const LINGER_MS: u64 = 2_000;
 
-/// What a worker is made of besides its own sockets.
+/// What a worker has for the control side and from it.
 #[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) index: WorkerIndex,
-    pub(crate) settings: Arc<WorkerSettings>,
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) directory: Arc<Directory>,
+pub(crate) struct ControlQueues {
     pub(crate) handoffs: Sender<Handoff>,
     pub(crate) commands: Receiver<Command>,
-    pub(crate) neighbours: Vec<Option<Neighbour>>,
     pub(crate) outbox: Outbox,
 }
 
 /// A worker. Lives on its thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(crate) parts: Parts,
-    pub(crate) poll: Poll,
+    pub(crate) ctx: Context,
+    pub(crate) control: ControlQueues,
     pub(crate) rtc: Rtc,
     pub(crate) bridges: Bridges,
     listeners: Listeners,
@@ -89,7 +81,6 @@ pub(crate) struct Worker {
     pub(crate) sessions: Table<ConnId, Session>,
     /// What `sessions` have counted, by the same id.
     pub(crate) columns: Columns,
-    pub(crate) last_serial: u64,
     pub(crate) streams: Streams,
     /// When which channel is to be looked at: time, stream, format.
     pub(crate) timers: BinaryHeap<Reverse<(u64, FrameStreamId, usize)>>,
@@ -102,15 +93,7 @@ pub(crate) struct Worker {
     pub(crate) plain: Vec<u8>,
     cipher: Vec<u8>,
     pub(crate) scratch_players: Vec<delivery::PlayerId>,
-    pub(crate) counters: WorkerCounters,
-    pub(crate) load: LoadMeter,
-    epoch: Instant,
-    /// The time as of the beginning of this turn.
-    pub(crate) now: Instant,
-    /// The same in milliseconds since `epoch`.
-    pub(crate) now_ms: u64,
     next_sweep_ms: u64,
-    pub(crate) draining_until: Option<u64>,
     rtmp_config: ServerConfig,
 }
 
@@ -122,24 +105,20 @@ pub(crate) fn waker(poll: &Poll) -> io::Result<Arc<Waker>> {
 impl Worker {
     /// A worker that accepts on `listeners`.
     pub(crate) fn new(
-        parts: Parts,
+        ctx: Context,
+        control: ControlQueues,
         mut rtc: Rtc,
         bridges: Bridges,
-        poll: Poll,
         mut listeners: Listeners,
     ) -> io::Result<Self> {
-        rtc.register(poll.registry())?;
+        rtc.register(ctx.poll.registry())?;
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
-            poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
+            ctx.poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
         }
-        let rtmp_config = rtmp_limits(&parts.settings);
-        let cores = &parts.settings.cores;
-        let core = (!cores.is_empty()).then(|| cores[parts.index.index() % cores.len()]);
-        #[expect(clippy::disallowed_methods, reason = "the zero of this worker's clock")]
-        let epoch = Instant::now();
+        let rtmp_config = rtmp_limits(&ctx.settings);
         Ok(Self {
-            parts,
-            poll,
+            ctx,
+            control,
             rtc,
             bridges,
             listeners,
@@ -147,7 +126,6 @@ impl Worker {
             accept_paused_until: None,
             sessions: Table::default(),
             columns: Columns::default(),
-            last_serial: 0,
             streams: Streams::default(),
             timers: BinaryHeap::new(),
             unwatched: BinaryHeap::new(),
@@ -156,41 +134,27 @@ impl Worker {
             plain: vec![0; READ_BYTES],
             cipher: vec![0; CIPHER_BYTES],
             scratch_players: Vec::new(),
-            counters: WorkerCounters::default(),
-            load: LoadMeter::new(core),
-            epoch,
-            now: epoch,
-            now_ms: 0,
             next_sweep_ms: SWEEP_MS,
-            draining_until: None,
             rtmp_config,
         })
     }
 
     /// Runs until drained.
     pub(crate) fn run(mut self) {
-        self.load.pin();
+        self.ctx.load.pin();
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.is_drained() {
             let timeout = self.timeout();
-            match self.poll.poll(&mut events, Some(timeout)) {
+            match self.ctx.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => result.expect("epoll_wait fails only for a bad descriptor or pointer"),
             }
-            let started = self.read_clock();
+            let started = self.ctx.read_clock();
             self.turn(&events);
-            let ended = self.read_clock();
-            self.counters.loop_turns += 1;
-            self.counters.loop_busy_us += self.load.turn_took(ended - started);
+            let ended = self.ctx.read_clock();
+            self.ctx.counters.loop_turns += 1;
+            self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(ended - started);
         }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a turn begins or ends")]
-    fn read_clock(&mut self) -> Instant {
-        let now = Instant::now();
-        self.now = now;
-        self.now_ms = now.duration_since(self.epoch).as_millis() as u64;
-        now
     }
 
     fn turn(&mut self, events: &Events) {
@@ -218,12 +182,12 @@ impl Worker {
         self.handle_commands();
         self.rtc_output();
         self.serve_due_players();
-        if self.now_ms >= self.next_sweep_ms {
-            self.next_sweep_ms = self.now_ms + SWEEP_MS;
+        if self.ctx.now_ms >= self.next_sweep_ms {
+            self.next_sweep_ms = self.ctx.now_ms + SWEEP_MS;
             self.resume_accepting();
             self.sweep();
         }
-        self.parts.neighbours.iter_mut().flatten().for_each(Neighbour::flush);
+        self.ctx.mailboxes.flush();
     }
 
     fn timeout(&self) -> Duration {
@@ -234,7 +198,7 @@ impl Worker {
         let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
         let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
         let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);
-        Duration::from_millis(next_ms.saturating_sub(self.now_ms)).min(self.rtc_sleep(self.now))
+        Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(self.rtc_sleep(self.ctx.now))
     }
 
     fn session_event(&mut self, conn: ConnId, event: &mio::event::Event) {
@@ -268,10 +232,10 @@ impl Worker {
             let outcome = session.connection.read(&mut plain[..most], &mut self.cipher);
             let again = match outcome {
                 Ok(ReadOutcome::Data { bytes, more }) => {
-                    session.received_ms = self.now_ms;
+                    session.received_ms = self.ctx.now_ms;
                     self.columns.received(conn, bytes as u64);
-                    self.counters.bytes_in += bytes as u64;
-                    self.load.bytes_in += bytes as u64;
+                    self.ctx.counters.bytes_in += bytes as u64;
+                    self.ctx.load.bytes_in += bytes as u64;
                     self.handle_input(conn, &plain[..bytes]);
                     if more && !to_end {
                         self.read_next_turn(conn);
@@ -306,7 +270,7 @@ impl Worker {
         let Some(session) = self.sessions.get(conn) else { return };
         let id = session.id;
         if session.connection.tls.is_some() && error.kind() == io::ErrorKind::Other {
-            self.counters.protocol_errors += 1;
+            self.ctx.counters.protocol_errors += 1;
             tracing::debug!(session = %id, %error, "TLS failed");
             self.remove(conn, EndReason::TlsFailed);
         } else {
@@ -333,20 +297,19 @@ impl Worker {
     }
 
     fn open(&mut self, entry: Entry, socket: TcpStream, address: SocketAddr) {
-        self.counters.accepted += 1;
-        if self.sessions.len() >= self.parts.settings.sessions_max {
-            self.counters.refused_full += 1;
+        self.ctx.counters.accepted += 1;
+        if self.sessions.len() >= self.ctx.settings.sessions_max {
+            self.ctx.counters.refused_full += 1;
             return;
         }
-        let tls = match &self.parts.settings.tls {
+        let tls = match &self.ctx.settings.tls {
             Some(config) if entry.tls => match rustls::ServerConnection::new(Arc::clone(config)) {
                 Ok(tls) => Some(Box::new(tls)),
                 Err(error) => return tracing::error!(%error, "no TLS session"),
             },
             _ => None,
         };
-        self.last_serial += 1;
-        let id = SessionId::new(self.parts.index.index(), self.last_serial);
+        let id = self.ctx.next_session_id();
         let (state, protocol) = if entry.rtmp {
             let machine = ServerSession::new(&self.rtmp_config, self.seed(id));
             let rtmp = Rtmp { machine, app: String::new(), token: None };
@@ -365,13 +328,13 @@ impl Worker {
             reads_again: false,
             peer_closed: false,
             closing_at_ms: None,
-            unused_since_ms: self.now_ms,
-            received_ms: self.now_ms,
-            written_ms: self.now_ms,
+            unused_since_ms: self.ctx.now_ms,
+            received_ms: self.ctx.now_ms,
+            written_ms: self.ctx.now_ms,
             user_agent: None,
         };
         let conn = self.sessions.insert(session);
-        self.columns.open(conn, id, protocol, self.now_ms);
+        self.columns.open(conn, id, protocol, self.ctx.now_ms);
         if let Err(error) = self.register(conn) {
             tracing::warn!(session = %id, %error, "connection not registered");
             self.sessions.remove(conn);
@@ -384,12 +347,16 @@ impl Worker {
         // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
         socket.set_nodelay(true)?;
         let options = socket2::SockRef::from(&*socket);
-        options.set_tcp_notsent_lowat(self.parts.settings.socket_unsent_bytes_max)?;
+        options.set_tcp_notsent_lowat(self.ctx.settings.socket_unsent_bytes_max)?;
         options.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
-        if let Some(bytes) = self.parts.settings.socket_send_buffer_bytes {
+        if let Some(bytes) = self.ctx.settings.socket_send_buffer_bytes {
             options.set_send_buffer_size(bytes as usize)?;
         }
-        self.poll.registry().register(socket, Token(conn.index()), Interest::READABLE | Interest::WRITABLE)
+        self.ctx.poll.registry().register(
+            socket,
+            Token(conn.index()),
+            Interest::READABLE | Interest::WRITABLE,
+        )
     }
 
     /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
@@ -399,15 +366,15 @@ impl Worker {
     }
 
     fn pause_accepting(&mut self, error: &io::Error) {
-        self.counters.accept_pauses += 1;
-        self.accept_paused_until = Some(self.now_ms + ACCEPT_PAUSE_MS);
-        if self.counters.accept_pauses % 50 == 1 {
+        self.ctx.counters.accept_pauses += 1;
+        self.accept_paused_until = Some(self.ctx.now_ms + ACCEPT_PAUSE_MS);
+        if self.ctx.counters.accept_pauses % 50 == 1 {
             tracing::warn!(%error, sessions = self.sessions.len(), "out of file descriptors: accepting pauses");
         }
     }
 
     fn resume_accepting(&mut self) {
-        if self.accept_paused_until.is_some_and(|until| self.now_ms >= until) {
+        if self.accept_paused_until.is_some_and(|until| self.ctx.now_ms >= until) {
             self.accept_paused_until = None;
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
@@ -417,15 +384,15 @@ impl Worker {
     pub(crate) fn stop_listening(&mut self) {
         for (_, mut listener) in std::mem::take(&mut self.listeners) {
             // Fails only when it was never registered.
-            let _ = self.poll.registry().deregister(&mut listener);
+            let _ = self.ctx.poll.registry().deregister(&mut listener);
         }
-        self.rtc.stop_listening(self.poll.registry());
+        self.rtc.stop_listening(self.ctx.poll.registry());
     }
 
     /// Sets whether input of a session is an event.
     pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
         let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
-        self.poll.registry().reregister(
+        self.ctx.poll.registry().reregister(
             &mut self.sessions[conn].connection.socket,
             Token(conn.index()),
             interest,
@@ -437,13 +404,14 @@ impl Worker {
         let mut session = self.sessions.remove(conn)?;
         self.columns.close(conn);
         // Fails only when it was never registered.
-        let _ = self.poll.registry().deregister(&mut session.connection.socket);
+        let _ = self.ctx.poll.registry().deregister(&mut session.connection.socket);
         Some(session)
     }
 
     fn is_drained(&self) -> bool {
-        self.draining_until
-            .is_some_and(|until| (self.sessions.is_empty() && self.rtc.is_empty()) || self.now_ms >= until)
+        self.ctx.draining_until.is_some_and(|until| {
+            (self.sessions.is_empty() && self.rtc.is_empty()) || self.ctx.now_ms >= until
+        })
     }
 }
 

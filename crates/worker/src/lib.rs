@@ -5,6 +5,7 @@
 //! up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is in `event_loop.rs`.
 
 mod bridges;
+mod context;
 mod event_loop;
 mod frames;
 mod ids;
@@ -35,7 +36,8 @@ use worker_api::settings::WorkerSettings;
 
 use crate::transcoding::{Pool, Replies};
 use bridges::{Bridges, Transcoding};
-use event_loop::Worker;
+use context::Context;
+use event_loop::{ControlQueues, Worker};
 use registry::{Directory, Published};
 use stats::columns::Outbox;
 use worker_api::auth::Policy;
@@ -77,7 +79,7 @@ impl Workers {
         let directory = Arc::new(Directory::default());
         let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let wakers = polls.iter().map(event_loop::waker).collect::<io::Result<Vec<_>>>()?;
-        let neighbours = mailbox::connect(&wakers, settings.ring_frames);
+        let mailboxes = mailbox::connect(&wakers, settings.ring_frames);
         let mut workers = Self {
             addresses,
             rtc_endpoints,
@@ -86,27 +88,27 @@ impl Workers {
             used_stats: Vec::new(),
             threads: Vec::new(),
         };
-        let own = polls.into_iter().zip(listeners).zip(neighbours).zip(rtc_sockets);
-        for (index, (((poll, listeners), neighbours), sockets)) in own.enumerate() {
+        let own = polls.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
+        for (index, (((poll, listeners), mailboxes), sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
             let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
             workers.handles.push(WorkerHandle::new(commands, Arc::clone(&wakers[index])));
             workers.used_stats.push(give_back);
-            let parts = event_loop::Parts {
-                index: WorkerIndex::at(index),
-                settings: Arc::clone(&settings),
-                policy: Arc::clone(&policy),
-                directory: Arc::clone(&directory),
-                handoffs: handoffs.clone(),
-                commands: received,
-                neighbours,
-                outbox: Outbox::new(stats.clone(), used),
-            };
-            let rtc =
-                packets::Rtc::new(WorkerIndex::at(index), sockets, &settings.rtc, clock, notices.clone())?;
+            let worker = WorkerIndex::at(index);
+            let ctx = Context::new(
+                worker,
+                Arc::clone(&settings),
+                Arc::clone(&policy),
+                Arc::clone(&directory),
+                mailboxes,
+                poll,
+            );
+            let outbox = Outbox::new(stats.clone(), used);
+            let control = ControlQueues { handoffs: handoffs.clone(), commands: received, outbox };
+            let rtc = packets::Rtc::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
             let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
-            let worker = Worker::new(parts, rtc, bridges, poll, listeners)?;
+            let worker = Worker::new(ctx, control, rtc, bridges, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {
                 // Half a server is worse than none: other workers would go on telling this one about streams, and

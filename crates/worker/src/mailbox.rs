@@ -11,6 +11,7 @@ use delivery::Frame;
 use rtrb::{Consumer, Producer, RingBuffer};
 use sfu::{Packet, TrackIndex};
 
+use crate::ids::{TableId, WorkerIndex};
 use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 
 /// What one worker sends another about a stream.
@@ -57,7 +58,7 @@ pub(crate) enum Start {
 
 /// One worker's ends of the rings to and from another.
 #[derive(Debug)]
-pub(crate) struct Neighbour {
+struct Neighbour {
     outgoing: Producer<WorkerMessage>,
     incoming: Consumer<WorkerMessage>,
     backlog: VecDeque<WorkerMessage>,
@@ -67,13 +68,13 @@ pub(crate) struct Neighbour {
 
 impl Neighbour {
     /// Queues a message that must arrive.
-    pub(crate) fn send(&mut self, message: WorkerMessage) {
+    fn send(&mut self, message: WorkerMessage) {
         self.backlog.push_back(message);
         self.push_backlog();
     }
 
     /// Queues a frame, or gives it back when there is no room.
-    pub(crate) fn try_send(&mut self, message: WorkerMessage) -> Result<(), WorkerMessage> {
+    fn try_send(&mut self, message: WorkerMessage) -> Result<(), WorkerMessage> {
         self.push_backlog();
         if !self.backlog.is_empty() {
             return Err(message);
@@ -84,12 +85,12 @@ impl Neighbour {
     }
 
     /// Takes the next message of the other worker.
-    pub(crate) fn receive(&mut self) -> Option<WorkerMessage> {
+    fn receive(&mut self) -> Option<WorkerMessage> {
         self.incoming.pop().ok()
     }
 
     /// Wakes the other worker once for all that was queued since; call it at the end of a loop turn.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.push_backlog();
         if std::mem::take(&mut self.wake) {
             // The only error is an eventfd whose counter is full, which means a wake-up is pending.
@@ -108,8 +109,48 @@ impl Neighbour {
     }
 }
 
-/// The neighbours of each worker, indexed by worker; a worker has none at its own index.
-pub(crate) fn connect(wakers: &[Arc<mio::Waker>], capacity: usize) -> Vec<Vec<Option<Neighbour>>> {
+/// All rings of one worker.
+#[derive(Debug)]
+pub(crate) struct Mailboxes {
+    /// By worker; none to itself.
+    neighbours: Vec<Option<Neighbour>>,
+}
+
+impl Mailboxes {
+    /// Queues a message that must arrive.
+    pub(crate) fn send(&mut self, to: WorkerIndex, message: WorkerMessage) {
+        if let Some(neighbour) = self.neighbour(to) {
+            neighbour.send(message);
+        }
+    }
+
+    /// Queues media. False if there is no room, and it is dropped.
+    pub(crate) fn try_send(&mut self, to: WorkerIndex, message: WorkerMessage) -> bool {
+        self.neighbour(to).is_some_and(|neighbour| neighbour.try_send(message).is_ok())
+    }
+
+    /// Takes the next message of another worker.
+    pub(crate) fn receive(&mut self, from: WorkerIndex) -> Option<WorkerMessage> {
+        self.neighbour(from)?.receive()
+    }
+
+    /// All workers.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = WorkerIndex> + use<> {
+        (0..self.neighbours.len()).map(WorkerIndex::at)
+    }
+
+    /// Wakes the workers that something was queued for; call it at the end of a loop turn.
+    pub(crate) fn flush(&mut self) {
+        self.neighbours.iter_mut().flatten().for_each(Neighbour::flush);
+    }
+
+    fn neighbour(&mut self, worker: WorkerIndex) -> Option<&mut Neighbour> {
+        self.neighbours.get_mut(worker.index())?.as_mut()
+    }
+}
+
+/// The mailboxes of each worker, in order.
+pub(crate) fn connect(wakers: &[Arc<mio::Waker>], capacity: usize) -> Vec<Mailboxes> {
     let count = wakers.len();
     let mut ends: Vec<Vec<Option<Neighbour>>> =
         (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
@@ -121,7 +162,7 @@ pub(crate) fn connect(wakers: &[Arc<mio::Waker>], capacity: usize) -> Vec<Vec<Op
             ends[b][a] = Some(Neighbour::new(to_a, from_a, &wakers[a]));
         }
     }
-    ends
+    ends.into_iter().map(|neighbours| Mailboxes { neighbours }).collect()
 }
 
 impl Neighbour {
@@ -148,8 +189,8 @@ mod tests {
             })
             .collect();
         let mut ends = connect(&wakers, capacity);
-        let second = ends[1][0].take().unwrap();
-        (ends[0][1].take().unwrap(), second)
+        let second = ends[1].neighbours[0].take().unwrap();
+        (ends[0].neighbours[1].take().unwrap(), second)
     }
 
     fn message(body: MessageBody) -> WorkerMessage {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event_loop::Worker;
-use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, TableId, WorkerIndex};
+use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
 use crate::mailbox::{MessageBody, Start, WorkerMessage};
 use crate::packets::inputs;
 use crate::registry::{Claim, Epoch, Lane, Origin, PublishedTracks, StreamId};
@@ -143,10 +143,10 @@ impl Worker {
     }
 
     fn find_or_insert_stream(&mut self, lane: Lane, id: StreamId, name: (&str, &str)) -> LaneStream {
-        let applications = &self.parts.settings.applications;
+        let applications = &self.ctx.settings.applications;
         match lane {
             Lane::Frames => {
-                LaneStream::Frames(self.streams.find_or_insert(id, name, applications, self.now_ms))
+                LaneStream::Frames(self.streams.find_or_insert(id, name, applications, self.ctx.now_ms))
             }
             Lane::Packets => {
                 let wait = settings_for(applications, name.0).wait_for_publisher;
@@ -181,8 +181,8 @@ impl Worker {
             NewPublisher::Frames(_) => Lane::Frames,
             NewPublisher::Packets(_) => Lane::Packets,
         };
-        if let Some(home) = replaced.filter(|home| home.worker != self.parts.index) {
-            self.send(home.worker, (id, home.epoch, lane), MessageBody::Replaced);
+        if let Some(home) = replaced.filter(|home| home.worker != self.ctx.worker) {
+            self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Replaced);
         }
         self.end_older_publisher(id, epoch);
         let stream = self.find_or_insert_stream(lane, id, name);
@@ -193,14 +193,14 @@ impl Worker {
         };
         if let (LaneStream::Packets(stream), Some(tracks)) = (stream, tracks) {
             let packets = &mut self.rtc.streams.slab[stream].packets;
-            packets.publisher_started(self.now, epoch.0, inputs::publisher(tracks));
+            packets.publisher_started(self.ctx.now, epoch.0, inputs::publisher(tracks));
         }
         for &worker in &claim.subscribers {
             let start = match tracks {
                 None => Start::Frames(Vec::new()),
                 Some(tracks) => Start::Packets { tracks: Arc::clone(tracks), packets: Vec::new() },
             };
-            self.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
+            self.ctx.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
         }
         if let Some(publication) = self.publication_mut(stream) {
             let remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false });
@@ -216,7 +216,7 @@ impl Worker {
         source: Source,
         tracks: Option<PublishedTracks>,
     ) {
-        let now_ms = self.now_ms;
+        let now_ms = self.ctx.now_ms;
         if let Some(publication) = self.publication_mut(stream) {
             publication.source = Some(source);
             publication.live_since_ms = now_ms;
@@ -254,10 +254,10 @@ impl Worker {
         let remotes = std::mem::take(&mut publication.remotes);
         let is_client = source.origin.is_client();
         if is_client {
-            self.parts.directory.release(&key, source.epoch);
+            self.ctx.directory.release(&key, source.epoch);
         }
         for remote in remotes {
-            self.send(remote.worker, (id, source.epoch, stream.lane()), MessageBody::End);
+            self.ctx.send(remote.worker, (id, source.epoch, stream.lane()), MessageBody::End);
         }
         self.end_source(stream);
         if is_client {
@@ -270,9 +270,9 @@ impl Worker {
             publication.source = None;
         }
         if let LaneStream::Packets(stream) = stream {
-            self.rtc.streams.slab[stream].packets.publisher_ended(self.now);
+            self.rtc.streams.slab[stream].packets.publisher_ended(self.ctx.now);
         }
-        self.set_waiting(stream, Some(self.now_ms));
+        self.set_waiting(stream, Some(self.ctx.now_ms));
         self.forget_if_unused(stream);
     }
 
@@ -301,19 +301,19 @@ impl Worker {
     /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher and the
     /// application does not let players wait for one.
     pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
-        let (id, home) = self.parts.directory.subscribe(key, self.parts.index, lane);
+        let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane);
         let stream = self.find_or_insert_stream(lane, id, (app, name));
         // With players here already this worker has been a subscriber since before.
         let is_first = self.publication(stream).is_some_and(|publication| publication.players == 0);
-        let wait = settings_for(&self.parts.settings.applications, app).wait_for_publisher;
+        let wait = self.ctx.settings_for(app).wait_for_publisher;
         if home.is_none() && wait == Some(Duration::ZERO) {
             if is_first {
                 self.unsubscribe(stream);
             }
             return None;
         }
-        if let Some(home) = home.filter(|home| is_first && home.worker != self.parts.index) {
-            self.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);
+        if let Some(home) = home.filter(|home| is_first && home.worker != self.ctx.worker) {
+            self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);
         }
         Some(id)
     }
@@ -322,9 +322,9 @@ impl Worker {
     pub(crate) fn unsubscribe(&mut self, stream: LaneStream) {
         let Some(publication) = self.publication(stream) else { return };
         let (id, lane) = (publication.id, stream.lane());
-        let home = self.parts.directory.unsubscribe(&publication.key, self.parts.index, lane);
-        if let Some(home) = home.filter(|home| home.worker != self.parts.index) {
-            self.send(home.worker, (id, home.epoch, lane), MessageBody::Unsubscribe);
+        let home = self.ctx.directory.unsubscribe(&publication.key, self.ctx.worker, lane);
+        if let Some(home) = home.filter(|home| home.worker != self.ctx.worker) {
+            self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Unsubscribe);
         }
         self.forget_if_unused(stream);
     }
@@ -347,13 +347,9 @@ impl Worker {
 
     /// Takes in what other workers have sent.
     pub(crate) fn receive_messages(&mut self) {
-        for worker in (0..self.parts.neighbours.len()).map(WorkerIndex::at) {
+        for worker in self.ctx.mailboxes.workers() {
             for _ in 0..MESSAGES_MAX {
-                let Some(message) =
-                    self.parts.neighbours[worker.index()].as_mut().and_then(|other| other.receive())
-                else {
-                    break;
-                };
+                let Some(message) = self.ctx.mailboxes.receive(worker) else { break };
                 if message.lane == Lane::Frames {
                     self.handle_message(worker, message);
                     continue;
@@ -375,7 +371,7 @@ impl Worker {
         match body {
             MessageBody::Frame { frame, after_loss } => {
                 let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else { return };
-                self.counters.ring_frames_in += 1;
+                self.ctx.counters.ring_frames_in += 1;
                 if after_loss {
                     self.streams.slab[stream].relay.frames_lost();
                 }
@@ -384,7 +380,7 @@ impl Worker {
             MessageBody::Packet(packet) => {
                 let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
                 // What is refused was known already, or too old by now.
-                let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, &packet);
+                let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.ctx.now, &packet);
                 self.rtc.counters.ring_packets_in += 1;
                 self.rtc.mark_dirty(stream);
             }
@@ -411,7 +407,7 @@ impl Worker {
             }
             MessageBody::KeyFrameWanted(track) => {
                 let Some(stream) = self.rtc.streams.find(id) else { return };
-                self.rtc.streams.slab[stream].packets.request_key_frame(self.now, track);
+                self.rtc.streams.slab[stream].packets.request_key_frame(self.ctx.now, track);
                 self.rtc.mark_dirty(stream);
             }
         }
@@ -448,7 +444,7 @@ impl Worker {
                 }
                 self.start_source(LaneStream::Packets(stream), source, Some(tracks));
                 for packet in &packets {
-                    let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.now, packet);
+                    let _ = self.rtc.streams.slab[stream].packets.receive_mirrored(self.ctx.now, packet);
                 }
                 self.rtc.mark_dirty(stream);
                 self.rtc_review_video(stream);
@@ -482,21 +478,9 @@ impl Worker {
             LaneStream::Packets(stream) => {
                 let entry = &self.rtc.streams.slab[stream];
                 let tracks = entry.tracks.clone().unwrap_or_default();
-                Start::Packets { tracks, packets: entry.packets.cached(self.now).cloned().collect() }
+                Start::Packets { tracks, packets: entry.packets.cached(self.ctx.now).cloned().collect() }
             }
         };
-        self.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
-    }
-
-    /// Sends another worker something that must arrive.
-    pub(crate) fn send(
-        &mut self,
-        worker: WorkerIndex,
-        (stream, epoch, lane): (StreamId, Epoch, Lane),
-        body: MessageBody,
-    ) {
-        if let Some(neighbour) = self.parts.neighbours.get_mut(worker.index()).and_then(Option::as_mut) {
-            neighbour.send(WorkerMessage { stream, epoch, lane, body });
-        }
+        self.ctx.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
     }
 }

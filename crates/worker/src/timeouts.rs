@@ -26,8 +26,8 @@ enum TimeoutAction {
 impl Worker {
     /// Checks every deadline; ends the second when it is over.
     pub(crate) fn sweep(&mut self) {
-        let samples = self.load.is_due(self.now_ms);
-        let draining = self.draining_until;
+        let samples = self.ctx.load.is_due(self.ctx.now_ms);
+        let draining = self.ctx.draining_until;
         for conn in self.sessions.ids() {
             if !self.sessions.contains(conn) {
                 continue;
@@ -43,9 +43,9 @@ impl Worker {
         self.rtc_sweep();
         self.bridge_sweep(samples);
         if samples {
-            let now_ms = self.now_ms;
-            self.load.bytes_out += self.rtc.take_sent_bytes();
-            let elapsed_ms = self.load.sample(now_ms);
+            let now_ms = self.ctx.now_ms;
+            self.ctx.load.bytes_out += self.rtc.take_sent_bytes();
+            let elapsed_ms = self.ctx.load.sample(now_ms);
             self.streams.slab.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
             self.send_stats(elapsed_ms);
         }
@@ -53,8 +53,8 @@ impl Worker {
 
     fn examine(&self, conn: ConnId, draining: Option<u64>) -> TimeoutAction {
         let session = &self.sessions[conn];
-        let settings = &self.parts.settings;
-        let now_ms = self.now_ms;
+        let settings = &self.ctx.settings;
+        let now_ms = self.ctx.now_ms;
         let passed = |since_ms: u64, limit: std::time::Duration| {
             u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis()
         };
@@ -100,7 +100,7 @@ impl Worker {
     }
 
     fn overdue(&mut self, conn: ConnId) {
-        self.counters.protocol_errors += 1;
+        self.ctx.counters.protocol_errors += 1;
         match &self.sessions[conn].state {
             State::HttpHead(head) if !head.is_empty() => {
                 self.answer(conn, 408, "the request took too long", true)
@@ -111,7 +111,7 @@ impl Worker {
 
     /// Does what the control side asks for.
     pub(crate) fn handle_commands(&mut self) {
-        while let Ok(command) = self.parts.commands.try_recv() {
+        while let Ok(command) = self.control.commands.try_recv() {
             match command {
                 Command::Snapshot { sessions, reply } => {
                     // The asker may have given up waiting.
@@ -136,7 +136,7 @@ impl Worker {
                 }
                 Command::Drain { deadline } => {
                     self.stop_listening();
-                    self.draining_until = Some(self.now_ms + deadline.as_millis() as u64);
+                    self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
                     self.sweep();
                 }
             }

@@ -102,7 +102,7 @@ impl Worker {
             return;
         }
         self.bridge_open_transcoder(index);
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         for piece in audio.drain(..) {
             bridge.audio.note_arrival(piece.pts_us, now);
@@ -154,7 +154,7 @@ impl Worker {
         bridge.cost.audio_dropped += reply.dropped;
         self.bridges.counters.audio_dropped += reply.dropped;
         for piece in &reply.audio {
-            if let Some(latency) = bridge.audio.latency(piece.pts_us, self.now) {
+            if let Some(latency) = bridge.audio.latency(piece.pts_us, self.ctx.now) {
                 bridge.cost.audio.note(latency);
             }
         }

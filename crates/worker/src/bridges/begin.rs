@@ -41,20 +41,20 @@ impl Worker {
         }
         let settings = local.settings.bridge;
         let Some((epoch, others)) =
-            self.parts.directory.bridge(&local.publication.key, publication, Lane::Packets)
+            self.ctx.directory.bridge(&local.publication.key, publication, Lane::Packets)
         else {
             return;
         };
         let name = (local.publication.app(), local.publication.name());
         let packets = self.rtc.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
         self.rtc.streams.slab[packets].packets.publisher_started(
-            self.now,
+            self.ctx.now,
             epoch.0,
             describe::virtual_publisher(),
         );
         let source = Source { epoch, origin: Origin::Bridge };
         self.start_source(LaneStream::Packets(packets), source, Some(describe::tracks(&Default::default())));
-        let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.now);
+        let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.ctx.now);
         let index = self.bridge_insert(
             id,
             (frames, packets),
@@ -136,33 +136,33 @@ impl Worker {
         let Some(Source { epoch: publication, origin: Origin::Peer(_) }) = entry.publication.source else {
             return;
         };
-        let applications = &self.parts.settings.applications;
+        let applications = &self.ctx.settings.applications;
         let settings = settings_for(applications, entry.publication.app()).bridge;
         if entry.publication.bridge.is_some() || !settings.enabled {
             return;
         }
         let Some((epoch, others)) =
-            self.parts.directory.bridge(&entry.publication.key, publication, Lane::Frames)
+            self.ctx.directory.bridge(&entry.publication.key, publication, Lane::Frames)
         else {
             return;
         };
         let name = (entry.publication.app(), entry.publication.name());
-        let frames = self.streams.find_or_insert(id, name, applications, self.now_ms);
+        let frames = self.streams.find_or_insert(id, name, applications, self.ctx.now_ms);
         self.start_source(LaneStream::Frames(frames), Source { epoch, origin: Origin::Bridge }, None);
         let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
-        let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.now);
+        let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.ctx.now);
         let machine = Machine::RtpToFrame(Box::new(machine));
         let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
         self.rtc.streams.slab[packets].publication.bridge = Some(index);
         self.bridges.counters.rtp_to_frame_started += 1;
         for &worker in &others {
             let start = Box::new(Start::Frames(Vec::new()));
-            self.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
+            self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
         let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
         self.streams.slab[frames].publication.remotes = remotes.collect();
         let cached: Vec<Arc<Packet>> =
-            self.rtc.streams.slab[packets].packets.cached(self.now).map(Arc::clone).collect();
+            self.rtc.streams.slab[packets].packets.cached(self.ctx.now).map(Arc::clone).collect();
         self.bridge_packets(index, &cached);
         self.bridge_poll(index);
     }
@@ -186,7 +186,7 @@ impl Worker {
             machine,
             audio: Audio::default(),
             idle_since_ms: None,
-            started_ms: self.now_ms,
+            started_ms: self.ctx.now_ms,
             due: None,
             cost: Cost::default(),
             note: None,
@@ -225,7 +225,7 @@ impl Worker {
         let key = key
             .or(self.rtc.streams.slab.get(packets).map(|stream| &*stream.publication.key))
             .unwrap_or_default();
-        let seconds = (self.now_ms - bridge.started_ms) / 1000;
+        let seconds = (self.ctx.now_ms - bridge.started_ms) / 1000;
         tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
         let source = Source { epoch, origin: Origin::Bridge };
         match bridge.machine {
@@ -270,9 +270,9 @@ impl Worker {
                 bridge.cost.video.sample();
                 bridge.cost.audio.sample();
             }
-            let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.now_ms));
+            let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.ctx.now_ms));
             bridge.idle_since_ms = since_ms;
-            if since_ms.is_some_and(|since_ms| self.now_ms - since_ms >= linger_ms) {
+            if since_ms.is_some_and(|since_ms| self.ctx.now_ms - since_ms >= linger_ms) {
                 self.bridge_end(index, "no player is left");
             }
         }

@@ -105,7 +105,7 @@ impl Worker {
         // What a bridge has found out costs nothing to tell, and may have to end players.
         if local.describes == DESCRIBES_AT_ONCE && local.publication.bridge.is_none() {
             let local = &mut self.streams.slab[stream];
-            local.describe_at_ms = local.describe_at_ms.or(Some(self.now_ms + KINDS_MS));
+            local.describe_at_ms = local.describe_at_ms.or(Some(self.ctx.now_ms + KINDS_MS));
             return;
         }
         self.streams.slab[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
@@ -125,15 +125,16 @@ impl Worker {
             }
         };
         // The headers of audio and video come one after the other: who came in between would be answered without a picture.
-        let may_be_early = is_one_kind(formats) && self.now_ms - local.publication.live_since_ms < KINDS_MS;
+        let may_be_early =
+            is_one_kind(formats) && self.ctx.now_ms - local.publication.live_since_ms < KINDS_MS;
         let bridged = match local.settings.bridge.enabled {
             false => WebrtcAvailability::Impossible(OFF.into()),
             true if may_be_early => WebrtcAvailability::Unknown,
             true => bridged(formats),
         };
         // Some codecs say what they are only with their first key frame.
-        let again_ms = (bridged == WebrtcAvailability::Unknown).then_some(self.now_ms + KINDS_MS);
-        self.parts.directory.set_bridged(&local.publication.key, source.epoch, bridged);
+        let again_ms = (bridged == WebrtcAvailability::Unknown).then_some(self.ctx.now_ms + KINDS_MS);
+        self.ctx.directory.set_bridged(&local.publication.key, source.epoch, bridged);
         self.streams.slab[stream].describe_at_ms = again_ms;
     }
 
@@ -151,7 +152,8 @@ impl Worker {
     /// Describes again what could not be described yet.
     pub(super) fn describe_late(&mut self) {
         for stream in self.streams.slab.ids() {
-            let waits = |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
+            let waits =
+                |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.ctx.now_ms);
             if self.streams.slab.get(stream).filter(waits).is_some() {
                 let local = &mut self.streams.slab[stream];
                 (local.describe_at_ms, local.describes) = (None, DESCRIBES_AT_ONCE - 1);

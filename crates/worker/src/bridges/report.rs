@@ -57,7 +57,7 @@ impl Worker {
         let met = bridge.totals();
         Some(BridgeSnapshot {
             direction: bridge.machine.direction(),
-            running_ms: self.now_ms - bridge.started_ms,
+            running_ms: self.ctx.now_ms - bridge.started_ms,
             video_frames: met.video_frames,
             packets: met.packets,
             audio_frames: cost.audio_frames,

@@ -28,7 +28,7 @@ impl Worker {
     pub(crate) fn bridge_frame(&mut self, index: BridgeId, time_ms: u64, frame: &Arc<Frame>) {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.packets_out);
-            let now = worker.now;
+            let now = worker.ctx.now;
             let begun = cpu_time();
             if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
@@ -45,7 +45,7 @@ impl Worker {
     pub(crate) fn bridge_packets(&mut self, index: BridgeId, packets: &[Arc<Packet>]) {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.frames_out);
-            let now = worker.now;
+            let now = worker.ctx.now;
             let begun = cpu_time();
             if let Some(Bridge { machine: Machine::RtpToFrame(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
@@ -67,7 +67,7 @@ impl Worker {
 
     fn bridge_poll_machine(&mut self, index: BridgeId) {
         let begun = cpu_time();
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
             Machine::FrameToRtp(machine) => {
@@ -103,7 +103,7 @@ impl Worker {
 
     fn bridge_audio(&mut self, index: BridgeId, audio: &[::bridge::CodedAudio]) {
         let begun = cpu_time();
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
         match &mut bridge.machine {
             Machine::FrameToRtp(machine) => {
@@ -127,7 +127,7 @@ impl Worker {
         let packets = self.bridges.slab[index].packets;
         if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
             for (fields, payload) in out.packets() {
-                if let Err(reason) = entry.packets.receive_packet(self.now, fields, payload) {
+                if let Err(reason) = entry.packets.receive_packet(self.ctx.now, fields, payload) {
                     self.rtc.counters.dropped += 1;
                     tracing::debug!(?reason, "a packet of a bridge was dropped");
                 }
@@ -171,7 +171,7 @@ impl Worker {
             for remote in entry.publication.remotes.clone() {
                 let start = Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
                 let body = MessageBody::Start(Box::new(start));
-                self.send(remote.worker, (id, epoch, Lane::Packets), body);
+                self.ctx.send(remote.worker, (id, epoch, Lane::Packets), body);
             }
             self.rtc_end_video_players(packets);
         }
@@ -193,9 +193,9 @@ impl Worker {
             && let Some(track) = TrackIndex::new(VIDEO, 0)
             && let Some(entry) = self.rtc.streams.slab.get_mut(packets)
         {
-            entry.packets.request_key_frame(self.now, track);
+            entry.packets.request_key_frame(self.ctx.now, track);
             let due = entry.packets.next_timeout();
-            self.rtc.set_stream_timer(packets, due, self.now);
+            self.rtc.set_stream_timer(packets, due, self.ctx.now);
         }
         self.bridge_transcode(index, &mut out.audio);
     }
@@ -209,12 +209,12 @@ impl Worker {
         match &bridge.machine {
             // The frame came in within this turn.
             Machine::FrameToRtp(_) if is_video => {
-                bridge.cost.video.note(clock().saturating_duration_since(self.now));
+                bridge.cost.video.note(clock().saturating_duration_since(self.ctx.now));
             }
             Machine::RtpToFrame(machine) => {
                 if let Some(latency) = machine.stats().video_latency {
                     // As of the beginning of this turn, when the packet came in that was waited for.
-                    bridge.cost.video.note(latency + clock().saturating_duration_since(self.now));
+                    bridge.cost.video.note(latency + clock().saturating_duration_since(self.ctx.now));
                 }
             }
             Machine::FrameToRtp(_) => {}
@@ -227,12 +227,12 @@ impl Worker {
         let due = match &bridge.machine {
             // The first report is due at once, but after everything else of the turn.
             Machine::FrameToRtp(machine) if machine.stats().packets > 0 => {
-                Some(machine.next_timeout().unwrap_or(self.now))
+                Some(machine.next_timeout().unwrap_or(self.ctx.now))
             }
             Machine::FrameToRtp(_) => None,
             Machine::RtpToFrame(machine) => machine.next_timeout(),
         };
-        let due = due.map(|due| due.max(self.now + TIMER_MIN));
+        let due = due.map(|due| due.max(self.ctx.now + TIMER_MIN));
         if let Some(due) = due.filter(|due| bridge.due.is_none_or(|set| *due < set)) {
             bridge.due = Some(due);
             self.rtc.wake_bridge(index, due);

@@ -9,7 +9,7 @@ use rtmp::flv::{self, Codec};
 use crate::event_loop::Worker;
 use crate::frames::channel::{self, Channel, Format};
 use crate::frames::streams::LocalStream;
-use crate::ids::{ConnId, FrameStreamId, TableId};
+use crate::ids::{ConnId, FrameStreamId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::proto::session::{Media, Publish};
 use crate::publication::{NewPublisher, Source};
@@ -98,31 +98,31 @@ impl Worker {
         credential: Credential<'_>,
         address: std::net::SocketAddr,
     ) -> Result<Claim, PublishRefusal> {
-        if self.draining_until.is_some() {
+        if self.ctx.draining_until.is_some() {
             return Err(PublishRefusal::Draining);
         }
         let take_over = match credential {
             Credential::Own => false,
             Credential::Token(token) => {
-                if let Err(denied) = self.parts.policy.may_publish(app, name, token, address.ip()) {
-                    self.counters.unauthorized += 1;
+                if let Err(denied) = self.ctx.policy.may_publish(app, name, token, address.ip()) {
+                    self.ctx.counters.unauthorized += 1;
                     return Err(PublishRefusal::Denied(denied));
                 }
-                let settings = worker_api::settings::settings_for(&self.parts.settings.applications, app);
+                let settings = self.ctx.settings_for(app);
                 settings.second_publisher == SecondPublisher::TakeOver
             }
         };
-        self.parts.directory.claim(key, self.parts.index, take_over, None).map_err(|_| PublishRefusal::Taken)
+        self.ctx.directory.claim(key, self.ctx.worker, take_over, None).map_err(|_| PublishRefusal::Taken)
     }
 
     /// A media message of the publishing session.
     pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
         let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
-        self.counters.frames_in += 1;
+        self.ctx.counters.frames_in += 1;
         self.columns.passed(conn, 1);
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
         let Some((frame, info)) = channel::frame_of(message) else {
-            self.counters.frames_invalid += 1;
+            self.ctx.counters.frames_invalid += 1;
             return;
         };
         let received = self.fan_out(stream, &frame, info.codec);
@@ -158,19 +158,18 @@ impl Worker {
         let Source { epoch, .. } = local.publication.source?;
         let id = local.publication.id;
         for remote in &mut local.publication.remotes {
-            let Some(neighbour) = &mut self.parts.neighbours[remote.worker.index()] else { continue };
             let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
             let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
-            remote.lost = neighbour.try_send(message).is_err();
-            self.counters.ring_drops += u64::from(remote.lost);
+            remote.lost = !self.ctx.mailboxes.try_send(remote.worker, message);
+            self.ctx.counters.ring_drops += u64::from(remote.lost);
         }
         self.deliver(stream, frame)
     }
 
     /// Hands a frame to the players of this worker.
     pub(crate) fn deliver(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) -> Option<Received> {
-        let received = self.streams.slab[stream].relay.receive(self.now_ms, frame)?;
-        let now_ms = self.now_ms;
+        let received = self.streams.slab[stream].relay.receive(self.ctx.now_ms, frame)?;
+        let now_ms = self.ctx.now_ms;
         for format in 0..Format::COUNT {
             let local = &self.streams.slab[stream];
             let Some(channel) = &local.channels[format] else { continue };

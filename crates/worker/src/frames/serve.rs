@@ -17,7 +17,6 @@ use crate::registry::{Lane, Published};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
 use worker_api::auth::Denied;
-use worker_api::settings::settings_for;
 use worker_api::snapshot::Role;
 
 /// Slices of one write: private bytes and log segments.
@@ -81,7 +80,7 @@ impl Worker {
         let stream = self.authorize_and_subscribe(conn, &key, (app, name), token).inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
         })?;
-        let now_ms = self.now_ms;
+        let now_ms = self.ctx.now_ms;
         let local = &mut self.streams.slab[stream];
         local.publication.players += 1;
         let id_of_stream = local.publication.id;
@@ -115,7 +114,7 @@ impl Worker {
         let stream = self.authorize_and_subscribe(conn, &key, (app, name), token)?;
         // The first player of a stream whose home is another worker: that it has a home is enough.
         let live = self.streams.slab[stream].publication.source.is_some()
-            || self.parts.directory.subscribe(&key, self.parts.index, Lane::Frames).1.is_some();
+            || self.ctx.directory.subscribe(&key, self.ctx.worker, Lane::Frames).1.is_some();
         if self.streams.slab[stream].publication.players == 0 {
             self.unsubscribe(LaneStream::Frames(stream));
         }
@@ -130,16 +129,16 @@ impl Worker {
         (app, name): (&str, &str),
         token: Option<&str>,
     ) -> Result<FrameStreamId, PlayRefusal> {
-        if self.draining_until.is_some() {
+        if self.ctx.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
         }
         let address = self.sessions[conn].address.ip();
-        if let Err(denied) = self.parts.policy.may_play(app, name, token, address) {
-            self.counters.unauthorized += 1;
+        if let Err(denied) = self.ctx.policy.may_play(app, name, token, address) {
+            self.ctx.counters.unauthorized += 1;
             return Err(PlayRefusal::Denied(denied));
         }
-        let bridged = settings_for(&self.parts.settings.applications, app).bridge.enabled;
-        if !bridged && matches!(self.parts.directory.published(key), Published::Packets(_)) {
+        let bridged = self.ctx.settings_for(app).bridge.enabled;
+        if !bridged && matches!(self.ctx.directory.published(key), Published::Packets(_)) {
             return Err(PlayRefusal::NotFrames);
         }
         let id = self.subscribe(Lane::Frames, key, (app, name));
@@ -149,9 +148,9 @@ impl Worker {
     /// The playing session leaves its stream.
     pub(crate) fn leave(&mut self, conn: ConnId, play: &Play) {
         let local = &mut self.streams.slab[play.stream];
-        self.counters.queue_drops += play.cursor.dropped();
+        self.ctx.counters.queue_drops += play.cursor.dropped();
         local.publication.players -= 1;
-        let channel = local.channel_mut(play.format, self.now_ms);
+        let channel = local.channel_mut(play.format, self.ctx.now_ms);
         channel.schedule.remove(play.slot, PlayerId(conn.0));
         if channel.schedule.is_empty() {
             local.channels[play.format as usize] = None;
@@ -202,11 +201,11 @@ impl Worker {
     pub(crate) fn arm(&mut self, stream: FrameStreamId, format: usize, messages_max: u64) {
         let Some(channel) = &mut self.streams.slab[stream].channels[format] else { return };
         if channel.armed_ms.is_none() {
-            channel.schedule.resume(self.now_ms);
+            channel.schedule.resume(self.ctx.now_ms);
         }
         let log_end = channel.log_end();
         let due = if channel.schedule.is_full(log_end, messages_max) {
-            Some(self.now_ms)
+            Some(self.ctx.now_ms)
         } else {
             channel.schedule.next_due(log_end)
         };
@@ -220,7 +219,7 @@ impl Worker {
     /// Serves the players whose time has come.
     pub(crate) fn serve_due_players(&mut self) {
         while let Some(&Reverse((due, stream, format))) = self.timers.peek() {
-            if due > self.now_ms {
+            if due > self.ctx.now_ms {
                 return;
             }
             self.timers.pop();
@@ -234,7 +233,7 @@ impl Worker {
     }
 
     fn serve_due_slots(&mut self, stream: FrameStreamId, format: usize, messages_max: u64) {
-        let now_ms = self.now_ms;
+        let now_ms = self.ctx.now_ms;
         let mut players = std::mem::take(&mut self.scratch_players);
         while let Some(channel) = self.channel_mut(stream, format) {
             let log_end = channel.log_end();
@@ -267,7 +266,7 @@ impl Worker {
         if matches!(session.media, Media::Play(_)) {
             return self.serve(conn);
         }
-        let result = write_pending(session, self.now_ms);
+        let result = write_pending(session, self.ctx.now_ms);
         match result {
             Err(_) => self.remove(conn, EndReason::ConnectionFailed),
             Ok(bytes) => {
@@ -295,19 +294,19 @@ impl Worker {
         let Some(session) = self.sessions.get_mut(conn) else { return };
         let Media::Play(play) = &mut session.media else { return };
         let stream = &self.streams.slab[play.stream];
-        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        let cors = self.ctx.settings.cors_allow_origin.as_deref();
         let mut tally = Tally::default();
-        let result = serve_player(session, stream, self.now_ms, cors, &mut tally);
+        let result = serve_player(session, stream, self.ctx.now_ms, cors, &mut tally);
         tally.dropped = session.play().map_or(0, |play| play.cursor.dropped());
         self.columns.sent(conn, tally.bytes);
         self.columns.passed(conn, tally.messages);
         self.columns.told.dropped_frames[conn.index()] = tally.dropped;
-        self.counters.writes += tally.writes;
+        self.ctx.counters.writes += tally.writes;
         self.count_written(tally.bytes, tally.messages);
         match result {
             Ok(Served::Done) => {}
             Ok(Served::TooSlow(reason)) => {
-                self.counters.slow_disconnects += 1;
+                self.ctx.counters.slow_disconnects += 1;
                 // What it does not take it cannot be told either.
                 self.remove(conn, reason);
             }
@@ -316,9 +315,9 @@ impl Worker {
     }
 
     fn count_written(&mut self, bytes: u64, messages: u64) {
-        self.counters.bytes_out += bytes;
-        self.counters.frames_out += messages;
-        self.load.bytes_out += bytes;
+        self.ctx.counters.bytes_out += bytes;
+        self.ctx.counters.frames_out += messages;
+        self.ctx.load.bytes_out += bytes;
     }
 }
 

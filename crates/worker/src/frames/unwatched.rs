@@ -47,7 +47,7 @@ impl Worker {
     /// Reads the sockets that are due.
     pub(crate) fn read_unwatched(&mut self) {
         while let Some(&Reverse((due_ms, conn))) = self.unwatched.peek() {
-            if due_ms > self.now_ms {
+            if due_ms > self.ctx.now_ms {
                 return;
             }
             self.unwatched.pop();
@@ -65,7 +65,7 @@ impl Worker {
     }
 
     fn read_later(&mut self, conn: ConnId, after_ms: u64) {
-        let due_ms = (self.now_ms + after_ms).next_multiple_of(GATHER_MS);
+        let due_ms = (self.ctx.now_ms + after_ms).next_multiple_of(GATHER_MS);
         self.set_read_at(conn, Some(due_ms));
         self.unwatched.push(Reverse((due_ms, conn)));
     }

@@ -95,7 +95,7 @@ impl Worker {
     pub(crate) fn rtc_output(&mut self) {
         self.rtc_forward();
         self.rtc_timers();
-        for connection in self.rtc.flush(self.now_ms) {
+        for connection in self.rtc.flush(self.ctx.now_ms) {
             self.rtc_close_tcp(connection);
         }
     }
@@ -123,7 +123,7 @@ impl Worker {
             sessions.get(session).is_some_and(|session| session.peer.is_valid(path))
         };
         let stale = self.rtc.tcp.stale(is_valid);
-        for connection in self.rtc.tcp.overdue(self.now_ms).into_iter().chain(stale) {
+        for connection in self.rtc.tcp.overdue(self.ctx.now_ms).into_iter().chain(stale) {
             self.rtc_close_tcp(connection);
         }
         for peer in self.rtc.sessions.ids() {
@@ -138,17 +138,18 @@ impl Worker {
 
     fn rtc_overdue(&mut self, peer: PeerId) -> Option<EndReason> {
         let session = &self.rtc.sessions[peer];
-        let passed = |since_ms: u64, limit: Duration| u128::from(self.now_ms - since_ms) > limit.as_millis();
-        if self.draining_until.is_some() {
+        let passed =
+            |since_ms: u64, limit: Duration| u128::from(self.ctx.now_ms - since_ms) > limit.as_millis();
+        if self.ctx.draining_until.is_some() {
             return Some(EndReason::Draining);
         }
         if !session.is_connected()
-            && passed(self.rtc.columns.opened_ms(peer), self.parts.settings.rtc.pending_timeout)
+            && passed(self.rtc.columns.opened_ms(peer), self.ctx.settings.rtc.pending_timeout)
         {
             self.rtc.counters.expired += 1;
             return Some(EndReason::ConnectTimeout);
         }
-        if session.lost_ms.is_some_and(|since_ms| self.now_ms - since_ms > RESTART_MS_MAX) {
+        if session.lost_ms.is_some_and(|since_ms| self.ctx.now_ms - since_ms > RESTART_MS_MAX) {
             self.rtc.counters.consent_lost += 1;
             return Some(EndReason::SilentPeer);
         }

@@ -92,7 +92,6 @@ impl Worker {
         let Batch { packets, viewers } = stream.packets.prepare_batch();
         if let Some(source) = stream.publication.source.filter(|_| !stream.publication.remotes.is_empty()) {
             for remote in &stream.publication.remotes {
-                let Some(neighbour) = &mut self.parts.neighbours[remote.worker.index()] else { continue };
                 for at in 0..packets.len() {
                     let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
                     let message = WorkerMessage {
@@ -101,7 +100,7 @@ impl Worker {
                         lane: Lane::Packets,
                         body: MessageBody::Packet(packet),
                     };
-                    let lost = neighbour.try_send(message).is_err();
+                    let lost = !self.ctx.mailboxes.try_send(remote.worker, message);
                     self.rtc.counters.ring_drops += u64::from(lost);
                 }
             }
@@ -117,7 +116,7 @@ impl Worker {
             tcp: &mut self.rtc.tcp,
             counters: &mut self.rtc.sent,
             columns: &mut self.rtc.columns,
-            now_ms: self.now_ms,
+            now_ms: self.ctx.now_ms,
         };
         let mut header = [0; HEADER_LEN_MAX];
         for viewer in viewers.iter_mut() {
@@ -138,7 +137,7 @@ impl Worker {
         stream.packets.finish_batch();
         if stream.packets.has_backlog() {
             let send_transports = &mut self.rtc.send_transports;
-            stream.packets.send_backlog(self.now, |token, header, payload| {
+            stream.packets.send_backlog(self.ctx.now, |token, header, payload| {
                 let session = PeerId(token as u32);
                 let Some(Some(transport)) = send_transports.get_mut(session.index()) else { return };
                 let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
@@ -149,7 +148,7 @@ impl Worker {
             });
         }
         let due = stream.packets.next_timeout();
-        self.rtc.set_stream_timer(id, due, self.now);
+        self.rtc.set_stream_timer(id, due, self.ctx.now);
         if let Some(bridge) = bridge {
             self.bridge_packets(bridge, &tapped);
             tapped.clear();
@@ -172,13 +171,13 @@ impl Worker {
             tcp: &mut self.rtc.tcp,
             counters: &mut self.rtc.sent,
             columns: &mut self.rtc.columns,
-            now_ms: self.now_ms,
+            now_ms: self.ctx.now_ms,
         };
         let scratch = &mut self.rtc.scratch;
         let publisher = stream.publication.peer();
         loop {
             scratch.clear();
-            if !stream.packets.poll_feedback(self.now, scratch) {
+            if !stream.packets.poll_feedback(self.ctx.now, scratch) {
                 break;
             }
             let transport = publisher.and_then(|session| {
@@ -189,7 +188,7 @@ impl Worker {
             }
         }
         let send_transports = &mut self.rtc.send_transports;
-        stream.packets.send_reports(self.now, |token, report| {
+        stream.packets.send_reports(self.ctx.now, |token, report| {
             let session = PeerId(token as u32);
             if let Some(Some(transport)) = send_transports.get_mut(session.index()) {
                 send_rtcp(&mut egress, session, transport, report);
@@ -200,7 +199,7 @@ impl Worker {
             .streams
             .slab
             .get_mut(id)
-            .and_then(|stream| stream.packets.poll_key_frame_request(self.now))
+            .and_then(|stream| stream.packets.poll_key_frame_request(self.ctx.now))
         {
             self.rtc_ask_home(id, track);
         }

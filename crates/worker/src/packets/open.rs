@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rtc::Peer;
 
 use crate::event_loop::Worker;
-use crate::ids::{PacketStreamId, PeerId, TableId};
+use crate::ids::{PacketStreamId, PeerId};
 use crate::mailbox::MessageBody;
 use crate::packets::session::RtcSession;
 use crate::publication::{LaneStream, NewPublisher, Source};
@@ -13,7 +13,6 @@ use crate::registry::{Epoch, Lane, Origin, Published, PublishedTracks, StreamId,
 use worker_api::EndReason;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcPatch, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
-use worker_api::settings::settings_for;
 use worker_api::snapshot::SessionId;
 
 /// A publisher that is heard from in no way for this long gives way to another, milliseconds. One that is there sends
@@ -37,12 +36,11 @@ impl Worker {
         let RtcOpen { role, app, stream, address, user_agent, peer, tracks, published, .. } = open;
         let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
         self.check_limits()?;
-        let peer = Peer::new(peer, self.now).map_err(|error| {
+        let peer = Peer::new(peer, self.ctx.now).map_err(|error| {
             tracing::warn!(%error, "no peer");
             RtcRefusal::Invalid
         })?;
-        self.last_serial += 1;
-        let id = SessionId::new(self.parts.index.index(), self.last_serial);
+        let id = self.ctx.next_session_id();
         let tracks: PublishedTracks = tracks.into();
         let attached = match role {
             RtcRole::Publish => self.rtc_publish((&app, &stream), &tracks),
@@ -64,12 +62,12 @@ impl Worker {
             inbound: None,
             places: Default::default(),
             ufrags: std::iter::once(ufrag).collect(),
-            received_ms: self.now_ms,
+            received_ms: self.ctx.now_ms,
             lost_ms: None,
-            waiting_since_ms: (!live).then_some(self.now_ms),
+            waiting_since_ms: (!live).then_some(self.ctx.now_ms),
             due: None,
         };
-        let peer = self.rtc.insert(session, self.now_ms);
+        let peer = self.rtc.insert(session, self.ctx.now_ms);
         tracing::info!(session = %id, %address, stream = format!("{app}/{stream}"), ?role, "session opened");
         self.rtc.counters.opened += 1;
         self.rtc_drive(peer);
@@ -77,10 +75,10 @@ impl Worker {
     }
 
     fn check_limits(&self) -> Result<(), RtcRefusal> {
-        if self.draining_until.is_some() {
+        if self.ctx.draining_until.is_some() {
             return Err(RtcRefusal::Draining);
         }
-        if self.rtc.sessions.len() >= self.parts.settings.rtc.sessions_max {
+        if self.rtc.sessions.len() >= self.ctx.settings.rtc.sessions_max {
             return Err(RtcRefusal::Full);
         }
         Ok(())
@@ -93,11 +91,11 @@ impl Worker {
         tracks: &PublishedTracks,
     ) -> Result<(PacketStreamId, Option<Epoch>), RtcRefusal> {
         let key = format!("{app}/{name}");
-        let settings = settings_for(&self.parts.settings.applications, app);
+        let settings = self.ctx.settings_for(app);
         let take_over = settings.second_publisher == SecondPublisher::TakeOver;
         let claim = |worker: &Self| {
             let tracks = Some(Arc::clone(tracks));
-            worker.parts.directory.claim(&key, worker.parts.index, take_over, tracks)
+            worker.ctx.directory.claim(&key, worker.ctx.worker, take_over, tracks)
         };
         let claim = match claim(self) {
             // An encoder that crashed comes back before its old session has been given up.
@@ -120,9 +118,9 @@ impl Worker {
     /// Somebody else wants to publish a stream: if its publisher has fallen silent, it ends. True if it has; one on another
     /// worker ends a moment later, and whoever asks again gets in.
     fn preempt_silent_publisher(&mut self, key: &str) -> bool {
-        let Some((stream, home)) = self.parts.directory.home(key) else { return true };
-        if home.worker != self.parts.index {
-            self.send(home.worker, (stream, home.epoch, Lane::Packets), MessageBody::Contested);
+        let Some((stream, home)) = self.ctx.directory.home(key) else { return true };
+        if home.worker != self.ctx.worker {
+            self.ctx.send(home.worker, (stream, home.epoch, Lane::Packets), MessageBody::Contested);
             return false;
         }
         self.rtc_end_silent(stream, home.epoch)
@@ -135,8 +133,11 @@ impl Worker {
         else {
             return false;
         };
-        let silent =
-            self.rtc.sessions.get(peer).is_some_and(|session| self.now_ms - session.received_ms > SILENT_MS);
+        let silent = self
+            .rtc
+            .sessions
+            .get(peer)
+            .is_some_and(|session| self.ctx.now_ms - session.received_ms > SILENT_MS);
         if silent {
             self.rtc_end(peer, EndReason::Preempted);
         }
@@ -153,7 +154,7 @@ impl Worker {
         let has_video = |tracks: &PublishedTracks| {
             tracks.iter().any(|track| track.kind == rtp::payload::MediaKind::Video)
         };
-        match self.parts.directory.published(&self.rtc.streams.slab[stream].publication.key) {
+        match self.ctx.directory.published(&self.rtc.streams.slab[stream].publication.key) {
             Published::Frames(WebrtcAvailability::Tracks(tracks, Some(_))) if has_video(&tracks) => {}
             Published::Frames(WebrtcAvailability::Impossible(_) | WebrtcAvailability::Tracks(_, Some(_))) => {
                 self.rtc_end_video_players(stream);
@@ -201,14 +202,14 @@ impl Worker {
             RtcPatch::Candidates(candidates) => {
                 candidates
                     .iter()
-                    .for_each(|candidate| session.peer.add_remote_candidate(self.now, candidate));
+                    .for_each(|candidate| session.peer.add_remote_candidate(self.ctx.now, candidate));
             }
             RtcPatch::Restart { local, remote, candidates } => {
                 let ufrag: Box<str> = local.ufrag.as_str().into();
-                if session.peer.restart_ice(self.now, local, remote, &candidates).is_err() {
+                if session.peer.restart_ice(self.ctx.now, local, remote, &candidates).is_err() {
                     return false;
                 }
-                session.lost_ms = session.lost_ms.map(|_| self.now_ms);
+                session.lost_ms = session.lost_ms.map(|_| self.ctx.now_ms);
                 if session.ufrags.is_full() {
                     let old = session.ufrags.remove(0);
                     self.rtc.by_ufrag.remove(&old);
@@ -235,7 +236,7 @@ impl Worker {
         let Some(session) = self.rtc.sessions.get(peer) else { return };
         let (id, role, columns) = (session.id, session.role, &self.rtc.columns);
         let (bytes_in, bytes_out) = (columns.bytes_in(peer), columns.bytes_out(peer));
-        let seconds = (self.now_ms - columns.opened_ms(peer)) / 1000;
+        let seconds = (self.ctx.now_ms - columns.opened_ms(peer)) / 1000;
         let stream = self.rtc.streams.slab.get(session.stream).map_or("", |stream| &*stream.publication.key);
         tracing::info!(session = %id, ?role, stream, reason = reason.text(), seconds, bytes_in, bytes_out, "session ended");
         self.rtc_say_bye(peer, reason.text());
@@ -257,7 +258,7 @@ impl Worker {
         for connection in self.rtc.forget(peer) {
             self.rtc_close_tcp(connection);
         }
-        self.counters.ended.count(reason);
+        self.ctx.counters.ended.count(reason);
         let _ = self.rtc.notices.send(RtcNotice::Ended(id));
     }
 
@@ -275,12 +276,12 @@ impl Worker {
             scratch.clear();
             stream.packets.bye(viewer, reason, &mut scratch);
             if !scratch.is_empty() {
-                self.rtc.send_report(peer, &scratch, self.now_ms);
+                self.rtc.send_report(peer, &scratch, self.ctx.now_ms);
             }
             self.rtc.scratch = scratch;
         }
-        self.rtc.sessions[peer].peer.close(self.now);
-        self.rtc.send_transmits(peer, self.now_ms);
+        self.rtc.sessions[peer].peer.close(self.ctx.now);
+        self.rtc.send_transmits(peer, self.ctx.now_ms);
     }
 
     fn rtc_leave(&mut self, stream: PacketStreamId, viewer: Option<sfu::ViewerId>) {
@@ -298,9 +299,9 @@ impl Worker {
     pub(crate) fn rtc_ask_home(&mut self, stream: PacketStreamId, track: sfu::TrackIndex) {
         let Some(entry) = self.rtc.streams.slab.get(stream) else { return };
         let id = entry.publication.id;
-        let home = self.parts.directory.home(&entry.publication.key);
-        if let Some((_, home)) = home.filter(|(_, home)| home.worker != self.parts.index) {
-            self.send(home.worker, (id, home.epoch, Lane::Packets), MessageBody::KeyFrameWanted(track));
+        let home = self.ctx.directory.home(&entry.publication.key);
+        if let Some((_, home)) = home.filter(|(_, home)| home.worker != self.ctx.worker) {
+            self.ctx.send(home.worker, (id, home.epoch, Lane::Packets), MessageBody::KeyFrameWanted(track));
         }
     }
 }

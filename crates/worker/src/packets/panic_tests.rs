@@ -12,10 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::packets::Rtc;
 
 use crate::bridges::{Bridges, Transcoding};
-use crate::event_loop::{Parts, Worker};
+use crate::context::Context;
+use crate::event_loop::{ControlQueues, Worker};
 use crate::ids::WorkerIndex;
+use crate::mailbox;
 use crate::net::udp_bind;
-use crate::registry::{Directory, Published};
+use crate::registry::Published;
 use crate::stats::columns::Outbox;
 use crate::transcoding::{Pool, Replies};
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
@@ -31,21 +33,19 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     #[expect(clippy::disallowed_methods, reason = "the zero of the worker's clock")]
     let clock = WallClock { at: std::time::Instant::now(), ntp: rtp::rtcp::NtpTime(0) };
     let rtc = Rtc::new(WorkerIndex(0), bound.remove(0), &settings, clock, notices).expect("a worker's part");
-    let parts = Parts {
-        index: WorkerIndex(0),
-        settings: Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() }),
-        policy: Arc::default(),
-        directory: Arc::new(Directory::default()),
+    let settings = Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() });
+    let poll = mio::Poll::new().expect("an event queue");
+    let waker = crate::event_loop::waker(&poll).expect("a waker");
+    let pool = Pool::new(settings.transcoding);
+    let mailboxes = mailbox::connect(std::slice::from_ref(&waker), 1).remove(0);
+    let ctx = Context::new(WorkerIndex(0), settings, Arc::default(), Arc::default(), mailboxes, poll);
+    let control = ControlQueues {
         handoffs: mpsc::channel(1).0,
         commands: sync_channel(1).1,
-        neighbours: vec![None],
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
     };
-    let poll = mio::Poll::new().expect("an event queue");
-    let pool = Pool::new(parts.settings.transcoding);
-    let replies = Replies::new(crate::event_loop::waker(&poll).expect("a waker"));
-    let bridges = Bridges::new(Transcoding::new(pool, replies));
-    (Worker::new(parts, rtc, bridges, poll, Vec::new()).expect("a worker"), noted)
+    let bridges = Bridges::new(Transcoding::new(pool, Replies::new(waker)));
+    (Worker::new(ctx, control, rtc, bridges, Vec::new()).expect("a worker"), noted)
 }
 
 fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
@@ -87,7 +87,7 @@ fn a_panic_ends_the_session_that_met_it_and_no_other() {
     assert_eq!(worker.rtc.counters.panics, 1);
     assert_eq!((worker.rtc.find(publisher), worker.rtc.find(player).is_some()), (None, true));
     assert_eq!(noted.try_recv(), Ok(RtcNotice::Ended(publisher)));
-    assert_eq!(worker.parts.directory.published("live/a"), Published::Nobody, "the name is free again");
+    assert_eq!(worker.ctx.directory.published("live/a"), Published::Nobody, "the name is free again");
     open(&mut worker, RtcRole::Publish).expect("another publisher");
 }
 

@@ -60,8 +60,8 @@ impl Worker {
 
     /// Takes one datagram in. A defect that makes a session panic ends that session.
     pub(crate) fn rtc_datagram(&mut self, route: Route, path: Path, datagram: &mut [u8]) {
-        self.counters.bytes_in += datagram.len() as u64;
-        self.load.bytes_in += datagram.len() as u64;
+        self.ctx.counters.bytes_in += datagram.len() as u64;
+        self.ctx.load.bytes_in += datagram.len() as u64;
         let kind = demux::classify(datagram);
         let peer = match kind {
             Kind::Stun => {
@@ -104,7 +104,7 @@ impl Worker {
             Ok(len) => len,
             Err(error) => return count_refused(&mut self.rtc.counters, error),
         };
-        session.received_ms = self.now_ms;
+        session.received_ms = self.ctx.now_ms;
         self.rtc.columns.received(peer, bytes);
         self.rtc.counters.packets_in += 1;
         let stream = session.stream;
@@ -117,7 +117,7 @@ impl Worker {
         if stream_entry.publication.peer() != Some(peer) {
             return;
         }
-        match stream_entry.packets.receive(self.now, &datagram[..len]) {
+        match stream_entry.packets.receive(self.ctx.now, &datagram[..len]) {
             Ok(_) => self.rtc.mark_dirty(stream),
             Err(reason) => {
                 self.rtc.counters.dropped += 1;
@@ -137,20 +137,20 @@ impl Worker {
             Ok(len) => len,
             Err(error) => return count_refused(&mut self.rtc.counters, error),
         };
-        session.received_ms = self.now_ms;
+        session.received_ms = self.ctx.now_ms;
         self.rtc.columns.received(peer, bytes);
         self.rtc.counters.packets_in += 1;
         let stream = session.stream;
         let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
         match (session.role, session.viewer) {
             (RtcRole::Publish, _) if stream_entry.publication.peer() == Some(peer) => {
-                stream_entry.packets.receive_rtcp(self.now, &datagram[..len]);
+                stream_entry.packets.receive_rtcp(self.ctx.now, &datagram[..len]);
                 self.rtc.mark_dirty(stream);
             }
             (RtcRole::Play, Some(viewer)) => {
                 let mut resends = std::mem::take(&mut self.rtc.resends);
                 let before = stream_entry.packets.viewer_stats(viewer).unwrap_or_default();
-                stream_entry.packets.viewer_rtcp(self.now, viewer, &datagram[..len], &mut resends);
+                stream_entry.packets.viewer_rtcp(self.ctx.now, viewer, &datagram[..len], &mut resends);
                 let after = stream_entry.packets.viewer_stats(viewer).unwrap_or_default();
                 let counters = &mut self.rtc.counters;
                 counters.nacks_in += after.nacks - before.nacks;
@@ -160,7 +160,7 @@ impl Worker {
                     self.rtc.columns.reported(peer, viewer_reception(&after));
                 }
                 for resend in resends.drain(..) {
-                    self.rtc.send_again(peer, &resend, self.now_ms);
+                    self.rtc.send_again(peer, &resend, self.ctx.now_ms);
                 }
                 self.rtc.resends = resends;
                 self.rtc.mark_dirty(stream);
@@ -172,13 +172,13 @@ impl Worker {
     /// STUN or DTLS.
     fn rtc_signal(&mut self, peer: PeerId, route: Route, path: Path, datagram: &[u8]) {
         let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
-        match session.peer.handle_signal(self.now, path, datagram) {
+        match session.peer.handle_signal(self.ctx.now, path, datagram) {
             Signal::Accepted => {
-                session.received_ms = self.now_ms;
+                session.received_ms = self.ctx.now_ms;
                 if let Route::Tcp { connection, .. } = route {
                     self.rtc_adopt(connection, peer);
                 }
-                self.rtc.bind_address(peer, route, &path, self.now_ms);
+                self.rtc.bind_address(peer, route, &path, self.ctx.now_ms);
             }
             Signal::Refused(refusal) => {
                 self.rtc.counters.signals_refused += 1;

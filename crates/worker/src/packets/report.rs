@@ -44,7 +44,7 @@ impl Worker {
             let connected =
                 |peer: &PeerId| self.rtc.sessions.get(*peer).is_some_and(RtcSession::is_connected);
             if let Some(peer) = stream.publication.peer().filter(connected) {
-                self.rtc.columns.arrived(peer, arrival(stream, self.now));
+                self.rtc.columns.arrived(peer, arrival(stream, self.ctx.now));
             }
         }
     }
@@ -83,12 +83,12 @@ impl Worker {
                 session: session.id,
                 address: session.address,
                 protocol: session.protocol(),
-                connected_ms: self.now_ms - self.rtc.columns.opened_ms(peer),
+                connected_ms: self.ctx.now_ms - self.rtc.columns.opened_ms(peer),
             }),
             uptime_ms: stream
                 .publication
                 .source
-                .map_or(0, |_| self.now_ms - stream.publication.live_since_ms),
+                .map_or(0, |_| self.ctx.now_ms - stream.publication.live_since_ms),
             players: stream.publication.players,
             video: None,
             audio: None,
@@ -100,14 +100,14 @@ impl Worker {
             gop_bytes: stats.cached_bytes as u64,
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
-            tracks: rtc_tracks(stream, self.now),
+            tracks: rtc_tracks(stream, self.ctx.now),
             bridge: self.bridge_snapshot(stream.publication.bridge),
         }
     }
 
     /// Sessions of WebRTC.
     pub(crate) fn rtc_session_snapshots(&self, listed: &Listed) -> impl Iterator<Item = SessionSnapshot> {
-        let rows = self.rtc.columns.told.listed(self.parts.index.index(), listed);
+        let rows = self.rtc.columns.told.listed(self.ctx.worker.index(), listed);
         rows.filter_map(|row| {
             Some(self.rtc_session_snapshot(PeerId::at(row), self.rtc.sessions.get(PeerId::at(row))?))
         })
@@ -115,7 +115,8 @@ impl Worker {
 
     fn rtc_session_snapshot(&self, peer: PeerId, session: &RtcSession) -> SessionSnapshot {
         let stream = self.rtc.streams.slab.get(session.stream);
-        let of_columns = self.rtc.columns.session_snapshot(peer, session.id, session.address, self.now_ms);
+        let of_columns =
+            self.rtc.columns.session_snapshot(peer, session.id, session.address, self.ctx.now_ms);
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),

@@ -34,13 +34,13 @@ impl Worker {
         let Ok(local) = socket.local_addr() else { return };
         // Media is written in whole packets at the time they come.
         let _ = socket.set_nodelay(true);
-        let Some(connection) = self.rtc.tcp.insert(socket, local, remote, self.now_ms) else {
+        let Some(connection) = self.rtc.tcp.insert(socket, local, remote, self.ctx.now_ms) else {
             tracing::debug!(%remote, "ICE-TCP connection refused: too many that nobody claims");
             return;
         };
         let Some(peer) = self.rtc.tcp.get_mut(connection) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(
+        if let Err(error) = self.ctx.poll.registry().register(
             &mut peer.socket,
             Token(FIRST_CONNECTION + connection.index()),
             interest,
@@ -113,7 +113,7 @@ impl Worker {
         // Last words of a session that ended; the peer has other ways to notice.
         let _ = peer.write();
         // Fails only when it was never registered.
-        let _ = self.poll.registry().deregister(&mut peer.socket);
+        let _ = self.ctx.poll.registry().deregister(&mut peer.socket);
         if let Some(session) = peer.session
             && self.rtc.sessions.contains(session)
         {
@@ -123,7 +123,7 @@ impl Worker {
                 transport.paused = true;
             }
             self.rtc_guarded(session, |worker| {
-                worker.rtc.sessions[session].peer.path_closed(worker.now, &peer.path);
+                worker.rtc.sessions[session].peer.path_closed(worker.ctx.now, &peer.path);
                 worker.rtc_drive(session);
             });
         }
@@ -137,7 +137,7 @@ impl Worker {
         let path = peer.path;
         if is_new && !self.rtc.tcp.claim(connection, session) {
             self.rtc_close_tcp(connection);
-            self.rtc.sessions[session].peer.path_closed(self.now, &path);
+            self.rtc.sessions[session].peer.path_closed(self.ctx.now, &path);
         }
     }
 }

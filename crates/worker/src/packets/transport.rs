@@ -33,9 +33,9 @@ impl Worker {
             let Some(event) = session.peer.poll_event() else { break };
             self.rtc_event(peer, event);
         }
-        self.rtc.send_transmits(peer, self.now_ms);
+        self.rtc.send_transmits(peer, self.ctx.now_ms);
         self.rtc.prune_addresses(peer);
-        self.rtc.set_session_timer(peer, self.now);
+        self.rtc.set_session_timer(peer, self.ctx.now);
     }
 
     fn rtc_event(&mut self, peer: PeerId, event: Event) {
@@ -59,7 +59,7 @@ impl Worker {
                 if let Some(Some(transport)) = self.rtc.send_transports.get_mut(peer.index()) {
                     transport.paused = true;
                 }
-                self.rtc.sessions[peer].lost_ms = Some(self.now_ms);
+                self.rtc.sessions[peer].lost_ms = Some(self.ctx.now_ms);
             }
             Event::Closed(_) => self.rtc_end(peer, EndReason::ClosedByPeer),
             Event::Failed(reason) => {
@@ -89,7 +89,7 @@ impl Worker {
         };
         session.inbound = Some(Box::new(inbound));
         let (role, stream) = (session.role.told(), packets_reference(session.stream));
-        session.received_ms = self.now_ms;
+        session.received_ms = self.ctx.now_ms;
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.peer.path();
         let route = path.and_then(|path| self.rtc.route(peer, &path));
@@ -118,7 +118,7 @@ impl Worker {
         };
         let published = stream.tracks.as_deref().unwrap_or_default();
         let input = inputs::viewer(u64::from(peer.0), &session.tracks, &session.published, published);
-        match stream.packets.join(self.now, &input) {
+        match stream.packets.join(self.ctx.now, &input) {
             Ok(viewer) => {
                 session.viewer = Some(viewer);
                 let stream = session.stream;
@@ -134,7 +134,7 @@ impl Worker {
     /// Does what is due by the clock.
     pub(crate) fn rtc_timers(&mut self) {
         while let Some(&Reverse((due, what))) = self.rtc.timers.peek() {
-            if due > self.now {
+            if due > self.ctx.now {
                 break;
             }
             self.rtc.timers.pop();
@@ -145,7 +145,7 @@ impl Worker {
                     if session.due == Some(due) {
                         session.due = None;
                         self.rtc_guarded(peer, |worker| {
-                            worker.rtc.sessions[peer].peer.handle_timeout(worker.now);
+                            worker.rtc.sessions[peer].peer.handle_timeout(worker.ctx.now);
                             worker.rtc_drive(peer);
                         });
                     }

@@ -14,12 +14,11 @@ use tokio::sync::oneshot;
 
 use crate::event_loop::Worker;
 use crate::frames::publish::{Credential, PublishRefusal};
-use crate::ids::{ConnId, TableId};
+use crate::ids::ConnId;
 use crate::net::connection::Connection;
 use crate::proto::session::{Media, Pending, Session, State};
 use worker_api::EndReason;
 use worker_api::link::{Adopt, AdoptRefusal};
-use worker_api::snapshot::SessionId;
 
 /// What an adopted session is besides its socket.
 #[derive(Debug)]
@@ -42,21 +41,21 @@ impl Worker {
     /// Takes a publisher of this process over, or says why not; the socket is closed then.
     pub(crate) fn adopt(&mut self, adopt: Adopt) {
         let Adopt { socket, app, name, protocol, address, detail, reply, ended } = adopt;
-        if self.draining_until.is_some() {
+        if self.ctx.draining_until.is_some() {
             let _ = reply.send(Err(AdoptRefusal::Draining));
             return;
         }
-        if self.sessions.len() >= self.parts.settings.sessions_max {
-            self.counters.refused_full += 1;
+        if self.sessions.len() >= self.ctx.settings.sessions_max {
+            self.ctx.counters.refused_full += 1;
             let _ = reply.send(Err(AdoptRefusal::Full));
             return;
         }
-        let reader = FlvReader::new(self.parts.settings.message_bytes_max);
+        let reader = FlvReader::new(self.ctx.settings.message_bytes_max);
         let adopted = Adopted { reader, ended: Some(ended) };
         let session = self.adopted_session(TcpStream::from_std(socket), address, adopted, &detail);
         let id = session.id;
         let conn = self.sessions.insert(session);
-        self.columns.open(conn, id, protocol, self.now_ms);
+        self.columns.open(conn, id, protocol, self.ctx.now_ms);
         if let Err(error) = self.register(conn) {
             tracing::warn!(session = %id, %error, "connection not registered");
             self.sessions.remove(conn);
@@ -83,10 +82,9 @@ impl Worker {
         adopted: Adopted,
         detail: &str,
     ) -> Session {
-        self.last_serial += 1;
         Session {
             connection: Connection { socket, tls: None },
-            id: SessionId::new(self.parts.index.index(), self.last_serial),
+            id: self.ctx.next_session_id(),
             address,
             state: State::Adopted(Box::new(adopted)),
             media: Media::None,
@@ -95,9 +93,9 @@ impl Worker {
             reads_again: false,
             peer_closed: false,
             closing_at_ms: None,
-            unused_since_ms: self.now_ms,
-            received_ms: self.now_ms,
-            written_ms: self.now_ms,
+            unused_since_ms: self.ctx.now_ms,
+            received_ms: self.ctx.now_ms,
+            written_ms: self.ctx.now_ms,
             user_agent: (!detail.is_empty()).then(|| detail.chars().take(128).collect()),
         }
     }
@@ -124,7 +122,7 @@ impl Worker {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    self.counters.protocol_errors += 1;
+                    self.ctx.counters.protocol_errors += 1;
                     return self.remove(conn, EndReason::Protocol(error.reason()));
                 }
             }

@@ -78,7 +78,7 @@ impl Worker {
             return;
         };
         if let Err(error) = result {
-            self.counters.protocol_errors += 1;
+            self.ctx.counters.protocol_errors += 1;
             tracing::debug!(session = %session.id, address = %session.address, error = error.reason(), "RTMP error");
             return self.end(conn, EndReason::Protocol(error.reason()));
         }
@@ -96,7 +96,7 @@ impl Worker {
             .get(conn)
             .is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed)
         {
-            self.counters.protocol_errors += 1;
+            self.ctx.counters.protocol_errors += 1;
             self.remove(conn, EndReason::AnswersUnread);
         }
     }
@@ -160,7 +160,7 @@ impl Worker {
             Ok(()) => rtmp.machine.accept_publish(),
             // The question stays open; what the encoder sends meanwhile waits within the machine's limit.
             Err(PublishRefusal::Taken) if may_ask_again => {
-                self.claims.push_back((self.now_ms + CLAIM_AGAIN_MS, claim))
+                self.claims.push_back((self.ctx.now_ms + CLAIM_AGAIN_MS, claim))
             }
             Err(refusal) => {
                 let code = match refusal {
@@ -175,7 +175,7 @@ impl Worker {
 
     /// Asks again for the streams that were taken a moment ago.
     pub(crate) fn claim_again(&mut self) {
-        while self.claims.front().is_some_and(|(due_ms, _)| *due_ms <= self.now_ms) {
+        while self.claims.front().is_some_and(|(due_ms, _)| *due_ms <= self.ctx.now_ms) {
             let Some((_, claim)) = self.claims.pop_front() else { return };
             let conn = claim.conn;
             let is_there = |session: &Session| session.id == claim.session && session.closing_at_ms.is_none();
@@ -193,7 +193,7 @@ impl Worker {
         match http::parse(head) {
             Request::Incomplete => {}
             Request::Bad { status, reason } => {
-                self.counters.protocol_errors += 1;
+                self.ctx.counters.protocol_errors += 1;
                 self.answer(conn, status, reason, true);
             }
             Request::Control => self.hand_over(conn),
@@ -206,7 +206,7 @@ impl Worker {
     }
 
     fn media_request(&mut self, conn: ConnId, request: MediaRequest, rest: &[u8]) {
-        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        let cors = self.ctx.settings.cors_allow_origin.as_deref();
         let session = &mut self.sessions[conn];
         let format = match &request.method {
             Method::Options => {
@@ -249,7 +249,7 @@ impl Worker {
         let refusal = self.would_play(conn, (&request.app, &request.stream), request.token.as_deref());
         match refusal {
             Ok(()) => {
-                let cors = self.parts.settings.cors_allow_origin.as_deref();
+                let cors = self.ctx.settings.cors_allow_origin.as_deref();
                 http::write_stream_head(&mut self.sessions[conn].pending.bytes, cors, request.chunked);
                 self.end(conn, EndReason::Answered("HEAD answered"));
             }
@@ -259,13 +259,13 @@ impl Worker {
 
     /// Answers with a status and a line of text, and closes.
     pub(crate) fn answer(&mut self, conn: ConnId, status: u16, text: &'static str, with_body: bool) {
-        let cors = self.parts.settings.cors_allow_origin.as_deref();
+        let cors = self.ctx.settings.cors_allow_origin.as_deref();
         http::write_answer(&mut self.sessions[conn].pending.bytes, status, text, cors, with_body);
         self.end(conn, EndReason::Refused(text));
     }
 
     fn hand_over(&mut self, conn: ConnId) {
-        let handoffs = self.parts.handoffs.clone();
+        let handoffs = self.control.handoffs.clone();
         let Ok(permit) = handoffs.try_reserve() else {
             return self.answer(conn, 503, "too many requests at once", true);
         };
@@ -292,16 +292,16 @@ impl Worker {
         if !self.finish_message(conn) {
             return self.remove(conn, reason);
         }
-        self.counters.ended.count(reason);
+        self.ctx.counters.ended.count(reason);
         self.detach(conn, reason);
         let session = &mut self.sessions[conn];
         if unanswered {
-            let cors = self.parts.settings.cors_allow_origin.as_deref();
+            let cors = self.ctx.settings.cors_allow_origin.as_deref();
             http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
         } else if let Some((format, true)) = play {
             channel::write_end(format, &mut session.pending.bytes);
         }
-        session.closing_at_ms = Some(self.now_ms + LINGER_MS);
+        session.closing_at_ms = Some(self.ctx.now_ms + LINGER_MS);
         self.columns.retire(conn);
         match &mut session.state {
             State::Rtmp(rtmp) => {
@@ -321,7 +321,7 @@ impl Worker {
         if let Some(session) = self.sessions.get(conn) {
             // One that is closing was counted when it ended.
             if session.closing_at_ms.is_none() {
-                self.counters.ended.count(reason);
+                self.ctx.counters.ended.count(reason);
             }
             self.detach(conn, reason);
             let Some(mut session) = self.take(conn) else { return };
@@ -338,8 +338,8 @@ impl Worker {
         }
         let id = session.id;
         let (bytes_in, bytes_out) = (self.columns.bytes_in(conn), self.columns.bytes_out(conn));
-        let seconds = (self.now_ms - self.columns.opened_ms(conn)) / 1000;
-        session.unused_since_ms = self.now_ms;
+        let seconds = (self.ctx.now_ms - self.columns.opened_ms(conn)) / 1000;
+        session.unused_since_ms = self.ctx.now_ms;
         match std::mem::replace(&mut session.media, Media::None) {
             Media::None => {}
             Media::Publish(publish) => {

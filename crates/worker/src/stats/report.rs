@@ -12,12 +12,12 @@ use worker_api::snapshot::{
 impl Worker {
     /// Copies the state out.
     pub(crate) fn snapshot(&self, listed: &Listed) -> WorkerSnapshot {
-        let last = self.load.last;
-        let rows = self.columns.told.listed(self.parts.index.index(), listed);
+        let last = self.ctx.load.last;
+        let rows = self.columns.told.listed(self.ctx.worker.index(), listed);
         let sessions = rows.filter_map(|row| Some((ConnId::at(row), self.sessions.get(ConnId::at(row))?)));
         WorkerSnapshot {
-            index: self.parts.index.index(),
-            core: self.load.core,
+            index: self.ctx.worker.index(),
+            core: self.ctx.load.core,
             counters: self.counters_now(),
             loop_time_us_p50: last.loop_time_us_p50,
             loop_time_us_p99: last.loop_time_us_p99,
@@ -39,11 +39,11 @@ impl Worker {
     }
 
     fn counters_now(&self) -> WorkerCounters {
-        let mut counters = self.counters;
+        let mut counters = self.ctx.counters;
         counters.sessions = self.sessions.len() as u64;
         (counters.publishers, counters.players) = self.columns.publishers_and_players();
         counters.queue_drops += self.columns.told.dropped_frames.iter().sum::<u64>();
-        counters.stats = self.parts.outbox.counters;
+        counters.stats = self.control.outbox.counters;
         self.rtc_count(&mut counters);
         counters.bridges = self.bridge_counters();
         counters
@@ -63,12 +63,12 @@ impl Worker {
                 session: session.id,
                 address: session.address,
                 protocol: told.protocol[conn.index()],
-                connected_ms: self.now_ms - told.opened_ms[conn.index()],
+                connected_ms: self.ctx.now_ms - told.opened_ms[conn.index()],
             }),
             uptime_ms: stream
                 .publication
                 .source
-                .map_or(0, |_| self.now_ms - stream.publication.live_since_ms),
+                .map_or(0, |_| self.ctx.now_ms - stream.publication.live_since_ms),
             players: stream.publication.players,
             video: stream.video.clone(),
             audio: stream.audio.clone(),
@@ -91,7 +91,7 @@ impl Worker {
             Media::Publish(publish) => self.streams.slab.get(publish.stream),
             Media::Play(play) => self.streams.slab.get(play.stream),
         };
-        let of_columns = self.columns.session_snapshot(conn, session.id, session.address, self.now_ms);
+        let of_columns = self.columns.session_snapshot(conn, session.id, session.address, self.ctx.now_ms);
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),

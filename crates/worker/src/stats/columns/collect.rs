@@ -31,10 +31,10 @@ impl Worker {
         self.note_queues();
         self.rtc_note_reception();
         self.rtc_sample(elapsed_ms);
-        let mut snapshot = self.parts.outbox.take_empty();
-        let last = self.load.last;
-        snapshot.worker = self.parts.index.index();
-        snapshot.now_ms = self.now_ms;
+        let mut snapshot = self.control.outbox.take_empty();
+        let last = self.ctx.load.last;
+        snapshot.worker = self.ctx.worker.index();
+        snapshot.now_ms = self.ctx.now_ms;
         snapshot.load_percent = last.load_percent;
         snapshot.bytes_in_per_second = last.bytes_in;
         snapshot.bytes_out_per_second = last.bytes_out;
@@ -56,7 +56,7 @@ impl Worker {
         }));
         let took = thread_cpu_time().zip(begun).map(|(ended, begun)| ended.saturating_sub(begun));
         snapshot.took_us = took.unwrap_or_default().as_micros() as u32;
-        self.parts.outbox.send(snapshot);
+        self.control.outbox.send(snapshot);
     }
 
     /// Notes how far each player is behind what there is for it.

@@ -1,0 +1,111 @@
+//! What every part of a worker uses: clock, settings, registry, mailboxes, counters.
+//!
+//! A worker is made of subsystems (frames, packets, bridges), each a struct with tables of its own. Their methods take
+//! `&mut self` and `&mut Context` and know nothing of each other. Where another subsystem has to act, they return a value
+//! that says so, and the worker, which owns all of them, passes it on:
+//!
+//! ```ignore
+//! let tapped = self.packets.forward(&mut self.ctx);
+//! self.bridges.packets(&mut self.ctx, &tapped);
+//! ```
+//!
+//! Whatever needs several subsystems at once (a publication that begins or ends, a snapshot) is a method of the worker.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mio::Poll;
+
+use crate::ids::{TableId, WorkerIndex};
+use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
+use crate::registry::{Directory, Epoch, Lane, StreamId};
+use crate::stats::load::LoadMeter;
+use worker_api::auth::Policy;
+use worker_api::settings::{ApplicationSettings, WorkerSettings, settings_for};
+use worker_api::snapshot::{SessionId, WorkerCounters};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// This worker.
+    pub(crate) worker: WorkerIndex,
+    pub(crate) settings: Arc<WorkerSettings>,
+    pub(crate) policy: Arc<Policy>,
+    /// Who publishes which stream where; shared by all workers.
+    pub(crate) directory: Arc<Directory>,
+    /// Queues to and from the other workers.
+    pub(crate) mailboxes: Mailboxes,
+    /// Sockets of this worker.
+    pub(crate) poll: Poll,
+    pub(crate) counters: WorkerCounters,
+    pub(crate) load: LoadMeter,
+    /// The time as of the beginning of this turn.
+    pub(crate) now: Instant,
+    /// The same in milliseconds since the worker began.
+    pub(crate) now_ms: u64,
+    /// When the worker stops at the latest, once it is to stop: it takes nobody in any more.
+    pub(crate) draining_until: Option<u64>,
+    began: Instant,
+    last_serial: u64,
+}
+
+impl Context {
+    /// A context of a worker that begins now.
+    pub(crate) fn new(
+        worker: WorkerIndex,
+        settings: Arc<WorkerSettings>,
+        policy: Arc<Policy>,
+        directory: Arc<Directory>,
+        mailboxes: Mailboxes,
+        poll: Poll,
+    ) -> Self {
+        let cores = &settings.cores;
+        let core = (!cores.is_empty()).then(|| cores[worker.index() % cores.len()]);
+        #[expect(clippy::disallowed_methods, reason = "the zero of this worker's clock")]
+        let now = Instant::now();
+        Self {
+            worker,
+            settings,
+            policy,
+            directory,
+            mailboxes,
+            poll,
+            counters: WorkerCounters::default(),
+            load: LoadMeter::new(core),
+            now,
+            now_ms: 0,
+            draining_until: None,
+            began: now,
+            last_serial: 0,
+        }
+    }
+
+    /// Reads the clock: a turn begins or ends.
+    #[expect(clippy::disallowed_methods, reason = "a turn begins or ends")]
+    pub(crate) fn read_clock(&mut self) -> Instant {
+        self.now = Instant::now();
+        self.now_ms = self.now.duration_since(self.began).as_millis() as u64;
+        self.now
+    }
+
+    /// Settings of an application.
+    pub(crate) fn settings_for(&self, app: &str) -> Arc<ApplicationSettings> {
+        settings_for(&self.settings.applications, app)
+    }
+
+    /// An id for a new session.
+    pub(crate) fn next_session_id(&mut self) -> SessionId {
+        self.last_serial += 1;
+        SessionId::new(self.worker.index(), self.last_serial)
+    }
+
+    /// Sends another worker something about a publication that must arrive.
+    pub(crate) fn send(
+        &mut self,
+        to: WorkerIndex,
+        (stream, epoch, lane): (StreamId, Epoch, Lane),
+        body: MessageBody,
+    ) {
+        self.mailboxes.send(to, WorkerMessage { stream, epoch, lane, body });
+    }
+}
