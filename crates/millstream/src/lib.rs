@@ -8,6 +8,9 @@ mod banner;
 mod cli;
 mod logging;
 mod run;
+mod server;
+
+pub use server::Server;
 
 use std::path::Path;
 use std::process::ExitCode;

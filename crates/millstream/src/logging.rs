@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::callsite::Identifier;
@@ -15,7 +15,6 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuild
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::util::SubscriberInitExt;
 
 use config::keys::Log;
 use config::value::LogFormat;
@@ -32,13 +31,18 @@ pub(crate) struct Logging {
     _guard: WorkerGuard,
 }
 
-/// Starts logging for the whole process. Call once; the level was checked with the configuration.
-pub(crate) fn start(config: &Log) -> Logging {
+/// Starts the thread that writes lines to `output`, for which the returned subscriber collects them. The level was
+/// checked with the configuration.
+pub(crate) fn start(
+    config: &Log,
+    output: impl Write + Send + 'static,
+    with_colour: bool,
+) -> (Logging, impl Subscriber + Send + Sync) {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUE_LINES)
         .thread_name("log")
-        .finish(std::io::stderr());
+        .finish(output);
     let dropped = writer.error_counter();
     let filter: Targets =
         config.level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
@@ -47,13 +51,13 @@ pub(crate) fn start(config: &Log) -> Logging {
         format: config.format,
         writer: writer.clone(),
     };
-    let registry = tracing_subscriber::registry().with(filter).with(limit);
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    match config.format {
-        LogFormat::Text => registry.with(layer.with_ansi(std::io::stderr().is_terminal())).init(),
-        LogFormat::Json => registry.with(layer.json().flatten_event(true)).init(),
-    }
-    Logging { dropped, _guard: guard }
+    let layer: Box<dyn Layer<_> + Send + Sync> = match config.format {
+        LogFormat::Text => layer.with_ansi(with_colour).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(filter).with(limit).with(layer);
+    (Logging { dropped, _guard: guard }, subscriber)
 }
 
 /// Limits the lines of each call site, per thread: threads share nothing.

@@ -37,7 +37,7 @@ impl IngestThread {
         let (stop, stopping) = watch::channel(false);
         let (running, ended) = oneshot::channel::<()>();
         let spawner = Spawner { runtime: runtime.handle().clone(), stopping, tasks: watch::Sender::new(0) };
-        std::thread::Builder::new().name("ingest".to_owned()).spawn(move || {
+        worker_api::thread::spawn("ingest", move || {
             // Whether it is sent or dropped does not matter.
             let _ = runtime.block_on(ended);
             // Not by dropping it: that would wait for a name that is being resolved.

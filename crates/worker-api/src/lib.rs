@@ -13,6 +13,7 @@ pub mod rtc;
 pub mod settings;
 pub mod snapshot;
 pub mod streams;
+pub mod thread;
 pub mod time;
 mod workers_link;
 

@@ -117,7 +117,7 @@ impl Workers {
                     std::process::exit(EXIT_PANIC);
                 }
             };
-            workers.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
+            workers.threads.push(worker_api::thread::spawn(name, body)?);
         }
         Ok(workers)
     }

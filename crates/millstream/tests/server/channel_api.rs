@@ -20,7 +20,7 @@ fn a_channel_is_added_seen_skipped_and_removed() {
         make_mp4(&dir.path().join(name), 0, 10);
     }
     let mut server =
-        Server::start(&format!("[sources]\nfiles_root = '{}'\nchannels_max = 2\n", dir.path().display()));
+        Server::spawn(&format!("[sources]\nfiles_root = '{}'\nchannels_max = 2\n", dir.path().display()));
     let document = server.api("/api/v1/openapi.json");
     let check = |template: &str, path: &str| {
         let found = departures(&document, template, &server.api(path));

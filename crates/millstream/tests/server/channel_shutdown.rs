@@ -13,7 +13,7 @@ fn a_running_channel_ends_with_the_server() {
     let origin = FileServer::start(dir.path());
     // It takes connections and never answers: an item that is being opened, and a pull that connects.
     let silent = Origin::start();
-    let mut server = Server::start(&format!(
+    let mut server = Server::spawn(&format!(
         "[shutdown]\ndrain_seconds = 5\n[sources]\nallow_private_addresses = true\n\
          [[channel]]\nstream = 'live/far'\nitems = ['{}']\n\
          [[channel]]\nstream = 'live/near'\nitems = ['{}']\n\

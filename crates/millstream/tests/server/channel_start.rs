@@ -161,7 +161,7 @@ fn a_playlist_that_is_played_once_is_over_at_its_end() {
 fn a_machine_that_stood_still_for_a_moment_is_back_on_its_schedule() {
     let dir = ScratchDir::new();
     make_mp4(&dir.path().join("a.mp4"), 0, 8);
-    let server = Server::start(&format!("[sources]\nfiles_root = '{}'\n", dir.path().display()));
+    let server = Server::spawn(&format!("[sources]\nfiles_root = '{}'\n", dir.path().display()));
     let (start, _) = moment(-0.5);
     let new = json!({ "app": "live", "name": "busy", "items": ["a.mp4"], "start": start });
     assert_eq!(post(&server, "/api/v1/channels", &new.to_string()).status, 201);

@@ -11,7 +11,7 @@ use crate::common::server::Server;
 fn accepting_pauses_without_spinning_and_recovers() {
     const LIMIT: usize = 100;
     let launcher = ["sh", "-c", "ulimit -n 100 && exec \"$0\" \"$@\""];
-    let mut server = Server::start_under(&launcher, 1, "[limits]\nhandshake_timeout_ms = 600000\n");
+    let mut server = Server::spawn_under(&launcher, 1, "[limits]\nhandshake_timeout_ms = 600000\n");
     let tags = sample_tags();
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     let mut player = RtmpClient::play(server.rtmp, "live/mill");

@@ -15,7 +15,7 @@ fn a_thousand_connections_that_announce_16_mb_on_64_chunk_streams_each() {
     const COUNT: usize = 1_000;
     crate::common::raise_descriptor_limit(2 * COUNT as u64 + 200);
     for message_max_bytes in [16_777_215_u32, 8_388_608] {
-        let mut server = Server::start(&format!("[limits]\nmessage_max_bytes = {message_max_bytes}\n"));
+        let mut server = Server::spawn(&format!("[limits]\nmessage_max_bytes = {message_max_bytes}\n"));
         let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
         let mut player = RtmpClient::play(server.rtmp, "live/mill");
         let tags = sample_tags();
@@ -65,7 +65,7 @@ fn a_publisher_may_not_hold_more_than_the_largest_message_in_parts() {
 
 #[test]
 fn frames_of_one_byte_do_not_cost_a_hundred() {
-    let mut server = Server::start("");
+    let mut server = Server::spawn("");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     publisher.send_tags(&sample_tags()[..60]);
     crate::common::eventually("the stream is there", || {

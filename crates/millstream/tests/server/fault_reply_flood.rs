@@ -59,7 +59,7 @@ fn requests_in_a_row_on_one_http_connection() {
 
 /// Sends `message` again and again on a few connections, reads nothing, and watches the server's memory.
 fn flood(message: &[u8], connect: impl Fn(&Server) -> TcpStream) {
-    let mut server = Server::start("");
+    let mut server = Server::spawn("");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/other");
     let mut player = RtmpClient::play(server.rtmp, "live/other");
     let tags = crate::common::flv::sample_tags();

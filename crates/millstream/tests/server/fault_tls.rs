@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, Signa
 
 #[test]
 fn bytes_behind_close_notify_end_only_their_own_session() {
-    let mut server = Server::start("[tls]\nself_signed = true\n");
+    let mut server = Server::spawn("[tls]\nself_signed = true\n");
     for address in [server.https.expect("HTTPS"), server.rtmps.expect("RTMPS")] {
         let (mut tls, mut socket) = connect(address);
         let mut burst = Vec::new();

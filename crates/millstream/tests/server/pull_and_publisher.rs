@@ -75,7 +75,7 @@ fn a_pull_that_the_operator_ends_waits_for_the_longest_pause() {
 
 #[test]
 fn a_server_that_stops_ends_its_pulls_in_order() {
-    let mut server = Server::start(LOCAL);
+    let mut server = Server::spawn(LOCAL);
     let origin = Origin::start();
     add_pull(&server, "cam", &origin.url("/cam.flv"));
     let mut asked = origin.accept();

@@ -79,7 +79,7 @@ fn everybody_connects_while_client_hellos_are_sprayed() {
 
 #[test]
 fn sessions_that_leave_take_everything_with_them() {
-    let mut server = Server::start("[rtc]\nrequests_per_second = 0\npending_timeout_ms = 2000\n");
+    let mut server = Server::spawn("[rtc]\nrequests_per_second = 0\npending_timeout_ms = 2000\n");
     let mut publisher = Client::publish(&server, "live/visited");
     // The first ones fill what is kept for reuse on purpose: pools, the allocator's, the table of connections.
     let cycles = if full_size() { 2_500 } else { 100 };

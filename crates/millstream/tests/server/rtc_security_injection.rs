@@ -16,7 +16,7 @@ use rtp::HeaderFields;
 
 /// A server with one stream, its publisher and a viewer between whom audio flows up to a number.
 fn flowing(stream: &str) -> (Server, Client, Client, u32) {
-    let server = Server::start("");
+    let server = Server::spawn("");
     let mut publisher = Client::publish(&server, stream);
     let mut viewer = Client::play(&server, stream);
     let next = start_flow(&mut publisher, &mut viewer, 0);

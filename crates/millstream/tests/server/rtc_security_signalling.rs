@@ -78,7 +78,7 @@ fn offers_that_would_not_be_encrypted_or_bundled_are_refused() {
 
 #[test]
 fn bombs_are_refused_and_cost_next_to_nothing() {
-    let mut server = Server::start("");
+    let mut server = Server::spawn("");
     let good = good_offer();
     let repeat = |line: &str, times: usize| format!("{good}{}", line.repeat(times));
     let bombs = [

@@ -13,7 +13,7 @@ use rtmp::client::ClientEvent;
 #[test]
 fn sigterm_tells_everybody_and_ends_with_status_zero() {
     for workers in [1, 2] {
-        let mut server = Server::start_workers(workers, "[shutdown]\ndrain_seconds = 5\n");
+        let mut server = Server::spawn_workers(workers, "[shutdown]\ndrain_seconds = 5\n");
         let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
         let mut player = RtmpClient::play(server.rtmp, "live/mill");
         let mut waiting = RtmpClient::play(server.rtmp, "live/nobody");
@@ -40,7 +40,7 @@ fn sigterm_tells_everybody_and_ends_with_status_zero() {
 
 #[test]
 fn what_was_published_before_the_signal_still_arrives() {
-    let mut server = Server::start("[stream]\nmerge_latency_ms = 1000\n");
+    let mut server = Server::spawn("[stream]\nmerge_latency_ms = 1000\n");
     let tags = sample_tags();
     let mut player = RtmpClient::play(server.rtmp, "live/mill");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
@@ -56,7 +56,7 @@ fn what_was_published_before_the_signal_still_arrives() {
 
 #[test]
 fn a_client_that_does_not_leave_is_closed_at_the_deadline() {
-    let mut server = Server::start("[shutdown]\ndrain_seconds = 1\n");
+    let mut server = Server::spawn("[shutdown]\ndrain_seconds = 1\n");
     let _idle = std::net::TcpStream::connect(server.rtmp).expect("connect");
     let _player = RtmpClient::play(server.rtmp, "live/mill");
     server.terminate();
@@ -65,7 +65,7 @@ fn a_client_that_does_not_leave_is_closed_at_the_deadline() {
 
 #[test]
 fn sigint_does_the_same() {
-    let mut server = Server::start("");
+    let mut server = Server::spawn("");
     server.signal(Signal::SIGINT);
     assert_eq!(server.wait_for_exit(Duration::from_secs(20)).code(), Some(0));
 }

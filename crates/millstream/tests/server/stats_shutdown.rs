@@ -9,7 +9,7 @@ use crate::common::stats;
 #[test]
 fn readers_are_told_when_the_last_worker_has_ended() {
     for workers in [1, 2] {
-        let mut server = Server::start_workers(workers, "");
+        let mut server = Server::spawn_workers(workers, "");
         let _player = RtmpClient::play(server.rtmp, "live/mill");
         let mut readers: Vec<_> = (0..3).map(|_| stats::open(&server)).collect();
         readers.iter_mut().for_each(|reader| drop(reader.next()));
@@ -24,7 +24,7 @@ fn readers_are_told_when_the_last_worker_has_ended() {
 
 #[test]
 fn a_reader_that_reads_nothing_does_not_hold_up_the_end() {
-    let mut server = Server::start("");
+    let mut server = Server::spawn("");
     let _reader = stats::open(&server);
     server.terminate();
     assert_eq!(server.wait_for_exit(Duration::from_secs(20)).code(), Some(0));

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 #[test]
 fn messages_come_over_tls_and_so_does_the_end() {
-    let server = Server::start("[tls]\nself_signed = true\n");
+    let server = Server::spawn("[tls]\nself_signed = true\n");
     let address = server.https.expect("an HTTPS address");
     let mut reader = open(address);
     let first = reader.next();

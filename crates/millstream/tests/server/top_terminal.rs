@@ -76,7 +76,7 @@ fn the_screen_follows_the_size_of_the_terminal() {
 
 #[test]
 fn a_server_that_stops_is_told_and_a_signal_ends_it_cleanly() {
-    let mut server = Server::start("[shutdown]\ndrain_seconds = 1\n");
+    let mut server = Server::spawn("[shutdown]\ndrain_seconds = 1\n");
     let mut top = top(&server, 100, 24);
     top.wait_for_text("connected");
     server.terminate();

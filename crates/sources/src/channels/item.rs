@@ -58,7 +58,6 @@ impl Item {
         let (tell, opened) = oneshot::channel();
         let (sender, samples) = queue(QUEUE_BYTES_MAX);
         let (location, settings) = (location.clone(), Arc::clone(settings));
-        let thread = std::thread::Builder::new().name("channel-item".to_owned());
         let read = move || {
             let reading = MediaFile::open(&location, &settings, stop)
                 .map_err(|error| error.to_string())
@@ -74,7 +73,7 @@ impl Item {
                 read_all(mp4, &sender);
             }
         };
-        if let Err(error) = thread.spawn(read) {
+        if let Err(error) = worker_api::thread::spawn("channel-item", read) {
             // The thread's ends are dropped with it: what waits for them learns of it.
             tracing::warn!(%error, "no thread for an item of a channel");
         }

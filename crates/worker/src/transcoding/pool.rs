@@ -124,10 +124,9 @@ impl Running {
     fn spawn(index: usize, seats: &Arc<Seats>) -> Result<Self, PoolRefused> {
         let (inbox, streams) = channel();
         let seats = Arc::clone(seats);
-        let thread = std::thread::Builder::new()
-            .name(format!("audio-{index}"))
-            .spawn(move || thread::run(index, &seats, &streams))
-            .map_err(|_| PoolRefused::NoThread)?;
+        let thread =
+            worker_api::thread::spawn(format!("audio-{index}"), move || thread::run(index, &seats, &streams))
+                .map_err(|_| PoolRefused::NoThread)?;
         Ok(Self { streams: 0, inbox, thread: thread.thread().clone() })
     }
 }

@@ -1,9 +1,10 @@
-//! A Millstream process under test.
+//! A Millstream server under test, in this process or one of its own.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ use super::{eventually, eventually_within, http};
 /// The server binary that Cargo built for this test run.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_millstream");
 
-/// A running server; killed, and its directory removed, when dropped.
+/// A running server; ended, and its directory removed, when dropped.
 pub(crate) struct Server {
-    child: Child,
+    runs: Runs,
     pub(crate) dir: ScratchDir,
     pub(crate) rtmp: SocketAddr,
     pub(crate) rtmps: Option<SocketAddr>,
@@ -26,19 +27,57 @@ pub(crate) struct Server {
     pub(crate) https: Option<SocketAddr>,
 }
 
+/// Where a server runs.
+enum Runs {
+    /// On threads of this process, until it is dropped.
+    Here { _server: millstream::Server },
+    /// In a process, which is killed.
+    Process(Child),
+}
+
 impl Server {
-    /// Starts with one worker, on free loopback ports, with `config` (TOML).
+    /// Starts a server within this process, with one worker, on free loopback ports, with `config` (TOML).
     pub(crate) fn start(config: &str) -> Self {
-        Self::start_under(&[], 1, config)
+        Self::start_workers(1, config)
     }
 
     /// As [`Server::start`] with several workers.
     pub(crate) fn start_workers(workers: u32, config: &str) -> Self {
-        Self::start_under(&[], workers, config)
+        log_panics();
+        let dir = ScratchDir::new();
+        let log = fs::File::create(dir.path().join("server.log")).expect("create the log");
+        let flags = flags(workers, config).into_iter();
+        let sources = config::Sources {
+            file: Some(("millstream.toml".to_owned(), config.to_owned())),
+            environment: Vec::new(),
+            flags: flags.map(|(key, value)| (key.to_owned(), value, format!("--set {key}"))).collect(),
+        };
+        let config = config::load(&sources).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let server = millstream::Server::start(config, log).unwrap_or_else(|error| panic!("{error}"));
+        let addresses = server.addresses();
+        Self {
+            rtmp: addresses.rtmp[0],
+            rtmps: addresses.rtmps.first().copied(),
+            http: addresses.http[0],
+            https: addresses.https.first().copied(),
+            runs: Runs::Here { _server: server },
+            dir,
+        }
     }
 
-    /// As [`Server::start_workers`], by way of `launcher`: a command that runs its arguments with `exec`.
-    pub(crate) fn start_under(launcher: &[&str], workers: u32, config: &str) -> Self {
+    /// As [`Server::start`] in a process of its own, whose memory, CPU time and descriptors are those of the server, and
+    /// which takes signals.
+    pub(crate) fn spawn(config: &str) -> Self {
+        Self::spawn_under(&[], 1, config)
+    }
+
+    /// As [`Server::spawn`] with several workers.
+    pub(crate) fn spawn_workers(workers: u32, config: &str) -> Self {
+        Self::spawn_under(&[], workers, config)
+    }
+
+    /// As [`Server::spawn_workers`], by way of `launcher`: a command that runs its arguments with `exec`.
+    pub(crate) fn spawn_under(launcher: &[&str], workers: u32, config: &str) -> Self {
         let dir = ScratchDir::new();
         let config_path = dir.path().join("millstream.toml");
         let ports_path = dir.path().join("ports.json");
@@ -47,14 +86,9 @@ impl Server {
         let words: Vec<&str> = launcher.iter().copied().chain([BINARY, "serve"]).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg("--config").arg(&config_path).arg("--ports-file").arg(&ports_path);
-        let tls: &[&str] = if config.contains("[tls]") { &["rtmps", "https"] } else { &[] };
-        for protocol in ["rtmp", "http"].iter().chain(tls) {
-            command.arg(format!("--{protocol}-listen")).arg("127.0.0.1:0");
+        for (key, value) in flags(workers, config) {
+            command.arg("--set").arg(format!("{key}={value}"));
         }
-        if !config.contains("udp_listen") {
-            command.args(["--rtc-udp-listen", "127.0.0.1:0", "--rtc-tcp-listen", "127.0.0.1:0"]);
-        }
-        command.args(["--workers", &workers.to_string()]);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("second handle of the log")).stderr(log);
         let mut child = command.spawn().expect("start the server");
         let ports = eventually("the server writes its ports file", || {
@@ -72,13 +106,27 @@ impl Server {
             rtmps: first("rtmps"),
             http: first("http").expect("an HTTP address"),
             https: first("https"),
-            child,
+            runs: Runs::Process(child),
             dir,
         };
         eventually("/readyz answers 200", || {
             (http::get(server.http, "/readyz").ok()?.status == 200).then_some(())
         });
         server
+    }
+
+    fn process(&self) -> &Child {
+        match &self.runs {
+            Runs::Process(child) => child,
+            Runs::Here { .. } => panic!("the test needs Server::spawn: this is asked of a process"),
+        }
+    }
+
+    fn process_mut(&mut self) -> &mut Child {
+        match &mut self.runs {
+            Runs::Process(child) => child,
+            Runs::Here { .. } => panic!("the test needs Server::spawn: this is asked of a process"),
+        }
     }
 
     /// `rtmp://` URL of `app/stream`.
@@ -134,7 +182,7 @@ impl Server {
     /// it grows with each part of a debug build that runs for the first time, by as much as the system chooses to read.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status =
-            fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the server runs");
+            fs::read_to_string(format!("/proc/{}/status", self.process().id())).expect("the server runs");
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("RssAnon");
         line.split_whitespace().nth(1).and_then(|text| text.parse::<u64>().ok()).expect("a number of kB")
             * 1024
@@ -142,12 +190,13 @@ impl Server {
 
     /// File descriptors the server has open.
     pub(crate) fn descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the server runs").count()
+        fs::read_dir(format!("/proc/{}/fd", self.process().id())).expect("the server runs").count()
     }
 
     /// CPU time the server has used so far, user and system.
     pub(crate) fn cpu_time(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the server runs");
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", self.process().id())).expect("the server runs");
         let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields after the name").split(' ').collect();
         // Fields 14 and 15 of proc_pid_stat(5), in ticks of 1/100 s; the list begins with field 3.
         let ticks: u64 =
@@ -162,7 +211,7 @@ impl Server {
 
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process().id()
     }
 
     /// Sends SIGTERM.
@@ -172,19 +221,21 @@ impl Server {
 
     /// Sends any signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).expect("signal the server");
+        kill(Pid::from_raw(self.process().id() as i32), signal).expect("signal the server");
     }
 
     /// Waits for the process to end.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
         eventually_within(limit, "the server ends", || {
-            self.child.try_wait().expect("ask for the exit status")
+            self.process_mut().try_wait().expect("ask for the exit status")
         })
     }
 
     /// Fails unless the server still runs and answers.
     pub(crate) fn assert_healthy(&mut self) {
-        if let Some(status) = self.child.try_wait().expect("ask for the exit status") {
+        if let Runs::Process(child) = &mut self.runs
+            && let Some(status) = child.try_wait().expect("ask for the exit status")
+        {
             panic!("the server ended with {status}:\n{}", self.log());
         }
         let health = http::get(self.http, "/healthz").expect("GET /healthz");
@@ -195,8 +246,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Runs::Process(child) = &mut self.runs {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
         if std::thread::panicking() {
             let log = self.log();
             let tail: Vec<&str> = log.lines().rev().take(15).collect();
@@ -204,6 +257,28 @@ impl Drop for Server {
             tail.iter().rev().for_each(|line| eprintln!("   {line}"));
         }
     }
+}
+
+/// What every server of the tests has besides its configuration: as many workers, and free ports.
+fn flags(workers: u32, config: &str) -> Vec<(&'static str, String)> {
+    let tls: &[&str] = if config.contains("[tls]") { &["rtmps.listen", "https.listen"] } else { &[] };
+    let rtc: &[&str] =
+        if config.contains("udp_listen") { &[] } else { &["rtc.udp_listen", "rtc.tcp_listen"] };
+    let listen = ["rtmp.listen", "http.listen"].iter().chain(tls).chain(rtc);
+    let listen = listen.map(|key| (*key, "127.0.0.1:0".to_owned()));
+    listen.chain([("server.workers", workers.to_string())]).collect()
+}
+
+/// A thread of a server within this process that panics says so in that server's log, as a process would.
+fn log_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            tracing::error!("panicked: {panic}");
+            before(panic);
+        }));
+    });
 }
 
 /// A directory for one test, removed on drop.

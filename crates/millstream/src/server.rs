@@ -1,0 +1,295 @@
+//! A server: the workers, the control side and what the server publishes itself, started and stopped in order.
+//!
+//! Start: listeners and workers, control side, sources. Stop: not ready any more, sources end, workers tell their sessions
+//! and drain with a deadline. `run.rs` does it for a process; [`Server`] for a program that has one within it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use rtc::dtls::Certificate;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Dispatch;
+
+use crate::logging::{self, Logging};
+use config::Config;
+use config::error::ConfigError;
+use config::resolve::Resolved;
+use control::rtc::{RtcControl, RtcParts};
+use control::stats;
+use sources::channels::Channels;
+use sources::demo;
+use sources::pull::Pulls;
+use sources::settings::AddedBy;
+use sources::{Ingest, IngestThread};
+use worker::Workers;
+use worker_api::columns::SNAPSHOTS_MAX;
+use worker_api::link::HANDOFFS_MAX;
+use worker_api::settings::{WorkerSettings, settings_for};
+use worker_api::{ListenAddresses, WorkersLink};
+
+/// What workers may take beyond their deadline before the process ends without them.
+const JOIN_GRACE: Duration = Duration::from_secs(2);
+/// Time sources have to say goodbye before workers end what is left.
+const SOURCES_GRACE: Duration = Duration::from_millis(200);
+
+/// A server within this process, on threads of its own. Dropping it ends all sessions at once.
+///
+/// Signals, the limit of open files and standard output stay the program's own. A defect in the server that would leave
+/// it half alive ends the process, as it does for the binary.
+#[derive(Debug)]
+pub struct Server {
+    addresses: ListenAddresses,
+    /// Takes the time that sessions have to end.
+    stop: Option<oneshot::Sender<Duration>>,
+    control: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server and returns when it answers; its log goes to `log`. The error says what to do about it.
+    pub fn start(config: Config, log: impl io::Write + Send + 'static) -> Result<Self, String> {
+        let resolved = config::resolve::resolve(&config, &|name| std::env::var(name).ok());
+        let resolved = resolved
+            .map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n"))?;
+        let (logging, subscriber) = logging::start(&config.log, log, false);
+        let (started, start) = std::sync::mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        let serve = async move {
+            match Running::start(&config, resolved, &logging).await {
+                Err(error) => _ = started.send(Err(error)),
+                Ok(running) => {
+                    // Whoever started it waits for this.
+                    let _ = started.send(Ok(running.addresses().clone()));
+                    running.stop(stopped.await.unwrap_or_default()).await;
+                }
+            }
+            Ok(())
+        };
+        let control = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            let _logging = tracing::dispatcher::set_default(&Dispatch::new(subscriber));
+            if let Err(error) = block_on(serve) {
+                tracing::error!(error, "not started");
+            }
+        });
+        let control = control.map_err(|error| format!("the control thread could not start: {error}"))?;
+        let addresses = start.recv().map_err(|_| "the control runtime could not start".to_owned())??;
+        Ok(Self { addresses, stop: Some(stop), control: Some(control) })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &ListenAddresses {
+        &self.addresses
+    }
+
+    /// Ends it as a signal ends the binary; sessions have until `deadline` to end by themselves.
+    pub fn stop(mut self, deadline: Duration) {
+        self.stop_now(deadline);
+    }
+
+    fn stop_now(&mut self, deadline: Duration) {
+        if let Some(stop) = self.stop.take() {
+            // It has ended already if nobody takes this.
+            let _ = stop.send(deadline);
+        }
+        if let Some(control) = self.control.take() {
+            // One that panicked has said so.
+            let _ = control.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop_now(Duration::ZERO);
+    }
+}
+
+/// Runs the control side's task to its end.
+pub(crate) fn block_on(serve: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    // One thread: what is not media is little, and one thread cannot take more than one core from the workers.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("the control runtime could not start: {error}"))?;
+    let result = runtime.block_on(serve);
+    // Not by dropping it: that would wait for a worker that does not end.
+    runtime.shutdown_background();
+    result
+}
+
+/// The parts of a server that runs.
+pub(crate) struct Running {
+    context: Arc<control::Context>,
+    workers: Workers,
+    sources: IngestThread,
+    control: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    /// Starts everything; the server answers when this returns.
+    pub(crate) async fn start(
+        config: &Config,
+        resolved: Resolved,
+        logging: &Logging,
+    ) -> Result<Self, String> {
+        let Resolved { worker: settings, policy, demo, sources, pulls, channels } = resolved;
+        let (policy, sources) = (Arc::new(policy), Arc::new(sources));
+        let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
+        let (notices, noticed) = mpsc::unbounded_channel();
+        let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
+        let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender, notices, stats)
+            .map_err(|error| explain_start(&settings, &error))?;
+        let rtc = rtc_control(&settings, &workers)?;
+        let sources_thread = IngestThread::start()
+            .map_err(|error| format!("the thread of sources could not start: {error}"))?;
+        let link = WorkersLink::new(workers.handles().to_vec());
+        let ingest = Ingest::new(link, &sources_thread, settings.message_bytes_max);
+        let (collector, stats) = stats::collect(workers.used_stats());
+        tokio::spawn(collector.run(snapshots));
+        #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
+        let (started, started_at) = (Instant::now(), SystemTime::now());
+        let context = Arc::new(control::Context {
+            workers: WorkersLink::new(workers.handles().to_vec()),
+            policy,
+            addresses: workers.addresses().clone(),
+            started,
+            started_at,
+            demo_stream: demo.as_ref().map(|(app, stream)| format!("{app}/{stream}")),
+            draining: AtomicBool::new(false),
+            metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
+            log_lines_dropped: Some(logging.dropped.clone()),
+            rtc,
+            stats,
+            pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
+            channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
+        });
+        let of_notices = Arc::clone(&context);
+        tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });
+        let control = tokio::spawn(control::serve(Arc::clone(&context), handoffs));
+        if !context.workers.all_answer().await {
+            return Err("a worker does not answer after its start".to_owned());
+        }
+        tracing::info!(workers = settings.workers, version = env!("CARGO_PKG_VERSION"), "started");
+        for spec in pulls {
+            // Each stream once, and not too many: the configuration was checked.
+            let _ = context.pulls.add(spec, AddedBy::Configuration);
+        }
+        for spec in channels {
+            let _ = context.channels.add(spec, AddedBy::Configuration);
+        }
+        if let Some((app, stream)) = demo {
+            ingest.spawn(demo::run(ingest.clone(), app, stream));
+        }
+        Ok(Self { context, workers, sources: sources_thread, control })
+    }
+
+    /// Where it listens.
+    pub(crate) fn addresses(&self) -> &ListenAddresses {
+        &self.context.addresses
+    }
+
+    /// What the control side knows.
+    pub(crate) fn context(&self) -> &control::Context {
+        &self.context
+    }
+
+    /// Lets sources say goodbye, then drains the workers and waits for their threads.
+    pub(crate) async fn stop(self, deadline: Duration) {
+        let Self { context, workers, sources, control } = self;
+        context.draining.store(true, Ordering::Relaxed);
+        sources.stop(SOURCES_GRACE).await;
+        context.workers.drain(deadline);
+        let joined = tokio::task::spawn_blocking(move || workers.join());
+        if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
+            tracing::warn!("a worker did not end by the deadline; ending without it");
+        }
+        let _ = tokio::time::timeout(JOIN_GRACE, control).await;
+    }
+}
+
+/// The control side of WebRTC. Its certificate is generated at each start: clients learn it from each answer.
+fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcControl, String> {
+    let certificate = Certificate::generate();
+    let certificate =
+        certificate.map_err(|error| format!("no certificate for WebRTC can be made: {error}"))?;
+    let applications = settings.applications.clone();
+    let parts = RtcParts {
+        settings: settings.rtc.clone(),
+        endpoints: workers.rtc_endpoints().to_vec(),
+        certificate: Arc::new(certificate),
+        published: Box::new(workers.published()),
+        bridged: Box::new(move |app| settings_for(&applications, app).bridge.enabled),
+        allow_origin: settings.cors_allow_origin.clone(),
+    };
+    RtcControl::new(parts).ok_or_else(|| "the system gives no random bytes".to_owned())
+}
+
+/// Names the key whose address could not be used, and what to do.
+fn explain_start(settings: &WorkerSettings, error: &io::Error) -> String {
+    let text = error.to_string();
+    let lists = [
+        ("rtmp.listen", &settings.rtmp),
+        ("rtmps.listen", &settings.rtmps),
+        ("http.listen", &settings.http),
+        ("https.listen", &settings.https),
+        ("rtc.udp_listen", &settings.rtc.udp),
+        ("rtc.tcp_listen", &settings.rtc.tcp),
+    ];
+    // With WebRTC the address that was tried follows the configured one, in parentheses.
+    let named = |address: &SocketAddr| {
+        text.contains(&format!("{address}:")) || text.contains(&format!("{address} ("))
+    };
+    let Some((key, _)) = lists.into_iter().find(|(_, addresses)| addresses.iter().any(named)) else {
+        return format!("the workers could not start: {text}");
+    };
+    let flag = key.replace(['.', '_'], "-");
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("another program uses it; end that, or choose another with --{flag}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need a privilege; choose another with --{flag}")
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
+        _ => format!("choose another with --{flag}"),
+    };
+    format!("`{key}` cannot listen on {text}: {hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use worker_api::settings::RtcSettings;
+
+    #[test]
+    fn start_errors_name_the_key_and_the_remedy() {
+        let at = |text: &str| vec![text.parse().expect("an address")];
+        let rtc = RtcSettings { udp: at("[::]:8189"), ..RtcSettings::default() };
+        let settings = WorkerSettings {
+            rtmp: at("[::]:1935"),
+            http: at("127.0.0.1:80"),
+            rtc,
+            ..WorkerSettings::default()
+        };
+        let cases = [
+            (
+                io::ErrorKind::AddrInUse,
+                "[::]:1935: in use",
+                "`rtmp.listen` cannot listen on [::]:1935: in use: another program",
+            ),
+            (io::ErrorKind::PermissionDenied, "127.0.0.1:80: denied", "--http-listen"),
+            (
+                io::ErrorKind::AddrInUse,
+                "[::]:8189 (192.0.2.1:8190): in use",
+                "`rtc.udp_listen` cannot listen on [::]:8189 (192.0.2.1:8190): in use: another program uses it; end \
+                 that, or choose another with --rtc-udp-listen",
+            ),
+            (io::ErrorKind::Other, "no epoll", "the workers could not start: no epoll"),
+        ];
+        for (kind, text, expected) in cases {
+            let explained = explain_start(&settings, &io::Error::new(kind, text));
+            assert!(explained.contains(expected), "{explained}");
+        }
+    }
+}
