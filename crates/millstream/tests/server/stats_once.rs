@@ -48,7 +48,8 @@ fn figures_are_those_of_the_other_requests() {
         let all_known = ids.iter().all(|id| stats::session(&message, id).is_some());
         let sent = stats::stream(&message, "live/mill")?["bits_in_per_second"].as_u64()?;
         // The connection of a request that has just been answered counts until the worker has seen its end.
-        let counted = message["workers"]["sessions"].as_array()?.iter().map(|count| count.as_u64()).sum();
+        let counts = message["workers"]["sessions"].as_array()?.iter();
+        let counted: Option<u64> = counts.map(Value::as_u64).sum();
         (all_known && ids.len() == 4 && sent == 0 && counted == Some(4)).then_some(message)
     });
     for listed in server.sessions("") {
