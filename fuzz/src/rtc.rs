@@ -1,21 +1,21 @@
-//! What the fuzz targets of `rtc` check: nothing unauthenticated changes a peer or is answered, and nothing
-//! makes it panic.
+//! What the fuzz targets of `rtc` check: nothing unauthenticated changes a peer or is answered, and
+//! nothing makes it panic.
 //!
-//! The input is a little program: datagrams from several addresses, some of them sealed with the right
-//! password, and time that passes. Passwords depend on all of the input, so that a fuzzer cannot work out a
-//! sum byte by byte. `crates/rtc/tests/rtc/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! The input is a small program: datagrams from several addresses, some of them with the right
+//! password, and time that passes. Passwords depend on all of the input, so that a fuzzer cannot
+//! find an HMAC byte by byte. `crates/rtc/tests/rtc/fuzz_corpus.rs` includes this file and replays
+//! the kept corpus.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use hmac::{Hmac, KeyInit, Mac};
 use rtc::dtls::{Certificate, Config, DtlsRole};
 use rtc::{
     Candidate, IceCredentials, LocalAddress, Path, Peer, PeerConfig, Side, Signal, Timeouts, Transport,
     VALID_PATHS_MAX,
 };
-use sha1::Sha1;
+use rtc_test::stun::{self, Writer};
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -86,7 +86,7 @@ impl World {
         let length = usize::from(input.byte());
         let body = input.take(length);
         match operation % 5 {
-            // As it is: whoever wrote it does not know the password.
+            // Unchanged: the input cannot know the password.
             0 => self.refuses(path, body),
             1 => {
                 self.now += Duration::from_millis(64 * length as u64);
@@ -94,31 +94,22 @@ impl World {
                 self.fetch();
             }
             2 => {
-                // A request of the peer's, with whatever attributes besides.
-                let mut message = header(operation >> 3, 0x0001, input.transaction());
-                attribute(&mut message, 0x0006, b"here:there");
-                attribute(&mut message, 0x0024, &[1, 2, 3, 4]);
-                message.extend(&body[..body.len() & !3]);
-                let password = self.local.password.clone();
-                let _ = self.take(path, &seal(message, &password));
+                // A request of the remote side, with any further attributes.
+                let message = request(operation >> 3, input.transaction(), body);
+                let _ = self.take(path, &message.integrity(&self.local.password.clone()).0);
             }
             3 => {
-                // An answer to a check, if there was one, with whatever attributes.
-                let kind = if operation & 8 == 0 { 0x0101 } else { 0x0111 };
+                // An answer to a check, if there was one, with any attributes.
+                let kind = if operation & 8 == 0 { stun::SUCCESS } else { stun::ERROR };
                 let asked = self.asked.get(usize::from(operation >> 4)).copied();
                 let (transaction, path) = asked.unwrap_or((input.transaction(), path));
-                let mut message = header(0, kind, transaction);
-                message.extend(&body[..body.len() & !3]);
-                let password = self.remote.password.clone();
-                let _ = self.take(path, &seal(message, &password));
+                let message = followed_by(Writer::new(kind, transaction), body);
+                let _ = self.take(path, &message.integrity(&self.remote.password.clone()).0);
             }
             _ => {
                 // The right form with the wrong password.
-                let mut message = header(0, 0x0001, input.transaction());
-                attribute(&mut message, 0x0006, b"here:there");
-                attribute(&mut message, 0x0024, &[1, 2, 3, 4]);
-                message.extend(&body[..body.len() & !3]);
-                self.refuses(path, &seal(message, "another password of 30 bytes.."));
+                let message = request(0, input.transaction(), body);
+                self.refuses(path, &message.integrity("another password of 30 bytes..").0);
             }
         }
     }
@@ -170,30 +161,18 @@ fn address(number: u16) -> SocketAddr {
     SocketAddr::from((host, 1000 + number))
 }
 
-/// With a message type near the one that is wanted, mostly that one.
-fn header(flip: u8, kind: u16, transaction: [u8; 12]) -> Vec<u8> {
-    let kind = if flip == 31 { kind ^ 0x0110 } else { kind };
-    let mut message = kind.to_be_bytes().to_vec();
-    message.extend([0, 0, 0x21, 0x12, 0xa4, 0x42]);
-    message.extend(transaction);
-    message
+/// A check without its integrity: a request, or for one value of `flip` another message type.
+fn request(flip: u8, transaction: [u8; 12], body: &[u8]) -> Writer {
+    let kind = if flip == 31 { stun::REQUEST ^ 0x0110 } else { stun::REQUEST };
+    let check = Writer::new(kind, transaction)
+        .attribute(stun::USERNAME, b"here:there")
+        .attribute(stun::PRIORITY, &[1, 2, 3, 4]);
+    followed_by(check, body)
 }
 
-fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    message.extend(kind.to_be_bytes());
-    message.extend((value.len() as u16).to_be_bytes());
-    message.extend(value);
-    message.resize(message.len().next_multiple_of(4), 0);
-}
-
-/// Puts MESSAGE-INTEGRITY behind it.
-fn seal(mut message: Vec<u8>, password: &str) -> Vec<u8> {
-    let length = (message.len() + 24 - 20) as u16;
-    message[2..4].copy_from_slice(&length.to_be_bytes());
-    let mut sum = Hmac::<Sha1>::new_from_slice(password.as_bytes()).expect("any length");
-    sum.update(&message);
-    let sum = sum.finalize().into_bytes();
-    attribute(&mut message, 0x0008, &sum);
+/// Appends bytes as they are, in whole words.
+fn followed_by(mut message: Writer, body: &[u8]) -> Writer {
+    message.0.extend(&body[..body.len() & !3]);
     message
 }
 

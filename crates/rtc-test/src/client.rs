@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rtc::demux::{Kind, classify};
 use rtc::dtls::{Config, DtlsRole};
-use rtc::sdp::{OfferConfig, RemoteAnswer, Setup, Source, Transport};
+use rtc::sdp::{Candidate, OfferConfig, RemoteAnswer, Setup, Source, Transport};
 use rtc::{Event, FailReason, LocalAddress, Path, Peer, PeerConfig, Side, Timeouts, Transmit};
 use rtp::HeaderFields;
 use rtp::payload::MediaKind;
@@ -50,24 +50,10 @@ impl Client {
     /// A client at `local` whose offer was answered.
     ///
     /// # Panics
-    /// If the answer is not one a peer can be made of.
+    /// If no peer can be made of the answer.
     pub fn new(now: Instant, local: SocketAddr, offer: OfferConfig, answer: RemoteAnswer) -> Self {
-        let dtls_role = match answer.remote.setup {
-            Setup::Passive => DtlsRole::Client,
-            _ => DtlsRole::Server,
-        };
-        let config = PeerConfig {
-            side: Side::Full,
-            local_ice: offer.ice.clone(),
-            remote_ice: answer.remote.ice.clone(),
-            local_addresses: vec![LocalAddress { transport: Transport::Udp, address: local }],
-            remote_candidates: answer.remote.candidates.clone(),
-            dtls: Config::new(certificate(), answer.remote.fingerprints.clone()),
-            dtls_role,
-            timeouts: Timeouts::default(),
-        };
         Self {
-            peer: Peer::new(config, now).expect("a peer"),
+            peer: peer(now, local, &offer, &answer),
             offer,
             answer,
             local,
@@ -80,6 +66,15 @@ impl Client {
             failed: None,
             closed: false,
         }
+    }
+
+    /// Reaches the server at another address than its answer says: that of a relay.
+    ///
+    /// # Panics
+    /// As [`Client::new`].
+    pub fn set_server(&mut self, now: Instant, address: SocketAddr) {
+        self.answer.remote.candidates = vec![Candidate::host(address, Transport::Udp, 65_535)];
+        self.peer = peer(now, self.local, &self.offer, &self.answer);
     }
 
     /// Takes a datagram that arrived; media is decrypted in place and queued.
@@ -196,4 +191,23 @@ impl Client {
         let mut tracks = self.answer.tracks.iter().flatten().filter(|track| track.kind == kind);
         tracks.next().expect("a track of the kind").sources[0]
     }
+}
+
+/// The client's ICE and DTLS after offer and answer.
+fn peer(now: Instant, local: SocketAddr, offer: &OfferConfig, answer: &RemoteAnswer) -> Peer {
+    let dtls_role = match answer.remote.setup {
+        Setup::Passive => DtlsRole::Client,
+        _ => DtlsRole::Server,
+    };
+    let config = PeerConfig {
+        side: Side::Full,
+        local_ice: offer.ice.clone(),
+        remote_ice: answer.remote.ice.clone(),
+        local_addresses: vec![LocalAddress { transport: Transport::Udp, address: local }],
+        remote_candidates: answer.remote.candidates.clone(),
+        dtls: Config::new(certificate(), answer.remote.fingerprints.clone()),
+        dtls_role,
+        timeouts: Timeouts::default(),
+    };
+    Peer::new(config, now).expect("a peer")
 }

@@ -2,11 +2,15 @@
 //!
 //! [`Client`] has no socket and no clock: it connects as a browser does (SDP, ICE, DTLS) and then
 //! sends what the test protects with its keys. [`UdpClient`] runs one on a UDP socket. How the
-//! offer gets to the server and the answer back is left to the caller.
+//! offer gets to the server and the answer back is left to the caller. [`stun`] writes STUN by hand.
+//!
+//! The load generator has a client of its own (`millbench::rtc::link`): it decrypts whole batches in
+//! place and keeps no packet, where this one keeps a copy of each for the test to look at.
 
 mod client;
 mod media;
 mod offer;
+pub mod stun;
 mod udp;
 
 pub use client::{Client, DATAGRAM_MAX};

@@ -13,15 +13,15 @@ mod common;
 use std::hint::black_box;
 use std::time::Instant;
 
-use common::stun::Check;
 use common::{
-    CLIENT_PASSWORD, CLIENT_UFRAG, SERVER_PASSWORD, SERVER_UFRAG, World, client_config, client_path, millis,
-    server_config,
+    CLIENT_PASSWORD, CLIENT_UFRAG, SERVER_PASSWORD, SERVER_UFRAG, World, client_config, client_path,
+    genuine_check, millis, server_config,
 };
 use is::stun::{StunMessage, StunPacket};
 use is::{IceAgent, IceCreds, Protocol};
 use rtc::dtls::DtlsVersion;
 use rtc::{Peer, Signal};
+use rtc_test::stun::Check;
 
 const CHECKS: usize = 10_000;
 const ROUNDS: usize = 7;
@@ -38,10 +38,10 @@ fn main() {
 }
 
 fn times() {
-    let checks: Vec<Vec<u8>> = (0..CHECKS as u64).map(|number| Check::genuine(number).bytes()).collect();
+    let checks: Vec<Vec<u8>> = (0..CHECKS as u64).map(|number| genuine_check(number).bytes()).collect();
     let of = |change: fn(&mut Check)| -> Vec<Vec<u8>> {
         let change = |number| {
-            let mut check = Check::genuine(number);
+            let mut check = genuine_check(number);
             change(&mut check);
             check.bytes()
         };
@@ -128,7 +128,7 @@ fn measure(state: &str) {
     let waiting = |_| Peer::new(server_config(), now()).expect("a good configuration");
     let checked = |number| {
         let mut peer = waiting(number);
-        let check = Check::genuine(1).without_nomination().bytes();
+        let check = genuine_check(1).without_nomination().bytes();
         assert_eq!(peer.handle_signal(now(), client_path(), &check), Signal::Accepted);
         while peer.poll_transmit().is_some() {}
         peer
@@ -145,7 +145,7 @@ fn measure(state: &str) {
     };
     let agent = |_| {
         let mut agent = is_agent(now());
-        assert!(check_is(&mut agent, now(), &Check::genuine(1).bytes()));
+        assert!(check_is(&mut agent, now(), &genuine_check(1).bytes()));
         agent
     };
     let bytes = match state {

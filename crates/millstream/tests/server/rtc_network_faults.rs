@@ -8,14 +8,10 @@ mod udp_relay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::common::rtc::{
-    Client, Options, VIDEO_RTX_SSRC, VP8, VP8_RTX, certificate, exchange, start_flow, vp8_frame,
-};
+use crate::common::rtc::{Client, Options, VIDEO_RTX_SSRC, VP8, VP8_RTX, exchange, start_flow, vp8_frame};
 use crate::common::server::Server;
 use netsim::LinkConfig;
-use rtc::dtls::{Config, DtlsRole};
-use rtc::sdp::{Candidate, Direction, Setup, Transport};
-use rtc::{LocalAddress, Peer, PeerConfig, Side, Timeouts};
+use rtc::sdp::{Direction, Transport};
 use rtp::payload::MediaKind;
 use rtp::rtcp::{Nack, Rtcp, packets};
 use rtp::sequence::SequenceUnwrapper;
@@ -31,21 +27,10 @@ fn open(
     seed: u64,
 ) -> (Client, UdpRelay) {
     let mut client = Client::open(server, path, direction, &Options::default());
-    let remote = &client.answer.remote;
-    let candidate = remote.candidates.iter().find(|candidate| candidate.transport == Transport::Udp);
+    let candidates = &client.answer.remote.candidates;
+    let candidate = candidates.iter().find(|candidate| candidate.transport == Transport::Udp);
     let relay = UdpRelay::start(candidate.expect("a UDP candidate").address, link, seed);
-    let local = client.socket.local_addr().expect("its address");
-    let config = PeerConfig {
-        side: Side::Full,
-        local_ice: client.offer.ice.clone(),
-        remote_ice: remote.ice.clone(),
-        local_addresses: vec![LocalAddress { transport: Transport::Udp, address: local }],
-        remote_candidates: vec![Candidate::host(relay.front(), Transport::Udp, 65_535)],
-        dtls: Config::new(certificate(), remote.fingerprints.clone()),
-        dtls_role: if remote.setup == Setup::Passive { DtlsRole::Client } else { DtlsRole::Server },
-        timeouts: Timeouts::default(),
-    };
-    client.peer = Peer::new(config, Instant::now()).expect("a peer");
+    client.set_server(Instant::now(), relay.front());
     (client, relay)
 }
 

@@ -13,16 +13,7 @@ use crate::common::rtc::{
 use crate::common::server::Server;
 use rtc::dtls::{Certificate, Fingerprint, FingerprintHash};
 use rtc::sdp::{Direction, make_offer};
-use stun::{Check, Writer};
-
-/// STUN by hand, shared with the tests of `rtc`, whose credentials are not used here.
-#[expect(dead_code, unreachable_pub, reason = "shared with the tests of another crate")]
-#[path = "../../../rtc/tests/rtc/common/stun.rs"]
-mod stun;
-
-const SERVER_UFRAG: &str = "";
-const CLIENT_UFRAG: &str = "";
-const SERVER_PASSWORD: &str = "";
+use rtc_test::stun::{self, Check, Writer};
 
 /// An offer to publish as text.
 fn good_offer() -> String {
@@ -179,15 +170,11 @@ fn who_shows_another_certificate_than_was_signalled_does_not_get_in() {
     server.assert_healthy();
 }
 
-/// STUN by one who has seen the fragments, which go in the clear, and does not know the passwords.
+/// STUN of an attacker who has seen the user fragments, which are sent in the clear, but not the passwords.
 fn forgeries(client: &Client) -> Vec<Vec<u8>> {
     let (theirs, ours) = (&client.answer.remote.ice, &client.offer.ice);
-    let check = |ufrag: &str, password: &str| Check {
-        username: ufrag.to_owned(),
-        password: password.to_owned(),
-        transaction: stun::transaction(crate::common::rtc::random()),
-        nominates: true,
-        role: stun::ICE_CONTROLLING,
+    let check = |username: &str, password: &str| {
+        Check::new(username, password, stun::transaction(crate::common::rtc::random()))
     };
     let username = format!("{}:{}", theirs.ufrag, ours.ufrag);
     let genuine = check(&username, &theirs.password);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::stun::Check;
-use crate::common::{World, client_path, millis};
+use crate::common::{World, client_path, genuine_check, millis};
 use rtc::{Event, FailReason, Refusal, Signal};
 
 fn lost(end: &crate::common::End) -> usize {
@@ -34,7 +33,7 @@ fn the_server_stops_within_30_seconds_of_the_last_check() {
     assert!(!world.server.peer.is_valid(&client_path()));
     // RFC 7675 section 5.1: the same credentials do not bring it back.
     let sent = world.server_sent.len();
-    let check = Check::genuine(1);
+    let check = genuine_check(1);
     assert_eq!(world.inject(client_path(), &check.bytes()), Signal::Refused(Refusal::Closed));
     world.run(Duration::from_secs(60));
     assert_eq!(world.server_sent.len(), sent);
@@ -83,7 +82,7 @@ fn a_peer_without_handshake_is_given_up_15_seconds_after_its_check() {
     let mut number = 0;
     while !world.server.peer.is_closed() && world.now < began + millis(60_000) {
         number += 1;
-        let _ = world.inject(client_path(), &Check::genuine(number).bytes());
+        let _ = world.inject(client_path(), &genuine_check(number).bytes());
         world.run(millis(1000));
     }
     assert_eq!(world.server.count(|event| matches!(event, Event::Failed(FailReason::DtlsTimeout))), 1);

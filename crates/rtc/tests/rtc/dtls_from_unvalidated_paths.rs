@@ -1,10 +1,12 @@
 //! DTLS counts from validated paths only: nobody without the password begins, disturbs or ends a
 //! handshake.
 
-use crate::common::stun::Check;
-use crate::common::{Random, STRANGER, World, client_config, client_path, millis, path_from, server_config};
+use crate::common::{
+    Random, STRANGER, World, client_config, client_path, genuine_check, millis, path_from, server_config,
+};
 use rtc::dtls::{Certificate, Config, Dtls};
 use rtc::{Refusal, Signal};
+use rtc_test::stun::Check;
 
 /// The first flight of somebody else.
 fn hello(now: std::time::Instant) -> Vec<u8> {
@@ -22,7 +24,7 @@ fn a_client_hello_from_elsewhere_is_dropped_at_every_stage() {
         match stage {
             "before" => {}
             "checked" => {
-                assert_eq!(world.inject(client_path(), &Check::genuine(1).bytes()), Signal::Accepted);
+                assert_eq!(world.inject(client_path(), &genuine_check(1).bytes()), Signal::Accepted);
             }
             "handshake" => {
                 let begun = |world: &World| world.server_sent.iter().any(|(_, sent)| sent.bytes[0] >= 20);
@@ -43,7 +45,7 @@ fn a_client_hello_from_elsewhere_is_dropped_at_every_stage() {
 fn a_failed_check_validates_nothing() {
     let mut world = World::new();
     let hello = hello(world.now);
-    let forged = Check { password: "guessed+guessed+guessed".to_owned(), ..Check::genuine(1) };
+    let forged = Check { password: "guessed+guessed+guessed".to_owned(), ..genuine_check(1) };
     assert_eq!(world.inject(path_from(STRANGER), &forged.bytes()), Signal::Refused(Refusal::WrongIntegrity));
     assert_eq!(world.inject(path_from(STRANGER), &hello), Signal::Refused(Refusal::UnvalidatedPath));
 }

@@ -1,8 +1,7 @@
 //! Datagrams of every length from 0 to 1500, whatever they hold, are taken without harm: before and
 //! while connected.
 
-use crate::common::stun::Check;
-use crate::common::{Random, SERVER_PASSWORD, World, bytes, client_path, millis, path_from};
+use crate::common::{Random, SERVER_PASSWORD, World, bytes, client_path, genuine_check, millis, path_from};
 use rtc::demux::{classify, stun_local_ufrag};
 use rtc::tcp_framing::Deframer;
 use rtc::{Path, Signal};
@@ -12,8 +11,8 @@ fn samples() -> Vec<Vec<u8>> {
     let world = World::connected();
     let sent = world.client_sent.iter().chain(&world.server_sent).map(|(_, sent)| sent.bytes.clone());
     let mut samples: Vec<Vec<u8>> = sent.collect();
-    samples.push(Check::genuine(1).bytes());
-    samples.push(Check::genuine(1).open().attribute(0xc057, &[0; 1200]).integrity(SERVER_PASSWORD).0);
+    samples.push(genuine_check(1).bytes());
+    samples.push(genuine_check(1).open().attribute(0xc057, &[0; 1200]).integrity(SERVER_PASSWORD).0);
     samples
 }
 

@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use crate::common::stun::{self, Check, Writer};
 use crate::common::{
     CLIENT_PASSWORD, CLIENT_UFRAG, End, Random, SERVER_PASSWORD, SERVER_UFRAG, STRANGER, World, client_path,
-    millis, path_from,
+    genuine_check, millis, path_from,
 };
 use rtc::{Path, Refusal, Signal};
+use rtc_test::stun::{self, Check, Writer};
 
 /// Everything that can be seen of a peer's state.
 #[derive(Debug, PartialEq)]
@@ -50,7 +50,7 @@ fn client_state(world: &mut World) -> State {
 fn stages() -> Vec<(&'static str, World)> {
     let before = World::new();
     let mut checked = World::new();
-    let check = Check::genuine(900).without_nomination().bytes();
+    let check = genuine_check(900).without_nomination().bytes();
     assert_eq!(checked.inject(client_path(), &check), Signal::Accepted);
     let mut handshake = World::new();
     assert!(
@@ -68,7 +68,7 @@ fn stages() -> Vec<(&'static str, World)> {
 
 /// Messages somebody writes who knows the fragments, which go in the clear, and not the passwords.
 fn forgeries() -> Vec<(&'static str, Vec<u8>, Refusal)> {
-    let genuine = Check::genuine(1);
+    let genuine = genuine_check(1);
     let of = |password: &str| Check { password: password.to_owned(), ..genuine.clone() }.bytes();
     let named = |username: &str| Check { username: username.to_owned(), ..genuine.clone() }.bytes();
     let open = genuine.open();
@@ -204,7 +204,7 @@ fn an_answer_counts_from_where_the_check_went_and_once() {
 
 #[test]
 fn no_bit_of_a_genuine_check_can_be_changed() {
-    let genuine = Check::genuine(1).bytes();
+    let genuine = genuine_check(1).bytes();
     for (stage, mut world) in stages() {
         let before = server_state(&mut world);
         for bit in 0..8 * genuine.len() {
@@ -223,7 +223,7 @@ fn no_bit_of_a_genuine_check_can_be_changed() {
 
 #[test]
 fn nothing_can_be_put_behind_integrity() {
-    let check = Check::genuine(1).without_nomination().open().integrity(SERVER_PASSWORD);
+    let check = genuine_check(1).without_nomination().open().integrity(SERVER_PASSWORD);
     for (kind, value) in [(stun::USE_CANDIDATE, &[][..]), (stun::USERNAME, b"a:b"), (0xc057, &[0; 4])] {
         let mut world = World::new();
         let message = check.clone().attribute(kind, value).fingerprint();
@@ -242,7 +242,7 @@ fn nothing_can_be_put_behind_integrity() {
 #[test]
 fn a_check_that_was_seen_is_answered_on_its_path_and_refused_from_others() {
     let mut world = World::connected();
-    let check = Check::genuine(77).bytes();
+    let check = genuine_check(77).bytes();
     assert_eq!(world.inject(client_path(), &check), Signal::Accepted);
     let before = server_state(&mut world);
     for path in [path_from(STRANGER), path_from("198.51.100.7:50001")] {
@@ -260,7 +260,7 @@ fn a_check_that_was_seen_is_answered_on_its_path_and_refused_from_others() {
 fn a_repeat_does_not_prolong_consent() {
     let mut world = World::connected();
     world.to_server_open = false;
-    let check = Check::genuine(77).bytes();
+    let check = genuine_check(77).bytes();
     assert_eq!(world.inject(client_path(), &check), Signal::Accepted);
     for _ in 0..60 {
         world.run(millis(1000));
@@ -275,7 +275,7 @@ fn a_repeat_does_not_prolong_consent() {
 fn a_flood_of_bad_messages_leaves_a_connection_as_it_is() {
     let mut world = World::connected();
     let before = server_state(&mut world);
-    let genuine = Check::genuine(1).open().integrity(SERVER_PASSWORD).0;
+    let genuine = genuine_check(1).open().integrity(SERVER_PASSWORD).0;
     let mut random = Random::new(99);
     for round in 0..100_000 {
         let mut changed = genuine.clone();

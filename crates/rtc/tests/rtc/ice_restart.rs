@@ -1,8 +1,8 @@
 //! ICE restarts with new credentials; media, DTLS and keys go on meanwhile (RFC 8445 section 9).
 
-use crate::common::stun::Check;
-use crate::common::{SERVER, World, address, client_path, millis, path_from};
+use crate::common::{SERVER, World, address, client_path, genuine_check, millis, path_from};
 use rtc::{Candidate, Event, IceCredentials, Refusal, Signal, Transport};
+use rtc_test::stun::Check;
 
 const SERVER_AGAIN: (&str, &str) = ("server2U", "second/server/passw+24ch");
 const CLIENT_AGAIN: (&str, &str) = ("clnt2", "second/client/passw+24ch");
@@ -28,7 +28,7 @@ fn restart_client(world: &mut World) {
 
 fn check_again(number: u64) -> Check {
     let username = format!("{}:{}", SERVER_AGAIN.0, CLIENT_AGAIN.0);
-    Check { username, password: SERVER_AGAIN.1.to_owned(), ..Check::genuine(number) }
+    Check { username, password: SERVER_AGAIN.1.to_owned(), ..genuine_check(number) }
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn media_goes_on_over_the_old_path_until_the_new_one_is_found() {
 fn old_credentials_count_no_more() {
     let mut world = World::connected();
     restart_server(&mut world);
-    let old = Check::genuine(1);
+    let old = genuine_check(1);
     assert_eq!(world.inject(client_path(), &old.bytes()), Signal::Refused(Refusal::WrongUsername));
-    let mixed = Check { username: check_again(2).username, ..Check::genuine(2) };
+    let mixed = Check { username: check_again(2).username, ..genuine_check(2) };
     assert_eq!(world.inject(client_path(), &mixed.bytes()), Signal::Refused(Refusal::WrongIntegrity));
     assert_eq!(world.inject(client_path(), &check_again(3).bytes()), Signal::Accepted);
 }

@@ -75,7 +75,7 @@ fn a_client_connects_over_tcp_however_the_bytes_are_cut() {
 fn a_connection_that_ends_takes_its_path_along() {
     let mut world = World::connected();
     let tcp = Path::tcp(address(SERVER), address("198.51.100.7:9999"));
-    assert_eq!(world.inject(tcp, &crate::common::stun::Check::genuine(1).bytes()), rtc::Signal::Accepted);
+    assert_eq!(world.inject(tcp, &crate::common::genuine_check(1).bytes()), rtc::Signal::Accepted);
     assert_eq!(world.server.peer.path(), Some(tcp));
     let now = world.now;
     world.server.peer.path_closed(now, &tcp);

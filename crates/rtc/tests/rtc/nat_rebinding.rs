@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::stun::{self, Check, Writer};
 use crate::common::{
-    CLIENT_PASSWORD, CLIENT_UFRAG, SERVER_UFRAG, STRANGER, World, address, client_path, millis, path_from,
+    CLIENT_PASSWORD, CLIENT_UFRAG, SERVER_UFRAG, STRANGER, World, address, client_path, genuine_check,
+    millis, path_from,
 };
 use rtc::{Refusal, Signal};
+use rtc_test::stun::{self, Writer};
 
 /// Runs until the client's next check leaves over the new mapping, and says when.
 fn next_check(world: &mut World) -> Instant {
@@ -90,7 +91,7 @@ fn a_recorded_check_does_not_turn_the_stream_on_a_stranger() {
 #[test]
 fn a_stranger_cannot_answer_for_the_peer() {
     let mut world = World::connected();
-    assert_eq!(world.inject(path_from(STRANGER), &Check::genuine(5).bytes()), Signal::Accepted);
+    assert_eq!(world.inject(path_from(STRANGER), &genuine_check(5).bytes()), Signal::Accepted);
     let asked = &world.server_sent.last().unwrap().1;
     assert_eq!(asked.path, path_from(STRANGER));
     assert!(stun::is_sealed(&asked.bytes, CLIENT_PASSWORD));
@@ -123,7 +124,7 @@ fn a_peer_that_does_not_nominate_again_is_followed_when_its_old_path_is_silent()
     let mut number = 100;
     let mut check = |world: &mut World, path| {
         number += 1;
-        let check = Check::genuine(number).without_nomination();
+        let check = genuine_check(number).without_nomination();
         assert_eq!(world.inject(path, &check.bytes()), Signal::Accepted);
     };
     // As long as the old path is checked, the other one is a spare.

@@ -1,21 +1,21 @@
 //! Who controls, and how much of anything a peer may have.
 
-use crate::common::stun::{self, Check, Writer};
 use crate::common::{
-    CLIENT, CLIENT_PASSWORD, SERVER, SERVER_PASSWORD, World, address, client_config, client_path, millis,
-    path_from, server_config,
+    CLIENT, CLIENT_PASSWORD, SERVER, SERVER_PASSWORD, World, address, client_config, client_path,
+    genuine_check, millis, path_from, server_config,
 };
 use rtc::dtls::DtlsRole;
 use rtc::{
     Candidate, IceCredentials, LocalAddress, Path, Peer, PeerError, REMOTE_CANDIDATES_MAX, Refusal, Side,
     Signal, TRANSMITS_MAX, Transport, USERNAME_BYTES_MAX, VALID_PATHS_MAX,
 };
+use rtc_test::stun::{self, Check, Writer};
 
 #[test]
 fn a_peer_that_claims_to_be_controlled_is_told_so_and_changes_nothing() {
     let mut world = World::new();
     let version = world.server.peer.paths_version();
-    let claim = Check { role: stun::ICE_CONTROLLED, ..Check::genuine(1) };
+    let claim = Check { role: stun::ICE_CONTROLLED, ..genuine_check(1) };
     assert_eq!(world.inject(client_path(), &claim.bytes()), Signal::Refused(Refusal::RoleConflict));
     assert_eq!((world.server.peer.path(), world.server.peer.paths_version()), (None, version));
     let (_, answer) = world.server_sent.pop().unwrap();
@@ -24,21 +24,21 @@ fn a_peer_that_claims_to_be_controlled_is_told_so_and_changes_nothing() {
     assert_eq!(stun::find(&answer.bytes, stun::ERROR_CODE).unwrap()[..4], [0, 0, 4, 87]);
     assert!(stun::is_sealed(&answer.bytes, SERVER_PASSWORD));
     // With the right role it goes on.
-    assert_eq!(world.inject(client_path(), &Check::genuine(2).bytes()), Signal::Accepted);
+    assert_eq!(world.inject(client_path(), &genuine_check(2).bytes()), Signal::Accepted);
     assert_eq!(world.server.peer.path(), Some(client_path()));
 }
 
 #[test]
 fn an_answer_tells_the_peer_its_address_and_is_sealed() {
     let mut world = World::new();
-    assert_eq!(world.inject(client_path(), &Check::genuine(1).bytes()), Signal::Accepted);
+    assert_eq!(world.inject(client_path(), &genuine_check(1).bytes()), Signal::Accepted);
     let (_, answer) = world.server_sent.pop().unwrap();
     assert_eq!(answer.bytes[..2], stun::SUCCESS.to_be_bytes());
     assert_eq!(answer.bytes[8..20], stun::transaction(1));
     let mapped = stun::xor_mapped(address(crate::common::MAPPED));
     assert_eq!(stun::find(&answer.bytes, stun::XOR_MAPPED_ADDRESS), Some(&mapped[..]));
     assert!(stun::is_sealed(&answer.bytes, SERVER_PASSWORD));
-    assert!(answer.bytes.len() <= Check::genuine(1).bytes().len());
+    assert!(answer.bytes.len() <= genuine_check(1).bytes().len());
 }
 
 /// Two clients that both think they control: one gives in, and they connect.
@@ -62,7 +62,7 @@ fn a_server_with_many_addresses_answers_from_the_one_that_was_asked() {
     ];
     let mut world = World::new();
     for (number, path) in (1..).zip(paths) {
-        assert_eq!(world.inject(path, &Check::genuine(number).bytes()), Signal::Accepted);
+        assert_eq!(world.inject(path, &genuine_check(number).bytes()), Signal::Accepted);
         assert_eq!(world.server_sent.last().unwrap().1.path, path);
         assert_eq!(world.server.peer.path(), Some(path));
     }
@@ -77,7 +77,7 @@ fn the_path_not_heard_of_for_longest_makes_place() {
     for port in 1..100u16 {
         world.now += millis(1);
         let path = path_from(&format!("198.51.100.7:{port}"));
-        let check = Check::genuine(u64::from(port)).without_nomination();
+        let check = genuine_check(u64::from(port)).without_nomination();
         assert_eq!(world.inject(path, &check.bytes()), Signal::Accepted);
         assert!(world.server.peer.is_valid(&path));
         assert!(world.server.peer.valid_paths().count() <= VALID_PATHS_MAX);
@@ -96,7 +96,7 @@ fn a_client_learns_so_many_addresses_and_no_more() {
     let mut world = World::of(config, server_config(), 1);
     world.to_server_open = false;
     let username = format!("{}:{}", crate::common::CLIENT_UFRAG, crate::common::SERVER_UFRAG);
-    let check = Check { username, password: CLIENT_PASSWORD.to_owned(), ..Check::genuine(1) };
+    let check = Check { username, password: CLIENT_PASSWORD.to_owned(), ..genuine_check(1) };
     let from = Path::udp(address(CLIENT), address("203.0.113.1:1"));
     let signal = world.client.peer.handle_signal(world.now, from, &check.bytes());
     assert_eq!(signal, Signal::Refused(Refusal::TooManyCandidates));
@@ -145,7 +145,7 @@ fn a_client_is_seen_under_so_many_addresses_and_no_more() {
 fn answers_nobody_fetches_are_dropped() {
     let mut peer = Peer::new(server_config(), crate::common::start()).unwrap();
     for number in 0..100 {
-        let check = Check::genuine(number).bytes();
+        let check = genuine_check(number).bytes();
         assert_eq!(peer.handle_signal(crate::common::start(), client_path(), &check), Signal::Accepted);
     }
     assert_eq!(std::iter::from_fn(|| peer.poll_transmit()).count(), TRANSMITS_MAX);
@@ -169,7 +169,7 @@ fn fragments_too_long_for_a_check_are_refused_by_a_client_and_served_by_a_server
     let mut server = server_config();
     server.remote_ice = IceCredentials::new(&long, CLIENT_PASSWORD).unwrap();
     let mut peer = Peer::new(server, crate::common::start()).unwrap();
-    let check = Check { username: format!("{}:{long}", crate::common::SERVER_UFRAG), ..Check::genuine(1) };
+    let check = Check { username: format!("{}:{long}", crate::common::SERVER_UFRAG), ..genuine_check(1) };
     assert_eq!(peer.handle_signal(crate::common::start(), client_path(), &check.bytes()), Signal::Accepted);
     assert_eq!(peer.path(), Some(client_path()));
 }

@@ -1,10 +1,12 @@
 //! A viewer who forges the source of his own checks, at whatever moment, gets no stream sent to
 //! somebody else.
 
-use crate::common::stun::{self, Check};
-use crate::common::{STRANGER, World, address, client_config, client_path, millis, path_from, server_config};
+use crate::common::{
+    STRANGER, World, address, client_config, client_path, genuine_check, millis, path_from, server_config,
+};
 use rtc::dtls::DtlsVersion;
 use rtc::{Path, Signal};
+use rtc_test::stun;
 
 /// Where media would go, whenever it may.
 fn media_path(world: &World) -> Option<Path> {
@@ -28,7 +30,7 @@ fn a_forged_nomination_before_during_and_after_the_handshake_moves_no_media() {
             for _ in 0..30 {
                 number += 1;
                 assert_eq!(
-                    world.inject(path_from(STRANGER), &Check::genuine(number).bytes()),
+                    world.inject(path_from(STRANGER), &genuine_check(number).bytes()),
                     Signal::Accepted
                 );
                 assert_ne!(media_path(&world), Some(path_from(STRANGER)), "{version:?} at {at} ms");
@@ -79,11 +81,11 @@ fn a_nomination_that_comes_after_the_handshake_has_to_be_answered_too() {
     let now = world.now;
     world.server.peer.path_closed(now, &client_path());
     assert_eq!(world.server.peer.path(), None);
-    assert_eq!(world.inject(path_from(STRANGER), &Check::genuine(1).bytes()), Signal::Accepted);
+    assert_eq!(world.inject(path_from(STRANGER), &genuine_check(1).bytes()), Signal::Accepted);
     assert_eq!(world.server.peer.path(), None);
     // His own host has proven itself.
     let other_port = path_from("198.51.100.7:50001");
-    assert_eq!(world.inject(other_port, &Check::genuine(2).bytes()), Signal::Accepted);
+    assert_eq!(world.inject(other_port, &genuine_check(2).bytes()), Signal::Accepted);
     assert_eq!(world.server.peer.path(), Some(other_port));
 }
 
@@ -91,6 +93,6 @@ fn a_nomination_that_comes_after_the_handshake_has_to_be_answered_too() {
 fn a_tcp_connection_has_proven_itself() {
     let mut world = World::connected();
     let tcp = Path::tcp(address(crate::common::SERVER), address("203.0.113.80:9999"));
-    assert_eq!(world.inject(tcp, &Check::genuine(1).bytes()), Signal::Accepted);
+    assert_eq!(world.inject(tcp, &genuine_check(1).bytes()), Signal::Accepted);
     assert_eq!(world.server.peer.path(), Some(tcp));
 }

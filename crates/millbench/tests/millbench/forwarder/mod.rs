@@ -1,7 +1,7 @@
 //! A WHIP and WHEP server of the simplest kind, which can be made to do one thing wrong.
 //!
 //! One publisher's packets go to every viewer as they are. One thread owns the UDP socket and all peers; a thread for
-//! each HTTP connection hands offers to it. Enough for `millbench rtc` to have something to be right about.
+//! each HTTP connection hands offers to it. It is what `millbench rtc` is compared with, and shares only `rtc` with it.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

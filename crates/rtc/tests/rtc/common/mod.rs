@@ -1,11 +1,11 @@
-//! A client and a server joined by a network in virtual time, and STUN written by hand.
+//! A client and a server connected by a network in virtual time.
 //!
-//! The network loses, delays and duplicates; a NAT stands before the client and may forget its
-//! mapping. Everything follows from a seed.
+//! The network loses, delays and duplicates; the client is behind a NAT that may forget its mapping.
+//! Everything follows from a seed. Both ends are bare [`Peer`]s, not `rtc-test`'s client: the tests
+//! look at each event and datagram, and know all credentials.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 pub mod offers;
-pub mod stun;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +18,7 @@ use rtc::sdp::Transport;
 use rtc::{
     Candidate, Event, IceCredentials, LocalAddress, Path, Peer, PeerConfig, Side, Signal, Timeouts, Transmit,
 };
+use rtc_test::stun::{Check, transaction};
 
 pub const SERVER: &str = "192.0.2.1:8189";
 pub const CLIENT: &str = "10.0.0.2:40000";
@@ -86,6 +87,11 @@ pub fn client_config() -> PeerConfig {
     }
 }
 
+/// The client's check as the server expects it.
+pub fn genuine_check(number: u64) -> Check {
+    Check::new(&format!("{SERVER_UFRAG}:{CLIENT_UFRAG}"), SERVER_PASSWORD, transaction(number))
+}
+
 /// The path a client's datagrams come over, as the server sees it.
 pub fn client_path() -> Path {
     Path::udp(address(SERVER), address(MAPPED))
@@ -100,7 +106,7 @@ pub fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
     (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
-/// One end, and what it has said.
+/// One end and its events.
 pub struct End {
     pub peer: Peer,
     pub events: Vec<(Instant, Event)>,
@@ -180,7 +186,7 @@ impl World {
         self.client.connected().is_some() && self.server.connected().is_some()
     }
 
-    /// Takes what both ends have to say.
+    /// Collects the events and datagrams of both ends.
     pub fn collect(&mut self) {
         let now = self.now;
         self.to_server.set_config(self.network.clone());
@@ -240,19 +246,19 @@ impl World {
         self.run_until(time, |_| false);
     }
 
-    /// Runs until something is so, or for `time`. Says whether it is so.
-    pub fn run_until(&mut self, time: Duration, is_so: impl Fn(&World) -> bool) -> bool {
+    /// Runs until `check` holds, or for `time`. Returns whether it holds.
+    pub fn run_until(&mut self, time: Duration, check: impl Fn(&World) -> bool) -> bool {
         let end = self.now + time;
         for steps in 0.. {
             assert!(steps < 1_000_000, "two ends keep each other busy without end");
-            if is_so(self) {
+            if check(self) {
                 return true;
             }
             if !self.step(end) {
                 break;
             }
         }
-        is_so(self)
+        check(self)
     }
 
     /// Gives the server a datagram from anywhere.

@@ -13,8 +13,8 @@ fn an_end_with_keys_repeats_its_last_flight() {
         while (if client_is_last { &pair.client } else { &pair.server }).keys.is_none() {
             assert!(pair.step(), "{version:?}");
         }
-        // What it has just sent is under way; it gets lost, and three repetitions with it.
-        pair.lose_what_is_under_way();
+        // Its flight is lost, and so are three repetitions.
+        pair.lose_in_flight();
         pair.lose_first[usize::from(client_is_last)] = 3;
         let took = pair.run_until_keys();
         assert!(took.is_some(), "{version:?}: {:?} {:?}", pair.client.error, pair.server.error);

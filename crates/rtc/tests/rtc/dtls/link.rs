@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use netsim::{Link, LinkConfig, earliest};
 use rtc::dtls::{Certificate, Config, Dtls, DtlsError, DtlsEvent, DtlsVersion, SrtpKeys};
 use srtp::{InboundContext, OutboundContext};
 
@@ -11,19 +12,16 @@ pub(crate) struct Pair {
     pub(crate) client: End,
     pub(crate) server: End,
     pub(crate) now: Instant,
-    pub(crate) delay: Duration,
-    /// In percent, each way.
-    pub(crate) loss: u32,
-    /// Arrives twice, in percent, each way.
-    pub(crate) duplicates: u32,
     /// Datagrams to lose before any other, of the server and of the client.
     pub(crate) lose_first: [u32; 2],
-    random: Random,
     /// Steps since the clock moved.
     stands_still: u32,
-    /// When it arrives, whether at the server, and what.
-    under_way: Vec<(Instant, bool, Vec<u8>)>,
+    /// To the client, and to the server.
+    links: [Link; 2],
 }
+
+/// What a datagram of [`Pair::new`] takes.
+pub(crate) const DELAY: Duration = Duration::from_millis(10);
 
 /// One session and what came of it.
 pub(crate) struct End {
@@ -33,9 +31,6 @@ pub(crate) struct End {
     pub(crate) closed: bool,
     pub(crate) sent: Vec<Vec<u8>>,
 }
-
-/// Numbers that look random and are the same in every run (xorshift64*).
-pub(crate) struct Random(pub(crate) u64);
 
 /// Any moment: virtual time begins here.
 #[expect(clippy::disallowed_methods, reason = "start of virtual time")]
@@ -56,19 +51,6 @@ pub(crate) fn configs(client: &[DtlsVersion], server: &[DtlsVersion]) -> (Config
     client_config.versions = client.to_vec();
     server_config.versions = server.to_vec();
     (client_config, server_config)
-}
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
 }
 
 impl End {
@@ -93,70 +75,55 @@ impl End {
 
 impl Pair {
     pub(crate) fn new((client, server): (Config, Config)) -> Self {
+        Self::over(LinkConfig { delay: DELAY, ..LinkConfig::default() }, 1, (client, server))
+    }
+
+    /// Over a bad link.
+    pub(crate) fn over(network: LinkConfig, seed: u64, (client, server): (Config, Config)) -> Self {
         let now = start();
-        let client = End::new(Dtls::client(client, now).unwrap());
-        let server = End::new(Dtls::server(server));
         let mut pair = Self {
-            client,
-            server,
+            client: End::new(Dtls::client(client, now).unwrap()),
+            server: End::new(Dtls::server(server)),
             now,
-            delay: Duration::from_millis(10),
-            loss: 0,
-            duplicates: 0,
+            links: [seed, !seed].map(|seed| Link::new(network.clone(), seed)),
             lose_first: [0, 0],
-            random: Random(1),
             stands_still: 0,
-            under_way: Vec::new(),
         };
         pair.send(true, Ok(()));
         pair
     }
 
-    pub(crate) fn with_loss(mut self, loss: u32, seed: u64) -> Self {
-        self.loss = loss;
-        self.random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        // The ClientHello is under way already.
-        if self.random.below(100) < loss as usize {
-            self.under_way.clear();
-        }
-        self
-    }
-
-    /// Puts on the link what an end has to send, the client if `from_client`.
+    /// Sends what an end has to send, the client if `from_client`.
     pub(crate) fn send(&mut self, from_client: bool, result: Result<(), DtlsError>) {
         let end = if from_client { &mut self.client } else { &mut self.server };
+        let way = usize::from(from_client);
         for datagram in end.take(result) {
-            if self.lose_first[usize::from(from_client)] > 0 {
-                self.lose_first[usize::from(from_client)] -= 1;
-                continue;
-            }
-            if self.random.below(100) >= self.loss as usize {
-                if self.random.below(100) < self.duplicates as usize {
-                    self.under_way.push((self.now + self.delay * 2, from_client, datagram.clone()));
-                }
-                self.under_way.push((self.now + self.delay, from_client, datagram));
+            if self.lose_first[way] > 0 {
+                self.lose_first[way] -= 1;
+            } else {
+                self.links[way].send(self.now, datagram);
             }
         }
     }
 
     /// Moves the clock to what happens next, and lets it happen. `false` when nothing will.
     pub(crate) fn step(&mut self) -> bool {
-        let arrival = self.under_way.iter().map(|&(at, ..)| at).min();
-        let timers = [self.client.dtls.next_timeout(), self.server.dtls.next_timeout()];
-        let Some(next) = [arrival, timers[0], timers[1]].into_iter().flatten().min() else { return false };
+        let arrivals = [self.links[0].next_timeout(), self.links[1].next_timeout()];
+        let timers = [self.server.dtls.next_timeout(), self.client.dtls.next_timeout()];
+        let Some(next) = earliest(arrivals.into_iter().chain(timers)) else { return false };
         self.stands_still = if self.now < next { 0 } else { self.stands_still + 1 };
         assert!(self.stands_still < 1000, "time does not move on: a timer that is due stays due");
         self.now = self.now.max(next);
-        if arrival == Some(next) {
-            let first = self.under_way.iter().position(|&(at, ..)| at == next).unwrap();
-            let (_, to_server, datagram) = self.under_way.remove(first);
-            let end = if to_server { &mut self.server } else { &mut self.client };
-            let result = end.dtls.handle_datagram(self.now, &datagram);
-            self.send(!to_server, result);
-            return true;
+        for to_server in [true, false] {
+            if let Some(datagram) = self.links[usize::from(to_server)].poll(self.now) {
+                let end = if to_server { &mut self.server } else { &mut self.client };
+                let result = end.dtls.handle_datagram(self.now, &datagram);
+                self.send(!to_server, result);
+                return true;
+            }
         }
-        for (from_client, timer) in [(true, timers[0]), (false, timers[1])] {
-            if timer == Some(next) {
+        for from_client in [true, false] {
+            if timers[usize::from(from_client)] == Some(next) {
                 let end = if from_client { &mut self.client } else { &mut self.server };
                 let result = end.dtls.handle_timeout(self.now);
                 self.send(from_client, result);
@@ -165,9 +132,11 @@ impl Pair {
         true
     }
 
-    /// Loses what is under way.
-    pub(crate) fn lose_what_is_under_way(&mut self) {
-        self.under_way.clear();
+    /// Loses everything in flight.
+    pub(crate) fn lose_in_flight(&mut self) {
+        for link in &mut self.links {
+            while link.poll(self.now + Duration::from_secs(60)).is_some() {}
+        }
     }
 
     /// Runs until nothing happens any more, or for as long as a minute.

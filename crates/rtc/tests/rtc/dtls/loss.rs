@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use netsim::LinkConfig;
 use rtc::dtls::DtlsVersion::{V1_2, V1_3};
 
-use super::link::{Pair, configs, fit};
+use super::link::{DELAY, Pair, configs, fit};
 
 const TRIES: u64 = 100;
 
@@ -16,8 +17,13 @@ fn handshakes_finish_under_loss_and_duplicates() {
         for version in [&[V1_2][..], &[V1_3], &[V1_2, V1_3]] {
             let mut took: Vec<Duration> = Vec::new();
             for seed in 0..TRIES {
-                let mut pair = Pair::new(configs(version, version)).with_loss(loss, seed + 1);
-                pair.duplicates = 5;
+                let network = LinkConfig {
+                    loss: f64::from(loss) / 100.0,
+                    duplicate: 0.05,
+                    delay: DELAY,
+                    ..LinkConfig::default()
+                };
+                let mut pair = Pair::over(network, seed, configs(version, version));
                 if let Some(time) = pair.run_until_keys() {
                     assert!(fit(pair.client.keys.as_ref().unwrap(), pair.server.keys.as_ref().unwrap()));
                     took.push(time);
@@ -37,8 +43,8 @@ fn handshakes_finish_under_loss_and_duplicates() {
 #[test]
 fn a_path_much_slower_than_the_first_retransmission_works() {
     for version in [V1_2, V1_3] {
-        let mut pair = Pair::new(configs(&[version], &[version]));
-        pair.delay = Duration::from_millis(600);
+        let network = LinkConfig { delay: Duration::from_millis(600), ..LinkConfig::default() };
+        let mut pair = Pair::over(network, 1, configs(&[version], &[version]));
         assert!(pair.run_until_keys().is_some(), "{version:?}: {:?}", pair.server.error);
         let sent: usize = pair.client.sent.iter().chain(&pair.server.sent).map(Vec::len).sum();
         println!("{version:?}: {sent} bytes over a path of 1200 ms");

@@ -1,32 +1,46 @@
-//! STUN by hand: the naive twin of the crate's reader and writer, and a forger's tool.
+//! STUN written by hand: the naive twin of `rtc`'s reader and writer, and what an attacker sends.
 //!
-//! Sums by RustCrypto and bit by bit, so that nothing here is what is tested.
+//! HMAC and CRC come from RustCrypto and a bitwise loop: nothing here uses the code under test.
 
 use std::net::{IpAddr, SocketAddr};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 
+/// USERNAME (RFC 8489 section 14.3).
 pub const USERNAME: u16 = 0x0006;
+/// MESSAGE-INTEGRITY (section 14.5).
 pub const MESSAGE_INTEGRITY: u16 = 0x0008;
+/// ERROR-CODE (section 14.8).
 pub const ERROR_CODE: u16 = 0x0009;
+/// XOR-MAPPED-ADDRESS (section 14.2).
 pub const XOR_MAPPED_ADDRESS: u16 = 0x0020;
+/// PRIORITY (RFC 8445 section 16.1).
 pub const PRIORITY: u16 = 0x0024;
+/// USE-CANDIDATE (RFC 8445 section 16.1).
 pub const USE_CANDIDATE: u16 = 0x0025;
+/// FINGERPRINT (RFC 8489 section 14.7).
 pub const FINGERPRINT: u16 = 0x8028;
+/// ICE-CONTROLLED (RFC 8445 section 16.1).
 pub const ICE_CONTROLLED: u16 = 0x8029;
+/// ICE-CONTROLLING (RFC 8445 section 16.1).
 pub const ICE_CONTROLLING: u16 = 0x802a;
 
+/// A Binding request.
 pub const REQUEST: u16 = 0x0001;
+/// A Binding indication.
 pub const INDICATION: u16 = 0x0011;
+/// A Binding success response.
 pub const SUCCESS: u16 = 0x0101;
+/// A Binding error response.
 pub const ERROR: u16 = 0x0111;
 
-/// A message while it is written.
-#[derive(Clone)]
+/// A message being written: its bytes so far, which need not be well-formed.
+#[derive(Clone, Debug)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
+    /// The header of a message of this type.
     pub fn new(kind: u16, transaction: [u8; 12]) -> Self {
         let mut bytes = kind.to_be_bytes().to_vec();
         bytes.extend([0, 0, 0x21, 0x12, 0xa4, 0x42]);
@@ -34,6 +48,7 @@ impl Writer {
         Self(bytes)
     }
 
+    /// Appends an attribute, padded to four bytes.
     pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend(kind.to_be_bytes());
         self.0.extend((value.len() as u16).to_be_bytes());
@@ -49,14 +64,20 @@ impl Writer {
         self
     }
 
+    /// Appends MESSAGE-INTEGRITY with this password.
+    ///
+    /// # Panics
+    /// Never: HMAC takes keys of any length.
     pub fn integrity(self, password: &str) -> Self {
         let covered = self.set_length(24);
-        let mut sum = Hmac::<Sha1>::new_from_slice(password.as_bytes()).unwrap();
+        let mut sum =
+            Hmac::<Sha1>::new_from_slice(password.as_bytes()).expect("HMAC takes keys of any length");
         sum.update(&covered.0);
         let sum = sum.finalize().into_bytes();
         covered.attribute(MESSAGE_INTEGRITY, &sum)
     }
 
+    /// Appends FINGERPRINT.
     pub fn fingerprint(self) -> Self {
         let covered = self.set_length(8);
         let sum = crc32(&covered.0) ^ 0x5354_554e;
@@ -70,32 +91,35 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// What a check says.
-#[derive(Clone)]
+/// A connectivity check.
+#[derive(Clone, Debug)]
 pub struct Check {
+    /// `receiver:sender`, both user fragments.
     pub username: String,
+    /// The receiver's.
     pub password: String,
+    /// Transaction id.
     pub transaction: [u8; 12],
+    /// Has USE-CANDIDATE.
     pub nominates: bool,
+    /// [`ICE_CONTROLLING`] or [`ICE_CONTROLLED`].
     pub role: u16,
 }
 
 impl Check {
-    /// The client's check as the server expects it.
-    pub fn genuine(number: u64) -> Self {
-        Self {
-            username: format!("{}:{}", super::SERVER_UFRAG, super::CLIENT_UFRAG),
-            password: super::SERVER_PASSWORD.to_owned(),
-            transaction: transaction(number),
-            nominates: true,
-            role: ICE_CONTROLLING,
-        }
+    /// A controlling client's check that nominates.
+    pub fn new(username: &str, password: &str, transaction: [u8; 12]) -> Self {
+        let (username, password) = (username.to_owned(), password.to_owned());
+        Self { username, password, transaction, nominates: true, role: ICE_CONTROLLING }
     }
 
+    /// The same without USE-CANDIDATE.
+    #[must_use]
     pub fn without_nomination(self) -> Self {
         Self { nominates: false, ..self }
     }
 
+    /// The whole message.
     pub fn bytes(&self) -> Vec<u8> {
         self.open().integrity(&self.password).fingerprint().0
     }
@@ -110,12 +134,17 @@ impl Check {
     }
 }
 
+/// A transaction id that has this number in it.
 pub fn transaction(number: u64) -> [u8; 12] {
     let mut id = [0xa5; 12];
     id[..8].copy_from_slice(&number.to_be_bytes());
     id
 }
 
+/// The value of an XOR-MAPPED-ADDRESS attribute.
+///
+/// # Panics
+/// On an IPv6 address.
 pub fn xor_mapped(address: SocketAddr) -> Vec<u8> {
     let IpAddr::V4(ip) = address.ip() else { panic!("IPv4 only") };
     let port = (address.port() ^ 0x2112).to_be_bytes();
@@ -123,7 +152,10 @@ pub fn xor_mapped(address: SocketAddr) -> Vec<u8> {
     [&[0, 1], &port[..], &ip].concat()
 }
 
-/// An attribute of a message that is well-formed.
+/// The value of an attribute in a well-formed message.
+///
+/// # Panics
+/// If the message is cut short.
 pub fn find(message: &[u8], kind: u16) -> Option<&[u8]> {
     let mut at = 20;
     while at < message.len() {
@@ -136,7 +168,10 @@ pub fn find(message: &[u8], kind: u16) -> Option<&[u8]> {
     None
 }
 
-/// Whether MESSAGE-INTEGRITY and FINGERPRINT, the last two attributes, are right.
+/// Whether MESSAGE-INTEGRITY and FINGERPRINT, the last two attributes, are correct.
+///
+/// # Panics
+/// As [`find`].
 pub fn is_sealed(message: &[u8], password: &str) -> bool {
     let (Some(integrity), Some(fingerprint)) = (find(message, MESSAGE_INTEGRITY), find(message, FINGERPRINT))
     else {
