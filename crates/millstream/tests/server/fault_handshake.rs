@@ -43,7 +43,7 @@ fn bytes_that_trickle_do_not_move_the_deadline() {
             refused = Some((index, error));
             break;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20)); // the trickle that is tested
     }
     assert!(refused.is_some(), "the server took all of C1 byte by byte");
     server.assert_healthy();

@@ -69,7 +69,7 @@ fn five_hundred_players_that_stop_reading_disturb_nobody() {
         });
         for group in loops.chunks(5) {
             publisher.send_tags(group);
-            std::thread::sleep(Duration::from_millis(9));
+            std::thread::sleep(Duration::from_millis(9)); // the pace of a publisher, faster than real time
             largest = largest.max(server.resident_bytes());
         }
         flv.join().expect("the good HTTP player got everything");

@@ -8,8 +8,9 @@ use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use rtmp::client::ClientEvent;
 
-/// Half of the pauses below.
+/// Half of a pause.
 const STALL_TIMEOUT: &str = "[stream]\nplayer_stall_timeout_ms = 700\n";
+/// How long a silence may last is what is tested: these pauses are waited for.
 const PAUSE: Duration = Duration::from_millis(1_500);
 
 #[test]

@@ -236,16 +236,9 @@ pub(crate) fn start_flow(publisher: &mut Client, viewer: &mut Client, mut number
     number
 }
 
-/// A counter of `/metrics`, summed over workers. It is as old as the last report of a worker, about
-/// a second.
+/// A WebRTC counter of `/metrics`, as [`Server::counter`].
 pub(crate) fn counter(server: &Server, name: &str) -> u64 {
-    let text = http::get(server.http, "/metrics").expect("GET /metrics").text();
-    let name = format!("millstream_rtc_{name}");
-    let values = text.lines().filter(|line| {
-        line.strip_prefix(&name)
-            .is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_total"))
-    });
-    values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    server.counter(&format!("millstream_rtc_{name}"))
 }
 
 /// Whether to run at the sizes of the specification in place of those that fit into every day's

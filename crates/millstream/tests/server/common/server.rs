@@ -188,6 +188,16 @@ impl Server {
             * 1024
     }
 
+    /// A counter of `/metrics`, summed over workers. It may be a second old.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let text = http::get(self.http, "/metrics").expect("GET /metrics").text();
+        let values = text.lines().filter(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_total"))
+        });
+        values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
     /// File descriptors the server has open.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process().id())).expect("the server runs").count()
