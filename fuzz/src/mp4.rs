@@ -6,7 +6,8 @@
 use std::io::Cursor;
 use std::time::Duration;
 
-use mp4::{BodyWriter, Limits, Mp4, Mp4Error};
+use media::Timestamp;
+use mp4::{Limits, Mp4, Mp4Error};
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -17,15 +18,12 @@ pub const CHECKS: &[(&str, Check)] = &[("mp4_demux", mp4_demux)];
 /// A whole file: played, searched, and asked for hints.
 pub fn mp4_demux(data: &[u8]) {
     let Ok(mut file) = Mp4::open(Cursor::new(data), LIMITS) else { return };
-    let writers =
-        file.video().into_iter().chain(file.audio()).map(|track| (track.id, BodyWriter::new(track)));
-    let mut writers: Vec<_> = writers.collect();
-    let _ = play(&mut file, &mut writers);
+    let _ = play(&mut file);
     let half = file.find_duration().ok().flatten().unwrap_or(Duration::from_secs(1)) / 2;
     if let Ok(found) = file.seek_to(half) {
         // A broken index may send it behind, never a sound one; the time is one that can be gone to again.
         let _ = file.seek_to(found);
-        let _ = play(&mut file, &mut writers);
+        let _ = play(&mut file);
     }
     let ids: Vec<_> = file.tracks().iter().map(|track| track.id).collect();
     for id in ids {
@@ -36,21 +34,25 @@ pub fn mp4_demux(data: &[u8]) {
 }
 
 /// Plays up to the end, an error, or so many samples that the rest would be the same.
-fn play(file: &mut Mp4<Cursor<&[u8]>>, writers: &mut [(u32, BodyWriter)]) -> Result<(), Mp4Error> {
-    let mut last = vec![i64::MIN; writers.len()];
+fn play(file: &mut Mp4<Cursor<&[u8]>>) -> Result<(), Mp4Error> {
+    let mut last: Vec<(u32, Timestamp)> = Vec::new();
     for number in 0..SAMPLES_PLAYED {
         if number % 16 == 0 {
             let hints = file.upcoming(5_000)?;
             assert!(hints.iter().all(|range| range.start < range.end), "hints are not empty");
         }
         let Some(sample) = file.next_sample()? else { break };
-        assert!(sample.pts_ns >= sample.dts_ns && !sample.data.is_empty());
-        assert!(sample.data.len() <= LIMITS.sample_bytes as usize);
-        let lane = writers.iter().position(|(id, _)| *id == sample.track_id).expect("a selected track");
-        assert!(sample.dts_ns >= last[lane], "decoding times never step back");
-        last[lane] = sample.dts_ns;
-        let _ = writers[lane].1.config(&sample);
-        let _ = writers[lane].1.frame(&sample, 0);
+        let frame = &sample.frame;
+        assert!(frame.pts >= frame.dts && !frame.data().is_empty());
+        // Lengths of one byte become four.
+        assert!(frame.data().len() <= 4 * LIMITS.sample_bytes as usize);
+        match last.iter_mut().find(|(id, _)| *id == sample.track_id) {
+            Some((_, last)) => {
+                assert!(frame.dts >= *last, "decoding times never step back");
+                *last = frame.dts;
+            }
+            None => last.push((sample.track_id, frame.dts)),
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Times of a stream, exact in every clock that media uses.
 
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
+use std::time::Duration;
 
 /// A time on a stream's timeline, or the distance between two.
 ///
@@ -51,6 +52,11 @@ impl Timestamp {
         Self(scale(ticks, Self::UNITS_PER_SECOND, i64::from(ticks_per_second.max(1))))
     }
 
+    /// As a duration, to the nearest nanosecond, which gives the same time again; zero for times before the beginning.
+    pub fn to_duration(self) -> Duration {
+        Duration::from_nanos(self.ticks(1_000_000_000).max(0).cast_unsigned())
+    }
+
     /// In ticks of a clock, to the nearest.
     pub fn ticks(self, ticks_per_second: u32) -> i64 {
         scale(self.0, i64::from(ticks_per_second), Self::UNITS_PER_SECOND)
@@ -62,6 +68,13 @@ fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     let (product, denominator) = (i128::from(value) * i128::from(numerator), i128::from(denominator));
     let nearest = (2 * product + denominator).div_euclid(2 * denominator);
     nearest.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+/// To the nearest unit.
+impl From<Duration> for Timestamp {
+    fn from(duration: Duration) -> Self {
+        Self::from_ticks(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX), 1_000_000_000)
+    }
 }
 
 impl Add for Timestamp {
@@ -135,6 +148,16 @@ mod tests {
         assert_eq!(Timestamp::from_ticks(7, 0), Timestamp::from_ticks(7, 1));
         assert_eq!(end.ticks(u32::MAX), i64::MAX);
         assert_eq!(Timestamp::from_micros(i64::MIN).units(), i64::MIN);
+    }
+
+    #[test]
+    fn a_time_is_the_same_again_as_a_duration() {
+        for units in [0, 1, 2, 3, 470_400, 705_600_001, 86_400 * Timestamp::UNITS_PER_SECOND + 7] {
+            let time = Timestamp::from_units(units);
+            assert_eq!(Timestamp::from(time.to_duration()), time);
+        }
+        assert_eq!(Timestamp::from_millis(-1).to_duration(), Duration::ZERO);
+        assert_eq!(Timestamp::from(Duration::MAX), Timestamp::from_ticks(i64::MAX, 1_000_000_000));
     }
 
     proptest! {

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::time::Duration;
 
-use mp4::{BodyWriter, Limits, Mp4, TrackKind};
+use media::{FrameRole, MediaKind};
+use mp4::{Limits, Mp4};
 
 /// A file that tells how it was read.
 struct Watched {
@@ -52,17 +53,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut file = Mp4::open(reader, Limits::default())?;
     for track in file.tracks() {
         println!(
-            "# track {} {:?} {} timescale={} {}x{} {} Hz {} channels end_ns={:?} frames_end_ns={:?}",
+            "# track {} {:?} {} timescale={} {}x{} {} Hz {} channels end={:?} frames_end={:?}",
             track.id,
-            track.kind,
+            track.track,
             track.codec,
             track.timescale,
             track.width,
             track.height,
             track.sample_rate,
             track.channels,
-            track.end_ns,
-            track.frames_end_ns
+            track.end,
+            track.frames_end
         );
     }
     println!("# duration {:?}", file.find_duration()?);
@@ -70,29 +71,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("# at {:?}", file.seek_to(Duration::from_millis(at.parse()?))?);
     }
     let after_open = (file.get_ref().backward_seeks, file.get_ref().backward_bytes);
-    let mut writers: Vec<_> = file
-        .video()
-        .into_iter()
-        .chain(file.audio())
-        .map(|track| (track.id, BodyWriter::new(track)))
-        .collect();
     while let Some(sample) = file.next_sample()? {
-        let (_, writer) =
-            writers.iter_mut().find(|(id, _)| *id == sample.track_id).expect("a selected track");
-        if let Some(config) = writer.config(&sample)? {
-            println!("# config {} {}", sample.track_id, config.escape_ascii());
+        if let Some(config) = sample.config {
+            println!("# config {} {}", sample.track_id, config.data().escape_ascii());
         }
-        writer.frame(&sample, ((sample.pts_ns - sample.dts_ns) / 1_000_000) as i32)?;
+        let frame = &sample.frame;
+        let [dts, pts, duration] =
+            [frame.dts, frame.pts, sample.duration].map(|time| time.ticks(1_000_000_000));
         println!(
-            "{},{},{},{},{},{},{},{}{}",
-            if sample.kind == TrackKind::Video { "video" } else { "audio" },
+            "{},{},{},{},{dts},{pts},{duration},{}{}",
+            if frame.track.kind == MediaKind::Video { "video" } else { "audio" },
             sample.track_id,
             sample.offset,
-            sample.data.len(),
-            sample.dts_ns,
-            sample.pts_ns,
-            sample.duration_ns,
-            if sample.is_key { "K" } else { "_" },
+            frame.data().len(),
+            if frame.role == FrameRole::Inter { "_" } else { "K" },
             if sample.is_hidden { "D" } else { "_" }
         );
     }

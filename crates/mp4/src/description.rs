@@ -1,7 +1,7 @@
 //! Sample descriptions (`stsd`, ISO/IEC 14496-12, 8.5.2): codec, and what a decoder has to know beforehand.
 //!
-//! The configuration is kept as the record that FLV carries, too: `avcC`, `hvcC`, `av1C` and `vpcC` as they stand,
-//! AudioSpecificConfig out of `esds`, `OpusHead` made of `dOps`. Making bodies of it is for `bodies.rs`.
+//! The configuration is kept as the record that frames carry: `avcC`, `hvcC`, `av1C` and `vpcC` as they stand,
+//! AudioSpecificConfig out of `esds`, `OpusHead` made of `dOps`.
 
 use mp4_atom::{Dops, Esds};
 
@@ -23,7 +23,7 @@ pub(super) struct Description {
     pub(super) channels: u16,
 }
 
-/// Reads the body of `stsd` of a track with pictures (`is_video`) or sound. What is not known has [`Codec::Unknown`].
+/// Reads the body of `stsd` of a video (`is_video`) or audio track. What is not known has [`Codec::Unknown`].
 pub(super) fn read(stsd: &[u8], is_video: bool) -> Result<Vec<Description>, Mp4Error> {
     let (head, entries) = stsd.split_first_chunk::<8>().ok_or(Mp4Error::malformed(b"stsd", "cut short"))?;
     let version = head[0];
@@ -31,7 +31,7 @@ pub(super) fn read(stsd: &[u8], is_video: bool) -> Result<Vec<Description>, Mp4E
     for next in Boxes(entries) {
         let (kind, body) = next?;
         Mp4Error::check("sample descriptions of a track", descriptions.len() as u64 + 1, DESCRIPTIONS_MAX)?;
-        let description = if is_video { video(kind.0, body) } else { sound(kind.0, body, version) };
+        let description = if is_video { video(kind.0, body) } else { audio(kind.0, body, version) };
         descriptions.push(description?);
     }
     if descriptions.is_empty() {
@@ -79,7 +79,7 @@ fn video(kind: [u8; 4], body: &[u8]) -> Result<Description, Mp4Error> {
 ///  reserved 48 | data reference 16 | version 16 | 48 | channels 16 | sample size 16 | 32 | rate 16.16 | boxes
 ///  version 1:  .. | 128 | boxes          version 2:  .. | 32 | rate f64 | channels 32 | 160 | boxes
 /// ```
-fn sound(kind: [u8; 4], body: &[u8], stsd_version: u8) -> Result<Description, Mp4Error> {
+fn audio(kind: [u8; 4], body: &[u8], stsd_version: u8) -> Result<Description, Mp4Error> {
     let cut = Mp4Error::malformed(&kind, "cut short");
     let Some((head, mut boxes)) = body.split_first_chunk::<28>() else { return Err(cut) };
     let mut channels = u16::from_be_bytes([head[16], head[17]]);

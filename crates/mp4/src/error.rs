@@ -37,7 +37,7 @@ pub enum Mp4Error {
     },
     /// No track has this id.
     NoTrack(u32),
-    /// No track can be played: these are the codecs of its pictures and sound, none if it has neither.
+    /// No track can be played: these are the codecs of its video and audio tracks, none if it has neither.
     NothingToPlay(Vec<Codec>),
     /// The tracks that could be played have no samples.
     NoSamples,
@@ -66,9 +66,7 @@ impl fmt::Display for Mp4Error {
             Self::TooLarge { what, value, limit } => write!(f, "{what}: {value}, the limit is {limit}"),
             Self::Malformed { kind, why } => write!(f, "broken box {kind}: {why}"),
             Self::NoTrack(id) => write!(f, "no track has the id {id}"),
-            Self::NothingToPlay(codecs) if codecs.is_empty() => {
-                f.write_str("no track with pictures or sound")
-            }
+            Self::NothingToPlay(codecs) if codecs.is_empty() => f.write_str("no video or audio track"),
             Self::NothingToPlay(codecs) => {
                 f.write_str("no track can be played, it has ")?;
                 for (index, codec) in codecs.iter().enumerate() {

@@ -4,38 +4,34 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 use std::time::Duration;
 
+use super::configs::Configs;
 use super::fragment::Fragment;
 use super::index::FragmentIndex;
 use super::input::Input;
 use super::lane::{Lane, Shown};
-use super::movie::{Movie, Track, TrackKind, TrackMedia};
+use super::movie::{Movie, Track, TrackMedia};
 use super::reorder::Reorder;
-use super::{Limits, Mp4Error, seek};
+use super::{Limits, Mp4Error, nal, seek};
+use media::{Frame, FrameRole, MediaKind, Timestamp};
 
-/// A coded picture, or a frame of sound.
+/// A frame, and what the file says about it that a frame does not carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Id of its track.
+    /// The frame. Its times are on the clock of the presentation, which all tracks share, exactly as the file has them.
+    /// The decoding time is below 0 for what has to be decoded before the first picture, and never steps back within a
+    /// track; the presentation time is not before it. Lengths of NAL units have four bytes.
+    pub frame: Frame,
+    /// Its configuration, with the times of the frame, where that is not the one that came last for its track. `None` also
+    /// as long as none is known: parameter sets that have not come yet.
+    pub config: Option<Frame>,
+    /// Id of its track in the file.
     pub track_id: u32,
-    /// What its track is made of.
-    pub kind: TrackKind,
-    /// Decoding time in nanoseconds on the clock of the presentation, which all tracks share; below 0 for what has to be
-    /// decoded before the first picture. Never steps back within a track.
-    pub dts_ns: i64,
-    /// Presentation time in nanoseconds, at least [`Sample::dts_ns`].
-    pub pts_ns: i64,
-    /// How long it lasts, in nanoseconds, as the file says.
-    pub duration_ns: i64,
-    /// A decoder can start here. Always so for sound.
-    pub is_key: bool,
+    /// How long it lasts, as the file says.
+    pub duration: Timestamp,
     /// A picture that the edit list does not show, but others may need.
     pub is_hidden: bool,
-    /// Index of its sample description, for [`BodyWriter`](super::BodyWriter).
-    pub description: u32,
     /// Where it stands in the file.
     pub offset: u64,
-    /// Its bytes.
-    pub data: Vec<u8>,
 }
 
 /// Reads the samples of a video and an audio track, **by decoding time, and forward in the file** where its interleaving
@@ -53,6 +49,8 @@ pub struct Mp4<R> {
     pub(super) lanes: Vec<Lane>,
     /// Per lane: no more samples are known.
     dry: Vec<Dry>,
+    /// Per lane: the configuration that was given out.
+    configs: Vec<Configs>,
     queue: Reorder,
     /// Where the next fragment is looked for; `None`: there are no more.
     pub(super) next_fragment: Option<u64>,
@@ -83,6 +81,7 @@ impl<R: Read + Seek> Mp4<R> {
             movie,
             lanes: Vec::new(),
             dry: Vec::new(),
+            configs: Vec::new(),
             queue,
             next_fragment: None,
             first_fragment: None,
@@ -92,30 +91,33 @@ impl<R: Read + Seek> Mp4<R> {
         if let Some(behind) = behind.filter(|_| file.movie.is_fragmented) {
             file.find_first_fragment(behind)?;
         }
-        let first = |kind| file.movie.tracks.iter().find(|track| track.kind == kind && track.is_playable());
-        let ids =
-            (first(TrackKind::Video).map(|track| track.id), first(TrackKind::Audio).map(|track| track.id));
-        file.select(ids.0, ids.1)?;
+        let first = |kind| {
+            let mut tracks = file.movie.tracks.iter();
+            tracks.find(|track| track.track.kind == kind && track.is_playable()).map(|track| track.id)
+        };
+        let (video, audio) = (first(MediaKind::Video), first(MediaKind::Audio));
+        file.select(video, audio)?;
         Ok(file)
     }
 
-    /// Chooses a track with pictures and one with sound, by their ids, and rewinds.
+    /// Chooses a video and an audio track, by their ids, and rewinds.
     ///
     /// [`Mp4Error::NothingToPlay`] without any, [`Mp4Error::NoSamples`] if they have none; [`Mp4Error::NoTrack`] if there
     /// is none with that id and kind, or it cannot be played.
     pub fn select(&mut self, video: Option<u32>, audio: Option<u32>) -> Result<(), Mp4Error> {
         let mut lanes = Vec::new();
-        for (id, kind) in [(video, TrackKind::Video), (audio, TrackKind::Audio)] {
+        for (id, kind) in [(video, MediaKind::Video), (audio, MediaKind::Audio)] {
             let Some(id) = id else { continue };
-            let track = self.movie.tracks.iter().position(|track| track.id == id && track.kind == kind);
+            let of_kind = |track: &Track| track.id == id && track.track.kind == kind;
+            let track = self.movie.tracks.iter().position(of_kind);
             let track = track.ok_or(Mp4Error::NoTrack(id))?;
             let media = self.movie.media[track].as_ref().ok_or(Mp4Error::NoTrack(id))?;
             lanes.push(Lane::new(track, id, kind, self.movie.tracks[track].timescale, media));
         }
         let is_empty = |lane: &Lane| media_of(&self.movie, lane.track).tables.len() == 0;
         if lanes.is_empty() {
-            let heard_or_seen = self.movie.tracks.iter().filter(|track| track.kind != TrackKind::Other);
-            return Err(Mp4Error::NothingToPlay(heard_or_seen.map(|track| track.codec).collect()));
+            let tracks = self.movie.tracks.iter().filter(|track| track.track.kind != MediaKind::Data);
+            return Err(Mp4Error::NothingToPlay(tracks.map(|track| track.codec).collect()));
         }
         if !self.movie.is_fragmented && lanes.iter().all(is_empty) {
             return Err(Mp4Error::NoSamples);
@@ -125,24 +127,24 @@ impl<R: Read + Seek> Mp4<R> {
         Ok(())
     }
 
-    /// Goes to the last key frame at or before a time; gives the time at which that is shown. Sound begins there, too.
+    /// Goes to the last key frame at or before a time; gives the time at which that is shown. Audio begins there, too.
     ///
-    /// Behind the end it is the last key frame. Without video it is the frame of sound. Before the first key frame it is
-    /// that time itself: sound that is heard before the first picture belongs to the file.
+    /// Behind the end it is the last key frame. Without video it is the audio frame. Before the first key frame it is that
+    /// time itself: audio before the first picture belongs to the file.
     pub fn seek_to(&mut self, at: Duration) -> Result<Duration, Mp4Error> {
-        let mut ns = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
-        if self.is_behind_tables(ns) {
-            return self.seek_in_fragments(ns).map(|ns| Duration::from_nanos(ns.max(0) as u64));
+        let mut at = Timestamp::from(at);
+        if self.is_behind_tables(at) {
+            return self.seek_in_fragments(at).map(Timestamp::to_duration);
         }
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let found = lane.seek(ns, media_of(&self.movie, lane.track));
-            // The first lane leads: pictures, if there are any.
+            let found = lane.seek(at, media_of(&self.movie, lane.track));
+            // The first lane leads: video, if there is any.
             if index == 0 {
-                ns = ns.min(found);
+                at = at.min(found);
             }
         }
         self.restart_queue();
-        Ok(Duration::from_nanos(ns.max(0) as u64))
+        Ok(at.to_duration())
     }
 
     /// The next sample by decoding time; `None` at the end.
@@ -158,7 +160,7 @@ impl<R: Read + Seek> Mp4<R> {
             }
             let Some(lane) = self.queue.due() else { return Ok(None) };
             if let Some((shown, data)) = self.queue.pop(lane) {
-                return Ok(Some(self.sample(lane, shown, data)));
+                return self.sample(lane, &shown, data).map(Some);
             }
             let read = self.read_one()?;
             debug_assert!(read, "a sample that is due is planned");
@@ -194,24 +196,24 @@ impl<R: Read + Seek> Mp4<R> {
         &self.movie.tracks
     }
 
-    /// The selected track with pictures.
+    /// The selected video track.
     pub fn video(&self) -> Option<&Track> {
-        self.selected(TrackKind::Video)
+        self.selected(MediaKind::Video)
     }
 
-    /// The selected track with sound.
+    /// The selected audio track.
     pub fn audio(&self) -> Option<&Track> {
-        self.selected(TrackKind::Audio)
+        self.selected(MediaKind::Audio)
     }
 
     /// When the last of the selected tracks ends; `None` if the file does not say ([`Mp4::find_duration`]).
     pub fn duration(&self) -> Option<Duration> {
-        self.latest(|track| track.end_ns)
+        self.latest(|track| track.end)
     }
 
     /// When the last frame of the selected tracks ends, as frames are given out: whole. `None` if the file does not say.
     pub fn frames_duration(&self) -> Option<Duration> {
-        self.latest(|track| track.frames_end_ns)
+        self.latest(|track| track.frames_end)
     }
 
     /// The reader.
@@ -229,13 +231,12 @@ impl<R: Read + Seek> Mp4<R> {
         self.input.reader
     }
 
-    fn latest(&self, end: impl Fn(&Track) -> Option<i64>) -> Option<Duration> {
+    fn latest(&self, end: impl Fn(&Track) -> Option<Timestamp>) -> Option<Duration> {
         let ends = self.lanes.iter().map(|lane| end(&self.movie.tracks[lane.track]));
-        let end = ends.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-        Some(Duration::from_nanos(end.max(0) as u64))
+        ends.collect::<Option<Vec<_>>>()?.into_iter().max().map(Timestamp::to_duration)
     }
 
-    fn selected(&self, kind: TrackKind) -> Option<&Track> {
+    fn selected(&self, kind: MediaKind) -> Option<&Track> {
         self.lanes.iter().find(|lane| lane.kind == kind).map(|lane| &self.movie.tracks[lane.track])
     }
 
@@ -262,10 +263,10 @@ impl<R: Read + Seek> Mp4<R> {
     }
 
     /// Whether a time is shown by samples of fragments.
-    fn is_behind_tables(&self, ns: i64) -> bool {
+    fn is_behind_tables(&self, at: Timestamp) -> bool {
         let Some(lane) = self.lanes.first().filter(|_| self.first_fragment.is_some()) else { return false };
         let media = media_of(&self.movie, lane.track);
-        ns > 0 && lane.shown_ns(media.tables.duration(), media) <= ns
+        at > Timestamp::ZERO && lane.shown_at(media.tables.duration(), media) <= at
     }
 
     /// To the start, as if nothing had been read.
@@ -280,6 +281,7 @@ impl<R: Read + Seek> Mp4<R> {
     fn restart_queue(&mut self) {
         self.queue = Reorder::new(self.lanes.len(), self.limits.reorder_bytes, self.input.position());
         self.dry = vec![Dry::No; self.lanes.len()];
+        self.configs = self.lanes.iter().map(|_| Configs::default()).collect();
         self.next_fragment = self.first_fragment;
     }
 
@@ -287,7 +289,7 @@ impl<R: Read + Seek> Mp4<R> {
     fn know_more(&mut self, window: u64) -> Result<(), Mp4Error> {
         while self.queue.unplanned_bytes() < window && self.queue.len() < KNOWN_SAMPLES_MAX {
             let open = |(index, lane): (usize, &Lane)| {
-                (self.dry[index] == Dry::No).then(|| (lane.last_dts_ns(), index))
+                (self.dry[index] == Dry::No).then(|| (lane.last_dts(), index))
             };
             let Some((_, index)) = self.lanes.iter().enumerate().filter_map(open).min() else {
                 return Ok(());
@@ -354,20 +356,28 @@ impl<R: Read + Seek> Mp4<R> {
         Ok(())
     }
 
-    fn sample(&self, lane: usize, shown: Shown, data: Vec<u8>) -> Sample {
+    fn sample(&mut self, lane: usize, shown: &Shown, data: Vec<u8>) -> Result<Sample, Mp4Error> {
+        let configs = &mut self.configs[lane];
         let lane = &self.lanes[lane];
-        Sample {
+        let Track { track, descriptions, .. } = &self.movie.tracks[lane.track];
+        let description = descriptions.get(shown.description as usize);
+        let description = description
+            .ok_or(Mp4Error::malformed(b"stsd", "a sample has a description that is not there"))?;
+        let frame = |role, data| Frame::new(*track, role, description.codec, (shown.dts, shown.pts), data);
+        let config = configs.before((shown.description, description), shown.is_key, &data)?;
+        let role = match (lane.kind, shown.is_key) {
+            (MediaKind::Audio, _) => FrameRole::Audio,
+            (_, true) => FrameRole::Key,
+            (_, false) => FrameRole::Inter,
+        };
+        Ok(Sample {
+            config: config.map(|record| frame(FrameRole::Config, record)),
+            frame: frame(role, nal::with_long_lengths(description, data)?),
             track_id: lane.id,
-            kind: lane.kind,
-            dts_ns: shown.dts_ns,
-            pts_ns: shown.pts_ns,
-            duration_ns: shown.duration_ns,
-            is_key: shown.is_key,
+            duration: shown.duration,
             is_hidden: shown.is_hidden,
-            description: shown.description,
             offset: shown.offset,
-            data,
-        }
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The samples of one selected track, in decoding order, as they are shown.
 //!
-//! Takes them from the tables of the index, then from fragments, applies the edit list, and gives times in nanoseconds that
+//! Takes them from the tables of the index, then from fragments, applies the edit list, and gives times on the clock that
 //! all tracks share. Reading their bytes is for `file.rs`, the order between tracks for `reorder.rs`.
 
 use std::collections::VecDeque;
@@ -8,17 +8,18 @@ use std::collections::VecDeque;
 use super::Mp4Error;
 use super::edits::Segment;
 use super::fragment::Run;
-use super::movie::{TrackKind, TrackMedia, from_ns, to_ns};
+use super::movie::TrackMedia;
 use super::tables::{Cursor, Entry};
+use media::{MediaKind, Timestamp};
 
 /// A sample that is to be given out: where it is, and when it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) offset: u64,
     pub(super) size: u32,
-    pub(super) dts_ns: i64,
-    pub(super) pts_ns: i64,
-    pub(super) duration_ns: i64,
+    pub(super) dts: Timestamp,
+    pub(super) pts: Timestamp,
+    pub(super) duration: Timestamp,
     pub(super) is_key: bool,
     pub(super) is_hidden: bool,
     pub(super) description: u32,
@@ -30,7 +31,7 @@ pub(super) struct Lane {
     /// Index of the track in the movie.
     pub(super) track: usize,
     pub(super) id: u32,
-    pub(super) kind: TrackKind,
+    pub(super) kind: MediaKind,
     pub(super) timescale: u32,
     cursor: Cursor,
     segment: usize,
@@ -39,7 +40,7 @@ pub(super) struct Lane {
     next_dts: i64,
     /// What decoding times are moved back by, so that none is behind its presentation time.
     shift: i64,
-    last_dts_ns: i64,
+    last_dts: Timestamp,
     /// Samples of fragments that are decoded before this are passed: behind a seek.
     from_dts: i64,
     /// Samples in a row that were not given out.
@@ -48,7 +49,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// The start of a track.
-    pub(super) fn new(track: usize, id: u32, kind: TrackKind, timescale: u32, media: &TrackMedia) -> Self {
+    pub(super) fn new(track: usize, id: u32, kind: MediaKind, timescale: u32, media: &TrackMedia) -> Self {
         let mut lane = Self {
             track,
             id,
@@ -59,7 +60,7 @@ impl Lane {
             runs: VecDeque::new(),
             next_dts: 0,
             shift: 0,
-            last_dts_ns: i64::MIN,
+            last_dts: BEFORE_ALL,
             from_dts: i64::MIN,
             passed: 0,
         };
@@ -73,22 +74,22 @@ impl Lane {
         self.enter(0, media);
     }
 
-    /// To the last key frame (or sample of sound) of the tables at or before a presentation time; gives the time at which it
+    /// To the last key frame (or audio frame) of the tables at or before a presentation time; gives the time at which it
     /// is shown.
-    pub(super) fn seek(&mut self, ns: i64, media: &TrackMedia) -> i64 {
+    pub(super) fn seek(&mut self, at: Timestamp, media: &TrackMedia) -> Timestamp {
         self.restart(media);
-        let time = from_ns(ns, self.timescale);
+        let time = at.ticks(self.timescale);
         let segment = media.segments.iter().rposition(|segment| segment.start <= time).unwrap_or(0);
         self.segment = segment;
         let segment = media.segments[segment];
         let entry = self.place(segment.to_media(time), media);
         let start = if segment == Segment::ALL { i64::MIN } else { segment.start };
         let shown = entry.map_or(time, |entry| segment.to_presentation(entry.pts).max(start));
-        to_ns(shown, self.timescale)
+        Timestamp::from_ticks(shown, self.timescale)
     }
 
     /// To samples of fragments alone: `next_dts` is the decoding time of the first that says none, and what is decoded before
-    /// `from_dts` is passed (of sound, what ends before it).
+    /// `from_dts` is passed (of audio, what ends before it).
     pub(super) fn enter_fragments(&mut self, media: &TrackMedia, next_dts: i64, from_dts: i64) {
         self.restart(media);
         self.cursor = Cursor::at(&media.tables, media.tables.len());
@@ -124,20 +125,21 @@ impl Lane {
         Err(Mp4Error::malformed(b"stbl", "too many samples in a row are empty or not shown"))
     }
 
-    /// When a composition time is shown, in nanoseconds, in a track of fragments.
-    pub(super) fn shown_ns(&self, pts: i64, media: &TrackMedia) -> i64 {
+    /// When a composition time is shown, in a track of fragments.
+    pub(super) fn shown_at(&self, pts: i64, media: &TrackMedia) -> Timestamp {
         let segment = media.segments.last().copied().unwrap_or(Segment::ALL);
-        to_ns(segment.to_presentation(pts), self.timescale)
+        Timestamp::from_ticks(segment.to_presentation(pts), self.timescale)
     }
 
     /// The composition time that is shown at a presentation time, in a track of fragments.
-    pub(super) fn media_time(&self, presentation: i64, media: &TrackMedia) -> i64 {
-        media.segments.last().copied().unwrap_or(Segment::ALL).to_media(presentation)
+    pub(super) fn media_time(&self, presentation: Timestamp, media: &TrackMedia) -> i64 {
+        let segment = media.segments.last().copied().unwrap_or(Segment::ALL);
+        segment.to_media(presentation.ticks(self.timescale))
     }
 
-    /// Decoding time of the last sample given out, in nanoseconds.
-    pub(super) fn last_dts_ns(&self) -> i64 {
-        self.last_dts_ns
+    /// Decoding time of the last sample given out.
+    pub(super) fn last_dts(&self) -> Timestamp {
+        self.last_dts
     }
 
     /// From here on nothing of the segment is shown any more.
@@ -151,7 +153,7 @@ impl Lane {
         let (start, end) = segment.media;
         let duration = i64::from(entry.duration);
         let mut is_hidden = entry.pts < start || entry.pts >= end;
-        if self.kind == TrackKind::Audio {
+        if self.kind == MediaKind::Audio {
             if entry.pts >= end || entry.pts.saturating_add(duration) <= start.max(self.from_dts) {
                 return None;
             }
@@ -163,15 +165,16 @@ impl Lane {
             return None;
         }
         let dts = segment.to_presentation(entry.dts.saturating_sub(self.shift));
-        let dts_ns = to_ns(dts, self.timescale).max(self.last_dts_ns);
-        self.last_dts_ns = dts_ns;
+        let dts = Timestamp::from_ticks(dts, self.timescale).max(self.last_dts);
+        self.last_dts = dts;
+        let pts = Timestamp::from_ticks(segment.to_presentation(entry.pts), self.timescale);
         Some(Shown {
             offset: entry.offset,
             size: entry.size,
-            dts_ns,
-            pts_ns: to_ns(segment.to_presentation(entry.pts), self.timescale).max(dts_ns),
-            duration_ns: to_ns(duration, self.timescale),
-            is_key: entry.is_key || self.kind == TrackKind::Audio,
+            dts,
+            pts: pts.max(dts),
+            duration: Timestamp::from_ticks(duration, self.timescale),
+            is_key: entry.is_key || self.kind == MediaKind::Audio,
             is_hidden,
             description: entry.description,
         })
@@ -208,7 +211,7 @@ impl Lane {
         let mut sample = tables.sample_at(media_time);
         let mut entry = None;
         for _ in 0..KEYS_TRIED_MAX {
-            if self.kind == TrackKind::Video {
+            if self.kind == MediaKind::Video {
                 sample = tables.key_at(sample);
             }
             self.cursor = Cursor::at(tables, sample);
@@ -225,11 +228,13 @@ impl Lane {
     fn restart(&mut self, media: &TrackMedia) {
         self.runs.clear();
         (self.segment, self.passed) = (0, 0);
-        (self.next_dts, self.last_dts_ns, self.from_dts) = (0, i64::MIN, i64::MIN);
+        (self.next_dts, self.last_dts, self.from_dts) = (0, BEFORE_ALL, i64::MIN);
         self.shift = (-media.tables.composition_min()).max(0);
     }
 }
 
+/// Earlier than any sample.
+const BEFORE_ALL: Timestamp = Timestamp::from_units(i64::MIN);
 /// Empty samples, and those that an edit list leaves out, that are passed in a row.
 const SAMPLES_PASSED_MAX: u32 = 1 << 20;
 /// Key frames that are tried for one that is shown in time. In sane files the second is.

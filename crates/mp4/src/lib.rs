@@ -1,14 +1,14 @@
 //! MP4 files as a source of samples (ISO/IEC 14496-12, -14 and -15), from any `Read + Seek`.
 //!
-//! [`Mp4`] finds the index first or last, reads plain and fragmented files, applies edit lists, and gives the samples of a
+//! [`Mp4`] finds the index first or last, reads plain and fragmented files, applies edit lists, and gives the frames of a
 //! video and an audio track by decoding time while it reads the file forward. [`Mp4::upcoming`] tells a reader over a
-//! network what comes. [`BodyWriter`] makes FLV bodies of samples.
+//! network what comes.
 //!
 //! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay as they stand in the file.
 //! Left out: encryption, media in other files, compressed indexes (all three are refused), rotation, subtitles.
 
-mod bodies;
 mod boxes;
+mod configs;
 mod description;
 mod edits;
 mod error;
@@ -23,15 +23,14 @@ mod reorder;
 mod seek;
 mod tables;
 
-pub use bodies::BodyWriter;
 pub use error::Mp4Error;
 pub use file::{Mp4, Sample};
-pub use movie::{Track, TrackKind};
+pub use movie::Track;
 
 /// What a file may take. What is beyond is [`Mp4Error::TooLarge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of `moov`, and of each `moof`. Default 64 MiB: about ten hours of video and sound.
+    /// Bytes of `moov`, and of each `moof`. Default 64 MiB: about ten hours of video and audio.
     ///
     /// A channel takes up to twice this while it opens a file.
     pub index_bytes: u64,

@@ -1,6 +1,6 @@
 //! The index of a file (`moov`, ISO/IEC 14496-12, 8.2): its tracks, and how each is timed.
 //!
-//! Tracks that are neither pictures nor sound, or of a codec that cannot be played, are listed and no more: what else is in
+//! Tracks that are neither video nor audio, or of a codec that cannot be played, are listed and no more: what else is in
 //! them is not looked at.
 
 use mp4_atom::{Elst, Hdlr, Mdhd, Mehd, Mvhd, Tkhd, Trex};
@@ -10,57 +10,47 @@ use super::description::{self, Description};
 use super::edits::{self, Segment};
 use super::tables::{Cursor, SampleTables};
 use super::{Limits, Mp4Error};
-use media::Codec;
-
-/// What a track is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TrackKind {
-    /// Pictures.
-    Video,
-    /// Sound.
-    Audio,
-    /// Subtitles, hints, time codes, data.
-    Other,
-}
+use media::{Codec, MediaKind, Timestamp, TrackId};
 
 /// A track of a file.
 #[derive(Debug, Clone)]
 pub struct Track {
     /// Its id in the file.
     pub id: u32,
-    /// What it is made of.
-    pub kind: TrackKind,
-    /// Codec of its first samples; [`Codec::None`] for [`TrackKind::Other`].
+    /// What it carries, and which track of that kind it is, in the order of the index; subtitles, hints and time codes
+    /// are [`MediaKind::Data`].
+    pub track: TrackId,
+    /// Codec of its first samples; [`Codec::None`] for [`MediaKind::Data`].
     pub codec: Codec,
     /// Units of time per second in the file.
     pub timescale: u32,
-    /// Width in pixels, 0 for sound.
+    /// Width in pixels, 0 for audio.
     pub width: u32,
-    /// Height in pixels, 0 for sound.
+    /// Height in pixels, 0 for audio.
     pub height: u32,
-    /// Samples of sound per second as the file says, 0 for pictures.
+    /// Audio samples per second as the file says, 0 for video.
     pub sample_rate: u32,
-    /// Channels of sound as the file says, 0 for pictures.
+    /// Audio channels as the file says, 0 for video.
     pub channels: u16,
-    /// Presentation time, in nanoseconds, at which its last sample ends, edit list applied; `None` if it is in fragments and
-    /// the file does not say.
-    pub end_ns: Option<i64>,
-    /// Like [`Track::end_ns`], but of the last frame as it is given out, whole: an edit list often ends within a frame of
-    /// sound. What is to follow without a gap begins here.
-    pub frames_end_ns: Option<i64>,
+    /// Presentation time at which its last sample ends, edit list applied; `None` if it is in fragments and the file does
+    /// not say.
+    pub end: Option<Timestamp>,
+    /// Like [`Track::end`], but of the last frame as it is given out, whole: an edit list often ends within a frame of
+    /// audio. What is to follow without a gap begins here.
+    pub frames_end: Option<Timestamp>,
     pub(super) descriptions: Vec<Description>,
 }
 
 impl Track {
-    /// Whether its samples can be read and made bodies of: H.264, H.265, AV1, VP8, VP9, AAC and Opus.
+    /// Whether its samples can be read: H.264, H.265, AV1, VP8, VP9, AAC and Opus.
     pub fn is_playable(&self) -> bool {
         let codec = self.codec;
-        match self.kind {
-            TrackKind::Video => {
+        match self.track.kind {
+            MediaKind::Video => {
                 matches!(codec, Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9)
             }
-            TrackKind::Audio => matches!(codec, Codec::Aac | Codec::Opus),
-            TrackKind::Other => false,
+            MediaKind::Audio => matches!(codec, Codec::Aac | Codec::Opus),
+            MediaKind::Data => false,
         }
     }
 }
@@ -114,14 +104,18 @@ impl Movie {
                 if let Some(media) = &mut media {
                     media.show_all();
                 }
-                track.frames_end_ns = None;
+                track.frames_end = None;
                 let known = fragments_duration.filter(|duration| *duration > 0);
-                track.end_ns =
-                    known.map(|duration| to_ns(duration.try_into().unwrap_or(i64::MAX), head.timescale));
+                track.end = known.map(|duration| {
+                    Timestamp::from_ticks(duration.try_into().unwrap_or(i64::MAX), head.timescale)
+                });
             }
             if movie.tracks.iter().any(|other| other.id == track.id) {
                 return Err(Mp4Error::malformed(b"tkhd", "two tracks have the same id"));
             }
+            // At most 255 of a kind: there are not more tracks than that, or the last ones share a number.
+            let before = movie.tracks.iter().filter(|other| other.track.kind == track.track.kind).count();
+            track.track.index = u8::try_from(before).unwrap_or(u8::MAX);
             movie.tracks.push(track);
             movie.media.push(media);
         }
@@ -139,29 +133,29 @@ fn read_track(
     let mdia = Boxes(trak).require(b"mdia")?;
     let timescale = decode::<Mdhd>(Boxes(mdia).require(b"mdhd")?)?.timescale;
     let kind = match <[u8; 4]>::from(handler(mdia)?) {
-        bytes if &bytes == b"vide" => TrackKind::Video,
-        bytes if &bytes == b"soun" => TrackKind::Audio,
-        _ => TrackKind::Other,
+        bytes if &bytes == b"vide" => MediaKind::Video,
+        bytes if &bytes == b"soun" => MediaKind::Audio,
+        _ => MediaKind::Data,
     };
     let mut track = Track {
         id,
-        kind,
+        track: TrackId { kind, index: 0 },
         codec: Codec::None,
         timescale,
         width: 0,
         height: 0,
         sample_rate: 0,
         channels: 0,
-        end_ns: None,
-        frames_end_ns: None,
+        end: None,
+        frames_end: None,
         descriptions: Vec::new(),
     };
-    if kind == TrackKind::Other {
+    if kind == MediaKind::Data {
         return Ok((track, None));
     }
     let minf = Boxes(mdia).require(b"minf")?;
     let stbl = Boxes(minf).require(b"stbl")?;
-    track.descriptions = description::read(Boxes(stbl).require(b"stsd")?, kind == TrackKind::Video)?;
+    track.descriptions = description::read(Boxes(stbl).require(b"stsd")?, kind == MediaKind::Video)?;
     let first = &track.descriptions[0];
     (track.codec, track.width, track.height) = (first.codec, first.width, first.height);
     (track.sample_rate, track.channels) = (first.sample_rate, first.channels);
@@ -177,8 +171,8 @@ fn read_track(
     let tables = SampleTables::read(stbl, limits)?;
     let segments = edits::segments(edit_list(trak, limits)?.as_ref(), timescale, movie_timescale, limits)?;
     let media = TrackMedia { tables, segments };
-    track.end_ns = Some(to_ns(media.end(), timescale));
-    track.frames_end_ns = Some(to_ns(media.frames_end(), timescale));
+    track.end = Some(Timestamp::from_ticks(media.end(), timescale));
+    track.frames_end = Some(Timestamp::from_ticks(media.frames_end(), timescale));
     Ok((track, Some(media)))
 }
 
@@ -248,24 +242,10 @@ impl TrackMedia {
     }
 }
 
-/// Nanoseconds of a time in units of `timescale`, to the nearest, within `i64`.
-pub(super) fn to_ns(time: i64, timescale: u32) -> i64 {
-    let scale = i128::from(timescale.max(1));
-    let scaled = (i128::from(time) * NS_PER_SECOND + scale / 2).div_euclid(scale);
-    i64::try_from(scaled).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
-}
-
-/// The time in units of `timescale` that is nearest to nanoseconds, within `i64`.
-pub(super) fn from_ns(ns: i64, timescale: u32) -> i64 {
-    let scaled = (i128::from(ns) * i128::from(timescale) + NS_PER_SECOND / 2).div_euclid(NS_PER_SECOND);
-    i64::try_from(scaled).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
-}
-
 /// More frames than any codec decodes ahead of one that is shown before them.
 const REORDERED_FRAMES: u32 = 64;
 /// Frames that are looked at for the last one: a broken file may have any number without duration.
 const LAST_FRAMES_MAX: usize = 4096;
-const NS_PER_SECOND: i128 = 1_000_000_000;
 /// Version and flags, and all up to the name (8.4.3.2).
 const HDLR_BYTES: usize = 24;
 
@@ -289,20 +269,5 @@ mod tests {
         ] {
             assert_eq!(is_self_contained(&minf).unwrap(), expected, "{}", minf.escape_ascii());
         }
-    }
-
-    #[test]
-    fn times_are_the_nearest_nanosecond_and_come_back() {
-        for (time, timescale, ns) in [
-            (1, 3, 333_333_333),
-            (2, 3, 666_666_667),
-            (-1, 3, -333_333_333),
-            (1, 0, 1_000_000_000),
-            (90_001, 90_000, 1_000_011_111),
-        ] {
-            assert_eq!(to_ns(time, timescale), ns, "{time} / {timescale}");
-            assert_eq!(from_ns(ns, timescale.max(1)), time, "{time} / {timescale}");
-        }
-        assert_eq!((to_ns(i64::MAX, 1), to_ns(i64::MIN, 1)), (i64::MAX, i64::MIN));
     }
 }

@@ -1,24 +1,22 @@
-//! NAL units in samples and records of H.264 and H.265 (ISO/IEC 14496-15): sizes of four bytes, and parameter sets that come
-//! in the samples.
+//! NAL units in samples and records of H.264 and H.265 (ISO/IEC 14496-15): lengths of four bytes, and parameter sets that
+//! come in the samples.
 //!
 //! ```text
 //!  avcC: 1 | profile, compatibility, level | 111111, size - 1: 2 | 111, n 5 | { 16 | SPS } | n 8 | { 16 | PPS } | ..
 //!  hvcC: 1 | 20 bytes | size - 1 in the low bits of byte 21 | arrays 8 | { kind 8 | n 16 | { 16 | NAL unit } }
 //! ```
 
+use super::Mp4Error;
 use super::description::Description;
-use super::{Mp4Error, Sample};
 use media::Codec;
-use media::bitstream::next_length_prefixed;
+use media::bitstream::{BitReader, next_length_prefixed};
 use media::config::{avc_record, hevc_record};
 
-/// Parameter sets that came in samples, by kind and id, and the record made of them.
+/// Parameter sets that came in samples, by kind and id.
 #[derive(Debug, Default)]
 pub(super) struct ParameterSets {
     /// Whole NAL units; the key is their kind and their first bytes' id.
     sets: Vec<(u8, u32, Vec<u8>)>,
-    /// The record that was made last.
-    pub(super) made: Option<Vec<u8>>,
 }
 
 /// How many bytes the sizes of NAL units have in the samples; `None` for codecs without.
@@ -35,44 +33,40 @@ pub(super) fn length_size(description: &Description) -> Result<Option<u8>, Mp4Er
     }
 }
 
-/// Appends NAL units with sizes of `size` bytes (1 or 2) as ones with four.
-pub(super) fn write_with_long_sizes(out: &mut Vec<u8>, data: &[u8], size: u8) -> Result<(), Mp4Error> {
-    for unit in units(data, size) {
+/// A sample with lengths of four bytes.
+pub(super) fn with_long_lengths(description: &Description, data: Vec<u8>) -> Result<Vec<u8>, Mp4Error> {
+    let Some(size @ 1..4) = length_size(description)? else { return Ok(data) };
+    let mut long = Vec::with_capacity(data.len() + 64);
+    for unit in units(&data, size) {
         let unit = unit?;
-        out.extend_from_slice(&(unit.len() as u32).to_be_bytes());
-        out.extend_from_slice(unit);
+        long.extend_from_slice(&(unit.len() as u32).to_be_bytes());
+        long.extend_from_slice(unit);
     }
-    Ok(())
+    Ok(long)
 }
 
-/// The record that holds for a sample, with sizes of four bytes; `None` as long as no parameter sets have come.
-pub(super) fn record(
-    description: &Description,
-    sample: &Sample,
-    sets: &mut ParameterSets,
-) -> Result<Option<Vec<u8>>, Mp4Error> {
-    let Some(size) = length_size(description)? else { return Ok(None) };
+/// The record of a description, with lengths of four bytes; `None` where parameter sets come in the samples.
+pub(super) fn record_with_long_lengths(description: &Description) -> Result<Option<Vec<u8>>, Mp4Error> {
+    length_size(description)?;
     let (length_at, sets_at) = if description.codec == Codec::H264 { (4, 5) } else { (21, 22) };
-    if description.in_band && sample.is_key {
-        sets.take(description.codec, &sample.data, size)?;
-    }
-    if sets.made.is_some() {
-        return Ok(sets.made.clone());
-    }
-    let mut record = description.record.clone();
     // An `avc3` or `hev1` track need not have any sets in its record.
-    let has_sets = record.get(sets_at).is_some_and(|count| count & 0x1f > 0);
-    if !has_sets {
-        return Ok(None);
-    }
-    record[length_at] |= 3;
-    Ok(Some(record))
+    let has_sets = description.record.get(sets_at).is_some_and(|count| count & 0x1f > 0);
+    Ok(has_sets.then(|| {
+        let mut record = description.record.clone();
+        record[length_at] |= 3;
+        record
+    }))
 }
 
 impl ParameterSets {
-    /// Takes what a key frame has; makes a record of it if anything is new.
-    fn take(&mut self, codec: Codec, data: &[u8], size: u8) -> Result<(), Mp4Error> {
-        let mut is_new = false;
+    /// Takes what a key frame has; makes a record of all sets if anything is new.
+    pub(super) fn take(
+        &mut self,
+        description: &Description,
+        data: &[u8],
+    ) -> Result<Option<Vec<u8>>, Mp4Error> {
+        let (codec, mut is_new) = (description.codec, false);
+        let Some(size) = length_size(description)? else { return Ok(None) };
         for unit in units(data, size) {
             let unit = unit?;
             let Some((kind, id)) = set_of(codec, unit) else { continue };
@@ -85,20 +79,18 @@ impl ParameterSets {
             }
             is_new = true;
         }
-        if is_new {
-            let of = |wanted: u8| -> Vec<&[u8]> {
-                let these = self.sets.iter().filter(|(kind, ..)| *kind == wanted);
-                these.map(|(_, _, unit)| &unit[..]).collect()
-            };
-            let made = match codec {
-                Codec::H264 => avc_record(&of(AVC_SPS), &of(AVC_PPS)),
-                _ => hevc_record(&of(HEVC_VPS), &of(HEVC_SPS), &of(HEVC_PPS)),
-            };
-            if let Some(made) = made {
-                self.made = Some(made.bytes);
-            }
+        if !is_new {
+            return Ok(None);
         }
-        Ok(())
+        let of = |wanted: u8| -> Vec<&[u8]> {
+            let these = self.sets.iter().filter(|(kind, ..)| *kind == wanted);
+            these.map(|(_, _, unit)| &unit[..]).collect()
+        };
+        let made = match codec {
+            Codec::H264 => avc_record(&of(AVC_SPS), &of(AVC_PPS)),
+            _ => hevc_record(&of(HEVC_VPS), &of(HEVC_SPS), &of(HEVC_PPS)),
+        };
+        Ok(made.map(|made| made.bytes))
     }
 }
 
@@ -107,22 +99,17 @@ impl ParameterSets {
 /// The id is the first Exp-Golomb number or bits of the payload, or, for an SPS of H.265, far behind: one of those is kept.
 fn set_of(codec: Codec, unit: &[u8]) -> Option<(u8, u32)> {
     let first = *unit.first()?;
-    let ue = |bytes: &[u8]| {
-        let word = bytes.iter().take(4).fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-        let word = word << (64 - 8 * bytes.len().min(4));
-        let zeros = word.leading_zeros().min(15);
-        (word >> (63 - 2 * zeros)) as u32
-    };
+    let ue = |at: usize| BitReader::nal(unit.get(at..)?).ue().ok();
     match codec {
         Codec::H264 => match first & 0x1f {
-            AVC_SPS => Some((AVC_SPS, ue(unit.get(4..)?))),
-            AVC_PPS => Some((AVC_PPS, ue(unit.get(1..)?))),
+            AVC_SPS => Some((AVC_SPS, ue(4)?)),
+            AVC_PPS => Some((AVC_PPS, ue(1)?)),
             _ => None,
         },
         _ => match first >> 1 & 0x3f {
             HEVC_VPS => Some((HEVC_VPS, u32::from(unit.get(2)? >> 4))),
             HEVC_SPS => Some((HEVC_SPS, 0)),
-            HEVC_PPS => Some((HEVC_PPS, ue(unit.get(2..)?))),
+            HEVC_PPS => Some((HEVC_PPS, ue(2)?)),
             _ => None,
         },
     }

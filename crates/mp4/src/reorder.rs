@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::lane::Shown;
+use media::Timestamp;
 
 /// A sample in the queue: lane, and number within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +121,7 @@ impl Reorder {
 
     /// The lane whose first sample is due: the smallest decoding time.
     pub(super) fn due(&self) -> Option<usize> {
-        let first = |lane: &usize| self.lanes[*lane].slots.front().map(|slot| slot.shown.dts_ns);
+        let first = |lane: &usize| self.lanes[*lane].slots.front().map(|slot| slot.shown.dts);
         (0..self.lanes.len()).filter(|lane| first(lane).is_some()).min_by_key(first)
     }
 
@@ -237,7 +238,7 @@ impl Reorder {
 
     /// The unplanned sample with the smallest decoding time.
     fn due_unplanned(&mut self) -> Option<SlotId> {
-        let mut due: Option<(i64, SlotId)> = None;
+        let mut due: Option<(Timestamp, SlotId)> = None;
         for (lane, slots) in self.lanes.iter_mut().enumerate() {
             let planned = |slots: &Slots| {
                 slots.slots.get((slots.unplanned - slots.first) as usize).is_some_and(|slot| slot.is_planned)
@@ -246,8 +247,8 @@ impl Reorder {
                 slots.unplanned += 1;
             }
             let Some(slot) = slots.slots.get((slots.unplanned - slots.first) as usize) else { continue };
-            if due.is_none_or(|(dts, _)| slot.shown.dts_ns < dts) {
-                due = Some((slot.shown.dts_ns, SlotId { lane, number: slots.unplanned }));
+            if due.is_none_or(|(dts, _)| slot.shown.dts < dts) {
+                due = Some((slot.shown.dts, SlotId { lane, number: slots.unplanned }));
             }
         }
         due.map(|(_, id)| id)

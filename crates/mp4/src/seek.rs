@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::file::{Mp4, find_fragment, media_of};
 use super::fragment::Fragment;
 use super::index::{self, FragmentIndex};
-use super::movie::{TrackKind, from_ns, to_ns};
 use super::{Mp4Error, Track};
+use media::{MediaKind, Timestamp};
 
 /// A place from which decoding can begin.
 struct Place {
@@ -18,7 +18,7 @@ struct Place {
     /// Decoding time of the key frame.
     dts: i64,
     /// When the key frame is shown.
-    shown_ns: i64,
+    shown: Timestamp,
     /// Decoding time per lane at the start of the fragment, for those that say none.
     next_dts: Vec<i64>,
 }
@@ -46,50 +46,47 @@ impl<R: Read + Seek> Mp4<R> {
         };
         for (lane, end) in self.lanes.iter().zip(ends) {
             let track = &mut self.movie.tracks[lane.track];
-            track.frames_end_ns = Some(end.unwrap_or(0));
-            track.end_ns = track.end_ns.or(track.frames_end_ns);
+            track.frames_end = Some(end.unwrap_or_default());
+            track.end = track.end.or(track.frames_end);
         }
         self.rewind();
         Ok(self.frames_duration())
     }
 
     /// Goes to the last key frame at or before a time in the fragments; gives when it is shown.
-    pub(super) fn seek_in_fragments(&mut self, ns: i64) -> Result<i64, Mp4Error> {
+    pub(super) fn seek_in_fragments(&mut self, at: Timestamp) -> Result<Timestamp, Mp4Error> {
         self.find_indexes()?;
-        let Some(first) = self.first_fragment else { return Ok(0) };
-        let near = self.near(ns).filter(|near| *near > first);
+        let Some(first) = self.first_fragment else { return Ok(Timestamp::ZERO) };
+        let near = self.near(at).filter(|near| *near > first);
         let mut place = match near {
-            Some(near) => unless_broken(self.find_place(near, ns, false))?.flatten(),
+            Some(near) => unless_broken(self.find_place(near, at, false))?.flatten(),
             None => None,
         };
         if place.is_none() {
-            place = self.find_place(first, ns, true)?;
+            place = self.find_place(first, at, true)?;
         }
         self.rewind();
-        let Some(place) = place else { return Ok(0) };
+        let Some(place) = place else { return Ok(Timestamp::ZERO) };
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let media = media_of(&self.movie, lane.track);
-            let from = if lane.kind == TrackKind::Video {
-                place.dts
-            } else {
-                lane.media_time(from_ns(place.shown_ns, lane.timescale), media)
-            };
+            let from =
+                if lane.kind == MediaKind::Video { place.dts } else { lane.media_time(place.shown, media) };
             lane.enter_fragments(media, place.next_dts[index], from);
         }
         self.next_fragment = Some(place.fragment_at);
-        Ok(place.shown_ns)
+        Ok(place.shown)
     }
 
     /// Where an index would begin.
-    fn near(&self, ns: i64) -> Option<u64> {
+    fn near(&self, at: Timestamp) -> Option<u64> {
         let lane = self.lanes.first()?;
         let index = self.indexes.iter().find(|index| index.track_id == lane.id).or(self.indexes.first())?;
         let media = media_of(&self.movie, lane.track);
-        index.before(lane.media_time(from_ns(ns, lane.timescale), media), lane.timescale)
+        index.before(lane.media_time(at, media), lane.timescale)
     }
 
     /// Searches fragments from `at` on. `is_first`: they are all that there are; else each has to tell its time.
-    fn find_place(&mut self, at: u64, ns: i64, is_first: bool) -> Result<Option<Place>, Mp4Error> {
+    fn find_place(&mut self, at: u64, wanted: Timestamp, is_first: bool) -> Result<Option<Place>, Mp4Error> {
         let (mut next_dts, mut place, mut walked) = (self.ends_of_tables(), None, 0);
         let mut next = Some(at);
         while let Some(at) = next {
@@ -103,11 +100,11 @@ impl<R: Read + Seek> Mp4<R> {
             self.count(&fragment, &mut walked)?;
             let before = next_dts.clone();
             let mut is_beyond = false;
-            self.walk(&fragment, &mut next_dts, |lane, is_key, dts, shown_ns, _| {
-                if lane == 0 && shown_ns > ns {
+            self.walk(&fragment, &mut next_dts, |lane, is_key, dts, shown, _| {
+                if lane == 0 && shown > wanted {
                     is_beyond = true;
                 } else if lane == 0 && is_key {
-                    place = Some(Place { fragment_at: at, dts, shown_ns, next_dts: before.clone() });
+                    place = Some(Place { fragment_at: at, dts, shown, next_dts: before.clone() });
                 }
             });
             if is_beyond {
@@ -119,7 +116,7 @@ impl<R: Read + Seek> Mp4<R> {
     }
 
     /// When the samples of each lane end, from a fragment on; `None` for lanes without.
-    fn find_ends(&mut self, mut next: Option<u64>) -> Result<Vec<Option<i64>>, Mp4Error> {
+    fn find_ends(&mut self, mut next: Option<u64>) -> Result<Vec<Option<Timestamp>>, Mp4Error> {
         let (mut next_dts, mut walked) = (self.ends_of_tables(), 0);
         let mut ends = vec![None; self.lanes.len()];
         while let Some(at) = next {
@@ -128,8 +125,8 @@ impl<R: Read + Seek> Mp4<R> {
                 break;
             };
             self.count(&fragment, &mut walked)?;
-            self.walk(&fragment, &mut next_dts, |lane, _, _, _, end_ns| {
-                ends[lane] = ends[lane].max(Some(end_ns));
+            self.walk(&fragment, &mut next_dts, |lane, _, _, _, end| {
+                ends[lane] = ends[lane].max(Some(end));
             });
             next = behind;
         }
@@ -148,7 +145,7 @@ impl<R: Read + Seek> Mp4<R> {
         &self,
         fragment: &Fragment,
         next_dts: &mut [i64],
-        mut visit: impl FnMut(usize, bool, i64, i64, i64),
+        mut visit: impl FnMut(usize, bool, i64, Timestamp, Timestamp),
     ) {
         for run in &fragment.runs {
             let Some(index) = self.lanes.iter().position(|lane| lane.id == run.track_id) else { continue };
@@ -157,9 +154,9 @@ impl<R: Read + Seek> Mp4<R> {
             let mut run = run.clone();
             let mut dts = run.start.unwrap_or(next_dts[index]);
             while let Some(entry) = run.next(dts) {
-                let is_key = entry.is_key || lane.kind == TrackKind::Audio;
+                let is_key = entry.is_key || lane.kind == MediaKind::Audio;
                 let end = entry.pts.saturating_add(entry.duration.into());
-                visit(index, is_key, dts, lane.shown_ns(entry.pts, media), lane.shown_ns(end, media));
+                visit(index, is_key, dts, lane.shown_at(entry.pts, media), lane.shown_at(end, media));
                 dts = dts.saturating_add(entry.duration.into());
             }
             next_dts[index] = dts;
@@ -191,10 +188,10 @@ fn unless_broken<T>(found: Result<T, Mp4Error>) -> Result<Option<T>, Mp4Error> {
 
 /// What `sidx` says about the end of its track, and, if it is the only one, about all tracks.
 pub(super) fn set_ends(tracks: &mut [Track], indexes: &[FragmentIndex]) {
-    for track in tracks.iter_mut().filter(|track| track.end_ns.is_none()) {
+    for track in tracks.iter_mut().filter(|track| track.end.is_none()) {
         let own = indexes.iter().find(|index| index.track_id == track.id);
         let index = own.or(if indexes.len() == 1 { indexes.first() } else { None });
-        track.end_ns = index.and_then(|index| Some(to_ns(index.end?, index.timescale?)));
-        track.frames_end_ns = track.end_ns;
+        track.end = index.and_then(|index| Some(Timestamp::from_ticks(index.end?, index.timescale?)));
+        track.frames_end = track.end;
     }
 }

@@ -70,7 +70,7 @@ async fn play(
         }
         pace.take_due(Instant::now(), |kind, timestamp_ms, body| {
             // A queue with room for a minute of the sample is flushed each time; a message left out would be a gap.
-            let _ = publisher.send(kind, timestamp_ms, body);
+            let _ = publisher.send_body(kind, timestamp_ms, body);
         });
         if let Err(ended) = publisher.flush().await {
             return Some(ended);

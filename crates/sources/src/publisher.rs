@@ -6,8 +6,8 @@
 use std::io;
 use std::time::Duration;
 
-use rtmp::MediaKind;
-use rtmp::flv;
+use media::{Frame, FrameRole, MediaKind};
+use rtmp::flv::{self, SoundPart, VideoPart};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -61,10 +61,39 @@ impl Publisher {
         Self { socket, session, message_bytes_max, queue, sent: 0, end, ended: None }
     }
 
+    /// Queues a frame. Nothing leaves before [`flush`](Self::flush).
+    pub fn send(&mut self, frame: &Frame) -> Result<(), Unsent> {
+        // RTMP timestamps wrap at 2^32.
+        let timestamp_ms = frame.dts.millis() as u32;
+        if let Some(body) = frame.flv_body() {
+            return self.send_body(frame.track.kind, timestamp_ms, body);
+        }
+        let mut body = Vec::with_capacity(frame.data().len() + 8);
+        let composition_ms = (frame.pts.millis() - frame.dts.millis()) as i32;
+        let head = match (frame.track.kind, frame.role) {
+            (MediaKind::Audio, FrameRole::Config) => {
+                flv::write_sound_head(&mut body, frame.codec, SoundPart::Config)
+            }
+            (MediaKind::Audio, FrameRole::End) => {
+                flv::write_sound_head(&mut body, frame.codec, SoundPart::End)
+            }
+            (MediaKind::Audio, _) => flv::write_sound_head(&mut body, frame.codec, SoundPart::Frame),
+            (_, FrameRole::Config) => flv::write_video_head(&mut body, frame.codec, VideoPart::Config),
+            (_, FrameRole::End) => flv::write_video_head(&mut body, frame.codec, VideoPart::End),
+            _ => {
+                let part = VideoPart::Frame { is_key: frame.is_key(), composition_ms };
+                flv::write_video_head(&mut body, frame.codec, part)
+            }
+        };
+        if head.is_none() {
+            return Ok(());
+        }
+        body.extend_from_slice(frame.data());
+        self.send_body(frame.track.kind, timestamp_ms, &body)
+    }
+
     /// Queues a message. `timestamp_ms` wraps at 2^32; `body` is that of an RTMP message or FLV tag.
-    ///
-    /// Nothing leaves before [`flush`](Self::flush).
-    pub fn send(&mut self, kind: MediaKind, timestamp_ms: u32, body: &[u8]) -> Result<(), Unsent> {
+    pub fn send_body(&mut self, kind: MediaKind, timestamp_ms: u32, body: &[u8]) -> Result<(), Unsent> {
         if body.len() > self.message_bytes_max {
             return Err(Unsent::TooLong);
         }
@@ -178,7 +207,7 @@ mod tests {
             (MediaKind::Video, 40, b"vv"),
             (MediaKind::Audio, u32::MAX, b""),
         ] {
-            publisher.send(kind, timestamp, body).expect("room");
+            publisher.send_body(kind, timestamp, body).expect("room");
         }
         let waiting = publisher.queued_bytes();
         assert_eq!(waiting, 13 + 3 * 15 + 3);
@@ -197,7 +226,7 @@ mod tests {
         let (mut publisher, mut theirs, _ended) = publisher().await;
         let bodies: Vec<Vec<u8>> = (0..32u8).map(|number| vec![number; 900_000]).collect();
         for body in &bodies {
-            publisher.send(MediaKind::Video, 0, body).expect("room");
+            publisher.send_body(MediaKind::Video, 0, body).expect("room");
         }
         let all = publisher.queued_bytes();
         // Polled once, and given up.
@@ -216,7 +245,7 @@ mod tests {
     async fn a_worker_that_takes_nothing_ends_the_publication() {
         let (mut publisher, _theirs, _ended) = publisher().await;
         for _ in 0..32 {
-            publisher.send(MediaKind::Video, 0, &[0; 900_000]).expect("room");
+            publisher.send_body(MediaKind::Video, 0, &[0; 900_000]).expect("room");
         }
         tokio::time::pause();
         assert_eq!(publisher.flush().await, Err(EndReason::WorkerStalled));
@@ -227,13 +256,13 @@ mod tests {
     async fn messages_and_the_queue_are_bounded() {
         let (mut publisher, _theirs, _ended) = publisher().await;
         let body = vec![0; (1 << 20) + 1];
-        assert_eq!(publisher.send(MediaKind::Video, 0, &body), Err(Unsent::TooLong));
+        assert_eq!(publisher.send_body(MediaKind::Video, 0, &body), Err(Unsent::TooLong));
         let body = &body[..1 << 20];
         let mut sent = 0;
-        while publisher.send(MediaKind::Video, 0, body).is_ok() {
+        while publisher.send_body(MediaKind::Video, 0, body).is_ok() {
             sent += 1;
         }
-        assert_eq!(publisher.send(MediaKind::Video, 0, body), Err(Unsent::QueueFull));
+        assert_eq!(publisher.send_body(MediaKind::Video, 0, body), Err(Unsent::QueueFull));
         assert!(sent > 50 && publisher.queued_bytes() <= QUEUE_BYTES_MAX, "{sent}");
     }
 
@@ -261,7 +290,7 @@ mod tests {
         drop(theirs);
         // The first write may still be taken by the kernel.
         let failure = loop {
-            publisher.send(MediaKind::Video, 0, &[0; 100_000]).expect("room");
+            publisher.send_body(MediaKind::Video, 0, &[0; 100_000]).expect("room");
             if let Err(ended) = publisher.flush().await {
                 break ended;
             }

@@ -83,7 +83,7 @@ fn any_byte_may_be_wrong() {
                 broken[at] = value;
                 // No panic; sizes of samples are bounded, so that memory is.
                 let (samples, _) = exercise(&broken, Limits { sample_bytes: 1 << 20, ..Limits::default() });
-                assert!(samples.iter().all(|sample| sample.pts_ns >= sample.dts_ns));
+                assert!(samples.iter().all(|sample| sample.frame.pts >= sample.frame.dts));
             }
             broken[at] = bytes[at];
         }

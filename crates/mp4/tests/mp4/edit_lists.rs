@@ -1,7 +1,8 @@
 //! What an edit list leaves out is left out, what it puts off is put off, and what it repeats is repeated.
 
-use crate::muxer::{Layout, Track, assert_track, audio, frames, ns, pictures, read_all, video, write};
-use mp4::{Limits, Mp4, Sample, TrackKind};
+use crate::muxer::{Layout, Track, assert_track, audio, frames, pictures, read_all, video, write};
+use media::{MediaKind, Timestamp};
+use mp4::{Limits, Mp4, Sample};
 use std::io::Cursor;
 
 /// Pictures of 40 ms, a key frame every 400 ms, and three seconds of sound.
@@ -9,8 +10,8 @@ fn tracks() -> [Track; 2] {
     [video(pictures(75, 10, 90)), audio(frames(141, 20))]
 }
 
-fn of(samples: &[Sample], kind: TrackKind) -> Vec<Sample> {
-    samples.iter().filter(|sample| sample.kind == kind).cloned().collect()
+fn of(samples: &[Sample], kind: MediaKind) -> Vec<Sample> {
+    samples.iter().filter(|sample| sample.frame.track.kind == kind).cloned().collect()
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn an_empty_edit_puts_a_track_off() {
         assert_track(&samples, &expected[0], video.timescale, 6400);
         assert_track(&samples, &expected[1], 48_000, 0);
         let file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
-        assert_eq!(file.video().unwrap().end_ns, Some(3_500_000_000));
+        assert_eq!(file.video().unwrap().end, Some(Timestamp::from_millis(3_500)));
     }
 }
 
@@ -34,14 +35,15 @@ fn priming_of_sound_is_left_out_and_what_is_shown_begins_at_zero() {
     let [video, mut audio] = tracks();
     audio.edits = vec![(2900, 1024, 1)];
     let (bytes, expected) = write(&[video, audio], &Layout::default());
-    let samples = of(&read_all(&bytes), TrackKind::Audio);
+    let samples = of(&read_all(&bytes), MediaKind::Audio);
     // 2.9 s are 139,200 units from 1024 on: frames 1 to 136, of which the last is cut within.
     assert_track(&samples, &expected[1][1..137], 48_000, -1024);
-    assert_eq!(samples[0].pts_ns, 0);
+    assert_eq!(samples[0].frame.pts, Timestamp::ZERO);
     let file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
     let audio = file.audio().unwrap();
-    assert_eq!(audio.end_ns, Some(2_900_000_000));
-    assert_eq!(audio.frames_end_ns, Some(ns(136 * 1024, 48_000)), "the last frame is given out whole");
+    assert_eq!(audio.end, Some(Timestamp::from_millis(2_900)));
+    let whole = Timestamp::from_ticks(136 * 1024, 48_000);
+    assert_eq!(audio.frames_end, Some(whole), "the last frame is given out whole");
     assert_eq!(file.frames_duration().unwrap().as_nanos(), 3_000_000_000, "the pictures are longer");
 }
 
@@ -50,9 +52,9 @@ fn an_edit_within_a_frame_of_sound_keeps_the_frame() {
     let [video, mut audio] = tracks();
     audio.edits = vec![(2900, 1536, 1)];
     let (bytes, expected) = write(&[video, audio], &Layout::default());
-    let samples = of(&read_all(&bytes), TrackKind::Audio);
+    let samples = of(&read_all(&bytes), MediaKind::Audio);
     assert_eq!(samples[0].offset, expected[1][1].offset);
-    assert_eq!(samples[0].pts_ns, ns(-512, 48_000));
+    assert_eq!(samples[0].frame.pts, Timestamp::from_ticks(-512, 48_000));
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn pictures_that_others_need_come_hidden() {
     assert_track(&samples, &expected[0][10..30], video.timescale, -15 * 512);
     let hidden: Vec<_> = samples.iter().map(|sample| sample.is_hidden).collect();
     assert_eq!(hidden, [[true; 5].as_slice(), &[false; 15]].concat());
-    assert!(samples[0].is_key);
+    assert!(samples[0].frame.is_key());
 }
 
 #[test]
@@ -75,14 +77,14 @@ fn several_edits_are_played_one_after_the_other() {
     video.edits = vec![(200, 20 * 512, 1), (200, -1, 1), (200, 0, 1), (40, 20 * 512, 1)];
     let (bytes, expected) = write(std::slice::from_ref(&video), &Layout::default());
     let samples = read_all(&bytes);
-    let shown: Vec<_> = samples.iter().map(|sample| (sample.offset, sample.pts_ns / 1_000_000)).collect();
+    let shown: Vec<_> = samples.iter().map(|sample| (sample.offset, sample.frame.pts.millis())).collect();
     let place = |index: usize| expected[0][index].offset;
     let mut wanted: Vec<_> = (0..5).map(|index| (place(20 + index), index as i64 * 40)).collect();
     wanted.extend((0..5).map(|index| (place(index), 400 + index as i64 * 40)));
     wanted.push((place(20), 600));
     assert_eq!(shown, wanted);
     assert!(samples.iter().all(|sample| !sample.is_hidden));
-    assert!(samples.is_sorted_by_key(|sample| sample.dts_ns));
+    assert!(samples.is_sorted_by_key(|sample| sample.frame.dts));
 }
 
 #[test]
@@ -110,6 +112,6 @@ fn times_of_odd_scales_do_not_drift() {
     let mut track = audio(frames(2000, 5));
     track.timescale = 44_100;
     let (bytes, expected) = write(std::slice::from_ref(&track), &Layout::default());
-    // Each is the nearest nanosecond to the true time: what `assert_track` computes from the sum of durations.
+    // Each is the true time: what `assert_track` computes from the sum of durations.
     assert_track(&read_all(&bytes), &expected[0], 44_100, 0);
 }

@@ -74,7 +74,7 @@ fn samples_come_by_decoding_time() {
         Layout { fragment: 10, separate: true, ..Layout::default() },
     ] {
         let (bytes, _) = write(&tracks(), &layout);
-        let times: Vec<_> = read_all(&bytes).iter().map(|sample| sample.dts_ns).collect();
+        let times: Vec<_> = read_all(&bytes).iter().map(|sample| sample.frame.dts).collect();
         assert!(times.is_sorted(), "{layout:?}");
     }
 }
@@ -95,10 +95,14 @@ fn negative_composition_offsets_move_decoding_times_back() {
 }
 
 #[test]
-fn a_sample_tells_its_description() {
+fn a_sample_with_another_description_brings_its_configuration() {
     let mut track = video(pictures(12, 4, 90));
-    track.descriptions.push(crate::muxer::visual(b"avc1", b"avcC", crate::muxer::AVCC));
+    let other = [&crate::muxer::AVCC[..3], b"\x0b", &crate::muxer::AVCC[4..]].concat();
+    track.descriptions.push(crate::muxer::visual(b"avc1", b"avcC", &other));
     let (bytes, _) = write(&[track], &Layout { chunk: 4, ..Layout::default() });
-    let descriptions: Vec<_> = read_all(&bytes).iter().map(|sample| sample.description).collect();
-    assert_eq!(descriptions, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0]);
+    let samples = read_all(&bytes);
+    let configs: Vec<_> =
+        samples.iter().map(|sample| sample.config.as_ref().map(|config| config.data())).collect();
+    let (first, second) = (Some(crate::muxer::AVCC), Some(&other[..]));
+    assert_eq!(configs, [first, None, None, None, second, None, None, None, first, None, None, None]);
 }

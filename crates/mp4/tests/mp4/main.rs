@@ -1,7 +1,7 @@
 //! What the reader of files does, from outside: one behaviour per module.
 
-mod bodies;
 mod broken_files;
+mod configurations;
 mod edit_lists;
 mod fuzz_corpus;
 mod layouts;

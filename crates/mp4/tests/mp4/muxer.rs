@@ -4,7 +4,8 @@
 
 use std::io::Cursor;
 
-use mp4::{Limits, Mp4, Sample, TrackKind};
+use media::{FrameRole, MediaKind, Timestamp};
+use mp4::{Limits, Mp4, Sample};
 
 /// A box with this body.
 pub(crate) fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
@@ -198,27 +199,29 @@ pub(crate) fn read_all(bytes: &[u8]) -> Vec<Sample> {
     samples
 }
 
-/// Nanoseconds, to the nearest.
-pub(crate) fn ns(time: i64, timescale: u32) -> i64 {
-    let scale = i128::from(timescale);
-    (i128::from(time) * 1_000_000_000 + scale / 2).div_euclid(scale) as i64
-}
-
 /// Compares the samples of one track with what is expected of it; times are moved by `shift` units.
 pub(crate) fn assert_track(samples: &[Sample], expected: &[Expected], timescale: u32, shift: i64) {
     let Some(id) = expected.first().map(|first| first.track_id) else { return };
     let read: Vec<_> = samples.iter().filter(|sample| sample.track_id == id).collect();
     for (sample, expected) in read.iter().zip(expected) {
         assert_eq!(
-            (sample.offset, sample.data.len() as u32),
+            (sample.offset, sample.frame.data().len() as u32),
             (expected.offset, expected.size),
             "{expected:?}"
         );
-        assert_eq!(sample.dts_ns, ns(expected.dts + shift, timescale), "{expected:?}");
-        assert_eq!(sample.pts_ns, ns(expected.pts + shift, timescale), "{expected:?}");
-        let is_key = expected.is_key || sample.kind == TrackKind::Audio;
-        assert_eq!(sample.is_key, is_key, "{expected:?}");
-        assert_eq!(sample.data, pattern(expected.offset, expected.size), "{expected:?}");
+        let exact = |time| Timestamp::from_ticks(time + shift, timescale);
+        assert_eq!(
+            (sample.frame.dts, sample.frame.pts),
+            (exact(expected.dts), exact(expected.pts)),
+            "{expected:?}"
+        );
+        let role = match (sample.frame.track.kind, expected.is_key) {
+            (MediaKind::Audio, _) => FrameRole::Audio,
+            (_, true) => FrameRole::Key,
+            (_, false) => FrameRole::Inter,
+        };
+        assert_eq!(sample.frame.role, role, "{expected:?}");
+        assert_eq!(sample.frame.data(), pattern(expected.offset, expected.size), "{expected:?}");
     }
     assert_eq!(read.len(), expected.len(), "samples of track {id}");
 }

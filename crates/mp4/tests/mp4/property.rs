@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::io::Cursor;
 
-use crate::muxer::{Base, Layout, Track, Unit, audio, ns, pattern, video, write};
+use crate::muxer::{Base, Layout, Track, Unit, audio, pattern, video, write};
+use media::Timestamp;
 use mp4::{Limits, Mp4};
 use proptest::prelude::*;
 
@@ -57,14 +58,15 @@ proptest! {
         let mut file = Mp4::open(Cursor::new(bytes), limits).unwrap();
         let (mut samples, mut hints) = (Vec::new(), 0u64);
         while let Some(sample) = file.next_sample().unwrap() {
-            prop_assert_eq!(&sample.data, &pattern(sample.offset, sample.data.len() as u32));
+            let data = sample.frame.data();
+            prop_assert_eq!(data, pattern(sample.offset, data.len() as u32));
             samples.push(sample);
             hints += file.upcoming(300).unwrap().len() as u64;
         }
         prop_assert!(hints > 0 || samples.len() < 3);
         // By decoding time over both tracks; where fragments of tracks drift apart, within each track.
         if layout.fragment == 0 {
-            prop_assert!(samples.is_sorted_by_key(|sample| sample.dts_ns));
+            prop_assert!(samples.is_sorted_by_key(|sample| sample.frame.dts));
         }
         let mut shifts = HashMap::new();
         for (track, expected) in tracks.iter().zip(&expected) {
@@ -72,17 +74,18 @@ proptest! {
             let offsets: Vec<_> = read.iter().map(|sample| sample.offset).collect();
             let wanted: Vec<_> = expected.iter().map(|sample| sample.offset).collect();
             prop_assert_eq!(offsets, wanted);
-            prop_assert!(read.is_sorted_by_key(|sample| sample.dts_ns));
+            prop_assert!(read.is_sorted_by_key(|sample| sample.frame.dts));
             for (sample, expected) in read.iter().zip(expected) {
-                prop_assert!(sample.pts_ns >= sample.dts_ns);
-                prop_assert_eq!(sample.pts_ns, ns(expected.pts, track.timescale).max(sample.dts_ns));
+                prop_assert!(sample.frame.pts >= sample.frame.dts);
+                prop_assert_eq!(sample.frame.pts, Timestamp::from_ticks(expected.pts, track.timescale).max(sample.frame.dts));
                 // What negative composition offsets moved back.
-                let shift = ns(expected.dts, track.timescale) - sample.dts_ns;
+                let shift = Timestamp::from_ticks(expected.dts, track.timescale) - sample.frame.dts;
                 shifts.entry(track.id).or_insert_with(Vec::new).push(shift);
             }
         }
-        let most = ns(600, tracks[0].timescale) + 1;
-        prop_assert!(shifts[&1].iter().all(|shift| (-1..=most).contains(shift)), "{:?}", shifts[&1]);
-        prop_assert!(shifts[&2].iter().all(|shift| *shift == 0));
+        let unit = Timestamp::from_units(1);
+        let most = Timestamp::from_ticks(600, tracks[0].timescale) + unit;
+        prop_assert!(shifts[&1].iter().all(|shift| (-unit..=most).contains(shift)), "{:?}", shifts[&1]);
+        prop_assert!(shifts[&2].iter().all(|shift| *shift == Timestamp::ZERO));
     }
 }

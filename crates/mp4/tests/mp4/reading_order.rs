@@ -169,7 +169,7 @@ fn what_waits_for_its_turn_is_bounded() {
         file.get_mut().reads.clear();
         let mut given = 0;
         while let Some(sample) = file.next_sample().unwrap() {
-            given += sample.data.len() as u64;
+            given += sample.frame.data().len() as u64;
             let read: u64 = file.get_ref().reads.iter().map(|read| read.end - read.start).sum();
             assert!(read - given <= window + 400, "{} bytes wait, {window} may", read - given);
         }

@@ -4,8 +4,9 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use mp4::{BodyWriter, Limits, Mp4, TrackKind};
-use rtmp::flv::{Codec, audio_format, video_format};
+use media::config::{audio_format, video_format};
+use media::{Codec, FrameRole, MediaKind};
+use mp4::{Limits, Mp4};
 
 fn samples() -> Vec<(String, Vec<u8>, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples");
@@ -30,15 +31,15 @@ fn every_packet_is_as_ffprobe_sees_it() {
         let (mut pictures, mut sound) = (Vec::new(), Vec::new());
         while let Some(sample) = file.next_sample().unwrap() {
             let (_, scale) = timescales.iter().find(|(id, _)| *id == sample.track_id).unwrap();
-            let units = |ns: i64| (ns as f64 * f64::from(*scale) / 1e9).round() as i64;
-            let (list, kind) = match sample.kind {
-                TrackKind::Video => (&mut pictures, 'v'),
+            let frame = &sample.frame;
+            let (list, kind) = match frame.track.kind {
+                MediaKind::Video => (&mut pictures, 'v'),
                 _ => (&mut sound, 'a'),
             };
-            let key = if sample.is_key { 'K' } else { '_' };
+            let key = if frame.role == FrameRole::Inter { '_' } else { 'K' };
             let hidden = if sample.is_hidden { 'D' } else { '_' };
-            let times = format!("{},{}", units(sample.dts_ns), units(sample.pts_ns));
-            list.push(format!("{kind},{},{},{times},{key}{hidden}", sample.offset, sample.data.len()));
+            let times = format!("{},{}", frame.dts.ticks(*scale), frame.pts.ticks(*scale));
+            list.push(format!("{kind},{},{},{times},{key}{hidden}", sample.offset, frame.data().len()));
         }
         pictures.append(&mut sound);
         let expected: Vec<_> = list.lines().collect();
@@ -53,34 +54,28 @@ fn every_packet_is_as_ffprobe_sees_it() {
 fn every_configuration_is_one_that_decoders_understand() {
     for (name, bytes, _) in samples() {
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
-        let mut writers: Vec<_> = file
-            .video()
-            .into_iter()
-            .chain(file.audio())
-            .map(|track| (track.clone(), BodyWriter::new(track), 0))
-            .collect();
+        let mut tracks: Vec<_> =
+            file.video().into_iter().chain(file.audio()).map(|track| (track.clone(), 0)).collect();
         while let Some(sample) = file.next_sample().unwrap() {
-            let (track, writer, configs) =
-                writers.iter_mut().find(|(track, ..)| track.id == sample.track_id).unwrap();
-            if let Some(config) = writer.config(&sample).unwrap() {
-                *configs += 1;
-                match sample.kind {
-                    TrackKind::Video => {
-                        let format = video_format(track.codec, &config).expect("a configuration");
-                        if track.codec != Codec::Vp9 {
-                            assert_eq!((format.width, format.height), (48, 32), "{name}");
-                        }
-                    }
-                    _ => {
-                        let format = audio_format(track.codec, &config).expect("a configuration");
-                        assert_eq!(u16::from(format.channels), 1, "{name}");
-                        assert_eq!(format.sample_rate, track.sample_rate, "{name}");
+            assert!(!sample.frame.data().is_empty(), "{name}");
+            let Some(config) = sample.config else { continue };
+            let (track, configs) = tracks.iter_mut().find(|(track, _)| track.id == sample.track_id).unwrap();
+            *configs += 1;
+            match config.track.kind {
+                MediaKind::Video => {
+                    let format = video_format(track.codec, config.data()).expect("a configuration");
+                    if track.codec != Codec::Vp9 {
+                        assert_eq!((format.width, format.height), (48, 32), "{name}");
                     }
                 }
+                _ => {
+                    let format = audio_format(track.codec, config.data()).expect("a configuration");
+                    assert_eq!(u16::from(format.channels), 1, "{name}");
+                    assert_eq!(format.sample_rate, track.sample_rate, "{name}");
+                }
             }
-            assert!(writer.frame(&sample, 0).unwrap().len() > sample.data.len(), "{name}");
         }
-        assert!(writers.iter().all(|(_, _, configs)| *configs == 1), "{name}: one configuration per track");
+        assert!(tracks.iter().all(|(_, configs)| *configs == 1), "{name}: one configuration per track");
     }
 }
 

@@ -4,7 +4,8 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use crate::muxer::{Layout, Track, audio, frames, pictures, video, write};
-use mp4::{Limits, Mp4, Sample, TrackKind};
+use media::{MediaKind, Timestamp};
+use mp4::{Limits, Mp4, Sample};
 
 /// Ten seconds: pictures of 40 ms, a key frame every 400 ms.
 fn tracks() -> [Track; 2] {
@@ -44,15 +45,15 @@ fn a_seek_finds_the_key_frame_before_and_all_that_follows() {
             assert_eq!(found, Duration::from_millis(key as u64 * 40), "{remark}, {ms} ms");
             let pictures: Vec<_> = samples
                 .iter()
-                .filter(|sample| sample.kind == TrackKind::Video)
+                .filter(|sample| sample.frame.track.kind == MediaKind::Video)
                 .map(|sample| sample.offset)
                 .collect();
             let wanted: Vec<_> = expected[0][key..].iter().map(|sample| sample.offset).collect();
             assert_eq!(pictures, wanted, "{remark}, {ms} ms");
-            let sound = samples.iter().find(|sample| sample.kind == TrackKind::Audio).unwrap();
-            let (start, end) = (sound.pts_ns, sound.pts_ns + sound.duration_ns);
-            let found = found.as_nanos() as i64;
-            assert!(start <= found && found < end, "{remark}, {ms} ms: {start} to {end}, not {found}");
+            let sound = samples.iter().find(|sample| sample.frame.track.kind == MediaKind::Audio).unwrap();
+            let (start, end) = (sound.frame.pts, sound.frame.pts + sound.duration);
+            let is_heard = (start..end).contains(&Timestamp::from(found));
+            assert!(is_heard, "{remark}, {ms} ms: {start:?} to {end:?}, not {found:?}");
         }
     }
 }
@@ -67,7 +68,7 @@ fn sound_before_the_first_picture_is_not_left_out() {
     for (ms, begins_ms, sounds) in [(0, 0, 469), (300, 300, 455), (500, 500, 446), (950, 900, 427)] {
         let (found, samples) = after(&mut file, Duration::from_millis(ms));
         assert_eq!(found, Duration::from_millis(begins_ms));
-        let sound = samples.iter().filter(|sample| sample.kind == TrackKind::Audio).count();
+        let sound = samples.iter().filter(|sample| sample.frame.track.kind == MediaKind::Audio).count();
         assert_eq!(sound, sounds, "from {ms} ms on");
     }
     assert_eq!(expected[1].len(), 469);
@@ -80,8 +81,8 @@ fn a_seek_without_pictures_goes_to_the_frame_of_sound() {
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
         file.select(None, Some(2)).unwrap();
         let (found, samples) = after(&mut file, Duration::from_millis(5_000));
-        assert_eq!(samples[0].pts_ns as u128, found.as_nanos(), "{remark}");
-        assert_eq!(samples[0].pts_ns, crate::muxer::ns(234 * 1024, 48_000), "{remark}");
+        assert_eq!(samples[0].frame.pts, Timestamp::from(found), "{remark}");
+        assert_eq!(samples[0].frame.pts, Timestamp::from_ticks(234 * 1024, 48_000), "{remark}");
         assert!(samples.iter().all(|sample| sample.track_id == 2), "{remark}");
     }
 }
@@ -93,13 +94,13 @@ fn the_end_is_found_where_the_file_does_not_say_it() {
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
         let known = file.duration();
         // 469 frames of sound are longer than ten seconds. A lone `sidx` speaks for all tracks.
-        let sound_end = Duration::from_nanos(crate::muxer::ns(469 * 1024, 48_000) as u64);
+        let sound_end = Timestamp::from_ticks(469 * 1024, 48_000).to_duration();
         let end = if layout.sidx { Duration::from_secs(10) } else { sound_end };
         assert_eq!(known.is_some(), layout.fragment == 0 || layout.sidx, "{remark}");
         assert_eq!(file.find_duration().unwrap(), Some(end), "{remark}");
         assert_eq!(file.duration(), Some(end), "{remark}");
         // And reading begins at the start.
-        assert_eq!(file.next_sample().unwrap().unwrap().pts_ns, 0, "{remark}");
+        assert_eq!(file.next_sample().unwrap().unwrap().frame.pts, Timestamp::ZERO, "{remark}");
     }
 }
 
@@ -119,7 +120,8 @@ fn an_index_that_lies_costs_a_search_and_no_more() {
             (0..10).for_each(|index| bytes[first + index * step] ^= flip);
             let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
             let (found, samples) = after(&mut file, Duration::from_millis(5_000));
-            let pictures = samples.iter().filter(|sample| sample.kind == TrackKind::Video).count();
+            let pictures =
+                samples.iter().filter(|sample| sample.frame.track.kind == MediaKind::Video).count();
             assert_eq!((found.as_millis(), pictures), (4_800, 130), "{layout:?}, {flip:#x}");
             assert_eq!(samples.last().unwrap().offset, expected[1].last().unwrap().offset);
         }

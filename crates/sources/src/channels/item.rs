@@ -132,7 +132,7 @@ fn read_all(mut mp4: Mp4<MediaFile>, queue: &Sender<Result<Sample, String>>) {
         let (entry, bytes) = match mp4.next_sample() {
             Ok(None) => return,
             Ok(Some(sample)) => {
-                let bytes = sample.data.len();
+                let bytes = sample.frame.data().len();
                 since_hint = since_hint.saturating_add(bytes as u64);
                 (Ok(sample), bytes)
             }

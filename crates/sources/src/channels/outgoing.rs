@@ -1,65 +1,50 @@
-//! Frames of an item as messages of its stream: configurations when they change, then bodies with their times.
+//! Frames of an item as those of its stream: metadata and configurations when they change, then access units.
 //!
 //! Remembers what the present publication has been sent, and ends a track that the present item does not have, so that who
-//! begins to play does not wait for it. How a body looks is `mp4`'s and `rtmp::flv`'s business.
+//! begins to play does not wait for it.
 
-use mp4::{BodyWriter, Sample, Track, TrackKind};
-use rtmp::MediaKind;
-use rtmp::flv::{self, Codec, Metadata, SoundPart, VideoPart};
+use std::sync::Arc;
 
-use super::timeline::Stamp;
+use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
+use mp4::{Sample, Track};
+use rtmp::flv::{self, Metadata};
 
 /// What `onMetaData` says made the stream.
 const ENCODER: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION"));
 
-/// One message to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
-    /// What it is.
-    pub kind: MediaKind,
-    /// Its body.
-    pub body: Vec<u8>,
-}
-
-/// Turns the samples of each item into FLV tags, and repeats configuration only where it changes.
+/// Precedes samples with what a player needs to know before them, and repeats that only where it changes.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Of the present item: at most one of video and one of audio.
-    writers: Vec<(u32, BodyWriter)>,
     /// `onMetaData` of the present item.
     metadata: Vec<u8>,
     /// `onMetaData` sent last.
     sent_metadata: Option<Vec<u8>>,
+    /// Configurations of the present item's audio and video, as far as they have come.
+    configs: [Option<Frame>; 2],
     /// Audio and video configuration sent last.
-    sent: [Option<SentConfig>; 2],
+    sent: [Option<Frame>; 2],
     /// Frames wait for the next key frame.
     awaits_key: bool,
     /// Whether the present item has audio, and video, for which audio waits.
     has: [bool; 2],
 }
 
-/// A configuration.
-#[derive(Debug, PartialEq, Eq)]
-struct SentConfig {
-    codec: Codec,
-    body: Vec<u8>,
-}
-
 const AUDIO: usize = 0;
 const VIDEO: usize = 1;
 
 impl Outgoing {
-    /// An item with these tracks begins.
+    /// An item with these tracks begins: at most one of video and one of audio.
     pub(super) fn begin_item(&mut self, tracks: &[Track]) {
-        self.writers = tracks.iter().map(|track| (track.id, BodyWriter::new(track))).collect();
-        let of = |kind| tracks.iter().find(|track| track.kind == kind);
-        self.has = [TrackKind::Audio, TrackKind::Video].map(|kind| of(kind).is_some());
+        let of = |kind| tracks.iter().find(|track| track.track.kind == kind);
+        let (audio, video) = (of(MediaKind::Audio), of(MediaKind::Video));
+        self.has = [audio.is_some(), video.is_some()];
+        self.configs = [None, None];
         self.metadata.clear();
         flv::write_metadata(
             &mut self.metadata,
             &Metadata {
-                video: of(TrackKind::Video).map(|track| (track.codec, track.width, track.height)),
-                sound: of(TrackKind::Audio).map(|track| {
+                video: video.map(|track| (track.codec, track.width, track.height)),
+                sound: audio.map(|track| {
                     (track.codec, track.sample_rate, u8::try_from(track.channels).unwrap_or(u8::MAX))
                 }),
                 encoder: ENCODER,
@@ -71,65 +56,53 @@ impl Outgoing {
     pub(super) fn begin_publication(&mut self) {
         (self.sent_metadata, self.sent) = (None, [None, None]);
         self.awaits_key = true;
-        for (_, writer) in &mut self.writers {
-            writer.resend();
-        }
     }
 
-    /// The messages of a frame, in order; none for one that waits for a key frame.
-    pub(super) fn messages(&mut self, sample: &Sample, stamp: Stamp) -> Result<Vec<Message>, String> {
-        if self.awaits_key && self.has[VIDEO] && !(sample.kind == TrackKind::Video && sample.is_key) {
-            return Ok(Vec::new());
+    /// The frames to send for a sample, in order; none for one that waits for a key frame.
+    pub(super) fn frames(&mut self, sample: Sample) -> Vec<Arc<Frame>> {
+        let Sample { mut frame, config, .. } = sample;
+        let own = match frame.track.kind {
+            MediaKind::Audio => AUDIO,
+            MediaKind::Video => VIDEO,
+            MediaKind::Data => return Vec::new(),
+        };
+        if config.is_some() {
+            self.configs[own] = config;
+        }
+        if self.awaits_key && self.has[VIDEO] && !frame.is_key() {
+            return Vec::new();
         }
         self.awaits_key = false;
-        let Some(kind) = media_kind(sample) else { return Ok(Vec::new()) };
-        let writer = self.writers.iter_mut().find(|(id, _)| *id == sample.track_id);
-        let (_, writer) = writer.ok_or("a frame of no track of the item")?;
-        let config = writer.config(sample).map_err(|error| error.to_string())?;
-        let body = writer.frame(sample, stamp.composition_ms).map_err(|error| error.to_string())?;
-        let mut messages = Vec::with_capacity(1);
+        let times = (frame.dts, frame.pts);
+        let mut frames = Vec::with_capacity(1);
         if self.sent_metadata.as_ref() != Some(&self.metadata) {
             self.sent_metadata = Some(self.metadata.clone());
-            messages.push(Message { kind: MediaKind::Data, body: self.metadata.clone() });
+            frames.push(metadata_frame(self.metadata.clone(), frame.dts));
         }
-        messages.extend(self.ends());
-        if let Some(config) = config {
-            let codec = flv::inspect(kind, &config).map_or(Codec::None, |info| info.codec);
-            let config = SentConfig { codec, body: config };
-            let sent = &mut self.sent[if kind == MediaKind::Video { VIDEO } else { AUDIO }];
-            if sent.as_ref() != Some(&config) {
-                messages.push(Message { kind, body: config.body.clone() });
-                *sent = Some(config);
-            }
-        }
-        messages.push(Message { kind, body });
-        Ok(messages)
-    }
-
-    /// Ends of tracks that the publication was told of and the present item does not have.
-    fn ends(&mut self) -> Vec<Message> {
-        let mut ends = Vec::new();
+        // Tracks that the publication was told of and the present item does not have.
         for (track, sent) in self.sent.iter_mut().enumerate() {
-            if self.has[track] {
-                continue;
-            }
-            let Some(sent) = sent.take() else { continue };
-            let mut body = Vec::new();
-            let (kind, written) = match track {
-                VIDEO => (MediaKind::Video, flv::write_video_head(&mut body, sent.codec, VideoPart::End)),
-                _ => (MediaKind::Audio, flv::write_sound_head(&mut body, sent.codec, SoundPart::End)),
-            };
-            ends.extend(written.map(|()| Message { kind, body }));
+            let Some(ended) = sent.take_if(|_| !self.has[track]) else { continue };
+            let end = Frame::new(ended.track, FrameRole::End, ended.codec, times, Vec::new());
+            frames.push(Arc::new(end));
         }
-        ends
+        // Whichever track of its file it is, it is the only one of its kind here.
+        frame.track.index = 0;
+        if let Some(config) = &self.configs[own] {
+            let says_the_same = |sent: &Frame| sent.codec == config.codec && sent.data() == config.data();
+            if !self.sent[own].as_ref().is_some_and(says_the_same) {
+                let mut config = config.clone();
+                (config.track, config.dts, config.pts) = (frame.track, frame.dts, frame.dts);
+                self.sent[own] = Some(config.clone());
+                frames.push(Arc::new(config));
+            }
+        }
+        frames.push(Arc::new(frame));
+        frames
     }
 }
 
-/// What of a stream a frame is; `None` for what is neither seen nor heard.
-pub(super) fn media_kind(sample: &Sample) -> Option<MediaKind> {
-    match sample.kind {
-        TrackKind::Video => Some(MediaKind::Video),
-        TrackKind::Audio => Some(MediaKind::Audio),
-        TrackKind::Other => None,
-    }
+fn metadata_frame(body: Vec<u8>, time: Timestamp) -> Arc<Frame> {
+    let data = 0..body.len();
+    let (track, role) = (TrackId::DATA, FrameRole::Metadata);
+    Arc::new(Frame::in_flv_body(track, role, Codec::None, (time, time), body, data))
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use media::Timestamp;
 use mp4::Sample;
 use tokio::time::{Instant, sleep_until};
 
@@ -24,9 +25,7 @@ const ITEM_MIN: Duration = Duration::from_millis(100);
 const PLAYED_MIN: Duration = Duration::from_secs(1);
 
 /// An item with a longer time without any frame is broken: the stream would seem to have ended.
-const GAP_MAX: Duration = Duration::from_secs(20);
-
-const GAP_MAX_NS: i64 = GAP_MAX.as_nanos() as i64;
+const GAP_MAX: Timestamp = Timestamp::from_millis(20_000);
 
 /// Opens the item with an index, to be played from a position on.
 pub(super) type Opener = Box<dyn FnMut(usize, Duration) -> Item + Send + Sync>;
@@ -114,7 +113,7 @@ struct Playing {
     /// End of the latest of its frames.
     position: Duration,
     /// Latest time at which one is decoded.
-    decoded_ns: i64,
+    decoded: Timestamp,
     /// Since when its next frame is waited for.
     waiting_since: Option<Instant>,
 }
@@ -362,10 +361,9 @@ impl Playlist {
             status.items[index].last_error = None;
         });
         let position = facts.begins;
-        let decoded_ns = i64::try_from(position.as_nanos()).unwrap_or(i64::MAX);
-        let facts_of = facts.clone();
+        let decoded = position.into();
         self.playing =
-            Some(Playing { index, item, facts: facts_of, position, decoded_ns, waiting_since: None });
+            Some(Playing { index, item, facts: facts.clone(), position, decoded, waiting_since: None });
         Some(facts)
     }
 
@@ -414,16 +412,15 @@ impl Playlist {
         let Some(playing) = &mut self.playing else { return Next::Ends(None) };
         playing.waiting_since = None;
         match frame {
-            Some(Ok(sample)) if sample.dts_ns.saturating_sub(playing.decoded_ns) > GAP_MAX_NS => {
-                let gap = Duration::from_nanos(sample.dts_ns.abs_diff(playing.decoded_ns));
+            Some(Ok(sample)) if sample.frame.dts - playing.decoded > GAP_MAX => {
+                let gap = (sample.frame.dts - playing.decoded).to_duration();
                 self.present_failed(&format!("it has nothing to play for {} s", gap.as_secs()))
             }
             Some(Ok(mut sample)) => {
-                playing.decoded_ns = playing.decoded_ns.max(sample.dts_ns);
+                playing.decoded = playing.decoded.max(sample.frame.dts);
                 // Of the last frame this may be anything.
-                sample.duration_ns = sample.duration_ns.min(GAP_MAX_NS);
-                let ends_ns = sample.pts_ns.saturating_add(sample.duration_ns);
-                let ends = Duration::from_nanos(u64::try_from(ends_ns).unwrap_or(0));
+                sample.duration = sample.duration.min(GAP_MAX);
+                let ends = (sample.frame.pts + sample.duration).to_duration();
                 playing.position = playing.position.max(ends);
                 if playing.position.saturating_sub(playing.facts.begins) >= PLAYED_MIN {
                     self.failures = 0;

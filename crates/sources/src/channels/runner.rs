@@ -9,15 +9,16 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use media::{Frame, Timestamp};
 use mp4::Sample;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::outgoing::{Outgoing, media_kind};
+use super::outgoing::Outgoing;
 use super::pace::Pace;
 use super::playlist::{Joined, Next, Playlist};
 use super::status::{EventKind, State, Status};
-use super::timeline::{ItemTime, Stamp, Timeline};
+use super::timeline::Timeline;
 use crate::backoff::Backoff;
 use crate::settings::SourceSettings;
 use crate::{Ingest, Publisher, Refused, Request, SourceKind, Unsent};
@@ -71,8 +72,10 @@ pub(super) struct Parts {
 
 /// A frame whose turn is next.
 struct Held {
+    /// Its times are those of the stream.
     sample: Sample,
-    stamp: Stamp,
+    /// Where in its item it is shown.
+    position: Duration,
     due: Instant,
     /// Until then frames are gathered behind it.
     gathers: bool,
@@ -261,8 +264,7 @@ impl Runner {
     fn take(&mut self, next: Next) -> Option<Pause> {
         match next {
             Next::Begins(facts) => {
-                let begins_ns = ns(facts.begins);
-                self.timeline.begin_item(begins_ns);
+                self.timeline.begin_item(facts.begins.into());
                 self.pace.begin_item();
                 self.outgoing.begin_item(&facts.tracks);
                 if self.publisher.is_some() {
@@ -271,13 +273,13 @@ impl Runner {
                 let behind = self.behind;
                 self.parts.status.update(|status| status.behind = behind);
                 if let Some((position, moment)) = self.joined.take() {
-                    let timestamp_ms = self.timeline.at(ns(position));
+                    let timestamp_ms = self.timeline.at(position.into());
                     self.pace.join(moment, timestamp_ms, Instant::now());
                 }
             }
             Next::Frame { sample, was_awaited } => self.hold(sample, was_awaited),
             Next::Ends(length) => {
-                self.timeline.end_item(length.map(ns));
+                self.timeline.end_item(length.map(Timestamp::from));
                 if self.parts.start.is_some() && self.behind > BEHIND_MAX {
                     return Some(Pause::Rejoin);
                 }
@@ -294,23 +296,20 @@ impl Runner {
     }
 
     /// Gives a frame its time.
-    fn hold(&mut self, sample: Sample, was_awaited: bool) {
-        let Some(kind) = media_kind(&sample) else { return };
-        let time = ItemTime {
-            dts_ns: sample.dts_ns,
-            // What comes before the beginning is decoded and not shown; it has no place in a live stream but this.
-            pts_ns: if sample.is_hidden { sample.pts_ns.max(0) } else { sample.pts_ns },
-            duration_ns: sample.duration_ns,
-        };
-        let stamp = self.timeline.place(kind, time);
+    fn hold(&mut self, mut sample: Sample, was_awaited: bool) {
+        let frame = &mut sample.frame;
+        let position = frame.pts.to_duration();
+        // What comes before the beginning is decoded and not shown; it has no place in a live stream but this.
+        let pts = if sample.is_hidden { frame.pts.max(Timestamp::ZERO) } else { frame.pts };
+        (frame.dts, frame.pts) = self.timeline.place(frame.track.kind, (frame.dts, pts), sample.duration);
         let now = Instant::now();
-        let (due, late) = self.pace.due(now, stamp.timestamp_ms, was_awaited);
+        let (due, late) = self.pace.due(now, wire_time(frame), was_awaited);
         self.behind += late;
         let gather = if late.is_zero() { Duration::ZERO } else { due.saturating_duration_since(now) };
         if !late.is_zero() && self.publisher.is_some() {
             self.was_late(late - gather, gather);
         }
-        self.held = Some(Held { sample, stamp, due, gathers: !gather.is_zero() });
+        self.held = Some(Held { sample, position, due, gathers: !gather.is_zero() });
     }
 
     /// As many frames have been gathered as have room, or as there are.
@@ -342,22 +341,17 @@ impl Runner {
     /// Sends the frame in hand.
     async fn send(&mut self) -> Option<Pause> {
         let (Some(held), Some(publisher)) = (self.held.take(), &mut self.publisher) else { return None };
-        let messages = self.outgoing.messages(&held.sample, held.stamp);
-        // RTMP timestamps wrap at 2^32.
-        let timestamp_ms = held.stamp.timestamp_ms as u32;
-        let sent = messages.and_then(|messages| {
-            messages.iter().try_for_each(|message| {
-                let sent = publisher.send(message.kind, timestamp_ms, &message.body);
-                sent.map_err(|error| unsent(error, message.body.len()))
-            })
-        });
+        let sent =
+            self.outgoing.frames(held.sample).iter().try_for_each(|frame| {
+                publisher.send(frame).map_err(|error| unsent(error, frame.bytes_held()))
+            });
         if let Err(reason) = sent {
             // What follows may need it.
             self.playlist.give_up(&reason);
             self.timeline.end_item(None);
             return None;
         }
-        let position = Duration::from_nanos(u64::try_from(held.sample.pts_ns).unwrap_or(0));
+        let position = held.position;
         self.parts.status.update(|status| status.position = position);
         match publisher.flush().await {
             Ok(()) => None,
@@ -415,7 +409,7 @@ impl Runner {
             self.pace.restart();
         }
         held.gathers = false;
-        held.due = self.pace.due(now, held.stamp.timestamp_ms, true).0;
+        held.due = self.pace.due(now, wire_time(&held.sample.frame), true).0;
     }
 
     async fn refused(&mut self, refused: &Refused) {
@@ -500,8 +494,9 @@ fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-fn ns(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+/// When a frame is due, milliseconds since the timeline began.
+fn wire_time(frame: &Frame) -> u64 {
+    frame.dts.millis().max(0).cast_unsigned()
 }
 
 #[expect(clippy::disallowed_methods, reason = "schedules and events go by the clock on the wall")]

@@ -166,7 +166,7 @@ async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
 
 async fn send(publisher: &mut Publisher, tag: &Tag) -> Result<(), End> {
     loop {
-        match publisher.send(tag.kind, tag.timestamp, &tag.body) {
+        match publisher.send_body(tag.kind, tag.timestamp, &tag.body) {
             Ok(()) => return Ok(()),
             Err(Unsent::QueueFull) => publisher.flush().await.map_err(End::Unpublished)?,
             Err(Unsent::TooLong) => return Err(End::Failed("a message is too long".to_owned())),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mp4::{Limits, Mp4, TrackKind};
+use mp4::{Limits, Mp4};
 use rtmp::MediaKind;
 use rtmp::flv::{Body, BodyKind, audio_body, video_body};
 use serde_json::Value;
@@ -49,8 +49,8 @@ pub(crate) fn frames_of(path: &Path) -> [Vec<Frame>; 2] {
     mp4.seek_to(Duration::ZERO).expect("a beginning");
     let mut frames = [Vec::new(), Vec::new()];
     while let Some(sample) = mp4.next_sample().expect("a readable file") {
-        let kind = if sample.kind == TrackKind::Video { MediaKind::Video } else { MediaKind::Audio };
-        frames[index(kind)].push(Frame { kind, data: sample.data });
+        let kind = sample.frame.track.kind;
+        frames[index(kind)].push(Frame { kind, data: sample.frame.data().to_vec() });
     }
     assert!(frames.iter().all(|own| own.len() > 10), "a file with video and sound");
     frames

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use mp4::TrackKind;
+use media::{Codec, Frame, FrameRole, TrackId};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -77,7 +77,7 @@ fn open(script: Script, join: Duration, log: &Log) -> Item {
     for index in skipped..frames {
         let mut sample = sample(index.into());
         if index + 1 == frames {
-            sample.duration_ns += days.as_nanos() as i64;
+            sample.duration += days.into();
         }
         sender.push(Ok(sample), 1).expect("room");
     }
@@ -97,17 +97,14 @@ fn open(script: Script, join: Duration, log: &Log) -> Item {
 }
 
 fn sample(index: i64) -> Sample {
+    let at = Timestamp::from_ticks(index * FRAME_NS, 1_000_000_000);
     Sample {
+        frame: Frame::new(TrackId::VIDEO, FrameRole::Key, Codec::H264, (at, at), Vec::new()),
+        config: None,
         track_id: 1,
-        kind: TrackKind::Video,
-        dts_ns: index * FRAME_NS,
-        pts_ns: index * FRAME_NS,
-        duration_ns: FRAME_NS,
-        is_key: true,
+        duration: Timestamp::from_ticks(FRAME_NS, 1_000_000_000),
         is_hidden: false,
-        description: 0,
         offset: 0,
-        data: Vec::new(),
     }
 }
 
@@ -371,7 +368,7 @@ async fn a_last_frame_does_not_last_for_days() {
         playlist.next().await;
     }
     let Next::Ends(Some(length)) = playlist.next().await else { panic!("it ends") };
-    assert!(length <= Duration::from_secs(3) + GAP_MAX, "{length:?}");
+    assert!(length <= Duration::from_secs(3) + GAP_MAX.to_duration(), "{length:?}");
     assert_eq!(status.snapshot().items[0].duration, Some(length));
 }
 

@@ -31,8 +31,8 @@ fn samples(rounds: u32) -> (Facts, Vec<Sample>) {
         let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
         facts.get_or_insert(Facts { duration: Some(length * rounds), begins, tracks });
         while let Some(mut sample) = mp4.next_sample().expect("a readable film") {
-            sample.dts_ns += ns(length * round);
-            sample.pts_ns += ns(length * round);
+            sample.frame.dts += (length * round).into();
+            sample.frame.pts += (length * round).into();
             all.push(sample);
         }
     }
@@ -93,7 +93,7 @@ async fn a_source_a_little_too_slow_stops_a_few_times_and_the_sum_is_told() {
     let (pauses, now) = pauses(50, async |samples: Vec<Sample>, sender: Sender<_>| {
         let began = Instant::now();
         for sample in samples {
-            let due = Duration::from_nanos(u64::try_from(sample.dts_ns).unwrap_or(0));
+            let due = sample.frame.dts.to_duration();
             sleep_until(began + due * 7 / 6).await;
             sender.push(Ok(sample), 1).expect("room");
         }
