@@ -581,3 +581,65 @@ async fn a_handed_over_connection_is_served_once_and_closed() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
     assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
 }
+
+/// docs/reference/metrics.md lists what a scrape declares. Set `UPDATE_DOCS` to write it.
+#[tokio::test]
+async fn the_reference_lists_every_metric() {
+    let context = context(bridged(), Manage { loopback: true, ..Manage::default() }, true);
+    let (_, _, scrape) = ask_as(&context, "127.0.0.1", "GET", "/metrics", &[]).await;
+    let mut page = String::from(METRICS_PAGE_HEAD);
+    let declared = |line: &str, kind: &str| line.strip_prefix(kind).map(str::to_owned);
+    let lines: Vec<&str> = scrape.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(help) = declared(line, "# HELP ") else { continue };
+        let (name, help) = help.split_once(' ').expect("a name and a text");
+        let kind = lines[at + 1].rsplit(' ').next().expect("a type");
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let sample = lines.get(at + 2).filter(|sample| sample.starts_with(name));
+        let labels = sample.and_then(|sample| sample.split_once('{')).map_or("", |(_, labels)| labels);
+        let labels: Vec<String> = labels
+            .split(',')
+            .filter_map(|label| label.split_once('='))
+            .map(|(label, _)| format!("`{label}`"))
+            .collect();
+        let help = help.trim_end_matches('.');
+        page.push_str(&format!("| `{name}{suffix}` | {kind} | {} | {help} |\n", labels.join(", ")));
+    }
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(&path).expect("docs/reference/metrics.md");
+    assert_eq!(written, page, "UPDATE_DOCS=1 cargo test -p control writes the page");
+}
+
+const METRICS_PAGE_HEAD: &str = "\
+# Metrics
+
+`GET /metrics` answers in the OpenMetrics text format (Prometheus reads it); it needs the token of
+the API where one is set. Counters only grow. Series per stream are limited by
+`metrics.streams_max`, the streams with most players first; those of channels and pulls have the
+labels `app` and `stream` as well.
+
+`cause` of `millstream_sessions_ended_total` is one of:
+
+| cause | sessions that ended because |
+|---|---|
+| `closed_by_peer`, `closed` | the client left, by its protocol or by closing the connection |
+| `answered` | an HTTP request was answered by the worker itself |
+| `refused`, `not_playable` | the client was not let in; the stream cannot be played that way |
+| `protocol`, `connection_failed` | the client broke its protocol; the connection or TLS failed |
+| `connect_timeout`, `connect_failed` | a WebRTC session did not connect |
+| `no_request`, `no_publisher`, `silent` | nothing came: no request, no publisher to play, no media |
+| `too_slow` | a player did not take what was sent |
+| `kicked`, `draining` | the operator ended it; the server was stopped |
+| `taken_over`, `preempted` | another publisher took the stream over |
+| `abandoned`, `worker`, `defect` | a request of the server itself was given up; a defect in the server |
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+";
