@@ -7,6 +7,7 @@
 pub mod auth;
 pub mod columns;
 mod end_reason;
+pub mod internal;
 pub mod link;
 pub mod pattern;
 pub mod rtc;
