@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use bridge::{
     AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
 };
-use delivery::{Frame, FrameRole, Track};
+use media::{MediaKind, Timestamp};
+use rtmp::MediaMessage;
+use rtmp::flv::read_frames;
 use rtp::depacketize::Depacketizer;
 use rtp::payload::inspect;
 
@@ -60,9 +62,16 @@ impl Viewer {
         let before = self.bridge.stats();
         match kind {
             0 | 1 => {
-                let track = if kind == 0 { Track::Video } else { Track::Audio };
-                let frame = Frame { track, role: FrameRole::Other, timestamp: 0, payload: body.to_vec() };
-                self.bridge.frame(now, time_ms, &frame, &mut out);
+                let kind = if kind == 0 { MediaKind::Video } else { MediaKind::Audio };
+                let (length, payload) = (body.len() as u32, body.to_vec());
+                let Ok((first, others)) = read_frames(MediaMessage { kind, timestamp: 0, length, payload })
+                else {
+                    return;
+                };
+                for frame in std::iter::once(first).chain(others) {
+                    let time = Timestamp::from_millis(time_ms as i64);
+                    self.bridge.frame(now, time, &frame, &mut out);
+                }
             }
             2 => {
                 let audio = CodedAudio { pts_us: time_ms as i64 * 1_000, format: None, data: body.to_vec() };
@@ -70,8 +79,8 @@ impl Viewer {
             }
             3 => self.bridge.publisher_started(now),
             4 => self.bridge.refuse_audio("no transcoder is free"),
-            5 => self.bridge.track_ended(Track::Video),
-            6 => self.bridge.track_ended(Track::Audio),
+            5 => self.bridge.track_ended(MediaKind::Video),
+            6 => self.bridge.track_ended(MediaKind::Audio),
             _ => return,
         }
         let stats = self.bridge.stats();

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
 use bridge::{AudioCodec, AudioFormat, CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
-use delivery::{FrameRole, Track};
-use rtmp::flv::{BodyRole, inspect};
-use rtp::payload::{Codec, MediaKind};
+use media::{Codec, FrameRole, MediaKind, Timestamp};
+use rtmp::flv::{BodyRole, TagBody, inspect};
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -49,7 +48,7 @@ struct Harness {
     epoch: u64,
     numbers: [u64; 2],
     timestamps: [u32; 2],
-    times: [u32; 2],
+    times: [Timestamp; 2],
 }
 
 impl Harness {
@@ -71,7 +70,7 @@ impl Harness {
             epoch: 1,
             numbers: [1_000, 1_000],
             timestamps: [u32::MAX - 10_000, u32::MAX - 10_000],
-            times: [0, 0],
+            times: [Timestamp::ZERO; 2],
         }
     }
 
@@ -152,12 +151,14 @@ impl Harness {
 
     fn look_at_frames(&mut self) {
         for frame in self.out.frames.drain(..) {
-            let (kind, slot) = match frame.track {
-                Track::Audio => (MediaKind::Audio, Some(0)),
-                Track::Video => (MediaKind::Video, Some(1)),
-                Track::Data => (MediaKind::Data, None),
+            let kind = frame.track.kind;
+            let slot = match kind {
+                MediaKind::Audio => Some(0),
+                MediaKind::Video => Some(1),
+                MediaKind::Data => None,
             };
-            let info = inspect(kind, &frame.payload).expect("a body that can be read");
+            let body = TagBody::of(&frame).expect("a body").parts().concat();
+            let info = inspect(kind, &body).expect("a body that can be read");
             let role = match info.role {
                 BodyRole::Config => FrameRole::Config,
                 BodyRole::Key => FrameRole::Key,
@@ -168,9 +169,9 @@ impl Harness {
             };
             assert_eq!(frame.role, role);
             if let Some(slot) = slot {
-                let step = frame.timestamp.wrapping_sub(self.times[slot]).cast_signed();
-                assert!(step >= 0 || frame.role == FrameRole::Config, "time goes back by {step} ms");
-                self.times[slot] = frame.timestamp;
+                let is_config = frame.role == FrameRole::Config;
+                assert!(frame.dts >= self.times[slot] || is_config, "time goes back to {:?}", frame.dts);
+                self.times[slot] = frame.dts;
             }
         }
     }

@@ -6,12 +6,12 @@ use rtmp::amf0::{Decoder, Limits, Value, encode};
 use rtmp::chunk::{ChunkReader, ReaderLimits};
 use rtmp::client::{ClientConfig, ClientSession};
 use rtmp::flv::{
-    BodyKind, BodyRole, FlvError, FlvReader, Tag, audio_body, audio_format, inspect, video_body,
-    video_format, write_file_header, write_tag,
+    BodyKind, BodyRole, FlvError, FlvReader, Tag, TagBody, audio_body, audio_format, inspect, read_frames,
+    video_body, video_format, write_file_header, write_tag,
 };
 use rtmp::message::Message;
 use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use rtmp::{MediaKind, RtmpError, RtmpUrl};
+use rtmp::{MediaKind, MediaMessage, RtmpError, RtmpUrl};
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -122,6 +122,13 @@ pub fn flv_tag_body(data: &[u8]) {
         assert_eq!(body.is_key && body.kind == BodyKind::Frames, info.role == BodyRole::Key);
         assert!(data.ends_with(body.data) || info.multitrack);
         assert!(info.multitrack || body.track_id == 0);
+        // And as a frame it has the same data, and leaves as it came.
+        let message = MediaMessage { kind, timestamp: 0, length: data.len() as u32, payload: data.to_vec() };
+        let (first, others) = read_frames(message).expect("its header was read");
+        assert_eq!((first.codec, first.data(), first.track.index), (body.codec, body.data, body.track_id));
+        assert_eq!(TagBody::of(&first).expect("its own body").parts().concat(), data);
+        assert!(others.iter().all(|frame| TagBody::of(frame).is_none()));
+        assert!(others.is_empty() || info.multitrack);
     }
 }
 

@@ -1,9 +1,9 @@
 //! What does a bridge cost for each picture, each way, and how does that grow with the bitrate?
 //!
 //! H.264 of 30 pictures a second, a key frame of six times the size every two seconds, with Opus beside it, at 0.6, 2 and 8
-//! Mbit/s. `packetise` is all between an FLV tag and RTP packets (body, parameter sets, which pictures are sent, cutting,
+//! Mbit/s. `packetise` is all between a frame and RTP packets (parameter sets, which pictures are sent, cutting,
 //! headers, timestamps); `receive` is what follows, the packets' way into their stream. `depacketise` is all between a
-//! packet of the stream and an FLV tag (order, putting together, key frames, records, stream time). `copy` is the obvious
+//! packet of the stream and a frame (order, putting together, key frames, records, stream time). `copy` is the obvious
 //! least, a copy of the picture into pieces of as many bytes. `us_per_frame` is the best of several rounds of ten seconds,
 //! the audio of that time included.
 //!
@@ -17,11 +17,9 @@ use bridge::{
     AUDIO_SSRC, BFrames, FrameToRtp, FrameToRtpSettings, FramesOut, PacketsOut, RtpToFrame,
     RtpToFrameSettings, VIDEO_SSRC, payload_type,
 };
-use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::{SoundPart, VideoPart, write_sound_head, write_video_head};
+use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use rtp::FIXED_HEADER_LEN;
 use rtp::extension::ExtensionMap;
-use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{Limits, Packet, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
 
@@ -39,7 +37,7 @@ fn main() {
     );
     for bits_per_second in [600_000, 2_000_000, 8_000_000] {
         let frames = frames(bits_per_second);
-        let pictures = frames.iter().filter(|(_, frame)| frame.track == Track::Video).count() - 1;
+        let pictures = frames.iter().filter(|(_, frame)| frame.track.kind == MediaKind::Video).count() - 1;
         let (rtp, packets) = bridged(&frames);
         check(&frames, &packets);
         let print = |part: &str, took: Duration| {
@@ -69,34 +67,38 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// When each frame comes, in milliseconds, and the frame.
-type Frames = Vec<(u64, Arc<Frame>)>;
+/// When each frame comes, and the frame.
+type Frames = Vec<(Timestamp, Arc<Frame>)>;
 
 /// Headers, then pictures and audio in order.
 fn frames(bits_per_second: usize) -> Frames {
-    let mut frames = vec![(0, frame(Track::Video, FrameRole::Config, video_config()))];
+    let mut frames = vec![frame(0, TrackId::VIDEO, FrameRole::Config, video_config())];
     // A key frame counts for six.
     let unit = bits_per_second / 8 * GOP as usize / (GOP as usize + 5) / PICTURES_PER_SECOND as usize;
     for at in 0..SECONDS * PICTURES_PER_SECOND {
         let is_key = at.is_multiple_of(GOP);
         let role = if is_key { FrameRole::Key } else { FrameRole::Inter };
         let bytes = if is_key { 6 * unit } else { unit / 2 + unit * (at % 7) as usize / 6 };
-        frames
-            .push((at * 1_000 / PICTURES_PER_SECOND, frame(Track::Video, role, picture(at, is_key, bytes))));
+        let time_ms = at * 1_000 / PICTURES_PER_SECOND;
+        frames.push(frame(time_ms, TrackId::VIDEO, role, picture(at, is_key, bytes)));
     }
     for at in 0..SECONDS * 50 {
-        let mut body = Vec::new();
-        write_sound_head(&mut body, Codec::Opus, SoundPart::Frame).expect("Opus has a head");
-        body.push(0xfc);
-        body.extend((0..240u64).map(|byte| (byte * 7 + at) as u8));
-        frames.push((at * 20, frame(Track::Audio, FrameRole::Audio, body)));
+        let mut packet = vec![0xfc];
+        packet.extend((0..240u64).map(|byte| (byte * 7 + at) as u8));
+        frames.push(frame(at * 20, TrackId::AUDIO, FrameRole::Audio, packet));
     }
-    frames.sort_by_key(|(time_ms, _)| *time_ms);
+    frames.sort_by_key(|(time, _)| *time);
     frames
 }
 
-fn frame(track: Track, role: FrameRole, payload: Vec<u8>) -> Arc<Frame> {
-    Arc::new(Frame { track, role, timestamp: 0, payload })
+fn frame(time_ms: u64, track: TrackId, role: FrameRole, data: Vec<u8>) -> (Timestamp, Arc<Frame>) {
+    let time = Timestamp::from_millis(time_ms as i64);
+    let codec = if track == TrackId::VIDEO { Codec::H264 } else { Codec::Opus };
+    (time, Arc::new(Frame::new(track, role, codec, (time, time), data)))
+}
+
+fn at(start: Instant, time: Timestamp) -> Instant {
+    start + Duration::from_micros(time.micros() as u64)
 }
 
 /// Parameter sets as x264 makes them (baseline): frame numbers of four bits, output in the order of decoding.
@@ -106,7 +108,7 @@ const SPS: &[u8] = &[
 ];
 const PPS: &[u8] = &[0x68, 0xce, 0x0f, 0xc8];
 
-/// A tag body with a slice: its header, and bytes that look like coded data.
+/// A slice: its header, and bytes that look like coded data.
 fn picture(at: u64, is_key: bool, bytes: usize) -> Vec<u8> {
     let frame_number = (at % GOP % 16) as u32;
     // first_mb_in_slice, slice_type, pic_parameter_set_id, frame_num; then idr_pic_id and dec_ref_pic_marking of an IDR
@@ -122,8 +124,6 @@ fn picture(at: u64, is_key: bool, bytes: usize) -> Vec<u8> {
         fields.iter().fold((0, 0), |(bits, len), (value, more)| (bits << more | value, len + more));
     let head = ((bits << (32 - len)) | ((1 << (32 - len)) - 1)).to_be_bytes();
     let mut body = Vec::new();
-    write_video_head(&mut body, Codec::H264, VideoPart::Frame { is_key, composition_ms: 0 })
-        .expect("H.264 has a head");
     body.extend((5 + bytes as u32).to_be_bytes());
     body.push(unit);
     body.extend(head);
@@ -133,11 +133,7 @@ fn picture(at: u64, is_key: bool, bytes: usize) -> Vec<u8> {
 }
 
 fn video_config() -> Vec<u8> {
-    let record = media::config::avc_record(&[SPS], &[PPS]).expect("they are parameter sets");
-    let mut body = Vec::new();
-    write_video_head(&mut body, Codec::H264, VideoPart::Config).expect("H.264 has a head");
-    body.extend(&record.bytes);
-    body
+    media::config::avc_record(&[SPS], &[PPS]).expect("they are parameter sets").bytes
 }
 
 fn to_packets(now: Instant) -> FrameToRtp {
@@ -192,9 +188,9 @@ fn bridged(frames: &Frames) -> (Timed<Vec<u8>>, Timed<Arc<Packet>>) {
     let start = clock();
     let (mut bridge, mut stream, mut out) = (to_packets(start), stream(start), PacketsOut::default());
     let (mut rtp, mut packets) = (Vec::new(), Vec::new());
-    for (time_ms, frame) in frames {
-        let now = start + Duration::from_millis(*time_ms);
-        bridge.frame(now, *time_ms, frame, &mut out);
+    for (time, frame) in frames {
+        let now = at(start, *time);
+        bridge.frame(now, *time, frame, &mut out);
         for (fields, payload) in out.packets() {
             let mut packet = vec![0; FIXED_HEADER_LEN];
             fields.write(&[], &mut packet);
@@ -222,7 +218,7 @@ fn check(frames: &Frames, packets: &Timed<Arc<Packet>>) {
     packets.iter().for_each(|(now, packet)| bridge.packet(*now, packet, &mut out));
     let pictures = |frames: &mut dyn Iterator<Item = &Arc<Frame>>| {
         let is_picture = |frame: &&Arc<Frame>| matches!(frame.role, FrameRole::Key | FrameRole::Inter);
-        frames.filter(is_picture).map(|frame| frame.payload.clone()).collect::<Vec<_>>()
+        frames.filter(is_picture).map(|frame| frame.data().to_vec()).collect::<Vec<_>>()
     };
     let before = pictures(&mut frames.iter().map(|(_, frame)| frame));
     let after = pictures(&mut out.frames.iter());
@@ -233,7 +229,7 @@ fn copy(frames: &Frames) -> Duration {
     let mut to = vec![0; 1 << 20];
     let begun = clock();
     for (_, frame) in frames {
-        for (piece, place) in frame.payload.chunks(PAYLOAD_BYTES).zip(to.chunks_mut(PAYLOAD_BYTES + 12)) {
+        for (piece, place) in frame.data().chunks(PAYLOAD_BYTES).zip(to.chunks_mut(PAYLOAD_BYTES + 12)) {
             place[12..12 + piece.len()].copy_from_slice(piece);
         }
         black_box(&mut to);
@@ -245,8 +241,8 @@ fn packetise(frames: &Frames) -> Duration {
     let start = clock();
     let (mut bridge, mut out) = (to_packets(start), PacketsOut::default());
     let begun = clock();
-    for (time_ms, frame) in frames {
-        bridge.frame(start + Duration::from_millis(*time_ms), *time_ms, frame, &mut out);
+    for (time, frame) in frames {
+        bridge.frame(at(start, *time), *time, frame, &mut out);
         black_box(out.packets().len());
         out.clear();
     }

@@ -1,9 +1,9 @@
 //! One stream from frames (RTMP, FLV) to packets (WebRTC), and from packets to frames.
 //!
 //! ```text
-//!  delivery::Frame  ─▶ to_packets (pictures, rtp::packetize) ─▶ RTP packets  ─▶ sfu::PacketStream
-//!                        └▶ audio to be transcoded ─▶ caller's threads ─▶ back in
-//!  delivery::Frame  ◀─ to_frames (reorder, rtp::depacketize)  ◀─ RTP packets  ◀─ sfu::PacketStream
+//!  media::Frame  ─▶ frame_to_rtp (B-frames, rtp::packetize)    ─▶ RTP packets  ─▶ sfu::PacketStream
+//!                     └▶ audio to be transcoded ─▶ caller's threads ─▶ back in
+//!  media::Frame  ◀─ rtp_to_frame (reorder, rtp::depacketize)   ◀─ RTP packets  ◀─ sfu::PacketStream
 //! ```
 //!
 //! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is handed to the

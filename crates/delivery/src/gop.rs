@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::frame::{Frame, FrameRole};
+use media::{Frame, Timestamp};
 
-/// Memory a frame takes besides its payload, so that many empty ones count too: the frame itself,
+/// Memory a frame takes besides its data, so that many empty ones count too: the frame itself,
 /// its reference counts, its slot in the queue and the allocator's rounding, in bytes.
 const FRAME_BYTES: usize = 128;
 
@@ -17,18 +17,17 @@ const FRAME_BYTES: usize = 128;
 pub struct GopLimits {
     /// Whether anything is kept at all.
     pub enabled: bool,
-    /// Most bytes kept: payloads and 128 for each frame.
+    /// Most bytes kept: those of the frames and 128 for each frame.
     pub bytes_max: usize,
     /// Longest media time kept, milliseconds.
     pub duration_ms_max: u64,
 }
 
-/// Frames of the current group of pictures, key frame first, each with its stream time in
-/// milliseconds.
+/// Frames of the current group of pictures, key frame first, each with its stream time.
 #[derive(Debug, Clone)]
 pub struct GopCache {
     limits: GopLimits,
-    frames: VecDeque<(u64, Arc<Frame>)>,
+    frames: VecDeque<(Timestamp, Arc<Frame>)>,
     bytes: usize,
 }
 
@@ -38,9 +37,10 @@ impl GopCache {
         Self { limits, frames: VecDeque::new(), bytes: 0 }
     }
 
-    /// Adds a frame; a key frame starts a new GOP, frames before the first key frame are not kept.
-    pub fn push(&mut self, time_ms: u64, frame: &Arc<Frame>) {
-        if frame.role == FrameRole::Key {
+    /// Adds a frame. One that `begins` a GOP, a key frame of the track that players begin with, replaces
+    /// all before it; frames before the first such are not kept.
+    pub fn push(&mut self, time: Timestamp, frame: &Arc<Frame>, begins: bool) {
+        if begins {
             self.clear();
         } else if self.frames.is_empty() {
             return;
@@ -48,8 +48,8 @@ impl GopCache {
         if !self.limits.enabled {
             return;
         }
-        self.bytes += frame.payload.len();
-        self.frames.push_back((time_ms, Arc::clone(frame)));
+        self.bytes += frame.bytes_held();
+        self.frames.push_back((time, Arc::clone(frame)));
         if self.memory_bytes() > self.limits.bytes_max || self.duration_ms() > self.limits.duration_ms_max {
             self.clear();
             self.frames.shrink_to(0);
@@ -64,7 +64,7 @@ impl GopCache {
 
     /// The frames in order with their stream times; empty when a new player must wait for a key
     /// frame.
-    pub fn frames(&self) -> impl ExactSizeIterator<Item = &(u64, Arc<Frame>)> {
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = &(Timestamp, Arc<Frame>)> {
         self.frames.iter()
     }
 
@@ -72,7 +72,7 @@ impl GopCache {
         self.bytes + self.frames.len() * FRAME_BYTES
     }
 
-    /// Payload bytes held.
+    /// Bytes of the frames held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -80,7 +80,7 @@ impl GopCache {
     /// Media time from the key frame to the newest frame, milliseconds.
     pub fn duration_ms(&self) -> u64 {
         match (self.frames.front(), self.frames.back()) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
+            (Some((first, _)), Some((last, _))) => (*last - *first).millis().max(0) as u64,
             _ => 0,
         }
     }
@@ -88,11 +88,14 @@ impl GopCache {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::frame::Track;
+    use media::{Codec, FrameRole, TrackId};
 
-    fn frame(role: FrameRole, bytes: usize) -> Arc<Frame> {
-        Arc::new(Frame { track: Track::Video, role, timestamp: 0, payload: vec![0; bytes] })
+    use super::*;
+
+    fn push(cache: &mut GopCache, time_ms: i64, role: FrameRole, bytes: usize) {
+        let time = Timestamp::from_millis(time_ms);
+        let frame = Frame::new(TrackId::VIDEO, role, Codec::H264, (time, time), vec![0; bytes]);
+        cache.push(time, &Arc::new(frame), role == FrameRole::Key);
     }
 
     fn cache() -> GopCache {
@@ -103,10 +106,10 @@ mod tests {
     fn starts_with_the_last_key_frame() {
         let mut cache = cache();
         for (time, role) in [(0, FrameRole::Inter), (40, FrameRole::Key), (80, FrameRole::Inter)] {
-            cache.push(time, &frame(role, 10));
+            push(&mut cache, time, role, 10);
         }
-        assert_eq!(cache.frames().map(|(time, _)| *time).collect::<Vec<_>>(), [40, 80]);
-        cache.push(120, &frame(FrameRole::Key, 7));
+        assert_eq!(cache.frames().map(|(time, _)| time.millis()).collect::<Vec<_>>(), [40, 80]);
+        push(&mut cache, 120, FrameRole::Key, 7);
         assert_eq!((cache.frames().len(), cache.bytes()), (1, 7));
     }
 
@@ -114,12 +117,12 @@ mod tests {
     fn gives_up_a_group_that_is_too_large_or_too_long() {
         for (time, bytes, remark) in [(40, 95, "bytes"), (1041, 1, "duration")] {
             let mut cache = cache();
-            cache.push(0, &frame(FrameRole::Key, 10));
-            cache.push(time, &frame(FrameRole::Inter, bytes));
+            push(&mut cache, 0, FrameRole::Key, 10);
+            push(&mut cache, time, FrameRole::Inter, bytes);
             assert_eq!((cache.frames().len(), cache.bytes()), (0, 0), "{remark}");
-            cache.push(2000, &frame(FrameRole::Inter, 1));
+            push(&mut cache, 2000, FrameRole::Inter, 1);
             assert_eq!(cache.frames().len(), 0, "{remark}: nothing until the next key frame");
-            cache.push(2040, &frame(FrameRole::Key, 1));
+            push(&mut cache, 2040, FrameRole::Key, 1);
             assert_eq!(cache.frames().len(), 1, "{remark}");
         }
     }
@@ -127,17 +130,17 @@ mod tests {
     #[test]
     fn empty_frames_count_too() {
         let mut cache = cache();
-        cache.push(0, &frame(FrameRole::Key, 0));
-        cache.push(0, &frame(FrameRole::Inter, 0));
+        push(&mut cache, 0, FrameRole::Key, 0);
+        push(&mut cache, 0, FrameRole::Inter, 0);
         assert_eq!(cache.frames().len(), 2);
-        cache.push(0, &frame(FrameRole::Inter, 0));
+        push(&mut cache, 0, FrameRole::Inter, 0);
         assert_eq!(cache.frames().len(), 0);
     }
 
     #[test]
     fn disabled_keeps_nothing() {
         let mut cache = GopCache::new(GopLimits { enabled: false, bytes_max: 100, duration_ms_max: 1000 });
-        cache.push(0, &frame(FrameRole::Key, 10));
+        push(&mut cache, 0, FrameRole::Key, 10);
         assert_eq!(cache.frames().len(), 0);
     }
 }

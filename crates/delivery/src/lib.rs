@@ -1,7 +1,7 @@
 //! The frames lane of a stream: which player gets which frame, and when.
 //!
-//! Everything here only decides. There are no sockets, formats or clocks: input is a frame and
-//! `now`, output is positions in bytes that all receivers share. The caller writes.
+//! Everything here only decides. There are no sockets, formats or clocks: input is a
+//! [`media::Frame`] and `now`, output is positions in bytes that all receivers share. The caller writes.
 //!
 //! A stream is driven like this: [`Stream::receive`] for every frame of its publisher; what it
 //! returns is serialised by the caller into a [`DeliveryLog`] per wire format; each player has a
@@ -9,7 +9,6 @@
 //! writes are merged and spread over time.
 
 mod cursor;
-mod frame;
 mod gop;
 mod log;
 mod schedule;
@@ -17,7 +16,6 @@ mod stream;
 mod timeline;
 
 pub use cursor::{Cursor, PlayerAction, QueueLimits};
-pub use frame::{Frame, FrameRole, Track};
 pub use gop::{GopCache, GopLimits};
 pub use log::{DeliveryLog, Mark, SEGMENT_BYTES};
 pub use schedule::{PlayerId, Schedule, SlotId};

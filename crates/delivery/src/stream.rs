@@ -6,47 +6,90 @@
 
 use std::sync::Arc;
 
-use crate::frame::{Frame, FrameRole, Track};
+use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
+
 use crate::gop::{GopCache, GopLimits};
 use crate::timeline::Timeline;
 
 /// What a player needs before its first frame.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Headers {
     /// `onMetaData`.
     pub metadata: Option<Arc<Frame>>,
-    /// Video decoder configuration.
-    pub video: Option<Arc<Frame>>,
-    /// Audio decoder configuration.
-    pub audio: Option<Arc<Frame>>,
+    /// Decoder configurations: video, then audio, each in the order their tracks came.
+    configs: Vec<Arc<Frame>>,
 }
 
 impl Headers {
     /// In the order they are sent: metadata, video, audio.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Frame>> {
-        [&self.metadata, &self.video, &self.audio].into_iter().flatten()
+        self.metadata.iter().chain(&self.configs)
     }
 
-    fn slot(&mut self, frame: &Frame) -> Option<&mut Option<Arc<Frame>>> {
-        match (frame.role, frame.track) {
-            (FrameRole::Metadata, _) => Some(&mut self.metadata),
-            (FrameRole::Config, Track::Video) => Some(&mut self.video),
-            (FrameRole::Config, Track::Audio) => Some(&mut self.audio),
-            _ => None,
+    /// Decoder configuration of a track.
+    pub fn config(&self, track: TrackId) -> Option<&Arc<Frame>> {
+        self.configs.iter().find(|config| config.track == track)
+    }
+
+    /// Decoder configuration of the first track of a kind.
+    pub fn first_config(&self, kind: MediaKind) -> Option<&Arc<Frame>> {
+        self.configs.iter().find(|config| config.track.kind == kind)
+    }
+
+    /// Takes in a header. Returns whether it says something new; one of too many tracks is not kept.
+    fn set(&mut self, frame: &Arc<Frame>) -> bool {
+        let known = match frame.role {
+            FrameRole::Metadata => self.metadata.as_mut(),
+            _ => self.configs.iter_mut().find(|config| config.track == frame.track),
+        };
+        if let Some(known) = known {
+            return !std::mem::replace(known, Arc::clone(frame)).repeats(frame);
         }
+        if frame.role == FrameRole::Metadata {
+            self.metadata = Some(Arc::clone(frame));
+        } else if self.configs.len() < CONFIGS_MAX {
+            let is_before = |config: &Arc<Frame>| {
+                config.track.kind == MediaKind::Video || frame.track.kind == MediaKind::Audio
+            };
+            self.configs.insert(self.configs.partition_point(is_before), Arc::clone(frame));
+        } else {
+            tracing::trace!(track = ?frame.track, "the configuration of one track too many is not kept");
+        }
+        true
+    }
+
+    fn remove(&mut self, track: TrackId) -> Option<Arc<Frame>> {
+        let at = self.configs.iter().position(|config| config.track == track)?;
+        Some(self.configs.remove(at))
     }
 }
+
+impl Clone for Headers {
+    fn clone(&self) -> Self {
+        Self { metadata: self.metadata.clone(), configs: self.configs.clone() }
+    }
+
+    /// Keeps the memory: done with every key frame.
+    fn clone_from(&mut self, other: &Self) {
+        self.metadata.clone_from(&other.metadata);
+        self.configs.clone_from(&other.configs);
+    }
+}
+
+/// Configurations kept for new players, one per track. Encoders send a handful of tracks; one configuration
+/// may have 64 kB.
+const CONFIGS_MAX: usize = 16;
 
 /// A frame that goes to the players.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Stream time, milliseconds.
-    pub time_ms: u64,
+    /// Stream time.
+    pub time: Timestamp,
     /// Whether a player may begin with this frame.
     pub entry: bool,
 }
 
-/// A publisher that sends sound but no video for this long has stopped its video (camera off), milliseconds.
+/// A publisher that sends audio but no video for this long has stopped its video (camera off), milliseconds.
 const VIDEO_STOPPED_MS: u64 = 3_000;
 
 /// Rates of a stream over the last sample, about a second.
@@ -68,14 +111,17 @@ pub struct Stream {
     headers: Headers,
     /// Headers in effect at the newest entry point.
     entry_headers: Headers,
-    /// Headers of sound and of video that have ended: they hold again if frames go on without others.
-    ended: [Option<Arc<Frame>>; 2],
-    has_video: bool,
+    /// Configurations of tracks that have ended: they hold again if frames go on without others.
+    ended: Vec<Arc<Frame>>,
+    /// The video track that players begin with: the first that came, until it stops and another goes on.
+    video: Option<TrackId>,
+    /// When it last came.
+    video_at_ms: u64,
     has_audio: bool,
-    /// Since when the current publisher has sent sound and no video, if it sent sound last.
-    sound_only_since_ms: Option<u64>,
+    /// Since when the current publisher has sent audio and no video, if it sent audio last.
+    audio_only_since_ms: Option<u64>,
     awaits_key: bool,
-    last_key_ms: Option<u64>,
+    last_key: Option<Timestamp>,
     key_frame_interval_ms: u64,
     bytes_in: u64,
     sample: Sample,
@@ -98,12 +144,13 @@ impl Stream {
             gop: GopCache::new(limits),
             headers: Headers::default(),
             entry_headers: Headers::default(),
-            ended: [None, None],
-            has_video: false,
+            ended: Vec::new(),
+            video: None,
+            video_at_ms: now_ms,
             has_audio: false,
-            sound_only_since_ms: None,
+            audio_only_since_ms: None,
             awaits_key: false,
-            last_key_ms: None,
+            last_key: None,
             key_frame_interval_ms: 0,
             bytes_in: 0,
             sample: Sample { since_ms: now_ms, ..Sample::default() },
@@ -117,12 +164,12 @@ impl Stream {
         self.gop.clear();
         self.headers = Headers::default();
         self.entry_headers = Headers::default();
-        self.ended = [None, None];
-        self.has_video = false;
+        self.ended.clear();
+        self.video = None;
         self.has_audio = false;
-        self.sound_only_since_ms = None;
+        self.audio_only_since_ms = None;
         self.awaits_key = true;
-        self.last_key_ms = None;
+        self.last_key = None;
     }
 
     /// Frames were lost on the way here: video is useless up to the next key frame.
@@ -131,124 +178,137 @@ impl Stream {
         self.awaits_key = true;
     }
 
-    /// Takes in a frame; `None` when players must not get it (repeated headers, ends of tracks, video that cannot be
-    /// decoded).
+    /// Takes in a frame; `None` when players must not get it (repeated headers, the end of all video or all audio, video
+    /// that cannot be decoded).
     pub fn receive(&mut self, now_ms: u64, frame: &Arc<Frame>) -> Option<Received> {
         self.count(frame);
-        if let Some(slot) = self.headers.slot(frame) {
-            let repeated = slot.as_ref().is_some_and(|known| known.payload == frame.payload);
-            *slot = Some(Arc::clone(frame));
-            if frame.role == FrameRole::Config {
-                self.ended[usize::from(frame.track == Track::Video)] = None;
+        let kind = frame.track.kind;
+        match frame.role {
+            FrameRole::Config if kind != MediaKind::Data => {
+                self.ended.retain(|config| config.track != frame.track);
+                self.note_track(now_ms, frame.track);
+                return self.headers.set(frame).then(|| self.keep(self.header_time(frame), frame));
             }
-            self.note_track(now_ms, frame.track);
-            return (!repeated).then(|| self.keep(self.header_time(frame), frame));
-        }
-        if frame.role == FrameRole::End {
-            self.track_ended(frame.track);
-            return None;
-        }
-        if frame.track == Track::Data {
-            return Some(self.keep(self.header_time(frame), frame));
+            FrameRole::Metadata => {
+                return self.headers.set(frame).then(|| self.keep(self.header_time(frame), frame));
+            }
+            FrameRole::End => {
+                self.track_ended(frame.track);
+                // Players of the only track of its kind are not told, so that they are still there if it goes on.
+                let goes_on = self.headers.first_config(kind).is_some();
+                return goes_on.then(|| self.keep(self.header_time(frame), frame));
+            }
+            _ if kind == MediaKind::Data => return Some(self.keep(self.header_time(frame), frame)),
+            _ => {}
         }
         self.note_track(now_ms, frame.track);
-        match (frame.role, &mut self.ended) {
-            (FrameRole::Audio, [sound @ Some(_), _]) => self.headers.audio = sound.take(),
-            (FrameRole::Key, [_, video @ Some(_)]) => self.headers.video = video.take(),
-            _ => {}
+        if matches!(frame.role, FrameRole::Audio | FrameRole::Key)
+            && let Some(at) = self.ended.iter().position(|config| config.track == frame.track)
+        {
+            self.headers.set(&self.ended.swap_remove(at));
         }
-        let time_ms = self.timeline.place(now_ms, frame.track, frame.timestamp);
+        let time = self.timeline.place(now_ms, frame.track, frame.dts);
         match frame.role {
-            FrameRole::Key => self.key_frame(time_ms),
+            FrameRole::Key
+                if self.video == Some(frame.track)
+                    || now_ms.saturating_sub(self.video_at_ms) > VIDEO_STOPPED_MS =>
+            {
+                self.video = Some(frame.track);
+                return Some(self.key_frame(time, frame));
+            }
             FrameRole::Inter if self.awaits_key => return None,
-            FrameRole::Audio if !self.expects_video(now_ms) => return Some(self.sound_entry(time_ms)),
+            FrameRole::Audio if !self.expects_video(now_ms) => return Some(self.audio_entry(time)),
             _ => {}
         }
-        Some(self.keep(time_ms, frame))
+        Some(self.keep(time, frame))
     }
 
     /// Data keeps no time of its own (it often says 0): it belongs to the frame before it.
-    fn header_time(&self, frame: &Frame) -> u64 {
-        match frame.track {
-            Track::Data => self.timeline.head().unwrap_or(frame.timestamp.into()),
-            track => self.timeline.place_header(track, frame.timestamp),
+    fn header_time(&self, frame: &Frame) -> Timestamp {
+        match frame.track.kind {
+            MediaKind::Data => self.timeline.head().unwrap_or(frame.dts),
+            _ => self.timeline.place_header(frame.track, frame.dts),
         }
     }
 
     /// Who begins from now on is told nothing of the track, and does not wait for it.
-    fn track_ended(&mut self, track: Track) {
-        match track {
-            Track::Video => {
-                self.ended[1] = self.headers.video.take();
-                self.has_video = false;
+    fn track_ended(&mut self, track: TrackId) {
+        self.ended.extend(self.headers.remove(track));
+        let next = self.headers.first_config(track.kind).map(|config| config.track);
+        match track.kind {
+            MediaKind::Video if self.video.is_none_or(|video| video == track) => {
+                self.video = next;
                 self.awaits_key = true;
                 self.gop.clear();
-                self.entry_headers = self.headers.clone();
+                self.entry_headers.clone_from(&self.headers);
             }
-            Track::Audio => {
-                self.ended[0] = self.headers.audio.take();
-                self.has_audio = false;
-            }
-            Track::Data => {}
+            MediaKind::Audio => self.has_audio = next.is_some(),
+            _ => {}
         }
     }
 
     /// Whether a new player should wait for a key frame: there is video, and it has not stopped.
     fn expects_video(&self, now_ms: u64) -> bool {
-        let sound_only_ms = self.sound_only_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
-        self.has_video && sound_only_ms <= VIDEO_STOPPED_MS
+        let audio_only_ms = self.audio_only_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
+        self.video.is_some() && audio_only_ms <= VIDEO_STOPPED_MS
     }
 
-    fn sound_entry(&mut self, time_ms: u64) -> Received {
+    fn audio_entry(&mut self, time: Timestamp) -> Received {
         // Who begins here has no picture that later ones could refer to.
         self.awaits_key = true;
         self.gop.clear();
-        self.entry_headers = self.headers.clone();
-        Received { time_ms, entry: true }
+        self.entry_headers.clone_from(&self.headers);
+        Received { time, entry: true }
     }
 
-    fn key_frame(&mut self, time_ms: u64) {
+    fn key_frame(&mut self, time: Timestamp, frame: &Arc<Frame>) -> Received {
         self.awaits_key = false;
-        self.entry_headers = self.headers.clone();
-        if let Some(last) = self.last_key_ms.replace(time_ms) {
-            self.key_frame_interval_ms = time_ms.saturating_sub(last);
+        self.entry_headers.clone_from(&self.headers);
+        if let Some(last) = self.last_key.replace(time) {
+            self.key_frame_interval_ms = (time - last).millis().max(0) as u64;
         }
+        self.gop.push(time, frame, true);
+        Received { time, entry: true }
     }
 
-    fn keep(&mut self, time_ms: u64, frame: &Arc<Frame>) -> Received {
-        self.gop.push(time_ms, frame);
-        Received { time_ms, entry: frame.role == FrameRole::Key }
+    fn keep(&mut self, time: Timestamp, frame: &Arc<Frame>) -> Received {
+        self.gop.push(time, frame, false);
+        Received { time, entry: false }
     }
 
-    fn note_track(&mut self, now_ms: u64, track: Track) {
-        match track {
-            Track::Video => {
-                self.has_video = true;
-                self.sound_only_since_ms = None;
+    fn note_track(&mut self, now_ms: u64, track: TrackId) {
+        match track.kind {
+            MediaKind::Video => {
+                if *self.video.get_or_insert(track) == track {
+                    self.video_at_ms = now_ms;
+                }
+                self.audio_only_since_ms = None;
             }
-            Track::Audio => _ = self.sound_only_since_ms.get_or_insert(now_ms),
-            Track::Data => {}
+            MediaKind::Audio => {
+                self.has_audio = true;
+                self.audio_only_since_ms.get_or_insert(now_ms);
+            }
+            MediaKind::Data => {}
         }
-        self.has_audio |= track == Track::Audio;
     }
 
     fn count(&mut self, frame: &Frame) {
-        let bytes = frame.payload.len() as u64;
+        let bytes = frame.bytes() as u64;
         self.bytes_in += bytes;
-        match frame.track {
-            Track::Video => {
+        match frame.track.kind {
+            MediaKind::Video => {
                 self.sample.video_bytes += bytes;
                 self.sample.video_frames +=
                     u32::from(matches!(frame.role, FrameRole::Key | FrameRole::Inter));
             }
-            Track::Audio => self.sample.audio_bytes += bytes,
-            Track::Data => {}
+            MediaKind::Audio => self.sample.audio_bytes += bytes,
+            MediaKind::Data => {}
         }
     }
 
-    /// Headers of sound and of video that have ended and may go on.
+    /// Configurations of tracks that have ended and may go on.
     pub fn ended(&self) -> impl Iterator<Item = &Arc<Frame>> {
-        self.ended.iter().flatten()
+        self.ended.iter()
     }
 
     /// Ends a sample of the rates and begins the next; call it about once a second.
@@ -272,9 +332,9 @@ impl Stream {
         &self.entry_headers
     }
 
-    /// Stream time of the newest frame, milliseconds; 0 before the first.
-    pub fn timeline_head_ms(&self) -> u64 {
-        self.timeline.head().unwrap_or(0)
+    /// Stream time of the newest frame; 0 before the first.
+    pub fn timeline_head(&self) -> Timestamp {
+        self.timeline.head().unwrap_or(Timestamp::ZERO)
     }
 
     /// The frames a new player begins with.
@@ -284,7 +344,7 @@ impl Stream {
 
     /// Whether the current publisher has sent video.
     pub fn has_video(&self) -> bool {
-        self.has_video
+        self.video.is_some()
     }
 
     /// Whether the current publisher has sent audio.
@@ -310,16 +370,27 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use media::Codec;
+
     use super::*;
 
     const LIMITS: GopLimits = GopLimits { enabled: true, bytes_max: 1 << 20, duration_ms_max: 10_000 };
 
-    fn frame(track: Track, role: FrameRole, timestamp: u32, payload: &[u8]) -> Arc<Frame> {
-        Arc::new(Frame { track, role, timestamp, payload: payload.to_vec() })
+    fn frame(track: TrackId, role: FrameRole, time_ms: i64, data: &[u8]) -> Arc<Frame> {
+        let time = Timestamp::from_millis(time_ms);
+        Arc::new(Frame::new(track, role, Codec::None, (time, time), data.to_vec()))
     }
 
-    fn video(role: FrameRole, timestamp: u32) -> Arc<Frame> {
-        frame(Track::Video, role, timestamp, b"v")
+    fn video(role: FrameRole, time_ms: i64) -> Arc<Frame> {
+        frame(TrackId::VIDEO, role, time_ms, b"v")
+    }
+
+    fn entry_at(time_ms: i64) -> Received {
+        Received { time: Timestamp::from_millis(time_ms), entry: true }
+    }
+
+    fn time_ms(received: Option<Received>) -> Option<i64> {
+        received.map(|received| received.time.millis())
     }
 
     #[test]
@@ -328,9 +399,9 @@ mod tests {
         stream.publisher_started();
         assert_eq!(stream.receive(0, &video(FrameRole::Inter, 0)), None);
         let key = stream.receive(40, &video(FrameRole::Key, 40));
-        assert_eq!(key, Some(Received { time_ms: 40, entry: true }));
+        assert_eq!(key, Some(entry_at(40)));
         let inter = stream.receive(80, &video(FrameRole::Inter, 80));
-        assert_eq!(inter, Some(Received { time_ms: 80, entry: false }));
+        assert_eq!(inter, Some(Received { entry: false, ..entry_at(80) }));
         stream.frames_lost();
         assert_eq!(stream.receive(120, &video(FrameRole::Inter, 120)), None);
         assert_eq!(stream.gop().frames().len(), 0);
@@ -340,7 +411,7 @@ mod tests {
     fn repeated_headers_are_not_sent_again_and_new_ones_are() {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
-        let config = |payload: &[u8]| frame(Track::Video, FrameRole::Config, 0, payload);
+        let config = |payload: &[u8]| frame(TrackId::VIDEO, FrameRole::Config, 0, payload);
         assert!(stream.receive(0, &config(b"a")).is_some());
         assert!(stream.receive(0, &config(b"a")).is_none());
         assert!(stream.receive(0, &config(b"b")).is_some());
@@ -351,10 +422,10 @@ mod tests {
     fn headers_of_the_entry_point_are_those_before_its_key_frame() {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
-        stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"old"));
+        stream.receive(0, &frame(TrackId::VIDEO, FrameRole::Config, 0, b"old"));
         stream.receive(0, &video(FrameRole::Key, 0));
-        stream.receive(10, &frame(Track::Video, FrameRole::Config, 10, b"new"));
-        assert_eq!(stream.entry_headers().video.as_ref().unwrap().payload, b"old");
+        stream.receive(10, &frame(TrackId::VIDEO, FrameRole::Config, 10, b"new"));
+        assert_eq!(stream.entry_headers().config(TrackId::VIDEO).unwrap().data(), b"old");
         assert_eq!(stream.gop().frames().len(), 2, "the new header follows in its place");
     }
 
@@ -362,26 +433,26 @@ mod tests {
     fn every_frame_of_an_audio_stream_is_an_entry() {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
-        let audio = frame(Track::Audio, FrameRole::Audio, 23, b"a");
-        assert_eq!(stream.receive(0, &audio), Some(Received { time_ms: 23, entry: true }));
-        stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"c"));
+        let audio = frame(TrackId::AUDIO, FrameRole::Audio, 23, b"a");
+        assert_eq!(stream.receive(0, &audio), Some(entry_at(23)));
+        stream.receive(0, &frame(TrackId::VIDEO, FrameRole::Config, 0, b"c"));
         assert_eq!(stream.receive(0, &audio).map(|received| received.entry), Some(false));
     }
 
     #[test]
-    fn sound_is_an_entry_again_once_video_has_stopped() {
+    fn audio_is_an_entry_again_once_video_has_stopped() {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
         stream.receive(0, &video(FrameRole::Key, 0));
-        let sound = |timestamp| frame(Track::Audio, FrameRole::Audio, timestamp, b"a");
+        let audio = |timestamp| frame(TrackId::AUDIO, FrameRole::Audio, timestamp, b"a");
         let entry = |received: Option<Received>| received.map(|received| received.entry);
         assert_eq!(
-            entry(stream.receive(9_000, &sound(40))),
+            entry(stream.receive(9_000, &audio(40))),
             Some(false),
             "the publisher was silent as a whole"
         );
-        assert_eq!(entry(stream.receive(12_000, &sound(3_040))), Some(false));
-        assert_eq!(entry(stream.receive(12_001, &sound(3_041))), Some(true));
+        assert_eq!(entry(stream.receive(12_000, &audio(3_040))), Some(false));
+        assert_eq!(entry(stream.receive(12_001, &audio(3_041))), Some(true));
         assert_eq!(stream.gop().frames().len(), 0, "nobody begins with the old picture");
         assert_eq!(
             stream.receive(12_010, &video(FrameRole::Inter, 3_050)),
@@ -389,7 +460,7 @@ mod tests {
             "video goes on with a key frame"
         );
         assert_eq!(entry(stream.receive(12_050, &video(FrameRole::Key, 3_090))), Some(true));
-        assert_eq!(entry(stream.receive(12_060, &sound(3_100))), Some(false));
+        assert_eq!(entry(stream.receive(12_060, &audio(3_100))), Some(false));
     }
 
     #[test]
@@ -397,22 +468,28 @@ mod tests {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
         let config = |track| frame(track, FrameRole::Config, 0, b"c");
-        let sound = |timestamp| frame(Track::Audio, FrameRole::Audio, timestamp, b"a");
+        let audio = |timestamp| frame(TrackId::AUDIO, FrameRole::Audio, timestamp, b"a");
         let end = |track| frame(track, FrameRole::End, 80, b"");
-        for header in [config(Track::Video), config(Track::Audio)] {
+        for header in [config(TrackId::VIDEO), config(TrackId::AUDIO)] {
             stream.receive(0, &header);
         }
         stream.receive(0, &video(FrameRole::Key, 0));
-        assert_eq!(stream.receive(40, &end(Track::Video)), None, "players of old need not know");
+        assert_eq!(stream.receive(40, &end(TrackId::VIDEO)), None, "players of old need not know");
         assert_eq!(stream.gop().frames().len(), 0, "nobody begins with the old picture");
-        assert_eq!(stream.receive(40, &sound(40)), Some(Received { time_ms: 40, entry: true }));
-        assert!(stream.entry_headers().video.is_none() && stream.entry_headers().audio.is_some());
+        assert_eq!(stream.receive(40, &audio(40)), Some(entry_at(40)));
+        assert!(
+            stream.entry_headers().config(TrackId::VIDEO).is_none()
+                && stream.entry_headers().config(TrackId::AUDIO).is_some()
+        );
         assert_eq!((stream.has_video(), stream.has_audio()), (false, true));
-        assert!(stream.receive(80, &config(Track::Video)).is_some(), "the same header begins it again");
+        assert!(stream.receive(80, &config(TrackId::VIDEO)).is_some(), "the same header begins it again");
         stream.receive(80, &video(FrameRole::Key, 80));
-        stream.receive(90, &end(Track::Audio));
+        stream.receive(90, &end(TrackId::AUDIO));
         stream.receive(120, &video(FrameRole::Key, 120));
-        assert!(stream.entry_headers().video.is_some() && stream.entry_headers().audio.is_none());
+        assert!(
+            stream.entry_headers().config(TrackId::VIDEO).is_some()
+                && stream.entry_headers().config(TrackId::AUDIO).is_none()
+        );
         assert_eq!((stream.has_video(), stream.has_audio()), (true, false));
     }
 
@@ -420,12 +497,12 @@ mod tests {
     fn a_track_that_goes_on_after_its_end_has_its_header_again() {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
-        stream.receive(0, &frame(Track::Video, FrameRole::Config, 0, b"c"));
+        stream.receive(0, &frame(TrackId::VIDEO, FrameRole::Config, 0, b"c"));
         stream.receive(0, &video(FrameRole::Key, 0));
-        stream.receive(40, &frame(Track::Video, FrameRole::End, 40, b""));
-        assert!(stream.headers().video.is_none() && stream.ended().count() == 1);
+        stream.receive(40, &frame(TrackId::VIDEO, FrameRole::End, 40, b""));
+        assert!(stream.headers().config(TrackId::VIDEO).is_none() && stream.ended().count() == 1);
         stream.receive(80, &video(FrameRole::Key, 80));
-        assert!(stream.entry_headers().video.is_some() && stream.has_video());
+        assert!(stream.entry_headers().config(TrackId::VIDEO).is_some() && stream.has_video());
         assert_eq!(stream.ended().count(), 0);
     }
 
@@ -434,10 +511,10 @@ mod tests {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
         stream.receive(0, &video(FrameRole::Key, 1_000));
-        stream.receive(0, &frame(Track::Audio, FrameRole::Audio, 1_060, b"a"));
-        let header = stream.receive(40, &frame(Track::Video, FrameRole::Config, 1_033, b"new"));
-        assert_eq!(header.map(|received| received.time_ms), Some(1_033));
-        assert_eq!(stream.receive(40, &video(FrameRole::Key, 1_033)).map(|r| r.time_ms), Some(1_033));
+        stream.receive(0, &frame(TrackId::AUDIO, FrameRole::Audio, 1_060, b"a"));
+        let header = stream.receive(40, &frame(TrackId::VIDEO, FrameRole::Config, 1_033, b"new"));
+        assert_eq!(time_ms(header), Some(1_033));
+        assert_eq!(time_ms(stream.receive(40, &video(FrameRole::Key, 1_033))), Some(1_033));
     }
 
     #[test]
@@ -445,21 +522,83 @@ mod tests {
         let mut stream = Stream::new(LIMITS, 0);
         stream.publisher_started();
         stream.receive(0, &video(FrameRole::Key, 50_000));
-        let metadata = frame(Track::Data, FrameRole::Metadata, 0, b"m");
-        assert_eq!(stream.receive(5, &metadata).map(|received| received.time_ms), Some(50_000));
-        assert_eq!(stream.receive(40, &video(FrameRole::Inter, 50_040)).map(|r| r.time_ms), Some(50_040));
-        assert_eq!(stream.timeline_head_ms(), 50_040);
+        let metadata = frame(TrackId::DATA, FrameRole::Metadata, 0, b"m");
+        assert_eq!(time_ms(stream.receive(5, &metadata)), Some(50_000));
+        assert_eq!(time_ms(stream.receive(40, &video(FrameRole::Inter, 50_040))), Some(50_040));
+        assert_eq!(stream.timeline_head().millis(), 50_040);
     }
 
     #[test]
     fn rates_are_per_second_of_the_sample() {
         let mut stream = Stream::new(LIMITS, 1_000);
         stream.publisher_started();
-        stream.receive(1_000, &frame(Track::Video, FrameRole::Key, 0, &[0; 1000]));
-        stream.receive(1_200, &frame(Track::Audio, FrameRole::Audio, 0, &[0; 100]));
+        stream.receive(1_000, &frame(TrackId::VIDEO, FrameRole::Key, 0, &[0; 1000]));
+        stream.receive(1_200, &frame(TrackId::AUDIO, FrameRole::Audio, 0, &[0; 100]));
         stream.sample_rates(1_500);
         let rates = stream.rates();
         assert_eq!((rates.video_bits_per_second, rates.audio_bits_per_second), (16_000, 1_600));
         assert_eq!(rates.video_frames_per_second, 2.0);
+    }
+
+    #[test]
+    fn each_track_has_its_own_header_and_times() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let second = |kind| TrackId { kind, index: 1 };
+        let (video_1, audio_1) = (second(MediaKind::Video), second(MediaKind::Audio));
+        for (track, data) in
+            [(audio_1, b"a1"), (TrackId::AUDIO, b"a0"), (TrackId::VIDEO, b"v0"), (video_1, b"v1")]
+        {
+            assert!(stream.receive(0, &frame(track, FrameRole::Config, 0, data)).is_some());
+        }
+        let order: Vec<_> = stream.headers().iter().map(|config| config.data().to_vec()).collect();
+        assert_eq!(order, [b"v0", b"v1", b"a1", b"a0"], "video first, then as they came");
+        assert_eq!(stream.headers().first_config(MediaKind::Audio).unwrap().track, audio_1);
+        // Audio of one track may be behind that of the other.
+        stream.receive(0, &video(FrameRole::Key, 1_000));
+        let audio = |track, time_ms| frame(track, FrameRole::Audio, time_ms, b"a");
+        assert_eq!(time_ms(stream.receive(0, &audio(TrackId::AUDIO, 1_040))), Some(1_040));
+        assert_eq!(time_ms(stream.receive(0, &audio(audio_1, 1_020))), Some(1_020));
+        assert_eq!(time_ms(stream.receive(0, &audio(audio_1, 1_010))), Some(1_020));
+    }
+
+    #[test]
+    fn players_begin_with_key_frames_of_the_first_video_track() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let other = TrackId { index: 1, ..TrackId::VIDEO };
+        let entry = |received: Option<Received>| received.map(|received| received.entry);
+        assert_eq!(entry(stream.receive(0, &video(FrameRole::Key, 0))), Some(true));
+        assert_eq!(entry(stream.receive(0, &frame(other, FrameRole::Key, 0, b"o"))), Some(false));
+        assert_eq!(stream.gop().frames().len(), 2, "a player gets both");
+        assert_eq!(entry(stream.receive(40, &frame(other, FrameRole::Inter, 40, b"o"))), Some(false));
+        // The first has stopped, and did not say so.
+        assert_eq!(entry(stream.receive(3_001, &frame(other, FrameRole::Key, 3_001, b"o"))), Some(true));
+        assert_eq!(stream.gop().frames().len(), 1);
+    }
+
+    #[test]
+    fn the_end_of_one_of_several_tracks_is_passed_on() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let second = TrackId { index: 1, ..TrackId::AUDIO };
+        stream.receive(0, &frame(TrackId::AUDIO, FrameRole::Config, 0, b"a0"));
+        stream.receive(0, &frame(second, FrameRole::Config, 0, b"a1"));
+        assert!(stream.receive(40, &frame(TrackId::AUDIO, FrameRole::End, 40, b"")).is_some());
+        assert!(stream.has_audio() && stream.headers().config(TrackId::AUDIO).is_none());
+        assert_eq!(stream.receive(80, &frame(second, FrameRole::End, 80, b"")), None);
+        assert!(!stream.has_audio());
+        assert_eq!(stream.ended().count(), 2);
+    }
+
+    #[test]
+    fn configurations_of_too_many_tracks_are_not_kept() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        for index in 0..=u8::MAX {
+            let track = TrackId { index, ..TrackId::AUDIO };
+            assert!(stream.receive(0, &frame(track, FrameRole::Config, 0, b"a")).is_some());
+        }
+        assert_eq!(stream.headers().iter().count(), CONFIGS_MAX);
     }
 }

@@ -35,19 +35,28 @@ pub enum FrameRole {
     Audio,
     /// Description of the whole stream (`onMetaData`); a newer one replaces it.
     Metadata,
-    /// Its track is over until another configuration begins it ("end of sequence"). Players are not told.
+    /// Its track is over until another configuration begins it ("end of sequence").
     End,
     /// Anything else; passed on, never kept.
     Other,
 }
 
-/// One access unit of one track, or what stands between access units: a configuration, metadata, the end of a track.
-/// Shared between threads and never changed.
+/// What a stream carries as a whole, as far as formats announce it (`onMetaData`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Codec of the video, its width and its height in pixels; 0 if unknown.
+    pub video: Option<(Codec, u32, u32)>,
+    /// Codec of the audio, samples per second, channels.
+    pub audio: Option<(Codec, u32, u8)>,
+}
+
+/// One access unit of one track, or what stands between access units: a configuration, metadata, the
+/// end of a track. Shared between threads and never changed.
 ///
-/// Data is as MP4 and FLV have it: NAL units with lengths of four bytes, AV1 temporal units without delimiters, raw
-/// AAC, bare Opus packets; configurations are the records of [`crate::config`]. A frame that came in a container body
-/// (FLV) still has that body around its data, so that outputs of the same format repeat it byte for byte, codecs and
-/// fields unknown to this server included; all other outputs look at the data alone.
+/// Data is as MP4 and FLV have it: NAL units with lengths of four bytes, AV1 temporal units without
+/// delimiters, raw AAC, bare Opus packets; configurations are the records of [`crate::config`]. A frame
+/// that came in an FLV tag body still has that body around its data, so that RTMP and FLV outputs repeat
+/// it byte for byte, codecs and fields unknown to this server included; all other outputs use the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// Its track.
@@ -56,18 +65,52 @@ pub struct Frame {
     pub role: FrameRole,
     /// Its codec; [`Codec::None`] for data.
     pub codec: Codec,
+    /// Channels of audio where the container tells them with each frame (G.711 and MP3 in FLV); else 0.
+    pub channels: u8,
     /// When it is to be decoded, as its publisher counts time.
     pub dts: Timestamp,
     /// When it is to be shown or heard; [`Frame::dts`] but for video with B-frames.
     pub pts: Timestamp,
-    bytes: Vec<u8>,
-    /// Where the data is in `bytes`.
-    data: Range<usize>,
-    has_flv_body: bool,
+    content: Content,
+    /// Where the data is in the bytes.
+    data: Range<u32>,
+    origin: Origin,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    Bytes(Vec<u8>),
+    /// Boxed so that a frame is no larger than with bytes alone.
+    Metadata(Box<Metadata>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Made here, or read from a format that puts nothing around its data.
+    Bare,
+    /// The bytes are an FLV tag body.
+    FlvBody,
+    /// In the FLV tag body of an earlier frame, whose first track is another.
+    EarlierFlvBody,
+}
+
+/// What RTMP and FLV outputs send of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlvBody<'a> {
+    /// The tag body that it came in.
+    Original(&'a [u8]),
+    /// Nothing: it came in the same body as an earlier frame ("multitrack" of Enhanced RTMP).
+    Sent,
+    /// It came without one: the output makes it.
+    Missing,
 }
 
 impl Frame {
     /// A frame that was made here, or came in a format that puts nothing around its data.
+    ///
+    /// # Panics
+    ///
+    /// If the data is longer than 4 GiB.
     pub fn new(
         track: TrackId,
         role: FrameRole,
@@ -75,40 +118,91 @@ impl Frame {
         (dts, pts): (Timestamp, Timestamp),
         data: Vec<u8>,
     ) -> Self {
-        let range = 0..data.len();
-        Self { track, role, codec, dts, pts, bytes: data, data: range, has_flv_body: false }
+        let range = 0..u32::try_from(data.len()).expect("a frame is shorter than 4 GiB");
+        let (content, origin) = (Content::Bytes(data), Origin::Bare);
+        Self { track, role, codec, channels: 0, dts, pts, content, data: range, origin }
     }
 
-    /// The same with `body`, the FLV tag body (and RTMP payload) that the data is a part of, as it came.
+    /// What formats announce of the stream, to be sent before frames at `time`.
+    pub fn metadata(metadata: Metadata, time: Timestamp) -> Self {
+        let content = Content::Metadata(Box::new(metadata));
+        Self {
+            content,
+            ..Self::new(TrackId::DATA, FrameRole::Metadata, Codec::None, (time, time), Vec::new())
+        }
+    }
+
+    /// The same as [`Frame::new`] with `body`, the FLV tag body (and RTMP payload) that the data is a
+    /// part of, as it came.
     ///
     /// # Panics
     ///
-    /// If `data` is not a range within `body`.
+    /// If `data` is not a range within `body`, or ends beyond 4 GiB.
     pub fn in_flv_body(
         track: TrackId,
         role: FrameRole,
         codec: Codec,
-        (dts, pts): (Timestamp, Timestamp),
+        times: (Timestamp, Timestamp),
         body: Vec<u8>,
         data: Range<usize>,
     ) -> Self {
         assert!(data.start <= data.end && data.end <= body.len(), "the data is a part of the body");
-        Self { track, role, codec, dts, pts, bytes: body, data, has_flv_body: true }
+        let frame = Self::new(track, role, codec, times, body);
+        Self { data: data.start as u32..data.end as u32, origin: Origin::FlvBody, ..frame }
     }
 
-    /// The access unit, or the configuration record.
+    /// The same frame as one whose data is a part of the FLV tag body of an earlier frame.
+    #[must_use]
+    pub fn in_earlier_flv_body(self) -> Self {
+        Self { origin: Origin::EarlierFlvBody, ..self }
+    }
+
+    /// The access unit, or the configuration record; empty for metadata as values ([`Frame::described`]).
     pub fn data(&self) -> &[u8] {
-        &self.bytes[self.data.clone()]
+        match &self.content {
+            Content::Bytes(bytes) => &bytes[self.data.start as usize..self.data.end as usize],
+            Content::Metadata(_) => &[],
+        }
     }
 
-    /// The FLV tag body that the frame came in, if it came in one.
-    pub fn flv_body(&self) -> Option<&[u8]> {
-        self.has_flv_body.then_some(&self.bytes[..])
+    /// What RTMP and FLV outputs send of it.
+    pub fn flv_body(&self) -> FlvBody<'_> {
+        match (&self.content, self.origin) {
+            (Content::Bytes(bytes), Origin::FlvBody) => FlvBody::Original(bytes),
+            (_, Origin::EarlierFlvBody) => FlvBody::Sent,
+            _ => FlvBody::Missing,
+        }
     }
 
-    /// Bytes it holds in memory.
+    /// The metadata of a frame made by [`Frame::metadata`].
+    pub fn described(&self) -> Option<&Metadata> {
+        match &self.content {
+            Content::Bytes(_) => None,
+            Content::Metadata(metadata) => Some(metadata),
+        }
+    }
+
+    /// Bytes it came in or was made as: the FLV tag body, else the data. 0 for what came in the body of an
+    /// earlier frame.
+    pub fn bytes(&self) -> usize {
+        match (&self.content, self.origin) {
+            (Content::Bytes(bytes), Origin::Bare | Origin::FlvBody) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes it holds in memory, besides 64 of its own.
     pub fn bytes_held(&self) -> usize {
-        self.bytes.len()
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Metadata(_) => size_of::<Metadata>(),
+        }
+    }
+
+    /// Whether it says the same as `other`, at whatever time.
+    pub fn repeats(&self, other: &Self) -> bool {
+        (self.track, self.role, self.codec) == (other.track, other.role, other.codec)
+            && self.content == other.content
     }
 
     /// Whether a decoder can start with it.
@@ -125,10 +219,27 @@ mod tests {
     fn a_frame_has_its_data_and_the_body_that_it_came_in() {
         let times = (Timestamp::ZERO, Timestamp::from_millis(40));
         let made = Frame::new(TrackId::VIDEO, FrameRole::Key, Codec::H264, times, b"nal".to_vec());
-        assert_eq!((made.data(), made.flv_body(), made.is_key()), (&b"nal"[..], None, true));
+        assert_eq!((made.data(), made.flv_body(), made.is_key()), (&b"nal"[..], FlvBody::Missing, true));
         let body = b"\x17\x01\x00\x00\x28nal".to_vec();
         let came = Frame::in_flv_body(TrackId::VIDEO, FrameRole::Key, Codec::H264, times, body.clone(), 5..8);
-        assert_eq!((came.data(), came.flv_body()), (&b"nal"[..], Some(&body[..])));
-        assert_eq!(came.bytes_held(), 8);
+        assert_eq!((came.data(), came.flv_body()), (&b"nal"[..], FlvBody::Original(&body)));
+        assert_eq!((made.bytes(), came.bytes()), (3, 8));
+        assert!(came.repeats(&Frame { dts: times.1, ..came.clone() }) && !came.repeats(&made));
+        let second = Frame { track: TrackId { index: 1, ..TrackId::VIDEO }, ..made }.in_earlier_flv_body();
+        assert_eq!((second.data(), second.flv_body(), second.bytes()), (&b"nal"[..], FlvBody::Sent, 0));
+    }
+
+    #[test]
+    fn metadata_is_told_as_values() {
+        let metadata = Metadata { video: Some((Codec::Av1, 1280, 720)), audio: None };
+        let frame = Frame::metadata(metadata, Timestamp::from_millis(7));
+        assert_eq!((frame.track, frame.role, frame.data()), (TrackId::DATA, FrameRole::Metadata, &[][..]));
+        assert_eq!((frame.described(), frame.flv_body()), (Some(&metadata), FlvBody::Missing));
+    }
+
+    /// Thousands of frames are kept in GOP caches.
+    #[test]
+    fn a_frame_takes_64_bytes_besides_its_data() {
+        assert!(size_of::<Frame>() <= 64, "{}", size_of::<Frame>());
     }
 }

@@ -16,5 +16,5 @@ mod frame;
 mod timestamp;
 
 pub use codec::{Codec, FourCc, MediaKind};
-pub use frame::{Frame, FrameRole, TrackId};
+pub use frame::{FlvBody, Frame, FrameRole, Metadata, TrackId};
 pub use timestamp::Timestamp;

@@ -127,7 +127,9 @@ impl Connection {
     /// Appends any message, with a full header and time 0.
     pub(super) fn send(&mut self, chunk_stream_id: u32, type_id: u8, stream_id: u32, payload: &[u8]) {
         let header = MessageHeader { type_id, stream_id, timestamp: 0, length: payload.len() as u32 };
-        self.append(|out, chunk_size| write_message(out, chunk_size, chunk_stream_id, &header, payload));
+        self.append(|out, chunk_size| {
+            write_message(out, chunk_size, chunk_stream_id, &header, [&[], payload])
+        });
     }
 
     /// Appends what `write` appends, given the chunk size to use.

@@ -6,8 +6,8 @@
 use std::io;
 use std::time::Duration;
 
-use media::{Frame, FrameRole, MediaKind};
-use rtmp::flv::{self, SoundPart, VideoPart};
+use media::{Frame, MediaKind};
+use rtmp::flv::{self, TagBody};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -65,31 +65,10 @@ impl Publisher {
     pub fn send(&mut self, frame: &Frame) -> Result<(), Unsent> {
         // RTMP timestamps wrap at 2^32.
         let timestamp_ms = frame.dts.millis() as u32;
-        if let Some(body) = frame.flv_body() {
-            return self.send_body(frame.track.kind, timestamp_ms, body);
+        match TagBody::of(frame) {
+            Some(body) => self.send_body(frame.track.kind, timestamp_ms, &body.parts().concat()),
+            None => Ok(()),
         }
-        let mut body = Vec::with_capacity(frame.data().len() + 8);
-        let composition_ms = (frame.pts.millis() - frame.dts.millis()) as i32;
-        let head = match (frame.track.kind, frame.role) {
-            (MediaKind::Audio, FrameRole::Config) => {
-                flv::write_sound_head(&mut body, frame.codec, SoundPart::Config)
-            }
-            (MediaKind::Audio, FrameRole::End) => {
-                flv::write_sound_head(&mut body, frame.codec, SoundPart::End)
-            }
-            (MediaKind::Audio, _) => flv::write_sound_head(&mut body, frame.codec, SoundPart::Frame),
-            (_, FrameRole::Config) => flv::write_video_head(&mut body, frame.codec, VideoPart::Config),
-            (_, FrameRole::End) => flv::write_video_head(&mut body, frame.codec, VideoPart::End),
-            _ => {
-                let part = VideoPart::Frame { is_key: frame.is_key(), composition_ms };
-                flv::write_video_head(&mut body, frame.codec, part)
-            }
-        };
-        if head.is_none() {
-            return Ok(());
-        }
-        body.extend_from_slice(frame.data());
-        self.send_body(frame.track.kind, timestamp_ms, &body)
     }
 
     /// Queues a message. `timestamp_ms` wraps at 2^32; `body` is that of an RTMP message or FLV tag.

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use delivery::Frame;
+use media::Frame;
 use rtrb::{Consumer, Producer, RingBuffer};
 use sfu::{Packet, TrackIndex};
 
@@ -177,7 +177,7 @@ impl Neighbour {
 
 #[cfg(test)]
 mod tests {
-    use delivery::{FrameRole, Track};
+    use media::{Codec, FrameRole, Timestamp, TrackId};
 
     use super::*;
 
@@ -197,8 +197,9 @@ mod tests {
         WorkerMessage { stream: StreamId(1), epoch: Epoch(1), lane: Lane::Frames, body }
     }
 
-    fn frame(timestamp: u32) -> WorkerMessage {
-        let frame = Frame { track: Track::Audio, role: FrameRole::Audio, timestamp, payload: Vec::new() };
+    fn frame(time_ms: i64) -> WorkerMessage {
+        let time = Timestamp::from_millis(time_ms);
+        let frame = Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Opus, (time, time), Vec::new());
         message(MessageBody::Frame { frame: Arc::new(frame), after_loss: false })
     }
 

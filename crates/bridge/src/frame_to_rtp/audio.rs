@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use rtmp::flv::{Body, BodyKind, audio_body};
+use media::{Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::{Sender, sound as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::g711::{self, Law};
-use super::video::offset_us;
 use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut};
 use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
 use crate::clock::AudioTimestamps;
@@ -20,7 +19,7 @@ pub(super) struct Audio {
     clock_rate: u32,
     timestamps: AudioTimestamps,
     /// Of several tracks, the first that came is sent.
-    track_id: Option<u8>,
+    track: Option<TrackId>,
     /// Format of the publisher, once it is known.
     source: Option<Source>,
     /// Of audio that is transcoded.
@@ -51,7 +50,7 @@ impl Audio {
             sender: Sender::new(AUDIO_SSRC, 0),
             clock_rate: rtp::payload::clock_rate(Codec::Opus),
             timestamps: AudioTimestamps::new(rtp::payload::clock_rate(Codec::Opus)),
-            track_id: None,
+            track: None,
             source: None,
             format: None,
             format_is_new: false,
@@ -92,34 +91,30 @@ impl Audio {
         self.clock_rate
     }
 
-    /// Takes in a tag body; without `out`, no packets are written. Returns whether what is published may have changed.
+    /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
-        time_ms: i64,
-        body: &[u8],
+        time: Timestamp,
+        frame: &Frame,
         stats: &mut FrameToRtpStats,
         out: Option<&mut PacketsOut>,
     ) -> bool {
-        let Ok(body) = audio_body(body) else {
-            tracing::trace!(bytes = body.len(), "dropped: malformed audio body");
-            stats.broken += 1;
-            return false;
-        };
-        if matches!(body.kind, BodyKind::Other) || body.codec == Codec::None {
+        if frame.role == FrameRole::Other || frame.codec == Codec::None {
             return false;
         }
-        if *self.track_id.get_or_insert(body.track_id) != body.track_id {
+        if *self.track.get_or_insert(frame.track) != frame.track {
+            tracing::trace!(track = ?frame.track, "dropped: not the first audio track");
+            stats.other_tracks += 1;
             return false;
         }
-        let turns = self.is_over != (body.kind == BodyKind::End);
-        self.is_over = body.kind == BodyKind::End;
+        let turns = self.is_over != (frame.role == FrameRole::End);
+        self.is_over = frame.role == FrameRole::End;
         if self.is_over {
             return turns;
         }
-        let is_config = body.kind == BodyKind::Config;
-        let changed = self.learn(&body, is_config) | turns;
-        if is_config {
+        let changed = self.learn(frame) | turns;
+        if frame.role == FrameRole::Config {
             return changed;
         }
         if self.published.is_none() {
@@ -128,38 +123,40 @@ impl Audio {
             return changed;
         }
         let Some(out) = out else { return changed };
-        let pts_us = time_ms * 1_000 + offset_us(&body);
-        let is_whole = match body.codec {
+        let pts_us = (time + (frame.pts - frame.dts)).micros();
+        let is_whole = match frame.codec {
             Codec::Aac | Codec::Mp3 => {
-                if !body.data.is_empty() {
+                let data = frame.data();
+                if !data.is_empty() {
                     let format = self.format.clone().filter(|_| std::mem::take(&mut self.format_is_new));
-                    out.audio.push(CodedAudio { pts_us, format, data: body.data.to_vec() });
+                    out.audio.push(CodedAudio { pts_us, format, data: data.to_vec() });
                 }
-                !body.data.is_empty()
+                !data.is_empty()
             }
-            Codec::Opus => self.opus(settings, pts_us, body.data, out),
-            _ => self.g711(settings, pts_us, &body, out),
+            Codec::Opus => self.opus(settings, pts_us, frame.data(), out),
+            _ => self.g711(settings, pts_us, frame, out),
         };
         if !is_whole {
-            tracing::trace!(time_ms, "dropped: broken audio frame");
+            tracing::trace!(time_ms = time.millis(), "dropped: broken audio frame");
             stats.broken += 1;
         }
         changed
     }
 
-    /// Reads the format from a body. Returns whether it has changed.
-    fn learn(&mut self, body: &Body<'_>, is_config: bool) -> bool {
-        match (body.codec, &self.source) {
+    /// Reads the format from a frame. Returns whether it has changed.
+    fn learn(&mut self, frame: &Frame) -> bool {
+        let is_config = frame.role == FrameRole::Config;
+        match (frame.codec, &self.source) {
             // AAC cannot begin without its sequence header; without one, Opus is taken for what it nearly always is.
             (Codec::Aac, _) if !is_config => return false,
             (Codec::Opus, Some(known)) if !is_config && known.codec == Codec::Opus => return false,
             _ => {}
         }
         let source = Source {
-            codec: body.codec,
+            codec: frame.codec,
             // MP3 frames may differ in it; the decoder copes.
-            channels: body.sound.filter(|_| body.codec != Codec::Mp3).map_or(0, |audio| audio.channels),
-            config: if is_config { body.data.to_vec() } else { Vec::new() },
+            channels: if frame.codec == Codec::Mp3 { 0 } else { frame.channels },
+            config: if is_config { frame.data().to_vec() } else { Vec::new() },
         };
         if self.source.as_ref() == Some(&source) {
             return false;
@@ -201,15 +198,15 @@ impl Audio {
         &mut self,
         settings: &FrameToRtpSettings,
         pts_us: i64,
-        body: &Body<'_>,
+        frame: &Frame,
         out: &mut PacketsOut,
     ) -> bool {
         let mut samples = std::mem::take(&mut self.samples);
         samples.clear();
-        match (body.codec, body.sound.map(|audio| audio.channels)) {
-            (Codec::Pcmu, Some(2)) => g711::mix(Law::Mu, body.data, &mut samples),
-            (_, Some(2)) => g711::mix(Law::A, body.data, &mut samples),
-            _ => samples.extend_from_slice(body.data),
+        match (frame.codec, frame.channels) {
+            (Codec::Pcmu, 2) => g711::mix(Law::Mu, frame.data(), &mut samples),
+            (_, 2) => g711::mix(Law::A, frame.data(), &mut samples),
+            _ => samples.extend_from_slice(frame.data()),
         }
         let mut ahead = 0;
         for piece in packetize::g711_pieces(&samples) {

@@ -1,9 +1,9 @@
 //! Frames of an RTMP publisher to RTP packets, once for all viewers.
 //!
 //! ```text
-//!  frame ─▶ rtmp::flv body ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
-//!                           └▶ audio.rs: G.711, Opus as they are ─────────────────▶ packets
-//!                                        AAC, MP3 ─▶ caller's threads ─▶ Opus ────▶ packets
+//!  frame ─┬▶ video.rs: parameter sets, pictures, rtp::packetize ─▶ packets
+//!         └▶ audio.rs: G.711, Opus as they are ─────────────────▶ packets
+//!                      AAC, MP3 ─▶ caller's threads ─▶ Opus ────▶ packets
 //! ```
 //! It plays the publisher of a stream of packets: one SSRC for video, one for audio, sequence numbers and timestamps that
 //! continue across RTMP publishers, and clock mappings that tie both to one time. Broken frames are counted and dropped;
@@ -20,7 +20,7 @@ mod vp;
 use std::sync::Arc;
 use std::time::Instant;
 
-use delivery::{Frame, FrameRole, Track};
+use media::{Frame, FrameRole, MediaKind, Timestamp};
 use rtp::HeaderFields;
 use rtp::packetize::PacketSlab;
 use rtp::payload::Codec;
@@ -53,6 +53,8 @@ pub struct FrameToRtpStats {
     pub undecodable: u64,
     /// Video and audio frames that are malformed, whole or in part.
     pub broken: u64,
+    /// Video and audio frames dropped because they are not of the first track of their kind.
+    pub other_tracks: u64,
 }
 
 /// Video as it is offered to viewers.
@@ -143,23 +145,23 @@ impl FrameToRtp {
         self.update_formats();
     }
 
-    /// A frame of the stream, headers included; `time_ms` is its decoding time on the stream's timeline.
+    /// A frame of the stream, headers included; `time` is its decoding time on the stream's timeline.
     ///
     /// Its packets are appended to `out`.
-    pub fn frame(&mut self, now: Instant, time_ms: u64, frame: &Frame, out: &mut PacketsOut) {
-        let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX).min(TIME_MS_MAX);
+    pub fn frame(&mut self, now: Instant, time: Timestamp, frame: &Frame, out: &mut PacketsOut) {
         let before = out.packets.len();
-        if frame.track != Track::Data && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
-            self.clock.arrived(now, time_ms * 1_000);
-            if frame.track == Track::Audio {
-                self.video.fill(&self.settings, time_ms, &mut self.stats, out);
+        let kind = frame.track.kind;
+        if kind != MediaKind::Data && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
+            self.clock.arrived(now, time.micros());
+            if kind == MediaKind::Audio {
+                self.video.fill(&self.settings, time, &mut self.stats, out);
             }
         }
-        let (settings, stats, body) = (&self.settings, &mut self.stats, &frame.payload[..]);
-        let changed = match frame.track {
-            Track::Video => self.video.frame(settings, time_ms, body, stats, Some(out)),
-            Track::Audio => self.audio.frame(settings, time_ms, body, stats, Some(out)),
-            Track::Data => false,
+        let (settings, stats) = (&self.settings, &mut self.stats);
+        let changed = match kind {
+            MediaKind::Video => self.video.frame(settings, time, frame, stats, Some(out)),
+            MediaKind::Audio => self.audio.frame(settings, time, frame, stats, Some(out)),
+            MediaKind::Data => false,
         };
         self.note_packets(now, out.packets.len() - before);
         if changed {
@@ -167,12 +169,12 @@ impl FrameToRtp {
         }
     }
 
-    /// The track known from the frames so far has ended, as if its end had been one of them.
-    pub fn track_ended(&mut self, track: Track) {
-        match track {
-            Track::Video => self.video.ended(),
-            Track::Audio => self.audio.ended(),
-            Track::Data => {}
+    /// The video or audio known from the frames so far has ended, as if its end had been one of them.
+    pub fn track_ended(&mut self, kind: MediaKind) {
+        match kind {
+            MediaKind::Video => self.video.ended(),
+            MediaKind::Audio => self.audio.ended(),
+            MediaKind::Data => {}
         }
         self.update_formats();
     }
@@ -267,20 +269,20 @@ pub fn describe<'a>(
     let (mut video, mut audio, mut stats) = (Video::new(), Audio::new(), FrameToRtpStats::default());
     let marked = ended.into_iter().map(|frame| (frame, true));
     for (frame, has_ended) in marked.chain(frames.into_iter().map(|frame| (frame, false))) {
-        match frame.track {
-            Track::Video => {
-                video.frame(settings, 0, &frame.payload, &mut stats, None);
+        match frame.track.kind {
+            MediaKind::Video => {
+                video.frame(settings, Timestamp::ZERO, frame, &mut stats, None);
                 if has_ended {
                     video.ended();
                 }
             }
-            Track::Audio => {
-                audio.frame(settings, 0, &frame.payload, &mut stats, None);
+            MediaKind::Audio => {
+                audio.frame(settings, Timestamp::ZERO, frame, &mut stats, None);
                 if has_ended {
                     audio.ended();
                 }
             }
-            Track::Data => {}
+            MediaKind::Data => {}
         }
     }
     formats_of(&video, &audio)
@@ -297,6 +299,3 @@ fn formats_of(video: &Video, audio: &Audio) -> PublishedFormats {
 
 /// Clock of video timestamps, in Hz.
 const VIDEO_CLOCK_RATE: u32 = 90_000;
-
-/// Stream times beyond this (hundreds of thousands of years) are taken for this, so that nothing overflows.
-const TIME_MS_MAX: i64 = i64::MAX / 1_000_000;

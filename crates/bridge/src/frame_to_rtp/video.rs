@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rtmp::flv::{Body, BodyKind, video_body};
+use media::{Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::Sender;
 use rtp::payload::{Codec, MediaKind};
 
@@ -23,7 +23,7 @@ pub(super) struct Video {
     /// Picture number of VP8 and VP9; its low 15 bits are sent.
     picture_id: u16,
     /// Of several tracks, the first that came is sent.
-    track_id: Option<u8>,
+    track: Option<TrackId>,
     /// Codec of the publisher, and its configuration record.
     source: Option<(Codec, Vec<u8>)>,
     coding: Option<Coding>,
@@ -34,7 +34,7 @@ pub(super) struct Video {
     /// The publisher has ended it; its configuration stays valid if it goes on without another.
     is_over: bool,
     /// When the newest picture is shown, stream time.
-    shown_ms: Option<i64>,
+    shown: Option<Timestamp>,
 }
 
 /// Whether the operator is to be warned of B-frames: once per configuration of the stream.
@@ -59,7 +59,7 @@ impl Video {
             sender: Sender::new(VIDEO_SSRC, 0),
             timestamps: VideoTimestamps::default(),
             picture_id: 0,
-            track_id: None,
+            track: None,
             source: None,
             coding: None,
             published: None,
@@ -67,7 +67,7 @@ impl Video {
             warning: Warning::None,
             waits_for_key: true,
             is_over: false,
-            shown_ms: None,
+            shown: None,
         }
     }
 
@@ -94,41 +94,41 @@ impl Video {
         Some(B_FRAMES_WARNING)
     }
 
-    /// Takes in a tag body; without `out`, no packets are written. Returns whether what is published may have changed.
+    /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
-        time_ms: i64,
-        body: &[u8],
+        time: Timestamp,
+        frame: &Frame,
         stats: &mut FrameToRtpStats,
         out: Option<&mut PacketsOut>,
     ) -> bool {
-        let Ok(body) = video_body(body) else {
-            tracing::trace!(bytes = body.len(), "dropped: malformed video body");
-            stats.broken += 1;
+        let codec = frame.codec;
+        if codec == Codec::None {
             return false;
-        };
-        if body.codec == Codec::None || *self.track_id.get_or_insert(body.track_id) != body.track_id {
+        }
+        if *self.track.get_or_insert(frame.track) != frame.track {
+            tracing::trace!(track = ?frame.track, "dropped: not the first video track");
+            stats.other_tracks += 1;
             return false;
         }
         let was_over = self.is_over;
-        if body.kind == BodyKind::End {
+        if frame.role == FrameRole::End {
             self.ended();
         }
-        let codec = body.codec;
         if codec.kind() != MediaKind::Video {
             return self.reject_codec(codec) | (was_over != self.is_over);
         }
-        let changed = match body.kind {
-            BodyKind::Config => self.config(settings, codec, &body, stats),
-            BodyKind::Frames if body.data.is_empty() => {
+        let changed = match frame.role {
+            FrameRole::Config => self.config(settings, frame, stats),
+            FrameRole::Key | FrameRole::Inter if frame.data().is_empty() => {
                 // No later picture can refer to it, so the next one needs no key frame.
                 tracing::trace!("dropped: empty video frame");
                 stats.broken += 1;
                 false
             }
-            BodyKind::Frames => self.picture(settings, codec, time_ms, &body, stats, out),
-            BodyKind::End | BodyKind::Other => false,
+            FrameRole::Key | FrameRole::Inter => self.picture(settings, time, frame, stats, out),
+            _ => false,
         };
         changed | (was_over != self.is_over)
     }
@@ -143,16 +143,16 @@ impl Video {
     pub(super) fn fill(
         &mut self,
         settings: &FrameToRtpSettings,
-        time_ms: i64,
+        time: Timestamp,
         stats: &mut FrameToRtpStats,
         out: &mut PacketsOut,
     ) {
-        let is_due = self.shown_ms.is_none_or(|shown_ms| time_ms >= shown_ms + FILLER_FRAME_MS);
+        let is_due = self.shown.is_none_or(|shown| time >= shown + FILLER_FRAME_INTERVAL);
         if !self.is_over || self.published.is_none() || !is_due {
             return;
         }
-        self.shown_ms = Some(time_ms);
-        let timestamp = self.timestamps.next(time_ms * 1_000);
+        self.shown = Some(time);
+        let timestamp = self.timestamps.next(time.micros());
         let mut writer = self.sender.frame(payload_type(Codec::H264), timestamp, &mut out.packets);
         filler_frame::write(settings.payload_bytes_max, &mut writer);
         writer.end_frame(true);
@@ -173,35 +173,30 @@ impl Video {
         is_news
     }
 
-    fn config(
-        &mut self,
-        settings: &FrameToRtpSettings,
-        codec: Codec,
-        body: &Body<'_>,
-        stats: &mut FrameToRtpStats,
-    ) -> bool {
+    fn config(&mut self, settings: &FrameToRtpSettings, frame: &Frame, stats: &mut FrameToRtpStats) -> bool {
+        let (codec, record) = (frame.codec, frame.data());
         // Some encoders repeat it with each key frame.
-        if matches!(&self.source, Some((known, record)) if *known == body.codec && record == body.data) {
+        if matches!(&self.source, Some((known, before)) if *known == codec && before == record) {
             return false;
         }
-        if body.data.len() > RECORD_BYTES_MAX {
+        if record.len() > RECORD_BYTES_MAX {
             stats.broken += 1;
-            self.source = Some((body.codec, Vec::new()));
-            return self.refuse(format!("video: the sequence header of {} is too long", body.codec).into());
+            self.source = Some((codec, Vec::new()));
+            return self.refuse(format!("video: the sequence header of {codec} is too long").into());
         }
-        self.source = Some((body.codec, body.data.to_vec()));
+        self.source = Some((codec, record.to_vec()));
         let read = match codec {
-            Codec::H264 | Codec::H265 => Nal::new(settings, codec, body.data).map(|nal| {
+            Codec::H264 | Codec::H265 => Nal::new(settings, codec, record).map(|nal| {
                 let fmtp = nal.fmtp();
                 (Coding::Nal(Box::new(nal)), fmtp)
             }),
-            Codec::Av1 => Av1::new(body.data).map(|(av1, fmtp)| (Coding::Av1(av1), fmtp)),
+            Codec::Av1 => Av1::new(record).map(|(av1, fmtp)| (Coding::Av1(av1), fmtp)),
             // Their key frames carry all of it.
             _ => return false,
         };
         let Some((coding, fmtp)) = read else {
             stats.broken += 1;
-            return self.refuse(format!("video: the sequence header of {} is broken", body.codec).into());
+            return self.refuse(format!("video: the sequence header of {codec} is broken").into());
         };
         self.publish(coding, codec, fmtp);
         true
@@ -218,18 +213,18 @@ impl Video {
     fn picture(
         &mut self,
         settings: &FrameToRtpSettings,
-        codec: Codec,
-        time_ms: i64,
-        body: &Body<'_>,
+        time: Timestamp,
+        frame: &Frame,
         stats: &mut FrameToRtpStats,
         out: Option<&mut PacketsOut>,
     ) -> bool {
+        let (codec, data) = (frame.codec, frame.data());
         let mut changed = false;
         // VP8 and VP9 need no sequence header: a key frame carries all of it.
-        if let Some((vp, fmtp)) = Vp::of_key_frame(codec, body.data)
+        if let Some((vp, fmtp)) = Vp::of_key_frame(codec, data)
             && self.published.as_ref().is_none_or(|known| (known.codec, &known.fmtp) != (codec, &fmtp))
         {
-            self.source = Some((body.codec, Vec::new()));
+            self.source = Some((codec, Vec::new()));
             self.publish(Coding::Vp(vp), codec, fmtp);
             changed = true;
         }
@@ -247,9 +242,9 @@ impl Video {
         let mut verdict = match &mut self.coding {
             None => Verdict::Drop(Dropped::NoKeyFrame),
             // It waits for a key frame by itself.
-            Some(Coding::Nal(nal)) => nal.frame(body.data, body.is_key),
-            Some(Coding::Av1(_)) => waits_for_key(Some(body.is_key)),
-            Some(Coding::Vp(vp)) => waits_for_key(vp.is_key(body.data)),
+            Some(Coding::Nal(nal)) => nal.frame(data, frame.is_key()),
+            Some(Coding::Av1(_)) => waits_for_key(Some(frame.is_key())),
+            Some(Coding::Vp(vp)) => waits_for_key(vp.is_key(data)),
         };
         if verdict == (Verdict::Keep { key: false }) && self.is_over {
             verdict = Verdict::Drop(Dropped::NoKeyFrame);
@@ -257,26 +252,26 @@ impl Video {
 
         if let Verdict::Keep { key } = verdict {
             // A composition time no encoder sends counts as none.
-            let composition_ms =
-                if body.composition_ms.abs() <= COMPOSITION_MS_MAX { body.composition_ms } else { 0 };
-            let shown_ms = time_ms + i64::from(composition_ms);
+            let composition = frame.pts - frame.dts;
+            let is_usual = composition.millis().abs() <= COMPOSITION_MS_MAX;
+            let shown = if is_usual { time + composition } else { time };
             // A copy, because a picture that turns out to be broken takes no timestamp.
             let mut timestamps = self.timestamps.clone();
-            let timestamp = timestamps.next(shown_ms * 1_000 + offset_us(body));
+            let timestamp = timestamps.next(shown.micros());
             let is_written = out.is_none_or(|out| {
                 let limit = settings.payload_bytes_max;
                 let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
                 match &self.coding {
                     None => {}
                     Some(Coding::Nal(nal)) => nal.write(limit, &mut writer),
-                    Some(Coding::Av1(av1)) => av1.write(body.data, key, limit, &mut writer),
-                    Some(Coding::Vp(vp)) => vp.write(body.data, self.picture_id, key, limit, &mut writer),
+                    Some(Coding::Av1(av1)) => av1.write(data, key, limit, &mut writer),
+                    Some(Coding::Vp(vp)) => vp.write(data, self.picture_id, key, limit, &mut writer),
                 }
                 writer.end_frame(true) > 0
             });
             if is_written {
                 self.timestamps = timestamps;
-                self.shown_ms = Some(shown_ms);
+                self.shown = Some(shown);
                 self.picture_id = self.picture_id.wrapping_add(1);
                 (self.waits_for_key, self.is_over) = (false, false);
                 stats.video_frames += 1;
@@ -296,7 +291,7 @@ impl Video {
         match verdict {
             Verdict::Keep { .. } => {}
             Verdict::Drop(reason) => {
-                tracing::trace!(?reason, time_ms, "video frame dropped");
+                tracing::trace!(?reason, time_ms = time.millis(), "video frame dropped");
                 match reason {
                     Dropped::BFrame => {
                         stats.b_frames_dropped += 1;
@@ -320,17 +315,12 @@ impl Video {
     }
 }
 
-/// What Enhanced RTMP adds to the composition time, in microseconds.
-pub(super) fn offset_us(body: &Body<'_>) -> i64 {
-    i64::from(body.offset_ns.min(999_999) / 1_000)
-}
-
 /// Sixteen reference pictures, the most there can be, of 8 a second.
-const COMPOSITION_MS_MAX: i32 = 2_000;
+const COMPOSITION_MS_MAX: i64 = 2_000;
 
 /// From one filler frame to the next, and from the last picture to the first of them: files that are sent in a loop end
 /// their video each time.
-const FILLER_FRAME_MS: i64 = 1_000;
+const FILLER_FRAME_INTERVAL: Timestamp = Timestamp::from_millis(1_000);
 
 /// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata included.
 const RECORD_BYTES_MAX: usize = 64 << 10;

@@ -8,9 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delivery::{Frame, FrameRole, Track};
 use media::config::opus_head;
-use rtmp::flv::{SoundPart, write_sound_head};
+use media::{Frame, FrameRole, Timestamp, TrackId};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::payload::RtpPayload;
@@ -34,7 +33,7 @@ pub(super) struct Audio {
     /// What AAC comes from the transcoder, and whether players were told.
     aac: Option<Arc<AudioFormat>>,
     is_config_told: bool,
-    last_ms: u64,
+    last: Timestamp,
 }
 
 /// The last packet that was received.
@@ -57,7 +56,7 @@ impl Audio {
             is_format_told: false,
             aac: None,
             is_config_told: false,
-            last_ms: 0,
+            last: Timestamp::ZERO,
         }
     }
 
@@ -158,31 +157,24 @@ impl Audio {
             context.out.audio.push(CodedAudio { pts_us: time_us, format, data: packet.to_vec() });
             return;
         }
-        let time_ms = self.time_ms(time_us);
+        let time = self.time(time_us);
         if !std::mem::replace(&mut self.is_config_told, true) {
             let (rate, channels) = if codec == Codec::Opus { (48_000, 2) } else { (8_000, 1) };
-            context.headers.audio((codec, rate, channels), time_ms, context.out);
+            context.headers.audio((codec, rate, channels), time, context.out);
             if codec == Codec::Opus {
-                push(
-                    context.out,
-                    FrameRole::Config,
-                    time_ms,
-                    (Codec::Opus, SoundPart::Config),
-                    &opus_head(2),
-                );
+                push(context.out, FrameRole::Config, time, codec, opus_head(2).to_vec());
             }
         }
-        let coded = (codec, SoundPart::Frame);
         // Not every decoder takes a packet without data for what it means.
         match Toc::parse(packet).filter(|toc| codec == Codec::Opus && toc.silence) {
-            Some(toc) => push(context.out, FrameRole::Audio, time_ms, coded, &silence(toc.samples)),
-            None => push(context.out, FrameRole::Audio, time_ms, coded, packet),
+            Some(toc) => push(context.out, FrameRole::Audio, time, codec, silence(toc.samples)),
+            None => push(context.out, FrameRole::Audio, time, codec, packet.to_vec()),
         }
     }
 
     /// AAC from the transcoder.
     pub(super) fn transcoded(&mut self, context: &mut Context<'_>, audio: &CodedAudio) {
-        let time_ms = self.time_ms(audio.pts_us);
+        let time = self.time(audio.pts_us);
         if let Some(format) = &audio.format
             && self.aac.as_ref() != Some(format)
         {
@@ -197,16 +189,16 @@ impl Audio {
         };
         if !std::mem::replace(&mut self.is_config_told, true) {
             let told = (Codec::Aac, format.sample_rate, format.channels);
-            context.headers.audio(told, time_ms, context.out);
-            push(context.out, FrameRole::Config, time_ms, (Codec::Aac, SoundPart::Config), &format.config);
+            context.headers.audio(told, time, context.out);
+            push(context.out, FrameRole::Config, time, Codec::Aac, format.config.clone());
         }
-        push(context.out, FrameRole::Audio, time_ms, (Codec::Aac, SoundPart::Frame), &audio.data);
+        push(context.out, FrameRole::Audio, time, Codec::Aac, audio.data.clone());
     }
 
-    /// Stream time of a frame in milliseconds, never less than that of the one before.
-    fn time_ms(&mut self, time_us: i64) -> u64 {
-        self.last_ms = self.last_ms.max((time_us / 1_000).max(0) as u64);
-        self.last_ms
+    /// Stream time of a frame, never less than that of the one before.
+    fn time(&mut self, time_us: i64) -> Timestamp {
+        self.last = self.last.max(Timestamp::from_micros(time_us));
+        self.last
     }
 }
 
@@ -247,15 +239,9 @@ fn opus_format() -> Arc<AudioFormat> {
     Arc::new(AudioFormat { codec: AudioCodec::Opus, config, sample_rate: 48_000, channels: 2 })
 }
 
-fn push(out: &mut FramesOut, role: FrameRole, time_ms: u64, (codec, part): (Codec, SoundPart), data: &[u8]) {
-    let mut payload = Vec::with_capacity(HEAD_BYTES_MAX + data.len());
-    let _ = write_sound_head(&mut payload, codec, part);
-    payload.extend_from_slice(data);
-    out.frames.push(Arc::new(Frame { track: Track::Audio, role, timestamp: time_ms as u32, payload }));
+fn push(out: &mut FramesOut, role: FrameRole, time: Timestamp, codec: Codec, data: Vec<u8>) {
+    out.frames.push(Arc::new(Frame::new(TrackId::AUDIO, role, codec, (time, time), data)));
 }
-
-/// Longest head of a body.
-const HEAD_BYTES_MAX: usize = 5;
 
 /// Shortest wait for a missing packet: audio is seldom sent again, but packets overtake each other.
 const WAIT_MIN: Duration = Duration::from_millis(20);

@@ -1,12 +1,12 @@
 //! RTP packets of a WebRTC publisher to frames, once for all players.
 //!
 //! ```text
-//!  Packet ─▶ reorder ─▶ depacketize ─▶ picture (units) ─▶ body ─▶ Frame       video.rs
-//!            (order)   (access unit)   key? record?      ▲ time by CaptureClock
-//!  Packet ─▶ reorder ─▶ no holes ─▶ [ transcoder ] ─▶ body ─▶ Frame           audio.rs
+//!  Packet ─▶ reorder ─▶ depacketize ─▶ picture (units) ─▶ Frame       video.rs
+//!            (order)   (access unit)   key? record?   ▲ time by CaptureClock
+//!  Packet ─▶ reorder ─▶ no holes ─▶ [ transcoder ] ─▶ Frame           audio.rs
 //! ```
-//! Both tracks are placed on one stream time. H.264, AAC and G.711 get the bodies of FLV, the others those of Enhanced
-//! RTMP; configurations and `onMetaData` come ahead of what needs them, and again when they change.
+//! Both tracks are placed on one stream time. Configurations and metadata come ahead of what needs them, and again when
+//! they change.
 
 mod audio;
 mod headers;
@@ -20,8 +20,7 @@ mod video;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delivery::Frame;
-use rtp::payload::MediaKind;
+use media::{Frame, MediaKind};
 use sfu::Packet;
 
 use self::audio::Audio;
@@ -47,7 +46,7 @@ pub struct RtpToFrameSettings {
 /// What came out of a call.
 #[derive(Debug, Default)]
 pub struct FramesOut {
-    /// Frames, each with its stream time.
+    /// Frames, timed by the stream's clock.
     pub frames: Vec<Arc<Frame>>,
     /// To be transcoded to AAC, in order.
     pub audio: Vec<CodedAudio>,

@@ -1,11 +1,11 @@
-//! A frame as its codec coded it to a tag body, and the configuration it brings along.
+//! A picture as its codec coded it to the data of a frame, and the configuration it brings along.
 
 use media::config::{self, Record};
-use rtmp::flv::{VideoPart, write_video_head};
 use rtp::payload::Codec;
 
 use super::units::{self, Contents, Family, ParameterSets};
-/// What is known of a frame before it becomes a body.
+
+/// What is known of a picture.
 #[derive(Debug)]
 pub(super) struct Picture {
     codec: Codec,
@@ -69,27 +69,14 @@ impl Picture {
         self.contents.is_key
     }
 
-    /// The tag body of the frame.
-    pub(super) fn body(&self, frame: &[u8], composition_ms: i32) -> Vec<u8> {
-        let mut body = Vec::with_capacity(HEAD_BYTES_MAX + frame.len());
-        let part = VideoPart::Frame { is_key: self.is_key(), composition_ms };
-        let _ = write_video_head(&mut body, self.codec, part);
+    /// The data of the frame.
+    pub(super) fn data(&self, frame: &[u8]) -> Vec<u8> {
+        let mut data = Vec::with_capacity(frame.len());
         match self.codec {
-            Codec::H264 => units::write(Family::Avc, frame, self.contents, &mut body),
-            Codec::H265 => units::write(Family::Hevc, frame, self.contents, &mut body),
-            _ => body.extend_from_slice(frame),
+            Codec::H264 => units::write(Family::Avc, frame, self.contents, &mut data),
+            Codec::H265 => units::write(Family::Hevc, frame, self.contents, &mut data),
+            _ => data.extend_from_slice(frame),
         }
-        body
+        data
     }
 }
-
-/// The tag body of a configuration.
-pub(super) fn config_body(codec: Codec, record: &Record) -> Vec<u8> {
-    let mut body = Vec::with_capacity(HEAD_BYTES_MAX + record.bytes.len());
-    let _ = write_video_head(&mut body, codec, VideoPart::Config);
-    body.extend_from_slice(&record.bytes);
-    body
-}
-
-/// Longest head of a body.
-const HEAD_BYTES_MAX: usize = 8;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delivery::{Frame, FrameRole, Track};
+use media::{Frame, FrameRole, MediaKind};
 
 use super::FramesOut;
 use super::payload::RtpPayload;
@@ -50,7 +50,7 @@ impl StartupGate {
     pub(super) fn note(&mut self, now: Instant, piece: &RtpPayload<'_>) {
         self.since.get_or_insert(now);
         match piece.kind() {
-            rtp::payload::MediaKind::Audio => self.audio.is_seen = true,
+            MediaKind::Audio => self.audio.is_seen = true,
             _ => self.video.is_seen = true,
         }
     }
@@ -61,10 +61,10 @@ impl StartupGate {
             return;
         }
         for frame in out.frames.drain(first..) {
-            match (frame.track, frame.role) {
-                (Track::Audio, _) => self.audio.is_ready = true,
-                (Track::Video, _) => self.video.is_ready = true,
-                (Track::Data, _) => {}
+            match frame.track.kind {
+                MediaKind::Audio => self.audio.is_ready = true,
+                MediaKind::Video => self.video.is_ready = true,
+                MediaKind::Data => {}
             }
             self.held.push(frame);
         }
@@ -92,30 +92,29 @@ impl StartupGate {
         let held = std::mem::take(&mut self.held);
         let is_media =
             |frame: &&Arc<Frame>| matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio);
-        let first_picture = held.iter().find(|frame| frame.track == Track::Video && is_media(frame));
+        let first_picture = held.iter().find(|frame| frame.track.kind == MediaKind::Video && is_media(frame));
         let Some(begin) = first_picture.or_else(|| held.iter().find(is_media)) else {
             out.frames.extend(held);
             return;
         };
-        let (begin, has_pictures) = (begin.timestamp, first_picture.is_some());
+        let (begin, has_pictures) = (begin.dts, first_picture.is_some());
         // The newest metadata tells of both tracks; of configurations the first is that of the first frames.
-        let metadata = held.iter().rfind(|frame| frame.track == Track::Data);
+        let metadata = held.iter().rfind(|frame| frame.track.kind == MediaKind::Data);
         let config =
-            |track| held.iter().position(|frame| (frame.track, frame.role) == (track, FrameRole::Config));
-        let configs = [config(Track::Video), config(Track::Audio)];
+            |kind| held.iter().position(|frame| (frame.track.kind, frame.role) == (kind, FrameRole::Config));
+        let configs = [config(MediaKind::Video), config(MediaKind::Audio)];
         let ahead = metadata.into_iter().chain(configs.into_iter().flatten().map(|at| &held[at]));
-        out.frames.extend(ahead.map(|frame| Arc::new(Frame { timestamp: begin, ..Frame::clone(frame) })));
+        out.frames.extend(ahead.map(|frame| {
+            let mut frame = Frame::clone(frame);
+            (frame.dts, frame.pts) = (begin, begin);
+            Arc::new(frame)
+        }));
         let rest = held.iter().enumerate().filter(|(at, frame)| {
-            let is_early = frame.track == Track::Audio && has_pictures && is_before(frame.timestamp, begin);
-            frame.track != Track::Data && !configs.contains(&Some(*at)) && !is_early
+            let is_early = frame.track.kind == MediaKind::Audio && has_pictures && frame.dts < begin;
+            frame.track.kind != MediaKind::Data && !configs.contains(&Some(*at)) && !is_early
         });
         out.frames.extend(rest.map(|(_, frame)| Arc::clone(frame)));
     }
-}
-
-/// Whether stream time `time`, which wraps, is before `other`.
-fn is_before(time: u32, other: u32) -> bool {
-    time.wrapping_sub(other).cast_signed() < 0
 }
 
 /// How long to wait for the first packet of a track: publishers begin all of theirs at once.

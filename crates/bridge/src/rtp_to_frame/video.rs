@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delivery::{Frame, FrameRole, Track};
 use media::config::Record;
+use media::{Frame, FrameRole, Timestamp, TrackId};
 use rtp::depacketize::{Broken, Depacketizer};
 use rtp::payload::{Codec, inspect};
 
 use super::headers::Headers;
 use super::key_frames::KeyFrames;
 use super::payload::RtpPayload;
-use super::picture::{NoPicture, Picture, config_body};
+use super::picture::{NoPicture, Picture};
 use super::units::ParameterSets;
 use super::{FramesOut, RtpToFrameSettings, RtpToFrameStats};
 use crate::clock::CaptureClock;
@@ -40,7 +40,8 @@ pub(super) struct Video {
     record: Option<Record>,
     awaits_key: bool,
     key_frames: KeyFrames,
-    last_ms: u64,
+    /// Decoding time of the newest frame.
+    last: Timestamp,
     last_arrival: Option<Instant>,
 }
 
@@ -62,7 +63,7 @@ impl Video {
             record: None,
             awaits_key: true,
             key_frames: KeyFrames::new(settings.key_frame_interval_max),
-            last_ms: 0,
+            last: Timestamp::ZERO,
             last_arrival: None,
         }
     }
@@ -180,14 +181,24 @@ impl Video {
                 context.stats.undecodable += 1;
             }
             Ok((picture, frame)) => {
-                let times = Times::of(under_way.time_us, &mut self.last_ms);
+                // Decoding times never go back; where pictures are not sent in the order they are shown, showing times do.
+                let pts = Timestamp::from_micros(under_way.time_us.max(0));
+                let dts = pts.max(self.last);
+                self.last = dts;
                 if let Some(record) = &picture.record {
                     self.key_frames.came(context.now);
                     self.awaits_key = false;
-                    configure(context, codec, record, &mut self.record, times.decode_ms);
+                    if self.record.as_ref() != Some(record) {
+                        context.headers.video(codec, record, dts, context.out);
+                        let (role, data) = (FrameRole::Config, record.bytes.clone());
+                        let config = Frame::new(TrackId::VIDEO, role, codec, (dts, dts), data);
+                        context.out.frames.push(Arc::new(config));
+                        self.record = Some(record.clone());
+                    }
                 }
                 let role = if picture.is_key() { FrameRole::Key } else { FrameRole::Inter };
-                push(context.out, role, times.decode_ms, picture.body(&frame, times.composition_ms));
+                let frame = Frame::new(TrackId::VIDEO, role, codec, (dts, pts), picture.data(&frame));
+                context.out.frames.push(Arc::new(frame));
                 context.stats.video_frames += 1;
                 let latency = context.now.saturating_duration_since(under_way.last_arrival);
                 context.stats.video_latency = Some(latency);
@@ -199,43 +210,4 @@ impl Video {
             }
         }
     }
-}
-
-/// When a frame is decoded and shown.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    decode_ms: u64,
-    composition_ms: i32,
-}
-
-impl Times {
-    /// Decoding times never go back; where pictures are not sent in the order they are shown, showing times do.
-    fn of(time_us: i64, last_ms: &mut u64) -> Self {
-        let time_ms = (time_us / 1_000).max(0) as u64;
-        let decode_ms = time_ms.max(*last_ms);
-        *last_ms = decode_ms;
-        Self {
-            decode_ms,
-            composition_ms: i32::try_from(time_ms as i64 - decode_ms as i64).unwrap_or(i32::MIN),
-        }
-    }
-}
-
-/// Tells a configuration if it is another than the one in effect.
-fn configure(
-    context: &mut Context<'_>,
-    codec: Codec,
-    record: &Record,
-    known: &mut Option<Record>,
-    time_ms: u64,
-) {
-    if known.as_ref() != Some(record) {
-        context.headers.video(codec, record, time_ms, context.out);
-        push(context.out, FrameRole::Config, time_ms, config_body(codec, record));
-        *known = Some(record.clone());
-    }
-}
-
-fn push(out: &mut FramesOut, role: FrameRole, time_ms: u64, payload: Vec<u8>) {
-    out.frames.push(Arc::new(Frame { track: Track::Video, role, timestamp: time_ms as u32, payload }));
 }

@@ -25,7 +25,7 @@ mod reader;
 mod stream;
 mod writer;
 
-pub use play::write_play_message;
+pub use play::{write_play_message, write_play_parts};
 pub use reader::{ChunkReader, ReaderLimits};
 pub use writer::{ChunkWriter, OutgoingMessage};
 
@@ -52,20 +52,22 @@ const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
 
 /// Appends a message with a full header and no reference to what was written before.
 ///
-/// `payload` is `header.length` bytes. An extended timestamp is repeated in each chunk (5.3.1.3).
+/// The payload is `header.length` bytes in two parts, the first shorter than a chunk. An extended timestamp is repeated in each chunk (5.3.1.3).
 pub(super) fn write_message(
     out: &mut Vec<u8>,
     chunk_size: u32,
     chunk_stream_id: u32,
     header: &MessageHeader,
-    payload: &[u8],
+    [head, rest]: [&[u8]; 2],
 ) {
     let chunk_size = chunk_size as usize;
-    out.reserve(payload.len() + 18 + 7 * (payload.len() / chunk_size));
+    let length = head.len() + rest.len();
+    out.reserve(length + 18 + 7 * (length / chunk_size));
     write_full_header(out, chunk_stream_id, header);
-    let mut chunks = payload.chunks(chunk_size);
-    out.extend_from_slice(chunks.next().unwrap_or_default());
-    for chunk in chunks {
+    out.extend_from_slice(head);
+    let (first, rest) = rest.split_at(rest.len().min(chunk_size - head.len()));
+    out.extend_from_slice(first);
+    for chunk in rest.chunks(chunk_size) {
         write_basic_header(out, 3, chunk_stream_id);
         if header.timestamp >= EXTENDED_TIMESTAMP {
             out.extend_from_slice(&header.timestamp.to_be_bytes());

@@ -17,10 +17,21 @@ use crate::MediaKind;
 ///
 /// If `payload` is longer than [`MESSAGE_BYTES_MAX`]: no message that was received can be.
 pub fn write_play_message(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, payload: &[u8]) {
-    assert!(payload.len() <= MESSAGE_BYTES_MAX, "a message length is 24 bits");
-    let length = payload.len() as u32;
+    write_play_parts(out, kind, timestamp, [&[], payload]);
+}
+
+/// The same with a payload in two parts, of which the first is shorter than a chunk
+/// ([`TagBody::parts`](crate::flv::TagBody::parts)).
+///
+/// # Panics
+///
+/// If the payload is longer than [`MESSAGE_BYTES_MAX`].
+pub fn write_play_parts(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, parts: [&[u8]; 2]) {
+    let length = parts[0].len() + parts[1].len();
+    assert!(length <= MESSAGE_BYTES_MAX, "a message length is 24 bits");
+    let length = length as u32;
     let header = MessageHeader { type_id: type_id(kind), stream_id: PLAY_STREAM_ID, timestamp, length };
-    write_message(out, PLAY_CHUNK_SIZE, chunk_stream_id(kind), &header, payload);
+    write_message(out, PLAY_CHUNK_SIZE, chunk_stream_id(kind), &header, parts);
 }
 
 /// Message stream of everything played and published: the server answers each `createStream` with it.

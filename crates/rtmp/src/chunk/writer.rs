@@ -53,7 +53,7 @@ impl ChunkWriter {
     pub fn set_chunk_size(&mut self, out: &mut Vec<u8>, chunk_size: u32) {
         let chunk_size = chunk_size.clamp(1, 0x7fff_ffff);
         let header = MessageHeader { type_id: SET_CHUNK_SIZE, stream_id: 0, timestamp: 0, length: 4 };
-        write_message(out, self.chunk_size, 2, &header, &chunk_size.to_be_bytes());
+        write_message(out, self.chunk_size, 2, &header, [&[], &chunk_size.to_be_bytes()]);
         self.adopt_chunk_size(chunk_size);
     }
 

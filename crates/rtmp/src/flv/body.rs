@@ -1,4 +1,4 @@
-//! A tag body taken apart, for those who do more than relay it: codec, kind, times, and the bytes of the codec.
+//! A tag body taken apart: codec, kind, times, and the bytes of the codec.
 //!
 //! Legacy and Enhanced RTMP give the same [`Body`]; of a multitrack body it is the first track. What the bytes mean is
 //! left to others.
@@ -23,7 +23,7 @@ pub struct Body<'a> {
     /// standard (Enhanced RTMP v2, `TimestampOffsetNano`); else 0.
     pub offset_ns: u32,
     /// Sample rate and channels of legacy audio, where they mean something: not AAC.
-    pub sound: Option<LegacySound>,
+    pub legacy: Option<LegacyAudio>,
     /// Configuration record, or coded data of one access unit.
     pub data: &'a [u8],
 }
@@ -43,7 +43,7 @@ pub enum BodyKind {
 
 /// What the first byte of a legacy audio tag says (FLV 10.1, E.4.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LegacySound {
+pub struct LegacyAudio {
     /// 5500, 11,000, 22,000 or 44,000 Hz nominally, as 5512, 11,025, 22,050 and 44,100; 8000 for G.711.
     pub sample_rate: u32,
     /// 1 or 2.
@@ -58,18 +58,18 @@ pub fn video_body(body: &[u8]) -> Result<Body<'_>, FlvError> {
 /// Takes the body of an audio tag apart. [`FlvError::Truncated`] if it ends before its header does.
 pub fn audio_body(body: &[u8]) -> Result<Body<'_>, FlvError> {
     let header = TagHeader::of_audio(body)?;
-    let sound = (header.sound_flags != 0 && header.codec != Codec::Aac).then(|| LegacySound {
-        sample_rate: match (header.codec, header.sound_flags >> 4, header.sound_flags >> 2 & 3) {
+    let legacy = (header.audio_flags != 0 && header.codec != Codec::Aac).then(|| LegacyAudio {
+        sample_rate: match (header.codec, header.audio_flags >> 4, header.audio_flags >> 2 & 3) {
             (Codec::Pcma | Codec::Pcmu, ..) | (_, MP3_8_KHZ, _) => 8_000,
             (_, _, rate) => [5_512, 11_025, 22_050, 44_100][usize::from(rate)],
         },
-        channels: 1 + (header.sound_flags & 1),
+        channels: 1 + (header.audio_flags & 1),
     });
-    Ok(Body::of(&header, sound))
+    Ok(Body::of(&header, legacy))
 }
 
 impl<'a> Body<'a> {
-    fn of(header: &TagHeader<'a>, sound: Option<LegacySound>) -> Self {
+    fn of(header: &TagHeader<'a>, legacy: Option<LegacyAudio>) -> Self {
         Self {
             codec: header.codec,
             track_id: header.track_id,
@@ -82,13 +82,13 @@ impl<'a> Body<'a> {
             is_key: matches!(header.frame_type, 1 | 4),
             composition_ms: header.composition_ms,
             offset_ns: header.offset_ns,
-            sound,
+            legacy,
             data: header.data,
         }
     }
 }
 
-/// Sound format of MP3 at 8 kHz.
+/// `SoundFormat` of MP3 at 8 kHz.
 const MP3_8_KHZ: u8 = 14;
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
             is_key: true,
             composition_ms: -2,
             offset_ns: 0,
-            sound: None,
+            legacy: None,
             data: b"nal",
         };
         for (body, expected) in [
@@ -132,18 +132,18 @@ mod tests {
 
     #[test]
     fn legacy_audio_says_rate_and_channels_where_they_are_true() {
-        let sound = |sample_rate, channels| Some(LegacySound { sample_rate, channels });
+        let legacy = |sample_rate, channels| Some(LegacyAudio { sample_rate, channels });
         for (body, codec, expected) in [
             (&b"\xaf\x01data"[..], Codec::Aac, None),
             (b"\x91Opusdata", Codec::Opus, None),
-            (b"\x2fdata", Codec::Mp3, sound(44_100, 2)),
-            (b"\x2adata", Codec::Mp3, sound(22_050, 1)),
-            (b"\xe2data", Codec::Mp3, sound(8_000, 1)),
-            (b"\x82data", Codec::Pcmu, sound(8_000, 1)),
-            (b"\x7fdata", Codec::Pcma, sound(8_000, 2)),
+            (b"\x2fdata", Codec::Mp3, legacy(44_100, 2)),
+            (b"\x2adata", Codec::Mp3, legacy(22_050, 1)),
+            (b"\xe2data", Codec::Mp3, legacy(8_000, 1)),
+            (b"\x82data", Codec::Pcmu, legacy(8_000, 1)),
+            (b"\x7fdata", Codec::Pcma, legacy(8_000, 2)),
         ] {
             let body = audio_body(body).unwrap();
-            assert_eq!((body.codec, body.sound, body.data), (codec, expected, &b"data"[..]));
+            assert_eq!((body.codec, body.legacy, body.data), (codec, expected, &b"data"[..]));
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Heads of tag bodies, for those who make frames of their own; `tag.rs` draws and reads them.
+//! Heads of tag bodies for frames that came without; `tag.rs` draws and reads them.
 //!
 //! H.264, AAC and G.711 get the bodies of FLV 10.1, which every player reads; all other codecs those of Enhanced RTMP.
 //! The caller appends the codec's data, or the record that `media::config` makes.
+
+use media::Metadata;
 
 use super::Codec;
 use super::codec::{fourcc, number};
@@ -26,85 +28,133 @@ pub enum VideoPart {
 
 /// What follows the head of an audio body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SoundPart {
+pub enum AudioPart {
     /// AudioSpecificConfig, `OpusHead`; G.711 has none.
     Config,
     /// One access unit or packet.
     Frame,
-    /// Nothing: no sound follows until there is another configuration. AAC has that in Enhanced RTMP only, so a player
+    /// Nothing: no audio follows until there is another configuration. AAC has that in Enhanced RTMP only, so a player
     /// may not know it; G.711 has none.
     End,
+}
+
+/// The head of a body.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Head {
+    bytes: [u8; Self::BYTES_MAX],
+    len: u8,
+}
+
+impl Head {
+    /// Of the longest: multitrack, FourCC, track and composition time.
+    pub(super) const BYTES_MAX: usize = 10;
+
+    /// The head of a video body. `None` for a codec that is none of H.264, H.265, AV1, VP8 and VP9. Tracks other than 0
+    /// get a multitrack body of one track.
+    pub(super) fn of_video(codec: Codec, track: u8, part: VideoPart) -> Option<Self> {
+        if codec.kind() != MediaKind::Video {
+            return None;
+        }
+        let (frame_type, composition_ms) = match part {
+            VideoPart::Config | VideoPart::End => (KEY, 0),
+            VideoPart::Frame { is_key, composition_ms } => {
+                (if is_key { KEY } else { INTER }, composition_ms.clamp(-(1 << 23), (1 << 23) - 1))
+            }
+        };
+        let [_, composition @ ..] = composition_ms.to_be_bytes();
+        let is_legacy = codec == Codec::H264 && track == 0;
+        let packet_type = match (part, codec, composition_ms) {
+            (VideoPart::Config, ..) => SEQUENCE_START,
+            (VideoPart::End, ..) => SEQUENCE_END,
+            // Saves the three bytes of a composition time that is 0.
+            (_, Codec::H264 | Codec::H265, 0) if !is_legacy => CODED_FRAMES_X,
+            _ => CODED_FRAMES,
+        };
+        let mut head = Self::default();
+        if is_legacy {
+            head.push(&[frame_type << 4 | AVC, packet_type]);
+        } else {
+            head.push_enhanced(0x80 | frame_type << 4, (packet_type, VIDEO_MULTITRACK), codec, track)?;
+        }
+        if is_legacy || matches!(codec, Codec::H264 | Codec::H265) && packet_type == CODED_FRAMES {
+            head.push(&composition);
+        }
+        Some(head)
+    }
+
+    /// The head of an audio body. `None` for a codec that is none of AAC, Opus and G.711, and for a configuration or an
+    /// end of G.711. Tracks other than 0 get a multitrack body of one track, which G.711 has none of.
+    pub(super) fn of_audio(codec: Codec, (track, channels): (u8, u8), part: AudioPart) -> Option<Self> {
+        let mut head = Self::default();
+        let stereo = u8::from(channels > 1);
+        match (codec, part, track) {
+            // Rate and channels of AAC are always said to be 44.1 kHz, 16 bits, stereo (E.4.2.1).
+            (Codec::Aac, AudioPart::Config | AudioPart::Frame, 0) => {
+                head.push(&[0xaf, u8::from(part == AudioPart::Frame)]);
+            }
+            (Codec::Pcma, AudioPart::Frame, 0) => head.push(&[0x72 | stereo]),
+            (Codec::Pcmu, AudioPart::Frame, 0) => head.push(&[0x82 | stereo]),
+            (Codec::Aac | Codec::Opus, ..) => {
+                let packet_type = match part {
+                    AudioPart::Config => SEQUENCE_START,
+                    AudioPart::Frame => CODED_FRAMES,
+                    AudioPart::End => SEQUENCE_END,
+                };
+                head.push_enhanced(ENHANCED_AUDIO, (packet_type, AUDIO_MULTITRACK), codec, track)?;
+            }
+            _ => return None,
+        }
+        Some(head)
+    }
+
+    /// First byte with `flags`, FourCC, and what names a track other than 0.
+    fn push_enhanced(
+        &mut self,
+        flags: u8,
+        (packet_type, multitrack_type): (u8, u8),
+        codec: Codec,
+        track: u8,
+    ) -> Option<()> {
+        let fourcc = fourcc(codec)?;
+        if track == 0 {
+            self.push(&[flags | packet_type]);
+            self.push(&fourcc);
+        } else {
+            self.push(&[flags | multitrack_type, ONE_TRACK << 4 | packet_type]);
+            self.push(&fourcc);
+            self.push(&[track]);
+        }
+        Some(())
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let len = usize::from(self.len);
+        self.bytes[len..len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
 }
 
 /// Appends the head of a video body. `None`, with nothing appended, for a codec that is none of H.264, H.265, AV1, VP8
 /// and VP9.
 pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Option<()> {
-    let (frame_type, composition_ms) = match part {
-        VideoPart::Config | VideoPart::End => (KEY, 0),
-        VideoPart::Frame { is_key, composition_ms } => {
-            (if is_key { KEY } else { INTER }, composition_ms.clamp(-(1 << 23), (1 << 23) - 1))
-        }
-    };
-    let [_, composition @ ..] = composition_ms.to_be_bytes();
-    let four_cc = match codec {
-        Codec::H264 => {
-            let packet_type = match part {
-                VideoPart::Config => SEQUENCE_START,
-                VideoPart::Frame { .. } => CODED_FRAMES,
-                VideoPart::End => SEQUENCE_END,
-            };
-            out.extend_from_slice(&[frame_type << 4 | AVC, packet_type]);
-            out.extend_from_slice(&composition);
-            return Some(());
-        }
-        _ if codec.kind() == MediaKind::Video => fourcc(codec)?,
-        _ => return None,
-    };
-    let packet_type = match (part, codec, composition_ms) {
-        (VideoPart::Config, ..) => SEQUENCE_START,
-        (VideoPart::End, ..) => SEQUENCE_END,
-        // Saves the three bytes of a composition time that is 0.
-        (_, Codec::H265, 0) => CODED_FRAMES_X,
-        _ => CODED_FRAMES,
-    };
-    out.push(0x80 | frame_type << 4 | packet_type);
-    out.extend_from_slice(&four_cc);
-    if codec == Codec::H265 && packet_type == CODED_FRAMES {
-        out.extend_from_slice(&composition);
-    }
+    out.extend_from_slice(Head::of_video(codec, 0, part)?.bytes());
     Some(())
 }
 
 /// Appends the head of an audio body. `None`, with nothing appended, for a codec that is none of AAC, Opus and G.711
 /// (of one channel), and for a configuration or an end of G.711.
-pub fn write_sound_head(out: &mut Vec<u8>, codec: Codec, part: SoundPart) -> Option<()> {
-    match (codec, part) {
-        // Rate and channels of AAC are always said to be 44.1 kHz, 16 bits, stereo (E.4.2.1).
-        (Codec::Aac, SoundPart::End) => out.extend_from_slice(b"\x92mp4a"),
-        (Codec::Aac, _) => out.extend_from_slice(&[0xaf, u8::from(part == SoundPart::Frame)]),
-        (Codec::Pcma, SoundPart::Frame) => out.push(0x72),
-        (Codec::Pcmu, SoundPart::Frame) => out.push(0x82),
-        (Codec::Opus, SoundPart::Config) => out.extend_from_slice(b"\x90Opus"),
-        (Codec::Opus, SoundPart::Frame) => out.extend_from_slice(b"\x91Opus"),
-        (Codec::Opus, SoundPart::End) => out.extend_from_slice(b"\x92Opus"),
-        _ => return None,
-    }
+pub fn write_audio_head(out: &mut Vec<u8>, codec: Codec, part: AudioPart) -> Option<()> {
+    out.extend_from_slice(Head::of_audio(codec, (0, 1), part)?.bytes());
     Some(())
 }
 
-/// What `onMetaData` tells of a stream.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Metadata<'a> {
-    /// Codec of the video and its size in pixels, 0 if unknown.
-    pub video: Option<(Codec, u32, u32)>,
-    /// Codec of the sound, samples per second, channels.
-    pub sound: Option<(Codec, u32, u8)>,
-    /// What made the stream.
-    pub encoder: &'a str,
-}
-
 /// Appends a data body with `onMetaData` (FLV 10.1, E.5).
-pub fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
+/// `encoder` is what made the stream.
+pub fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata, encoder: &str) {
     let mut properties = Vec::new();
     let mut put = |name: &str, value: Value| properties.push((name.to_owned(), value));
     if let Some((codec, width, height)) = metadata.video {
@@ -114,13 +164,13 @@ pub fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
         }
         put("videocodecid", f64::from(number(codec)).into());
     }
-    if let Some((codec, sample_rate, channels)) = metadata.sound {
+    if let Some((codec, sample_rate, channels)) = metadata.audio {
         put("audiocodecid", f64::from(number(codec)).into());
         put("audiosamplerate", f64::from(sample_rate).into());
         put("audiosamplesize", 16.0.into());
         put("stereo", (channels > 1).into());
     }
-    put("encoder", metadata.encoder.into());
+    put("encoder", encoder.into());
     encode(out, &"onMetaData".into());
     encode(out, &Value::EcmaArray(properties));
 }
@@ -132,6 +182,10 @@ const SEQUENCE_START: u8 = 0;
 const CODED_FRAMES: u8 = 1;
 const SEQUENCE_END: u8 = 2;
 const CODED_FRAMES_X: u8 = 3;
+const ENHANCED_AUDIO: u8 = 0x90;
+const VIDEO_MULTITRACK: u8 = 6;
+const AUDIO_MULTITRACK: u8 = 5;
+const ONE_TRACK: u8 = 0;
 
 #[cfg(test)]
 mod tests {
@@ -159,23 +213,23 @@ mod tests {
             }
         }
         for (codec, part, role) in [
-            (Codec::Aac, SoundPart::Config, BodyRole::Config),
-            (Codec::Aac, SoundPart::Frame, BodyRole::Audio),
-            (Codec::Opus, SoundPart::Config, BodyRole::Config),
-            (Codec::Opus, SoundPart::Frame, BodyRole::Audio),
-            (Codec::Pcma, SoundPart::Frame, BodyRole::Audio),
-            (Codec::Pcmu, SoundPart::Frame, BodyRole::Audio),
+            (Codec::Aac, AudioPart::Config, BodyRole::Config),
+            (Codec::Aac, AudioPart::Frame, BodyRole::Audio),
+            (Codec::Opus, AudioPart::Config, BodyRole::Config),
+            (Codec::Opus, AudioPart::Frame, BodyRole::Audio),
+            (Codec::Pcma, AudioPart::Frame, BodyRole::Audio),
+            (Codec::Pcmu, AudioPart::Frame, BodyRole::Audio),
         ] {
             let mut body = Vec::new();
-            write_sound_head(&mut body, codec, part).unwrap();
+            write_audio_head(&mut body, codec, part).unwrap();
             body.push(0);
             let info = inspect(MediaKind::Audio, &body).unwrap();
             assert_eq!((info.codec, info.role), (codec, role));
         }
         let mut body = Vec::new();
         assert_eq!(write_video_head(&mut body, Codec::Aac, VideoPart::Config), None);
-        assert_eq!(write_sound_head(&mut body, Codec::Pcma, SoundPart::Config), None);
-        assert_eq!(write_sound_head(&mut body, Codec::Mp3, SoundPart::Frame), None);
+        assert_eq!(write_audio_head(&mut body, Codec::Pcma, AudioPart::Config), None);
+        assert_eq!(write_audio_head(&mut body, Codec::Mp3, AudioPart::Frame), None);
         assert!(body.is_empty());
     }
 
@@ -189,11 +243,11 @@ mod tests {
         }
         for codec in [Codec::Aac, Codec::Opus] {
             let mut body = Vec::new();
-            write_sound_head(&mut body, codec, SoundPart::End).unwrap();
+            write_audio_head(&mut body, codec, AudioPart::End).unwrap();
             let info = inspect(MediaKind::Audio, &body).unwrap();
             assert_eq!((info.codec, info.role), (codec, BodyRole::End));
         }
-        assert_eq!(write_sound_head(&mut Vec::new(), Codec::Pcma, SoundPart::End), None);
+        assert_eq!(write_audio_head(&mut Vec::new(), Codec::Pcma, AudioPart::End), None);
     }
 
     #[test]
@@ -209,12 +263,9 @@ mod tests {
     #[test]
     fn metadata_names_codecs_and_sizes() {
         let mut body = Vec::new();
-        let metadata = Metadata {
-            video: Some((Codec::Av1, 1280, 720)),
-            sound: Some((Codec::Opus, 48_000, 2)),
-            encoder: "test",
-        };
-        write_metadata(&mut body, &metadata);
+        let metadata =
+            Metadata { video: Some((Codec::Av1, 1280, 720)), audio: Some((Codec::Opus, 48_000, 2)) };
+        write_metadata(&mut body, &metadata, "test");
         assert_eq!(inspect(MediaKind::Data, &body).unwrap().role, BodyRole::Metadata);
         let mut decoder = Decoder::new(&body, Limits::METADATA);
         assert_eq!(decoder.next_value().unwrap(), Some("onMetaData".into()));

@@ -22,7 +22,7 @@ pub fn audio_format(codec: Codec, body: &[u8]) -> Option<AudioFormat> {
     let header = TagHeader::of_audio(body).ok().filter(|header| header.codec == codec)?;
     match (codec, header.packet) {
         (Codec::Pcma | Codec::Pcmu, Packet::Frames) => {
-            let channels = 1 + (header.sound_flags & 1);
+            let channels = 1 + (header.audio_flags & 1);
             Some(AudioFormat { profile: String::new(), sample_rate: 8_000, channels })
         }
         (_, Packet::Config) => config::audio_format(codec, header.data),

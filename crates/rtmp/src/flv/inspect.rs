@@ -45,7 +45,13 @@ pub fn inspect(kind: MediaKind, body: &[u8]) -> Result<BodyInfo, FlvError> {
         MediaKind::Audio => TagHeader::of_audio(body)?,
         MediaKind::Data => return inspect_data(body),
     };
-    let role = match header.packet {
+    let TagHeader { codec, composition_ms, multitrack, .. } = header;
+    Ok(BodyInfo { codec, role: role(kind, &header), composition_ms, multitrack: multitrack.is_some() })
+}
+
+/// Role of an audio or video body, or of one track in it.
+pub(super) fn role(kind: MediaKind, header: &TagHeader<'_>) -> BodyRole {
+    match header.packet {
         Packet::Config => BodyRole::Config,
         Packet::End => BodyRole::End,
         Packet::Metadata => BodyRole::Metadata,
@@ -57,12 +63,10 @@ pub fn inspect(kind: MediaKind, body: &[u8]) -> Result<BodyInfo, FlvError> {
             3 => BodyRole::Disposable,
             _ => BodyRole::Other,
         },
-    };
-    let TagHeader { codec, composition_ms, multitrack, .. } = header;
-    Ok(BodyInfo { codec, role, composition_ms, multitrack })
+    }
 }
 
-fn inspect_data(body: &[u8]) -> Result<BodyInfo, FlvError> {
+pub(super) fn inspect_data(body: &[u8]) -> Result<BodyInfo, FlvError> {
     let role = match body {
         [] => return Err(FlvError::Truncated),
         _ if body.starts_with(ON_META_DATA) => BodyRole::Metadata,

@@ -4,28 +4,29 @@
 //! from "Enhanced RTMP (v2)", which calls itself the extension of both FLV and RTMP. An RTMP audio, video
 //! or data message carries exactly one tag body.
 //!
-//! `writer.rs` and `reader.rs` frame tags. `tag.rs` reads the header of a body, old and enhanced;
-//! [`inspect()`] turns it into the few facts a relay decides by, and costs a few nanoseconds; [`video_body`] and
-//! [`audio_body`] give the parts of a body to those who do more.
-//! [`video_format`] and [`audio_format`] look into codec configurations, once per stream, for people to
-//! read. `body_writer.rs` makes bodies of what came without.
+//! `writer.rs` and `reader.rs` frame tags. `tag.rs` reads the header of a body, old and enhanced.
+//! [`read_frames`] makes [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames.
+//! [`inspect()`], [`video_body`] and [`audio_body`] take a body apart without making a frame of it;
+//! [`video_format`] and [`audio_format`] look into codec configurations, for people to read.
 
 mod body;
 mod body_writer;
 mod codec;
 mod format;
+mod frame;
 mod inspect;
 mod reader;
 mod tag;
 mod writer;
 
-pub use body::{Body, BodyKind, LegacySound, audio_body, video_body};
-pub use body_writer::{Metadata, SoundPart, VideoPart, write_metadata, write_sound_head, write_video_head};
+pub use body::{Body, BodyKind, LegacyAudio, audio_body, video_body};
+pub use body_writer::{AudioPart, VideoPart, write_audio_head, write_metadata, write_video_head};
 pub use format::{audio_format, video_format};
+pub use frame::{TagBody, read_frames};
 pub use inspect::{BodyInfo, BodyRole, inspect};
-pub use media::Codec;
+pub use media::{Codec, Metadata};
 pub use reader::{FlvReader, Tag};
-pub use writer::{write_file_header, write_tag};
+pub use writer::{write_file_header, write_tag, write_tag_parts};
 
 use std::fmt;
 

@@ -15,9 +15,10 @@
 //!  enhanced audio                           9 | packet type 4, then as in video
 //! ```
 //!
-//! Of a multitrack message the first track is described; a relay passes all of them on untouched.
+//! Of a multitrack body the first track is read; [`TagHeader::next_track`] goes on to the others.
 
 use super::{Codec, FlvError, codec};
+use crate::MediaKind;
 
 /// What the header says, and the bytes behind it.
 #[derive(Debug, Clone, Copy)]
@@ -27,15 +28,26 @@ pub(super) struct TagHeader<'a> {
     /// Video frame type (1 key, 2 inter, 3 disposable, 4 generated key, 5 command); 0 for audio.
     pub(super) frame_type: u8,
     pub(super) composition_ms: i32,
-    pub(super) multitrack: bool,
-    /// Of the (first) track; 0 if the body is not multitrack.
+    /// Of a multitrack body: what the next track is read with.
+    pub(super) multitrack: Option<Multitrack<'a>>,
+    /// Of this track; 0 if the body is not multitrack.
     pub(super) track_id: u8,
     /// Of the presentation time (`TimestampOffsetNano`).
     pub(super) offset_ns: u32,
     /// Legacy audio only: the first byte, which tells rate and channels; else 0.
-    pub(super) sound_flags: u8,
-    /// Configuration record or coded data of the (first) track.
+    pub(super) audio_flags: u8,
+    /// Configuration record or coded data of this track.
     pub(super) data: &'a [u8],
+}
+
+/// The part of a multitrack body that the tracks of it have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Multitrack<'a> {
+    packet_type: u8,
+    /// Each track names its codec.
+    has_codecs: bool,
+    /// The tracks that follow.
+    pub(super) behind: &'a [u8],
 }
 
 /// What kind of data follows.
@@ -62,10 +74,10 @@ impl<'a> TagHeader<'a> {
             packet: Packet::Frames,
             frame_type: first >> 4,
             composition_ms: 0,
-            multitrack: false,
+            multitrack: None,
             track_id: 0,
             offset_ns: 0,
-            sound_flags: 0,
+            audio_flags: 0,
             data: &[],
         };
         if header.frame_type == COMMAND_FRAME {
@@ -89,10 +101,14 @@ impl<'a> TagHeader<'a> {
             cursor.u8()?;
             return Ok(Self::nothing(frame_type, cursor.0));
         }
-        let track = cursor.track(packet_type, VIDEO_MULTITRACK)?;
-        let mut data = Cursor(track.data);
-        let has_composition_time = matches!(track.codec, Codec::H264 | Codec::H265) || track.codec == VVC;
-        let (packet, composition_ms) = match track.packet_type {
+        Self::of_video_track(cursor.track(packet_type, VIDEO_MULTITRACK)?, frame_type, offset_ns)
+    }
+
+    fn of_video_track(track: TrackHeader<'a>, frame_type: u8, offset_ns: u32) -> Result<Self, FlvError> {
+        let TrackHeader { codec, packet_type, multitrack, track_id, data } = track;
+        let mut data = Cursor(data);
+        let has_composition_time = matches!(codec, Codec::H264 | Codec::H265) || codec == VVC;
+        let (packet, composition_ms) = match packet_type {
             0 | 5 => (Packet::Config, 0),
             1 if has_composition_time => (Packet::Frames, data.i24()?),
             1 | 3 => (Packet::Frames, 0),
@@ -100,19 +116,8 @@ impl<'a> TagHeader<'a> {
             VIDEO_METADATA => (Packet::Metadata, 0),
             _ => (Packet::Other, 0),
         };
-        let TrackHeader { codec, multitrack, track_id, .. } = track;
-        let sound_flags = 0;
-        Ok(Self {
-            codec,
-            packet,
-            frame_type,
-            composition_ms,
-            multitrack,
-            track_id,
-            offset_ns,
-            sound_flags,
-            data: data.0,
-        })
+        let nothing = Self::nothing(frame_type, data.0);
+        Ok(Self { codec, packet, composition_ms, multitrack, track_id, offset_ns, ..nothing })
     }
 
     /// Reads the body of an audio tag.
@@ -127,13 +132,16 @@ impl<'a> TagHeader<'a> {
             Codec::Aac if cursor.u8()? == 0 => Packet::Config,
             _ => Packet::Frames,
         };
-        Ok(Self { codec, packet, sound_flags: first, ..Self::nothing(0, cursor.0) })
+        Ok(Self { codec, packet, audio_flags: first, ..Self::nothing(0, cursor.0) })
     }
 
     fn of_enhanced_audio(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
         let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
-        let TrackHeader { codec, packet_type, multitrack, track_id, data } =
-            cursor.track(packet_type, AUDIO_MULTITRACK)?;
+        Ok(Self::of_audio_track(cursor.track(packet_type, AUDIO_MULTITRACK)?, offset_ns))
+    }
+
+    fn of_audio_track(track: TrackHeader<'a>, offset_ns: u32) -> Self {
+        let TrackHeader { codec, packet_type, multitrack, track_id, data } = track;
         let packet = match packet_type {
             0 => Packet::Config,
             1 => Packet::Frames,
@@ -141,7 +149,19 @@ impl<'a> TagHeader<'a> {
             // 4 is MultichannelConfig: it says where the loudspeakers are, and changes no decoder.
             _ => Packet::Other,
         };
-        Ok(Self { codec, packet, multitrack, track_id, offset_ns, ..Self::nothing(0, data) })
+        Self { codec, packet, multitrack, track_id, offset_ns, ..Self::nothing(0, data) }
+    }
+
+    /// The header of the next track of a multitrack body; `None` behind the last one.
+    pub(super) fn next_track(&self, kind: MediaKind) -> Option<Result<Self, FlvError>> {
+        let multitrack = self.multitrack.filter(|multitrack| !multitrack.behind.is_empty())?;
+        let track = Cursor(multitrack.behind).next_track(multitrack, self.codec);
+        Some(match kind {
+            MediaKind::Video => {
+                track.and_then(|track| Self::of_video_track(track, self.frame_type, self.offset_ns))
+            }
+            _ => track.map(|track| Self::of_audio_track(track, self.offset_ns)),
+        })
     }
 
     fn nothing(frame_type: u8, data: &'a [u8]) -> Self {
@@ -151,20 +171,20 @@ impl<'a> TagHeader<'a> {
             packet,
             frame_type,
             composition_ms: 0,
-            multitrack: false,
+            multitrack: None,
             track_id: 0,
             offset_ns: 0,
-            sound_flags: 0,
+            audio_flags: 0,
             data,
         }
     }
 }
 
-/// Codec and data of the first or only track.
+/// Codec and data of a track.
 struct TrackHeader<'a> {
     codec: Codec,
     packet_type: u8,
-    multitrack: bool,
+    multitrack: Option<Multitrack<'a>>,
     track_id: u8,
     data: &'a [u8],
 }
@@ -192,23 +212,39 @@ impl<'a> Cursor<'a> {
         Ok((packet_type, offset_ns))
     }
 
-    /// Reads FourCC and track fields.
+    /// Reads FourCC and track fields of the first or only track.
     fn track(&mut self, packet_type: u8, multitrack_type: u8) -> Result<TrackHeader<'a>, FlvError> {
         if packet_type != multitrack_type {
             let codec = codec::of_fourcc(self.take()?);
-            return Ok(TrackHeader { codec, packet_type, multitrack: false, track_id: 0, data: self.0 });
+            return Ok(TrackHeader { codec, packet_type, multitrack: None, track_id: 0, data: self.0 });
         }
         let kinds = self.u8()?;
+        let packet_type = kinds & 0x0f;
         let codec = codec::of_fourcc(self.take()?);
+        let has_codecs = kinds >> 4 == MANY_TRACKS_MANY_CODECS;
+        let multitrack = Multitrack { packet_type, has_codecs, behind: &[] };
+        if kinds >> 4 == ONE_TRACK {
+            let track_id = self.u8()?;
+            let multitrack = Some(multitrack);
+            return Ok(TrackHeader { codec, packet_type, multitrack, track_id, data: self.0 });
+        }
+        self.sized_track(multitrack, codec)
+    }
+
+    /// Reads the fields of a track that follows another of `codec`.
+    fn next_track(&mut self, multitrack: Multitrack<'a>, codec: Codec) -> Result<TrackHeader<'a>, FlvError> {
+        let codec = if multitrack.has_codecs { codec::of_fourcc(self.take()?) } else { codec };
+        self.sized_track(multitrack, codec)
+    }
+
+    fn sized_track(&mut self, multitrack: Multitrack<'a>, codec: Codec) -> Result<TrackHeader<'a>, FlvError> {
         let track_id = self.u8()?;
-        let data = match kinds >> 4 {
-            ONE_TRACK => self.0,
-            _ => {
-                let [a, b, c] = self.take()?;
-                self.0.get(..u32::from_be_bytes([0, a, b, c]) as usize).ok_or(FlvError::Truncated)?
-            }
-        };
-        Ok(TrackHeader { codec, packet_type: kinds & 0x0f, multitrack: true, track_id, data })
+        let [a, b, c] = self.take()?;
+        let bytes = u32::from_be_bytes([0, a, b, c]) as usize;
+        let (data, behind) = self.0.split_at_checked(bytes).ok_or(FlvError::Truncated)?;
+        let multitrack = Multitrack { behind, ..multitrack };
+        let packet_type = multitrack.packet_type;
+        Ok(TrackHeader { codec, packet_type, multitrack: Some(multitrack), track_id, data })
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], FlvError> {
@@ -235,3 +271,4 @@ const VIDEO_METADATA: u8 = 4;
 const VIDEO_MULTITRACK: u8 = 6;
 const AUDIO_MULTITRACK: u8 = 5;
 const ONE_TRACK: u8 = 0;
+const MANY_TRACKS_MANY_CODECS: u8 = 2;

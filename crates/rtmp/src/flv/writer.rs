@@ -21,13 +21,24 @@ pub fn write_file_header(out: &mut Vec<u8>, has_audio: bool, has_video: bool) {
 ///
 /// If `body` is longer than 2^24-1 bytes: no message that was received can be.
 pub fn write_tag(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, body: &[u8]) {
-    assert!(body.len() <= MESSAGE_BYTES_MAX, "a tag length is 24 bits");
-    let [_, l0, l1, l2] = (body.len() as u32).to_be_bytes();
+    write_tag_parts(out, kind, timestamp, [&[], body]);
+}
+
+/// The same with a body in two parts ([`TagBody::parts`](super::TagBody::parts)).
+///
+/// # Panics
+///
+/// If the body is longer than 2^24-1 bytes.
+pub fn write_tag_parts(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, [head, rest]: [&[u8]; 2]) {
+    let length = head.len() + rest.len();
+    assert!(length <= MESSAGE_BYTES_MAX, "a tag length is 24 bits");
+    let [_, l0, l1, l2] = (length as u32).to_be_bytes();
     let [t3, t0, t1, t2] = timestamp.to_be_bytes();
-    out.reserve(body.len() + 15);
+    out.reserve(length + 15);
     out.extend_from_slice(&[type_id(kind), l0, l1, l2, t0, t1, t2, t3, 0, 0, 0]);
-    out.extend_from_slice(body);
-    out.extend_from_slice(&(body.len() as u32 + 11).to_be_bytes());
+    out.extend_from_slice(head);
+    out.extend_from_slice(rest);
+    out.extend_from_slice(&(length as u32 + 11).to_be_bytes());
 }
 
 #[cfg(test)]

@@ -5,20 +5,16 @@
 
 use std::sync::Arc;
 
-use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
+use media::{Frame, FrameRole, MediaKind, Metadata};
 use mp4::{Sample, Track};
-use rtmp::flv::{self, Metadata};
-
-/// What `onMetaData` says made the stream.
-const ENCODER: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION"));
 
 /// Precedes samples with what a player needs to know before them, and repeats that only where it changes.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// `onMetaData` of the present item.
-    metadata: Vec<u8>,
-    /// `onMetaData` sent last.
-    sent_metadata: Option<Vec<u8>>,
+    /// Metadata of the present item.
+    metadata: Metadata,
+    /// Metadata sent last.
+    sent_metadata: Option<Metadata>,
     /// Configurations of the present item's audio and video, as far as they have come.
     configs: [Option<Frame>; 2],
     /// Audio and video configuration sent last.
@@ -39,17 +35,12 @@ impl Outgoing {
         let (audio, video) = (of(MediaKind::Audio), of(MediaKind::Video));
         self.has = [audio.is_some(), video.is_some()];
         self.configs = [None, None];
-        self.metadata.clear();
-        flv::write_metadata(
-            &mut self.metadata,
-            &Metadata {
-                video: video.map(|track| (track.codec, track.width, track.height)),
-                sound: audio.map(|track| {
-                    (track.codec, track.sample_rate, u8::try_from(track.channels).unwrap_or(u8::MAX))
-                }),
-                encoder: ENCODER,
-            },
-        );
+        self.metadata = Metadata {
+            video: video.map(|track| (track.codec, track.width, track.height)),
+            audio: audio.map(|track| {
+                (track.codec, track.sample_rate, u8::try_from(track.channels).unwrap_or(u8::MAX))
+            }),
+        };
     }
 
     /// A publication begins: it knows nothing yet, and begins with a key frame.
@@ -75,9 +66,8 @@ impl Outgoing {
         self.awaits_key = false;
         let times = (frame.dts, frame.pts);
         let mut frames = Vec::with_capacity(1);
-        if self.sent_metadata.as_ref() != Some(&self.metadata) {
-            self.sent_metadata = Some(self.metadata.clone());
-            frames.push(metadata_frame(self.metadata.clone(), frame.dts));
+        if self.sent_metadata.replace(self.metadata) != Some(self.metadata) {
+            frames.push(Arc::new(Frame::metadata(self.metadata, frame.dts)));
         }
         // Tracks that the publication was told of and the present item does not have.
         for (track, sent) in self.sent.iter_mut().enumerate() {
@@ -99,10 +89,4 @@ impl Outgoing {
         frames.push(Arc::new(frame));
         frames
     }
-}
-
-fn metadata_frame(body: Vec<u8>, time: Timestamp) -> Arc<Frame> {
-    let data = 0..body.len();
-    let (track, role) = (TrackId::DATA, FrameRole::Metadata);
-    Arc::new(Frame::in_flv_body(track, role, Codec::None, (time, time), body, data))
 }

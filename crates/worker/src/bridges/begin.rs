@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::bridge::{FrameToRtp, FrameToRtpSettings, RtpToFrame, RtpToFrameSettings};
-use delivery::{Frame, FrameRole};
+use media::{Frame, FrameRole, Timestamp};
 use sfu::Packet;
 
 use super::audio::Audio;
@@ -22,7 +22,7 @@ use worker_api::settings::settings_for;
 const PAYLOAD_BYTES_MAX: usize = 1_180;
 
 /// Audio that a bridge begins with, milliseconds. Older audio would be played before what comes now, and late for good.
-const AUDIO_MS: u64 = 100;
+const AUDIO_MS: i64 = 100;
 
 /// Packets after which a turn is taken while a bridge begins: half of what a stream holds for one.
 const TURN_PACKETS: u64 = 4_000;
@@ -91,18 +91,17 @@ impl Worker {
     /// What a player that joined now would begin with.
     fn bridge_feed_cached_frames(&mut self, index: BridgeId, epoch: Epoch) {
         let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
-        let cached: Vec<(u64, Arc<Frame>)> =
-            relay.gop().frames().map(|(time_ms, frame)| (*time_ms, Arc::clone(frame))).collect();
+        let cached: Vec<(Timestamp, Arc<Frame>)> = relay.gop().frames().cloned().collect();
         let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
-        let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
-        let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
-        self.bridge_feed_ended_tracks(index, begin_ms);
-        let audio_from_ms = cached.last().map_or(0, |(time_ms, _)| time_ms.saturating_sub(AUDIO_MS));
-        let is_wanted = |(time_ms, frame): &&(u64, Arc<Frame>)| {
-            frame.role != FrameRole::Audio || *time_ms >= audio_from_ms
-        };
-        for (time_ms, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
-            self.bridge_frame(index, *time_ms, frame);
+        let begin = cached.first().map_or(Timestamp::ZERO, |(time, _)| *time);
+        let headers: Vec<_> = headers.iter().map(|header| (begin, Arc::clone(header))).collect();
+        self.bridge_feed_ended_tracks(index, begin);
+        let newest = cached.last().map_or(Timestamp::ZERO, |(time, _)| *time);
+        let audio_from = newest - Timestamp::from_millis(AUDIO_MS);
+        let is_wanted =
+            |(time, frame): &&(Timestamp, Arc<Frame>)| frame.role != FrameRole::Audio || *time >= audio_from;
+        for (time, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
+            self.bridge_frame(index, *time, frame);
             // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
             if !self.bridge_is(index, epoch) {
                 return;
@@ -116,15 +115,15 @@ impl Worker {
     }
 
     /// What is over may go on.
-    fn bridge_feed_ended_tracks(&mut self, index: BridgeId, time_ms: u64) {
+    fn bridge_feed_ended_tracks(&mut self, index: BridgeId, time: Timestamp) {
         let frames = self.bridges.slab[index].frames;
         let headers: Vec<_> = self.streams.slab[frames].relay.ended().map(Arc::clone).collect();
         for header in headers {
-            self.bridge_frame(index, time_ms, &header);
+            self.bridge_frame(index, time, &header);
             if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
                 self.bridges.slab.get_mut(index)
             {
-                machine.track_ended(header.track);
+                machine.track_ended(header.track.kind);
             }
         }
     }

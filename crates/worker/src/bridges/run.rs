@@ -4,9 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use delivery::{Frame, Track};
-use rtmp::MediaKind;
-use rtmp::flv;
+use media::{Frame, MediaKind, Timestamp};
 use sfu::{Packet, TrackIndex};
 
 use super::cost::{clock, cpu_time};
@@ -25,7 +23,7 @@ const TIMER_MIN: Duration = Duration::from_millis(1);
 
 impl Worker {
     /// A frame of the publisher, at its place on the stream's timeline.
-    pub(crate) fn bridge_frame(&mut self, index: BridgeId, time_ms: u64, frame: &Arc<Frame>) {
+    pub(crate) fn bridge_frame(&mut self, index: BridgeId, time: Timestamp, frame: &Arc<Frame>) {
         self.bridge_guarded(index, |worker| {
             let mut out = std::mem::take(&mut worker.bridges.packets_out);
             let now = worker.ctx.now;
@@ -33,10 +31,10 @@ impl Worker {
             if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
                 worker.bridges.slab.get_mut(index)
             {
-                machine.frame(now, time_ms, frame, &mut out);
+                machine.frame(now, time, frame, &mut out);
                 worker.bridge_take_packets(index, &mut out);
             }
-            worker.bridge_took(index, begun, frame.track == Track::Video);
+            worker.bridge_took(index, begun, frame.track.kind == VIDEO);
             worker.bridges.packets_out = out;
         });
     }
@@ -181,13 +179,7 @@ impl Worker {
     fn bridge_take_frames(&mut self, index: BridgeId, out: &mut ::bridge::FramesOut) {
         let Bridge { frames, packets, .. } = self.bridges.slab[index];
         for frame in out.frames.drain(..) {
-            let kind = match frame.track {
-                Track::Audio => MediaKind::Audio,
-                Track::Video => MediaKind::Video,
-                Track::Data => MediaKind::Data,
-            };
-            let codec = flv::inspect(kind, &frame.payload).map_or(flv::Codec::None, |info| info.codec);
-            self.fan_out(frames, &frame, codec);
+            self.fan_out(frames, &frame);
         }
         if std::mem::take(&mut out.key_frame_wanted)
             && let Some(track) = TrackIndex::new(VIDEO, 0)

@@ -1,12 +1,11 @@
 //! One stream in one wire format on one worker: the bytes its players share and the times they are served.
 
 use std::io::Write;
-use std::sync::Arc;
 
-use delivery::{DeliveryLog, Frame, FrameRole, Headers, Mark, Received, Schedule, Stream, Track};
-use rtmp::MediaKind;
+use delivery::{DeliveryLog, Headers, Mark, Received, Schedule, Stream};
+use media::{Frame, FrameRole};
 use rtmp::chunk;
-use rtmp::flv;
+use rtmp::flv::{self, TagBody};
 
 use crate::proto::websocket;
 
@@ -48,25 +47,27 @@ impl Channel {
     pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream, now_ms: u64) -> Self {
         let schedule = Schedule::new(merge_ms);
         let mut channel = Self { format, log: DeliveryLog::default(), schedule, armed_ms: None };
-        for (time_ms, frame) in stream.gop().frames() {
-            let entry = frame.role == FrameRole::Key;
-            channel.append(frame, Received { time_ms: *time_ms, entry }, now_ms);
+        for (at, (time, frame)) in stream.gop().frames().enumerate() {
+            if let Some(body) = TagBody::of(frame) {
+                channel.append(frame, &body, Received { time: *time, entry: at == 0 }, now_ms);
+            }
         }
         channel
     }
 
-    /// Serialises a frame for all players.
-    pub(crate) fn append(&mut self, frame: &Frame, received: Received, now_ms: u64) {
+    /// Serialises a frame, which has this body, for all players.
+    pub(crate) fn append(&mut self, frame: &Frame, body: &TagBody<'_>, received: Received, now_ms: u64) {
         let format = self.format;
-        let hint = Self::bytes_hint(frame);
-        let Received { time_ms, entry } = received;
+        let hint = Self::bytes_hint(body);
+        let Received { time, entry } = received;
+        let time_ms = time.millis().max(0) as u64;
         let mark = Mark { position: self.log.head(), time_ms, arrived_ms: now_ms, entry };
-        self.log.append(mark, hint, |out| write(format, out, frame, time_ms));
+        self.log.append(mark, hint, |out| write(format, out, frame, body, time_ms));
     }
 
-    /// Most bytes a frame takes in any format.
-    pub(crate) fn bytes_hint(frame: &Frame) -> usize {
-        frame.payload.len() + overhead(frame.payload.len())
+    /// Most bytes a frame with this body takes in any format.
+    pub(crate) fn bytes_hint(body: &TagBody<'_>) -> usize {
+        body.len() + overhead(body.len())
     }
 
     /// Log position and message count, as the schedule wants them.
@@ -77,7 +78,9 @@ impl Channel {
     /// What a player gets before its first frame, and again after frames were left out.
     pub(crate) fn write_headers(&self, out: &mut Vec<u8>, headers: &Headers, time_ms: u64) {
         for frame in headers.iter() {
-            write(self.format, out, frame, time_ms);
+            if let Some(body) = TagBody::of(frame) {
+                write(self.format, out, frame, &body, time_ms);
+            }
         }
     }
 }
@@ -85,12 +88,13 @@ impl Channel {
 /// What an FLV player gets once, before everything else.
 pub(crate) fn write_file_header(format: Format, out: &mut Vec<u8>, stream: &Stream) {
     // A player that is told of a track waits for it: name only what is there, or what the metadata promises.
+    let metadata = stream.headers().metadata.as_ref();
     let promised = |key: &[u8]| {
-        let metadata = stream.headers().metadata.as_ref();
-        metadata.is_some_and(|frame| frame.payload.windows(key.len()).any(|window| window == key))
+        metadata.is_some_and(|frame| frame.data().windows(key.len()).any(|window| window == key))
     };
-    let has_audio = stream.has_audio() || promised(b"audiocodecid");
-    let has_video = stream.has_video() || promised(b"videocodecid");
+    let described = metadata.and_then(|frame| frame.described()).copied().unwrap_or_default();
+    let has_audio = stream.has_audio() || described.audio.is_some() || promised(b"audiocodecid");
+    let has_video = stream.has_video() || described.video.is_some() || promised(b"videocodecid");
     let mut header = Vec::with_capacity(16);
     flv::write_file_header(&mut header, has_audio, has_video);
     write_framed(format, out, header.len(), |out| out.extend_from_slice(&header));
@@ -120,72 +124,45 @@ fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl Fn
     }
 }
 
-fn write(format: Format, out: &mut Vec<u8>, frame: &Frame, time_ms: u64) {
-    let kind = media_kind(frame.track);
+fn write(format: Format, out: &mut Vec<u8>, frame: &Frame, body: &TagBody<'_>, time_ms: u64) {
+    let kind = frame.track.kind;
     // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it. Metadata is of no time: ffmpeg takes any other
     // time for that of a subtitle.
     let timestamp = if frame.role == FrameRole::Metadata { 0 } else { time_ms as u32 };
     if format == Format::Rtmp {
-        return chunk::write_play_message(out, kind, timestamp, &frame.payload);
+        return chunk::write_play_parts(out, kind, timestamp, body.parts());
     }
-    write_framed(format, out, frame.payload.len() + FLV_TAG_OVERHEAD, |out| {
-        flv::write_tag(out, kind, timestamp, &frame.payload);
+    write_framed(format, out, body.len() + FLV_TAG_OVERHEAD, |out| {
+        flv::write_tag_parts(out, kind, timestamp, body.parts());
     });
 }
 
 /// Bytes of an FLV tag besides its body: header and previous tag size.
 const FLV_TAG_OVERHEAD: usize = 15;
 
-fn media_kind(track: Track) -> MediaKind {
-    match track {
-        Track::Audio => MediaKind::Audio,
-        Track::Video => MediaKind::Video,
-        Track::Data => MediaKind::Data,
-    }
-}
-
-/// Largest header frame, bytes. Each new player gets a copy of its own; real ones have a few hundred bytes.
-const HEADER_BYTES_MAX: usize = 64 << 10;
-
-/// The frame of a message, or `None` for a message no player can use.
-pub(crate) fn frame_of(message: rtmp::MediaMessage) -> Option<(Arc<Frame>, flv::BodyInfo)> {
-    let info = flv::inspect(message.kind, &message.payload).ok()?;
-    let track = match message.kind {
-        MediaKind::Audio => Track::Audio,
-        MediaKind::Video => Track::Video,
-        MediaKind::Data => Track::Data,
-    };
-    let role = match info.role {
-        flv::BodyRole::Config => FrameRole::Config,
-        flv::BodyRole::Key => FrameRole::Key,
-        flv::BodyRole::Inter | flv::BodyRole::Disposable => FrameRole::Inter,
-        flv::BodyRole::Audio => FrameRole::Audio,
-        flv::BodyRole::Metadata if track == Track::Data => FrameRole::Metadata,
-        // Of one track among several it is not the end of the pictures.
-        flv::BodyRole::End if !info.multitrack => FrameRole::End,
-        flv::BodyRole::Metadata | flv::BodyRole::End | flv::BodyRole::Other => FrameRole::Other,
-    };
-    let is_header = matches!(role, FrameRole::Config | FrameRole::Metadata);
-    if is_header && message.payload.len() > HEADER_BYTES_MAX {
-        return None;
-    }
-    let frame = Frame { track, role, timestamp: message.timestamp, payload: message.payload };
-    Some((Arc::new(frame), info))
-}
-
 #[cfg(test)]
 mod tests {
+    use media::{Codec, Timestamp, TrackId};
+
     use super::*;
+
+    fn frame_of(track: TrackId, role: FrameRole, data: Vec<u8>) -> Frame {
+        Frame::new(track, role, Codec::H264, (Timestamp::ZERO, Timestamp::ZERO), data)
+    }
+
+    fn write_frame(format: Format, out: &mut Vec<u8>, frame: &Frame, time_ms: u64) {
+        write(format, out, frame, &TagBody::of(frame).expect("a body"), time_ms);
+    }
 
     #[test]
     fn the_hint_covers_every_format_and_size() {
         for bytes in [0, 1, 125, 126, 65_535, 65_536, 200_000] {
-            let frame =
-                Frame { track: Track::Video, role: FrameRole::Key, timestamp: 0, payload: vec![0; bytes] };
+            let frame = frame_of(TrackId::VIDEO, FrameRole::Key, vec![0; bytes]);
+            let hint = Channel::bytes_hint(&TagBody::of(&frame).expect("a body"));
             for format in [Format::Rtmp, Format::FlvChunked, Format::Flv, Format::WsFlv] {
                 let mut out = Vec::new();
-                write(format, &mut out, &frame, 0xffff_ffff);
-                assert!(out.len() <= Channel::bytes_hint(&frame), "{format:?} {bytes}: {}", out.len());
+                write_frame(format, &mut out, &frame, 0xffff_ffff);
+                assert!(out.len() <= hint, "{format:?} {bytes}: {}", out.len());
             }
         }
     }
@@ -193,9 +170,9 @@ mod tests {
     #[test]
     fn metadata_is_of_no_time() {
         for (role, expected) in [(FrameRole::Metadata, 0), (FrameRole::Config, 0x0102_0304)] {
-            let frame = Frame { track: Track::Data, role, timestamp: 7, payload: vec![2; 20] };
+            let frame = frame_of(TrackId::DATA, role, vec![2; 20]);
             let mut out = Vec::new();
-            write(Format::Flv, &mut out, &frame, 0x0102_0304);
+            write_frame(Format::Flv, &mut out, &frame, 0x0102_0304);
             assert_eq!(u32::from_be_bytes([out[7], out[4], out[5], out[6]]), expected, "{role:?}");
         }
     }
@@ -210,10 +187,9 @@ mod tests {
 
     #[test]
     fn websocket_messages_hold_exactly_one_tag() {
-        let frame =
-            Frame { track: Track::Audio, role: FrameRole::Audio, timestamp: 0, payload: vec![7; 300] };
+        let frame = frame_of(TrackId::DATA, FrameRole::Other, vec![7; 300]);
         let mut out = Vec::new();
-        write(Format::WsFlv, &mut out, &frame, 5);
+        write_frame(Format::WsFlv, &mut out, &frame, 5);
         assert_eq!(out[..2], [0x82, 126]);
         assert_eq!(usize::from(u16::from_be_bytes([out[2], out[3]])), out.len() - 4);
     }

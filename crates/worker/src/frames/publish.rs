@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use delivery::{Frame, FrameRole, Received, Track};
+use delivery::Received;
+use media::config::{AudioFormat, audio_format, audio_frame_format, video_format};
+use media::{Codec, Frame, FrameRole, MediaKind};
 use rtmp::MediaMessage;
-use rtmp::flv::{self, Codec};
+use rtmp::flv::{TagBody, read_frames};
 
 use crate::event_loop::Worker;
-use crate::frames::channel::{self, Channel, Format};
+use crate::frames::channel::{Channel, Format};
 use crate::frames::streams::LocalStream;
 use crate::ids::{ConnId, FrameStreamId};
 use crate::mailbox::{MessageBody, WorkerMessage};
@@ -117,20 +119,37 @@ impl Worker {
 
     /// A media message of the publishing session.
     pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
-        let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
+        if !matches!(self.sessions[conn].media, Media::Publish(_)) {
+            return;
+        }
         self.ctx.counters.frames_in += 1;
         self.columns.passed(conn, 1);
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
-        let Some((frame, info)) = channel::frame_of(message) else {
+        let Ok((first, others)) = read_frames(message) else {
             self.ctx.counters.frames_invalid += 1;
             return;
         };
-        let received = self.fan_out(stream, &frame, info.codec);
+        self.receive_frame(conn, first);
+        for frame in others {
+            self.receive_frame(conn, frame);
+        }
+    }
+
+    /// A frame of the publishing session.
+    pub(crate) fn receive_frame(&mut self, conn: ConnId, frame: Frame) {
+        let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
+        let is_header = matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
+        if is_header && frame.bytes() > HEADER_BYTES_MAX {
+            self.ctx.counters.frames_invalid += 1;
+            return;
+        }
+        let frame = Arc::new(frame);
+        let received = self.fan_out(stream, &frame);
         let local = &mut self.streams.slab[stream];
         // What players have already, or need not know, a bridge may need.
         let is_for_bridges = matches!(frame.role, FrameRole::Config | FrameRole::End);
-        let repeated = is_for_bridges.then_some(local.relay.timeline_head_ms());
-        let Some(time_ms) = received.map(|received| received.time_ms).or(repeated) else { return };
+        let repeated = is_for_bridges.then_some(local.relay.timeline_head());
+        let Some(time) = received.map(|received| received.time).or(repeated) else { return };
         let bridge = local.publication.bridge;
         // Headers say what there is; without one, the first frame, or the first key frame where the header says nothing; and
         // B-frames, what can be done about them.
@@ -138,23 +157,18 @@ impl Worker {
             || frame.role == FrameRole::End
             || local.is_undescribed(&frame)
             || frame.role == FrameRole::Key && local.describe_at_ms.is_some()
-            || local.has_shown_order(frame.track, info.composition_ms);
+            || local.has_shown_order(&frame);
         if let Some(bridge) = bridge {
-            self.bridge_frame(bridge, time_ms, &frame);
+            self.bridge_frame(bridge, time, &frame);
         } else if news {
             self.describe_as_packets(stream);
         }
     }
 
     /// Hands a frame that has come in here, from a publisher or a bridge, to other workers and the players of this one.
-    pub(crate) fn fan_out(
-        &mut self,
-        stream: FrameStreamId,
-        frame: &Arc<Frame>,
-        codec: Codec,
-    ) -> Option<Received> {
+    pub(crate) fn fan_out(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) -> Option<Received> {
         let local = &mut self.streams.slab[stream];
-        note_format(local, frame, codec);
+        note_format(local, frame);
         let Source { epoch, .. } = local.publication.source?;
         let id = local.publication.id;
         for remote in &mut local.publication.remotes {
@@ -169,18 +183,20 @@ impl Worker {
     /// Hands a frame to the players of this worker.
     pub(crate) fn deliver(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) -> Option<Received> {
         let received = self.streams.slab[stream].relay.receive(self.ctx.now_ms, frame)?;
+        // Every wire format is FLV, or carries the same bodies.
+        let Some(body) = TagBody::of(frame) else { return Some(received) };
         let now_ms = self.ctx.now_ms;
         for format in 0..Format::COUNT {
             let local = &self.streams.slab[stream];
             let Some(channel) = &local.channels[format] else { continue };
             let messages_max = u64::from(local.settings.merge_messages);
-            let rolls = channel.log.rolls(Channel::bytes_hint(frame));
+            let rolls = channel.log.rolls(Channel::bytes_hint(&body));
             let keep_from = rolls.then(|| self.oldest_needed(stream, channel));
             let Some(channel) = self.channel_mut(stream, format) else { continue };
             if let Some(keep_from) = keep_from {
                 channel.log.evict(keep_from);
             }
-            channel.append(frame, received, now_ms);
+            channel.append(frame, &body, received, now_ms);
             self.arm(stream, format, messages_max);
         }
         Some(received)
@@ -198,19 +214,36 @@ impl Worker {
     }
 }
 
-/// Remembers what the publisher sends, for those who ask.
-fn note_format(local: &mut LocalStream, frame: &Frame, codec: Codec) {
-    let config = frame.role == FrameRole::Config;
-    if frame.role == FrameRole::End {
-        return local.track_ended(frame.track);
+/// Remembers what the publisher sends, for those who ask: of several tracks of a kind, the first.
+fn note_format(local: &mut LocalStream, frame: &Frame) {
+    let (kind, codec, data) = (frame.track.kind, frame.codec, frame.data());
+    let is_other = |config: &Arc<Frame>| config.track != frame.track;
+    if local.relay.headers().first_config(kind).is_some_and(is_other) {
+        return;
     }
-    match frame.track {
-        Track::Video if config || (local.video.is_none() && codec != Codec::None) => {
-            local.video = Some((codec, flv::video_format(codec, &frame.payload)));
+    let is_config = frame.role == FrameRole::Config;
+    if frame.role == FrameRole::End {
+        return local.track_ended(kind);
+    }
+    match kind {
+        MediaKind::Video if is_config => local.video = Some((codec, video_format(codec, data))),
+        MediaKind::Video if local.video.is_none() && codec != Codec::None => {
+            local.video = Some((codec, None))
         }
-        Track::Audio if config || (local.audio.is_none() && codec != Codec::None) => {
-            local.audio = Some((codec, flv::audio_format(codec, &frame.payload)));
+        MediaKind::Audio if is_config => local.audio = Some((codec, audio_format(codec, data))),
+        MediaKind::Audio if local.audio.is_none() && codec != Codec::None => {
+            let format = match codec {
+                Codec::Pcma | Codec::Pcmu => {
+                    let channels = frame.channels.max(1);
+                    Some(AudioFormat { profile: String::new(), sample_rate: 8_000, channels })
+                }
+                _ => audio_frame_format(codec, data),
+            };
+            local.audio = Some((codec, format));
         }
         _ => {}
     }
 }
+
+/// Largest header frame, bytes. Each new player gets a copy of its own; real ones have a few hundred bytes.
+const HEADER_BYTES_MAX: usize = 64 << 10;

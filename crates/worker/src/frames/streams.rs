@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use delivery::{Frame, GopLimits, QueueLimits, Stream, Track};
-use media::Codec;
+use delivery::{GopLimits, QueueLimits, Stream};
 use media::config::{AudioFormat, VideoFormat};
+use media::{Codec, Frame, MediaKind};
 
 use crate::frames::channel::{Channel, Format};
 use crate::ids::{FrameStreamId, Table};
@@ -32,7 +32,7 @@ pub(crate) struct LocalStream {
     pub(crate) describes: u8,
     /// When it is to be described as packets again, because too little of it had been seen.
     pub(crate) describe_at_ms: Option<u64>,
-    /// The publisher's first frame of sound, and of video, if no header came before it.
+    /// The publisher's first frame of audio, and of video, if no header came before it.
     pub(crate) first: [Option<Arc<Frame>>; 2],
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
@@ -52,13 +52,12 @@ impl LocalStream {
 
     /// Whether the frame is the first of its track, and there was no header before it: then it is all that tells of it.
     pub(crate) fn is_undescribed(&mut self, frame: &Arc<Frame>) -> bool {
-        let header = match frame.track {
-            Track::Audio => &self.relay.headers().audio,
-            Track::Video => &self.relay.headers().video,
-            Track::Data => return false,
-        };
-        let first = &mut self.first[usize::from(frame.track == Track::Video)];
-        let is_first = header.is_none() && first.is_none();
+        let kind = frame.track.kind;
+        if kind == MediaKind::Data {
+            return false;
+        }
+        let first = &mut self.first[usize::from(kind == MediaKind::Video)];
+        let is_first = first.is_none() && self.relay.headers().first_config(kind).is_none();
         if is_first {
             *first = Some(Arc::clone(frame));
         }
@@ -67,18 +66,20 @@ impl LocalStream {
 
     /// Notes when a picture is shown, against when it is decoded; whether enough is known by now of a publisher that does
     /// not send pictures in the order they are shown.
-    pub(crate) fn has_shown_order(&mut self, track: Track, composition_ms: i32) -> bool {
-        let counts = track == Track::Video && composition_ms != 0 && self.out_of_order < ORDER_PICTURES;
+    pub(crate) fn has_shown_order(&mut self, frame: &Frame) -> bool {
+        let counts = frame.track.kind == MediaKind::Video
+            && self.out_of_order < ORDER_PICTURES
+            && frame.pts.millis() != frame.dts.millis();
         self.out_of_order += u32::from(counts);
         counts && (self.out_of_order == 1 || self.out_of_order == ORDER_PICTURES)
     }
 
-    /// A track is over: what was known of it says nothing of what may come.
-    pub(crate) fn track_ended(&mut self, track: Track) {
-        match track {
-            Track::Video => (self.video, self.out_of_order, self.first[1]) = (None, 0, None),
-            Track::Audio => (self.audio, self.first[0]) = (None, None),
-            Track::Data => {}
+    /// Audio or video is over: what was known of it says nothing of what may come.
+    pub(crate) fn track_ended(&mut self, kind: MediaKind) {
+        match kind {
+            MediaKind::Video => (self.video, self.out_of_order, self.first[1]) = (None, 0, None),
+            MediaKind::Audio => (self.audio, self.first[0]) = (None, None),
+            MediaKind::Data => {}
         }
     }
 

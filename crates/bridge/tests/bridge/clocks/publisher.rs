@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use bridge::clock::{CaptureClock, Stamp};
 use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
-use delivery::Track;
+use media::FrameRole;
 use netsim::Random;
-use rtmp::flv::{BodyKind, audio_body, video_body};
 use rtp::HeaderFields;
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
@@ -134,15 +133,11 @@ impl Bridge {
 fn take(out: &mut FramesOut) -> Vec<(MediaKind, u64, i64)> {
     let mut all = Vec::new();
     for frame in out.frames.drain(..) {
-        let (kind, body) = match frame.track {
-            Track::Audio => (MediaKind::Audio, audio_body(&frame.payload)),
-            Track::Video => (MediaKind::Video, video_body(&frame.payload)),
-            Track::Data => continue,
-        };
-        let body = body.expect("a body that can be read");
-        let is_media = body.kind == BodyKind::Frames && body.data.len() > NUMBER_BYTES;
-        if is_media && (kind == MediaKind::Video || body.data.starts_with(&AUDIO_HEAD)) {
-            all.push((kind, number_of(body.data), i64::from(frame.timestamp) * MILLI));
+        let (kind, data) = (frame.track.kind, frame.data());
+        let is_frame = matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio);
+        let is_media = is_frame && data.len() > NUMBER_BYTES;
+        if is_media && (kind == MediaKind::Video || data.starts_with(&AUDIO_HEAD)) {
+            all.push((kind, number_of(data), frame.dts.millis() * MILLI));
         }
     }
     all

@@ -4,7 +4,7 @@
 //! Which pictures may be left out is looked at in `tests/pictures_*.rs`.
 
 use bridge::{BFrames, FrameToRtpSettings};
-use delivery::Track;
+use media::MediaKind;
 
 use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, Sent, flv_tags};
 
@@ -12,7 +12,7 @@ fn sample(name: &str) -> Vec<(u64, Vec<u8>)> {
     let path = format!("{}/tests/samples/{name}.flv", env!("CARGO_MANIFEST_DIR"));
     let tags = flv_tags(&std::fs::read(path).unwrap());
     tags.into_iter()
-        .filter(|(_, track, _)| *track == Track::Video)
+        .filter(|(_, track, _)| *track == MediaKind::Video)
         .map(|(time_ms, _, body)| (time_ms, body))
         .collect()
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use bridge::PacketsOut;
-use delivery::{Frame, FrameRole, Track};
+use media::MediaKind;
 use proptest::prelude::*;
 use rtp::payload::Codec;
 
-use crate::frame_to_rtp::{Rig, demo_tags, settings, start};
+use crate::frame_to_rtp::{Rig, demo_tags, frames, settings, start, time};
 
 /// The sequence header of the file, its first picture and the next one.
 fn h264() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let mut bodies =
-        demo_tags().into_iter().filter(|(_, track, _)| *track == Track::Video).map(|(.., body)| body);
+        demo_tags().into_iter().filter(|(_, track, _)| *track == MediaKind::Video).map(|(.., body)| body);
     (bodies.next().unwrap(), bodies.next().unwrap(), bodies.next().unwrap())
 }
 
@@ -117,14 +117,9 @@ fn times_that_jump_by_hours_or_go_back_leave_pictures_in_order() {
     for (index, time_ms) in
         [0, 40, 5 * hour, 5 * hour + 40, 20, 60, u64::MAX, 0, 13 * hour, 1 << 52].into_iter().enumerate()
     {
-        let frame = Frame {
-            track: Track::Video,
-            role: FrameRole::Other,
-            timestamp: 0,
-            payload: if index % 2 == 0 { key.clone() } else { inter.clone() },
-        };
+        let body = if index % 2 == 0 { &key } else { &inter };
         let now = rig.start + Duration::from_millis(40 * index as u64);
-        rig.bridge.frame(now, time_ms, &frame, &mut rig.out);
+        rig.bridge.frame(now, time(time_ms), &frames(MediaKind::Video, body)[0], &mut rig.out);
         let sent: Vec<_> = rig.out.packets().map(|(fields, _)| fields.timestamp).collect();
         assert!(!sent.is_empty() && sent.iter().all(|timestamp| *timestamp == sent[0]));
         assert_ne!(last.replace(sent[0]), Some(sent[0]), "two pictures of one timestamp at {time_ms}");
@@ -140,9 +135,10 @@ proptest! {
         let mut bridge = bridge::FrameToRtp::new(settings(), start());
         let mut out = PacketsOut::default();
         let mut take = |bridge: &mut bridge::FrameToRtp, time_ms: u64, track, payload: &[u8]| {
-            let frame = Frame { track, role: FrameRole::Other, timestamp: 0, payload: payload.to_vec() };
             out.clear();
-            bridge.frame(start() + Duration::from_millis(time_ms), time_ms, &frame, &mut out);
+            for frame in frames(track, payload) {
+                bridge.frame(start() + Duration::from_millis(time_ms), time(time_ms), &frame, &mut out);
+            }
             for (_, payload) in out.packets() {
                 assert!(payload.len() <= settings().payload_bytes_max && !payload.is_empty());
             }
@@ -161,7 +157,7 @@ proptest! {
         }
         let (config, key, _) = h264();
         bridge.publisher_started(start());
-        take(&mut bridge, 20_000, Track::Video, &config);
-        prop_assert!(take(&mut bridge, 20_000, Track::Video, &key) > 0);
+        take(&mut bridge, 20_000, MediaKind::Video, &config);
+        prop_assert!(take(&mut bridge, 20_000, MediaKind::Video, &key) > 0);
     }
 }

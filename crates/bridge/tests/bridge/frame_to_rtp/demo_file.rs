@@ -2,7 +2,7 @@
 //! size, and the transcoder gets every audio frame.
 
 use bridge::AudioCodec;
-use delivery::Track;
+use media::MediaKind;
 use rtp::payload::Codec;
 
 use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, Sent, demo_tags, units};
@@ -12,10 +12,10 @@ fn pictures(rig: &mut Rig) -> Vec<(u64, Vec<u8>, Sent)> {
     let mut pictures = Vec::new();
     for (time_ms, track, body) in demo_tags() {
         let sent = match track {
-            Track::Audio => rig.audio(time_ms, &body),
+            MediaKind::Audio => rig.audio(time_ms, &body),
             _ => rig.video(time_ms, &body),
         };
-        let is_picture = track == Track::Video && body[1] == 1;
+        let is_picture = track == MediaKind::Video && body[1] == 1;
         assert_eq!(sent.len(), usize::from(is_picture), "one of each picture, at once");
         pictures.extend(sent.into_iter().map(|sent| (time_ms, body.clone(), sent)));
     }
@@ -102,8 +102,10 @@ fn timestamps_follow_the_times_and_are_evenly_spaced() {
 fn each_audio_frame_goes_to_the_transcoder_with_its_time() {
     let mut rig = Rig::new();
     pictures(&mut rig);
-    let expected: Vec<_> =
-        demo_tags().into_iter().filter(|(_, track, body)| *track == Track::Audio && body[1] == 1).collect();
+    let expected: Vec<_> = demo_tags()
+        .into_iter()
+        .filter(|(_, track, body)| *track == MediaKind::Audio && body[1] == 1)
+        .collect();
     assert_eq!(rig.audio_jobs.len(), expected.len());
     for (index, (job, (time_ms, _, body))) in rig.audio_jobs.iter().zip(&expected).enumerate() {
         assert_eq!((job.pts_us, &job.data[..]), (*time_ms as i64 * 1_000, &body[2..]));

@@ -3,8 +3,7 @@
 use bridge::{BFrames, FrameToRtpSettings, PublishedFormats};
 use rtp::payload::Codec;
 
-use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, demo_tags, flv_tags, settings};
-use delivery::{Frame, FrameRole};
+use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, demo_tags, flv_tags, frames, settings, time};
 
 #[test]
 fn formats_are_news_once() {
@@ -118,16 +117,10 @@ fn a_description_without_packets_says_what_a_bridge_says() {
     }
     let mut refused = 0;
     for tags in &streams {
-        let frames = tags.iter().map(|(_, track, body)| Frame {
-            track: *track,
-            role: FrameRole::Other,
-            timestamp: 0,
-            payload: body.clone(),
-        });
-        let frames: Vec<_> = frames.collect();
+        let frames: Vec<_> = tags.iter().flat_map(|(_, track, body)| frames(*track, body)).collect();
         let mut rig = Rig::new();
         for (at, (time_ms, _, _)) in tags.iter().enumerate() {
-            rig.bridge.frame(rig.start, *time_ms, &frames[at], &mut rig.out);
+            rig.bridge.frame(rig.start, time(*time_ms), &frames[at], &mut rig.out);
             if at < 3 || at + 1 == tags.len() {
                 assert_eq!(&bridge::describe(&settings(), [], &frames[..=at]), rig.bridge.formats());
             }

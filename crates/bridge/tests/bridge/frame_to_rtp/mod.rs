@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use bridge::{
     AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
 };
-use delivery::{Frame, FrameRole, Track};
+use media::{Frame, Timestamp};
+use rtmp::MediaMessage;
+use rtmp::flv::read_frames;
 use rtp::depacketize::Depacketizer;
 use rtp::extension::ExtensionMap;
 use rtp::payload::MediaKind;
@@ -52,6 +54,8 @@ pub(crate) struct Rig {
     pub(crate) start: Instant,
     pub(crate) out: PacketsOut,
     pub(crate) audio_jobs: Vec<CodedAudio>,
+    /// Tag bodies that no frame can be made of.
+    unreadable: u64,
     stream: PacketStream,
     sequence: [Option<u16>; 2],
 }
@@ -73,6 +77,7 @@ impl Rig {
             start,
             out: PacketsOut::default(),
             audio_jobs: Vec::new(),
+            unreadable: 0,
             stream,
             sequence: [None; 2],
         }
@@ -84,17 +89,20 @@ impl Rig {
 
     /// What viewers get of a video tag with this body, which comes at its time.
     pub(crate) fn video(&mut self, time_ms: u64, body: &[u8]) -> Vec<Sent> {
-        self.frame(time_ms, Track::Video, body)
+        self.frame(time_ms, MediaKind::Video, body)
     }
 
     /// What viewers get of an audio tag with this body, which comes at its time.
     pub(crate) fn audio(&mut self, time_ms: u64, body: &[u8]) -> Vec<Sent> {
-        self.frame(time_ms, Track::Audio, body)
+        self.frame(time_ms, MediaKind::Audio, body)
     }
 
-    fn frame(&mut self, time_ms: u64, track: Track, body: &[u8]) -> Vec<Sent> {
-        let frame = Frame { track, role: FrameRole::Other, timestamp: 0, payload: body.to_vec() };
-        self.bridge.frame(self.at(time_ms), time_ms, &frame, &mut self.out);
+    fn frame(&mut self, time_ms: u64, kind: MediaKind, body: &[u8]) -> Vec<Sent> {
+        let frames = frames(kind, body);
+        self.unreadable += u64::from(frames.is_empty());
+        for frame in frames {
+            self.bridge.frame(self.at(time_ms), time(time_ms), &frame, &mut self.out);
+        }
         self.take(time_ms)
     }
 
@@ -152,8 +160,20 @@ impl Rig {
     }
 
     pub(crate) fn broken(&self) -> u64 {
-        self.bridge.stats().broken
+        self.bridge.stats().broken + self.unreadable
     }
+}
+
+/// Frames of a tag; none if it cannot be read.
+pub(crate) fn frames(kind: MediaKind, body: &[u8]) -> Vec<Frame> {
+    let message = MediaMessage { kind, timestamp: 0, length: body.len() as u32, payload: body.to_vec() };
+    let Ok((first, others)) = read_frames(message) else { return Vec::new() };
+    std::iter::once(first).chain(others).collect()
+}
+
+/// Stream time.
+pub(crate) fn time(time_ms: u64) -> Timestamp {
+    Timestamp::from_millis(i64::try_from(time_ms).unwrap_or(i64::MAX))
 }
 
 /// The publisher that a bridge is.
@@ -189,28 +209,28 @@ fn publisher() -> PublisherInput {
 }
 
 /// Audio and video tags of `media/demo.flv`: x264 without B-frames, and AAC.
-pub(crate) fn demo_tags() -> Vec<(u64, Track, Vec<u8>)> {
+pub(crate) fn demo_tags() -> Vec<(u64, MediaKind, Vec<u8>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../media/demo.flv");
     flv_tags(&std::fs::read(path).unwrap())
 }
 
 /// Audio and video tags of an FLV file, with their times in milliseconds.
-pub(crate) fn flv_tags(file: &[u8]) -> Vec<(u64, Track, Vec<u8>)> {
+pub(crate) fn flv_tags(file: &[u8]) -> Vec<(u64, MediaKind, Vec<u8>)> {
     let mut rest = &file[13..];
     let mut tags = Vec::new();
     while let Some((head, behind)) = rest.split_first_chunk::<11>() {
         let len = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
         let time_ms = u64::from(u32::from_be_bytes([head[7], head[4], head[5], head[6]]));
         let track = match head[0] {
-            8 => Track::Audio,
-            9 => Track::Video,
-            _ => Track::Data,
+            8 => MediaKind::Audio,
+            9 => MediaKind::Video,
+            _ => MediaKind::Data,
         };
         tags.push((time_ms, track, behind[..len].to_vec()));
         rest = &behind[len + 4..];
     }
     // Nor the end, behind which nothing is offered any more.
-    tags.retain(|(_, track, body)| *track != Track::Data && body[..2] != [0x17, 2] && body[0] != 0x92);
+    tags.retain(|(_, track, body)| *track != MediaKind::Data && body[..2] != [0x17, 2] && body[0] != 0x92);
     tags
 }
 

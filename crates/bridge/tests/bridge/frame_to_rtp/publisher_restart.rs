@@ -1,6 +1,6 @@
 //! A publisher that comes back, or another one: numbers and timestamps go on, and nothing of the one before is used.
 
-use delivery::Track;
+use media::MediaKind;
 use rtp::payload::Codec;
 
 use crate::frame_to_rtp::{Rig, demo_tags};
@@ -39,11 +39,11 @@ fn audio_that_has_ended_is_offered_still_and_goes_on() {
 }
 
 /// Whose video is over, and who says so by its own frame or who came to the stream later.
-fn over(rig: &mut Rig, tags: &[(u64, Track, Vec<u8>)], came_later: bool) {
+fn over(rig: &mut Rig, tags: &[(u64, MediaKind, Vec<u8>)], came_later: bool) {
     let before = if came_later { &tags[..1] } else { tags };
     before.iter().for_each(|(time_ms, _, body)| _ = rig.video(*time_ms, body));
     match came_later {
-        true => rig.bridge.track_ended(Track::Video),
+        true => rig.bridge.track_ended(MediaKind::Video),
         false => assert_eq!(rig.video(120, b"\x17\x02\x00\x00\x00"), []),
     }
 }

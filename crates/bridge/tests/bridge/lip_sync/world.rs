@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bridge::{BFrames, FrameToRtp, FrameToRtpSettings, PacketsOut, payload_type};
-use delivery::{Frame, FrameRole, GopLimits, Stream, Track};
+use delivery::{GopLimits, Stream};
+use media::{Frame, Timestamp};
 use netsim::Random;
+use rtmp::MediaMessage;
+use rtmp::flv::read_frames;
 use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
@@ -112,9 +115,9 @@ impl World {
         self.publisher.next_us = [self.now_us; 2];
         self.publisher.pictures = 0;
         self.flight.clear();
-        for (track, body) in [(Track::Video, video_config()), (Track::Audio, audio_config())] {
+        for (kind, body) in [(MediaKind::Video, video_config()), (MediaKind::Audio, audio_config())] {
             self.counter += 1;
-            let frame = Frame { track, role: FrameRole::Config, timestamp: 0, payload: body };
+            let frame = frame(kind, 0, body);
             self.flight.insert((self.now_us, self.counter), frame);
         }
     }
@@ -142,14 +145,14 @@ impl World {
         self.packets.publisher_started(now, self.epoch, input);
         let settings = FrameToRtpSettings { b_frames: BFrames::Drop, payload_bytes_max: 1_180 };
         self.bridge = Some(Box::new(FrameToRtp::new(settings, now)));
-        let cached: Vec<_> = self.frames.gop().frames().map(|(at, frame)| (*at, Arc::clone(frame))).collect();
+        let cached: Vec<_> = self.frames.gop().frames().cloned().collect();
         let headers = if cached.is_empty() { self.frames.headers() } else { self.frames.entry_headers() };
-        let begin_ms = cached.first().map_or(0, |(time_ms, _)| *time_ms);
-        let headers: Vec<_> = headers.iter().map(|header| (begin_ms, Arc::clone(header))).collect();
-        for (time_ms, frame) in
-            headers.iter().chain(cached.iter().filter(|(_, frame)| frame.track != Track::Audio))
+        let begin = cached.first().map_or(Timestamp::ZERO, |(time, _)| *time);
+        let headers: Vec<_> = headers.iter().map(|header| (begin, Arc::clone(header))).collect();
+        for (time, frame) in
+            headers.iter().chain(cached.iter().filter(|(_, frame)| frame.track.kind != MediaKind::Audio))
         {
-            self.cross(*time_ms, frame);
+            self.cross(*time, frame);
         }
         self.settle();
     }
@@ -250,8 +253,8 @@ impl World {
             let [audio_us, video_us] = self.publisher.next_us;
             match audio_us.min(video_us) {
                 next_us if next_us >= until_us => break,
-                next_us if next_us == audio_us => self.capture(0, Track::Audio),
-                _ => self.capture(1, Track::Video),
+                next_us if next_us == audio_us => self.capture(0, MediaKind::Audio),
+                _ => self.capture(1, MediaKind::Video),
             }
         }
         // Both come by one connection.
@@ -263,43 +266,43 @@ impl World {
         self.publisher.arrived_us = arrived_us;
     }
 
-    fn capture(&mut self, at: usize, track: Track) {
+    fn capture(&mut self, at: usize, kind: MediaKind) {
         let publisher = &mut self.publisher;
         let captured_us = publisher.next_us[at];
         let time_us = publisher.shift_us + (captured_us as f64 * (1.0 + publisher.ppm / 1e6)) as i64;
         self.counter += 1;
         self.captured.insert(self.counter, captured_us);
-        let (role, mut payload) = match track {
-            Track::Audio => {
+        let mut payload = match kind {
+            MediaKind::Audio => {
                 publisher.next_us[at] += (AUDIO_US as f64 / (1.0 + publisher.audio_ppm / 1e6)) as i64;
-                (FrameRole::Audio, [&b"\x91Opus"[..], &AUDIO_HEAD].concat())
+                [&b"\x91Opus"[..], &AUDIO_HEAD].concat()
             }
             _ => {
                 publisher.next_us[at] += publisher.picture_us;
                 let is_key = publisher.pictures.is_multiple_of(publisher.gop);
                 publisher.pictures += 1;
                 // All are coded alike; what the container says decides where players begin.
-                (if is_key { FrameRole::Key } else { FrameRole::Inter }, picture(is_key))
+                picture(is_key)
             }
         };
         payload.extend(self.counter.to_be_bytes());
         let delay_us = publisher.delay_us + self.random.below(publisher.jitter_us as u64 + 1) as i64;
-        let frame = Frame { track, role, timestamp: time_us.div_euclid(MILLI) as u32, payload };
+        let frame = frame(kind, time_us.div_euclid(MILLI) as u32, payload);
         self.flight.insert((captured_us + delay_us, self.counter), frame);
     }
 
     fn arrive(&mut self, frame: &Arc<Frame>) {
         let now_ms = (self.now_us / MILLI) as u64;
         if let Some(received) = self.frames.receive(now_ms, frame) {
-            self.cross(received.time_ms, frame);
+            self.cross(received.time, frame);
         }
     }
 
     /// A frame goes through the bridge, and its packets into their stream.
-    fn cross(&mut self, time_ms: u64, frame: &Frame) {
+    fn cross(&mut self, time: Timestamp, frame: &Frame) {
         let now = self.at(self.now_us);
         let Some(bridge) = &mut self.bridge else { return };
-        bridge.frame(now, time_ms, frame, &mut self.out);
+        bridge.frame(now, time, frame, &mut self.out);
         assert!(self.out.audio.is_empty(), "Opus needs no transcoder");
         for (fields, payload) in self.out.packets() {
             self.packets.receive_packet(now, fields, payload).expect("the bridge is the publisher");
@@ -403,3 +406,8 @@ fn audio_config() -> Vec<u8> {
 
 /// Pieces whose time of capture is remembered.
 const CAPTURED_MAX: usize = 4_000;
+
+fn frame(kind: MediaKind, timestamp: u32, payload: Vec<u8>) -> Frame {
+    let message = MediaMessage { kind, timestamp, length: payload.len() as u32, payload };
+    read_frames(message).expect("a body that can be read").0
+}

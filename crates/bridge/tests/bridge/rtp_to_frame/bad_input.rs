@@ -102,7 +102,7 @@ proptest! {
             rig.arrive(ms, kind, number, ms, &payload, marker);
         }
         rig.run_until(ms + 1_000);
-        for track in [delivery::Track::Audio, delivery::Track::Video] {
+        for track in [MediaKind::Audio, MediaKind::Video] {
             let of_track = rig.frames.iter().filter(|frame| frame.track == track);
             let times: Vec<_> = of_track.map(|frame| { crate::rtp_to_frame::body(frame); frame.timestamp }).collect();
             prop_assert!(times.is_sorted());

@@ -1,6 +1,6 @@
 //! A file of a real encoder goes to packets and comes back as it was.
 
-use delivery::{FrameRole, Track};
+use media::{FrameRole, MediaKind};
 use rtp::packetize::{PacketSlab, Sender, h264};
 use rtp::payload::Codec;
 
@@ -62,12 +62,12 @@ fn every_tag_is_what_it_was() {
     }
     let begin = u64::from(rig.pictures()[0].1) - expected[0].0;
     let video =
-        rig.frames.iter().filter(|frame| frame.track == Track::Video && frame.role != FrameRole::Config);
+        rig.frames.iter().filter(|frame| frame.track == MediaKind::Video && frame.role != FrameRole::Config);
     let got: Vec<_> =
         video.map(|frame| (u64::from(frame.timestamp) - begin, frame.payload.clone())).collect();
     assert_eq!(got.len(), 250);
     assert!(got == expected, "a frame or its time differs");
-    let configs = rig.of(Track::Video, FrameRole::Config);
+    let configs = rig.of(MediaKind::Video, FrameRole::Config);
     assert_eq!(configs.len(), 1);
     assert_eq!(parameter_sets(&configs[0].payload), sets);
 }

@@ -14,15 +14,13 @@ mod startup_gate;
 mod transcoded_audio;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
 use bridge::{CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
-use delivery::{Frame, FrameRole, Track};
-use rtmp::flv::{Body, BodyKind, Codec as FlvCodec, audio_body, video_body};
-use rtp::payload::{Codec, MediaKind};
+use media::{Codec, FrameRole, MediaKind};
+use rtmp::flv::{Body, BodyKind, TagBody, audio_body, video_body};
 
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(250);
 
@@ -41,11 +39,20 @@ pub(crate) fn settings() -> RtpToFrameSettings {
     }
 }
 
+/// A frame as RTMP and FLV outputs write it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tag {
+    pub(crate) track: MediaKind,
+    pub(crate) role: FrameRole,
+    pub(crate) timestamp: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
 /// A bridge and all that has come out of it.
 pub(crate) struct Rig {
     pub(crate) bridge: RtpToFrame,
     pub(crate) start: Instant,
-    pub(crate) frames: Vec<Arc<Frame>>,
+    pub(crate) frames: Vec<Tag>,
     pub(crate) audio_jobs: Vec<CodedAudio>,
     /// When key frames were asked for, in milliseconds.
     pub(crate) asked_ms: Vec<u64>,
@@ -155,7 +162,12 @@ impl Rig {
     }
 
     fn take(&mut self, ms: u64) {
-        self.frames.append(&mut self.out.frames);
+        self.frames.extend(self.out.frames.drain(..).map(|frame| Tag {
+            track: frame.track.kind,
+            role: frame.role,
+            timestamp: frame.dts.millis() as u32,
+            payload: TagBody::of(&frame).expect("a body").parts().concat(),
+        }));
         self.audio_jobs.append(&mut self.out.audio);
         if std::mem::take(&mut self.out.key_frame_wanted) {
             self.asked_ms.push(ms);
@@ -163,17 +175,13 @@ impl Rig {
     }
 
     /// Frames of a track in one role.
-    pub(crate) fn of(&self, track: Track, role: FrameRole) -> Vec<&Frame> {
-        self.frames
-            .iter()
-            .map(|frame| &**frame)
-            .filter(|frame| (frame.track, frame.role) == (track, role))
-            .collect()
+    pub(crate) fn of(&self, track: MediaKind, role: FrameRole) -> Vec<&Tag> {
+        self.frames.iter().filter(|frame| (frame.track, frame.role) == (track, role)).collect()
     }
 
     /// Pictures: whether a key frame, stream time, coded data.
     pub(crate) fn pictures(&self) -> Vec<(bool, u32, &[u8])> {
-        let of_video = self.frames.iter().filter(|frame| frame.track == Track::Video);
+        let of_video = self.frames.iter().filter(|frame| frame.track == MediaKind::Video);
         of_video
             .map(|frame| (frame, body(frame)))
             .filter(|(_, body)| body.kind == BodyKind::Frames)
@@ -183,7 +191,7 @@ impl Rig {
 
     /// Stream times of audio frames, and their coded data.
     pub(crate) fn audio_frames(&self) -> Vec<(u32, &[u8])> {
-        self.of(Track::Audio, FrameRole::Audio)
+        self.of(MediaKind::Audio, FrameRole::Audio)
             .into_iter()
             .map(|frame| (frame.timestamp, body(frame).data))
             .collect()
@@ -191,9 +199,9 @@ impl Rig {
 }
 
 /// What a frame's body says, which must agree with the frame's role.
-pub(crate) fn body(frame: &Frame) -> Body<'_> {
+pub(crate) fn body(frame: &Tag) -> Body<'_> {
     let body = match frame.track {
-        Track::Audio => audio_body(&frame.payload),
+        MediaKind::Audio => audio_body(&frame.payload),
         _ => video_body(&frame.payload),
     };
     let body = body.expect("a body that can be read");
@@ -203,7 +211,7 @@ pub(crate) fn body(frame: &Frame) -> Body<'_> {
         _ => (BodyKind::Frames, false),
     };
     assert_eq!(body.kind, expected.0);
-    assert!(frame.track == Track::Audio || body.is_key == expected.1);
+    assert!(frame.track == MediaKind::Audio || body.is_key == expected.1);
     body
 }
 
@@ -216,16 +224,4 @@ pub(crate) fn units(mut frame: &[u8]) -> Vec<(u8, &[u8])> {
         frame = rest;
     }
     units
-}
-
-/// Codecs of video by both names.
-pub(crate) fn flv(codec: Codec) -> FlvCodec {
-    match codec {
-        Codec::H264 => FlvCodec::H264,
-        Codec::H265 => FlvCodec::H265,
-        Codec::Vp8 => FlvCodec::Vp8,
-        Codec::Vp9 => FlvCodec::Vp9,
-        Codec::Av1 => FlvCodec::Av1,
-        other => panic!("{other:?} is audio"),
-    }
 }

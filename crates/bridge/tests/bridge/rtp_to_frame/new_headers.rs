@@ -1,10 +1,10 @@
 //! Another resolution, codec or publisher brings a new configuration, ahead of the first frame that needs it.
 
-use delivery::{FrameRole, Track};
+use media::{FrameRole, MediaKind};
 use rtmp::flv::video_format;
 use rtp::payload::Codec;
 
-use crate::rtp_to_frame::{OPUS, Rig, VP8_INTER, VP8_KEY, body, flv};
+use crate::rtp_to_frame::{OPUS, Rig, VP8_INTER, VP8_KEY, body};
 
 /// SPS of libx264 (Constrained Baseline) for 1280x718 and 640x360, and a PPS.
 const SPS_LARGE: &str = "6742c01fda014016feb0110000030001000003003c0f1832a0";
@@ -43,7 +43,7 @@ fn a_new_size_brings_a_new_configuration_and_the_old_one_is_not_repeated() {
         [Metadata, Config, Key, Inter, Key, Metadata, Config, Key, Inter, Metadata, Config, Key]
     );
     let sizes: Vec<_> = rig
-        .of(Track::Video, Config)
+        .of(MediaKind::Video, Config)
         .into_iter()
         .map(|frame| video_format(Codec::H264, &frame.payload).unwrap())
         .map(|format| (format.width, format.height))
@@ -98,14 +98,16 @@ fn another_publisher_is_told_anew_and_time_goes_on() {
     rig.video(0, &VP8_KEY, true);
     rig.audio(0, &OPUS);
     rig.video(33, &VP8_INTER, true);
-    let told = rig.of(Track::Video, FrameRole::Config).len() + rig.of(Track::Audio, FrameRole::Config).len();
+    let told =
+        rig.of(MediaKind::Video, FrameRole::Config).len() + rig.of(MediaKind::Audio, FrameRole::Config).len();
     assert_eq!(told, 2);
     rig.epoch = 2;
     rig.video(5_000, &VP8_INTER, true);
     assert_eq!(rig.pictures().len(), 2, "nothing of it before its key frame");
     rig.video(5_033, &VP8_KEY, true);
     rig.audio(5_040, &OPUS);
-    let told = rig.of(Track::Video, FrameRole::Config).len() + rig.of(Track::Audio, FrameRole::Config).len();
+    let told =
+        rig.of(MediaKind::Video, FrameRole::Config).len() + rig.of(MediaKind::Audio, FrameRole::Config).len();
     assert_eq!(told, 4);
     let times: Vec<_> = rig.pictures().into_iter().map(|(_, time_ms, _)| time_ms).collect();
     assert!(times.is_sorted() && times[2] - times[1] >= 4_900, "{times:?}");
@@ -119,8 +121,8 @@ fn a_publisher_may_change_its_codec() {
     rig.video(33, &[0x41, 0x9a, 1], true);
     key_frame(&mut rig, 66, SPS_LARGE);
     let codecs: Vec<_> =
-        rig.of(Track::Video, FrameRole::Config).into_iter().map(|frame| body(frame).codec).collect();
-    assert_eq!(codecs, [flv(Codec::Vp8), flv(Codec::H264)]);
+        rig.of(MediaKind::Video, FrameRole::Config).into_iter().map(|frame| body(frame).codec).collect();
+    assert_eq!(codecs, [Codec::Vp8, Codec::H264]);
     assert_eq!(rig.pictures().len(), 2);
 }
 

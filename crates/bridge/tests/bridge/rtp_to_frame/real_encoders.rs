@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use delivery::{FrameRole, Track};
+use media::{FrameRole, MediaKind};
 use rtmp::flv::video_format;
 use rtp::payload::Codec;
 
-use crate::rtp_to_frame::{Rig, body, flv};
+use crate::rtp_to_frame::{Rig, body};
 
 fn packets(name: &str) -> Vec<Vec<u8>> {
     let path =
@@ -50,14 +50,14 @@ fn every_picture_comes_through_behind_its_configuration() {
         }
         let roles: Vec<_> = rig.frames.iter().take(3).map(|frame| frame.role).collect();
         assert_eq!(roles, [FrameRole::Metadata, FrameRole::Config, FrameRole::Key], "{name}");
-        let configs = rig.of(Track::Video, FrameRole::Config);
+        let configs = rig.of(MediaKind::Video, FrameRole::Config);
         assert_eq!(configs.len(), 1, "{name}: told once");
-        assert_eq!(body(configs[0]).codec, flv(codec));
-        let format = video_format(flv(codec), &configs[0].payload).expect("a configuration that can be read");
+        assert_eq!(body(configs[0]).codec, codec);
+        let format = video_format(codec, &configs[0].payload).expect("a configuration that can be read");
         if matches!(codec, Codec::H264 | Codec::H265) {
             assert_eq!((format.width, format.height), (160, 120), "{name}");
         }
-        let metadata = &rig.of(Track::Data, FrameRole::Metadata)[0].payload;
+        let metadata = &rig.of(MediaKind::Data, FrameRole::Metadata)[0].payload;
         let width = [&b"\0\x05width\0"[..], &160f64.to_be_bytes()].concat();
         assert!(metadata.windows(width.len()).any(|bytes| bytes == width), "{name}");
         assert_eq!(rig.bridge.stats().broken, 0);
@@ -84,7 +84,7 @@ fn audio_of_real_encoders_passes_through() {
         }
         let got: Vec<_> = rig.audio_frames().into_iter().map(|(_, data)| data.to_vec()).collect();
         assert_eq!(got, expected, "{name}");
-        assert_eq!(rig.of(Track::Audio, FrameRole::Config).len(), usize::from(codec == Codec::Opus));
+        assert_eq!(rig.of(MediaKind::Audio, FrameRole::Config).len(), usize::from(codec == Codec::Opus));
     }
 }
 

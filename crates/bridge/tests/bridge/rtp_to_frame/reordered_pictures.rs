@@ -1,7 +1,7 @@
 //! A publisher whose pictures are not sent in the order they are shown: decoding times never go back, showing times are
 //! kept.
 
-use delivery::Track;
+use media::MediaKind;
 use rtmp::flv::BodyKind;
 use rtp::payload::Codec;
 
@@ -14,15 +14,15 @@ fn decoding_times_never_go_back_and_showing_times_are_kept() {
     rig.video(0, &[0x67, 0x42, 0xc0, 0x1e], false);
     rig.video(0, &[0x68, 0xce], false);
     for (at, shown) in shown_ms.into_iter().enumerate() {
-        let number = rig.take_number(rtp::payload::MediaKind::Video);
+        let number = rig.take_number(MediaKind::Video);
         let slice: &[u8] = if at == 0 { &[0x65, 0x88] } else { &[0x41, 0x9a] };
         // They arrive as steadily as they were coded.
-        rig.arrive(at as u64 * 40, rtp::payload::MediaKind::Video, number, shown, slice, true);
+        rig.arrive(at as u64 * 40, MediaKind::Video, number, shown, slice, true);
     }
     let frames: Vec<_> = rig
         .frames
         .iter()
-        .filter(|frame| frame.track == Track::Video)
+        .filter(|frame| frame.track == MediaKind::Video)
         .map(|frame| (frame.timestamp, body(frame)))
         .filter(|(_, body)| body.kind == BodyKind::Frames)
         .collect();

@@ -1,22 +1,22 @@
 //! Players see at the first bytes what there is: metadata once, configurations of both tracks, then a picture.
 
 use bridge::RtpToFrameSettings;
-use delivery::{FrameRole, Track};
+use media::{FrameRole, MediaKind};
 use rtp::payload::Codec;
 
 use crate::rtp_to_frame::transcoded_audio::{STEREO, aac};
 use crate::rtp_to_frame::{OPUS, Rig, VP8_INTER, VP8_KEY, settings};
 
-fn kinds(rig: &Rig) -> Vec<(Track, FrameRole)> {
+fn kinds(rig: &Rig) -> Vec<(MediaKind, FrameRole)> {
     rig.frames.iter().map(|frame| (frame.track, frame.role)).collect()
 }
 
-const METADATA: (Track, FrameRole) = (Track::Data, FrameRole::Metadata);
-const VIDEO: (Track, FrameRole) = (Track::Video, FrameRole::Config);
-const AUDIO: (Track, FrameRole) = (Track::Audio, FrameRole::Config);
-const KEY: (Track, FrameRole) = (Track::Video, FrameRole::Key);
-const INTER: (Track, FrameRole) = (Track::Video, FrameRole::Inter);
-const PIECE: (Track, FrameRole) = (Track::Audio, FrameRole::Audio);
+const METADATA: (MediaKind, FrameRole) = (MediaKind::Data, FrameRole::Metadata);
+const VIDEO: (MediaKind, FrameRole) = (MediaKind::Video, FrameRole::Config);
+const AUDIO: (MediaKind, FrameRole) = (MediaKind::Audio, FrameRole::Config);
+const KEY: (MediaKind, FrameRole) = (MediaKind::Video, FrameRole::Key);
+const INTER: (MediaKind, FrameRole) = (MediaKind::Video, FrameRole::Inter);
+const PIECE: (MediaKind, FrameRole) = (MediaKind::Audio, FrameRole::Audio);
 
 #[test]
 fn audio_waits_for_the_first_key_frame_and_what_came_before_is_left_out() {
@@ -95,7 +95,7 @@ fn what_is_held_back_is_bounded() {
     rig.video(0, &VP8_INTER, true);
     for at in 0..2_000 {
         // 2.5 ms each: more than a second holds.
-        rig.arrive(at / 2, rtp::payload::MediaKind::Audio, at, at * 5 / 2, &[0xe0, 1, 2], false);
+        rig.arrive(at / 2, MediaKind::Audio, at, at * 5 / 2, &[0xe0, 1, 2], false);
     }
     assert!(rig.audio_frames().len() >= 1_400, "{} pieces", rig.audio_frames().len());
 }

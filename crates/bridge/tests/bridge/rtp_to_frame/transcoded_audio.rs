@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bridge::{AudioCodec, AudioFormat, CodedAudio, RtpToFrameSettings};
-use delivery::{FrameRole, Track};
+use media::{FrameRole, MediaKind};
 use rtmp::flv::audio_format;
 use rtp::payload::Codec;
 
@@ -63,7 +63,7 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
     let times: Vec<_> = rig.audio_frames().into_iter().map(|(time_ms, _)| time_ms).collect();
     assert_eq!(times, [1_000, 1_021, 1_042, 1_064]);
     let formats: Vec<_> = rig
-        .of(Track::Audio, Config)
+        .of(MediaKind::Audio, Config)
         .into_iter()
         .map(|frame| audio_format(Codec::Aac, &frame.payload).unwrap())
         .map(|format| (format.sample_rate, format.channels))
@@ -79,7 +79,7 @@ fn another_publisher_is_told_anew_though_the_transcoder_goes_on() {
     rig.epoch = 2;
     rig.audio(1_000, &OPUS);
     rig.transcoded(1_050, &aac(2_000_000, None, 2));
-    assert_eq!(rig.of(Track::Audio, FrameRole::Config).len(), 2);
+    assert_eq!(rig.of(MediaKind::Audio, FrameRole::Config).len(), 2);
     assert!(rig.audio_jobs.iter().all(|job| job.format.is_some()), "the transcoder, too");
 }
 
