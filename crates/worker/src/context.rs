@@ -4,7 +4,7 @@
 //! `&mut self` and `&mut Context` and know nothing of each other. Where another subsystem has to act, they return a value
 //! that says so, and the worker, which owns all of them, passes it on:
 //!
-//! ```ignore
+//! ```text
 //! let tapped = self.packets.forward(&mut self.ctx);
 //! self.bridges.packets(&mut self.ctx, &tapped);
 //! ```
@@ -23,6 +23,9 @@ use crate::stats::load::LoadMeter;
 use worker_api::auth::Policy;
 use worker_api::settings::{ApplicationSettings, WorkerSettings, settings_for};
 use worker_api::snapshot::{SessionId, WorkerCounters};
+
+/// Bytes read per call; also the most one connection may bring in before the others have their turn.
+pub(crate) const READ_BYTES: usize = 256 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) now_ms: u64,
     /// When the worker stops at the latest, once it is to stop: it takes nobody in any more.
     pub(crate) draining_until: Option<u64>,
+    /// Room for what one connection has sent; between two calls nobody needs it.
+    pub(crate) read_buffer: Vec<u8>,
     began: Instant,
     last_serial: u64,
 }
@@ -75,6 +80,7 @@ impl Context {
             now,
             now_ms: 0,
             draining_until: None,
+            read_buffer: vec![0; READ_BYTES],
             began: now,
             last_serial: 0,
         }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use group_send::{RecvBatch, RecvConfig};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rtmp::server::{ServerConfig, ServerSession};
@@ -24,12 +25,12 @@ use rtmp::server::{ServerConfig, ServerSession};
 use tokio::sync::mpsc::Sender;
 
 use crate::bridges::Bridges;
-use crate::context::Context;
+use crate::context::{Context, READ_BYTES};
 use crate::frames::streams::Streams;
 use crate::ids::{ConnId, FrameStreamId, Table, TableId};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Entry, Listeners};
-use crate::packets::Rtc;
+use crate::packets::Packets;
 use crate::proto::requests::PendingClaim;
 use crate::proto::session::{Media, Pending, Rtmp, Session, State};
 use crate::stats::columns::{Columns, Outbox};
@@ -45,8 +46,6 @@ const FIRST_LISTENER: usize = usize::MAX - 1024;
 const EVENTS_MAX: usize = 4096;
 /// Connections accepted per listener and turn; the rest wait for the next turn, media goes first.
 const ACCEPTS_MAX: usize = 256;
-/// Bytes read per call; also the most one connection may bring in before the others have their turn.
-const READ_BYTES: usize = 256 << 10;
 /// The same for one that does not publish.
 const COMMAND_READ_BYTES: usize = 16 << 10;
 /// Scratch space for ciphertext; smaller than [`READ_BYTES`], so that the plaintext of it always fits there.
@@ -73,7 +72,7 @@ pub(crate) struct ControlQueues {
 pub(crate) struct Worker {
     pub(crate) ctx: Context,
     pub(crate) control: ControlQueues,
-    pub(crate) rtc: Rtc,
+    pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
     listeners: Listeners,
     accept_again: Vec<usize>,
@@ -90,7 +89,8 @@ pub(crate) struct Worker {
     pub(crate) claims: VecDeque<(u64, PendingClaim)>,
     /// Sessions with more input than one turn takes.
     read_again: Vec<ConnId>,
-    pub(crate) plain: Vec<u8>,
+    /// Room for the datagrams of one receive call.
+    received: RecvBatch,
     cipher: Vec<u8>,
     pub(crate) scratch_players: Vec<delivery::PlayerId>,
     next_sweep_ms: u64,
@@ -107,11 +107,11 @@ impl Worker {
     pub(crate) fn new(
         ctx: Context,
         control: ControlQueues,
-        mut rtc: Rtc,
+        mut packets: Packets,
         bridges: Bridges,
         mut listeners: Listeners,
     ) -> io::Result<Self> {
-        rtc.register(ctx.poll.registry())?;
+        packets.register(ctx.poll.registry())?;
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             ctx.poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
         }
@@ -119,7 +119,7 @@ impl Worker {
         Ok(Self {
             ctx,
             control,
-            rtc,
+            packets,
             bridges,
             listeners,
             accept_again: Vec::new(),
@@ -131,7 +131,7 @@ impl Worker {
             unwatched: BinaryHeap::new(),
             claims: VecDeque::new(),
             read_again: Vec::new(),
-            plain: vec![0; READ_BYTES],
+            received: RecvBatch::new(RecvConfig::default()),
             cipher: vec![0; CIPHER_BYTES],
             scratch_players: Vec::new(),
             next_sweep_ms: SWEEP_MS,
@@ -166,7 +166,7 @@ impl Worker {
         for event in events {
             match event.token() {
                 WAKER => {}
-                token if Self::is_rtc(token) => self.rtc_socket_event(event),
+                token if Packets::owns(token) => self.packets.socket_event(&mut self.ctx, event),
                 Token(token) if token >= FIRST_LISTENER => self.accept_again.push(token - FIRST_LISTENER),
                 Token(index) => self.session_event(ConnId::at(index), event),
             }
@@ -174,13 +174,17 @@ impl Worker {
         for listener in std::mem::take(&mut self.accept_again) {
             self.accept(listener);
         }
-        self.rtc_input();
+        self.packets.input(&mut self.ctx, &mut self.received);
+        self.carry_out_actions();
         self.read_unwatched();
         self.claim_again();
         self.receive_messages();
         self.bridge_replies();
         self.handle_commands();
-        self.rtc_output();
+        self.packets.run_timers(&mut self.ctx);
+        self.carry_out_actions();
+        self.packets.forward(&mut self.ctx);
+        self.packets.flush(&mut self.ctx);
         self.serve_due_players();
         if self.ctx.now_ms >= self.next_sweep_ms {
             self.next_sweep_ms = self.ctx.now_ms + SWEEP_MS;
@@ -198,7 +202,7 @@ impl Worker {
         let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
         let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
         let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);
-        Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(self.rtc_sleep(self.ctx.now))
+        Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(self.packets.timeout(self.ctx.now))
     }
 
     fn session_event(&mut self, conn: ConnId, event: &mio::event::Event) {
@@ -221,7 +225,7 @@ impl Worker {
         loop {
             let Some(session) = self.sessions.get_mut(conn) else { return };
             let to_end = session.peer_closed;
-            let mut plain = std::mem::take(&mut self.plain);
+            let mut plain = std::mem::take(&mut self.ctx.read_buffer);
             // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
             let is_publisher = matches!(session.media, Media::Publish(_));
             let most = if is_publisher || session.connection.tls.is_some() {
@@ -252,7 +256,7 @@ impl Worker {
                     false
                 }
             };
-            self.plain = plain;
+            self.ctx.read_buffer = plain;
             if !again {
                 return;
             }
@@ -386,7 +390,7 @@ impl Worker {
             // Fails only when it was never registered.
             let _ = self.ctx.poll.registry().deregister(&mut listener);
         }
-        self.rtc.stop_listening(self.ctx.poll.registry());
+        self.packets.stop_listening(self.ctx.poll.registry());
     }
 
     /// Sets whether input of a session is an event.
@@ -410,7 +414,7 @@ impl Worker {
 
     fn is_drained(&self) -> bool {
         self.ctx.draining_until.is_some_and(|until| {
-            (self.sessions.is_empty() && self.rtc.is_empty()) || self.ctx.now_ms >= until
+            (self.sessions.is_empty() && self.packets.sessions.is_empty()) || self.ctx.now_ms >= until
         })
     }
 }

@@ -10,10 +10,12 @@ mod event_loop;
 mod frames;
 mod ids;
 mod mailbox;
+mod mirror;
 mod net;
 mod packets;
 mod proto;
 mod publication;
+mod publish;
 mod registry;
 mod stats;
 mod timeouts;
@@ -105,10 +107,10 @@ impl Workers {
             );
             let outbox = Outbox::new(stats.clone(), used);
             let control = ControlQueues { handoffs: handoffs.clone(), commands: received, outbox };
-            let rtc = packets::Rtc::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
+            let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
             let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
-            let worker = Worker::new(ctx, control, rtc, bridges, listeners)?;
+            let worker = Worker::new(ctx, control, packets, bridges, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {
                 // Half a server is worse than none: other workers would go on telling this one about streams, and

@@ -40,11 +40,12 @@ impl Worker {
                 TimeoutAction::Overdue => self.overdue(conn),
             }
         }
-        self.rtc_sweep();
+        self.packets.sweep(&mut self.ctx);
+        self.carry_out_actions();
         self.bridge_sweep(samples);
         if samples {
             let now_ms = self.ctx.now_ms;
-            self.ctx.load.bytes_out += self.rtc.take_sent_bytes();
+            self.ctx.load.bytes_out += self.packets.take_sent_bytes();
             let elapsed_ms = self.ctx.load.sample(now_ms);
             self.streams.slab.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
             self.send_stats(elapsed_ms);
@@ -123,16 +124,17 @@ impl Worker {
                     if let Some(conn) = found {
                         self.end(conn, EndReason::Kicked);
                     }
-                    let kicked = found.is_some() || self.rtc_close(session, EndReason::Kicked);
+                    let kicked =
+                        found.is_some() || self.packets.close(&mut self.ctx, session, EndReason::Kicked);
                     let _ = reply.send(kicked);
                 }
                 Command::Adopt(adopt) => self.adopt(*adopt),
-                Command::RtcOpen(open) => self.rtc_open(*open),
+                Command::RtcOpen(open) => self.open_session(*open),
                 Command::RtcPatch { session, patch, reply } => {
-                    let _ = reply.send(self.rtc_patch(session, patch));
+                    let _ = reply.send(self.packets.patch(&mut self.ctx, session, patch));
                 }
                 Command::RtcClose { session, reply } => {
-                    let _ = reply.send(self.rtc_close(session, EndReason::ClosedByClient));
+                    let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
                 Command::Drain { deadline } => {
                     self.stop_listening();
@@ -140,6 +142,7 @@ impl Worker {
                     self.sweep();
                 }
             }
+            self.carry_out_actions();
         }
     }
 }

@@ -46,8 +46,8 @@ impl Worker {
             return;
         };
         let name = (local.publication.app(), local.publication.name());
-        let packets = self.rtc.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
-        self.rtc.streams.slab[packets].packets.publisher_started(
+        let packets = self.packets.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
+        self.packets.streams[packets].sfu.publisher_started(
             self.ctx.now,
             epoch.0,
             describe::virtual_publisher(),
@@ -65,7 +65,7 @@ impl Worker {
         self.streams.slab[frames].publication.bridge = Some(index);
         self.bridges.counters.frame_to_rtp_started += 1;
         self.update_read_interest(frames);
-        self.rtc.streams.slab[packets].publication.remotes = Vec::new();
+        self.packets.streams[packets].publication.remotes = Vec::new();
         self.bridge_feed_cached_frames(index, epoch);
         // A defect may have ended it.
         if !self.bridge_is(index, epoch) {
@@ -78,7 +78,12 @@ impl Worker {
 
     /// The same, if somebody has been playing it as packets.
     pub(crate) fn bridge_to_packets_if_wanted(&mut self, id: StreamId) {
-        if self.rtc.streams.find(id).is_some_and(|packets| self.rtc_is_played(packets)) {
+        if self
+            .packets
+            .streams
+            .find(id)
+            .is_some_and(|packets| self.packets.streams[packets].publication.players > 0)
+        {
             self.bridge_to_packets(id);
         }
     }
@@ -109,7 +114,7 @@ impl Worker {
             let bridge = &mut self.bridges.slab[index];
             if bridge.totals().packets > bridge.forwarded + TURN_PACKETS {
                 bridge.forwarded = bridge.totals().packets;
-                self.rtc_forward();
+                self.packets.forward(&mut self.ctx);
             }
         }
     }
@@ -130,8 +135,8 @@ impl Worker {
 
     /// Somebody wants a stream as frames: begins the bridge, if the stream is published here as packets.
     pub(crate) fn bridge_to_frames(&mut self, id: StreamId) {
-        let Some(packets) = self.rtc.streams.find(id) else { return };
-        let entry = &self.rtc.streams.slab[packets];
+        let Some(packets) = self.packets.streams.find(id) else { return };
+        let entry = &self.packets.streams[packets];
         let Some(Source { epoch: publication, origin: Origin::Peer(_) }) = entry.publication.source else {
             return;
         };
@@ -152,7 +157,7 @@ impl Worker {
         let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.ctx.now);
         let machine = Machine::RtpToFrame(Box::new(machine));
         let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
-        self.rtc.streams.slab[packets].publication.bridge = Some(index);
+        self.packets.streams[packets].publication.bridge = Some(index);
         self.bridges.counters.rtp_to_frame_started += 1;
         for &worker in &others {
             let start = Box::new(Start::Frames(Vec::new()));
@@ -161,7 +166,7 @@ impl Worker {
         let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
         self.streams.slab[frames].publication.remotes = remotes.collect();
         let cached: Vec<Arc<Packet>> =
-            self.rtc.streams.slab[packets].packets.cached(self.ctx.now).map(Arc::clone).collect();
+            self.packets.streams[packets].sfu.cached(self.ctx.now).map(Arc::clone).collect();
         self.bridge_packets(index, &cached);
         self.bridge_poll(index);
     }
@@ -222,7 +227,7 @@ impl Worker {
         let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
         let key = self.streams.slab.get(frames).map(|stream| &*stream.publication.key);
         let key = key
-            .or(self.rtc.streams.slab.get(packets).map(|stream| &*stream.publication.key))
+            .or(self.packets.streams.get(packets).map(|stream| &*stream.publication.key))
             .unwrap_or_default();
         let seconds = (self.ctx.now_ms - bridge.started_ms) / 1000;
         tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
@@ -239,7 +244,7 @@ impl Worker {
             }
             Machine::RtpToFrame(_) => {
                 if let Some(entry) =
-                    self.rtc.streams.slab.get_mut(packets).filter(|entry| entry.publication.id == id)
+                    self.packets.streams.get_mut(packets).filter(|entry| entry.publication.id == id)
                 {
                     entry.publication.bridge = None;
                 }
@@ -254,7 +259,7 @@ impl Worker {
         for index in self.bridges.slab.ids() {
             let Some(bridge) = self.bridges.slab.get(index) else { continue };
             let local = &self.streams.slab[bridge.frames];
-            let entry = &self.rtc.streams.slab[bridge.packets];
+            let entry = &self.packets.streams[bridge.packets];
             let linger_ms = local.settings.bridge.linger.as_millis() as u64;
             let is_idle = match bridge.machine {
                 Machine::FrameToRtp(_) => {

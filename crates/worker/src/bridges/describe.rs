@@ -116,7 +116,7 @@ impl Worker {
             Some(Machine::FrameToRtp(machine)) => machine.formats(),
             _ => {
                 probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).unwrap_or_else(|_| {
-                    self.rtc.counters.panics += 1;
+                    self.packets.counters.panics += 1;
                     tracing::error!("a defect in the server: a stream is not bridged");
                     let refused = Some(DEFECT.into());
                     PublishedFormats { refused, ..PublishedFormats::default() }

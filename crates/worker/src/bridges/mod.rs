@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::bridge::{FrameToRtp, FramesOut, PacketsOut, RtpToFrame};
-use sfu::Packet;
 
 use self::audio::Audio;
 pub(crate) use self::audio::Transcoding;
@@ -76,7 +75,6 @@ pub(crate) struct Bridges {
     /// Kept for their memory.
     packets_out: PacketsOut,
     frames_out: FramesOut,
-    pub(super) tapped: Vec<Arc<Packet>>,
 }
 
 impl Bridges {
@@ -89,7 +87,6 @@ impl Bridges {
             counters: BridgeCounters::default(),
             packets_out: PacketsOut::default(),
             frames_out: FramesOut::default(),
-            tapped: Vec::new(),
         }
     }
 }

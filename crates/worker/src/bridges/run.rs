@@ -73,10 +73,10 @@ impl Worker {
                 let packets = bridge.packets;
                 for (kind, mapping) in [(VIDEO, mappings.video), (AUDIO, mappings.audio)] {
                     if let (Some(track), Some(mapping)) = (TrackIndex::new(kind, 0), mapping)
-                        && let Some(entry) = self.rtc.streams.slab.get_mut(packets)
+                        && let Some(entry) = self.packets.streams.get_mut(packets)
                     {
-                        entry.packets.set_clock(track, mapping);
-                        self.rtc.mark_dirty(packets);
+                        entry.sfu.set_clock(track, mapping);
+                        self.packets.streams.mark_dirty(packets);
                     }
                 }
             }
@@ -123,15 +123,15 @@ impl Worker {
     /// Packets that were made go into the stream, as if they had been received.
     fn bridge_take_packets(&mut self, index: BridgeId, out: &mut ::bridge::PacketsOut) {
         let packets = self.bridges.slab[index].packets;
-        if let Some(entry) = self.rtc.streams.slab.get_mut(packets) {
+        if let Some(entry) = self.packets.streams.get_mut(packets) {
             for (fields, payload) in out.packets() {
-                if let Err(reason) = entry.packets.receive_packet(self.ctx.now, fields, payload) {
-                    self.rtc.counters.dropped += 1;
+                if let Err(reason) = entry.sfu.receive_packet(self.ctx.now, fields, payload) {
+                    self.packets.counters.dropped += 1;
                     tracing::debug!(?reason, "a packet of a bridge was dropped");
                 }
             }
         }
-        self.rtc.mark_dirty(packets);
+        self.packets.streams.mark_dirty(packets);
         self.bridge_transcode(index, &mut out.audio);
         out.clear();
         self.bridge_note_formats(index);
@@ -161,7 +161,7 @@ impl Worker {
         let without_video = formats.video.is_none() && formats.refused.is_some();
         let tracks = describe::tracks(formats);
         self.describe_as_packets(frames);
-        let Some(entry) = self.rtc.streams.slab.get_mut(packets) else { return };
+        let Some(entry) = self.packets.streams.get_mut(packets) else { return };
         let before = entry.tracks.replace(Arc::clone(&tracks));
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
@@ -171,7 +171,7 @@ impl Worker {
                 let body = MessageBody::Start(Box::new(start));
                 self.ctx.send(remote.worker, (id, epoch, Lane::Packets), body);
             }
-            self.rtc_end_video_players(packets);
+            self.packets.end_video_players(&mut self.ctx, packets);
         }
     }
 
@@ -183,11 +183,11 @@ impl Worker {
         }
         if std::mem::take(&mut out.key_frame_wanted)
             && let Some(track) = TrackIndex::new(VIDEO, 0)
-            && let Some(entry) = self.rtc.streams.slab.get_mut(packets)
+            && let Some(entry) = self.packets.streams.get_mut(packets)
         {
-            entry.packets.request_key_frame(self.ctx.now, track);
-            let due = entry.packets.next_timeout();
-            self.rtc.set_stream_timer(packets, due, self.ctx.now);
+            entry.sfu.request_key_frame(self.ctx.now, track);
+            let due = entry.sfu.next_timeout();
+            self.packets.set_stream_timer(packets, due, self.ctx.now);
         }
         self.bridge_transcode(index, &mut out.audio);
     }
@@ -227,7 +227,7 @@ impl Worker {
         let due = due.map(|due| due.max(self.ctx.now + TIMER_MIN));
         if let Some(due) = due.filter(|due| bridge.due.is_none_or(|set| *due < set)) {
             bridge.due = Some(due);
-            self.rtc.wake_bridge(index, due);
+            self.packets.wake_bridge(index, due);
         }
     }
 
@@ -243,7 +243,7 @@ impl Worker {
     /// Does something for a bridge; a defect that makes it panic ends that bridge, and nothing else.
     fn bridge_guarded(&mut self, index: BridgeId, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            self.rtc.counters.panics += 1;
+            self.packets.counters.panics += 1;
             tracing::error!("a defect in the server ended a bridge");
             self.bridge_end(index, "defect in the server");
         }

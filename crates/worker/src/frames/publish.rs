@@ -14,7 +14,7 @@ use crate::frames::streams::LocalStream;
 use crate::ids::{ConnId, FrameStreamId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::proto::session::{Media, Publish};
-use crate::publication::{NewPublisher, Source};
+use crate::publication::Source;
 use crate::registry::{Claim, Lane};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
@@ -77,8 +77,7 @@ impl Worker {
                 }
             }
         })?;
-        self.start_publication(&claim, (app, name), NewPublisher::Frames(conn));
-        let stream = self.streams.find(claim.id).expect("its publication has just begun");
+        let stream = self.start_publication(&claim, (app, name), conn);
         self.sessions[conn].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
         self.update_read_interest(stream);

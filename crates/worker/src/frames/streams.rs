@@ -10,7 +10,7 @@ use media::{Codec, Frame, MediaKind};
 use crate::frames::channel::{Channel, Format};
 use crate::ids::{FrameStreamId, Table};
 use crate::publication::Publication;
-use crate::registry::StreamId;
+use crate::registry::{Lane, StreamId};
 use worker_api::settings::{Application, ApplicationSettings};
 
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
@@ -127,7 +127,7 @@ impl Streams {
             stall_ms_max: settings.player_stall_timeout.as_millis() as u64,
         };
         let stream = self.slab.insert(LocalStream {
-            publication: Publication::new(id, (app, name)),
+            publication: Publication::new(Lane::Frames, id, (app, name)),
             settings,
             queue_limits,
             relay: Stream::new(gop_limits, now_ms),

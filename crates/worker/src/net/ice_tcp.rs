@@ -80,6 +80,11 @@ impl TcpPeers {
         }))
     }
 
+    /// The id that the next connection will get.
+    pub(crate) fn vacant_id(&self) -> IceTcpId {
+        self.slab.vacant_id()
+    }
+
     /// A connection.
     pub(crate) fn get(&self, id: IceTcpId) -> Option<&TcpPeer> {
         self.slab.get(id)

@@ -7,9 +7,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use group_send::peer_table::{PeerKey, PeerTable};
-use group_send::{
-    AfXdpConfig, BackendKind, BatchLimits, Config, DatagramId, Envelope, ReserveError, SendBatch, Sender,
-};
+use group_send::{AfXdpConfig, BackendKind, BatchLimits, Config, Envelope, ReserveError, SendBatch, Sender};
 
 use crate::ids::PeerId;
 use worker_api::settings::{RtcSettings, UdpBackend};
@@ -37,6 +35,8 @@ pub(crate) struct SendCounters {
     pub(crate) failed: u64,
     /// Datagrams dropped because it had no room for too long.
     pub(crate) dropped: u64,
+    /// Packets not made since their session has no path.
+    pub(crate) paused: u64,
     /// Flushes that found no room.
     pub(crate) blocked: u64,
 }
@@ -96,44 +96,44 @@ impl UdpPort {
         self.peers.get(PeerKey::from(source)).copied()
     }
 
-    /// Room for a datagram; makes room by sending when there is none.
-    pub(crate) fn reserve(
+    /// `peer` is no longer at this address.
+    pub(crate) fn unbind(&mut self, remote: SocketAddr, peer: PeerId) {
+        // Somebody else may be there by now.
+        if self.session_at(remote) == Some(peer) {
+            self.peers.remove(PeerKey::from(remote));
+        }
+    }
+
+    /// Lets `write` make a datagram of up to `len_max` bytes in the place that it is sent from. Its length; `None` when
+    /// `write` made none, or there is no room even after everything was sent that waits.
+    pub(crate) fn datagram(
         &mut self,
         destination: SocketAddr,
         len_max: usize,
         now_ms: u64,
         counters: &mut SendCounters,
-    ) -> Option<DatagramId> {
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
         let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
-        match self.batch.reserve(envelope, len_max) {
-            Ok(id) => Some(id),
-            Err(ReserveError::TooLong) => None,
-            Err(ReserveError::Full) => {
-                self.flush(now_ms, counters);
-                let id = self.batch.reserve(envelope, len_max).ok();
-                counters.dropped += u64::from(id.is_none());
-                id
+        let mut reserved = self.batch.reserve(envelope, len_max);
+        if matches!(reserved, Err(ReserveError::Full)) {
+            self.flush(now_ms, counters);
+            reserved = self.batch.reserve(envelope, len_max);
+        }
+        let id = match reserved {
+            Ok(id) => id,
+            Err(reason) => {
+                counters.dropped += 1;
+                tracing::trace!(%destination, len_max, ?reason, "datagram dropped");
+                return None;
             }
+        };
+        let len = write(self.batch.buffer(id));
+        match len {
+            Some(len) => self.batch.set_len(id, len),
+            None => self.batch.discard(id),
         }
-    }
-
-    /// The batch, for writing into what was reserved.
-    pub(crate) fn batch(&mut self) -> &mut SendBatch {
-        &mut self.batch
-    }
-
-    /// Queues a whole datagram.
-    pub(crate) fn push(
-        &mut self,
-        destination: SocketAddr,
-        bytes: &[u8],
-        now_ms: u64,
-        counters: &mut SendCounters,
-    ) {
-        if let Some(id) = self.reserve(destination, bytes.len(), now_ms, counters) {
-            self.batch.buffer(id).copy_from_slice(bytes);
-            self.batch.set_len(id, bytes.len());
-        }
+        len
     }
 
     /// Whether the kernel had no room the last time.

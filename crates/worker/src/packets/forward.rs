@@ -1,274 +1,242 @@
 //! Packets out: what came in since the last time, to every viewer of its stream.
 //!
 //! The order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as one run.
-//! Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the history straight into
+//! Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the packet cache straight into
 //! the datagram, and nothing else: no look-up by name, no allocation, no copy.
 
+use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
-use sfu::{Batch, HEADER_LEN_MAX, Resend};
+use sfu::{Batch, HEADER_LEN_MAX};
 use srtp::OutboundContext;
 
-use crate::event_loop::Worker;
-use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
+use super::session::{Route, SendTransport};
+use super::{Action, Due, Packets, TIMER_MIN};
+use crate::context::Context;
+use crate::ids::{PacketStreamId, PeerId, PortId, Table};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_port::{SendCounters, UdpPort};
-use crate::packets::Rtc;
-use crate::packets::session::{Route, SendTransport};
 use crate::registry::Lane;
-use crate::stats::columns::Columns;
 use worker_api::EndReason;
 
 /// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
 const TAG_BYTES_MAX: usize = 16;
-/// The same for RTCP, with its id (RFC 3711 section 3.4).
+/// The same for RTCP, with its index (RFC 3711 section 3.4).
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
 
-/// Where datagrams are written to: all ways out of a worker.
-struct Egress<'a> {
-    ports: &'a mut Table<PortId, UdpPort>,
-    tcp: &'a mut TcpPeers,
-    counters: &'a mut SendCounters,
-    columns: &'a mut Columns,
-    now_ms: u64,
+/// The sockets of sessions: ports, and connections of those without UDP.
+pub(super) struct Sockets {
+    pub(super) ports: Table<PortId, UdpPort>,
+    pub(super) tcp: TcpPeers,
+    pub(super) sent: SendCounters,
 }
 
-impl Egress<'_> {
-    /// Lets `write` make a datagram of up to `len_max` bytes for the outlet of session `peer`, where it will be sent from.
-    /// Says whether there is one now.
-    fn datagram(
+impl Sockets {
+    /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length, if there is
+    /// one now.
+    #[inline]
+    pub(super) fn send(
         &mut self,
-        peer: PeerId,
         transport: &mut SendTransport,
+        now_ms: u64,
         len_max: usize,
         write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
-    ) -> bool {
+    ) -> Option<usize> {
         if transport.paused {
-            return false;
+            self.sent.paused += 1;
+            tracing::trace!("packet not sent: the session has no path");
+            return None;
         }
-        let sent = match transport.route {
+        let outbound = &mut transport.outbound;
+        let len = match transport.route {
             Route::Udp { port, remote } => {
-                let port = &mut self.ports[port];
-                let Some(id) = port.reserve(remote, len_max, self.now_ms, self.counters) else {
-                    return false;
-                };
-                let batch = port.batch();
-                let len = write(&mut transport.outbound, batch.buffer(id));
-                match len {
-                    Some(len) => batch.set_len(id, len),
-                    None => batch.discard(id),
-                }
-                len
+                let sent = &mut self.sent;
+                self.ports[port].datagram(remote, len_max, now_ms, sent, |out| write(outbound, out))
             }
             Route::Tcp { connection, path } => {
-                self.tcp.datagram(connection, &path, len_max, |out| write(&mut transport.outbound, out))
+                self.tcp.datagram(connection, &path, len_max, |out| write(outbound, out))
             }
-        };
-        if let Some(len) = sent {
-            self.columns.sent(peer, len as u64);
-            self.counters.packets += 1;
-            self.counters.bytes += len as u64;
-        }
-        sent.is_some()
+        }?;
+        self.sent.packets += 1;
+        self.sent.bytes += len as u64;
+        Some(len)
     }
 }
 
-impl Worker {
+impl Packets {
     /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's sessions.
-    pub(crate) fn rtc_forward(&mut self) {
-        while let Some(id) = self.rtc.dirty_streams.pop() {
-            let forwarded = catch_unwind(AssertUnwindSafe(|| self.rtc_forward_stream(id)));
-            if forwarded.is_err() {
-                self.rtc_stream_panicked(id);
-            }
+    pub(crate) fn forward(&mut self, ctx: &mut Context) {
+        while let Some(stream) = self.streams.next_dirty() {
+            self.guard_stream(ctx, stream, |packets, ctx| packets.forward_stream(ctx, stream));
         }
     }
 
-    fn rtc_forward_stream(&mut self, id: PacketStreamId) {
-        let Some(stream) = self.rtc.streams.slab.get_mut(id) else { return };
-        stream.dirty = false;
-        let Batch { packets, viewers } = stream.packets.prepare_batch();
-        if let Some(source) = stream.publication.source.filter(|_| !stream.publication.remotes.is_empty()) {
-            for remote in &stream.publication.remotes {
-                for at in 0..packets.len() {
-                    let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
-                    let message = WorkerMessage {
-                        stream: stream.publication.id,
-                        epoch: source.epoch,
-                        lane: Lane::Packets,
-                        body: MessageBody::Packet(packet),
-                    };
-                    let lost = !self.ctx.mailboxes.try_send(remote.worker, message);
-                    self.rtc.counters.ring_drops += u64::from(lost);
+    fn forward_stream(&mut self, ctx: &mut Context, id: PacketStreamId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let publication = &stream.publication;
+        let Batch { packets, viewers } = stream.sfu.prepare_batch();
+        if let Some(source) = publication.source {
+            for (remote, at) in
+                publication.remotes.iter().flat_map(|remote| (0..packets.len()).map(move |at| (remote, at)))
+            {
+                let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
+                let body = MessageBody::Packet(packet);
+                let message =
+                    WorkerMessage { stream: publication.id, epoch: source.epoch, lane: Lane::Packets, body };
+                if !ctx.mailboxes.try_send(remote.worker, message) {
+                    self.counters.ring_drops += 1;
+                    tracing::trace!(
+                        worker = remote.worker.0,
+                        "packet dropped: the other worker's ring is full"
+                    );
                 }
             }
         }
-        let bridge = stream.publication.bridge;
-        let mut tapped = Vec::new();
-        if bridge.is_some() {
-            tapped = std::mem::take(&mut self.bridges.tapped);
-            tapped.extend((0..packets.len()).filter_map(|at| packets.packet(at)).map(Arc::clone));
+        if let Some(bridge) = publication.bridge.filter(|_| !packets.is_empty()) {
+            let from = self.actions.tapped.len();
+            self.actions
+                .tapped
+                .extend((0..packets.len()).filter_map(|at| packets.packet(at)).map(Arc::clone));
+            self.actions.queue.push_back(Action::Bridge { bridge, packets: from..self.actions.tapped.len() });
         }
-        let mut egress = Egress {
-            ports: &mut self.rtc.ports,
-            tcp: &mut self.rtc.tcp,
-            counters: &mut self.rtc.sent,
-            columns: &mut self.rtc.columns,
-            now_ms: self.ctx.now_ms,
-        };
         let mut header = [0; HEADER_LEN_MAX];
         for viewer in viewers.iter_mut() {
-            let session = PeerId(viewer.token() as u32);
-            let transport = self.rtc.send_transports.get_mut(session.index()).and_then(Option::as_mut);
-            let Some(transport) = transport.filter(|transport| !transport.paused) else { continue };
-            let mut sent = 0;
+            let peer = PeerId(viewer.token() as u32);
+            let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
+                self.sockets.sent.paused += packets.len() as u64;
+                continue;
+            };
+            let (mut sent, mut bytes) = (0, 0);
             for at in 0..packets.len() {
+                // `None` for a track that the viewer does not take or has not begun with.
                 let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
                 let payload = packets.payload(at);
                 let len_max = len + payload.len() + TAG_BYTES_MAX;
-                sent += u64::from(egress.datagram(session, transport, len_max, |outbound, out| {
+                let made = self.sockets.send(transport, ctx.now_ms, len_max, |outbound, out| {
                     outbound.protect_rtp_from(&header[..len], payload, out).ok()
-                }));
+                });
+                sent += u64::from(made.is_some());
+                bytes += made.unwrap_or(0) as u64;
             }
-            egress.columns.passed(session, sent);
+            self.columns.sent(peer, bytes);
+            self.columns.passed(peer, sent);
         }
-        stream.packets.finish_batch();
-        if stream.packets.has_backlog() {
-            let send_transports = &mut self.rtc.send_transports;
-            stream.packets.send_backlog(self.ctx.now, |token, header, payload| {
-                let session = PeerId(token as u32);
-                let Some(Some(transport)) = send_transports.get_mut(session.index()) else { return };
+        stream.sfu.finish_batch();
+        if stream.sfu.has_backlog() {
+            stream.sfu.send_backlog(ctx.now, |token, header, payload| {
+                let peer = PeerId(token as u32);
+                let Some(transport) = self.transports.get_mut(peer) else { return };
                 let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
-                let sent = egress.datagram(session, transport, len_max, |outbound, out| {
+                let made = self.sockets.send(transport, ctx.now_ms, len_max, |outbound, out| {
                     outbound.protect_rtp_from(header, payload, out).ok()
                 });
-                egress.columns.passed(session, u64::from(sent));
+                self.columns.sent(peer, made.unwrap_or(0) as u64);
+                self.columns.passed(peer, u64::from(made.is_some()));
             });
         }
-        let due = stream.packets.next_timeout();
-        self.rtc.set_stream_timer(id, due, self.ctx.now);
-        if let Some(bridge) = bridge {
-            self.bridge_packets(bridge, &tapped);
-            tapped.clear();
-            self.bridges.tapped = tapped;
+        let due = stream.sfu.next_timeout();
+        self.set_stream_timer(id, due, ctx.now);
+    }
+
+    /// A stream wants to be asked at `due`.
+    pub(crate) fn set_stream_timer(&mut self, id: PacketStreamId, due: Option<Instant>, now: Instant) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let due = due.map(|due| due.max(now + TIMER_MIN));
+        if let Some(due) = due.filter(|due| stream.due.is_none_or(|set| *due < set)) {
+            stream.due = Some(due);
+            self.timers.push(Reverse((due, Due::Stream(id))));
         }
     }
 
     /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
-    pub(crate) fn rtc_stream_due(&mut self, id: PacketStreamId) {
-        let done = catch_unwind(AssertUnwindSafe(|| self.rtc_stream_reports(id)));
-        if done.is_err() {
-            self.rtc_stream_panicked(id);
-        }
-    }
-
-    fn rtc_stream_reports(&mut self, id: PacketStreamId) {
-        let Some(stream) = self.rtc.streams.slab.get_mut(id) else { return };
-        let mut egress = Egress {
-            ports: &mut self.rtc.ports,
-            tcp: &mut self.rtc.tcp,
-            counters: &mut self.rtc.sent,
-            columns: &mut self.rtc.columns,
-            now_ms: self.ctx.now_ms,
-        };
-        let scratch = &mut self.rtc.scratch;
+    pub(super) fn stream_due(&mut self, ctx: &mut Context, id: PacketStreamId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let publisher = stream.publication.peer();
         loop {
-            scratch.clear();
-            if !stream.packets.poll_feedback(self.ctx.now, scratch) {
+            self.scratch.clear();
+            if !stream.sfu.poll_feedback(ctx.now, &mut self.scratch) {
                 break;
             }
-            let transport = publisher.and_then(|session| {
-                Some((session, self.rtc.send_transports.get_mut(session.index())?.as_mut()?))
+            if let Some(peer) = publisher
+                && let Some(transport) = self.transports.get_mut(peer)
+            {
+                let len = send_rtcp(&mut self.sockets, transport, &self.scratch, ctx.now_ms);
+                self.columns.sent(peer, len);
+            }
+        }
+        stream.sfu.send_reports(ctx.now, |token, report| {
+            let peer = PeerId(token as u32);
+            if let Some(transport) = self.transports.get_mut(peer) {
+                self.columns.sent(peer, send_rtcp(&mut self.sockets, transport, report, ctx.now_ms));
+            }
+        });
+        // Viewers of a mirror that cannot go on without a key frame: the home has to ask for it.
+        while let Some(track) = stream.sfu.poll_key_frame_request(ctx.now) {
+            let home = ctx.directory.home(&stream.publication.key);
+            if let Some((_, home)) = home.filter(|(_, home)| home.worker != ctx.worker) {
+                let about = (stream.publication.id, home.epoch, Lane::Packets);
+                ctx.send(home.worker, about, MessageBody::KeyFrameWanted(track));
+            }
+        }
+        self.forward_stream(ctx, id);
+    }
+
+    /// Sends packets again that a viewer has missed: those in `resends`.
+    pub(super) fn resend(&mut self, now_ms: u64, peer: PeerId) {
+        let Some(transport) = self.transports.get_mut(peer) else { return self.resends.clear() };
+        for resend in self.resends.drain(..) {
+            let len_max = resend.packet_len() + TAG_BYTES_MAX;
+            let made = self.sockets.send(transport, now_ms, len_max, |outbound, out| {
+                let len = resend.write(out)?;
+                outbound.protect_rtp(out, len).ok()
             });
-            if let Some((session, transport)) = transport {
-                send_rtcp(&mut egress, session, transport, scratch);
-            }
+            self.counters.packets_resent += u64::from(made.is_some());
+            self.columns.sent(peer, made.unwrap_or(0) as u64);
         }
-        let send_transports = &mut self.rtc.send_transports;
-        stream.packets.send_reports(self.ctx.now, |token, report| {
-            let session = PeerId(token as u32);
-            if let Some(Some(transport)) = send_transports.get_mut(session.index()) {
-                send_rtcp(&mut egress, session, transport, report);
-            }
-        });
-        while let Some(track) = self
-            .rtc
-            .streams
-            .slab
-            .get_mut(id)
-            .and_then(|stream| stream.packets.poll_key_frame_request(self.ctx.now))
-        {
-            self.rtc_ask_home(id, track);
-        }
-        self.rtc_forward_stream(id);
     }
 
-    /// A defect of ours, met by this stream's packets: other streams go on.
-    pub(crate) fn rtc_stream_panicked(&mut self, id: PacketStreamId) {
-        self.rtc.counters.panics += 1;
-        if self.rtc.streams.slab.get(id).is_none() {
-            return;
+    /// Does something for a stream. A defect of ours that makes it panic ends that stream's sessions; others go on.
+    pub(crate) fn guard_stream(
+        &mut self,
+        ctx: &mut Context,
+        stream: PacketStreamId,
+        work: impl FnOnce(&mut Self, &mut Context),
+    ) {
+        if catch_unwind(AssertUnwindSafe(|| work(self, ctx))).is_err() {
+            self.stream_panicked(ctx, stream);
         }
+    }
+
+    /// A defect of ours, met by this stream's packets.
+    pub(crate) fn stream_panicked(&mut self, ctx: &mut Context, id: PacketStreamId) {
+        self.counters.panics += 1;
+        let Some(stream) = self.streams.get(id) else { return };
+        let key = &*stream.publication.key;
+        tracing::error!(stream = key, "a defect in the server ended this stream's sessions");
+        self.actions.queue.push_back(Action::StreamFailed(stream.publication.id));
         // What panicked is not asked again.
-        self.rtc.streams.start_anew(id);
-        self.bridge_end_of_stream(self.rtc.streams.slab[id].publication.id, EndReason::Defect.text());
-        if self.rtc.streams.slab.get(id).is_none() {
-            return;
-        }
-        let stream = &self.rtc.streams.slab[id];
-        tracing::error!(
-            stream = &*stream.publication.key,
-            "a defect in the server ended this stream's sessions"
-        );
-        let of_stream = |(at, session): (PeerId, &crate::packets::session::RtcSession)| {
-            (session.stream == id).then_some(at)
-        };
-        let sessions: Vec<PeerId> = self.rtc.sessions.iter().filter_map(of_stream).collect();
-        for session in sessions {
-            self.rtc_end(session, EndReason::Defect);
+        self.streams.reset(id);
+        let of_stream = |peer: &PeerId| self.sessions[*peer].streams().any(|stream| stream == id);
+        let sessions = self.sessions.iter().map(|(peer, _)| peer);
+        let sessions: Vec<PeerId> = sessions.filter(of_stream).collect();
+        for peer in sessions {
+            self.end(ctx, peer, EndReason::Defect);
         }
     }
 }
 
-impl Rtc {
-    /// Sends a packet again that a viewer has missed.
-    pub(crate) fn send_again(&mut self, peer: PeerId, resend: &Resend, now_ms: u64) {
-        let Some(Some(transport)) = self.send_transports.get_mut(peer.index()) else { return };
-        let mut egress = Egress {
-            ports: &mut self.ports,
-            tcp: &mut self.tcp,
-            counters: &mut self.sent,
-            columns: &mut self.columns,
-            now_ms,
-        };
-        let packets_resent = &mut self.counters.packets_resent;
-        egress.datagram(peer, transport, resend.packet_len() + TAG_BYTES_MAX, |outbound, out| {
-            let len = resend.write(out)?;
-            let len = outbound.protect_rtp(out, len).ok()?;
-            *packets_resent += 1;
-            Some(len)
-        });
-    }
-
-    /// Sends a compound RTCP packet to a session.
-    pub(crate) fn send_report(&mut self, peer: PeerId, plain: &[u8], now_ms: u64) {
-        let Some(Some(transport)) = self.send_transports.get_mut(peer.index()) else { return };
-        let mut egress = Egress {
-            ports: &mut self.ports,
-            tcp: &mut self.tcp,
-            counters: &mut self.sent,
-            columns: &mut self.columns,
-            now_ms,
-        };
-        send_rtcp(&mut egress, peer, transport, plain);
-    }
-}
-
-fn send_rtcp(egress: &mut Egress<'_>, peer: PeerId, transport: &mut SendTransport, plain: &[u8]) {
-    egress.datagram(peer, transport, plain.len() + RTCP_TRAILER_BYTES_MAX, |outbound, out| {
-        outbound.protect_rtcp_from(plain, out).ok()
-    });
+/// Sends a compound RTCP packet. The bytes sent.
+pub(super) fn send_rtcp(
+    sockets: &mut Sockets,
+    transport: &mut SendTransport,
+    plain: &[u8],
+    now_ms: u64,
+) -> u64 {
+    let len_max = plain.len() + RTCP_TRAILER_BYTES_MAX;
+    let made =
+        sockets.send(transport, now_ms, len_max, |outbound, out| outbound.protect_rtcp_from(plain, out).ok());
+    made.unwrap_or(0) as u64
 }

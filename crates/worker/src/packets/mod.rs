@@ -4,40 +4,48 @@
 //! port ─▶ receive.rs ─▶ session's peer (STUN, DTLS)  or  unprotect ─▶ sfu ─▶ forward.rs ─▶ port
 //! ```
 //!
-//! A session lives on one worker, at a port of that worker. `transport.rs` carries out what a peer wants, `open.rs` begins
-//! and ends sessions, `net/ice_tcp.rs` is for networks without UDP. Nothing here decides about media: that is `sfu`.
+//! A session lives on one worker, at a port of that worker. `signal.rs` carries out what a peer wants, `lifecycle.rs` ends
+//! sessions, `net/ice_tcp.rs` is for networks without UDP. Nothing here decides about media: that is `sfu`. What bridges have
+//! to do about packets is returned as [`Action`]s.
 
-mod events;
 mod forward;
 pub(crate) mod inputs;
-mod open;
+mod lifecycle;
 mod receive;
 mod report;
-mod session;
+pub(crate) mod session;
+mod signal;
 mod streams;
-mod tcp_input;
-mod transport;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, UdpSocket};
-use std::time::Instant;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use group_send::{AfXdpConfig, RecvBatch, RecvConfig};
+use group_send::{AfXdpConfig, RecvBatch};
+use mio::event::Event;
 use mio::net::TcpListener;
-use sfu::{Resend, WallClock};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use sfu::{Packet, Resend, WallClock};
 
+use self::forward::Sockets;
+use self::session::{SendTransports, Session};
+use self::streams::Streams;
+use crate::context::Context;
 use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, PortId, Table, TableId, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
 use crate::net::udp_port::{SendCounters, UdpPort};
-use crate::packets::session::{RtcSession, SendTransport};
-use crate::packets::streams::RtcStreams;
-use crate::stats::columns::{Columns, packets_reference};
+use crate::registry::{Epoch, StreamId};
+use crate::stats::columns::Columns;
 use worker_api::rtc::Notices;
 use worker_api::settings::{RtcSettings, UdpBackend};
-use worker_api::snapshot::{Role, RtcCounters, SessionId};
+use worker_api::snapshot::{RtcCounters, SessionId};
 
 /// Tokens of connections begin here, far above those of other sessions.
 const FIRST_CONNECTION: usize = 1 << 40;
@@ -47,6 +55,9 @@ const FIRST_PORT: usize = 1 << 41;
 const FIRST_LISTENER: usize = FIRST_PORT + PORTS_MAX;
 /// Ports of a worker at most, and listeners.
 const PORTS_MAX: usize = 1024;
+/// Soonest a timer fires again. What claims to be due for ever, by a defect of ours or of a library, then costs a thousand
+/// calls a second and not the worker.
+const TIMER_MIN: Duration = Duration::from_millis(1);
 
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,131 +67,195 @@ enum Due {
     Bridge(BridgeId),
 }
 
-/// All of WebRTC on one worker.
-pub(crate) struct Rtc {
-    ports: Table<PortId, UdpPort>,
+/// What bridges have to do about packets.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Packets of the stream that a bridge takes: those of [`Actions::tapped`] in this range.
+    Bridge { bridge: BridgeId, packets: Range<usize> },
+    /// The timer of a bridge, which was set to this time.
+    BridgeDue(BridgeId, Instant),
+    /// A session's publication has ended.
+    PublicationEnded { stream: StreamId, epoch: Epoch },
+    /// A defect of ours has ended a stream's sessions.
+    StreamFailed(StreamId),
+}
+
+/// Actions in the order in which they came up.
+#[derive(Debug, Default)]
+pub(crate) struct Actions {
+    pub(crate) queue: VecDeque<Action>,
+    pub(crate) tapped: Vec<Arc<Packet>>,
+}
+
+/// The packets lane of one worker.
+pub(crate) struct Packets {
+    sockets: Sockets,
     listeners: Vec<TcpListener>,
-    tcp: TcpPeers,
-    /// Taken out while its datagrams are handled.
-    received: Option<RecvBatch>,
-    pub(crate) sessions: Table<PeerId, RtcSession>,
-    /// By session; a packet to many touches only these.
-    send_transports: Vec<Option<SendTransport>>,
+    pub(crate) sessions: Table<PeerId, Session>,
+    /// A packet to many touches only these of the sessions.
+    transports: SendTransports,
     /// What sessions have counted.
     pub(crate) columns: Columns,
     by_ufrag: HashMap<Box<str>, PeerId>,
     by_id: HashMap<SessionId, PeerId>,
-    pub(crate) streams: RtcStreams,
-    /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
+    pub(crate) streams: Streams,
+    /// Earliest first. An entry counts only if it is the one its session, stream or bridge was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
-    /// Streams with packets to be forwarded.
-    dirty_streams: Vec<PacketStreamId>,
     /// Listeners with connections left to be accepted.
     accept_again: Vec<usize>,
     /// Listeners where accepting failed, for the next sweep.
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
     tcp_read_again: Vec<IceTcpId>,
+    actions: Actions,
+    /// Kept for their memory.
     resends: Vec<Resend>,
-    pub(crate) scratch: Vec<u8>,
-    sent: SendCounters,
-    /// `sent.bytes` at the last sample.
+    scratch: Vec<u8>,
+    /// `sockets.sent.bytes` at the last sample.
     sampled_bytes: u64,
     pub(crate) counters: RtcCounters,
     notices: Notices,
 }
 
-impl Rtc {
+impl Packets {
     /// Takes the sockets that were bound for this worker.
     pub(crate) fn new(
         worker: WorkerIndex,
-        sockets: RtcSockets,
+        bound: RtcSockets,
         settings: &RtcSettings,
         clock: WallClock,
         notices: Notices,
     ) -> io::Result<Self> {
-        let mut frames = frames(worker, settings);
+        let mut frames = af_xdp(worker, settings);
         let port = |socket: UdpSocket| {
             let local = socket.local_addr()?.ip();
             // A queue is one port's: the first at that interface.
             let own = frames.take_if(|(_, addresses)| addresses.contains(&local));
             UdpPort::new(socket, settings, own.map(|(config, _)| config))
         };
+        let ports = bound.udp.into_iter().map(port).collect::<io::Result<_>>()?;
         Ok(Self {
-            ports: sockets.udp.into_iter().map(port).collect::<io::Result<_>>()?,
-            listeners: sockets.tcp,
-            tcp: TcpPeers::default(),
-            received: Some(RecvBatch::new(RecvConfig::default())),
+            sockets: Sockets { ports, tcp: TcpPeers::default(), sent: SendCounters::default() },
+            listeners: bound.tcp,
             sessions: Table::default(),
-            send_transports: Vec::new(),
+            transports: SendTransports::default(),
             columns: Columns::default(),
             by_ufrag: HashMap::new(),
             by_id: HashMap::new(),
-            streams: RtcStreams::new(settings, clock),
+            streams: Streams::new(settings, clock),
             timers: BinaryHeap::new(),
-            dirty_streams: Vec::new(),
             accept_again: Vec::new(),
             accept_later: Vec::new(),
             tcp_read_again: Vec::new(),
+            actions: Actions::default(),
             resends: Vec::new(),
             scratch: Vec::new(),
-            sent: SendCounters::default(),
             sampled_bytes: 0,
             counters: RtcCounters::default(),
             notices,
         })
     }
 
-    /// Whether there is no session.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
-    }
-
-    /// Whether a port or a connection has input that was left for this turn.
-    pub(crate) fn has_input(&self) -> bool {
-        !self.accept_again.is_empty()
-            || !self.tcp_read_again.is_empty()
-            || self.ports.iter().any(|(_, port)| port.readable)
-    }
-
-    fn find(&self, id: SessionId) -> Option<PeerId> {
-        self.by_id.get(&id).copied()
-    }
-
-    /// Inserts a session.
-    fn insert(&mut self, session: RtcSession, now_ms: u64) -> PeerId {
-        let peer = self.sessions.vacant_id();
-        self.columns.open(peer, session.id, session.protocol(), now_ms);
-        self.columns.takes_role(peer, Role::Pending, packets_reference(session.stream));
-        self.by_id.insert(session.id, peer);
-        for ufrag in &session.ufrags {
-            self.by_ufrag.insert(ufrag.clone(), peer);
+    /// Puts ports and listeners into the event queue.
+    pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
+        if self.sockets.ports.len() > PORTS_MAX || self.listeners.len() > PORTS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 1024 addresses for WebRTC"));
         }
-        self.sessions.insert(session);
-        self.set_send_transport(peer, None);
-        peer
+        for (id, port) in self.sockets.ports.iter() {
+            let descriptor = port.socket.as_raw_fd();
+            let token = Token(FIRST_PORT + id.index());
+            registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        }
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            registry.register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
+        }
+        Ok(())
     }
 
-    fn set_send_transport(&mut self, peer: PeerId, transport: Option<SendTransport>) {
-        if self.send_transports.len() <= peer.index() {
-            self.send_transports.resize_with(peer.index() + 1, || None);
-        }
-        self.send_transports[peer.index()] = transport;
+    /// Whether a token is of WebRTC.
+    pub(crate) fn owns(token: Token) -> bool {
+        (FIRST_CONNECTION..FIRST_LISTENER + PORTS_MAX).contains(&token.0)
     }
 
-    /// Takes a session out of every table; returns its TCP connections, which are to be closed.
-    fn forget(&mut self, peer: PeerId) -> Vec<IceTcpId> {
-        let Some(session) = self.sessions.remove(peer) else { return Vec::new() };
-        for (port, remote) in &session.places {
-            self.unbind_address(peer, *port, *remote);
+    /// Something happened to a socket. Ports and listeners are read in [`Packets::input`], with what was left before.
+    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &Event) {
+        match event.token().0 {
+            token if token >= FIRST_LISTENER => {
+                if token - FIRST_LISTENER < self.listeners.len() {
+                    self.accept_again.push(token - FIRST_LISTENER);
+                }
+            }
+            token if token >= FIRST_PORT => {
+                self.sockets.ports[PortId::at(token - FIRST_PORT)].readable = true;
+            }
+            token => self.tcp_event(ctx, IceTcpId::at(token - FIRST_CONNECTION), event),
         }
-        for ufrag in &session.ufrags {
-            self.by_ufrag.remove(ufrag);
+    }
+
+    /// Input of this turn, forwarded as it comes.
+    pub(crate) fn input(&mut self, ctx: &mut Context, received: &mut RecvBatch) {
+        for listener in std::mem::take(&mut self.accept_again) {
+            self.accept(ctx, listener);
         }
-        self.by_id.remove(&session.id);
-        self.send_transports[peer.index()] = None;
-        self.columns.close(peer);
-        self.tcp.of_session(peer)
+        for connection in std::mem::take(&mut self.tcp_read_again) {
+            self.read_tcp(ctx, connection);
+        }
+        self.receive(ctx, received);
+    }
+
+    /// Forwards what other workers and bridges gave, and does what is due by the clock.
+    pub(crate) fn run_timers(&mut self, ctx: &mut Context) {
+        self.forward(ctx);
+        while let Some(&Reverse((due, what))) = self.timers.peek() {
+            if due > ctx.now {
+                break;
+            }
+            self.timers.pop();
+            // Of a session or a stream only the entry counts that it was last set to.
+            match what {
+                Due::Session(peer) => {
+                    let Some(session) = self.sessions.get_mut(peer) else { continue };
+                    if session.transport.due == Some(due) {
+                        session.transport.due = None;
+                        self.guard(ctx, peer, |packets, ctx| {
+                            packets.sessions[peer].transport.peer.handle_timeout(ctx.now);
+                            packets.drive(ctx, peer);
+                        });
+                    }
+                }
+                Due::Stream(id) => {
+                    let Some(stream) = self.streams.get_mut(id) else { continue };
+                    if stream.due == Some(due) {
+                        stream.due = None;
+                        self.guard_stream(ctx, id, |packets, ctx| packets.stream_due(ctx, id));
+                    }
+                }
+                Due::Bridge(bridge) => self.actions.queue.push_back(Action::BridgeDue(bridge, due)),
+            }
+        }
+    }
+
+    /// Sends everything of this turn.
+    pub(crate) fn flush(&mut self, ctx: &mut Context) {
+        for (_, port) in self.sockets.ports.iter_mut() {
+            port.flush(ctx.now_ms, &mut self.sockets.sent);
+        }
+        for connection in self.sockets.tcp.flush() {
+            self.close_tcp(ctx, connection);
+        }
+    }
+
+    /// What bridges have to do since the last time; given back empty to [`Packets::recycle`] for its memory.
+    pub(crate) fn take_actions(&mut self) -> Actions {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Takes the memory of actions that were carried out.
+    pub(crate) fn recycle(&mut self, mut actions: Actions) {
+        if self.actions.queue.is_empty() {
+            actions.tapped.clear();
+            self.actions = actions;
+        }
     }
 
     /// A bridge is to be asked at `due`.
@@ -188,26 +263,44 @@ impl Rtc {
         self.timers.push(Reverse((due, Due::Bridge(bridge))));
     }
 
-    /// The stream has something to forward.
-    pub(crate) fn mark_dirty(&mut self, stream: PacketStreamId) {
-        if let Some(entry) = self.streams.slab.get_mut(stream)
-            && !std::mem::replace(&mut entry.dirty, true)
-        {
-            self.dirty_streams.push(stream);
+    /// How long the loop may sleep as far as WebRTC is concerned.
+    pub(crate) fn timeout(&self, now: Instant) -> Duration {
+        let has_input = !self.accept_again.is_empty()
+            || !self.tcp_read_again.is_empty()
+            || self.sockets.ports.iter().any(|(_, port)| port.readable);
+        if has_input {
+            return Duration::ZERO;
         }
+        let timer =
+            self.timers.peek().map_or(Duration::MAX, |entry| entry.0.0.saturating_duration_since(now));
+        // A socket that was full is tried again soon: the kernel does not say when a UDP socket has room.
+        let is_blocked = self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
+        if is_blocked { timer.min(Duration::from_millis(1)) } else { timer }
     }
 
-    /// Sends everything of this turn. Returns TCP connections that broke.
-    fn flush(&mut self, now_ms: u64) -> Vec<IceTcpId> {
-        for (_, port) in self.ports.iter_mut() {
-            port.flush(now_ms, &mut self.sent);
+    /// Bytes sent since this was asked last.
+    pub(crate) fn take_sent_bytes(&mut self) -> u64 {
+        let bytes = self.sockets.sent.bytes;
+        bytes - std::mem::replace(&mut self.sampled_bytes, bytes)
+    }
+
+    /// Stops taking connections; sessions go on.
+    pub(crate) fn stop_listening(&mut self, registry: &Registry) {
+        for mut listener in std::mem::take(&mut self.listeners) {
+            // Fails only when it was never registered.
+            let _ = registry.deregister(&mut listener);
         }
-        self.tcp.flush()
+        self.accept_again.clear();
+        self.accept_later.clear();
+    }
+
+    fn find(&self, id: SessionId) -> Option<PeerId> {
+        self.by_id.get(&id).copied()
     }
 }
 
 /// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's addresses.
-fn frames(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
+fn af_xdp(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
     let interface =
         settings.af_xdp_interface.as_ref().filter(|_| settings.udp_backend == UdpBackend::AfXdp)?;
     let mut config = AfXdpConfig::new(interface);
@@ -215,9 +308,10 @@ fn frames(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, V
     Some((config, crate::net::udp_bind::local_addresses(Some(interface))))
 }
 
-impl std::fmt::Debug for Rtc {
+impl std::fmt::Debug for Packets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rtc").field("ports", &self.ports).field("sessions", &self.sessions.len()).finish()
+        let sessions = self.sessions.len();
+        f.debug_struct("Packets").field("ports", &self.sockets.ports).field("sessions", &sessions).finish()
     }
 }
 

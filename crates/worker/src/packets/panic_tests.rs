@@ -9,7 +9,7 @@ use rtc::{PeerConfig, Side, Timeouts};
 use sfu::WallClock;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::packets::Rtc;
+use crate::packets::Packets;
 
 use crate::bridges::{Bridges, Transcoding};
 use crate::context::Context;
@@ -32,7 +32,8 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let (notices, noted) = mpsc::unbounded_channel();
     #[expect(clippy::disallowed_methods, reason = "the zero of the worker's clock")]
     let clock = WallClock { at: std::time::Instant::now(), ntp: rtp::rtcp::NtpTime(0) };
-    let rtc = Rtc::new(WorkerIndex(0), bound.remove(0), &settings, clock, notices).expect("a worker's part");
+    let packets =
+        Packets::new(WorkerIndex(0), bound.remove(0), &settings, clock, notices).expect("a worker's part");
     let settings = Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() });
     let poll = mio::Poll::new().expect("an event queue");
     let waker = crate::event_loop::waker(&poll).expect("a waker");
@@ -45,7 +46,7 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
     };
     let bridges = Bridges::new(Transcoding::new(pool, Replies::new(waker)));
-    (Worker::new(ctx, control, rtc, bridges, Vec::new()).expect("a worker"), noted)
+    (Worker::new(ctx, control, packets, bridges, Vec::new()).expect("a worker"), noted)
 }
 
 fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
@@ -63,7 +64,7 @@ fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
         timeouts: Timeouts::default(),
     };
     let (reply, mut answer) = oneshot::channel();
-    worker.rtc_open(RtcOpen {
+    worker.open_session(RtcOpen {
         role,
         app: "live".to_owned(),
         stream: "a".to_owned(),
@@ -82,10 +83,10 @@ fn a_panic_ends_the_session_that_met_it_and_no_other() {
     let (mut worker, mut noted) = worker();
     let publisher = open(&mut worker, RtcRole::Publish).expect("a publisher");
     let player = open(&mut worker, RtcRole::Play).expect("a player");
-    let index = worker.rtc.find(publisher).expect("its index");
-    worker.rtc_guarded(index, |_| panic!("a defect"));
-    assert_eq!(worker.rtc.counters.panics, 1);
-    assert_eq!((worker.rtc.find(publisher), worker.rtc.find(player).is_some()), (None, true));
+    let index = worker.packets.find(publisher).expect("its index");
+    worker.packets.guard(&mut worker.ctx, index, |_, _| panic!("a defect"));
+    assert_eq!(worker.packets.counters.panics, 1);
+    assert_eq!((worker.packets.find(publisher), worker.packets.find(player).is_some()), (None, true));
     assert_eq!(noted.try_recv(), Ok(RtcNotice::Ended(publisher)));
     assert_eq!(worker.ctx.directory.published("live/a"), Published::Nobody, "the name is free again");
     open(&mut worker, RtcRole::Publish).expect("another publisher");
@@ -96,9 +97,10 @@ fn a_panic_of_a_stream_ends_its_sessions_and_frees_its_name() {
     let (mut worker, _noted) = worker();
     let publisher = open(&mut worker, RtcRole::Publish).expect("a publisher");
     let player = open(&mut worker, RtcRole::Play).expect("a player");
-    let stream = worker.rtc.sessions[worker.rtc.find(player).expect("its index")].stream;
-    worker.rtc_stream_panicked(stream);
-    assert_eq!((worker.rtc.find(publisher), worker.rtc.find(player)), (None, None));
-    assert!(worker.rtc.streams.slab.is_empty());
+    let stream =
+        worker.packets.sessions[worker.packets.find(player).expect("its index")].subscriptions[0].stream;
+    worker.packets.stream_panicked(&mut worker.ctx, stream);
+    assert_eq!((worker.packets.find(publisher), worker.packets.find(player)), (None, None));
+    assert!(worker.packets.streams.iter().next().is_none());
     open(&mut worker, RtcRole::Publish).expect("another publisher");
 }

@@ -3,185 +3,181 @@
 //! STUN finds its session by the username fragment, everything else by the address it came from, which is in a port's
 //! table only once an authentic check came from there. Packets whose tag is wrong go no further than the counter.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use group_send::RecvBatch;
+use mio::event::Event;
+use mio::{Interest, Token};
 use rtc::demux::{self, Kind};
 use rtc::{Path, Refusal, Signal};
 use sfu::ViewerStats;
 use srtp::UnprotectError;
 
-use crate::event_loop::Worker;
-use crate::ids::{IceTcpId, PeerId, PortId};
-use crate::packets::session::Route;
+use super::session::Route;
+use super::{FIRST_CONNECTION, Packets};
+use crate::context::Context;
+use crate::ids::{IceTcpId, PeerId, TableId};
 use crate::stats::columns::Reception;
-use worker_api::EndReason;
-use worker_api::rtc::RtcRole;
 use worker_api::snapshot::RtcCounters;
 
 /// Batches read from one port in a turn; what is left is read in the next one, so that others have their turn.
 const BATCHES_MAX: usize = 8;
+/// ICE-TCP connections accepted per listener and turn.
+const ACCEPTS_MAX: usize = 64;
 
-impl Worker {
+impl Packets {
     /// Reads every port that has something, and forwards after each batch.
-    pub(crate) fn rtc_receive(&mut self) {
-        for port in self.rtc.ports.ids() {
-            if self.rtc.ports[port].readable {
-                self.rtc_receive_port(port);
-            }
-        }
-    }
-
-    fn rtc_receive_port(&mut self, port: PortId) {
-        let Some(mut received) = self.rtc.received.take() else { return };
-        for _ in 0..BATCHES_MAX {
-            let result = received.recv(&self.rtc.ports[port].socket);
-            self.rtc.ports[port].readable = result.is_ok() && received.is_full();
-            if let Err(error) = result {
-                if error.kind() != std::io::ErrorKind::WouldBlock {
-                    tracing::debug!(%error, "receiving failed");
-                    // Something may wait behind the error.
-                    self.rtc.ports[port].readable = error.kind() == std::io::ErrorKind::Interrupted;
+    pub(super) fn receive(&mut self, ctx: &mut Context, received: &mut RecvBatch) {
+        for port in self.sockets.ports.ids() {
+            for _ in 0..BATCHES_MAX {
+                let udp = &mut self.sockets.ports[port];
+                if !udp.readable {
+                    break;
                 }
-                break;
-            }
-            let local = self.rtc.ports[port].local;
-            for datagram in received.iter_mut() {
-                let path = Path::udp(local, datagram.source);
-                self.rtc_datagram(Route::Udp { port, remote: datagram.source }, path, datagram.payload);
-            }
-            self.rtc_forward();
-            if !self.rtc.ports[port].readable {
-                break;
+                let result = received.recv(&udp.socket);
+                udp.readable = result.is_ok() && received.is_full();
+                if let Err(error) = result {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        tracing::debug!(%error, "receiving failed");
+                        // Something may wait behind the error.
+                        udp.readable = error.kind() == io::ErrorKind::Interrupted;
+                    }
+                    break;
+                }
+                let local = udp.local;
+                for datagram in received.iter_mut() {
+                    let remote = datagram.source;
+                    self.datagram(
+                        ctx,
+                        Route::Udp { port, remote },
+                        Path::udp(local, remote),
+                        datagram.payload,
+                    );
+                }
+                self.forward(ctx);
             }
         }
-        self.rtc.received = Some(received);
     }
 
     /// Takes one datagram in. A defect that makes a session panic ends that session.
-    pub(crate) fn rtc_datagram(&mut self, route: Route, path: Path, datagram: &mut [u8]) {
-        self.ctx.counters.bytes_in += datagram.len() as u64;
-        self.ctx.load.bytes_in += datagram.len() as u64;
+    fn datagram(&mut self, ctx: &mut Context, route: Route, path: Path, datagram: &mut [u8]) {
+        ctx.counters.bytes_in += datagram.len() as u64;
+        ctx.load.bytes_in += datagram.len() as u64;
+        let at_route = || match route {
+            Route::Udp { port, remote } => self.sockets.ports[port].session_at(remote),
+            Route::Tcp { connection, .. } => self.sockets.tcp.get(connection)?.session,
+        };
         let kind = demux::classify(datagram);
         let peer = match kind {
             Kind::Stun => {
-                demux::stun_local_ufrag(datagram).and_then(|ufrag| self.rtc.by_ufrag.get(ufrag).copied())
+                let ufrag = demux::stun_local_ufrag(datagram);
+                // An answer to a check of ours names nobody: it belongs to whoever is at its address.
+                ufrag.and_then(|ufrag| self.by_ufrag.get(ufrag).copied()).or_else(at_route)
             }
             Kind::Other => None,
-            Kind::Dtls | Kind::Rtp | Kind::Rtcp => self.rtc_session_at(route),
+            Kind::Dtls | Kind::Rtp | Kind::Rtcp => at_route(),
         };
-        // An answer to a check of ours names nobody: it belongs to whoever is at its address.
-        let peer = peer.or_else(|| if kind == Kind::Stun { self.rtc_session_at(route) } else { None });
         let Some(peer) = peer else {
-            self.rtc.counters.unknown_source += 1;
+            self.counters.unknown_source += 1;
+            tracing::trace!(remote = %path.remote, ?kind, "datagram dropped: it belongs to no session");
             return;
         };
         let handled = catch_unwind(AssertUnwindSafe(|| match kind {
-            Kind::Rtp => self.rtc_rtp(peer, datagram),
-            Kind::Rtcp => self.rtc_rtcp(peer, datagram),
-            _ => self.rtc_signal(peer, route, path, datagram),
+            Kind::Rtp => self.rtp(ctx, peer, datagram),
+            Kind::Rtcp => self.rtcp(ctx, peer, datagram),
+            _ => self.signal(ctx, peer, route, path, datagram),
         }));
         if handled.is_err() {
-            self.rtc_panicked(peer);
+            self.session_panicked(ctx, peer);
         }
     }
 
-    fn rtc_session_at(&self, route: Route) -> Option<PeerId> {
-        match route {
-            Route::Udp { port, remote } => self.rtc.ports[port].session_at(remote),
-            Route::Tcp { connection, .. } => self.rtc.tcp.get(connection)?.session,
-        }
-    }
-
-    fn rtc_rtp(&mut self, peer: PeerId, datagram: &mut [u8]) {
+    fn rtp(&mut self, ctx: &mut Context, peer: PeerId, datagram: &mut [u8]) {
         let bytes = datagram.len() as u64;
-        let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
-        let Some(inbound) = &mut session.inbound else {
-            self.rtc.counters.dropped += 1;
-            return;
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        let Some(inbound) = session.transport.state.inbound() else {
+            return drop_packet(&mut self.counters, "there are no keys yet");
         };
         let len = match inbound.unprotect_rtp(datagram) {
             Ok(len) => len,
-            Err(error) => return count_refused(&mut self.rtc.counters, error),
+            Err(error) => return refuse(&mut self.counters, error),
         };
-        session.received_ms = self.ctx.now_ms;
-        self.rtc.columns.received(peer, bytes);
-        self.rtc.counters.packets_in += 1;
-        let stream = session.stream;
-        // A viewer has nothing to say by RTP.
-        if session.role == RtcRole::Play {
-            return;
-        }
-        self.rtc.columns.passed(peer, 1);
-        let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
-        if stream_entry.publication.peer() != Some(peer) {
-            return;
-        }
-        match stream_entry.packets.receive(self.ctx.now, &datagram[..len]) {
-            Ok(_) => self.rtc.mark_dirty(stream),
-            Err(reason) => {
-                self.rtc.counters.dropped += 1;
-                tracing::trace!(?reason, "packet dropped");
-            }
+        session.transport.received_ms = ctx.now_ms;
+        self.columns.received(peer, bytes);
+        self.counters.packets_in += 1;
+        // With several publications the SSRC, or the MID of its first packets, will say which one a packet is of.
+        let Some(publication) = session.publications.first() else {
+            return drop_packet(&mut self.counters, "the session publishes nothing");
+        };
+        self.columns.passed(peer, 1);
+        let id = publication.stream;
+        let stream = self.streams.get_mut(id).filter(|stream| stream.publication.peer() == Some(peer));
+        let Some(stream) = stream else {
+            return drop_packet(&mut self.counters, "another session publishes the stream");
+        };
+        match stream.sfu.receive(ctx.now, &datagram[..len]) {
+            Ok(_) => self.streams.mark_dirty(id),
+            Err(reason) => drop_packet(&mut self.counters, reason.name()),
         }
     }
 
-    fn rtc_rtcp(&mut self, peer: PeerId, datagram: &mut [u8]) {
+    fn rtcp(&mut self, ctx: &mut Context, peer: PeerId, datagram: &mut [u8]) {
         let bytes = datagram.len() as u64;
-        let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
-        let Some(inbound) = &mut session.inbound else {
-            self.rtc.counters.dropped += 1;
-            return;
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        let Some(inbound) = session.transport.state.inbound() else {
+            return drop_packet(&mut self.counters, "there are no keys yet");
         };
         let len = match inbound.unprotect_rtcp(datagram) {
             Ok(len) => len,
-            Err(error) => return count_refused(&mut self.rtc.counters, error),
+            Err(error) => return refuse(&mut self.counters, error),
         };
-        session.received_ms = self.ctx.now_ms;
-        self.rtc.columns.received(peer, bytes);
-        self.rtc.counters.packets_in += 1;
-        let stream = session.stream;
-        let Some(stream_entry) = self.rtc.streams.slab.get_mut(stream) else { return };
-        match (session.role, session.viewer) {
-            (RtcRole::Publish, _) if stream_entry.publication.peer() == Some(peer) => {
-                stream_entry.packets.receive_rtcp(self.ctx.now, &datagram[..len]);
-                self.rtc.mark_dirty(stream);
+        session.transport.received_ms = ctx.now_ms;
+        self.columns.received(peer, bytes);
+        self.counters.packets_in += 1;
+        let rtcp = &datagram[..len];
+        // A compound packet may be about any of the streams; each looks for the SSRCs that it knows.
+        for publication in &session.publications {
+            let stream = self.streams.get_mut(publication.stream);
+            if let Some(stream) = stream.filter(|stream| stream.publication.peer() == Some(peer)) {
+                stream.sfu.receive_rtcp(ctx.now, rtcp);
+                self.streams.mark_dirty(publication.stream);
             }
-            (RtcRole::Play, Some(viewer)) => {
-                let mut resends = std::mem::take(&mut self.rtc.resends);
-                let before = stream_entry.packets.viewer_stats(viewer).unwrap_or_default();
-                stream_entry.packets.viewer_rtcp(self.ctx.now, viewer, &datagram[..len], &mut resends);
-                let after = stream_entry.packets.viewer_stats(viewer).unwrap_or_default();
-                let counters = &mut self.rtc.counters;
-                counters.nacks_in += after.nacks - before.nacks;
-                counters.resends_refused += after.not_resent - before.not_resent;
-                counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
-                if after.reports > before.reports {
-                    self.rtc.columns.reported(peer, viewer_reception(&after));
-                }
-                for resend in resends.drain(..) {
-                    self.rtc.send_again(peer, &resend, self.ctx.now_ms);
-                }
-                self.rtc.resends = resends;
-                self.rtc.mark_dirty(stream);
-            }
-            _ => {}
         }
+        for subscription in &session.subscriptions {
+            let Some(stream) = self.streams.get_mut(subscription.stream) else { continue };
+            let Some(viewer) = subscription.viewer else {
+                drop_packet(&mut self.counters, "RTCP before anything was sent");
+                continue;
+            };
+            let before = stream.sfu.viewer_stats(viewer).unwrap_or_default();
+            stream.sfu.viewer_rtcp(ctx.now, viewer, rtcp, &mut self.resends);
+            let after = stream.sfu.viewer_stats(viewer).unwrap_or_default();
+            self.counters.nacks_in += after.nacks - before.nacks;
+            self.counters.resends_refused += after.not_resent - before.not_resent;
+            self.counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
+            if after.reports > before.reports {
+                self.columns.reported(peer, viewer_reception(&after));
+            }
+            self.streams.mark_dirty(subscription.stream);
+        }
+        self.resend(ctx.now_ms, peer);
     }
 
     /// STUN or DTLS.
-    fn rtc_signal(&mut self, peer: PeerId, route: Route, path: Path, datagram: &[u8]) {
-        let Some(session) = self.rtc.sessions.get_mut(peer) else { return };
-        match session.peer.handle_signal(self.ctx.now, path, datagram) {
+    fn signal(&mut self, ctx: &mut Context, peer: PeerId, route: Route, path: Path, datagram: &[u8]) {
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        match session.transport.peer.handle_signal(ctx.now, path, datagram) {
             Signal::Accepted => {
-                session.received_ms = self.ctx.now_ms;
-                if let Route::Tcp { connection, .. } = route {
-                    self.rtc_adopt(connection, peer);
+                session.transport.received_ms = ctx.now_ms;
+                match route {
+                    Route::Tcp { connection, .. } => self.claim_tcp(ctx, connection, peer),
+                    Route::Udp { port, remote } => self.bind_address(peer, port, remote, &path, ctx.now_ms),
                 }
-                self.rtc.bind_address(peer, route, &path, self.ctx.now_ms);
             }
             Signal::Refused(refusal) => {
-                self.rtc.counters.signals_refused += 1;
+                self.counters.signals_refused += 1;
                 tracing::trace!(session = %session.id, reason = refusal.name(), "signal refused");
                 // Of the others nothing has changed, and a flood of them should cost no more than it must.
                 if !matches!(refusal, Refusal::RoleConflict | Refusal::DtlsRejected) {
@@ -189,34 +185,130 @@ impl Worker {
                 }
             }
         }
-        self.rtc_drive(peer);
+        self.drive(ctx, peer);
     }
 
-    /// A defect of ours, met by this session's input: the others go on.
-    fn rtc_panicked(&mut self, peer: PeerId) {
-        self.rtc.counters.panics += 1;
-        let Some(session) = self.rtc.sessions.get(peer) else { return };
-        tracing::error!(session = %session.id, "a defect in the server ended this session");
-        let stream = session.stream;
-        let ended = catch_unwind(AssertUnwindSafe(|| self.rtc_end(peer, EndReason::Defect)));
-        if ended.is_err() {
-            // Saying goodbye met the defect again, in the peer or in the stream: both are given up, without a word.
-            self.rtc.streams.start_anew(stream);
-            self.rtc_leave_all(peer, EndReason::Defect);
+    /// Accepts what waits at a listener of ICE-TCP.
+    pub(super) fn accept(&mut self, ctx: &mut Context, listener: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            let (mut socket, remote) = match self.listeners[listener].accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::debug!(%error, "ICE-TCP accept failed");
+                    // Others may wait behind it, and without descriptors a pause helps.
+                    return self.accept_later.push(listener);
+                }
+            };
+            let Ok(local) = socket.local_addr() else { continue };
+            // Media is written in whole packets at the time they come.
+            let _ = socket.set_nodelay(true);
+            let connection = self.sockets.tcp.vacant_id();
+            let token = Token(FIRST_CONNECTION + connection.index());
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if let Err(error) = ctx.poll.registry().register(&mut socket, token, interest) {
+                tracing::warn!(%error, "ICE-TCP connection not registered");
+            } else if self.sockets.tcp.insert(socket, local, remote, ctx.now_ms).is_none() {
+                tracing::debug!(%remote, "ICE-TCP connection refused: too many that nobody claims");
+            }
+        }
+        self.accept_again.push(listener);
+    }
+
+    /// Something happened to a connection of ICE-TCP.
+    pub(super) fn tcp_event(&mut self, ctx: &mut Context, connection: IceTcpId, event: &Event) {
+        let Some(tcp) = self.sockets.tcp.get_mut(connection) else { return };
+        if event.is_writable() && tcp.write().is_err() {
+            return self.close_tcp(ctx, connection);
+        }
+        // One read per connection and turn: one that sends without pause must not come round twice as often.
+        if (event.is_readable() || event.is_read_closed() || event.is_error()) && !tcp.reads_again {
+            self.read_tcp(ctx, connection);
         }
     }
 
-    /// Does something for a session; a defect that makes it panic ends that session, and nothing else.
-    pub(crate) fn rtc_guarded(&mut self, peer: PeerId, work: impl FnOnce(&mut Self)) {
-        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            self.rtc_panicked(peer);
+    /// Reads a connection once and handles its datagrams; what may be left is for the next turn.
+    pub(super) fn read_tcp(&mut self, ctx: &mut Context, connection: IceTcpId) {
+        let Some(tcp) = self.sockets.tcp.get_mut(connection) else { return };
+        tcp.reads_again = false;
+        let goes_on = match tcp.read(&mut ctx.read_buffer) {
+            Ok(0) => false,
+            Ok(_) => {
+                let path = tcp.path;
+                // Taken out, because what is in a datagram may end the session and with it the connection.
+                let mut deframer = std::mem::take(&mut tcp.deframer);
+                let is_whole = loop {
+                    match deframer.pop() {
+                        Ok(Some(datagram)) => {
+                            self.datagram(ctx, Route::Tcp { connection, path }, path, datagram);
+                        }
+                        Ok(None) => break true,
+                        Err(_) => break false,
+                    }
+                };
+                if let Some(tcp) = self.sockets.tcp.get_mut(connection).filter(|tcp| tcp.path == path) {
+                    tcp.deframer = deframer;
+                }
+                is_whole
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        };
+        if !goes_on {
+            self.close_tcp(ctx, connection);
+        } else if let Some(tcp) = self.sockets.tcp.get_mut(connection)
+            && !std::mem::replace(&mut tcp.reads_again, true)
+        {
+            self.tcp_read_again.push(connection);
         }
+        self.forward(ctx);
     }
 
-    /// A reader of a TCP connection gives its datagrams here.
-    pub(crate) fn rtc_datagram_by_tcp(&mut self, connection: IceTcpId, path: Path, datagram: &mut [u8]) {
-        self.rtc_datagram(Route::Tcp { connection, path }, path, datagram);
+    /// Ends a connection; its session may have another way.
+    pub(super) fn close_tcp(&mut self, ctx: &mut Context, connection: IceTcpId) {
+        let Some(mut tcp) = self.sockets.tcp.remove(connection) else { return };
+        // Last words of a session that ended; the peer has other ways to notice.
+        let _ = tcp.write();
+        // Fails only when it was never registered.
+        let _ = ctx.poll.registry().deregister(&mut tcp.socket);
+        let Some(peer) = tcp.session.filter(|peer| self.sessions.contains(*peer)) else { return };
+        if let Some(transport) = self.transports.get_mut(peer)
+            && matches!(transport.route, Route::Tcp { path, .. } if path == tcp.path)
+        {
+            transport.paused = true;
+        }
+        self.guard(ctx, peer, |packets, ctx| {
+            packets.sessions[peer].transport.peer.path_closed(ctx.now, &tcp.path);
+            packets.drive(ctx, peer);
+        });
     }
+
+    /// A check of `peer` came over a connection and was authentic.
+    fn claim_tcp(&mut self, ctx: &mut Context, connection: IceTcpId, peer: PeerId) {
+        let Some(tcp) = self.sockets.tcp.get(connection) else { return };
+        let path = tcp.path;
+        // The first one keeps it: a connection carries one peer.
+        let is_new = tcp.session.is_none() && self.sessions[peer].transport.peer.is_valid(&path);
+        if is_new && !self.sockets.tcp.claim(connection, peer) {
+            self.close_tcp(ctx, connection);
+            self.sessions[peer].transport.peer.path_closed(ctx.now, &path);
+        }
+    }
+}
+
+/// Drops a packet that came in.
+fn drop_packet(counters: &mut RtcCounters, reason: &str) {
+    counters.dropped += 1;
+    tracing::trace!(reason, "packet dropped");
+}
+
+/// Drops a packet that could not be decrypted.
+fn refuse(counters: &mut RtcCounters, error: UnprotectError) {
+    match error {
+        UnprotectError::AuthFailed => counters.unauthentic += 1,
+        _ => counters.dropped += 1,
+    }
+    tracing::trace!(%error, "packet dropped");
 }
 
 /// What a viewer's last report says.
@@ -227,12 +319,5 @@ fn viewer_reception(stats: &ViewerStats) -> Reception {
         loss_percent: stats.fraction_lost * 100.0,
         rtt_ms: stats.round_trip.map_or(f32::NAN, milliseconds),
         jitter_ms: milliseconds(stats.jitter),
-    }
-}
-
-fn count_refused(counters: &mut RtcCounters, error: UnprotectError) {
-    match error {
-        UnprotectError::AuthFailed => counters.unauthentic += 1,
-        _ => counters.dropped += 1,
     }
 }

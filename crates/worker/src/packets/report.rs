@@ -6,10 +6,11 @@ use rtc::sdp::TrackDescription;
 use rtp::payload::MediaKind;
 use sfu::{TrackIndex, TrackReception};
 
-use crate::event_loop::Worker;
-use crate::ids::{PeerId, TableId};
-use crate::packets::session::{Route, RtcSession};
-use crate::packets::streams::RtcStream;
+use super::Packets;
+use super::session::{Route, Session};
+use super::streams::Stream;
+use crate::context::Context;
+use crate::ids::{BridgeId, PeerId, TableId};
 use crate::stats::columns::Arrival;
 use worker_api::link::Listed;
 use worker_api::rtc::RtcRole;
@@ -18,63 +19,65 @@ use worker_api::snapshot::{
     StreamSnapshot, TrackKind, WorkerCounters,
 };
 
-impl Worker {
+impl Packets {
     /// Adds what WebRTC has counted.
-    pub(crate) fn rtc_count(&self, counters: &mut WorkerCounters) {
-        let rtc = &self.rtc;
-        counters.sessions += rtc.sessions.len() as u64;
-        let publishers = rtc.sessions.iter().filter(|(_, session)| session.role == RtcRole::Publish).count();
+    pub(crate) fn count(&self, counters: &mut WorkerCounters) {
+        counters.sessions += self.sessions.len() as u64;
+        let publishers = self.sessions.iter().filter(|(_, session)| session.role == RtcRole::Publish).count();
         counters.publishers += publishers as u64;
-        counters.players += (rtc.sessions.len() - publishers) as u64;
-        counters.bytes_out += rtc.sent.bytes;
+        counters.players += (self.sessions.len() - publishers) as u64;
+        counters.bytes_out += self.sockets.sent.bytes;
         counters.rtc = RtcCounters {
-            pending: rtc.sessions.iter().filter(|(_, session)| !session.is_connected()).count() as u64,
-            packets_out: rtc.sent.packets,
-            send_failures: rtc.sent.failed + rtc.sent.dropped + rtc.tcp.dropped,
-            ..rtc.counters
+            pending: self.sessions.iter().filter(|(_, session)| !session.is_connected()).count() as u64,
+            packets_out: self.sockets.sent.packets,
+            send_failures: self.sockets.sent.failed + self.sockets.sent.dropped + self.sockets.tcp.dropped,
+            ..self.counters
         };
-        for (_, stream) in rtc.streams.slab.iter() {
+        for (_, stream) in self.streams.iter() {
             add_stream(&mut counters.rtc, stream);
         }
     }
 
     /// Looks at how packets of publishers arrive; what viewers report is noted when it comes.
-    pub(crate) fn rtc_note_reception(&mut self) {
-        for (_, stream) in self.rtc.streams.slab.iter() {
-            let connected =
-                |peer: &PeerId| self.rtc.sessions.get(*peer).is_some_and(RtcSession::is_connected);
+    pub(crate) fn note_reception(&mut self, ctx: &Context) {
+        for (_, stream) in self.streams.iter() {
+            let connected = |peer: &PeerId| self.sessions.get(*peer).is_some_and(Session::is_connected);
             if let Some(peer) = stream.publication.peer().filter(connected) {
-                self.rtc.columns.arrived(peer, arrival(stream, self.ctx.now));
+                self.columns.arrived(peer, arrival(stream, ctx.now));
             }
         }
     }
 
     /// Ends the sample of all sessions' rates.
-    pub(crate) fn rtc_sample(&mut self, elapsed_ms: u64) {
-        let rows = self.rtc.sessions.rows();
-        self.rtc.columns.sample(elapsed_ms, rows);
+    pub(crate) fn sample(&mut self, elapsed_ms: u64) {
+        let rows = self.sessions.rows();
+        self.columns.sample(elapsed_ms, rows);
         // Datagrams wait for nobody; what waits is in connections of those without UDP.
-        self.rtc.columns.told.queue_bytes.fill(0);
-        for (session, bytes) in self.rtc.tcp.waiting() {
-            if let Some(queued) = self.rtc.columns.told.queue_bytes.get_mut(session.index()) {
+        self.columns.told.queue_bytes.fill(0);
+        for (session, bytes) in self.sockets.tcp.waiting() {
+            if let Some(queued) = self.columns.told.queue_bytes.get_mut(session.index()) {
                 *queued += bytes as u64;
             }
         }
     }
 
     /// Keeps what a stream that is forgotten has counted.
-    pub(crate) fn rtc_keep_counts(&mut self, stream: &RtcStream) {
-        add_stream(&mut self.rtc.counters, stream);
+    pub(crate) fn keep_counts(&mut self, stream: &Stream) {
+        add_stream(&mut self.counters, stream);
     }
 
-    /// Streams of packets.
-    pub(crate) fn rtc_stream_snapshots(&self) -> impl Iterator<Item = StreamSnapshot> + '_ {
-        self.rtc.streams.slab.iter().map(|(_, stream)| self.rtc_stream_snapshot(stream))
+    /// Streams of packets, each with its bridge, which the caller describes.
+    pub(crate) fn stream_snapshots<'a>(
+        &'a self,
+        ctx: &'a Context,
+    ) -> impl Iterator<Item = (Option<BridgeId>, StreamSnapshot)> + 'a {
+        let streams = self.streams.iter();
+        streams.map(|(_, stream)| (stream.publication.bridge, self.stream_snapshot(ctx, stream)))
     }
 
-    fn rtc_stream_snapshot(&self, stream: &RtcStream) -> StreamSnapshot {
-        let publisher = stream.publication.peer().and_then(|peer| Some((peer, self.rtc.sessions.get(peer)?)));
-        let stats = stream.packets.stats();
+    fn stream_snapshot(&self, ctx: &Context, stream: &Stream) -> StreamSnapshot {
+        let publisher = stream.publication.peer().and_then(|peer| Some((peer, self.sessions.get(peer)?)));
+        let stats = stream.sfu.stats();
         StreamSnapshot {
             app: stream.publication.app().to_owned(),
             name: stream.publication.name().to_owned(),
@@ -83,12 +86,9 @@ impl Worker {
                 session: session.id,
                 address: session.address,
                 protocol: session.protocol(),
-                connected_ms: self.ctx.now_ms - self.rtc.columns.opened_ms(peer),
+                connected_ms: ctx.now_ms - self.columns.opened_ms(peer),
             }),
-            uptime_ms: stream
-                .publication
-                .source
-                .map_or(0, |_| self.ctx.now_ms - stream.publication.live_since_ms),
+            uptime_ms: stream.publication.source.map_or(0, |_| ctx.now_ms - stream.publication.live_since_ms),
             players: stream.publication.players,
             video: None,
             audio: None,
@@ -100,71 +100,79 @@ impl Worker {
             gop_bytes: stats.cached_bytes as u64,
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
-            tracks: rtc_tracks(stream, self.ctx.now),
-            bridge: self.bridge_snapshot(stream.publication.bridge),
+            tracks: rtc_tracks(stream, ctx.now),
+            bridge: None,
         }
     }
 
     /// Sessions of WebRTC.
-    pub(crate) fn rtc_session_snapshots(&self, listed: &Listed) -> impl Iterator<Item = SessionSnapshot> {
-        let rows = self.rtc.columns.told.listed(self.ctx.worker.index(), listed);
+    pub(crate) fn session_snapshots<'a>(
+        &'a self,
+        ctx: &'a Context,
+        listed: &'a Listed,
+    ) -> impl Iterator<Item = SessionSnapshot> + 'a {
+        let rows = self.columns.told.listed(ctx.worker.index(), listed);
         rows.filter_map(|row| {
-            Some(self.rtc_session_snapshot(PeerId::at(row), self.rtc.sessions.get(PeerId::at(row))?))
+            let peer = PeerId::at(row);
+            let session = self.sessions.get(peer)?;
+            let stream = session.streams().next().and_then(|stream| self.streams.get(stream));
+            Some(SessionSnapshot {
+                stream: stream.map(|stream| stream.publication.key.to_string()),
+                user_agent: session.user_agent.as_deref().map(str::to_owned),
+                rtc: Some(self.connection_snapshot(peer, session)),
+                ..self.columns.session_snapshot(peer, session.id, session.address, ctx.now_ms)
+            })
         })
     }
 
-    fn rtc_session_snapshot(&self, peer: PeerId, session: &RtcSession) -> SessionSnapshot {
-        let stream = self.rtc.streams.slab.get(session.stream);
-        let of_columns =
-            self.rtc.columns.session_snapshot(peer, session.id, session.address, self.ctx.now_ms);
-        SessionSnapshot {
-            stream: stream.map(|stream| stream.publication.key.to_string()),
-            user_agent: session.user_agent.as_deref().map(str::to_owned),
-            rtc: Some(self.rtc_connection(peer, session)),
-            ..of_columns
+    fn connection_snapshot(&self, peer: PeerId, session: &Session) -> RtcSessionSnapshot {
+        let (mut nacks, mut resent_packets, mut key_frame_requests) = (0, 0, 0);
+        for publication in &session.publications {
+            // Since the stream was made, which its players can keep over several publishers.
+            let stream = self.streams.get(publication.stream);
+            let stats = stream.map(|stream| stream.sfu.stats()).unwrap_or_default();
+            nacks += stats.nacked_packets;
+            resent_packets += stats.repaired_packets;
+            key_frame_requests += stats.key_frame_requests;
         }
-    }
-
-    fn rtc_connection(&self, peer: PeerId, session: &RtcSession) -> RtcSessionSnapshot {
-        let transport = self.rtc.send_transports.get(peer.index()).and_then(Option::as_ref);
-        let stream = self.rtc.streams.slab.get(session.stream);
-        let viewer =
-            session.viewer.zip(stream).and_then(|(viewer, stream)| stream.packets.viewer_stats(viewer));
-        let published = stream.filter(|_| session.role == RtcRole::Publish);
-        // Since the stream was made, which its players can keep over several publishers.
-        let told = published.map(|stream| stream.packets.stats());
-        let columns = &self.rtc.columns.told;
+        for subscription in &session.subscriptions {
+            let stream = self.streams.get(subscription.stream);
+            let stats = subscription.viewer.zip(stream);
+            let stats =
+                stats.and_then(|(viewer, stream)| stream.sfu.viewer_stats(viewer)).unwrap_or_default();
+            nacks += stats.nacks;
+            resent_packets += stats.resent_packets;
+            key_frame_requests += stats.key_frame_requests;
+        }
+        let columns = &self.columns.told;
         let known = |value: f32| Some(value).filter(|value| !value.is_nan());
-        let state = match (session.is_connected(), session.peer.path().is_some()) {
+        let state = match (session.is_connected(), session.transport.peer.path().is_some()) {
             (true, _) => RtcState::Connected,
             (false, true) => RtcState::Handshake,
             (false, false) => RtcState::Checking,
         };
         RtcSessionSnapshot {
             state,
-            transport: transport.map(|transport| match transport.route {
+            transport: self.transports.get(peer).map(|transport| match transport.route {
                 Route::Udp { .. } => "udp",
                 Route::Tcp { .. } => "tcp",
             }),
-            codecs: session.tracks.iter().map(|track| rtp::payload::encoding_name(track.codec())).collect(),
+            codecs: session.tracks().map(|track| rtp::payload::encoding_name(track.codec())).collect(),
             packets: columns.packets[peer.index()],
             lost_packets: columns.lost_packets[peer.index()],
             loss_percent: known(columns.loss_percent[peer.index()]).unwrap_or(0.0),
             rtt_ms: known(columns.rtt_ms[peer.index()]),
             jitter_ms: known(columns.jitter_ms[peer.index()]),
-            nacks: told.map_or(viewer.map_or(0, |viewer| viewer.nacks), |stats| stats.nacked_packets),
-            resent_packets: told
-                .map_or(viewer.map_or(0, |viewer| viewer.resent_packets), |stats| stats.repaired_packets),
-            key_frame_requests: told.map_or(viewer.map_or(0, |viewer| viewer.key_frame_requests), |stats| {
-                stats.key_frame_requests
-            }),
+            nacks,
+            resent_packets,
+            key_frame_requests,
         }
     }
 }
 
 /// How a publisher's packets arrive, over all tracks.
-fn arrival(stream: &RtcStream, now: Instant) -> Arrival {
-    let tracks = TrackIndex::all().filter_map(|track| stream.packets.reception(now, track));
+fn arrival(stream: &Stream, now: Instant) -> Arrival {
+    let tracks = TrackIndex::all().filter_map(|track| stream.sfu.reception(now, track));
     let (expected_packets, arrived_packets, jitter) =
         tracks.fold((0, 0, Duration::ZERO), |(expected, arrived, jitter), track| {
             (expected + track.expected_packets, arrived + track.received_packets, jitter.max(track.jitter))
@@ -173,14 +181,14 @@ fn arrival(stream: &RtcStream, now: Instant) -> Arrival {
     Arrival {
         expected_packets,
         arrived_packets,
-        rtt_ms: stream.packets.publisher_round_trip().map_or(f32::NAN, milliseconds),
+        rtt_ms: stream.sfu.publisher_round_trip().map_or(f32::NAN, milliseconds),
         jitter_ms: milliseconds(jitter),
     }
 }
 
 /// How the next track is received that a description lists; `counts` are those before it, by kind.
 fn reception(
-    stream: &RtcStream,
+    stream: &Stream,
     now: Instant,
     track: &TrackDescription,
     counts: &mut [usize; 2],
@@ -188,16 +196,16 @@ fn reception(
     let count = &mut counts[usize::from(track.kind == MediaKind::Video)];
     let peer = TrackIndex::new(track.kind, *count)?;
     *count += 1;
-    stream.packets.reception(now, peer)
+    stream.sfu.reception(now, peer)
 }
 
-fn add_stream(counters: &mut RtcCounters, stream: &RtcStream) {
-    let stats = stream.packets.stats();
+fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
+    let stats = stream.sfu.stats();
     counters.nacks_out += stats.nacked_packets;
     counters.key_frame_requests_out += stats.key_frame_requests;
 }
 
-fn rtc_tracks(stream: &RtcStream, now: Instant) -> Vec<RtcTrackSnapshot> {
+fn rtc_tracks(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
     let described = stream.tracks.as_deref().unwrap_or_default().iter();
     let mut counts = [0; 2];
     described

@@ -1,4 +1,4 @@
-//! A WebRTC session on a worker: its peer, its keys, and what it does with which stream.
+//! A WebRTC session: a transport, and what it publishes and plays over it.
 //!
 //! Where media leaves to and the keys for it stand apart in [`SendTransport`], because a packet that goes to two thousand
 //! viewers touches nothing else of them.
@@ -8,47 +8,160 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use rtc::{Path, Peer};
+use rtp::payload::MediaKind;
 use sfu::ViewerId;
 use srtp::{InboundContext, OutboundContext};
 
-use crate::ids::{IceTcpId, PacketStreamId, PortId};
+use crate::ids::{IceTcpId, PacketStreamId, PeerId, PortId, TableId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 
 /// See the module.
-pub(crate) struct RtcSession {
+pub(crate) struct Session {
     pub(crate) id: SessionId,
+    /// How it was opened: by WHIP or by WHEP.
     pub(crate) role: RtcRole,
     /// Who asked for it, by HTTP.
     pub(crate) address: SocketAddr,
     pub(crate) user_agent: Option<Box<str>>,
-    /// The stream that it publishes or plays.
-    pub(crate) stream: PacketStreamId,
-    /// The publication it is, if it publishes.
-    pub(crate) epoch: Option<Epoch>,
-    /// The viewer it is, once it is connected, if it plays.
-    pub(crate) viewer: Option<ViewerId>,
+    pub(crate) transport: Transport,
+    pub(crate) publications: Vec<SessionPublication>,
+    pub(crate) subscriptions: Vec<Subscription>,
+}
+
+/// One peer: how packets come from it, and where they come from.
+pub(crate) struct Transport {
     pub(crate) peer: Box<Peer>,
-    /// What was negotiated.
-    pub(crate) tracks: PublishedTracks,
-    /// Which of the published tracks each of `tracks` plays, if it plays.
-    pub(crate) published: Box<[usize]>,
-    /// Keys of what it sends to us; there once DTLS is done.
-    pub(crate) inbound: Option<Box<InboundContext>>,
-    /// Where it is in the tables of the ports: port, address.
-    pub(crate) places: ArrayVec<(PortId, SocketAddr), PEERS_PER_SESSION>,
+    pub(crate) state: State,
+    /// Where it is in the tables of the ports.
+    pub(crate) addresses: ArrayVec<(PortId, SocketAddr), PEERS_PER_SESSION>,
     /// Username fragments that lead to it: the present one, and the one before a restart.
     pub(crate) ufrags: ArrayVec<Box<str>, 2>,
-    /// Since when the peer has not consented to media.
-    pub(crate) lost_ms: Option<u64>,
     /// When the peer last sent something authentic.
     pub(crate) received_ms: u64,
-    /// Since when a player has been without a publisher.
-    pub(crate) waiting_since_ms: Option<u64>,
     /// When the timer of the peer is set to, if it is.
     pub(crate) due: Option<Instant>,
+}
+
+/// How far a transport is.
+pub(crate) enum State {
+    /// ICE and DTLS are not done.
+    Connecting,
+    /// Packets come under these keys.
+    Connected(Box<InboundContext>),
+    /// The peer no longer consents to media (RFC 7675): an ICE restart may bring it back.
+    ConsentLost { since_ms: u64, inbound: Option<Box<InboundContext>> },
+}
+
+/// A stream that a session publishes.
+pub(crate) struct SessionPublication {
+    pub(crate) stream: PacketStreamId,
+    pub(crate) epoch: Epoch,
+    /// What was negotiated.
+    pub(crate) tracks: PublishedTracks,
+}
+
+/// A stream that a session plays.
+pub(crate) struct Subscription {
+    pub(crate) stream: PacketStreamId,
+    /// The viewer it is, once media can be sent.
+    pub(crate) viewer: Option<ViewerId>,
+    /// What was negotiated.
+    pub(crate) tracks: PublishedTracks,
+    /// Which of the published tracks each of `tracks` plays.
+    pub(crate) published: Box<[usize]>,
+}
+
+impl Session {
+    /// How it came in.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.role {
+            RtcRole::Publish => Protocol::Whip,
+            RtcRole::Play => Protocol::Whep,
+        }
+    }
+
+    /// Whether ICE and DTLS are done.
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(self.transport.state, State::Connected(_) | State::ConsentLost { inbound: Some(_), .. })
+    }
+
+    /// The streams that it publishes or plays.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = PacketStreamId> + '_ {
+        let publications = self.publications.iter().map(|publication| publication.stream);
+        publications.chain(self.subscriptions.iter().map(|subscription| subscription.stream))
+    }
+
+    /// What was negotiated.
+    pub(crate) fn tracks(&self) -> impl Iterator<Item = &rtc::sdp::TrackDescription> + '_ {
+        let published = self.publications.iter().map(|publication| &publication.tracks);
+        let played = self.subscriptions.iter().map(|subscription| &subscription.tracks);
+        published.chain(played).flat_map(|tracks| tracks.iter())
+    }
+}
+
+impl Subscription {
+    /// Whether it has a track for pictures.
+    pub(crate) fn has_video(&self) -> bool {
+        self.tracks.iter().any(|track| track.kind == MediaKind::Video)
+    }
+}
+
+impl Transport {
+    /// A transport that is not connected.
+    pub(crate) fn new(peer: Peer, ufrag: Box<str>, now_ms: u64) -> Self {
+        Self {
+            peer: Box::new(peer),
+            state: State::Connecting,
+            addresses: ArrayVec::new(),
+            ufrags: std::iter::once(ufrag).collect(),
+            received_ms: now_ms,
+            due: None,
+        }
+    }
+}
+
+impl State {
+    /// Keys of what the peer sends, once DTLS is done.
+    pub(crate) fn inbound(&mut self) -> Option<&mut InboundContext> {
+        match self {
+            Self::Connected(inbound) => Some(inbound),
+            Self::ConsentLost { inbound, .. } => inbound.as_deref_mut(),
+            Self::Connecting => None,
+        }
+    }
+
+    /// Since when the peer does not consent to media.
+    pub(crate) fn consent_lost_ms(&self) -> Option<u64> {
+        match self {
+            Self::ConsentLost { since_ms, .. } => Some(*since_ms),
+            Self::Connecting | Self::Connected(_) => None,
+        }
+    }
+
+    /// DTLS is done.
+    pub(crate) fn set_inbound(&mut self, keys: Box<InboundContext>) {
+        match self {
+            Self::ConsentLost { inbound, .. } => *inbound = Some(keys),
+            Self::Connecting | Self::Connected(_) => *self = Self::Connected(keys),
+        }
+    }
+
+    /// The peer consents to media, or no longer since `lost_ms`.
+    pub(crate) fn set_consent_lost(&mut self, lost_ms: Option<u64>) {
+        let inbound = match std::mem::replace(self, Self::Connecting) {
+            Self::Connected(inbound) => Some(inbound),
+            Self::ConsentLost { inbound, .. } => inbound,
+            Self::Connecting => None,
+        };
+        *self = match (lost_ms, inbound) {
+            (Some(since_ms), inbound) => Self::ConsentLost { since_ms, inbound },
+            (None, Some(inbound)) => Self::Connected(inbound),
+            (None, None) => Self::Connecting,
+        };
+    }
 }
 
 /// Where media to a session goes, and under which keys.
@@ -57,6 +170,30 @@ pub(crate) struct SendTransport {
     pub(crate) route: Route,
     /// No consent: nothing may be sent.
     pub(crate) paused: bool,
+}
+
+/// The send transports of all sessions that are connected.
+#[derive(Default)]
+pub(crate) struct SendTransports(Vec<Option<SendTransport>>);
+
+impl SendTransports {
+    /// That of a session.
+    pub(crate) fn get(&self, peer: PeerId) -> Option<&SendTransport> {
+        self.0.get(peer.index())?.as_ref()
+    }
+
+    /// That of a session.
+    pub(crate) fn get_mut(&mut self, peer: PeerId) -> Option<&mut SendTransport> {
+        self.0.get_mut(peer.index())?.as_mut()
+    }
+
+    /// Sets that of a session.
+    pub(crate) fn set(&mut self, peer: PeerId, transport: Option<SendTransport>) {
+        if self.0.len() <= peer.index() {
+            self.0.resize_with(peer.index() + 1, || None);
+        }
+        self.0[peer.index()] = transport;
+    }
 }
 
 /// A path in this worker's terms.
@@ -73,7 +210,7 @@ pub(crate) enum Route {
     Tcp {
         /// The connection.
         connection: IceTcpId,
-        /// The path, to know a successor at the same index.
+        /// The path, to know a successor with the same id.
         path: Path,
     },
 }
@@ -84,19 +221,4 @@ impl Route {
         port: PortId(0),
         remote: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
     };
-}
-
-impl RtcSession {
-    /// How it came in.
-    pub(crate) fn protocol(&self) -> Protocol {
-        match self.role {
-            RtcRole::Publish => Protocol::Whip,
-            RtcRole::Play => Protocol::Whep,
-        }
-    }
-
-    /// Whether ICE and DTLS are done.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.inbound.is_some()
-    }
 }

@@ -1,23 +1,24 @@
 //! The streams of packets a worker knows: published here, or played here, or both.
 
 use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
 use sfu::{Limits, PacketStream, WallClock};
 
 use crate::ids::{PacketStreamId, Table};
 use crate::publication::Publication;
-use crate::registry::{PublishedTracks, StreamId};
+use crate::registry::{Lane, PublishedTracks, StreamId};
 use worker_api::settings::RtcSettings;
 
 /// A stream of packets on this worker.
-pub(crate) struct RtcStream {
+pub(crate) struct Stream {
     pub(crate) publication: Publication,
-    pub(crate) packets: PacketStream,
+    pub(crate) sfu: PacketStream,
     /// What the present or last publisher sends.
     pub(crate) tracks: Option<PublishedTracks>,
-    /// Packets came in since the last fan-out.
-    pub(crate) dirty: bool,
+    /// It is in the queue of streams to be forwarded.
+    queued: bool,
     /// When its timer is set to, if it is.
     pub(crate) due: Option<Instant>,
     /// How long a player waits for a publisher; `None` for ever.
@@ -25,25 +26,36 @@ pub(crate) struct RtcStream {
 }
 
 /// The table of streams of packets.
-pub(crate) struct RtcStreams {
-    pub(crate) slab: Table<PacketStreamId, RtcStream>,
+pub(crate) struct Streams {
+    table: Table<PacketStreamId, Stream>,
     by_id: HashMap<StreamId, PacketStreamId>,
+    /// Streams with packets to be forwarded.
+    dirty: Vec<PacketStreamId>,
     limits: Limits,
     clock: WallClock,
 }
 
-impl RtcStreams {
+impl Streams {
     /// No streams. `clock` is the same on all workers.
     pub(crate) fn new(settings: &RtcSettings, clock: WallClock) -> Self {
-        Self { slab: Table::default(), by_id: HashMap::new(), limits: limits(settings), clock }
+        let limits = Limits {
+            history_duration: settings.history,
+            history_bytes_max: settings.history_bytes_max,
+            gop_cache: settings.gop_cache,
+            gop_bytes_max: settings.gop_cache_bytes_max,
+            gop_duration_max: settings.gop_cache_duration_max,
+            equalise_runs: settings.pad_runs,
+            ..Limits::default()
+        };
+        Self { table: Table::default(), by_id: HashMap::new(), dirty: Vec::new(), limits, clock }
     }
 
-    /// Id of a stream.
+    /// A stream, if this worker has it.
     pub(crate) fn find(&self, id: StreamId) -> Option<PacketStreamId> {
         self.by_id.get(&id).copied()
     }
 
-    /// Id of a stream, which is made if it is not there.
+    /// A stream, which is made if it is not there.
     pub(crate) fn find_or_insert(
         &mut self,
         id: StreamId,
@@ -53,11 +65,11 @@ impl RtcStreams {
         if let Some(stream) = self.find(id) {
             return stream;
         }
-        let stream = self.slab.insert(RtcStream {
-            publication: Publication::new(id, (app, name)),
-            packets: PacketStream::new(self.limits.clone(), self.clock),
+        let stream = self.table.insert(Stream {
+            publication: Publication::new(Lane::Packets, id, (app, name)),
+            sfu: PacketStream::new(self.limits.clone(), self.clock),
             tracks: None,
-            dirty: false,
+            queued: false,
             due: None,
             wait_for_publisher,
         });
@@ -65,29 +77,70 @@ impl RtcStreams {
         stream
     }
 
+    /// A stream.
+    pub(crate) fn get(&self, stream: PacketStreamId) -> Option<&Stream> {
+        self.table.get(stream)
+    }
+
+    /// A stream.
+    pub(crate) fn get_mut(&mut self, stream: PacketStreamId) -> Option<&mut Stream> {
+        self.table.get_mut(stream)
+    }
+
+    /// All streams.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PacketStreamId, &Stream)> {
+        self.table.iter()
+    }
+
+    /// `app/name` of a stream, for the log.
+    pub(crate) fn key(&self, stream: Option<PacketStreamId>) -> &str {
+        stream.and_then(|stream| self.get(stream)).map_or("", |stream| &*stream.publication.key)
+    }
+
+    /// The stream has something to forward. Streams wait in a queue until a receive batch has been taken in: a batch costs
+    /// little more than a packet, since viewers are walked once and equal datagrams leave as one.
+    pub(crate) fn mark_dirty(&mut self, stream: PacketStreamId) {
+        if let Some(entry) = self.table.get_mut(stream)
+            && !std::mem::replace(&mut entry.queued, true)
+        {
+            self.dirty.push(stream);
+        }
+    }
+
+    /// Takes a stream that has something to forward.
+    pub(crate) fn next_dirty(&mut self) -> Option<PacketStreamId> {
+        let stream = self.dirty.pop()?;
+        if let Some(entry) = self.table.get_mut(stream) {
+            entry.queued = false;
+        }
+        Some(stream)
+    }
+
     /// Gives a stream an empty state.
-    pub(crate) fn start_anew(&mut self, stream: PacketStreamId) {
-        if let Some(stream) = self.slab.get_mut(stream) {
-            stream.packets = PacketStream::new(self.limits.clone(), self.clock);
+    pub(crate) fn reset(&mut self, stream: PacketStreamId) {
+        if let Some(stream) = self.table.get_mut(stream) {
+            stream.sfu = PacketStream::new(self.limits.clone(), self.clock);
         }
     }
 
     /// Forgets a stream.
-    pub(crate) fn remove(&mut self, stream: PacketStreamId) -> Option<RtcStream> {
-        let stream = self.slab.remove(stream)?;
+    pub(crate) fn remove(&mut self, stream: PacketStreamId) -> Option<Stream> {
+        let stream = self.table.remove(stream)?;
         self.by_id.remove(&stream.publication.id);
         Some(stream)
     }
 }
 
-fn limits(settings: &RtcSettings) -> Limits {
-    Limits {
-        history_duration: settings.history,
-        history_bytes_max: settings.history_bytes_max,
-        gop_cache: settings.gop_cache,
-        gop_bytes_max: settings.gop_cache_bytes_max,
-        gop_duration_max: settings.gop_cache_duration_max,
-        equalise_runs: settings.pad_runs,
-        ..Limits::default()
+impl Index<PacketStreamId> for Streams {
+    type Output = Stream;
+
+    fn index(&self, stream: PacketStreamId) -> &Stream {
+        &self.table[stream]
+    }
+}
+
+impl IndexMut<PacketStreamId> for Streams {
+    fn index_mut(&mut self, stream: PacketStreamId) -> &mut Stream {
+        &mut self.table[stream]
     }
 }

@@ -29,11 +29,14 @@ impl Worker {
                 .slab
                 .iter()
                 .map(|(_, stream)| self.stream_snapshot(stream))
-                .chain(self.rtc_stream_snapshots())
+                .chain(self.packets.stream_snapshots(&self.ctx).map(|(bridge, stream)| StreamSnapshot {
+                    bridge: self.bridge_snapshot(bridge),
+                    ..stream
+                }))
                 .collect(),
             sessions: sessions
                 .map(|(conn, session)| self.session_snapshot(conn, session))
-                .chain(self.rtc_session_snapshots(listed))
+                .chain(self.packets.session_snapshots(&self.ctx, listed))
                 .collect(),
         }
     }
@@ -44,7 +47,7 @@ impl Worker {
         (counters.publishers, counters.players) = self.columns.publishers_and_players();
         counters.queue_drops += self.columns.told.dropped_frames.iter().sum::<u64>();
         counters.stats = self.control.outbox.counters;
-        self.rtc_count(&mut counters);
+        self.packets.count(&mut counters);
         counters.bridges = self.bridge_counters();
         counters
     }

@@ -3,9 +3,10 @@
 //! All of it together is what a snapshot costs the worker, and is measured as such: the thread's CPU time from the first rate to
 //! the last copied column. The goal is a millisecond for ten thousand sessions (`scripts/bench live-stats`).
 
+use super::{frames_reference, packets_reference};
 use crate::event_loop::Worker;
 use crate::frames::channel::{Channel, Format};
-use crate::ids::{FrameStreamId, PacketStreamId, TableId};
+use crate::ids::TableId;
 use crate::proto::session::Media;
 use worker_api::columns::StreamRow;
 use worker_api::time::thread_cpu_time;
@@ -13,24 +14,14 @@ use worker_api::time::thread_cpu_time;
 /// Places in logs whose age is remembered while queues are looked at.
 const SEEN: usize = 256;
 
-/// `stream` of a session that has frames of the stream at `index`.
-pub(crate) fn frames_reference(stream: FrameStreamId) -> u32 {
-    stream.0 * 2
-}
-
-/// `stream` of a session that has packets of the stream at `index`.
-pub(crate) fn packets_reference(stream: PacketStreamId) -> u32 {
-    stream.0 * 2 + 1
-}
-
 impl Worker {
     /// Ends the sample of `elapsed_ms` of all sessions and sends a copy of the columns to the control side.
     pub(crate) fn send_stats(&mut self, elapsed_ms: u64) {
         let begun = thread_cpu_time();
         self.columns.sample(elapsed_ms, self.sessions.rows());
         self.note_queues();
-        self.rtc_note_reception();
-        self.rtc_sample(elapsed_ms);
+        self.packets.note_reception(&self.ctx);
+        self.packets.sample(elapsed_ms);
         let mut snapshot = self.control.outbox.take_empty();
         let last = self.ctx.load.last;
         snapshot.worker = self.ctx.worker.index();
@@ -39,7 +30,7 @@ impl Worker {
         snapshot.bytes_in_per_second = last.bytes_in;
         snapshot.bytes_out_per_second = last.bytes_out;
         snapshot.sessions.append_copy(&self.columns.told);
-        snapshot.sessions.append_copy(&self.rtc.columns.told);
+        snapshot.sessions.append_copy(&self.packets.columns.told);
         snapshot.streams.extend(self.streams.slab.iter().map(|(id, stream)| StreamRow {
             reference: frames_reference(id),
             name: stream.publication.key.clone(),
@@ -47,7 +38,7 @@ impl Worker {
             has_publisher: stream.publication.has_client(),
             players: stream.publication.players,
         }));
-        snapshot.streams.extend(self.rtc.streams.slab.iter().map(|(id, stream)| StreamRow {
+        snapshot.streams.extend(self.packets.streams.iter().map(|(id, stream)| StreamRow {
             reference: packets_reference(id),
             name: stream.publication.key.clone(),
             live: stream.publication.source.is_some(),

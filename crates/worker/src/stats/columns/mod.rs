@@ -10,14 +10,23 @@ mod collect;
 mod outbox;
 mod sample;
 
-pub(crate) use collect::{frames_reference, packets_reference};
 pub(crate) use outbox::Outbox;
 #[cfg(test)]
 use worker_api::columns::NO_STREAM;
 
-use crate::ids::TableId;
+use crate::ids::{FrameStreamId, PacketStreamId, TableId};
 use worker_api::columns::Told;
 use worker_api::snapshot::{Protocol, Role, SessionId, SessionSnapshot};
+
+/// `stream` of a session that has frames of the stream at `index`.
+pub(crate) fn frames_reference(stream: FrameStreamId) -> u32 {
+    stream.0 * 2
+}
+
+/// `stream` of a session that has packets of the stream at `index`.
+pub(crate) fn packets_reference(stream: PacketStreamId) -> u32 {
+    stream.0 * 2 + 1
+}
 
 /// The columns of one table of sessions.
 #[derive(Debug, Default)]

@@ -1,0 +1,156 @@
+//! Messages of other workers: streams that are mirrored here, and workers that mirror streams of this one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::event_loop::Worker;
+use crate::ids::WorkerIndex;
+use crate::mailbox::{MessageBody, Start, WorkerMessage};
+use crate::publication::{LaneStream, Remote, Source};
+use crate::registry::{Epoch, Lane, Origin, StreamId};
+
+/// Messages taken from one other worker per turn; the rest wait for the next turn.
+const MESSAGES_MAX: usize = 4096;
+
+impl Worker {
+    /// Takes in what other workers have sent.
+    pub(crate) fn receive_messages(&mut self) {
+        for worker in self.ctx.mailboxes.workers() {
+            for _ in 0..MESSAGES_MAX {
+                let Some(message) = self.ctx.mailboxes.receive(worker) else { break };
+                if message.lane == Lane::Frames {
+                    self.handle_message(worker, message);
+                    continue;
+                }
+                // A defect that a packet meets ends its stream's sessions here, and nothing else.
+                let id = message.stream;
+                let handled = catch_unwind(AssertUnwindSafe(|| self.handle_message(worker, message)));
+                if handled.is_err()
+                    && let Some(stream) = self.packets.streams.find(id)
+                {
+                    self.packets.stream_panicked(&mut self.ctx, stream);
+                    self.carry_out_actions();
+                }
+            }
+        }
+    }
+
+    fn handle_message(&mut self, from: WorkerIndex, message: WorkerMessage) {
+        let WorkerMessage { stream: id, epoch, lane, body } = message;
+        match body {
+            MessageBody::Frame { frame, after_loss } => {
+                let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else { return };
+                self.ctx.counters.ring_frames_in += 1;
+                if after_loss {
+                    self.streams.slab[stream].relay.frames_lost();
+                }
+                self.deliver(stream, &frame);
+            }
+            MessageBody::Packet(packet) => {
+                let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
+                // What is refused was known already, or too old by now; the stream counts it.
+                let _ = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, &packet);
+                self.packets.counters.ring_packets_in += 1;
+                self.packets.streams.mark_dirty(stream);
+            }
+            MessageBody::Subscribe => self.add_remote(lane, from, id),
+            MessageBody::Unsubscribe => {
+                let Some(stream) = self.find_stream(lane, id) else { return };
+                if let Some(publication) = self.publication_mut(stream) {
+                    publication.remotes.retain(|remote| remote.worker != from);
+                }
+                if let LaneStream::Frames(stream) = stream {
+                    self.update_read_interest(stream);
+                }
+            }
+            MessageBody::Start(start) => self.start_mirror(id, epoch, *start),
+            MessageBody::End => {
+                if let Some(stream) = self.mirrored(lane, id, epoch) {
+                    self.end_publication(stream, Source { epoch, origin: Origin::Worker });
+                }
+            }
+            // Older than what comes after it.
+            MessageBody::Replaced => self.end_older_publisher(id, Epoch(epoch.0 + 1)),
+            MessageBody::Contested => {
+                self.packets.end_silent(&mut self.ctx, id, epoch);
+                self.carry_out_actions();
+            }
+            MessageBody::KeyFrameWanted(track) => {
+                let Some(stream) = self.packets.streams.find(id) else { return };
+                self.packets.streams[stream].sfu.request_key_frame(self.ctx.now, track);
+                self.packets.streams.mark_dirty(stream);
+            }
+        }
+    }
+
+    /// The stream, if this publication on another worker is what this lane of it shows here.
+    fn mirrored(&self, lane: Lane, id: StreamId, epoch: Epoch) -> Option<LaneStream> {
+        let stream = self.find_stream(lane, id)?;
+        let source = self.publication(stream)?.source?;
+        (source == Source { epoch, origin: Origin::Worker }).then_some(stream)
+    }
+
+    /// A publication begins on another worker.
+    fn start_mirror(&mut self, id: StreamId, epoch: Epoch, start: Start) {
+        self.end_older_publisher(id, epoch);
+        let source = Source { epoch, origin: Origin::Worker };
+        match start {
+            Start::Frames(frames) => {
+                let Some(stream) = self.streams.find(id) else { return };
+                let before = self.streams.slab[stream].publication.source;
+                if before.is_none_or(|before| before.epoch < epoch) {
+                    self.start_source(LaneStream::Frames(stream), source, None);
+                    for frame in &frames {
+                        self.deliver(stream, frame);
+                    }
+                }
+            }
+            Start::Packets { tracks, packets } => {
+                let Some(stream) = self.packets.streams.find(id) else { return };
+                let before = self.packets.streams[stream].publication.source;
+                // A bridge says again what the same publication is, when it knows better.
+                if before.is_some_and(|before| before.epoch > epoch) {
+                    return;
+                }
+                self.start_source(LaneStream::Packets(stream), source, Some(tracks));
+                for packet in &packets {
+                    let _ = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, packet);
+                }
+                self.packets.streams.mark_dirty(stream);
+                self.packets.review_video(&mut self.ctx, stream);
+            }
+        }
+    }
+
+    /// Another worker gets this lane of a stream from now on, if it is published here; first what a new player begins with.
+    pub(crate) fn add_remote(&mut self, lane: Lane, worker: WorkerIndex, id: StreamId) {
+        match lane {
+            Lane::Frames => self.bridge_to_frames(id),
+            Lane::Packets => self.bridge_to_packets(id),
+        }
+        let Some(stream) = self.find_stream(lane, id) else { return };
+        let Some(publication) = self.publication_mut(stream) else { return };
+        let Some(Source { epoch, .. }) = publication.source.filter(|source| source.origin.is_local()) else {
+            return;
+        };
+        if publication.remotes.iter().any(|remote| remote.worker == worker) {
+            return;
+        }
+        publication.remotes.push(Remote { worker, lost: false });
+        let start = match stream {
+            LaneStream::Frames(stream) => {
+                self.update_read_interest(stream);
+                let relay = &self.streams.slab[stream].relay;
+                let gop = relay.gop().frames().map(|(_, frame)| frame);
+                let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };
+                Start::Frames(headers.iter().chain(gop).map(Arc::clone).collect())
+            }
+            LaneStream::Packets(stream) => {
+                let entry = &self.packets.streams[stream];
+                let tracks = entry.tracks.clone().unwrap_or_default();
+                Start::Packets { tracks, packets: entry.sfu.cached(self.ctx.now).cloned().collect() }
+            }
+        };
+        self.ctx.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
+    }
+}

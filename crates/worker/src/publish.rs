@@ -1,0 +1,331 @@
+//! Publications begin, are played, and end, in both lanes: what takes more than one subsystem.
+//!
+//! A publisher claims its stream in the directory, which refuses it or names the publication that it replaces
+//! (`end_replaced`). Then other workers with players are told (`publish_to`), the stream starts (`start_source`), and a
+//! bridge begins if somebody plays it in the other lane. Ends come back as [`Action`]s, because a bridge may have to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtc::Peer;
+
+use crate::context::Context;
+use crate::event_loop::Worker;
+use crate::ids::{ConnId, FrameStreamId};
+use crate::mailbox::{MessageBody, Start};
+use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
+use crate::packets::{Action, inputs};
+use crate::publication::{LaneStream, Publication, Remote, Source};
+use crate::registry::{Claim, Epoch, Lane, Origin, PublishedTracks, StreamId, Taken};
+use worker_api::EndReason;
+use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
+use worker_api::settings::SecondPublisher;
+use worker_api::snapshot::SessionId;
+
+impl Worker {
+    /// A lane of a stream, if this worker has it.
+    pub(crate) fn find_stream(&self, lane: Lane, id: StreamId) -> Option<LaneStream> {
+        match lane {
+            Lane::Frames => self.streams.find(id).map(LaneStream::Frames),
+            Lane::Packets => self.packets.streams.find(id).map(LaneStream::Packets),
+        }
+    }
+
+    fn find_or_insert_stream(&mut self, lane: Lane, id: StreamId, name: (&str, &str)) -> LaneStream {
+        match lane {
+            Lane::Frames => {
+                let applications = &self.ctx.settings.applications;
+                LaneStream::Frames(self.streams.find_or_insert(id, name, applications, self.ctx.now_ms))
+            }
+            Lane::Packets => {
+                let wait = self.ctx.settings_for(name.0).wait_for_publisher;
+                LaneStream::Packets(self.packets.streams.find_or_insert(id, name, wait))
+            }
+        }
+    }
+
+    pub(crate) fn publication(&self, stream: LaneStream) -> Option<&Publication> {
+        match stream {
+            LaneStream::Frames(stream) => Some(&self.streams.slab.get(stream)?.publication),
+            LaneStream::Packets(stream) => Some(&self.packets.streams.get(stream)?.publication),
+        }
+    }
+
+    pub(crate) fn publication_mut(&mut self, stream: LaneStream) -> Option<&mut Publication> {
+        match stream {
+            LaneStream::Frames(stream) => Some(&mut self.streams.slab.get_mut(stream)?.publication),
+            LaneStream::Packets(stream) => Some(&mut self.packets.streams.get_mut(stream)?.publication),
+        }
+    }
+
+    /// A connection that has claimed a stream begins to publish it.
+    pub(crate) fn start_publication(
+        &mut self,
+        claim: &Claim,
+        name: (&str, &str),
+        conn: ConnId,
+    ) -> FrameStreamId {
+        self.end_replaced(claim, Lane::Frames);
+        let applications = &self.ctx.settings.applications;
+        let stream = self.streams.find_or_insert(claim.id, name, applications, self.ctx.now_ms);
+        self.publish_to(LaneStream::Frames(stream), claim, || Start::Frames(Vec::new()));
+        let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
+        self.start_source(LaneStream::Frames(stream), source, None);
+        stream
+    }
+
+    /// Opens a WebRTC session and answers.
+    pub(crate) fn open_session(&mut self, mut open: RtcOpen) {
+        let reply = std::mem::replace(&mut open.reply, tokio::sync::oneshot::channel().0);
+        let opened = self.create_session(open);
+        // An asker that has given up never told anybody of the session.
+        if reply.send(opened).is_err()
+            && let Ok(id) = opened
+        {
+            self.packets.close(&mut self.ctx, id, EndReason::Abandoned);
+        }
+    }
+
+    fn create_session(&mut self, open: RtcOpen) -> Result<SessionId, RtcRefusal> {
+        let RtcOpen { role, app, stream: name, address, user_agent, peer, tracks, published, .. } = open;
+        if self.ctx.draining_until.is_some() {
+            return Err(RtcRefusal::Draining);
+        }
+        if self.packets.sessions.len() >= self.ctx.settings.rtc.sessions_max {
+            return Err(RtcRefusal::Full);
+        }
+        let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
+        let peer = Peer::new(peer, self.ctx.now).map_err(|error| {
+            tracing::warn!(%error, "no peer");
+            RtcRefusal::Invalid
+        })?;
+        let key = format!("{app}/{name}");
+        let id = self.ctx.next_session_id();
+        let tracks: PublishedTracks = tracks.into();
+        let mut session = Session {
+            id,
+            role,
+            address,
+            user_agent,
+            transport: Transport::new(peer, ufrag, self.ctx.now_ms),
+            publications: Vec::new(),
+            subscriptions: Vec::new(),
+        };
+        let peer = match role {
+            RtcRole::Publish => {
+                let claim = self.claim_packets(&key, &app, &tracks)?;
+                self.end_replaced(&claim, Lane::Packets);
+                let wait = self.ctx.settings_for(&app).wait_for_publisher;
+                let stream = self.packets.streams.find_or_insert(claim.id, (&app, &name), wait);
+                let start = || Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
+                self.publish_to(LaneStream::Packets(stream), &claim, start);
+                let epoch = claim.epoch;
+                let input = inputs::publisher(&tracks);
+                self.packets.streams[stream].sfu.publisher_started(self.ctx.now, epoch.0, input);
+                session.publications =
+                    vec![SessionPublication { stream, epoch, tracks: Arc::clone(&tracks) }];
+                let peer = self.packets.insert(&mut self.ctx, session);
+                let source = Source { epoch, origin: Origin::Peer(peer) };
+                self.start_source(LaneStream::Packets(stream), source, Some(tracks));
+                let frames = self.streams.find(claim.id);
+                let waits_here =
+                    frames.is_some_and(|frames| self.streams.slab[frames].publication.players > 0);
+                if waits_here || !claim.bridged.is_empty() {
+                    self.bridge_to_frames(claim.id);
+                }
+                peer
+            }
+            RtcRole::Play => {
+                let id = self.subscribe(Lane::Packets, &key, (&app, &name)).ok_or(RtcRefusal::NotFound)?;
+                let stream = self.packets.streams.find(id).ok_or(RtcRefusal::NotFound)?;
+                self.packets.streams[stream].publication.players += 1;
+                let published = published.into();
+                session.subscriptions = vec![Subscription { stream, viewer: None, tracks, published }];
+                let peer = self.packets.insert(&mut self.ctx, session);
+                self.bridge_to_packets(id);
+                peer
+            }
+        };
+        tracing::info!(session = %id, %address, stream = key, ?role, "session opened");
+        self.packets.drive(&mut self.ctx, peer);
+        Ok(id)
+    }
+
+    /// Claims a stream for a publisher of packets.
+    fn claim_packets(&mut self, key: &str, app: &str, tracks: &PublishedTracks) -> Result<Claim, RtcRefusal> {
+        let take_over = self.ctx.settings_for(app).second_publisher == SecondPublisher::TakeOver;
+        let claim = |ctx: &Context| ctx.directory.claim(key, ctx.worker, take_over, Some(Arc::clone(tracks)));
+        if let Ok(claim) = claim(&self.ctx) {
+            return Ok(claim);
+        }
+        // An encoder that crashed comes back before its old session has been given up: a publisher that has fallen silent
+        // ends. One on another worker ends a moment later, and whoever asks again gets in.
+        if let Some((stream, home)) = self.ctx.directory.home(key) {
+            if home.worker != self.ctx.worker {
+                self.ctx.send(home.worker, (stream, home.epoch, Lane::Packets), MessageBody::Contested);
+                return Err(RtcRefusal::Taken);
+            }
+            if !self.packets.end_silent(&mut self.ctx, stream, home.epoch) {
+                return Err(RtcRefusal::Taken);
+            }
+            self.carry_out_actions();
+        }
+        claim(&self.ctx).map_err(|Taken| RtcRefusal::Taken)
+    }
+
+    /// Ends the publication that a claim replaces, here or on another worker.
+    fn end_replaced(&mut self, claim: &Claim, lane: Lane) {
+        if let Some(home) = claim.replaced.filter(|home| home.worker != self.ctx.worker) {
+            self.ctx.send(home.worker, (claim.id, home.epoch, lane), MessageBody::Replaced);
+        }
+        self.end_older_publisher(claim.id, claim.epoch);
+    }
+
+    /// The workers that have players of a claimed stream get what is published from now on.
+    fn publish_to(&mut self, stream: LaneStream, claim: &Claim, start: impl Fn() -> Start) {
+        for &worker in &claim.subscribers {
+            let about = (claim.id, claim.epoch, stream.lane());
+            self.ctx.send(worker, about, MessageBody::Start(Box::new(start())));
+        }
+        if let Some(publication) = self.publication_mut(stream) {
+            let remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false });
+            publication.remotes = remotes.collect();
+        }
+    }
+
+    /// A source begins, here or on another worker; of packets, which are `tracks`.
+    pub(crate) fn start_source(
+        &mut self,
+        stream: LaneStream,
+        source: Source,
+        tracks: Option<PublishedTracks>,
+    ) {
+        let now_ms = self.ctx.now_ms;
+        match stream {
+            LaneStream::Frames(stream) => {
+                let local = &mut self.streams.slab[stream];
+                local.publication.start(source, now_ms);
+                local.publisher_started();
+                self.set_waiting(stream, None);
+            }
+            LaneStream::Packets(stream) => {
+                let stream = &mut self.packets.streams[stream];
+                stream.publication.start(source, now_ms);
+                stream.tracks = tracks;
+            }
+        }
+    }
+
+    /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces it.
+    ///
+    /// The stream may be gone afterwards. Whoever learns first of a newer publication does this: messages of
+    /// different workers about one stream can arrive in any order.
+    pub(crate) fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
+        for lane in [Lane::Frames, Lane::Packets] {
+            let stream = self.find_stream(lane, id).and_then(|stream| self.publication(stream));
+            let older = stream.and_then(|stream| stream.source).filter(|source| source.epoch < epoch);
+            match older.map(|source| source.origin) {
+                Some(Origin::Connection(conn)) => self.end(conn, EndReason::TakenOver),
+                Some(Origin::Peer(peer)) => {
+                    self.packets.end(&mut self.ctx, peer, EndReason::TakenOver);
+                    self.carry_out_actions();
+                }
+                Some(Origin::Bridge | Origin::Worker) | None => {}
+            }
+        }
+    }
+
+    /// Ends what `source` publishes. Nothing happens if the stream has a newer source already.
+    pub(crate) fn end_publication(&mut self, stream: LaneStream, source: Source) {
+        match stream {
+            LaneStream::Packets(stream) => {
+                self.packets.end_publication(&mut self.ctx, stream, source);
+                self.carry_out_actions();
+            }
+            LaneStream::Frames(stream) => {
+                let Some(local) = self.streams.slab.get_mut(stream) else { return };
+                if !local.publication.end(&mut self.ctx, source) {
+                    return;
+                }
+                let id = local.publication.id;
+                self.set_waiting(stream, Some(self.ctx.now_ms));
+                self.forget_if_unused(stream);
+                if source.origin.is_client() {
+                    self.bridge_source_ended(id, source.epoch);
+                }
+            }
+        }
+    }
+
+    /// Notes in the stream's players since when they have been without a publisher.
+    fn set_waiting(&mut self, stream: FrameStreamId, since_ms: Option<u64>) {
+        let channels = self.streams.slab[stream].channels.iter().flatten();
+        for player in channels.flat_map(|channel| channel.schedule.all_players()) {
+            let session = self.sessions.get_mut(ConnId(player.0));
+            if let Some(play) = session.and_then(|session| session.play_mut()) {
+                play.waiting_since_ms = since_ms;
+            }
+        }
+    }
+
+    /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher and the
+    /// application does not let players wait for one.
+    pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
+        let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane);
+        let stream = self.find_or_insert_stream(lane, id, (app, name));
+        // With players here already this worker has been a subscriber since before.
+        let is_first = self.publication(stream).is_some_and(|publication| publication.players == 0);
+        let wait = self.ctx.settings_for(app).wait_for_publisher;
+        if home.is_none() && wait == Some(Duration::ZERO) {
+            if is_first {
+                self.unsubscribe(stream);
+            }
+            return None;
+        }
+        if let Some(home) = home.filter(|home| is_first && home.worker != self.ctx.worker) {
+            self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);
+        }
+        Some(id)
+    }
+
+    /// The last player has left (or none came).
+    pub(crate) fn unsubscribe(&mut self, stream: LaneStream) {
+        match stream {
+            LaneStream::Frames(stream) => {
+                if let Some(local) = self.streams.slab.get(stream) {
+                    local.publication.unsubscribe(&mut self.ctx);
+                }
+                self.forget_if_unused(stream);
+            }
+            LaneStream::Packets(stream) => {
+                if let Some(entry) = self.packets.streams.get(stream) {
+                    entry.publication.unsubscribe(&mut self.ctx);
+                }
+                self.packets.forget_if_unused(stream);
+            }
+        }
+    }
+
+    /// Forgets a stream of frames that is neither published nor played here.
+    fn forget_if_unused(&mut self, stream: FrameStreamId) {
+        if self.streams.slab.get(stream).is_some_and(|local| local.publication.is_unused()) {
+            self.streams.remove(stream);
+        }
+    }
+
+    /// Does what packets want of bridges.
+    pub(crate) fn carry_out_actions(&mut self) {
+        let mut actions = self.packets.take_actions();
+        while let Some(action) = actions.queue.pop_front() {
+            match action {
+                Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.tapped[packets]),
+                Action::BridgeDue(bridge, due) => self.bridge_due(bridge, due),
+                Action::PublicationEnded { stream, epoch } => self.bridge_source_ended(stream, epoch),
+                Action::StreamFailed(stream) => {
+                    self.bridge_end_of_stream(stream, EndReason::Defect.text());
+                }
+            }
+        }
+        self.packets.recycle(actions);
+    }
+}
