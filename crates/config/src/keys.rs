@@ -59,6 +59,18 @@ section! {
         /// Host names, besides `localhost` and loopback addresses, under which a browser on this machine may use the management API without a token.
         public_hosts: Vec<String> = Vec::new(), unit "host names",
         cost "A name listed here that an attacker can point at 127.0.0.1 opens the API to web pages (DNS rebinding).";
+
+        /// Time a connection without a request is kept open for the next one, over HTTP and HTTPS. 0 closes every connection after its answer.
+        keep_alive_seconds: i64 = 75, unit "s", range 0..=3_600,
+        cost "A longer time keeps more connections open: 0.5 kB and a file descriptor each, with TLS about 10 kB.";
+
+        /// Connections kept open between two requests, of all workers. Beyond it, answers say `Connection: close`.
+        keep_alive_connections: i64 = 20_000, unit "connections", range 0..=4_000_000,
+        cost "0.5 kB and a file descriptor per connection, with TLS about 10 kB.";
+
+        /// The same for one client address (IPv6: /64).
+        keep_alive_connections_per_address: i64 = 1_000, unit "connections", range 0..=4_000_000,
+        cost "One address can hold this many; a reverse proxy needs as many as it keeps open.";
     }
 }
 

@@ -16,7 +16,8 @@ use ::sources::settings::SourceSettings;
 use worker_api::auth::Policy;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
+    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, SecondPublisher,
+    TranscodingSettings, WorkerSettings,
 };
 
 /// Most transcoding threads when their number is not configured: on a large machine they would only take cores from workers.
@@ -127,7 +128,13 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
             !origin.is_empty()
         }),
         applications: applications(config),
-        tls,
+        keep_alive: KeepAliveSettings {
+            timeout: Duration::from_secs(config.http.keep_alive_seconds.unsigned_abs()),
+            connections_max: to_usize(config.http.keep_alive_connections),
+            per_address_max: to_usize(config.http.keep_alive_connections_per_address),
+        },
+        https_tls: tls.as_deref().map(tls::with_http2),
+        rtmps_tls: tls,
     }
 }
 

@@ -37,7 +37,7 @@ fn every_default_works_without_a_file() {
     let resolved = resolved("");
     assert!(resolved.worker.workers >= 1);
     assert_eq!(resolved.worker.rtmp[0].port(), 1935);
-    assert!(resolved.worker.rtmps.is_empty() && resolved.worker.tls.is_none());
+    assert!(resolved.worker.rtmps.is_empty() && resolved.worker.rtmps_tls.is_none());
     assert_eq!(
         *resolved.worker.applications[0].settings,
         worker_api::settings::ApplicationSettings::default()
@@ -366,7 +366,11 @@ fn tokens_come_from_files_and_variables() {
 #[test]
 fn a_self_signed_certificate_turns_tls_on() {
     let worker = resolved("[tls]\nself_signed = true\n[https]\nlisten = []\n").worker;
-    assert!(worker.tls.is_some());
+    let offered = |config: &Option<std::sync::Arc<rustls::ServerConfig>>| {
+        config.as_ref().map(|config| config.alpn_protocols.iter().map(Vec::len).collect())
+    };
+    assert_eq!(offered(&worker.rtmps_tls), Some(vec!["http/1.1".len()]));
+    assert_eq!(offered(&worker.https_tls), Some(vec!["h2".len(), "http/1.1".len()]));
     assert_eq!(worker.rtmps[0].port(), 1936);
     assert!(worker.https.is_empty());
 }

@@ -34,6 +34,13 @@ pub fn server_config(config: &Config) -> Result<Option<Arc<rustls::ServerConfig>
     })
 }
 
+/// The same for HTTPS, where HTTP/2 is offered as well (RFC 7301, RFC 9113 section 3.2).
+pub(super) fn with_http2(config: &rustls::ServerConfig) -> Arc<rustls::ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols.insert(0, b"h2".to_vec());
+    Arc::new(config)
+}
+
 fn build(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

@@ -2,17 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use tokio::sync::watch;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::rtc::RtcControl;
+use crate::server::HttpCounters;
 use crate::stats::StatsControl;
 use sources::channels::Channels;
 use sources::pull::Pulls;
 use worker_api::auth::Policy;
-use worker_api::{ListenAddresses, WorkersLink};
+use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
 
 /// Largest request body but for offers, which may be `rtc::OFFER_BYTES_MAX`.
 pub(crate) const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -33,7 +34,13 @@ pub struct Context {
     /// `app/stream` of the demo channel.
     pub demo_stream: Option<String>,
     /// Set once the server is stopping.
-    pub draining: AtomicBool,
+    pub draining: watch::Sender<bool>,
+    /// Places of HTTP connections that are kept open after an answer.
+    pub keep_alive: AddressSlots,
+    /// How long an idle one stays open.
+    pub keep_alive_timeout: Duration,
+    /// What HTTP has cost.
+    pub http: HttpCounters,
     /// Streams with metrics of their own.
     pub metrics_streams_max: usize,
     /// Log lines dropped.

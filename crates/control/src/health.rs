@@ -1,7 +1,6 @@
 //! `/healthz` and `/readyz`, open to everybody: they say nothing but yes or no.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::State;
@@ -22,7 +21,7 @@ async fn healthz() -> &'static str {
 
 /// Whether new sessions should be sent here: every worker answers, and the server is not stopping.
 async fn readyz(State(context): State<Arc<Context>>) -> (StatusCode, &'static str) {
-    if context.draining.load(Ordering::Relaxed) {
+    if *context.draining.borrow() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
     }
     if context.workers.all_answer().await {

@@ -25,6 +25,7 @@ use worker_api::snapshot::WorkerSnapshot;
 
 mod bridges;
 mod channels;
+mod http;
 mod pulls;
 mod stats;
 
@@ -56,6 +57,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             .log_lines_dropped
             .as_ref()
             .map_or(0, |counter| counter.dropped_lines() as u64),
+        http: http::HttpMetrics::read(&context.http, context.keep_alive.taken()),
         channels: channels::ChannelMetrics::read(context.channels.figures(), context.metrics_streams_max),
         pulls: pulls::PullMetrics::read(&context.pulls.list(), context.metrics_streams_max),
         process: Process::read(),
@@ -83,6 +85,7 @@ struct Scrape {
     stats_subscribers: usize,
     stats: stats::StatsCost,
     log_lines_dropped: u64,
+    http: http::HttpMetrics,
     channels: channels::ChannelMetrics,
     pulls: pulls::PullMetrics,
     process: Process,
@@ -93,10 +96,16 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 42] = [
+const WORKER_COUNTERS: [Counter; 44] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
+    }),
+    ("millstream_http_handed_over", "HTTP connections handed to the control side", |w| {
+        w.counters.http_handed_over
+    }),
+    ("millstream_http_returned", "HTTP connections that came back to be idle, or for media", |w| {
+        w.counters.http_returned
     }),
     ("millstream_accept_pauses", "Times accepting paused because file descriptors ran out", |w| {
         w.counters.accept_pauses
@@ -213,10 +222,13 @@ const WORKER_SECONDS: [Counter; 2] = [
 ];
 
 /// Gauges per worker.
-const WORKER_GAUGES: [WorkerGauge; 8] = [
+const WORKER_GAUGES: [WorkerGauge; 9] = [
     ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
     ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
     ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
+    ("millstream_http_idle_connections", "HTTP connections kept open between two requests", |w| {
+        w.counters.http_idle as f64
+    }),
     ("millstream_rtc_pending_sessions", "WebRTC sessions that are not connected yet", |w| {
         w.counters.rtc.pending as f64
     }),
@@ -287,6 +299,7 @@ impl Scrape {
             "WHIP and WHEP requests refused by authorisation",
             self.rtc_requests_refused,
         )?;
+        self.http.encode(encoder)?;
         self.stats.encode(encoder)?;
         gauge(
             encoder,

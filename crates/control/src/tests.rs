@@ -1,7 +1,7 @@
 //! The router over workers that are played by the test, and connections as they come from workers.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::IpAddr;
 
 use axum::body::{Body, to_bytes};
 use axum::http::HeaderMap;
@@ -10,8 +10,10 @@ use media::config::{AudioFormat, VideoFormat};
 use serde_json::{Value, json};
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::watch;
+use tower::ServiceExt;
 
 use super::*;
 use sources::channels::Channels;
@@ -25,7 +27,7 @@ use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
     SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
 };
-use worker_api::{ListenAddresses, WorkersLink};
+use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
 
 fn stream(name: &str, players: u32) -> StreamSnapshot {
     StreamSnapshot {
@@ -170,7 +172,10 @@ fn context_of(
         started,
         started_at,
         demo_stream: None,
-        draining: AtomicBool::new(false),
+        draining: watch::Sender::new(false),
+        keep_alive: AddressSlots::new(100, 100),
+        keep_alive_timeout: Duration::from_secs(75),
+        http: HttpCounters::default(),
         metrics_streams_max: 1,
         log_lines_dropped: None,
         rtc: rtc::RtcControl::off(),
@@ -188,7 +193,7 @@ fn one_message() -> stats::StatsControl {
     stats
 }
 
-fn local() -> Arc<Context> {
+pub(super) fn local() -> Arc<Context> {
     context(two_workers(), Manage { loopback: true, ..Manage::default() }, true)
 }
 
@@ -447,7 +452,7 @@ async fn a_silent_worker_is_an_error_and_not_an_empty_list() {
 async fn a_stopping_server_is_alive_and_not_ready() {
     let context = local();
     assert_eq!(ask(&context, "GET", "/readyz").await.0, 200);
-    context.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+    context.draining.send_replace(true);
     assert_eq!(ask(&context, "GET", "/readyz").await.0, 503);
     assert_eq!(ask(&context, "GET", "/healthz").await.0, 200);
 }
@@ -548,38 +553,6 @@ async fn metrics_are_openmetrics_text_with_a_cap_on_streams() {
     assert!(body.contains("millstream_stream_players{app=\"live\",stream=\"a b\"} 5.0"), "{body}");
     assert!(body.contains("\nmillstream_streams_omitted 1.0\n"), "{body}");
     assert!(!body.contains("quote"), "the cap is one stream");
-}
-
-/// A connected pair: the side a worker would hand over, and the client's.
-fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
-    let (server, _) = listener.accept().expect("a connection");
-    (server, client)
-}
-
-#[tokio::test]
-async fn a_handed_over_connection_is_served_once_and_closed() {
-    use std::io::Read;
-    let (server, mut client) = pair();
-    let handoff = Handoff {
-        stream: server,
-        tls: None,
-        buffered: b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-        peer: "127.0.0.1:1".parse().expect("an address"),
-    };
-    let (sender, receiver) = mpsc::channel(1);
-    sender.send(handoff).await.expect("room");
-    drop(sender);
-    serve(local(), receiver).await;
-    let read = tokio::task::spawn_blocking(move || {
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).expect("an answer, then the end");
-        answer
-    });
-    let answer = read.await.expect("read");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
-    assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
 }
 
 /// docs/reference/metrics.md lists what a scrape declares. Set `UPDATE_DOCS` to write it.

@@ -77,9 +77,9 @@ impl Signals {
     }
 }
 
-/// Raises the limit of open files as far as allowed: each session takes one.
+/// Raises the limit of open files as far as allowed: each session takes one, and each idle HTTP connection.
 fn raise_descriptor_limit(settings: &WorkerSettings) {
-    let wanted = (settings.sessions_max * settings.workers) as u64;
+    let wanted = (settings.sessions_max * settings.workers + settings.keep_alive.connections_max) as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,

@@ -6,12 +6,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use rtc::dtls::Certificate;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Dispatch;
 
 use crate::logging::{self, Logging};
@@ -28,8 +27,8 @@ use sources::{Ingest, IngestThread};
 use worker::Workers;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::link::HANDOFFS_MAX;
-use worker_api::settings::{WorkerSettings, settings_for};
-use worker_api::{ListenAddresses, WorkersLink};
+use worker_api::settings::{KeepAliveSettings, WorkerSettings, settings_for};
+use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
 
 /// What workers may take beyond their deadline before the process ends without them.
 const JOIN_GRACE: Duration = Duration::from_secs(2);
@@ -156,7 +155,10 @@ impl Running {
             started,
             started_at,
             demo_stream: demo.as_ref().map(|(app, stream)| format!("{app}/{stream}")),
-            draining: AtomicBool::new(false),
+            draining: watch::Sender::new(false),
+            keep_alive: keep_alive_slots(&settings.keep_alive),
+            keep_alive_timeout: settings.keep_alive.timeout,
+            http: control::HttpCounters::default(),
             metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
             log_lines_dropped: Some(logging.dropped.clone()),
             rtc,
@@ -197,7 +199,7 @@ impl Running {
     /// Lets sources say goodbye, then drains the workers and waits for their threads.
     pub(crate) async fn stop(self, deadline: Duration) {
         let Self { context, workers, sources, control } = self;
-        context.draining.store(true, Ordering::Relaxed);
+        context.draining.send_replace(true);
         sources.stop(SOURCES_GRACE).await;
         context.workers.drain(deadline);
         let joined = tokio::task::spawn_blocking(move || workers.join());
@@ -206,6 +208,12 @@ impl Running {
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
     }
+}
+
+/// Places of HTTP connections that stay open after an answer; none where keep-alive is off.
+fn keep_alive_slots(settings: &KeepAliveSettings) -> AddressSlots {
+    let total_max = if settings.timeout.is_zero() { 0 } else { settings.connections_max };
+    AddressSlots::new(total_max, settings.per_address_max)
 }
 
 /// The control side of WebRTC. Its certificate is generated at each start: clients learn it from each answer.

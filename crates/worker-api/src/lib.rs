@@ -4,6 +4,7 @@
 //! Plain values and bounded queues. The control side, the sources and the workers all depend on this crate; it depends on
 //! none of them.
 
+mod address_slots;
 pub mod auth;
 pub mod columns;
 mod end_reason;
@@ -18,6 +19,7 @@ pub mod thread;
 pub mod time;
 mod workers_link;
 
+pub use address_slots::{AddressSlot, AddressSlots};
 pub use end_reason::{CAUSES, EndCounters, EndReason};
 pub use workers_link::{NoAnswer, WorkersLink};
 

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use super::EndReason;
 use super::rtc::{RtcOpen, RtcPatch};
 use super::snapshot::{Protocol, SessionId, WorkerSnapshot};
+use super::{AddressSlot, EndReason};
 
 /// Commands a worker's queue holds; a full queue answers the caller with an error.
 pub const COMMANDS_MAX: usize = 256;
 /// Connections waiting for the control side; further ones are answered 503 by the worker.
 pub const HANDOFFS_MAX: usize = 256;
+/// Connections on their way back to a worker; while there are more, control keeps them.
+pub const RETURNS_MAX: usize = 256;
 
 /// Which sessions a snapshot lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,17 +108,51 @@ pub enum AdoptRefusal {
     Draining,
 }
 
-/// An HTTP connection that is not media: the worker read the request head and gives all of it away.
+/// An HTTP connection as it changes hands: from a worker, which found a request that is not media, to control, and
+/// back once that is answered.
 #[derive(Debug)]
 pub struct Handoff {
     /// The connection, non-blocking.
     pub stream: TcpStream,
-    /// TLS state when it came in by HTTPS.
+    /// TLS state when it came in by HTTPS: records that are not complete yet are in it.
     pub tls: Option<Box<rustls::ServerConnection>>,
-    /// Plaintext bytes already read, the request head first.
+    /// All plaintext that was read and not used. On its way to control, a complete request head comes first.
     pub buffered: Vec<u8>,
     /// Peer address.
     pub peer: SocketAddr,
+    /// Requests it has carried before.
+    pub requests: u32,
+    /// Its place among the connections that are kept open; without one it is closed after the answer.
+    pub slot: Option<AddressSlot>,
+    /// The worker that owns it.
+    pub home: ReturnQueue,
+}
+
+/// Where connections go back to their worker.
+#[derive(Debug, Clone)]
+pub struct ReturnQueue {
+    returned: mpsc::Sender<Handoff>,
+    waker: Option<Arc<mio::Waker>>,
+}
+
+impl ReturnQueue {
+    /// A queue that wakes its worker by `waker`.
+    pub fn new(returned: mpsc::Sender<Handoff>, waker: Option<Arc<mio::Waker>>) -> Self {
+        Self { returned, waker }
+    }
+}
+
+impl Handoff {
+    /// Gives the connection back to its worker; waits while that has a full queue. Closes it if the worker has ended.
+    pub async fn give_back(self) {
+        let home = self.home.clone();
+        if home.returned.send(self).await.is_ok()
+            && let Some(waker) = &home.waker
+        {
+            // Fails only when a wake-up is pending already.
+            let _ = waker.wake();
+        }
+    }
 }
 
 /// Sends commands to one worker.

@@ -18,14 +18,18 @@ pub struct WorkerSettings {
     pub cores: Vec<usize>,
     /// Addresses for RTMP. Port 0 picks a free port, the same for all workers.
     pub rtmp: Vec<SocketAddr>,
-    /// Addresses for RTMP over TLS; needs `tls`.
+    /// Addresses for RTMP over TLS; needs `rtmps_tls`.
     pub rtmps: Vec<SocketAddr>,
     /// Addresses for HTTP: media, API and console.
     pub http: Vec<SocketAddr>,
-    /// Addresses for HTTPS; needs `tls`.
+    /// Addresses for HTTPS; needs `https_tls`.
     pub https: Vec<SocketAddr>,
-    /// Certificate and key for RTMPS and HTTPS.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Certificate and key for RTMPS.
+    pub rtmps_tls: Option<Arc<rustls::ServerConfig>>,
+    /// The same for HTTPS, which offers HTTP/2 as well.
+    pub https_tls: Option<Arc<rustls::ServerConfig>>,
+    /// HTTP connections between two requests.
+    pub keep_alive: KeepAliveSettings,
     /// Time from accept to a publish or play command, or to a complete HTTP request head; then closed.
     pub handshake_timeout: Duration,
     /// A publisher that sends no byte for this long is closed.
@@ -48,6 +52,17 @@ pub struct WorkerSettings {
     pub rtc: RtcSettings,
     /// Transcoding of audio.
     pub transcoding: TranscodingSettings,
+}
+
+/// How HTTP connections are kept open for further requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAliveSettings {
+    /// A connection without a request is closed after this long. Zero: every connection is closed after its answer.
+    pub timeout: Duration,
+    /// Connections of all workers that are kept open; with more, answers say `Connection: close`.
+    pub connections_max: usize,
+    /// The same for one client address (IPv6: /64).
+    pub per_address_max: usize,
 }
 
 /// Settings of WebRTC sessions, on every worker the same.
@@ -225,6 +240,12 @@ impl Default for TranscodingSettings {
     }
 }
 
+impl Default for KeepAliveSettings {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(75), connections_max: 20_000, per_address_max: 1_000 }
+    }
+}
+
 impl Default for WorkerSettings {
     fn default() -> Self {
         Self {
@@ -234,7 +255,9 @@ impl Default for WorkerSettings {
             rtmps: Vec::new(),
             http: Vec::new(),
             https: Vec::new(),
-            tls: None,
+            rtmps_tls: None,
+            https_tls: None,
+            keep_alive: KeepAliveSettings::default(),
             handshake_timeout: Duration::from_secs(10),
             publisher_idle_timeout: Duration::from_secs(30),
             sessions_max: 50_000,

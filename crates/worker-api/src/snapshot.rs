@@ -84,6 +84,12 @@ pub struct WorkerCounters {
     pub accepted: u64,
     /// Connections closed at accept because `sessions_max` was reached.
     pub refused_full: u64,
+    /// Gauge: HTTP connections kept open between two requests.
+    pub http_idle: u64,
+    /// HTTP connections handed to control, each time.
+    pub http_handed_over: u64,
+    /// HTTP connections that came back from control, each time.
+    pub http_returned: u64,
     /// Times accepting paused because file descriptors ran out.
     pub accept_pauses: u64,
     /// Media messages received from local publishers.

@@ -22,22 +22,23 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rtmp::server::{ServerConfig, ServerSession};
 
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc;
 
 use crate::bridges::Bridges;
 use crate::context::{Context, READ_BYTES};
 use crate::frames::streams::Streams;
-use crate::ids::{ConnId, FrameStreamId, Table, TableId};
+use crate::ids::{ConnId, FrameStreamId, IdleId, Table, TableId};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Entry, Listeners};
 use crate::packets::Packets;
+use crate::proto::idle::{FIRST_IDLE, IdleConnections};
 use crate::proto::requests::PendingClaim;
 use crate::proto::session::{Media, Pending, Rtmp, Session, State};
 use crate::stats::columns::{Columns, Outbox};
 use worker_api::EndReason;
-use worker_api::link::{Command, Handoff};
+use worker_api::link::{Command, Handoff, ReturnQueue};
 use worker_api::settings::WorkerSettings;
-use worker_api::snapshot::{Protocol, SessionId};
+use worker_api::snapshot::Protocol;
 
 const WAKER: Token = Token(usize::MAX);
 /// Tokens from here on are listeners; below are sessions.
@@ -62,7 +63,10 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 /// What a worker has for the control side and from it.
 #[derive(Debug)]
 pub(crate) struct ControlQueues {
-    pub(crate) handoffs: Sender<Handoff>,
+    pub(crate) handoffs: mpsc::Sender<Handoff>,
+    /// Where control gives connections back, and what it comes out of.
+    pub(crate) home: ReturnQueue,
+    pub(crate) returned: mpsc::Receiver<Handoff>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) outbox: Outbox,
 }
@@ -78,6 +82,8 @@ pub(crate) struct Worker {
     accept_again: Vec<usize>,
     accept_paused_until: Option<u64>,
     pub(crate) sessions: Table<ConnId, Session>,
+    /// HTTP connections between two requests.
+    pub(crate) idle: IdleConnections,
     /// What `sessions` have counted, by the same id.
     pub(crate) columns: Columns,
     pub(crate) streams: Streams,
@@ -91,7 +97,7 @@ pub(crate) struct Worker {
     read_again: Vec<ConnId>,
     /// Room for the datagrams of one receive call.
     received: RecvBatch,
-    cipher: Vec<u8>,
+    pub(crate) cipher: Vec<u8>,
     pub(crate) scratch_players: Vec<delivery::PlayerId>,
     next_sweep_ms: u64,
     rtmp_config: ServerConfig,
@@ -125,6 +131,7 @@ impl Worker {
             accept_again: Vec::new(),
             accept_paused_until: None,
             sessions: Table::default(),
+            idle: IdleConnections::default(),
             columns: Columns::default(),
             streams: Streams::default(),
             timers: BinaryHeap::new(),
@@ -168,6 +175,7 @@ impl Worker {
                 WAKER => {}
                 token if Packets::owns(token) => self.packets.socket_event(&mut self.ctx, event),
                 Token(token) if token >= FIRST_LISTENER => self.accept_again.push(token - FIRST_LISTENER),
+                Token(token) if token >= FIRST_IDLE => self.idle_event(IdleId::at(token - FIRST_IDLE), event),
                 Token(index) => self.session_event(ConnId::at(index), event),
             }
         }
@@ -181,6 +189,7 @@ impl Worker {
         self.receive_messages();
         self.bridge_replies();
         self.handle_commands();
+        self.take_returned();
         self.packets.run_timers(&mut self.ctx);
         self.carry_out_actions();
         self.packets.forward(&mut self.ctx);
@@ -263,7 +272,7 @@ impl Worker {
         }
     }
 
-    fn read_next_turn(&mut self, conn: ConnId) {
+    pub(crate) fn read_next_turn(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get_mut(conn) else { return };
         if !std::mem::replace(&mut session.reads_again, true) {
             self.read_again.push(conn);
@@ -306,25 +315,42 @@ impl Worker {
             self.ctx.counters.refused_full += 1;
             return;
         }
-        let tls = match &self.ctx.settings.tls {
+        let settings = &self.ctx.settings;
+        let tls = if entry.rtmp { &settings.rtmps_tls } else { &settings.https_tls };
+        let tls = match tls {
             Some(config) if entry.tls => match rustls::ServerConnection::new(Arc::clone(config)) {
                 Ok(tls) => Some(Box::new(tls)),
                 Err(error) => return tracing::error!(%error, "no TLS session"),
             },
             _ => None,
         };
-        let id = self.ctx.next_session_id();
         let (state, protocol) = if entry.rtmp {
-            let machine = ServerSession::new(&self.rtmp_config, self.seed(id));
+            let machine = ServerSession::new(&self.rtmp_config, Self::seed());
             let rtmp = Rtmp { machine, app: String::new(), token: None };
             (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
         } else {
-            (State::HttpHead(Vec::new()), if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv })
+            let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
+            (State::HttpHead(Box::default()), protocol)
         };
-        let session = Session {
-            connection: Connection { socket, tls },
+        let conn = self.add_session(Connection { socket, tls }, unmapped(address), state, protocol);
+        if let Err(error) = self.register(conn) {
+            self.drop_unregistered(conn, &error);
+        }
+    }
+
+    /// Adds a session whose socket is not registered yet.
+    pub(crate) fn add_session(
+        &mut self,
+        connection: Connection,
+        address: SocketAddr,
+        state: State,
+        protocol: Protocol,
+    ) -> ConnId {
+        let id = self.ctx.next_session_id();
+        let conn = self.sessions.insert(Session {
+            connection,
             id,
-            address: unmapped(address),
+            address,
             state,
             media: Media::None,
             pending: Pending::default(),
@@ -336,12 +362,15 @@ impl Worker {
             received_ms: self.ctx.now_ms,
             written_ms: self.ctx.now_ms,
             user_agent: None,
-        };
-        let conn = self.sessions.insert(session);
+        });
         self.columns.open(conn, id, protocol, self.ctx.now_ms);
-        if let Err(error) = self.register(conn) {
-            tracing::warn!(session = %id, %error, "connection not registered");
-            self.sessions.remove(conn);
+        conn
+    }
+
+    /// Drops a session that the system gives no events of.
+    pub(crate) fn drop_unregistered(&mut self, conn: ConnId, error: &io::Error) {
+        if let Some(session) = self.sessions.remove(conn) {
+            tracing::warn!(session = %session.id, %error, "connection not registered");
             self.columns.close(conn);
         }
     }
@@ -364,14 +393,16 @@ impl Worker {
     }
 
     /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
-    fn seed(&self, id: SessionId) -> u64 {
+    fn seed() -> u64 {
         use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(id)
+        RandomState::new().hash_one(())
     }
 
     fn pause_accepting(&mut self, error: &io::Error) {
         self.ctx.counters.accept_pauses += 1;
         self.accept_paused_until = Some(self.ctx.now_ms + ACCEPT_PAUSE_MS);
+        // Who has a request now comes before who may have one later.
+        self.idle.clear();
         if self.ctx.counters.accept_pauses % 50 == 1 {
             tracing::warn!(%error, sessions = self.sessions.len(), "out of file descriptors: accepting pauses");
         }

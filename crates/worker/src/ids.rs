@@ -39,6 +39,8 @@ ids! {
     WorkerIndex
     /// A TCP connection for frames: RTMP, HTTP, WebSocket, or a publisher inside this process.
     ConnId
+    /// An HTTP connection between two requests.
+    IdleId
     /// A WebRTC session.
     PeerId
     /// A TCP connection of ICE.

@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{self, Sender};
 
 use crate::ids::{TableId, WorkerIndex};
 use worker_api::ListenAddresses;
 
-use worker_api::link::{COMMANDS_MAX, Handoff, WorkerHandle};
+use worker_api::link::{COMMANDS_MAX, Handoff, RETURNS_MAX, ReturnQueue, WorkerHandle};
 use worker_api::rtc::{Notices, RtcEndpoint};
 use worker_api::settings::WorkerSettings;
 
@@ -93,6 +93,7 @@ impl Workers {
         let own = polls.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
         for (index, (((poll, listeners), mailboxes), sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
+            let (returns, returned) = mpsc::channel(RETURNS_MAX);
             let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
             workers.handles.push(WorkerHandle::new(commands, Arc::clone(&wakers[index])));
             workers.used_stats.push(give_back);
@@ -106,7 +107,9 @@ impl Workers {
                 poll,
             );
             let outbox = Outbox::new(stats.clone(), used);
-            let control = ControlQueues { handoffs: handoffs.clone(), commands: received, outbox };
+            let home = ReturnQueue::new(returns, Some(Arc::clone(&wakers[index])));
+            let handoffs = handoffs.clone();
+            let control = ControlQueues { handoffs, home, returned, commands: received, outbox };
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
             let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));

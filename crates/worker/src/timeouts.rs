@@ -40,6 +40,7 @@ impl Worker {
                 TimeoutAction::Overdue => self.overdue(conn),
             }
         }
+        self.close_idle();
         self.packets.sweep(&mut self.ctx);
         self.carry_out_actions();
         self.bridge_sweep(samples);
@@ -103,7 +104,7 @@ impl Worker {
     fn overdue(&mut self, conn: ConnId) {
         self.ctx.counters.protocol_errors += 1;
         match &self.sessions[conn].state {
-            State::HttpHead(head) if !head.is_empty() => {
+            State::HttpHead(head) if !head.bytes.is_empty() => {
                 self.answer(conn, 408, "the request took too long", true)
             }
             _ => self.remove(conn, EndReason::NoRequest),
@@ -138,6 +139,7 @@ impl Worker {
                 }
                 Command::Drain { deadline } => {
                     self.stop_listening();
+                    self.idle.clear();
                     self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
                     self.sweep();
                 }

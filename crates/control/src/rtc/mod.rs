@@ -178,7 +178,7 @@ async fn text(body: Body, limit: u64) -> Result<String, Refusal> {
 
 /// Nobody is let in, or answered, while the server stops.
 fn not_stopping(context: &Context) -> Result<(), Refusal> {
-    if context.draining.load(Ordering::Relaxed) { Err(Refusal::Draining) } else { Ok(()) }
+    if *context.draining.borrow() { Err(Refusal::Draining) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -12,7 +12,11 @@ use rtc::dtls::Certificate;
 use rtc::sdp::{TrackDescription, parse_offer};
 use rtp::payload::Codec;
 use serde_json::Value;
+use tokio::sync::watch;
 use tower::ServiceExt;
+use worker_api::AddressSlots;
+
+use crate::HttpCounters;
 
 /// Fields of a request.
 type Fields<'a> = &'a [(&'a str, &'a str)];
@@ -165,7 +169,10 @@ fn server_with(setting: Setting) -> Server {
         started,
         started_at,
         demo_stream: None,
-        draining: AtomicBool::new(false),
+        draining: watch::Sender::new(false),
+        keep_alive: AddressSlots::new(100, 100),
+        keep_alive_timeout: Duration::from_secs(75),
+        http: HttpCounters::default(),
         metrics_streams_max: 1,
         log_lines_dropped: None,
         rtc: RtcControl::new(parts(setting.settings, vec![endpoint; setting.workers], Box::new(published)))
@@ -742,7 +749,7 @@ async fn what_workers_refuse_is_told() {
     let answer = server.post("/whip/live/a", publish_offer()).await;
     assert_eq!((answer.status, answer.code().as_str()), (503, "worker_unavailable"));
     server.workers.silent.store(false, Ordering::Relaxed);
-    server.context.draining.store(true, Ordering::Relaxed);
+    server.context.draining.send_replace(true);
     let answer = server.post("/whip/live/a", publish_offer()).await;
     assert_eq!((answer.status, answer.field("retry-after")), (503, "10"));
 }

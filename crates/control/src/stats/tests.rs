@@ -14,7 +14,7 @@ use super::{STREAM_PATH, collect};
 use crate::{serve, tests::context_with};
 use ::stats::message::StatsMessage;
 use worker_api::columns::StatsSnapshot;
-use worker_api::link::Handoff;
+use worker_api::link::{Handoff, ReturnQueue};
 
 /// Sessions of a message of some hundred kilobytes.
 const SESSIONS: usize = 20_000;
@@ -32,7 +32,10 @@ async fn serve_one() -> (Collector, WebSocket<TcpStream>, tokio::task::JoinHandl
     SockRef::from(&client).set_recv_buffer_size(SOCKET_BUFFER_BYTES).expect("a small buffer");
     SockRef::from(&server).set_send_buffer_size(SOCKET_BUFFER_BYTES).expect("a small buffer");
     let (handoffs, received) = mpsc::channel(1);
-    handoffs.send(Handoff { stream: server, tls: None, buffered: Vec::new(), peer }).await.expect("room");
+    let home = ReturnQueue::new(mpsc::channel(1).0, None);
+    let handoff =
+        Handoff { stream: server, tls: None, buffered: Vec::new(), peer, requests: 0, slot: None, home };
+    handoffs.send(handoff).await.expect("room");
     drop(handoffs);
     let served = tokio::spawn(serve(context, received));
     let upgraded = spawn_blocking(move || {

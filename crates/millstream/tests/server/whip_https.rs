@@ -25,7 +25,7 @@ fn an_offer_by_https_is_answered_like_one_by_http() {
         offer(Direction::Send, "127.0.0.1:50000".parse().expect("an address"), &OfferOptions::default());
     let text = make_offer(&offer);
     let head = format!(
-        "POST /whip/live/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n",
+        "POST /whip/live/a HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n",
         text.len()
     );
     let answer = exchange(https, made.cert.der(), &[head.as_bytes(), text.as_bytes()]);
@@ -33,7 +33,7 @@ fn an_offer_by_https_is_answered_like_one_by_http() {
     assert!(head.starts_with("HTTP/1.1 201 Created\r\n"), "{head}");
     assert!(read_answer(body, &offer).expect("an answer to the offer").ice_lite);
 
-    let request = b"GET /api/v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let request = b"GET /api/v1/server HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n\r\n";
     let answer = exchange(https, made.cert.der(), &[request]);
     assert!(answer.contains("\"whip\":[\"https://localhost/whip\","), "{answer}");
 }

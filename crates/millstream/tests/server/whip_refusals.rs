@@ -167,7 +167,8 @@ fn an_offer_may_come_in_pieces() {
     socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("a socket option");
     socket.set_nodelay(true).expect("a socket option");
     let head = format!(
-        "POST /whip/live/a HTTP/1.1\r\nHost: {}\r\nContent-Type: application/sdp\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /whip/live/a HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/sdp\r\n\
+         Transfer-Encoding: chunked\r\n\r\n",
         server.http
     );
     socket.write_all(head.as_bytes()).expect("sent");

@@ -38,7 +38,8 @@ pub(crate) fn bind(settings: &WorkerSettings) -> io::Result<(ListenAddresses, Ve
         (&settings.https, &mut addresses.https, Entry { rtmp: false, tls: true }),
     ];
     for (wanted, bound, entry) in kinds {
-        if entry.tls && !wanted.is_empty() && settings.tls.is_none() {
+        let tls = if entry.rtmp { &settings.rtmps_tls } else { &settings.https_tls };
+        if entry.tls && !wanted.is_empty() && tls.is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a TLS address needs a certificate"));
         }
         for &address in wanted {

@@ -20,6 +20,7 @@ use crate::net::udp_bind;
 use crate::registry::Published;
 use crate::stats::columns::Outbox;
 use crate::transcoding::{Pool, Replies};
+use worker_api::link::ReturnQueue;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::{RtcSettings, WorkerSettings};
 use worker_api::snapshot::SessionId;
@@ -42,6 +43,8 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let ctx = Context::new(WorkerIndex(0), settings, Arc::default(), Arc::default(), mailboxes, poll);
     let control = ControlQueues {
         handoffs: mpsc::channel(1).0,
+        home: ReturnQueue::new(mpsc::channel(1).0, None),
+        returned: mpsc::channel(1).1,
         commands: sync_channel(1).1,
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
     };

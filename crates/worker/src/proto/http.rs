@@ -1,7 +1,8 @@
 //! Request heads on the HTTP port: which are media, and how their answers begin.
 //!
-//! A worker reads the head of each connection's first request. `GET /{app}/{stream}.flv` (also HEAD, OPTIONS and
-//! WebSocket upgrades of it) stays here; every other connection goes to the control side with all bytes read.
+//! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also HEAD, OPTIONS and
+//! WebSocket upgrades of it) stays here; every other connection, and all of HTTP/2, goes to the control side with all
+//! bytes read.
 
 use std::fmt::Write;
 
@@ -13,6 +14,9 @@ use crate::proto::websocket;
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most header fields of a request.
 const HEADERS_MAX: usize = 100;
+
+/// What an HTTP/2 connection begins with (RFC 9113 section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a request head asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +67,12 @@ pub(crate) enum Method {
 
 /// Parses the bytes read so far.
 pub(crate) fn parse(bytes: &[u8]) -> Request {
+    if bytes.starts_with(HTTP2_PREFACE) {
+        return Request::Control;
+    }
+    if HTTP2_PREFACE.starts_with(bytes) {
+        return Request::Incomplete;
+    }
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let head_bytes = match request.parse(bytes) {
@@ -233,7 +243,14 @@ mod tests {
 
     #[test]
     fn requests_are_sorted_by_what_they_need() {
-        let rows: [(&str, Request); 8] = [
+        let rows: [(&str, Request); 12] = [
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0", Request::Control),
+            ("PRI * HTTP/2.0\r\n\r\n", Request::Incomplete),
+            ("P", Request::Incomplete),
+            (
+                "PRI * HTTP/2.0\r\n\r\nsm\r\n\r\n",
+                Request::Bad { status: 400, reason: "not an HTTP/1 request" },
+            ),
             (
                 "GET /live/a.flv HTTP/1.1\r\n\r\n",
                 Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" },

@@ -3,6 +3,7 @@
 //! Requests are answered here; media goes on to `frames`.
 
 pub(crate) mod http;
+pub(crate) mod idle;
 pub(crate) mod internal;
 pub(crate) mod requests;
 pub(crate) mod session;

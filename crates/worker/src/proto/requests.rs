@@ -44,6 +44,7 @@ impl Worker {
         match &mut session.state {
             State::Rtmp(_) => self.rtmp_input(conn, input),
             State::HttpHead(head) => {
+                let head = &mut head.bytes;
                 head.extend_from_slice(input);
                 // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
                 if input.contains(&b'\n') || head.len() == input.len() || head.len() >= http::HEAD_BYTES_MAX {
@@ -187,10 +188,11 @@ impl Worker {
         }
     }
 
-    fn http_input(&mut self, conn: ConnId) {
+    /// Acts on the request head of a session, if it is complete.
+    pub(crate) fn http_input(&mut self, conn: ConnId) {
         let session = &mut self.sessions[conn];
         let State::HttpHead(head) = &mut session.state else { return };
-        match http::parse(head) {
+        match http::parse(&head.bytes) {
             Request::Incomplete => {}
             Request::Bad { status, reason } => {
                 self.ctx.counters.protocol_errors += 1;
@@ -198,7 +200,7 @@ impl Worker {
             }
             Request::Control => self.hand_over(conn),
             Request::Media(request) => {
-                let rest = head.split_off(request.head_bytes);
+                let rest = head.bytes.split_off(request.head_bytes);
                 session.user_agent = request.user_agent.as_deref().map(Box::from);
                 self.media_request(conn, request, &rest);
             }
@@ -271,12 +273,16 @@ impl Worker {
         };
         let Some(session) = self.take(conn) else { return };
         tracing::trace!(session = %session.id, "handed to the control side");
-        let Session { connection, state: State::HttpHead(buffered), address, .. } = session else { return };
+        let Session { connection, state: State::HttpHead(head), address, .. } = session else { return };
+        self.ctx.counters.http_handed_over += 1;
         permit.send(Handoff {
             stream: connection.socket.into(),
             tls: connection.tls,
-            buffered,
+            buffered: head.bytes,
             peer: address,
+            requests: head.requests,
+            slot: head.slot,
+            home: self.control.home.clone(),
         });
     }
 

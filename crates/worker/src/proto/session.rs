@@ -14,6 +14,7 @@ use crate::net::connection::Connection;
 use crate::proto::internal::Adopted;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
+use worker_api::AddressSlot;
 use worker_api::snapshot::SessionId;
 
 /// See the module.
@@ -47,14 +48,25 @@ pub(crate) struct Session {
 pub(crate) enum State {
     /// RTMP.
     Rtmp(Box<Rtmp>),
-    /// HTTP, before the request head is complete: what has been read of it.
-    HttpHead(Vec<u8>),
+    /// HTTP, before the request head is complete. Boxed: a player that reads has none.
+    HttpHead(Box<HttpHead>),
     /// HTTP, after a media request; what the client still sends does not matter.
     HttpBody,
     /// WebSocket.
     WebSocket(ClientFrames),
     /// FLV from a publisher inside this process.
     Adopted(Box<Adopted>),
+}
+
+/// An HTTP connection on which a request is expected.
+#[derive(Debug, Default)]
+pub(crate) struct HttpHead {
+    /// What has been read of the request.
+    pub(crate) bytes: Vec<u8>,
+    /// Requests answered before.
+    pub(crate) requests: u32,
+    /// Its place among the connections that are kept open, once it has one.
+    pub(crate) slot: Option<AddressSlot>,
 }
 
 /// An RTMP connection.

@@ -44,6 +44,7 @@ impl Worker {
     fn counters_now(&self) -> WorkerCounters {
         let mut counters = self.ctx.counters;
         counters.sessions = self.sessions.len() as u64;
+        counters.http_idle = self.idle.len() as u64;
         (counters.publishers, counters.players) = self.columns.publishers_and_players();
         counters.queue_drops += self.columns.told.dropped_frames.iter().sum::<u64>();
         counters.stats = self.control.outbox.counters;

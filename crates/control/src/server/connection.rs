@@ -6,36 +6,63 @@
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use worker_api::link::Handoff;
-
 /// Plain or TLS, with what was read before the hand-over.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection {
     socket: TcpStream,
     tls: Option<Box<ServerConnection>>,
     buffered: Vec<u8>,
     /// Bytes of `buffered` given out; `0 <= taken <= buffered.len()`.
     taken: usize,
     close_sent: bool,
+    unsent: Arc<AtomicBool>,
 }
 
 impl Connection {
-    /// Takes a connection over. Must be called on the runtime that will serve it.
-    pub(crate) fn new(handoff: Handoff) -> io::Result<Self> {
-        handoff.stream.set_nonblocking(true)?;
-        Ok(Self {
-            socket: TcpStream::from_std(handoff.stream)?,
-            tls: handoff.tls,
-            buffered: handoff.buffered,
-            taken: 0,
-            close_sent: false,
-        })
+    /// Takes a connection over, of which `buffered` has been read. Must be called on the runtime that will serve it.
+    pub(super) fn new(
+        stream: std::net::TcpStream,
+        tls: Option<Box<ServerConnection>>,
+        buffered: Vec<u8>,
+    ) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let socket = TcpStream::from_std(stream)?;
+        Ok(Self { socket, tls, buffered, taken: 0, close_sent: false, unsent: Arc::default() })
+    }
+
+    /// Whether something was written and not flushed since, for who cannot reach the connection itself.
+    pub(super) fn unsent(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.unsent)
+    }
+
+    /// The same connection, which gives `bytes` out first.
+    pub(super) fn behind(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.buffered.splice(..self.taken, bytes.as_ref().iter().copied());
+        self.taken = 0;
+        self
+    }
+
+    /// Gives the connection away: the socket, the TLS state, and all plaintext that was not given out.
+    pub(super) fn into_parts(
+        mut self,
+    ) -> io::Result<(std::net::TcpStream, Option<Box<ServerConnection>>, Vec<u8>)> {
+        let mut buffered = self.buffered.split_off(self.taken);
+        if let Some(tls) = &mut self.tls {
+            match tls.reader().read_to_end(&mut buffered) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((self.socket.into_std()?, self.tls, buffered))
     }
 }
 
@@ -59,6 +86,7 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.unsent.store(true, Ordering::Relaxed);
         let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_write(cx, bytes) };
         // Records wait in `tls` only while the socket is full; taking more then would grow without bound.
         std::task::ready!(poll_send_records(tls, &mut this.socket, cx))?;
@@ -75,7 +103,9 @@ impl AsyncWrite for Connection {
         if let Some(tls) = &mut this.tls {
             std::task::ready!(poll_send_records(tls, &mut this.socket, cx))?;
         }
-        Pin::new(&mut this.socket).poll_flush(cx)
+        std::task::ready!(Pin::new(&mut this.socket).poll_flush(cx))?;
+        this.unsent.store(false, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -176,7 +206,6 @@ impl Write for Blocking<'_, '_> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream as StdStream};
-    use std::sync::Arc;
 
     use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -198,8 +227,11 @@ mod tests {
     }
 
     /// What a worker does before it hands over: the handshake, and the first `count` plaintext bytes.
-    fn begin(mut stream: StdStream, config: Arc<ServerConfig>, count: usize) -> Handoff {
-        let peer = stream.peer_addr().expect("an address");
+    fn begin(
+        mut stream: StdStream,
+        config: Arc<ServerConfig>,
+        count: usize,
+    ) -> (StdStream, Option<Box<ServerConnection>>, Vec<u8>) {
         let mut tls = Box::new(ServerConnection::new(config).expect("a session"));
         let mut buffered = Vec::new();
         while buffered.len() < count {
@@ -210,7 +242,7 @@ mod tests {
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         }
-        Handoff { stream, tls: Some(tls), buffered, peer }
+        (stream, Some(tls), buffered)
     }
 
     fn client(
@@ -236,9 +268,9 @@ mod tests {
             answer
         });
         let (stream, _) = listener.accept().expect("a connection");
-        let handoff =
+        let (stream, tls, buffered) =
             tokio::task::spawn_blocking(move || begin(stream, server, 10)).await.expect("handed over");
-        let mut connection = Connection::new(handoff).expect("taken over");
+        let mut connection = Connection::new(stream, tls, buffered).expect("taken over");
         let mut head = vec![0; 18];
         connection.read_exact(&mut head).await.expect("the head");
         assert_eq!(head, b"GET / HTTP/1.1\r\n\r\n", "what was read before comes first and once");
@@ -268,9 +300,9 @@ mod tests {
             let _ = stream.sock.read_to_end(&mut Vec::new());
         });
         let (stream, _) = listener.accept().expect("a connection");
-        let handoff =
+        let (stream, tls, buffered) =
             tokio::task::spawn_blocking(move || begin(stream, server, 5)).await.expect("handed over");
-        let mut connection = Connection::new(handoff).expect("taken over");
+        let mut connection = Connection::new(stream, tls, buffered).expect("taken over");
         go_on.send(()).expect("the peer waits");
         let mut all = Vec::new();
         let error = connection.read_to_end(&mut all).await.expect_err("not TLS");

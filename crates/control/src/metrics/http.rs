@@ -1,0 +1,70 @@
+//! HTTP as control serves it; what workers count of it is among their counters.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::{counter, gauge};
+use crate::HttpCounters;
+
+/// A copy of [`HttpCounters`].
+#[derive(Debug)]
+pub(super) struct HttpMetrics {
+    http1_requests: u64,
+    http2_requests: u64,
+    reused_requests: u64,
+    refused: u64,
+    http2_connections: u64,
+    keep_alive_places: usize,
+}
+
+impl HttpMetrics {
+    pub(super) fn read(counters: &HttpCounters, keep_alive_places: usize) -> Self {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            http1_requests: read(&counters.http1_requests),
+            http2_requests: read(&counters.http2_requests),
+            reused_requests: read(&counters.reused_requests),
+            refused: read(&counters.refused),
+            http2_connections: read(&counters.http2_connections),
+            keep_alive_places,
+        }
+    }
+
+    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Requests that were not for media, by version of HTTP";
+        let mut family =
+            encoder.encode_descriptor("millstream_http_requests", help, None, MetricType::Counter)?;
+        for (version, count) in [("1", self.http1_requests), ("2", self.http2_requests)] {
+            family
+                .encode_family(&[("version", version)])?
+                .encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+        }
+        counter(
+            encoder,
+            "millstream_http_reused_requests",
+            "Those of HTTP/1 on a connection that had carried one before",
+            self.reused_requests,
+        )?;
+        counter(
+            encoder,
+            "millstream_http_refused_connections",
+            "HTTP connections closed because their address, or HTTP/2, had too many",
+            self.refused,
+        )?;
+        gauge(
+            encoder,
+            "millstream_http_kept_connections",
+            "HTTP/1 connections that are kept open, idle or not",
+            self.keep_alive_places as f64,
+        )?;
+        gauge(
+            encoder,
+            "millstream_http2_connections",
+            "Open connections of HTTP/2",
+            self.http2_connections as f64,
+        )
+    }
+}

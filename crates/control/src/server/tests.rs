@@ -1,0 +1,239 @@
+//! Connections as they come from workers, and go back to them.
+
+use std::net::TcpStream as StdStream;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::*;
+use crate::tests::local;
+use worker_api::link::ReturnQueue;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// A control side, the worker's side of the queues, and a client.
+struct World {
+    context: Arc<Context>,
+    handoffs: mpsc::Sender<Handoff>,
+    returns: mpsc::Sender<Handoff>,
+    returned: mpsc::Receiver<Handoff>,
+    client: TcpStream,
+}
+
+/// A connection that a worker hands over with `head` read, at a control side that has `context`.
+async fn world_of(context: Arc<Context>, head: &str) -> World {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+    let (server, _) = listener.accept().await.expect("a connection");
+    let (handoffs, received) = mpsc::channel(4);
+    let (returns, returned) = mpsc::channel(4);
+    tokio::spawn(serve(Arc::clone(&context), received));
+    let world = World { context, handoffs, returns, returned, client };
+    world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
+    world
+}
+
+async fn world(head: &str) -> World {
+    world_of(local(), head).await
+}
+
+impl World {
+    async fn hand_over(
+        &self,
+        stream: StdStream,
+        buffered: Vec<u8>,
+        requests: u32,
+        slot: Option<AddressSlot>,
+    ) {
+        let peer = "127.0.0.1:1".parse().expect("an address");
+        let home = ReturnQueue::new(self.returns.clone(), None);
+        let handoff = Handoff { stream, tls: None, buffered, peer, requests, slot, home };
+        self.handoffs.send(handoff).await.expect("control takes it");
+    }
+
+    async fn send(&mut self, text: &str) {
+        self.client.write_all(text.as_bytes()).await.expect("sent");
+    }
+
+    /// The head of the next answer, and its body of a given length.
+    async fn answer(&mut self) -> (String, String) {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            bytes.push(self.client.read_u8().await.expect("an answer"));
+        }
+        let head = String::from_utf8(bytes).expect("text").to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
+        self.client.read_exact(&mut body).await.expect("a body");
+        (head, String::from_utf8(body).expect("text"))
+    }
+
+    /// What comes until the server closes.
+    async fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        timeout(PATIENCE, self.client.read_to_string(&mut rest)).await.expect("it closes").expect("in order");
+        rest
+    }
+
+    async fn returned(&mut self) -> Handoff {
+        timeout(PATIENCE, self.returned.recv()).await.expect("it comes back").expect("a connection")
+    }
+
+    fn count(&self, counter: fn(&HttpCounters) -> &AtomicU64) -> u64 {
+        counter(&self.context.http).load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_goes_back_with_its_place_and_comes_again() {
+    let mut world = world(HEALTH).await;
+    let (head, body) = world.answer().await;
+    assert!(head.starts_with("http/1.1 200 ok\r\n") && !head.contains("connection: close"), "{head}");
+    assert_eq!(body, "ok\n");
+    let Handoff { stream, buffered, requests, slot, .. } = world.returned().await;
+    assert_eq!((buffered.as_slice(), requests, slot.is_some()), (&b""[..], 1, true));
+    assert_eq!(world.context.keep_alive.taken(), 1);
+    world.hand_over(stream, HEALTH.into(), requests, slot).await;
+    assert!(world.answer().await.0.contains("200 ok"), "served a second time");
+    let again = world.returned().await;
+    assert_eq!((again.requests, world.context.keep_alive.taken()), (2, 1), "one connection, one place");
+    assert_eq!((world.count(|http| &http.http1_requests), world.count(|http| &http.reused_requests)), (2, 1));
+    drop(again);
+    assert_eq!(world.context.keep_alive.taken(), 0, "the place goes with the connection");
+}
+
+#[tokio::test]
+async fn requests_that_follow_at_once_are_served_without_going_back() {
+    let mut world = world(&HEALTH.repeat(20)).await;
+    for _ in 0..20 {
+        assert!(world.answer().await.0.contains("200 ok"));
+    }
+    world.send(HEALTH).await;
+    assert!(world.answer().await.0.contains("200 ok"));
+    assert_eq!(world.returned().await.requests, 21, "all in one stay");
+}
+
+#[tokio::test]
+async fn half_a_request_goes_back_with_the_connection() {
+    let mut world = world(&format!("{HEALTH}GET /heal")).await;
+    assert!(world.answer().await.0.contains("200 ok"));
+    assert_eq!(world.returned().await.buffered, b"GET /heal");
+}
+
+#[tokio::test]
+async fn a_request_for_media_goes_back_whole_with_all_that_follows() {
+    let media = "GET /live/a%20b.flv?token=t HTTP/1.1\r\nHost: x\r\nX-Odd: a\tb\r\n\r\n";
+    let mut world = world(&format!("{HEALTH}{media}{HEALTH}")).await;
+    assert!(world.answer().await.0.contains("200 ok"));
+    let Handoff { buffered, requests, .. } = world.returned().await;
+    let text = String::from_utf8(buffered).expect("text");
+    let rest = text.strip_prefix("GET /live/a%20b.flv?token=t HTTP/1.1\r\n").expect(&text);
+    let (fields, rest) = rest.split_once("\r\n\r\n").expect("a head");
+    assert_eq!((fields, rest), ("host: x\r\nx-odd: a\tb", HEALTH));
+    assert_eq!(requests, 1, "it is still to be served");
+}
+
+#[tokio::test]
+async fn who_asks_for_the_end_gets_it() {
+    for (request, remark) in [
+        ("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "Connection: close"),
+        ("GET /healthz HTTP/1.0\r\n\r\n", "HTTP/1.0"),
+    ] {
+        let mut world = world(request).await;
+        let (head, body) = world.answer().await;
+        assert!(head.contains("connection: close") || head.starts_with("http/1.0"), "{remark}: {head}");
+        assert_eq!((body.as_str(), world.rest().await.as_str()), ("ok\n", ""), "{remark}");
+    }
+}
+
+#[tokio::test]
+async fn http_1_0_may_ask_to_be_kept_open() {
+    let mut world = world("GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
+    assert!(world.answer().await.0.contains("connection: keep-alive"));
+    assert_eq!(world.returned().await.requests, 1);
+}
+
+#[tokio::test]
+async fn without_a_place_the_answer_says_close() {
+    let context = local();
+    let taken: Vec<_> =
+        (0..).map_while(|_| context.keep_alive.take("127.0.0.1".parse().expect("an address"))).collect();
+    assert!(!taken.is_empty());
+    let mut world = world_of(context, HEALTH).await;
+    assert!(world.answer().await.0.contains("connection: close"));
+    assert_eq!(world.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_draining_server_keeps_nothing_open() {
+    let context = local();
+    context.draining.send_replace(true);
+    let mut world = world_of(context, HEALTH).await;
+    assert!(world.answer().await.0.contains("connection: close"));
+    assert_eq!(world.rest().await, "");
+}
+
+#[tokio::test]
+async fn bodies_end_where_they_say_and_the_next_request_begins_there() {
+    let length = "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nGET /";
+    let chunked = "POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5\r\nGET /\r\n0\r\nTrailer: x\r\n\r\n";
+    for request in [length, chunked] {
+        let mut world = world(&format!("{request}{HEALTH}")).await;
+        assert!(world.answer().await.0.contains("405 method not allowed"), "{request}");
+        assert!(world.answer().await.0.contains("200 ok"), "{request}");
+        assert_eq!(world.returned().await.requests, 2, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_body_and_the_connection_stays_open() {
+    let mut world = world("HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(world.client.read_u8().await.expect("an answer"));
+    }
+    world.send(HEALTH).await;
+    assert_eq!(world.answer().await.1, "ok\n", "the next byte is of the next answer");
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused_and_closed() {
+    let mut world = world(&format!("{HEALTH}this is no request\r\n\r\n")).await;
+    assert!(world.answer().await.0.contains("200 ok"));
+    assert!(world.answer().await.0.contains("400 bad request"));
+    assert_eq!(world.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_ends_with_the_time_limit() {
+    tokio::time::pause();
+    let head = "POST /whip/live/a HTTP/1.1\r\nHost: x\r\nContent-Type: application/sdp\r\n";
+    let mut world = world(&format!("{head}Content-Length: 100\r\n\r\nv=0")).await;
+    let begun = tokio::time::Instant::now();
+    let mut rest = Vec::new();
+    // It may be told, or not; it is closed.
+    let _ = timeout(2 * REQUEST_TIMEOUT, world.client.read_to_end(&mut rest)).await.expect("closed");
+    assert!(begun.elapsed() <= REQUEST_TIMEOUT + Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn an_address_has_its_share_of_connections() {
+    let world = world(HEALTH).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut clients = Vec::new();
+    for _ in 0..=CONNECTIONS_PER_ADDRESS_MAX {
+        clients.push(TcpStream::connect(address).await.expect("a connection"));
+        let (server, _) = listener.accept().await.expect("a connection");
+        // Half a body: the request lasts.
+        let head = "POST /whip/live/a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nContent-Type: application/sdp\r\n\r\n";
+        world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
+    }
+    let mut last = clients.pop().expect("a client");
+    let end = timeout(PATIENCE, last.read(&mut [0; 1])).await.expect("it is closed at once");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    assert!(world.count(|http| &http.refused) >= 1);
+}
