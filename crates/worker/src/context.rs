@@ -88,10 +88,9 @@ impl Context {
 
     /// Reads the clock: a turn begins or ends.
     #[expect(clippy::disallowed_methods, reason = "a turn begins or ends")]
-    pub(crate) fn read_clock(&mut self) -> Instant {
+    pub(crate) fn read_clock(&mut self) {
         self.now = Instant::now();
         self.now_ms = self.now.duration_since(self.began).as_millis() as u64;
-        self.now
     }
 
     /// Settings of an application.

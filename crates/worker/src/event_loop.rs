@@ -156,11 +156,12 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => result.expect("epoll_wait fails only for a bad descriptor or pointer"),
             }
-            let started = self.ctx.read_clock();
+            self.ctx.read_clock();
+            let started = self.ctx.now;
             self.turn(&events);
-            let ended = self.ctx.read_clock();
+            self.ctx.read_clock();
             self.ctx.counters.loop_turns += 1;
-            self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(ended - started);
+            self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
         }
     }
 

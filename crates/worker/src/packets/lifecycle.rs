@@ -57,9 +57,7 @@ impl Packets {
                     if transport.peer.restart_ice(ctx.now, local, remote, &candidates).is_err() {
                         return;
                     }
-                    if transport.state.consent_lost_ms().is_some() {
-                        transport.state.set_consent_lost(Some(ctx.now_ms));
-                    }
+                    transport.consent_lost_ms = transport.consent_lost_ms.map(|_| ctx.now_ms);
                     if transport.ufrags.is_full() {
                         let old = transport.ufrags.remove(0);
                         packets.by_ufrag.remove(&old);
@@ -129,7 +127,7 @@ impl Packets {
             self.counters.expired += 1;
             return Some(EndReason::ConnectTimeout);
         }
-        let lost_ms = session.transport.state.consent_lost_ms();
+        let lost_ms = session.transport.consent_lost_ms;
         if lost_ms.is_some_and(|since_ms| ctx.now_ms - since_ms > RESTART_MS_MAX) {
             self.counters.consent_lost += 1;
             return Some(EndReason::SilentPeer);
@@ -179,7 +177,7 @@ impl Packets {
         tracing::info!(session = %id, ?role, stream, reason = text, seconds, bytes_in, bytes_out, "session ended");
         // BYE and close_notify, so that the peer need not wait for its time limits. Who no longer consents is sent nothing
         // at all (RFC 7675 section 5.1).
-        if session.transport.state.consent_lost_ms().is_none() {
+        if session.transport.consent_lost_ms.is_none() {
             for subscription in &session.subscriptions {
                 let Some(viewer) = subscription.viewer else { continue };
                 let Some(stream) = self.streams.get_mut(subscription.stream) else { continue };

@@ -26,8 +26,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use group_send::{AfXdpConfig, RecvBatch};
-use mio::event::Event;
+use group_send::AfXdpConfig;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -37,7 +36,7 @@ use self::forward::Sockets;
 use self::session::{SendTransports, Session};
 use self::streams::Streams;
 use crate::context::Context;
-use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, PortId, Table, TableId, WorkerIndex};
+use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, TableId, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
 use crate::net::udp_port::{SendCounters, UdpPort};
@@ -175,32 +174,6 @@ impl Packets {
     /// Whether a token is of WebRTC.
     pub(crate) fn owns(token: Token) -> bool {
         (FIRST_CONNECTION..FIRST_LISTENER + PORTS_MAX).contains(&token.0)
-    }
-
-    /// Something happened to a socket. Ports and listeners are read in [`Packets::input`], with what was left before.
-    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &Event) {
-        match event.token().0 {
-            token if token >= FIRST_LISTENER => {
-                if token - FIRST_LISTENER < self.listeners.len() {
-                    self.accept_again.push(token - FIRST_LISTENER);
-                }
-            }
-            token if token >= FIRST_PORT => {
-                self.sockets.ports[PortId::at(token - FIRST_PORT)].readable = true;
-            }
-            token => self.tcp_event(ctx, IceTcpId::at(token - FIRST_CONNECTION), event),
-        }
-    }
-
-    /// Input of this turn, forwarded as it comes.
-    pub(crate) fn input(&mut self, ctx: &mut Context, received: &mut RecvBatch) {
-        for listener in std::mem::take(&mut self.accept_again) {
-            self.accept(ctx, listener);
-        }
-        for connection in std::mem::take(&mut self.tcp_read_again) {
-            self.read_tcp(ctx, connection);
-        }
-        self.receive(ctx, received);
     }
 
     /// Forwards what other workers and bridges gave, and does what is due by the clock.

@@ -15,10 +15,12 @@ use rtc::{Path, Refusal, Signal};
 use sfu::ViewerStats;
 use srtp::UnprotectError;
 
-use super::session::Route;
-use super::{FIRST_CONNECTION, Packets};
+use super::session::{Route, State};
+use super::{FIRST_CONNECTION, FIRST_LISTENER, FIRST_PORT, Packets};
 use crate::context::Context;
-use crate::ids::{IceTcpId, PeerId, TableId};
+use crate::ids::{IceTcpId, PeerId, PortId, TableId};
+use crate::publication::Source;
+use crate::registry::Origin;
 use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
@@ -28,8 +30,29 @@ const BATCHES_MAX: usize = 8;
 const ACCEPTS_MAX: usize = 64;
 
 impl Packets {
-    /// Reads every port that has something, and forwards after each batch.
-    pub(super) fn receive(&mut self, ctx: &mut Context, received: &mut RecvBatch) {
+    /// Something happened to a socket. Ports and listeners are read in [`Packets::input`], with what was left before.
+    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &Event) {
+        match event.token().0 {
+            token if token >= FIRST_LISTENER => {
+                if token - FIRST_LISTENER < self.listeners.len() {
+                    self.accept_again.push(token - FIRST_LISTENER);
+                }
+            }
+            token if token >= FIRST_PORT => {
+                self.sockets.ports[PortId::at(token - FIRST_PORT)].readable = true;
+            }
+            token => self.tcp_event(ctx, IceTcpId::at(token - FIRST_CONNECTION), event),
+        }
+    }
+
+    /// Reads what waits at listeners, connections and ports, and forwards after each batch.
+    pub(crate) fn input(&mut self, ctx: &mut Context, received: &mut RecvBatch) {
+        for listener in std::mem::take(&mut self.accept_again) {
+            self.accept(ctx, listener);
+        }
+        for connection in std::mem::take(&mut self.tcp_read_again) {
+            self.read_tcp(ctx, connection);
+        }
         for port in self.sockets.ports.ids() {
             for _ in 0..BATCHES_MAX {
                 let udp = &mut self.sockets.ports[port];
@@ -97,7 +120,7 @@ impl Packets {
     fn rtp(&mut self, ctx: &mut Context, peer: PeerId, datagram: &mut [u8]) {
         let bytes = datagram.len() as u64;
         let Some(session) = self.sessions.get_mut(peer) else { return };
-        let Some(inbound) = session.transport.state.inbound() else {
+        let State::Connected(inbound) = &mut session.transport.state else {
             return drop_packet(&mut self.counters, "there are no keys yet");
         };
         let len = match inbound.unprotect_rtp(datagram) {
@@ -113,7 +136,8 @@ impl Packets {
         };
         self.columns.passed(peer, 1);
         let id = publication.stream;
-        let stream = self.streams.get_mut(id).filter(|stream| stream.publication.peer() == Some(peer));
+        let source = Some(Source { epoch: publication.epoch, origin: Origin::Peer(peer) });
+        let stream = self.streams.get_mut(id).filter(|stream| stream.publication.source == source);
         let Some(stream) = stream else {
             return drop_packet(&mut self.counters, "another session publishes the stream");
         };
@@ -126,7 +150,7 @@ impl Packets {
     fn rtcp(&mut self, ctx: &mut Context, peer: PeerId, datagram: &mut [u8]) {
         let bytes = datagram.len() as u64;
         let Some(session) = self.sessions.get_mut(peer) else { return };
-        let Some(inbound) = session.transport.state.inbound() else {
+        let State::Connected(inbound) = &mut session.transport.state else {
             return drop_packet(&mut self.counters, "there are no keys yet");
         };
         let len = match inbound.unprotect_rtcp(datagram) {

@@ -35,6 +35,8 @@ pub(crate) struct Session {
 pub(crate) struct Transport {
     pub(crate) peer: Box<Peer>,
     pub(crate) state: State,
+    /// Since when the peer has not consented to media (RFC 7675): an ICE restart may bring it back.
+    pub(crate) consent_lost_ms: Option<u64>,
     /// Where it is in the tables of the ports.
     pub(crate) addresses: ArrayVec<(PortId, SocketAddr), PEERS_PER_SESSION>,
     /// Username fragments that lead to it: the present one, and the one before a restart.
@@ -51,8 +53,6 @@ pub(crate) enum State {
     Connecting,
     /// Packets come under these keys.
     Connected(Box<InboundContext>),
-    /// The peer no longer consents to media (RFC 7675): an ICE restart may bring it back.
-    ConsentLost { since_ms: u64, inbound: Option<Box<InboundContext>> },
 }
 
 /// A stream that a session publishes.
@@ -85,7 +85,7 @@ impl Session {
 
     /// Whether ICE and DTLS are done.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(self.transport.state, State::Connected(_) | State::ConsentLost { inbound: Some(_), .. })
+        matches!(self.transport.state, State::Connected(_))
     }
 
     /// The streams that it publishes or plays.
@@ -115,52 +115,12 @@ impl Transport {
         Self {
             peer: Box::new(peer),
             state: State::Connecting,
+            consent_lost_ms: None,
             addresses: ArrayVec::new(),
             ufrags: std::iter::once(ufrag).collect(),
             received_ms: now_ms,
             due: None,
         }
-    }
-}
-
-impl State {
-    /// Keys of what the peer sends, once DTLS is done.
-    pub(crate) fn inbound(&mut self) -> Option<&mut InboundContext> {
-        match self {
-            Self::Connected(inbound) => Some(inbound),
-            Self::ConsentLost { inbound, .. } => inbound.as_deref_mut(),
-            Self::Connecting => None,
-        }
-    }
-
-    /// Since when the peer does not consent to media.
-    pub(crate) fn consent_lost_ms(&self) -> Option<u64> {
-        match self {
-            Self::ConsentLost { since_ms, .. } => Some(*since_ms),
-            Self::Connecting | Self::Connected(_) => None,
-        }
-    }
-
-    /// DTLS is done.
-    pub(crate) fn set_inbound(&mut self, keys: Box<InboundContext>) {
-        match self {
-            Self::ConsentLost { inbound, .. } => *inbound = Some(keys),
-            Self::Connecting | Self::Connected(_) => *self = Self::Connected(keys),
-        }
-    }
-
-    /// The peer consents to media, or no longer since `lost_ms`.
-    pub(crate) fn set_consent_lost(&mut self, lost_ms: Option<u64>) {
-        let inbound = match std::mem::replace(self, Self::Connecting) {
-            Self::Connected(inbound) => Some(inbound),
-            Self::ConsentLost { inbound, .. } => inbound,
-            Self::Connecting => None,
-        };
-        *self = match (lost_ms, inbound) {
-            (Some(since_ms), inbound) => Self::ConsentLost { since_ms, inbound },
-            (None, Some(inbound)) => Self::Connected(inbound),
-            (None, None) => Self::Connecting,
-        };
     }
 }
 

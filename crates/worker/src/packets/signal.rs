@@ -8,7 +8,7 @@ use rtc::{Event, FailReason, Path, SrtpKeys};
 use srtp::{InboundContext, OutboundContext};
 
 use super::inputs;
-use super::session::{Route, SendTransport, Session};
+use super::session::{Route, SendTransport, Session, State};
 use super::{Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{IceTcpId, PeerId, PortId};
@@ -30,7 +30,7 @@ impl Packets {
             let id = session.id;
             match event {
                 Event::PathSelected(path) => {
-                    session.transport.state.set_consent_lost(None);
+                    session.transport.consent_lost_ms = None;
                     let route = self.route(peer, &path);
                     if let (Some(route), Some(transport)) = (route, self.transports.get_mut(peer)) {
                         tracing::debug!(session = %id, remote = %path.remote, "path selected");
@@ -42,7 +42,7 @@ impl Packets {
                 Event::Connected(keys) => self.connected(ctx, peer, &keys),
                 Event::ConsentLost => {
                     tracing::debug!(session = %id, "consent lost");
-                    session.transport.state.set_consent_lost(Some(ctx.now_ms));
+                    session.transport.consent_lost_ms = Some(ctx.now_ms);
                     if let Some(transport) = self.transports.get_mut(peer) {
                         transport.paused = true;
                     }
@@ -83,7 +83,7 @@ impl Packets {
                 return self.end(ctx, peer, EndReason::Defect);
             }
         };
-        session.transport.state.set_inbound(Box::new(inbound));
+        session.transport.state = State::Connected(Box::new(inbound));
         session.transport.received_ms = ctx.now_ms;
         let stream = session.streams().next().map_or(NO_STREAM, packets_reference);
         self.columns.takes_role(peer, session.role.told(), stream);

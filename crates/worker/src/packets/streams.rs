@@ -18,7 +18,7 @@ pub(crate) struct Stream {
     /// What the present or last publisher sends.
     pub(crate) tracks: Option<PublishedTracks>,
     /// It is in the queue of streams to be forwarded.
-    queued: bool,
+    pub(super) queued: bool,
     /// When its timer is set to, if it is.
     pub(crate) due: Option<Instant>,
     /// How long a player waits for a publisher; `None` for ever.
@@ -27,10 +27,10 @@ pub(crate) struct Stream {
 
 /// The table of streams of packets.
 pub(crate) struct Streams {
-    table: Table<PacketStreamId, Stream>,
+    pub(super) table: Table<PacketStreamId, Stream>,
     by_id: HashMap<StreamId, PacketStreamId>,
     /// Streams with packets to be forwarded.
-    dirty: Vec<PacketStreamId>,
+    pub(super) dirty: Vec<PacketStreamId>,
     limits: Limits,
     clock: WallClock,
 }
@@ -95,25 +95,6 @@ impl Streams {
     /// `app/name` of a stream, for the log.
     pub(crate) fn key(&self, stream: Option<PacketStreamId>) -> &str {
         stream.and_then(|stream| self.get(stream)).map_or("", |stream| &*stream.publication.key)
-    }
-
-    /// The stream has something to forward. Streams wait in a queue until a receive batch has been taken in: a batch costs
-    /// little more than a packet, since viewers are walked once and equal datagrams leave as one.
-    pub(crate) fn mark_dirty(&mut self, stream: PacketStreamId) {
-        if let Some(entry) = self.table.get_mut(stream)
-            && !std::mem::replace(&mut entry.queued, true)
-        {
-            self.dirty.push(stream);
-        }
-    }
-
-    /// Takes a stream that has something to forward.
-    pub(crate) fn next_dirty(&mut self) -> Option<PacketStreamId> {
-        let stream = self.dirty.pop()?;
-        if let Some(entry) = self.table.get_mut(stream) {
-            entry.queued = false;
-        }
-        Some(stream)
     }
 
     /// Gives a stream an empty state.
