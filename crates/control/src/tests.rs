@@ -155,7 +155,7 @@ fn context_of(
             | Command::RtcOpen(_)
             | Command::RtcPatch { .. }
             | Command::RtcClose { .. }
-            | Command::Adopt(_) => {}
+            | Command::Publish(_) => {}
         }
         Ok(())
     };

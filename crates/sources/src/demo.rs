@@ -1,17 +1,19 @@
 //! The demo channel: publishes an embedded sample to this server, for ever and in real time.
 //!
-//! A source like channels and pulls (`ingest`), with the simplest media there is. Frames leave at absolute deadlines, so
+//! A source like channels and pulls, with the simplest media there is. Frames leave at absolute deadlines, so
 //! the pace does not drift; timestamps go on from loop to loop. What the sample shows and how it was made: `media/`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rtmp::MediaKind;
-use rtmp::flv::{BodyRole, FlvReader, Tag, inspect};
+use media::{Frame, FrameRole, MediaKind, Timestamp};
+use rtmp::flv::{FlvReader, read_frames};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{Ingest, Publisher, Request, SourceKind};
+use crate::{Ingest, Request, SourceKind};
 use worker_api::EndReason;
+use worker_api::internal::{Publisher, Unsent};
 
 /// Ten seconds of H.264 and AAC, about 600 kbit/s.
 const SAMPLE: &[u8] = include_bytes!("../../../media/demo.flv");
@@ -68,84 +70,85 @@ async fn play(
             ended = publisher.ended() => return Some(ended),
             () = sleep_until(pace.due()) => {}
         }
-        pace.take_due(Instant::now(), |kind, timestamp_ms, body| {
-            // A queue with room for a minute of the sample is flushed each time; a message left out would be a gap.
-            let _ = publisher.send_body(kind, timestamp_ms, body);
-        });
-        if let Err(ended) = publisher.flush().await {
-            return Some(ended);
+        let now = Instant::now();
+        while let Some(frame) = pace.next_due(now) {
+            if let Err(Unsent::Ended(ended)) = publisher.send(frame).await {
+                return Some(ended);
+            }
         }
+        publisher.flush();
     }
 }
 
-/// The sample: all its tags, and how long one loop lasts.
+/// The sample: all its frames, and how long one loop lasts.
 struct Sample {
-    tags: Vec<Tag>,
-    loop_ms: u64,
+    frames: Vec<Frame>,
+    loop_time: Timestamp,
 }
 
 impl Sample {
     fn read(file: &[u8]) -> Result<Self, &'static str> {
         let mut reader = FlvReader::new(TAG_BYTES_MAX);
         reader.push(file);
-        let mut tags: Vec<Tag> = Vec::new();
+        let mut frames: Vec<Frame> = Vec::new();
         while let Some(tag) = reader.next_tag().map_err(|error| error.reason())? {
-            tags.push(tag);
+            let (frame, others) = read_frames(tag.into()).map_err(|error| error.reason())?;
+            frames.push(frame);
+            frames.extend(others);
         }
-        let loop_ms = [MediaKind::Video, MediaKind::Audio].map(|kind| duration_ms(&tags, kind));
-        let loop_ms = u64::from(loop_ms.into_iter().max().unwrap_or(0));
-        // The last tag says that there are no pictures any more, but they go on.
-        tags.retain(|tag| !inspect(tag.kind, &tag.body).is_ok_and(|body| body.role == BodyRole::End));
-        if loop_ms == 0 { Err("no two frames of one kind") } else { Ok(Self { tags, loop_ms }) }
+        let loop_time = [MediaKind::Video, MediaKind::Audio].map(|kind| duration(&frames, kind));
+        let loop_time = loop_time.into_iter().max().unwrap_or_default();
+        // The last tag says that the video is over, but it goes on.
+        frames.retain(|frame| frame.role != FrameRole::End);
+        if loop_time == Timestamp::ZERO {
+            Err("no two frames of one kind")
+        } else {
+            Ok(Self { frames, loop_time })
+        }
     }
 }
 
 /// From the first frame of a kind to one frame after the last, so that the next loop's first one fits there.
-fn duration_ms(tags: &[Tag], kind: MediaKind) -> u32 {
-    let times: Vec<u32> = tags.iter().filter(|tag| tag.kind == kind).map(|tag| tag.timestamp).collect();
-    let [first, .., before_last, last] = times[..] else { return 0 };
-    (last - first) + (last - before_last).max(1)
+fn duration(frames: &[Frame], kind: MediaKind) -> Timestamp {
+    let times: Vec<_> =
+        frames.iter().filter(|frame| frame.track.kind == kind).map(|frame| frame.dts).collect();
+    let [first, .., before_last, last] = times[..] else { return Timestamp::ZERO };
+    (last - first) + (last - before_last).max(Timestamp::from_millis(1))
 }
 
-/// Which tag comes next, and when.
+/// Which frame comes next, and when.
 struct Pace<'a> {
     sample: &'a Sample,
     origin: Instant,
-    /// Media time at which the current loop began, milliseconds.
-    loop_began_ms: u64,
+    /// Media time at which the current loop began.
+    loop_began: Timestamp,
     next: usize,
 }
 
 impl<'a> Pace<'a> {
     fn new(sample: &'a Sample) -> Self {
-        Self { sample, origin: Instant::now(), loop_began_ms: 0, next: 0 }
-    }
-
-    /// Media time of the next tag since the start, milliseconds.
-    fn position_ms(&self) -> u64 {
-        self.loop_began_ms + u64::from(self.sample.tags[self.next].timestamp)
+        Self { sample, origin: Instant::now(), loop_began: Timestamp::ZERO, next: 0 }
     }
 
     fn due(&self) -> Instant {
-        self.origin + Duration::from_millis(self.position_ms())
+        self.origin + (self.loop_began + self.sample.frames[self.next].dts).to_duration()
     }
 
-    /// Gives every tag whose time has come to `send`.
-    fn take_due(&mut self, now: Instant, mut send: impl FnMut(MediaKind, u32, &[u8])) {
-        let late = now.saturating_duration_since(self.due());
+    /// The next frame, if its time has come.
+    fn next_due(&mut self, now: Instant) -> Option<Arc<Frame>> {
+        let late = now.checked_duration_since(self.due())?;
         if late > LATE_MAX {
             self.origin += late;
         }
-        while self.due() <= now {
-            let tag = &self.sample.tags[self.next];
-            // RTMP timestamps wrap at 2^32.
-            send(tag.kind, self.position_ms() as u32, &tag.body);
-            self.next += 1;
-            if self.next == self.sample.tags.len() {
-                self.next = 0;
-                self.loop_began_ms += self.sample.loop_ms;
-            }
+        let mut frame = self.sample.frames[self.next].clone();
+        frame.dts += self.loop_began;
+        frame.pts += self.loop_began;
+        self.next += 1;
+        if self.next == self.sample.frames.len() {
+            self.next = 0;
+            self.loop_began += self.sample.loop_time;
         }
+        Some(Arc::new(frame))
     }
 }
 
@@ -156,18 +159,23 @@ mod tests {
     #[test]
     fn the_sample_is_ten_seconds_that_join_without_a_step_back() {
         let sample = Sample::read(SAMPLE).expect("a readable sample");
-        assert!((9_900..=10_200).contains(&sample.loop_ms), "{}", sample.loop_ms);
+        assert!((9_900..=10_200).contains(&sample.loop_time.millis()), "{:?}", sample.loop_time);
         for kind in [MediaKind::Video, MediaKind::Audio] {
-            let times: Vec<u64> =
-                sample.tags.iter().filter(|tag| tag.kind == kind).map(|tag| tag.timestamp.into()).collect();
+            let own = sample.frames.iter().filter(|frame| frame.track.kind == kind);
+            let times: Vec<_> = own.map(|frame| frame.dts.millis()).collect();
             assert!(times.is_sorted(), "{kind:?}");
-            let (first, last) = (times[0], times[times.len() - 1]);
-            assert!((last..last + 100).contains(&(first + sample.loop_ms)), "{kind:?}: {first} after {last}");
+            let (first, last) = (times[0] + sample.loop_time.millis(), times[times.len() - 1]);
+            assert!((last..last + 100).contains(&first), "{kind:?}: {first} after {last}");
         }
     }
 
+    /// Takes all frames that are due; gives their bytes.
+    fn take_due(pace: &mut Pace<'_>, now: Instant) -> usize {
+        std::iter::from_fn(|| pace.next_due(now)).map(|frame| frame.bytes()).sum()
+    }
+
     #[test]
-    fn tags_leave_at_their_time_however_late_the_task_wakes() {
+    fn frames_leave_at_their_time_however_late_the_task_wakes() {
         let sample = Sample::read(SAMPLE).expect("a readable sample");
         let mut pace = Pace::new(&sample);
         let origin = pace.origin;
@@ -176,7 +184,7 @@ mod tests {
         let mut now = origin;
         for step in steps.iter().cycle().take(600) {
             now += Duration::from_millis(*step);
-            pace.take_due(now, |_, _, body| bytes += body.len());
+            bytes += take_due(&mut pace, now);
             assert!(pace.due() > now, "everything due was sent");
             let ahead = pace.due() - now;
             assert!(ahead < Duration::from_millis(100), "nothing was sent early: {ahead:?}");
@@ -184,8 +192,7 @@ mod tests {
         assert_eq!(pace.origin, origin, "no drift after {:?}", now - origin);
         assert!(bytes > 10 << 20, "five minutes of the sample: {bytes}");
         let late = now + Duration::from_secs(3600);
-        bytes = 0;
-        pace.take_due(late, |_, _, body| bytes += body.len());
+        bytes = take_due(&mut pace, late);
         assert!(pace.due() - late < Duration::from_millis(100));
         assert!(bytes < 1 << 20, "an hour asleep is not sent after: {bytes}");
     }

@@ -1,35 +1,32 @@
 //! Media that this server publishes itself: channels, pulls and the demo.
 //!
 //! Each of them is a publisher like any client: it gets a session on the least busy worker, is listed, counted and
-//! ended as all are, and is refused where somebody else publishes already. It reaches the worker by a connected pair of
-//! sockets (`pair.rs`); the worker's side is `worker::adopt`. All of them run on a thread of their own (`thread.rs`), so
-//! that media never holds the management API up. What they send is their own business.
+//! ended as all are, and is refused where somebody else publishes already. Its frames reach the worker by a queue
+//! (`worker_api::internal`). All of them run on a thread of their own (`thread.rs`), so that media never holds the
+//! management API up.
 
 pub mod backoff;
 pub mod channels;
 pub mod demo;
 mod names;
-mod pair;
-mod publisher;
 pub mod pull;
 pub mod settings;
 mod thread;
 
 pub use names::Claim;
-pub use publisher::{Publisher, Unsent};
 pub use thread::IngestThread;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, oneshot, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use worker_api::WorkersLink;
-use worker_api::link::{Adopt, AdoptRefusal};
-use worker_api::snapshot::{Protocol, SessionId, WorkerSnapshot};
+use worker_api::internal::{PublishRequest, Publisher, Refusal};
+use worker_api::snapshot::{Protocol, WorkerSnapshot};
 
 /// After this long a stream that was taken is asked for again, once: the session of a publisher that has just ended may
 /// still be there.
@@ -57,14 +54,14 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// What publishes.
     pub kind: SourceKind,
-    /// Where the media comes from, as sessions show it; without it, the loopback address of the socket pair.
+    /// Where the media comes from, as sessions show it; without it, a loopback address.
     pub address: Option<SocketAddr>,
     /// What sessions show as user agent; nothing secret. At most 128 characters are kept.
     pub detail: &'a str,
 }
 
 /// Why a source may not publish now. All but `Draining` may change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The stream has a publisher. A source of this server never takes a stream over.
     Taken,
@@ -74,19 +71,16 @@ pub enum Refused {
     Draining,
     /// A worker does not answer.
     NoAnswer,
-    /// No pair of sockets could be made.
-    Socket(String),
 }
 
 impl Refused {
     /// One sentence for the log and the API.
-    pub fn reason(&self) -> String {
+    pub fn reason(self) -> &'static str {
         match self {
-            Self::Taken => "the stream is already being published".to_owned(),
-            Self::Full => "the worker has as many sessions as it may have".to_owned(),
-            Self::Draining => "the server is shutting down".to_owned(),
-            Self::NoAnswer => "a worker does not answer".to_owned(),
-            Self::Socket(error) => format!("no connection to a worker: {error}"),
+            Self::Taken => "the stream is already being published",
+            Self::Full => "the worker has as many sessions as it may have",
+            Self::Draining => "the server is shutting down",
+            Self::NoAnswer => "a worker does not answer",
         }
     }
 }
@@ -143,37 +137,22 @@ impl Ingest {
     }
 
     async fn publish_once(&self, request: &Request<'_>) -> Result<Publisher, Refused> {
-        let pair = pair::connect().await.map_err(|error| Refused::Socket(error.to_string()))?;
-        let (reply, answer) = oneshot::channel();
-        let (ended, end) = oneshot::channel();
-        let adopt = Adopt {
-            socket: pair.theirs,
+        let publish = PublishRequest {
             app: request.app.to_owned(),
             name: request.name.to_owned(),
             protocol: request.kind.protocol(),
-            address: request.address.unwrap_or(pair.address),
+            address: request.address.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()),
             detail: request.detail.to_owned(),
-            reply,
-            ended,
         };
-        let session = self.deal(adopt, answer).await?;
-        Ok(Publisher::new(pair.ours, session, end, self.0.message_bytes_max))
-    }
-
-    /// Gives a publisher to the least busy worker.
-    async fn deal(
-        &self,
-        adopt: Adopt,
-        answer: oneshot::Receiver<Result<SessionId, AdoptRefusal>>,
-    ) -> Result<SessionId, Refused> {
-        let _turn = self.0.dealing.lock().await;
-        let snapshots = self.0.link.snapshots().await.map_err(|_| Refused::NoAnswer)?;
+        let Shared { link, dealing, message_bytes_max, .. } = &*self.0;
+        let _turn = dealing.lock().await;
+        let snapshots = link.snapshots().await.map_err(|_| Refused::NoAnswer)?;
         let worker = least_busy(&snapshots).ok_or(Refused::NoAnswer)?;
-        let answer = self.0.link.adopt(worker, adopt, answer).await.map_err(|_| Refused::NoAnswer)?;
-        answer.map_err(|refusal| match refusal {
-            AdoptRefusal::Taken => Refused::Taken,
-            AdoptRefusal::Full => Refused::Full,
-            AdoptRefusal::Draining => Refused::Draining,
+        let answer = link.publish(worker, publish, *message_bytes_max as usize).await;
+        answer.map_err(|_| Refused::NoAnswer)?.map_err(|refusal| match refusal {
+            Refusal::Taken => Refused::Taken,
+            Refusal::Full => Refused::Full,
+            Refusal::Draining => Refused::Draining,
         })
     }
 }
@@ -212,11 +191,11 @@ mod tests {
 
     use super::*;
     use worker_api::link::Command;
-    use worker_api::snapshot::WorkerCounters;
+    use worker_api::snapshot::{SessionId, WorkerCounters};
 
     /// Two workers of which the first is busy, that answer what `answers` gives, the last of it first; and which workers
     /// were asked.
-    fn workers(answers: Vec<Result<SessionId, AdoptRefusal>>) -> (Ingest, Arc<StdMutex<Vec<usize>>>) {
+    fn workers(answers: Vec<Result<SessionId, Refusal>>) -> (Ingest, Arc<StdMutex<Vec<usize>>>) {
         let answers = StdMutex::new(answers);
         let asked = Arc::new(StdMutex::new(Vec::new()));
         let record = Arc::clone(&asked);
@@ -226,10 +205,10 @@ mod tests {
                     let load_percent = if worker == 0 { 90.0 } else { 1.0 };
                     let _ = reply.send(WorkerSnapshot { index: worker, load_percent, ..Default::default() });
                 }
-                Command::Adopt(adopt) => {
+                Command::Publish(publish) => {
                     record.lock().expect("no panic").push(worker);
                     let answer = answers.lock().expect("no panic").pop().expect("no more is asked");
-                    let _ = adopt.reply.send(answer);
+                    let _ = publish.reply.send(answer);
                 }
                 other => panic!("{other:?} was not to be asked"),
             }
@@ -244,7 +223,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_was_just_left_is_asked_for_again() {
-        let (ingest, asked) = workers(vec![Ok(SessionId::new(1, 7)), Err(AdoptRefusal::Taken)]);
+        let (ingest, asked) = workers(vec![Ok(SessionId::new(1, 7)), Err(Refusal::Taken)]);
         let publisher = ingest.publish(REQUEST).await.expect("the second time it is free");
         assert_eq!(publisher.session(), SessionId::new(1, 7));
         assert_eq!(*asked.lock().expect("no panic"), [1, 1], "the worker that is not busy");
@@ -253,9 +232,9 @@ mod tests {
     #[tokio::test]
     async fn refusals_are_told() {
         for (answers, expected) in [
-            (vec![Err(AdoptRefusal::Taken), Err(AdoptRefusal::Taken)], Refused::Taken),
-            (vec![Err(AdoptRefusal::Full)], Refused::Full),
-            (vec![Err(AdoptRefusal::Draining)], Refused::Draining),
+            (vec![Err(Refusal::Taken), Err(Refusal::Taken)], Refused::Taken),
+            (vec![Err(Refusal::Full)], Refused::Full),
+            (vec![Err(Refusal::Draining)], Refused::Draining),
         ] {
             let (ingest, asked) = workers(answers.clone());
             assert_eq!(ingest.publish(REQUEST).await.err(), Some(expected));

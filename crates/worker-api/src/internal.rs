@@ -2,7 +2,7 @@
 //!
 //! Frames cross by reference through a ring of one producer and one consumer, so no side ever waits for a lock of the
 //! other. A source sends what it has ([`Publisher::send`]) and wakes the worker once for all of it ([`Publisher::flush`]);
-//! the worker takes what is there ([`FrameReceiver::next`]). A full queue makes the source wait, and a worker that takes
+//! the worker takes what is there ([`FrameReceiver::receive`]). A full queue makes the source wait, and a worker that takes
 //! nothing for [`WRITE_TIMEOUT`] is given up. Each end ends the other when it goes.
 
 use std::net::SocketAddr;
@@ -144,7 +144,7 @@ impl Publisher {
     /// Queues a frame; waits for room, at most [`WRITE_TIMEOUT`]. The worker need not notice before
     /// [`flush`](Self::flush). When the future is dropped, the frame is not sent.
     pub async fn send(&mut self, frame: Arc<Frame>) -> Result<(), Unsent> {
-        let bytes = frame.bytes_held();
+        let bytes = frame.bytes();
         if bytes > self.frame_bytes_max {
             return Err(Unsent::TooLong);
         }
@@ -230,7 +230,7 @@ impl FrameReceiver {
     }
 
     /// The next frame, if there is one.
-    pub fn next(&mut self) -> Next {
+    pub fn receive(&mut self) -> Next {
         match self.take() {
             Next::Empty if self.wakes => {
                 self.shared.wants_wake.store(true, Ordering::Relaxed);
@@ -268,7 +268,7 @@ impl FrameReceiver {
         // Looked at first: what was sent before the end is taken before it.
         let is_closed = self.shared.is_closed.load(Ordering::Acquire);
         let Ok(frame) = self.ring.pop() else { return if is_closed { Next::Over } else { Next::Empty } };
-        self.shared.bytes.fetch_sub(frame.bytes_held(), Ordering::Relaxed);
+        self.shared.bytes.fetch_sub(frame.bytes(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.shared.wants_room.load(Ordering::Relaxed) {
             self.shared.wants_room.store(false, Ordering::Relaxed);
@@ -325,7 +325,7 @@ mod tests {
             Next::Frame(frame) => Some(frame.dts.millis()),
             Next::Empty | Next::Over => None,
         };
-        std::iter::from_fn(|| number(receiver.next())).collect()
+        std::iter::from_fn(|| number(receiver.receive())).collect()
     }
 
     #[tokio::test]
@@ -340,7 +340,7 @@ mod tests {
             assert_eq!(taken(&mut receiver), [0, 1, 2, 3, 4]);
         }
         publisher.flush();
-        assert_eq!(receiver.next(), Next::Empty);
+        assert_eq!(receiver.receive(), Next::Empty);
     }
 
     #[tokio::test]
@@ -354,7 +354,7 @@ mod tests {
         }
         assert_eq!(wakes.load(Ordering::Relaxed), 0);
         receiver.set_wakes(true);
-        assert_eq!(receiver.next(), Next::Empty);
+        assert_eq!(receiver.receive(), Next::Empty);
         publisher.send(frame(3, 9)).await.expect("room");
         publisher.flush();
         assert_eq!(wakes.load(Ordering::Relaxed), 1);
@@ -381,7 +381,7 @@ mod tests {
             }
             assert!(all.into_iter().eq(0..5_000));
             assert!(wakes.load(Ordering::Relaxed) > 0, "a full queue is a reason to wake the worker");
-            assert_eq!(receiver.next(), Next::Over);
+            assert_eq!(receiver.receive(), Next::Over);
             receiver.end(EndReason::ClosedByPeer);
             assert_eq!(sent.await.expect("no panic"), Ok(()));
         }
@@ -449,7 +449,7 @@ mod tests {
         drop(publisher);
         assert_eq!(wakes.load(Ordering::Relaxed), 1, "its end is a reason to wake the worker");
         assert_eq!(taken(&mut receiver), [7]);
-        assert_eq!(receiver.next(), Next::Over);
+        assert_eq!(receiver.receive(), Next::Over);
         // A worker that does not answer holds the end up for a moment only.
         let (publisher, _receiver) = queue(1);
         let began = tokio::time::Instant::now();
@@ -474,7 +474,7 @@ mod tests {
             let (mut next, me) = (0, thread::current());
             receiver.on_ready(move || me.unpark());
             loop {
-                match receiver.next() {
+                match receiver.receive() {
                     Next::Frame(frame) => {
                         assert_eq!(frame.dts.millis(), next);
                         next += 1;

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::AddressSlot;
+use super::internal::InternalPublish;
 use super::rtc::{RtcOpen, RtcPatch};
-use super::snapshot::{Protocol, SessionId, WorkerSnapshot};
-use super::{AddressSlot, EndReason};
+use super::snapshot::{SessionId, WorkerSnapshot};
 
 /// Commands a worker's queue holds; a full queue answers the caller with an error.
 pub const COMMANDS_MAX: usize = 256;
@@ -49,8 +50,8 @@ pub enum Command {
         /// Where the answer goes.
         reply: oneshot::Sender<bool>,
     },
-    /// Take over a publisher of this process. The answer goes where the request says.
-    Adopt(Box<Adopt>),
+    /// Publish for a source of this process. The answer goes where the request says.
+    Publish(Box<InternalPublish>),
     /// Open a WebRTC session. The answer goes where the request says.
     RtcOpen(Box<RtcOpen>),
     /// Change a WebRTC session; answers whether it existed.
@@ -74,38 +75,6 @@ pub enum Command {
         /// Most time to spend.
         deadline: Duration,
     },
-}
-
-/// A publisher inside this process: the worker makes it a session of its own.
-#[derive(Debug)]
-pub struct Adopt {
-    /// The worker's end of a connected pair, non-blocking. FLV comes from it; nothing is written to it.
-    pub socket: TcpStream,
-    /// Application to publish in.
-    pub app: String,
-    /// Name to publish as.
-    pub name: String,
-    /// What it is, as sessions and metrics show it.
-    pub protocol: Protocol,
-    /// Where its media comes from, as sessions show it.
-    pub address: SocketAddr,
-    /// What else sessions show of it; at most 128 characters are kept.
-    pub detail: String,
-    /// Where the answer goes: its session, which publishes from then on.
-    pub reply: oneshot::Sender<Result<SessionId, AdoptRefusal>>,
-    /// Where the reason goes once the session is over.
-    pub ended: oneshot::Sender<EndReason>,
-}
-
-/// Why a worker does not take a publisher of this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdoptRefusal {
-    /// The stream has a publisher.
-    Taken,
-    /// The worker has as many sessions as it may have, or the system gives no more.
-    Full,
-    /// The server is shutting down.
-    Draining,
 }
 
 /// An HTTP connection as it changes hands: from a worker, which found a request that is not media, to control, and

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::link::{Adopt, AdoptRefusal, Command, Listed, WorkerHandle, WorkerUnavailable};
+use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
+use crate::link::{Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::snapshot::{SessionId, WorkerSnapshot};
 
@@ -84,14 +85,21 @@ impl WorkersLink {
         self.ask(worker, Command::Kick { session, reply }, answer).await
     }
 
-    /// Has `worker` take over a publisher of this process; `answer` is the other end of the reply in `adopt`.
-    pub async fn adopt(
+    /// Has `worker` publish for a source of this process, whose frames have at most `frame_bytes_max` bytes.
+    pub async fn publish(
         &self,
         worker: usize,
-        adopt: Adopt,
-        answer: oneshot::Receiver<Result<SessionId, AdoptRefusal>>,
-    ) -> Result<Result<SessionId, AdoptRefusal>, NoAnswer> {
-        self.ask(worker, Command::Adopt(Box::new(adopt)), answer).await
+        request: PublishRequest,
+        frame_bytes_max: usize,
+    ) -> Result<Result<Publisher, Refusal>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let (mut publisher, frames) = internal::queue(frame_bytes_max);
+        let publish = InternalPublish { request, frames, reply };
+        let answer = self.ask(worker, Command::Publish(Box::new(publish)), answer).await?;
+        Ok(answer.map(|session| {
+            publisher.session = session;
+            publisher
+        }))
     }
 
     /// Has `worker` open a WebRTC session; `answer` is the other end of the reply in `open`.

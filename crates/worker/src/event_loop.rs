@@ -32,6 +32,7 @@ use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Entry, Listeners};
 use crate::packets::Packets;
 use crate::proto::idle::{FIRST_IDLE, IdleConnections};
+use crate::proto::internal::ReadyPublishers;
 use crate::proto::requests::PendingClaim;
 use crate::proto::session::{Media, Pending, Rtmp, Session, State};
 use crate::stats::columns::{Columns, Outbox};
@@ -69,6 +70,8 @@ pub(crate) struct ControlQueues {
     pub(crate) returned: mpsc::Receiver<Handoff>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) outbox: Outbox,
+    /// Publishers inside this process that have frames.
+    pub(crate) internal: ReadyPublishers,
 }
 
 /// A worker. Lives on its thread.
@@ -183,6 +186,7 @@ impl Worker {
         for listener in std::mem::take(&mut self.accept_again) {
             self.accept(listener);
         }
+        self.receive_internal();
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
         self.read_unwatched();
@@ -224,7 +228,7 @@ impl Worker {
         }
         if event.is_writable() {
             let Some(session) = self.sessions.get_mut(conn) else { return };
-            if std::mem::take(&mut session.blocked) || session.connection.holds_ciphertext() {
+            if std::mem::take(&mut session.blocked) || session.holds_ciphertext() {
                 self.write(conn);
             }
         }
@@ -234,16 +238,13 @@ impl Worker {
     pub(crate) fn read(&mut self, conn: ConnId) {
         loop {
             let Some(session) = self.sessions.get_mut(conn) else { return };
+            let Some(connection) = &mut session.connection else { return self.take_frames(conn) };
             let to_end = session.peer_closed;
             let mut plain = std::mem::take(&mut self.ctx.read_buffer);
             // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
             let is_publisher = matches!(session.media, Media::Publish(_));
-            let most = if is_publisher || session.connection.tls.is_some() {
-                READ_BYTES
-            } else {
-                COMMAND_READ_BYTES
-            };
-            let outcome = session.connection.read(&mut plain[..most], &mut self.cipher);
+            let most = if is_publisher || connection.tls.is_some() { READ_BYTES } else { COMMAND_READ_BYTES };
+            let outcome = connection.read(&mut plain[..most], &mut self.cipher);
             let again = match outcome {
                 Ok(ReadOutcome::Data { bytes, more }) => {
                     session.received_ms = self.ctx.now_ms;
@@ -283,7 +284,7 @@ impl Worker {
     fn connection_failed(&mut self, conn: ConnId, error: &io::Error) {
         let Some(session) = self.sessions.get(conn) else { return };
         let id = session.id;
-        if session.connection.tls.is_some() && error.kind() == io::ErrorKind::Other {
+        if session.is_tls() && error.kind() == io::ErrorKind::Other {
             self.ctx.counters.protocol_errors += 1;
             tracing::debug!(session = %id, %error, "TLS failed");
             self.remove(conn, EndReason::TlsFailed);
@@ -333,16 +334,16 @@ impl Worker {
             let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
             (State::HttpHead(Box::default()), protocol)
         };
-        let conn = self.add_session(Connection { socket, tls }, unmapped(address), state, protocol);
+        let conn = self.add_session(Some(Connection { socket, tls }), unmapped(address), state, protocol);
         if let Err(error) = self.register(conn) {
             self.drop_unregistered(conn, &error);
         }
     }
 
-    /// Adds a session whose socket is not registered yet.
+    /// Adds a session; its socket, if it has one, is not registered yet.
     pub(crate) fn add_session(
         &mut self,
-        connection: Connection,
+        connection: Option<Connection>,
         address: SocketAddr,
         state: State,
         protocol: Protocol,
@@ -377,7 +378,7 @@ impl Worker {
     }
 
     pub(crate) fn register(&mut self, conn: ConnId) -> io::Result<()> {
-        let socket = &mut self.sessions[conn].connection.socket;
+        let Some(Connection { socket, .. }) = &mut self.sessions[conn].connection else { return Ok(()) };
         // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
         socket.set_nodelay(true)?;
         let options = socket2::SockRef::from(&*socket);
@@ -427,20 +428,29 @@ impl Worker {
 
     /// Sets whether input of a session is an event.
     pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
+        let session = &mut self.sessions[conn];
+        let Some(Connection { socket, .. }) = &mut session.connection else {
+            if let State::Internal(frames) = &mut session.state {
+                frames.set_wakes(readable);
+                if readable {
+                    // What came meanwhile has woken nobody.
+                    self.read_next_turn(conn);
+                }
+            }
+            return Ok(());
+        };
         let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
-        self.ctx.poll.registry().reregister(
-            &mut self.sessions[conn].connection.socket,
-            Token(conn.index()),
-            interest,
-        )
+        self.ctx.poll.registry().reregister(socket, Token(conn.index()), interest)
     }
 
     /// Takes a session's socket out of the loop, for good.
     pub(crate) fn take(&mut self, conn: ConnId) -> Option<Session> {
         let mut session = self.sessions.remove(conn)?;
         self.columns.close(conn);
-        // Fails only when it was never registered.
-        let _ = self.ctx.poll.registry().deregister(&mut session.connection.socket);
+        if let Some(Connection { socket, .. }) = &mut session.connection {
+            // Fails only when it was never registered.
+            let _ = self.ctx.poll.registry().deregister(socket);
+        }
         Some(session)
     }
 

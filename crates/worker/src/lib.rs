@@ -40,6 +40,7 @@ use crate::transcoding::{Pool, Replies};
 use bridges::{Bridges, Transcoding};
 use context::Context;
 use event_loop::{ControlQueues, Worker};
+use proto::internal::ReadyPublishers;
 use registry::{Directory, Published};
 use stats::columns::Outbox;
 use worker_api::auth::Policy;
@@ -109,7 +110,8 @@ impl Workers {
             let outbox = Outbox::new(stats.clone(), used);
             let home = ReturnQueue::new(returns, Some(Arc::clone(&wakers[index])));
             let handoffs = handoffs.clone();
-            let control = ControlQueues { handoffs, home, returned, commands: received, outbox };
+            let internal = ReadyPublishers::new(Arc::clone(&wakers[index]));
+            let control = ControlQueues { handoffs, home, returned, commands: received, outbox, internal };
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let replies = Replies::new(Arc::clone(&wakers[index]));
             let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));

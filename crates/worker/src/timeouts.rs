@@ -129,7 +129,7 @@ impl Worker {
                         found.is_some() || self.packets.close(&mut self.ctx, session, EndReason::Kicked);
                     let _ = reply.send(kicked);
                 }
-                Command::Adopt(adopt) => self.adopt(*adopt),
+                Command::Publish(publish) => self.publish_internal(*publish),
                 Command::RtcOpen(open) => self.open_session(*open),
                 Command::RtcPatch { session, patch, reply } => {
                     let _ = reply.send(self.packets.patch(&mut self.ctx, session, patch));

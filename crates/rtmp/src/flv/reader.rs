@@ -1,8 +1,8 @@
 //! Bytes to tags, as they come in (FLV 10.1, E.2 to E.4.1; the layout is drawn in `writer.rs`).
 
 use super::FlvError;
-use crate::MediaKind;
 use crate::message::media_kind;
+use crate::{MediaKind, MediaMessage};
 
 /// One audio, video or data tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,12 @@ pub struct Tag {
     pub timestamp: u32,
     /// Its body, as an RTMP message would carry it.
     pub body: Vec<u8>,
+}
+
+impl From<Tag> for MediaMessage {
+    fn from(Tag { kind, timestamp, body }: Tag) -> Self {
+        Self { kind, timestamp, length: body.len() as u32, payload: body }
+    }
 }
 
 /// Reads an FLV file or HTTP-FLV response piece by piece.

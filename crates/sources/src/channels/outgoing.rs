@@ -51,7 +51,11 @@ impl Outgoing {
 
     /// The frames to send for a sample, in order; none for one that waits for a key frame.
     pub(super) fn frames(&mut self, sample: Sample) -> Vec<Arc<Frame>> {
-        let Sample { mut frame, config, .. } = sample;
+        let Sample { mut frame, mut config, .. } = sample;
+        // Whichever track of its file it is, it is the only one of its kind here.
+        for frame in [&mut frame].into_iter().chain(&mut config) {
+            frame.track.index = 0;
+        }
         let own = match frame.track.kind {
             MediaKind::Audio => AUDIO,
             MediaKind::Video => VIDEO,
@@ -75,16 +79,13 @@ impl Outgoing {
             let end = Frame::new(ended.track, FrameRole::End, ended.codec, times, Vec::new());
             frames.push(Arc::new(end));
         }
-        // Whichever track of its file it is, it is the only one of its kind here.
-        frame.track.index = 0;
-        if let Some(config) = &self.configs[own] {
-            let says_the_same = |sent: &Frame| sent.codec == config.codec && sent.data() == config.data();
-            if !self.sent[own].as_ref().is_some_and(says_the_same) {
-                let mut config = config.clone();
-                (config.track, config.dts, config.pts) = (frame.track, frame.dts, frame.dts);
-                self.sent[own] = Some(config.clone());
-                frames.push(Arc::new(config));
-            }
+        if let Some(config) = &self.configs[own]
+            && !self.sent[own].as_ref().is_some_and(|sent| sent.repeats(config))
+        {
+            let mut config = config.clone();
+            (config.dts, config.pts) = (frame.dts, frame.dts);
+            self.sent[own] = Some(config.clone());
+            frames.push(Arc::new(config));
         }
         frames.push(Arc::new(frame));
         frames

@@ -4,8 +4,6 @@
 //! next frame. A channel that loses its stream asks for it again, and goes on from the next key frame; one that has a
 //! start goes on where it would be if nothing had happened.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,10 +17,11 @@ use super::pace::Pace;
 use super::playlist::{Joined, Next, Playlist};
 use super::status::{EventKind, State, Status};
 use super::timeline::Timeline;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, random};
 use crate::settings::SourceSettings;
-use crate::{Ingest, Publisher, Refused, Request, SourceKind, Unsent};
+use crate::{Ingest, Refused, Request, SourceKind};
 use worker_api::EndReason;
+use worker_api::internal::{Publisher, Unsent};
 
 /// The clock on the wall is looked at this often while a start is waited for: somebody may set it.
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
@@ -184,7 +183,7 @@ impl Runner {
     }
 
     /// Until the start, by the clock on the wall.
-    async fn wait_for_start(&self) {
+    async fn wait_for_start(&mut self) {
         let Some(start) = self.parts.start else { return };
         while let Ok(left) = start.duration_since(wall_clock()) {
             if left.is_zero() {
@@ -341,22 +340,24 @@ impl Runner {
     /// Sends the frame in hand.
     async fn send(&mut self) -> Option<Pause> {
         let (Some(held), Some(publisher)) = (self.held.take(), &mut self.publisher) else { return None };
-        let sent =
-            self.outgoing.frames(held.sample).iter().try_for_each(|frame| {
-                publisher.send(frame).map_err(|error| unsent(error, frame.bytes_held()))
-            });
-        if let Err(reason) = sent {
-            // What follows may need it.
-            self.playlist.give_up(&reason);
-            self.timeline.end_item(None);
-            return None;
+        for frame in self.outgoing.frames(held.sample) {
+            let bytes = frame.bytes();
+            match publisher.send(frame).await {
+                Ok(()) => {}
+                Err(Unsent::TooLong) => {
+                    // What follows may need it.
+                    let reason =
+                        format!("a frame of {bytes} bytes is larger than `limits.message_max_bytes`");
+                    self.playlist.give_up(&reason);
+                    self.timeline.end_item(None);
+                    return None;
+                }
+                Err(Unsent::Ended(ended)) => return self.interrupted(ended),
+            }
         }
-        let position = held.position;
-        self.parts.status.update(|status| status.position = position);
-        match publisher.flush().await {
-            Ok(()) => None,
-            Err(ended) => self.interrupted(ended),
-        }
+        publisher.flush();
+        self.parts.status.update(|status| status.position = held.position);
+        None
     }
 
     fn skip(&mut self) {
@@ -395,7 +396,7 @@ impl Runner {
                 true
             }
             Err(refused) => {
-                self.refused(&refused).await;
+                self.refused(refused).await;
                 false
             }
         }
@@ -412,10 +413,10 @@ impl Runner {
         held.due = self.pace.due(now, wire_time(&held.sample.frame), true).0;
     }
 
-    async fn refused(&mut self, refused: &Refused) {
+    async fn refused(&mut self, refused: Refused) {
         let reason = refused.reason();
         if self.refusals.failures() == 0 || self.parts.status.totals().0 != State::Waiting {
-            self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, &reason);
+            self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
         }
         let pause = self.refusals.pause(Duration::ZERO, random());
         self.enter(State::Waiting, Some(pause));
@@ -480,18 +481,6 @@ fn late_words(late: Duration, gather: Duration, behind: Duration) -> String {
         words += &format!("; {} behind in all", seconds(behind));
     }
     words
-}
-
-fn unsent(why: Unsent, bytes: usize) -> String {
-    match why {
-        Unsent::TooLong => format!("a frame of {bytes} bytes is larger than `limits.message_max_bytes`"),
-        Unsent::QueueFull => "the worker takes no data".to_owned(),
-    }
-}
-
-/// Any number, to spread pauses.
-fn random() -> u32 {
-    RandomState::new().build_hasher().finish() as u32
 }
 
 /// When a frame is due, milliseconds since the timeline began.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use range_reader::http::{Client, HttpConfig, ResponseBody};
-use rtmp::flv::{FlvReader, Tag};
+use rtmp::MediaMessage;
+use rtmp::flv::FlvReader;
 use url::Url;
 
 use super::source::Failure;
@@ -50,8 +51,9 @@ impl HttpFlv {
     }
 
     /// The next message that has come as a whole.
-    pub(super) fn next_message(&mut self) -> Result<Option<Tag>, Failure> {
-        self.reader.next_tag().map_err(|error| Failure::new(error.reason().to_owned()))
+    pub(super) fn next_message(&mut self) -> Result<Option<MediaMessage>, Failure> {
+        let tag = self.reader.next_tag().map_err(|error| Failure::new(error.reason().to_owned()))?;
+        Ok(tag.map(MediaMessage::from))
     }
 
     /// Who sends it.

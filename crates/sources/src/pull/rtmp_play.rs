@@ -5,9 +5,8 @@
 use std::net::SocketAddr;
 
 use range_reader::http::{connect, tls};
-use rtmp::RtmpUrl;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
-use rtmp::flv::Tag;
+use rtmp::{MediaMessage, RtmpUrl};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -67,13 +66,10 @@ impl RtmpPlay {
     }
 
     /// The next message that has come as a whole.
-    pub(super) fn next_message(&mut self) -> Result<Option<Tag>, Failure> {
+    pub(super) fn next_message(&mut self) -> Result<Option<MediaMessage>, Failure> {
         while let Some(event) = self.session.poll_event() {
             match event {
-                ClientEvent::Media(message) => {
-                    let (kind, timestamp) = (message.kind, message.timestamp);
-                    return Ok(Some(Tag { kind, timestamp, body: message.payload }));
-                }
+                ClientEvent::Media(message) => return Ok(Some(message)),
                 ClientEvent::Rejected { code, description } => {
                     return Err(Failure::new(format!("the server refuses: {}", said(&code, &description))));
                 }

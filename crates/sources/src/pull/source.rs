@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use range_reader::error::SourceError;
-use rtmp::flv::Tag;
+use rtmp::MediaMessage;
 
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
@@ -64,7 +64,7 @@ impl Source {
     }
 
     /// The next message that has come as a whole.
-    pub(super) fn next_message(&mut self) -> Result<Option<Tag>, Failure> {
+    pub(super) fn next_message(&mut self) -> Result<Option<MediaMessage>, Failure> {
         match self {
             Self::Http(source) => source.next_message(),
             Self::Rtmp(source) => source.next_message(),

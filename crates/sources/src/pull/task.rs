@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rtmp::MediaKind;
-use rtmp::flv::Tag;
+use media::MediaKind;
+use rtmp::flv::read_frames;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -18,8 +18,9 @@ use super::source::{Failure, Source};
 use super::spec::PullSpec;
 use crate::backoff::{Backoff, random};
 use crate::settings::SourceSettings;
-use crate::{Ingest, Publisher, Request, SourceKind, Unsent};
+use crate::{Ingest, Request, SourceKind};
 use worker_api::EndReason;
+use worker_api::internal::{Publisher, Unsent};
 
 /// How an attempt ended.
 enum End {
@@ -123,23 +124,30 @@ impl Attempt<'_> {
                     self.pull.change(|status| status.received(bytes as u64));
                 }
             }
-            while let Some(tag) = source.next_message()? {
+            while let Some(message) = source.next_message()? {
                 last_message = Instant::now();
-                match publisher {
-                    Some(publisher) => send(publisher, &tag).await?,
+                // A message that is no frame is left out, as of any publisher.
+                let Ok((frame, others)) = read_frames(message) else {
+                    publisher.iter().for_each(Publisher::count_invalid);
+                    continue;
+                };
+                let publisher = match publisher {
+                    Some(publisher) => publisher,
                     // Metadata alone is not yet a stream; the newest is kept for when it is one.
-                    None if tag.kind == MediaKind::Data => metadata = Some(tag),
-                    None => {
-                        let publisher = publisher.insert(self.publish(source.peer()).await?);
-                        for tag in metadata.take().iter().chain([&tag]) {
-                            send(publisher, tag).await?;
-                        }
+                    None if frame.track.kind == MediaKind::Data => {
+                        metadata = Some(frame);
+                        continue;
                     }
+                    None => publisher.insert(self.publish(source.peer()).await?),
+                };
+                for frame in metadata.take().into_iter().chain([frame]).chain(others) {
+                    publisher.send(Arc::new(frame)).await.map_err(|unsent| match unsent {
+                        Unsent::TooLong => End::Failed("a message is too long".to_owned()),
+                        Unsent::Ended(ended) => End::Unpublished(ended),
+                    })?;
                 }
             }
-            if let Some(publisher) = publisher {
-                publisher.flush().await.map_err(End::Unpublished)?;
-            }
+            publisher.iter().for_each(Publisher::flush);
         }
     }
 
@@ -148,7 +156,7 @@ impl Attempt<'_> {
         let detail = origin.to_string();
         let request = Request { app, name, kind: SourceKind::Pull, address: peer, detail: &detail };
         let publisher =
-            self.ingest.publish(request).await.map_err(|refused| End::Failed(refused.reason()))?;
+            self.ingest.publish(request).await.map_err(|refused| End::Failed(refused.reason().to_owned()))?;
         tracing::info!(session = %publisher.session(), stream = self.pull.stream(), url = detail, "pull is live");
         self.pull.change(|status| status.live());
         self.live_since = Some(Instant::now());
@@ -161,15 +169,5 @@ async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
     match publisher {
         Some(publisher) => publisher.ended().await,
         None => std::future::pending().await,
-    }
-}
-
-async fn send(publisher: &mut Publisher, tag: &Tag) -> Result<(), End> {
-    loop {
-        match publisher.send_body(tag.kind, tag.timestamp, &tag.body) {
-            Ok(()) => return Ok(()),
-            Err(Unsent::QueueFull) => publisher.flush().await.map_err(End::Unpublished)?,
-            Err(Unsent::TooLong) => return Err(End::Failed("a message is too long".to_owned())),
-        }
     }
 }

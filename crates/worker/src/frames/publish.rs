@@ -128,21 +128,19 @@ impl Worker {
             self.ctx.counters.frames_invalid += 1;
             return;
         };
-        self.receive_frame(conn, first);
-        for frame in others {
-            self.receive_frame(conn, frame);
+        for frame in std::iter::once(first).chain(others) {
+            self.receive_frame(conn, Arc::new(frame));
         }
     }
 
     /// A frame of the publishing session.
-    pub(crate) fn receive_frame(&mut self, conn: ConnId, frame: Frame) {
+    pub(crate) fn receive_frame(&mut self, conn: ConnId, frame: Arc<Frame>) {
         let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
         let is_header = matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
         if is_header && frame.bytes() > HEADER_BYTES_MAX {
             self.ctx.counters.frames_invalid += 1;
             return;
         }
-        let frame = Arc::new(frame);
         let received = self.fan_out(stream, &frame);
         let local = &mut self.streams.slab[stream];
         // What players have already, or need not know, a bridge may need.

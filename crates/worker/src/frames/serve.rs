@@ -281,11 +281,12 @@ impl Worker {
         let session = &mut self.sessions[conn];
         if session.closing_at_ms.is_some()
             && session.pending.len() == 0
-            && !session.connection.holds_ciphertext()
+            && !session.holds_ciphertext()
+            && let Some(connection) = &mut session.connection
         {
             // The peer closes when it has read to the end; until then its input is read and forgotten, or the
             // kernel would answer it with a reset that can overtake our last bytes.
-            session.connection.finish();
+            connection.finish();
         }
     }
 
@@ -344,6 +345,7 @@ fn serve_player(
     tally: &mut Tally,
 ) -> io::Result<Served> {
     let Media::Play(play) = &mut session.media else { return Ok(Served::Done) };
+    let Some(connection) = &mut session.connection else { return Ok(Served::Done) };
     let Some(channel) = &stream.channels[play.format as usize] else { return Ok(Served::Done) };
     let log = &channel.log;
     loop {
@@ -386,11 +388,11 @@ fn serve_player(
         let slices = &slices[..first + count];
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
         if offered == 0 {
-            session.blocked = !session.connection.flush()?;
+            session.blocked = !connection.flush()?;
             return Ok(Served::Done);
         }
         tally.writes += 1;
-        let written = match session.connection.write(slices) {
+        let written = match connection.write(slices) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 (session.blocked, session.written_ms) = (true, now_ms);
@@ -403,10 +405,10 @@ fn serve_player(
         let shared = if first == 1 { session.pending.advance(written) } else { written };
         tally.messages += play.cursor.advance(log, shared as u64, now_ms);
         // TLS takes only so much at a time; a plain socket that takes less than offered is full.
-        session.blocked = written < offered && session.connection.tls.is_none();
+        session.blocked = written < offered && connection.tls.is_none();
         let more = session.pending.len() > 0 || play.cursor.lag_bytes(log) > 0;
         if session.blocked || !more {
-            session.blocked |= session.connection.holds_ciphertext();
+            session.blocked |= connection.holds_ciphertext();
             return Ok(Served::Done);
         }
     }
@@ -423,9 +425,10 @@ fn write_preamble(format: Format, stream: &LocalStream, cors: Option<&str>, out:
 }
 
 fn write_pending(session: &mut Session, now_ms: u64) -> io::Result<usize> {
+    let Some(connection) = &mut session.connection else { return Ok(0) };
     let mut total = 0;
     while session.pending.len() > 0 && !session.blocked {
-        match session.connection.write(&[session.pending.rest()]) {
+        match connection.write(&[session.pending.rest()]) {
             Ok(written) => {
                 session.pending.advance(written);
                 session.written_ms = now_ms;
@@ -437,6 +440,6 @@ fn write_pending(session: &mut Session, now_ms: u64) -> io::Result<usize> {
             Err(error) => return Err(error),
         }
     }
-    session.blocked |= !session.connection.flush()?;
+    session.blocked |= !connection.flush()?;
     Ok(total)
 }

@@ -30,7 +30,7 @@ impl Worker {
         let session = &self.sessions[conn];
         // TLS may hold input of its own that no read would be due for.
         let Media::Publish(publish) = session.media else { return };
-        if session.connection.tls.is_some() || publish.read_at_ms.is_some() == unwatched {
+        if session.is_tls() || publish.read_at_ms.is_some() == unwatched {
             return;
         }
         if unwatched {

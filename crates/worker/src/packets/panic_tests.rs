@@ -17,6 +17,7 @@ use crate::event_loop::{ControlQueues, Worker};
 use crate::ids::WorkerIndex;
 use crate::mailbox;
 use crate::net::udp_bind;
+use crate::proto::internal::ReadyPublishers;
 use crate::registry::Published;
 use crate::stats::columns::Outbox;
 use crate::transcoding::{Pool, Replies};
@@ -47,6 +48,7 @@ fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         returned: mpsc::channel(1).1,
         commands: sync_channel(1).1,
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
+        internal: ReadyPublishers::new(Arc::clone(&waker)),
     };
     let bridges = Bridges::new(Transcoding::new(pool, Replies::new(waker)));
     (Worker::new(ctx, control, packets, bridges, Vec::new()).expect("a worker"), noted)

@@ -79,7 +79,7 @@ impl Worker {
                 self.wait_for_request(idle);
             } else if let Some(conn) = self.expect_request(idle, buffered) {
                 // Bytes that have arrived since are announced by the registration.
-                let socket = &mut self.sessions[conn].connection.socket;
+                let Some(Connection { socket, .. }) = &mut self.sessions[conn].connection else { continue };
                 let interest = Interest::READABLE | Interest::WRITABLE;
                 match self.ctx.poll.registry().register(socket, Token(conn.index()), interest) {
                     Ok(()) => self.http_input(conn),
@@ -117,10 +117,7 @@ impl Worker {
         let Some(conn) = self.expect_request(idle, bytes) else { return };
         let session = &mut self.sessions[conn];
         session.peer_closed = event.is_read_closed() || event.is_error();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) =
-            self.ctx.poll.registry().reregister(&mut session.connection.socket, Token(conn.index()), interest)
-        {
+        if let Err(error) = self.set_readable(conn, true) {
             return self.drop_unregistered(conn, &error);
         }
         // The socket may hold more, which no event tells of again.
@@ -138,7 +135,7 @@ impl Worker {
         let IdleConnection { connection, address, requests, slot, .. } = idle;
         let protocol = if connection.tls.is_some() { Protocol::HttpsFlv } else { Protocol::HttpFlv };
         let head = HttpHead { bytes, requests, slot };
-        Some(self.add_session(connection, address, State::HttpHead(Box::new(head)), protocol))
+        Some(self.add_session(Some(connection), address, State::HttpHead(Box::new(head)), protocol))
     }
 
     /// Closes connections that have been idle for too long. They are looked at once a second, not each turn.

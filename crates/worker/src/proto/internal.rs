@@ -1,72 +1,78 @@
-//! Publishers inside this process: channels, pulls and the demo, which reach a worker by a connected socket pair.
+//! Publishers inside this process: channels, pulls and the demo.
 //!
-//! The control side makes the pair and gives one end away; from then on it is a session like any other, which is read,
-//! counted, listed and ended the same way. It speaks FLV, the plainest form of what a publisher of frames sends: there
-//! is nothing to negotiate and nobody to authorise. Why it ended is told by a channel of its own, because a stream of
-//! tags has no answers.
+//! Each is a session like any other, which is counted, listed and ended the same way, but for its connection: it has a
+//! queue of frames (`worker_api::internal`). There is nothing to negotiate and nobody to authorise.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-use mio::net::TcpStream;
-use rtmp::MediaMessage;
-use rtmp::flv::FlvReader;
-use tokio::sync::oneshot;
+use media::FlvBody;
 
 use crate::event_loop::Worker;
 use crate::frames::publish::{Credential, PublishRefusal};
 use crate::ids::ConnId;
-use crate::net::connection::Connection;
-use crate::proto::session::{Media, Pending, Session, State};
+use crate::proto::session::State;
 use worker_api::EndReason;
-use worker_api::link::{Adopt, AdoptRefusal};
+use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
+use worker_api::snapshot::SessionId;
 
-/// What an adopted session is besides its socket.
+/// Frames taken from one publisher before the others have their turn.
+const FRAMES_PER_TURN: usize = 64;
+
+/// Publishers that have woken the worker. Each is in it once at most, until its queue has been found empty.
 #[derive(Debug)]
-pub(crate) struct Adopted {
-    reader: FlvReader,
-    ended: Option<oneshot::Sender<EndReason>>,
+pub(crate) struct ReadyPublishers {
+    /// With the session, because another one may have the id by now.
+    ready: Receiver<(ConnId, SessionId)>,
+    sender: Sender<(ConnId, SessionId)>,
+    waker: Arc<mio::Waker>,
 }
 
-impl Adopted {
-    /// Tells the other end why the session is over; the first reason counts.
-    pub(crate) fn tell(&mut self, reason: EndReason) {
-        if let Some(ended) = self.ended.take() {
-            // The other end may have gone first.
-            let _ = ended.send(reason);
+impl ReadyPublishers {
+    /// None yet; they wake the worker by `waker`.
+    pub(crate) fn new(waker: Arc<mio::Waker>) -> Self {
+        let (sender, ready) = channel();
+        Self { ready, sender, waker }
+    }
+
+    /// What a publisher is to call when it has frames.
+    fn notifier(&self, conn: ConnId, id: SessionId) -> impl Fn() + Send + Sync + 'static {
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        move || {
+            // A worker that has ended takes nothing. The only error of the waker is a counter that is full: it is awake.
+            if sender.send((conn, id)).is_ok() {
+                let _ = waker.wake();
+            }
         }
     }
 }
 
 impl Worker {
-    /// Takes a publisher of this process over, or says why not; the socket is closed then.
-    pub(crate) fn adopt(&mut self, adopt: Adopt) {
-        let Adopt { socket, app, name, protocol, address, detail, reply, ended } = adopt;
+    /// Makes a publisher inside this process a session, or says why not.
+    pub(crate) fn publish_internal(&mut self, publish: InternalPublish) {
+        let InternalPublish { request, frames, reply } = publish;
+        let PublishRequest { app, name, protocol, address, detail } = request;
         if self.ctx.draining_until.is_some() {
-            let _ = reply.send(Err(AdoptRefusal::Draining));
+            let _ = reply.send(Err(Refusal::Draining));
             return;
         }
         if self.sessions.len() >= self.ctx.settings.sessions_max {
             self.ctx.counters.refused_full += 1;
-            let _ = reply.send(Err(AdoptRefusal::Full));
+            let _ = reply.send(Err(Refusal::Full));
             return;
         }
-        let reader = FlvReader::new(self.ctx.settings.message_bytes_max);
-        let adopted = Adopted { reader, ended: Some(ended) };
-        let session = self.adopted_session(TcpStream::from_std(socket), address, adopted, &detail);
+        let state = State::Internal(Box::new(frames));
+        let conn = self.add_session(None, address, state, protocol);
+        let session = &mut self.sessions[conn];
         let id = session.id;
-        let conn = self.sessions.insert(session);
-        self.columns.open(conn, id, protocol, self.ctx.now_ms);
-        if let Err(error) = self.register(conn) {
-            tracing::warn!(session = %id, %error, "connection not registered");
-            self.sessions.remove(conn);
-            self.columns.close(conn);
-            let _ = reply.send(Err(AdoptRefusal::Full));
-            return;
+        session.user_agent = (!detail.is_empty()).then(|| detail.chars().take(128).collect());
+        if let State::Internal(frames) = &session.state {
+            frames.on_ready(self.control.internal.notifier(conn, id));
         }
         let outcome = match self.publish(conn, (&app, &name), Credential::Own) {
             Ok(()) => Ok(id),
-            Err(PublishRefusal::Draining) => Err(AdoptRefusal::Draining),
-            Err(PublishRefusal::Taken | PublishRefusal::Denied(_)) => Err(AdoptRefusal::Taken),
+            Err(PublishRefusal::Draining) => Err(Refusal::Draining),
+            Err(PublishRefusal::Taken | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
         };
         let refused = outcome.is_err();
         // Who does not wait for the answer any more does not use the session either.
@@ -75,57 +81,38 @@ impl Worker {
         }
     }
 
-    fn adopted_session(
-        &mut self,
-        socket: TcpStream,
-        address: SocketAddr,
-        adopted: Adopted,
-        detail: &str,
-    ) -> Session {
-        Session {
-            connection: Connection { socket, tls: None },
-            id: self.ctx.next_session_id(),
-            address,
-            state: State::Adopted(Box::new(adopted)),
-            media: Media::None,
-            pending: Pending::default(),
-            blocked: false,
-            reads_again: false,
-            peer_closed: false,
-            closing_at_ms: None,
-            unused_since_ms: self.ctx.now_ms,
-            received_ms: self.ctx.now_ms,
-            written_ms: self.ctx.now_ms,
-            user_agent: (!detail.is_empty()).then(|| detail.chars().take(128).collect()),
+    /// Takes frames of the publishers inside this process that have some.
+    pub(crate) fn receive_internal(&mut self) {
+        while let Ok((conn, id)) = self.control.internal.ready.try_recv() {
+            // One that has more than a turn takes is in line for the next one already.
+            if self.sessions.get(conn).is_some_and(|session| session.id == id && !session.reads_again) {
+                self.take_frames(conn);
+            }
         }
     }
 
-    /// Takes tags in.
-    pub(crate) fn adopted_input(&mut self, conn: ConnId, input: &[u8]) {
-        let Some(State::Adopted(adopted)) = self.sessions.get_mut(conn).map(|session| &mut session.state)
-        else {
-            return;
-        };
-        adopted.reader.push(input);
-        loop {
-            let Some(session) = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())
-            else {
-                return;
+    /// Takes frames of one publisher inside this process, as many as it may bring in a turn.
+    pub(crate) fn take_frames(&mut self, conn: ConnId) {
+        for _ in 0..FRAMES_PER_TURN {
+            let Some(session) = self.sessions.get_mut(conn) else { return };
+            let State::Internal(frames) = &mut session.state else { return };
+            let frame = match frames.receive() {
+                Next::Frame(frame) => frame,
+                Next::Empty => return,
+                Next::Over => return self.remove(conn, EndReason::ClosedByPeer),
             };
-            let State::Adopted(adopted) = &mut session.state else { return };
-            match adopted.reader.next_tag() {
-                Ok(Some(tag)) => {
-                    let length = tag.body.len() as u32;
-                    let message =
-                        MediaMessage { kind: tag.kind, timestamp: tag.timestamp, length, payload: tag.body };
-                    self.receive_message(conn, message);
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    self.ctx.counters.protocol_errors += 1;
-                    return self.remove(conn, EndReason::Protocol(error.reason()));
-                }
-            }
+            session.received_ms = self.ctx.now_ms;
+            let (bytes, invalid) = (frame.bytes() as u64, frames.take_invalid());
+            // Several tracks in one FLV body are one message.
+            let messages = u64::from(frame.flv_body() != FlvBody::Sent) + invalid;
+            self.columns.received(conn, bytes);
+            self.columns.passed(conn, messages);
+            self.ctx.counters.bytes_in += bytes;
+            self.ctx.counters.frames_in += messages;
+            self.ctx.counters.frames_invalid += invalid;
+            self.ctx.load.bytes_in += bytes;
+            self.receive_frame(conn, frame);
         }
+        self.read_next_turn(conn);
     }
 }

@@ -51,8 +51,7 @@ impl Worker {
                     self.http_input(conn);
                 }
             }
-            State::HttpBody => {}
-            State::Adopted(_) => self.adopted_input(conn, input),
+            State::HttpBody | State::Internal(_) => {}
             State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
                 ClientInput::Continue => self.write_answers(conn),
                 ClientInput::Close => self.end(conn, EndReason::ClosedByPeer),
@@ -233,7 +232,7 @@ impl Worker {
         let session = &mut self.sessions[conn];
         session.state = match request.method {
             Method::WebSocket { accept } => {
-                let tls = session.connection.tls.is_some();
+                let tls = session.is_tls();
                 self.columns.told.protocol[conn.index()] =
                     if tls { Protocol::WssFlv } else { Protocol::WsFlv };
                 http::write_upgrade(&mut session.pending.bytes, &accept);
@@ -273,7 +272,10 @@ impl Worker {
         };
         let Some(session) = self.take(conn) else { return };
         tracing::trace!(session = %session.id, "handed to the control side");
-        let Session { connection, state: State::HttpHead(head), address, .. } = session else { return };
+        let Session { connection: Some(connection), state: State::HttpHead(head), address, .. } = session
+        else {
+            return;
+        };
         self.ctx.counters.http_handed_over += 1;
         permit.send(Handoff {
             stream: connection.socket.into(),
@@ -295,7 +297,9 @@ impl Worker {
         }
         let play = session.play().map(|play| (play.format, play.begun));
         let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
-        if !self.finish_message(conn) {
+        // A publisher inside this process is told by its queue, and has nothing else to take.
+        let is_internal = matches!(session.state, State::Internal(_));
+        if is_internal || !self.finish_message(conn) {
             return self.remove(conn, reason);
         }
         self.ctx.counters.ended.count(reason);
@@ -316,7 +320,7 @@ impl Worker {
             }
             // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
             State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
-            State::HttpHead(_) | State::HttpBody | State::Adopted(_) => {}
+            State::HttpHead(_) | State::HttpBody | State::Internal(_) => {}
         }
         session.blocked = false;
         self.write(conn);
@@ -331,7 +335,9 @@ impl Worker {
             }
             self.detach(conn, reason);
             let Some(mut session) = self.take(conn) else { return };
-            session.connection.finish();
+            if let Some(connection) = &mut session.connection {
+                connection.finish();
+            }
             tracing::debug!(session = %session.id, reason = reason.text(), "connection closed");
         }
     }
@@ -339,8 +345,8 @@ impl Worker {
     /// Leaves the stream the session publishes or plays.
     fn detach(&mut self, conn: ConnId, reason: EndReason) {
         let session = &mut self.sessions[conn];
-        if let State::Adopted(adopted) = &mut session.state {
-            adopted.tell(reason);
+        if let State::Internal(frames) = &mut session.state {
+            frames.end(reason);
         }
         let id = session.id;
         let (bytes_in, bytes_out) = (self.columns.bytes_in(conn), self.columns.bytes_out(conn));

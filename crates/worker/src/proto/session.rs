@@ -11,16 +11,17 @@ use rtmp::server::ServerSession;
 use crate::frames::channel::Format;
 use crate::ids::FrameStreamId;
 use crate::net::connection::Connection;
-use crate::proto::internal::Adopted;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
 use worker_api::AddressSlot;
+use worker_api::internal::FrameReceiver;
 use worker_api::snapshot::SessionId;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) connection: Connection,
+    /// `None` for a publisher inside this process.
+    pub(crate) connection: Option<Connection>,
     pub(crate) id: SessionId,
     pub(crate) address: SocketAddr,
     pub(crate) state: State,
@@ -54,8 +55,8 @@ pub(crate) enum State {
     HttpBody,
     /// WebSocket.
     WebSocket(ClientFrames),
-    /// FLV from a publisher inside this process.
-    Adopted(Box<Adopted>),
+    /// Nothing: a publisher inside this process gives its frames.
+    Internal(Box<FrameReceiver>),
 }
 
 /// An HTTP connection on which a request is expected.
@@ -131,6 +132,16 @@ impl Session {
             Media::Play(play) => Some(play),
             _ => None,
         }
+    }
+
+    /// Whether bytes go through TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.tls.is_some())
+    }
+
+    /// Whether bytes that were written still wait for the socket.
+    pub(crate) fn holds_ciphertext(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::holds_ciphertext)
     }
 
     /// Moves what the RTMP machine wants to say to the private bytes.

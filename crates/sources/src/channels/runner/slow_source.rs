@@ -3,9 +3,6 @@
 use std::io::Cursor;
 
 use mp4::{Limits, Mp4};
-use rtmp::flv::FlvReader;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::super::item::{Facts, Item};
@@ -66,25 +63,16 @@ async fn pauses<F: Future<Output = ()> + Send + 'static>(
     let (settings, told) = (Arc::new(SourceSettings::default()), Arc::clone(&status));
     let parts = Parts { app, name, start: None, settings, ingest, status: told, commands, removed };
     tokio::spawn(Runner::new(parts, playlist).run());
-    let (socket, ended) = takes.recv().await.expect("it publishes");
-    let mut socket = TcpStream::from_std(socket).expect("a socket that does not block");
-    let (mut reader, mut piece) = (FlvReader::new(1 << 20), vec![0; 64 << 10]);
+    let mut publication = takes.recv().await.expect("it publishes");
     let (mut pauses, mut last) = (Vec::new(), None);
-    loop {
-        let bytes = socket.read(&mut piece).await.expect("bytes");
-        if bytes == 0 {
-            drop(ended);
-            return (pauses, status.snapshot());
-        }
-        reader.push(&piece[..bytes]);
-        while reader.next_tag().expect("FLV").is_some() {
-            let now = Instant::now();
-            let waited = now - last.replace(now).unwrap_or(now);
-            if waited > PAUSE_MIN {
-                pauses.push(waited);
-            }
+    while publication.next().await.is_some() {
+        let now = Instant::now();
+        let waited = now - last.replace(now).unwrap_or(now);
+        if waited > PAUSE_MIN {
+            pauses.push(waited);
         }
     }
+    (pauses, status.snapshot())
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,11 +2,9 @@
 
 use std::io::Cursor;
 
+use media::Frame;
 use mp4::{Limits, Mp4};
-use rtmp::flv::{FlvReader, Tag};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::super::item::{Facts, Item};
 use super::super::location::Location;
@@ -14,14 +12,15 @@ use super::super::playlist::OpenTimeouts;
 use super::super::queue::queue;
 use super::*;
 use crate::IngestThread;
-use worker_api::link::{Adopt, Command as Asked};
+use worker_api::WorkersLink;
+use worker_api::internal::{FrameReceiver, Next as Received};
+use worker_api::link::Command as Asked;
 use worker_api::snapshot::{SessionId, WorkerSnapshot};
-use worker_api::{EndReason, WorkersLink};
 
 /// 1.2 s of pictures and sound.
 pub(super) const FILM: &[u8] = include_bytes!("../../../../mp4/tests/samples/h264-aac.mp4");
 /// More than six rounds of it.
-const TAGS: usize = 500;
+const FRAMES: usize = 500;
 
 /// Plays the film again and again.
 fn playlist() -> (Playlist, Arc<Status>) {
@@ -42,18 +41,37 @@ fn playlist() -> (Playlist, Arc<Status>) {
     (Playlist::new(opener, 1, true, timeouts, Arc::clone(&status)), status)
 }
 
+/// A publication as its worker sees it.
+pub(super) struct Publication {
+    frames: FrameReceiver,
+    ready: Arc<Notify>,
+}
+
+impl Publication {
+    /// The next frame, when it comes; `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<Arc<Frame>> {
+        loop {
+            match self.frames.receive() {
+                Received::Frame(frame) => return Some(frame),
+                Received::Empty => self.ready.notified().await,
+                Received::Over => return None,
+            }
+        }
+    }
+}
+
 /// The way to a worker that takes every publisher, and what it takes.
-pub(super) fn worker(
-    thread: &IngestThread,
-) -> (Ingest, mpsc::UnboundedReceiver<(std::net::TcpStream, oneshot::Sender<EndReason>)>) {
+pub(super) fn worker(thread: &IngestThread) -> (Ingest, mpsc::UnboundedReceiver<Publication>) {
     let (taken, takes) = mpsc::unbounded_channel();
     let send = move |_, command| {
         match command {
             Asked::Snapshot { reply, .. } => _ = reply.send(WorkerSnapshot::default()),
-            Asked::Adopt(adopt) => {
-                let Adopt { socket, reply, ended, .. } = *adopt;
-                let _ = reply.send(Ok(SessionId::new(0, 1)));
-                taken.send((socket, ended)).expect("the test waits");
+            Asked::Publish(publish) => {
+                let (frames, ready) = (publish.frames, Arc::new(Notify::new()));
+                let notified = Arc::clone(&ready);
+                frames.on_ready(move || notified.notify_one());
+                let _ = publish.reply.send(Ok(SessionId::new(0, 1)));
+                assert!(taken.send(Publication { frames, ready }).is_ok(), "the test waits");
             }
             other => panic!("{other:?} was not to be asked"),
         }
@@ -63,7 +81,7 @@ pub(super) fn worker(
 }
 
 /// What a channel that has played for so long sends next, and when it comes.
-async fn tags_after(played: Duration) -> Vec<(Tag, Instant)> {
+async fn frames_after(played: Duration) -> Vec<(Arc<Frame>, Instant)> {
     let thread = IngestThread::start().expect("a thread");
     let (ingest, mut takes) = worker(&thread);
     let (playlist, status) = playlist();
@@ -75,33 +93,31 @@ async fn tags_after(played: Duration) -> Vec<(Tag, Instant)> {
     let mut runner = Runner::new(parts, playlist);
     runner.timeline = Timeline::after(played);
     let channel = tokio::spawn(runner.run());
-    let (socket, _ended) = takes.recv().await.expect("it publishes");
-    let mut socket = TcpStream::from_std(socket).expect("a socket that does not block");
-    let (mut reader, mut tags, mut piece) = (FlvReader::new(1 << 20), Vec::new(), vec![0; 64 << 10]);
-    while tags.len() < TAGS {
-        let bytes = socket.read(&mut piece).await.expect("bytes");
-        reader.push(&piece[..bytes]);
-        while let Some(tag) = reader.next_tag().expect("FLV") {
-            tags.push((tag, Instant::now()));
-        }
+    let mut publication = takes.recv().await.expect("it publishes");
+    let mut frames = Vec::new();
+    while frames.len() < FRAMES {
+        frames.push((publication.next().await.expect("it loops"), Instant::now()));
     }
     channel.abort();
-    tags
+    frames
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_goes_on_as_ever_when_the_time_of_rtmp_wraps() {
     let wraps = 1_u64 << 32;
-    let ordinary = tags_after(Duration::ZERO).await;
+    let ordinary = frames_after(Duration::ZERO).await;
     for (before, remark) in [(3_000, "2^32 ms is passed"), (wraps / 2 + 3_000, "2^31 ms is passed")] {
-        let played_ms = wraps - before;
-        let tags = tags_after(Duration::from_millis(played_ms)).await;
-        let (first, began) = (tags[0].0.timestamp, tags[0].1);
-        assert_eq!(first, (u64::from(ordinary[0].0.timestamp) + played_ms) as u32);
-        for ((tag, at), (other, other_at)) in tags.iter().zip(&ordinary) {
-            let passed = |tag: &Tag, first: u32| tag.timestamp.wrapping_sub(first);
-            assert_eq!(passed(tag, first), passed(other, ordinary[0].0.timestamp), "{remark}");
-            assert!(tag.kind == other.kind && tag.body == other.body, "{remark}");
+        let played = Duration::from_millis(wraps - before);
+        let frames = frames_after(played).await;
+        let (first, began) = (&frames[0].0, frames[0].1);
+        assert_eq!(first.dts, ordinary[0].0.dts + played.into());
+        for ((frame, at), (other, other_at)) in frames.iter().zip(&ordinary) {
+            assert_eq!(frame.dts - first.dts, other.dts - ordinary[0].0.dts, "{remark}");
+            assert_eq!(
+                (frame.track, frame.role, frame.data()),
+                (other.track, other.role, other.data()),
+                "{remark}"
+            );
             assert_eq!(*at - began, *other_at - ordinary[0].1, "{remark}: it comes at its time");
         }
     }
