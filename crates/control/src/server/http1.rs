@@ -145,12 +145,12 @@ impl Stay {
         request: Request<Incoming>,
     ) -> Result<Response<TrackedBody>, Infallible> {
         let is_first = self.requests.begun() == 0;
-        let upgrade = request.headers().get(header::UPGRADE);
-        let unserved = if upgrade.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket")) {
-            Some(Outcome::Upgrade(head(&request)))
-        } else if !is_first && request.uri().path().ends_with(".flv") {
-            // The first one has been seen by the worker.
+        let upgrades = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
+        // The first request was seen by the worker: whatever its path is, it is not for media.
+        let unserved = if !is_first && request.uri().path().ends_with(".flv") {
             Some(Outcome::ForWorker(head(&request)))
+        } else if request.headers().get(header::UPGRADE).is_some_and(upgrades) {
+            Some(Outcome::Upgrade(head(&request)))
         } else {
             None
         };

@@ -210,13 +210,14 @@ async fn what_is_no_http_is_refused_and_closed() {
 #[tokio::test]
 async fn a_body_that_never_comes_ends_with_the_time_limit() {
     tokio::time::pause();
-    let head = "POST /whip/live/a HTTP/1.1\r\nHost: x\r\nContent-Type: application/sdp\r\n";
-    let mut world = world(&format!("{head}Content-Length: 100\r\n\r\nv=0")).await;
+    let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let mut world = world(&format!("{head}Content-Length: 100\r\n\r\n{{")).await;
     let begun = tokio::time::Instant::now();
     let mut rest = Vec::new();
-    // It may be told, or not; it is closed.
     let _ = timeout(2 * REQUEST_TIMEOUT, world.client.read_to_end(&mut rest)).await.expect("closed");
-    assert!(begun.elapsed() <= REQUEST_TIMEOUT + Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(String::from_utf8_lossy(&rest), "");
+    let took = begun.elapsed();
+    assert!(took >= REQUEST_TIMEOUT && took <= REQUEST_TIMEOUT + Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]
@@ -229,11 +230,118 @@ async fn an_address_has_its_share_of_connections() {
         clients.push(TcpStream::connect(address).await.expect("a connection"));
         let (server, _) = listener.accept().await.expect("a connection");
         // Half a body: the request lasts.
-        let head = "POST /whip/live/a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nContent-Type: application/sdp\r\n\r\n";
+        let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nContent-Type: application/json\r\n\r\n";
         world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
     }
     let mut last = clients.pop().expect("a client");
     let end = timeout(PATIENCE, last.read(&mut [0; 1])).await.expect("it is closed at once");
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
     assert!(world.count(|http| &http.refused) >= 1);
+}
+
+/// An HTTP/2 client on `world`'s connection, whose driver runs by itself.
+async fn http2(client: TcpStream) -> h2::client::SendRequest<hyper::body::Bytes> {
+    let (requests, connection) = h2::client::handshake(client).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    requests
+}
+
+fn get(path: &str) -> Request<()> {
+    Request::get(format!("http://localhost{path}")).body(()).expect("a request")
+}
+
+/// A control side and a client of HTTP/2 whose preface a worker has read.
+async fn http2_world(context: Arc<Context>) -> (World, h2::client::SendRequest<hyper::body::Bytes>) {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut world = world_of(context, HEALTH).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+    let (mut server, _) = listener.accept().await.expect("a connection");
+    let requests = tokio::spawn(http2(client));
+    let mut preface = vec![0; PREFACE.len()];
+    server.read_exact(&mut preface).await.expect("a preface");
+    assert_eq!(preface, PREFACE);
+    world.hand_over(server.into_std().expect("a socket"), preface, 0, None).await;
+    assert!(world.answer().await.0.contains("200 ok"));
+    (world, requests.await.expect("a client"))
+}
+
+#[tokio::test]
+async fn requests_of_http2_are_answered_side_by_side() {
+    let (world, mut client) = http2_world(local()).await;
+    let answers: Vec<_> =
+        (0..20).map(|_| client.send_request(get("/healthz"), true).expect("room for a request").0).collect();
+    for answer in answers {
+        let answer = answer.await.expect("an answer");
+        assert_eq!((answer.status().as_u16(), answer.headers().get("connection")), (200, None));
+        let mut body = answer.into_body();
+        assert_eq!(body.data().await.expect("a body").expect("data"), "ok\n");
+    }
+    let counted = (world.count(|http| &http.http2_requests), world.count(|http| &http.http2_connections));
+    assert_eq!(counted, (20, 1));
+}
+
+#[tokio::test]
+async fn media_over_http2_is_referred_to_http1() {
+    let (_world, mut client) = http2_world(local()).await;
+    let (answer, _) = client.send_request(get("/live/a.flv"), true).expect("room for a request");
+    let error = answer.await.expect_err("no answer");
+    assert_eq!(error.reason(), Some(h2::Reason::HTTP_1_1_REQUIRED));
+    let (answer, _) = client.send_request(get("/healthz"), true).expect("room for a request");
+    assert_eq!(answer.await.expect("an answer").status().as_u16(), 200, "the connection goes on");
+}
+
+#[tokio::test]
+async fn a_draining_server_sends_goaway() {
+    let (world, mut client) = http2_world(local()).await;
+    let (answer, _) = client.send_request(get("/healthz"), true).expect("room for a request");
+    assert_eq!(answer.await.expect("an answer").status().as_u16(), 200);
+    world.context.draining.send_replace(true);
+    let end = async {
+        // Until GOAWAY has come, requests are still answered.
+        while let Ok((answer, _)) = client.send_request(get("/healthz"), true) {
+            let _ = answer.await;
+            client = match client.ready().await {
+                Ok(client) => client,
+                Err(_) => break,
+            };
+        }
+    };
+    timeout(PATIENCE, end).await.expect("the connection ends");
+    timeout(PATIENCE, async {
+        while world.count(|http| &http.http2_connections) > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("it is closed");
+}
+
+#[tokio::test]
+async fn an_idle_connection_of_http2_ends_after_its_time() {
+    let (world, client) = http2_world(local()).await;
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    while world.count(|http| &http.http2_connections) > 0 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(begun.elapsed() < 2 * world.context.keep_alive_timeout, "it ends");
+    }
+    assert!(begun.elapsed() + Duration::from_secs(2) > world.context.keep_alive_timeout);
+    assert!(client.ready().await.is_err());
+}
+
+#[tokio::test]
+async fn a_request_of_http2_that_never_ends_closes_its_connection() {
+    let (world, mut client) = http2_world(local()).await;
+    let request = Request::post("http://localhost/api/v1/pulls").header("content-type", "application/json");
+    let (answer, _body) =
+        client.send_request(request.body(()).expect("a request"), false).expect("room for a request");
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    while world.count(|http| &http.http2_connections) > 0 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(begun.elapsed() < 2 * REQUEST_TIMEOUT, "it ends");
+    }
+    assert!(begun.elapsed() >= REQUEST_TIMEOUT);
+    assert!(answer.await.is_err());
 }

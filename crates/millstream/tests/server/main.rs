@@ -45,6 +45,7 @@ mod fetch_trace;
 mod gop_cache;
 mod http_flv;
 mod http_flv_ffmpeg;
+mod keep_alive;
 mod kick;
 mod logs;
 mod metrics;
