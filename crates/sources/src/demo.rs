@@ -11,7 +11,8 @@ use rtmp::flv::{FlvReader, read_frames};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{Ingest, Request, SourceKind};
+use crate::ingest::{Ingest, Request};
+use crate::names::SourceKind;
 use worker_api::EndReason;
 use worker_api::internal::{Publisher, Unsent};
 

@@ -6,7 +6,37 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::SourceKind;
+use worker_api::snapshot::Protocol;
+
+/// What publishes; sessions, statistics and metrics show it as the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A virtual channel.
+    Channel,
+    /// A stream pulled from another server.
+    Pull,
+    /// The demo channel.
+    Demo,
+}
+
+impl SourceKind {
+    /// For people.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Self::Channel => "channel",
+            Self::Pull => "pull",
+            Self::Demo => "demo",
+        }
+    }
+
+    pub(super) fn protocol(self) -> Protocol {
+        match self {
+            Self::Channel => Protocol::Channel,
+            Self::Pull => Protocol::Pull,
+            Self::Demo => Protocol::Demo,
+        }
+    }
+}
 
 type Key = (String, String);
 

@@ -27,8 +27,10 @@ use tokio::sync::{mpsc, watch};
 pub use spec::{ChannelRequest, ChannelSpec};
 pub use status::{Event, EventKind, ItemStatus, Snapshot, State};
 
+use crate::ingest::Ingest;
+use crate::names::{Claim, SourceKind};
 use crate::settings::{AddedBy, SourceSettings};
-use crate::{Claim, Ingest, SourceKind};
+use crate::thread::IngestThread;
 use item::Item;
 use playlist::{OpenTimeouts, Opener, Playlist};
 use runner::{Command, Parts, Runner};
@@ -123,7 +125,7 @@ impl Channels {
 
     /// None, and without workers: for tests of what stands before it.
     pub fn idle(channels_max: usize) -> Self {
-        let thread = crate::IngestThread::start().expect("a thread");
+        let thread = IngestThread::start().expect("a thread");
         let link = worker_api::WorkersLink::over(0, Box::new(|_, _| Ok(())));
         let settings = SourceSettings { channels_max, ..SourceSettings::default() };
         Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))

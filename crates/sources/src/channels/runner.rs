@@ -18,8 +18,9 @@ use super::playlist::{Joined, Next, Playlist};
 use super::status::{EventKind, State, Status};
 use super::timeline::Timeline;
 use crate::backoff::{Backoff, random};
+use crate::ingest::{Ingest, Refused, Request};
+use crate::names::SourceKind;
 use crate::settings::SourceSettings;
-use crate::{Ingest, Refused, Request, SourceKind};
 use worker_api::EndReason;
 use worker_api::internal::{Publisher, Unsent};
 

@@ -13,14 +13,17 @@ mod task;
 
 pub use spec::PullSpec;
 pub use status::{State, Status};
+pub use task::Pull;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinHandle;
 
+use crate::ingest::Ingest;
+use crate::names::{Claim, SourceKind};
 use crate::settings::{AddedBy, SourceSettings};
-use crate::{Claim, Ingest, SourceKind};
+use crate::thread::IngestThread;
 
 /// Why a pull is not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,16 +34,6 @@ pub enum NotAdded {
     Full,
     /// Its address is not allowed; a sentence.
     Forbidden(String),
-}
-
-/// One pull.
-#[derive(Debug)]
-pub struct Pull {
-    /// What is pulled.
-    pub spec: PullSpec,
-    /// Who added it.
-    pub added_by: AddedBy,
-    status: Mutex<Status>,
 }
 
 /// All pulls.
@@ -58,27 +51,6 @@ struct Running {
     _claim: Claim,
 }
 
-impl Pull {
-    /// How it is doing.
-    pub fn status(&self) -> Status {
-        self.locked().clone()
-    }
-
-    /// `app/name`.
-    pub fn stream(&self) -> String {
-        format!("{}/{}", self.spec.app, self.spec.name)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Status)) {
-        change(&mut self.locked());
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Status> {
-        // Plain values: they are right even if somebody panicked between two of them.
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Pulls {
     /// None yet.
     pub fn new(ingest: Ingest, settings: Arc<SourceSettings>) -> Self {
@@ -87,7 +59,7 @@ impl Pulls {
 
     /// None, and none that is added ever runs.
     pub fn idle(pulls_max: usize) -> Self {
-        let thread = crate::IngestThread::start().expect("a thread");
+        let thread = IngestThread::start().expect("a thread");
         let link = worker_api::WorkersLink::over(0, Box::new(|_, _| Ok(())));
         let settings = SourceSettings { pulls_max, ..SourceSettings::default() };
         Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
@@ -102,7 +74,7 @@ impl Pulls {
         if running.len() >= self.settings.pulls_max {
             return Err(NotAdded::Full);
         }
-        let pull = Arc::new(Pull { spec, added_by, status: Mutex::new(Status::new()) });
+        let pull = Arc::new(Pull::new(spec, added_by));
         tracing::info!(stream = pull.stream(), url = %pull.spec.origin, "pull added");
         let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
         let task = self.ingest.spawn(task);

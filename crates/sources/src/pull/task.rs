@@ -5,7 +5,7 @@
 //! by the time that passed, whatever timestamps the source begins with.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use media::MediaKind;
@@ -13,14 +13,50 @@ use rtmp::flv::read_frames;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Pull;
 use super::source::{Failure, Source};
 use super::spec::PullSpec;
+use super::status::Status;
 use crate::backoff::{Backoff, random};
-use crate::settings::SourceSettings;
-use crate::{Ingest, Request, SourceKind};
+use crate::ingest::{Ingest, Request};
+use crate::names::SourceKind;
+use crate::settings::{AddedBy, SourceSettings};
 use worker_api::EndReason;
 use worker_api::internal::{Publisher, Unsent};
+
+/// One pull.
+#[derive(Debug)]
+pub struct Pull {
+    /// What is pulled.
+    pub spec: PullSpec,
+    /// Who added it.
+    pub added_by: AddedBy,
+    status: Mutex<Status>,
+}
+
+impl Pull {
+    pub(super) fn new(spec: PullSpec, added_by: AddedBy) -> Self {
+        Self { spec, added_by, status: Mutex::new(Status::new()) }
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> Status {
+        self.locked().clone()
+    }
+
+    /// `app/name`.
+    pub fn stream(&self) -> String {
+        format!("{}/{}", self.spec.app, self.spec.name)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.locked());
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Status> {
+        // Plain values: they are right even if somebody panicked between two of them.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// How an attempt ended.
 enum End {

@@ -12,7 +12,7 @@ use super::super::queue::{Sender, queue};
 use super::super::status::Snapshot;
 use super::wraps::{FILM, worker};
 use super::*;
-use crate::IngestThread;
+use crate::thread::IngestThread;
 
 const MS: Duration = Duration::from_millis(1);
 /// Longer than between any two frames, sound among them, that come as they should.

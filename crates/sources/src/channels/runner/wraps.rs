@@ -11,7 +11,7 @@ use super::super::location::Location;
 use super::super::playlist::OpenTimeouts;
 use super::super::queue::queue;
 use super::*;
-use crate::IngestThread;
+use crate::thread::IngestThread;
 use worker_api::WorkersLink;
 use worker_api::internal::{FrameReceiver, Next as Received};
 use worker_api::link::Command as Asked;
