@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use crate::names::{Claim, Names, SourceKind};
 use crate::thread::{IngestThread, Spawner};
-use worker_api::WorkersLink;
 use worker_api::internal::{PublishRequest, Publisher, Refusal};
 use worker_api::snapshot::WorkerSnapshot;
+use worker_api::{EndReason, WorkersLink};
 
 /// After this long a stream that was taken is asked for again, once: the session of a publisher that has just ended may
 /// still be there.
@@ -129,6 +129,14 @@ impl Ingest {
             Refusal::Full => Refused::Full,
             Refusal::Draining => Refused::Draining,
         })
+    }
+}
+
+/// The end of a publication; never, while there is none.
+pub(super) async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
+    match publisher {
+        Some(publisher) => publisher.ended().await,
+        None => std::future::pending().await,
     }
 }
 

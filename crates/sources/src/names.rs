@@ -1,7 +1,7 @@
 //! Streams that sources of this server mean to publish, each by one source only.
 //!
-//! Two sources of one stream would take turns in being refused for ever. Who is a client is not known here: whether the
-//! stream has a publisher now is the workers' business.
+//! Two sources of one stream would be refused in turns forever. Whether a client publishes the stream is for the workers
+//! to decide.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -25,10 +25,10 @@ use crate::settings::{SourceSettings, explain};
 const WINDOW_BYTES: usize = 2 << 20;
 /// Longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Tries without a new byte, about three seconds of them: then a file cannot be opened. One that is being played is tried
-/// on; for how long is decided by who waits for frames.
+/// Tries without a new byte, about three seconds of them, before opening a file fails. A file that is being played is
+/// retried for as long as the playlist waits for its frames.
 const TRIES_MAX: u32 = 4;
-/// What servers are told reads from them.
+/// User agent in requests.
 const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
 /// What a read says once nobody wants it.
 const STOPPED: &str = "no longer wanted";

@@ -1,8 +1,7 @@
 //! One item while it is played: a thread that reads its file, and the queue of what it has read.
 //!
 //! The thread waits for files and servers, so that the task that plays never does. It reads ahead as far as the queue
-//! and the reader's window allow, which is what prefetching means: an item that is opened early has its first frames
-//! ready when the one before ends.
+//! and the reader's window allow: an item that is opened early has its first frames ready when the one before ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +18,14 @@ use crate::settings::SourceSettings;
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 /// What a queued frame counts besides its bytes.
 const FRAME_BYTES: usize = 128;
-/// A server is told this far ahead what will be read,
+/// The reader is told this far ahead what will be read,
 const HINTED_BYTES: u64 = 32 << 20;
 /// and again when so much of it has been read.
 const HINT_AGAIN_BYTES: u64 = 24 << 20;
 
 /// What is known of an item once it is open.
 #[derive(Debug, Clone)]
-pub(super) struct Facts {
+pub(super) struct ItemInfo {
     /// Its length; `None` if the file does not say.
     pub duration: Option<Duration>,
     /// Where in it playing begins: the key frame at or before what was asked for.
@@ -38,7 +37,7 @@ pub(super) struct Facts {
 /// An item that is being opened or played. Dropping it ends its thread.
 #[derive(Debug)]
 pub(super) struct Item {
-    opened: oneshot::Receiver<Result<Facts, String>>,
+    opened: oneshot::Receiver<Result<ItemInfo, String>>,
     samples: Receiver<Result<Sample, String>>,
     /// Its receiver is with the thread, which ends when this is dropped.
     _wanted: watch::Sender<bool>,
@@ -62,12 +61,12 @@ impl Item {
             let reading = MediaFile::open(&location, &settings, stop)
                 .map_err(|error| error.to_string())
                 .and_then(|file| open(file, join, needs_length).map_err(|error| error.to_string()));
-            let (mp4, told) = match reading {
-                Ok((mp4, facts)) => (Some(mp4), Ok(facts)),
+            let (mp4, result) = match reading {
+                Ok((mp4, info)) => (Some(mp4), Ok(info)),
                 Err(error) => (None, Err(error)),
             };
             // Nobody listens any more when the item was dropped; then the queue is closed as well.
-            let _ = tell.send(told);
+            let _ = tell.send(result);
             if let Some(mut mp4) = mp4 {
                 mp4.get_mut().wait_for_server();
                 read_all(mp4, &sender);
@@ -83,16 +82,16 @@ impl Item {
     /// One that a test reads: what opening gives, and the queue of frames.
     #[cfg(test)]
     pub(crate) fn scripted(
-        opened: oneshot::Receiver<Result<Facts, String>>,
+        opened: oneshot::Receiver<Result<ItemInfo, String>>,
         samples: Receiver<Result<Sample, String>>,
     ) -> Self {
         Self { opened, samples, _wanted: watch::Sender::new(false) }
     }
 
     /// Waits until the item is open. To be asked once; dropping the future loses nothing.
-    pub(super) async fn opened(&mut self) -> Result<Facts, String> {
+    pub(super) async fn opened(&mut self) -> Result<ItemInfo, String> {
         match (&mut self.opened).await {
-            Ok(told) => told,
+            Ok(result) => result,
             Err(_) => Err("the system gives no thread".to_owned()),
         }
     }
@@ -108,18 +107,18 @@ impl Item {
     }
 }
 
-fn open(file: MediaFile, join: Duration, needs_length: bool) -> Result<(Mp4<MediaFile>, Facts), Mp4Error> {
+fn open(file: MediaFile, join: Duration, needs_length: bool) -> Result<(Mp4<MediaFile>, ItemInfo), Mp4Error> {
     let mut mp4 = Mp4::open(file, Limits::default())?;
     let duration = if needs_length { mp4.find_duration()? } else { mp4.frames_duration() };
     // Also to the beginning: what the edit list hides before it is left out if a key frame follows.
     let begins = mp4.seek_to(join)?;
     let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
-    Ok((mp4, Facts { duration, begins, tracks }))
+    Ok((mp4, ItemInfo { duration, begins, tracks }))
 }
 
 /// Reads to the end, or until nobody wants more.
 fn read_all(mut mp4: Mp4<MediaFile>, queue: &Sender<Result<Sample, String>>) {
-    // Bytes read since the server was told last.
+    // Bytes read since the last hint.
     let mut since_hint = u64::MAX;
     loop {
         if since_hint >= HINT_AGAIN_BYTES && mp4.get_ref().takes_hints() {

@@ -1,9 +1,9 @@
 //! Virtual live channels: playlists of files that are published as streams of this server, in real time.
 //!
-//! `location.rs` says what may be played, `item.rs` reads a file on a thread of its own, `playlist.rs` puts items one
-//! after the other, `schedule.rs` says where a playlist is at a time, `timeline.rs` and `pace.rs` give each frame its
-//! times, `runner.rs` publishes. Here is the list of all channels. What is in a file is `mp4`'s business, how it is
-//! fetched `range_reader`'s, who may publish the workers'.
+//! `location.rs` decides which files may be played, `item.rs` reads one on a thread of its own, `playlist.rs` plays
+//! items one after the other, `schedule.rs` computes the position of a playlist at a given time, `timeline.rs` and
+//! `pace.rs` give each frame its timestamps and its time to leave, `outgoing.rs` adds configurations, and `runner.rs`
+//! publishes. This file has the list of all channels. Parsing files is left to `mp4`, fetching them to `range_reader`.
 
 mod file;
 mod item;
@@ -20,7 +20,7 @@ mod timeline;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
@@ -32,9 +32,10 @@ use crate::names::{Claim, SourceKind};
 use crate::settings::{AddedBy, SourceSettings};
 use crate::thread::IngestThread;
 use item::Item;
-use playlist::{OpenTimeouts, Opener, Playlist};
+use playlist::{OpenTimeouts, Playlist};
 use runner::{Command, Parts, Runner};
 use status::Status;
+use worker_api::time;
 
 /// Requests to one channel that wait; a further one is refused.
 const COMMANDS_MAX: usize = 4;
@@ -150,7 +151,7 @@ impl Channels {
     pub fn remove(&self, app: &str, name: &str) -> bool {
         let mut list = self.lock();
         let Some(channel) = list.remove(&(app.to_owned(), name.to_owned())) else { return false };
-        // The task may wait for more than one thing: the word reaches it before the sender is dropped.
+        // Explicitly, before the sender is dropped: the task waits for several things at once.
         let _ = channel.removed.send(true);
         true
     }
@@ -160,7 +161,7 @@ impl Channels {
         let list = self.lock();
         let channel = list.get(&(app.to_owned(), name.to_owned())).ok_or(NotSkipped::None)?;
         channel.status.can_skip().map_err(NotSkipped::Idle)?;
-        // When several wait to be served already, another one changes nothing.
+        // A full queue: as many requests wait already.
         let _ = channel.commands.try_send(Command::Skip);
         Ok(())
     }
@@ -181,14 +182,16 @@ impl Channels {
     }
 
     fn start(&self, spec: Arc<ChannelSpec>, added_by: AddedBy, claim: Claim) -> Channel {
-        #[expect(clippy::disallowed_methods, reason = "since when a channel is what it is, for people")]
-        let now = SystemTime::now();
-        let status = Arc::new(Status::new(format!("{}/{}", spec.app, spec.name), spec.items.clone(), now));
+        let channel = format!("{}/{}", spec.app, spec.name);
+        let status = Arc::new(Status::new(channel, spec.items.clone(), time::now()));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (removed, ends) = watch::channel(false);
         let timeouts = OpenTimeouts { open: OPEN_TIMEOUT, frame: self.settings.stall_timeout };
-        let opener = opener(Arc::clone(&spec), Arc::clone(&self.settings));
-        let playlist = Playlist::new(opener, spec.items.len(), spec.looped, timeouts, Arc::clone(&status));
+        let (opened, settings) = (Arc::clone(&spec), Arc::clone(&self.settings));
+        let needs_length = spec.start.is_some();
+        let open = move |index: usize, join| Item::open(&opened.items[index], join, needs_length, &settings);
+        let playlist =
+            Playlist::new(Box::new(open), spec.items.len(), spec.looped, timeouts, Arc::clone(&status));
         let parts = Parts {
             app: spec.app.clone(),
             name: spec.name.clone(),
@@ -219,8 +222,4 @@ impl Channel {
         let (state, items_played, items_failed, pauses) = self.status.totals();
         Figures { app, name, state, items_played, items_failed, pauses }
     }
-}
-
-fn opener(spec: Arc<ChannelSpec>, settings: Arc<SourceSettings>) -> Opener {
-    Box::new(move |index, join| Item::open(&spec.items[index], join, spec.start.is_some(), &settings))
 }

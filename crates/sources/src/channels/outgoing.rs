@@ -1,7 +1,7 @@
 //! Frames of an item as those of its stream: metadata and configurations when they change, then access units.
 //!
-//! Remembers what the present publication has been sent, and ends a track that the present item does not have, so that who
-//! begins to play does not wait for it.
+//! Remembers what the current publication has been sent, and ends a track that the current item does not have, so that
+//! new players do not wait for it.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Outgoing {
         if self.sent_metadata.replace(self.metadata) != Some(self.metadata) {
             frames.push(Arc::new(Frame::metadata(self.metadata, frame.dts)));
         }
-        // Tracks that the publication was told of and the present item does not have.
+        // Tracks of the publication that the current item does not have.
         for (track, sent) in self.sent.iter_mut().enumerate() {
             let Some(ended) = sent.take_if(|_| !self.has[track]) else { continue };
             let end = Frame::new(ended.track, FrameRole::End, ended.codec, times, Vec::new());

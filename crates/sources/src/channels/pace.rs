@@ -1,14 +1,14 @@
 //! When a frame leaves: at an absolute time, so that a late wake-up delays nothing after it.
 //!
-//! Two kinds of lateness differ. Frames that lay ready while this machine had no time for them leave at once, and the
-//! pace stays: nothing is lost but a moment. A channel whose source was late does not hurry after it: the pace starts
-//! anew with the late frame, and players see a pause instead of a fast picture. Only when a playlist is joined in its
-//! middle, frames since the last key frame leave at once, and the pace is that of the clock on the wall.
+//! There are two kinds of lateness. Frames that were ready while this machine had no time for them leave at once, and
+//! the pace stays. A channel whose source was late does not catch up: the pace restarts with the late frame, and players
+//! see a pause instead of fast motion. Only when a playlist is joined in its middle do the frames since the last key
+//! frame leave at once, and the pace follows the wall clock.
 //!
-//! A source that is a little too slow would be late again after a moment: without a reserve each frame leaves when it comes,
-//! and players, who have a small reserve at most, stop again and again. So from the second time in a row on, the late frame
-//! is held back while others gather behind it, for a second at first, twice as long each time. A source of rate `r` then
-//! plays for `wait * r / (1 - r)`. The picture stands as long in all, which is the source's doing, but seldom.
+//! A source that is slightly too slow would be late again soon: without a buffer each frame leaves when it arrives, and
+//! players, whose buffers are small, stall again and again. So from the second time in a row on, the late frame is held
+//! back while others are buffered behind it, for a second at first, twice as long each time. A source of rate `r` then
+//! plays for `wait * r / (1 - r)`. Playback stands still for the same time in total, but less often.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const LATE_MAX: Duration = Duration::from_millis(250);
 /// A channel that is joined and has not caught up with its schedule after this long plays late from then on.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
-/// Later than this for whatever reason it does: a machine that stood still does not send the whole time at once.
+/// Later than this, pacing restarts for whatever reason: a machine that stood still does not send all of it at once.
 const OWN_LATE_MAX: Duration = Duration::from_secs(10);
 
 /// For how long frames are gathered at a second stop,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     /// Stops of a channel whose source brings frames of 40 ms when `arrives` says, by their numbers: when each was, in
-    /// milliseconds, and for how long the picture stood.
+    /// milliseconds, and for how long playback stood still.
     fn stops(frames: u32, arrives: impl Fn(u32) -> Duration) -> Vec<(u128, Duration)> {
         let began = Instant::now();
         let (mut now, mut pace, mut stops) = (began, Pace::new(STALL_TIMEOUT), Vec::new());

@@ -1,21 +1,22 @@
 //! The items of a channel one after the other, the next one opened before the present one ends.
 //!
-//! Gives frames in order and says where items begin and end; when they leave is decided in `runner.rs`. An item that
-//! cannot be opened or read on is reported and skipped. When none can be played, that is said instead of trying for ever.
+//! Yields frames in order, and where items begin and end; when they leave is decided in `runner.rs`. An item that cannot
+//! be opened or read further is reported and skipped. If none can be played, that is reported instead of trying forever.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use media::Timestamp;
 use mp4::Sample;
 use tokio::time::{Instant, sleep_until};
 
-use super::item::{Facts, Item};
+use super::item::{Item, ItemInfo};
 use super::schedule::{Length, PlaylistPosition, locate};
 use super::status::{EventKind, Status};
+use worker_api::time;
 
 /// The next item is opened when the present one ends within this time.
 const PREPARE_AHEAD: Duration = Duration::from_secs(20);
@@ -24,7 +25,7 @@ const ITEM_MIN: Duration = Duration::from_millis(100);
 /// An item that has been played for this long is a success, whatever becomes of it.
 const PLAYED_MIN: Duration = Duration::from_secs(1);
 
-/// An item with a longer time without any frame is broken: the stream would seem to have ended.
+/// A longer gap without any frame makes an item broken: the stream would seem to have ended.
 const GAP_MAX: Timestamp = Timestamp::from_millis(20_000);
 
 /// Opens the item with an index, to be played from a position on.
@@ -43,7 +44,7 @@ pub(super) struct OpenTimeouts {
 #[derive(Debug)]
 pub(super) enum Next {
     /// An item begins.
-    Begins(Facts),
+    Begins(ItemInfo),
     /// A frame of it.
     Frame {
         /// It.
@@ -99,8 +100,8 @@ pub(super) struct Playlist {
     last: Option<usize>,
     /// When the item before was over, while one is waited for.
     ended: Option<Instant>,
-    /// That one is waited for has been said.
-    told_wait: bool,
+    /// [`Next::Waits`] has been returned for it.
+    reported_wait: bool,
     /// What comes next was not there when it was asked for.
     was_awaited: bool,
 }
@@ -109,7 +110,7 @@ pub(super) struct Playlist {
 struct Playing {
     index: usize,
     item: Item,
-    facts: Facts,
+    info: ItemInfo,
     /// End of the latest of its frames.
     position: Duration,
     /// Latest time at which one is decoded.
@@ -123,7 +124,7 @@ struct Prepared {
     index: usize,
     item: Item,
     began: Instant,
-    facts: Option<Facts>,
+    info: Option<ItemInfo>,
 }
 
 impl Playlist {
@@ -150,7 +151,7 @@ impl Playlist {
             prepare_failures: 0,
             last: None,
             ended: None,
-            told_wait: false,
+            reported_wait: false,
             was_awaited: false,
         }
     }
@@ -174,16 +175,17 @@ impl Playlist {
             if self.prepared.is_none() && !self.prepare() {
                 return Next::Over;
             }
-            let opened = if self.told_wait { Some(self.opened().await) } else { self.opened_already().await };
+            let opened =
+                if self.reported_wait { Some(self.opened().await) } else { self.opened_already().await };
             match opened {
                 Some(Ok(())) => {
-                    if let Some(facts) = self.begin() {
-                        return Next::Begins(facts);
+                    if let Some(info) = self.begin() {
+                        return Next::Begins(info);
                     }
                 }
                 Some(Err(reason)) => self.prepared_failed(&reason),
                 None => {
-                    self.told_wait = true;
+                    self.reported_wait = true;
                     self.nothing_plays();
                     return Next::Waits;
                 }
@@ -208,7 +210,7 @@ impl Playlist {
 
     /// Leaves the item that is waited for. Whether one is.
     fn skip_prepared(&mut self) -> bool {
-        let Some(left) = self.prepared.take_if(|prepared| prepared.facts.is_none()) else { return false };
+        let Some(left) = self.prepared.take_if(|prepared| prepared.info.is_none()) else { return false };
         self.tell(left.index, EventKind::Skipped, "skipped on request before it was open");
         true
     }
@@ -224,7 +226,7 @@ impl Playlist {
         self.playing = None;
         self.prepared = None;
         self.ended = None;
-        self.told_wait = false;
+        self.reported_wait = false;
         self.nothing_plays();
         self.status.update(|status| (status.next, status.next_ready) = (None, false));
         for length in &mut self.lengths {
@@ -262,7 +264,7 @@ impl Playlist {
             Err(reason) => self.prepared_failed(&reason),
             Ok(()) => {
                 let prepared = self.prepared.take();
-                let length = prepared.and_then(|prepared| prepared.facts?.duration);
+                let length = prepared.and_then(|prepared| prepared.info?.duration);
                 if length.is_none() {
                     self.tell(
                         index,
@@ -288,7 +290,7 @@ impl Playlist {
     fn open_upcoming(&mut self) -> Option<usize> {
         let index = self.upcoming?;
         let item = (self.open)(index, std::mem::take(&mut self.join));
-        self.prepared = Some(Prepared { index, item, began: Instant::now(), facts: None });
+        self.prepared = Some(Prepared { index, item, began: Instant::now(), info: None });
         self.upcoming = self.following(index);
         Some(index)
     }
@@ -296,8 +298,8 @@ impl Playlist {
     /// Waits until the prepared item is open.
     async fn opened(&mut self) -> Result<(), String> {
         let Some(prepared) = &mut self.prepared else { return Ok(()) };
-        if prepared.facts.is_none() {
-            // While a stream stands its players do not wait for long.
+        if prepared.info.is_none() {
+            // Players of a stream that stands still do not wait for long.
             let timeout = match self.ended {
                 Some(ended) => {
                     let since = ended.max(prepared.began);
@@ -305,8 +307,8 @@ impl Playlist {
                 }
                 None => self.timeouts.open,
             };
-            let facts = noting(&mut self.was_awaited, prepared.opened(timeout)).await?;
-            self.learned(facts);
+            let info = noting(&mut self.was_awaited, prepared.opened(timeout)).await?;
+            self.learned(info);
         }
         Ok(())
     }
@@ -324,17 +326,17 @@ impl Playlist {
     }
 
     /// The prepared item is open.
-    fn learned(&mut self, facts: Facts) {
+    fn learned(&mut self, info: ItemInfo) {
         let Some(prepared) = &mut self.prepared else { return };
-        if let Some(duration) = facts.duration {
+        if let Some(duration) = info.duration {
             self.lengths[prepared.index] = Length::Known(duration);
         }
         let index = prepared.index;
         self.status.update(|status| {
             status.next_ready = status.next == Some(index);
-            status.items[index].duration = facts.duration;
+            status.items[index].duration = info.duration;
         });
-        prepared.facts = Some(facts);
+        prepared.info = Some(info);
     }
 
     fn prepared_failed(&mut self, reason: &str) {
@@ -345,26 +347,26 @@ impl Playlist {
     }
 
     /// The prepared item becomes the present one.
-    fn begin(&mut self) -> Option<Facts> {
-        let Prepared { index, item, facts, .. } = self.prepared.take()?;
-        let facts = facts?;
+    fn begin(&mut self) -> Option<ItemInfo> {
+        let Prepared { index, item, info, .. } = self.prepared.take()?;
+        let info = info?;
         let goes_round = self.last.is_some_and(|last| index <= last);
         self.last = Some(index);
         self.prepare_failures = 0;
         self.ended = None;
-        self.told_wait = false;
+        self.reported_wait = false;
         self.status.update(|status| {
             status.item = Some(index);
-            status.position = facts.begins;
+            status.position = info.begins;
             (status.next, status.next_ready) = (self.upcoming, false);
             status.loops += u64::from(goes_round);
             status.items[index].last_error = None;
         });
-        let position = facts.begins;
+        let position = info.begins;
         let decoded = position.into();
         self.playing =
-            Some(Playing { index, item, facts: facts.clone(), position, decoded, waiting_since: None });
-        Some(facts)
+            Some(Playing { index, item, info: info.clone(), position, decoded, waiting_since: None });
+        Some(info)
     }
 
     /// Waits for something to happen to the present item or the prepared one; `None`: to that.
@@ -373,7 +375,7 @@ impl Playlist {
         let timeouts = self.timeouts;
         let playing = self.playing.as_mut()?;
         let since = *playing.waiting_since.get_or_insert_with(Instant::now);
-        let mut unready = self.prepared.as_mut().filter(|prepared| prepared.facts.is_none());
+        let mut unready = self.prepared.as_mut().filter(|prepared| prepared.info.is_none());
         let is_preparing = unready.is_some();
         let opened = async {
             match &mut unready {
@@ -384,9 +386,9 @@ impl Playlist {
         tokio::select! {
             biased;
             // Once an item: frames, of which there is always one, do not have to wait for it.
-            told = opened, if is_preparing => {
-                match told {
-                    Ok(facts) => self.learned(facts),
+            opened = opened, if is_preparing => {
+                match opened {
+                    Ok(info) => self.learned(info),
                     Err(reason) => self.prepared_failed(&reason),
                 }
                 None
@@ -401,7 +403,7 @@ impl Playlist {
 
     fn prepare_if_due(&mut self) {
         let Some(playing) = &self.playing else { return };
-        let rest = playing.facts.duration.map(|length| length.saturating_sub(playing.position));
+        let rest = playing.info.duration.map(|length| length.saturating_sub(playing.position));
         let is_due = rest.is_none_or(|rest| rest <= PREPARE_AHEAD);
         if is_due && self.prepared.is_none() && self.prepare_failures < self.items {
             self.prepare();
@@ -422,7 +424,7 @@ impl Playlist {
                 sample.duration = sample.duration.min(GAP_MAX);
                 let ends = (sample.frame.pts + sample.duration).to_duration();
                 playing.position = playing.position.max(ends);
-                if playing.position.saturating_sub(playing.facts.begins) >= PLAYED_MIN {
+                if playing.position.saturating_sub(playing.info.begins) >= PLAYED_MIN {
                     self.failures = 0;
                 }
                 Next::Frame { sample, was_awaited: std::mem::take(&mut self.was_awaited) }
@@ -438,8 +440,7 @@ impl Playlist {
         self.ended = Some(Instant::now());
         // An index that pretends that the last frame lasts for days is no reason to wait for so long.
         let longest = played.position.saturating_add(PLAYED_MIN);
-        let told = played.facts.duration.unwrap_or_default();
-        let length = told.min(longest).max(played.position);
+        let length = played.info.duration.unwrap_or_default().min(longest).max(played.position);
         if length < ITEM_MIN {
             self.broken(played.index, &format!("it is shorter than {} ms", ITEM_MIN.as_millis()));
         } else {
@@ -479,9 +480,7 @@ impl Playlist {
     }
 
     fn tell(&self, index: usize, kind: EventKind, message: &str) {
-        #[expect(clippy::disallowed_methods, reason = "the time of an event, for people")]
-        let now = SystemTime::now();
-        self.status.tell(now, Some(index), kind, message);
+        self.status.tell(time::now(), Some(index), kind, message);
     }
 
     fn following(&self, index: usize) -> Option<usize> {
@@ -493,10 +492,10 @@ impl Playlist {
 }
 
 impl Prepared {
-    async fn opened(&mut self, timeout: Duration) -> Result<Facts, String> {
+    async fn opened(&mut self, timeout: Duration) -> Result<ItemInfo, String> {
         tokio::select! {
             biased;
-            told = self.item.opened() => told,
+            opened = self.item.opened() => opened,
             () = sleep_until(self.began + timeout) => {
                 Err(format!("it could not be opened within {} s", timeout.as_secs_f32()))
             }

@@ -1,8 +1,8 @@
 //! A bounded queue from a thread that may wait to a task that must not block.
 //!
-//! Bounded by bytes, because pictures differ in size by a factor of a thousand. When it is full the thread waits, which
-//! is what keeps it from reading a whole file ahead. It goes on when there is room for some more, not for one: with a thread
-//! woken for each entry, a thousand channels would do little else. When one end is dropped the other learns it at once.
+//! Bounded by bytes, because frames differ in size by a factor of a thousand. When it is full, the thread waits, so it
+//! does not read a whole file ahead. It continues when there is room for several entries: waking a thread for each entry
+//! would be most of the work of a thousand channels. When one end is dropped, the other learns it at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

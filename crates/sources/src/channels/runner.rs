@@ -1,8 +1,8 @@
 //! The task of a channel: gets frames from its playlist, publishes them, each at its time.
 //!
-//! One loop waits for whatever comes first: a request, the end of the publication, the time of the frame in hand, or the
-//! next frame. A channel that loses its stream asks for it again, and goes on from the next key frame; one that has a
-//! start goes on where it would be if nothing had happened.
+//! One loop waits for whichever comes first: a request, the end of the publication, the time of the next frame, or the
+//! frame itself. A channel that loses its stream asks for it again and continues from the next key frame; a channel with
+//! a start continues where it would be without the interruption.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,19 +18,19 @@ use super::playlist::{Joined, Next, Playlist};
 use super::status::{EventKind, State, Status};
 use super::timeline::Timeline;
 use crate::backoff::{Backoff, random};
-use crate::ingest::{Ingest, Refused, Request};
+use crate::ingest::{Ingest, Request, ended};
 use crate::names::SourceKind;
 use crate::settings::SourceSettings;
-use worker_api::EndReason;
 use worker_api::internal::{Publisher, Unsent};
+use worker_api::{EndReason, time};
 
-/// The clock on the wall is looked at this often while a start is waited for: somebody may set it.
+/// While a channel waits for its start, it reads the wall clock this often: somebody may set it.
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
 
 /// Frames that come late again within this time are counted, not logged.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A channel with a start that is later than its schedule by more than this goes back to it when an item ends.
+/// A channel with a start that is behind its schedule by more than this returns to it when an item ends.
 const BEHIND_MAX: Duration = Duration::from_millis(500);
 
 /// What a channel can be asked to do.
@@ -60,9 +60,9 @@ pub(super) struct Parts {
     pub start: Option<SystemTime>,
     /// Limits and pauses.
     pub settings: Arc<SourceSettings>,
-    /// The way to the workers.
+    /// For publishing.
     pub ingest: Ingest,
-    /// Where it tells of itself.
+    /// What the API shows.
     pub status: Arc<Status>,
     /// Requests.
     pub commands: mpsc::Receiver<Command>,
@@ -70,25 +70,25 @@ pub(super) struct Parts {
     pub removed: watch::Receiver<bool>,
 }
 
-/// A frame whose turn is next.
+/// The frame that leaves next.
 struct Held {
     /// Its times are those of the stream.
     sample: Sample,
     /// Where in its item it is shown.
     position: Duration,
     due: Instant,
-    /// Until then frames are gathered behind it.
+    /// Frames are buffered behind it until then.
     gathers: bool,
 }
 
-/// Plays one channel: takes samples from its playlist, paces them and publishes them.
+/// Plays one channel: takes frames from its playlist, and publishes each at its time.
 pub(super) struct Runner {
     parts: Parts,
     playlist: Playlist,
     outgoing: Outgoing,
     timeline: Timeline,
     pace: Pace,
-    /// Where the playlist was joined, until its first item has begun.
+    /// Where the playlist was joined, until its first item begins.
     joined: Option<(Duration, Instant)>,
     publisher: Option<Publisher>,
     /// When the publication began, or may begin again.
@@ -161,13 +161,13 @@ impl Runner {
                     must_join = true;
                 }
                 Pause::Nothing => {
-                    // Players are told to wait instead of being left with a frozen picture.
+                    // So that players wait for a publisher instead of showing a frozen picture.
                     if let Some(publisher) = self.publisher.take() {
                         publisher.finish().await;
                     }
                     let pause = failures.pause(began.elapsed(), random());
                     self.parts.status.tell(
-                        wall_clock(),
+                        time::now(),
                         None,
                         EventKind::NothingToPlay,
                         "no item can be played",
@@ -183,10 +183,10 @@ impl Runner {
         }
     }
 
-    /// Until the start, by the clock on the wall.
+    /// Waits for the start, by the wall clock.
     async fn wait_for_start(&mut self) {
         let Some(start) = self.parts.start else { return };
-        while let Ok(left) = start.duration_since(wall_clock()) {
+        while let Ok(left) = start.duration_since(time::now()) {
             if left.is_zero() {
                 return;
             }
@@ -195,13 +195,13 @@ impl Runner {
         }
     }
 
-    /// Goes to where the playlist would be. False: it is over.
+    /// Goes to where the playlist is by its schedule. False: it is over.
     async fn join(&mut self) -> bool {
         let Some(start) = self.parts.start else { return true };
         self.enter(State::Opening, None);
         self.held = None;
         self.timeline.end_item(None);
-        let elapsed = || wall_clock().duration_since(start).unwrap_or_default();
+        let elapsed = || time::now().duration_since(start).unwrap_or_default();
         match self.playlist.join(elapsed).await {
             Joined::At { position, moment } => {
                 self.joined = Some((position, moment));
@@ -263,10 +263,10 @@ impl Runner {
 
     fn take(&mut self, next: Next) -> Option<Pause> {
         match next {
-            Next::Begins(facts) => {
-                self.timeline.begin_item(facts.begins.into());
+            Next::Begins(info) => {
+                self.timeline.begin_item(info.begins.into());
                 self.pace.begin_item();
-                self.outgoing.begin_item(&facts.tracks);
+                self.outgoing.begin_item(&info.tracks);
                 if self.publisher.is_some() {
                     self.enter(State::Playing, None);
                 }
@@ -299,7 +299,7 @@ impl Runner {
     fn hold(&mut self, mut sample: Sample, was_awaited: bool) {
         let frame = &mut sample.frame;
         let position = frame.pts.to_duration();
-        // What comes before the beginning is decoded and not shown; it has no place in a live stream but this.
+        // A hidden frame before the item's beginning is only decoded: a live stream shows it at the beginning.
         let pts = if sample.is_hidden { frame.pts.max(Timestamp::ZERO) } else { frame.pts };
         (frame.dts, frame.pts) = self.timeline.place(frame.track.kind, (frame.dts, pts), sample.duration);
         let now = Instant::now();
@@ -312,7 +312,7 @@ impl Runner {
         self.held = Some(Held { sample, position, due, gathers: !gather.is_zero() });
     }
 
-    /// As many frames have been gathered as have room, or as there are.
+    /// No more frames can be buffered: the channel goes on.
     fn go_on(&mut self) {
         let Some(held) = &mut self.held else { return };
         let now = Instant::now();
@@ -323,7 +323,7 @@ impl Runner {
         self.parts.status.update(|status| status.behind = behind);
     }
 
-    /// The source was too slow; of several in a row the first is logged.
+    /// The source was too slow: counts it, and logs the first of several in a row.
     fn was_late(&mut self, late: Duration, gather: Duration) {
         let behind = self.behind;
         let item = self.parts.status.update(|status| {
@@ -332,9 +332,9 @@ impl Runner {
             status.item
         });
         let now = Instant::now();
-        if self.reported_late.is_none_or(|told| now > told + REPORT_INTERVAL) {
+        if self.reported_late.is_none_or(|last| now > last + REPORT_INTERVAL) {
             self.reported_late = Some(now);
-            self.parts.status.tell(wall_clock(), item, EventKind::Late, &late_words(late, gather, behind));
+            self.parts.status.tell(time::now(), item, EventKind::Late, &late_words(late, gather, behind));
         }
     }
 
@@ -346,7 +346,7 @@ impl Runner {
             match publisher.send(frame).await {
                 Ok(()) => {}
                 Err(Unsent::TooLong) => {
-                    // What follows may need it.
+                    // Later frames may need it.
                     let reason =
                         format!("a frame of {bytes} bytes is larger than `limits.message_max_bytes`");
                     self.playlist.give_up(&reason);
@@ -370,12 +370,12 @@ impl Runner {
             if let Some(timestamp_ms) = self.pace.timestamp_at(Instant::now()) {
                 self.timeline.leave_item(timestamp_ms);
             }
-            // The next item begins now, not when the rest of this one would have been over.
+            // The next item begins now, not at the scheduled end of this one.
             self.joined = None;
         }
     }
 
-    /// Asks for the stream. After a refusal, waits; true: it publishes.
+    /// Asks for the stream; true if it publishes. After a refusal it waits.
     async fn publish(&mut self) -> bool {
         sleep_until(self.publishes).await;
         let detail = format!("channel {}", self.shown());
@@ -391,46 +391,38 @@ impl Runner {
                 self.publisher = Some(publisher);
                 self.publishes = Instant::now();
                 self.outgoing.begin_publication();
-                self.resume();
+                if self.parts.start.is_none() {
+                    self.pace.restart();
+                }
+                // The frame in hand is due now, unless a schedule says otherwise.
+                if let Some(held) = &mut self.held {
+                    held.gathers = false;
+                    held.due = self.pace.due(Instant::now(), wire_time(&held.sample.frame), true).0;
+                }
                 self.enter(State::Playing, None);
                 tracing::info!(channel = %self.shown(), "the channel publishes");
                 true
             }
             Err(refused) => {
-                self.refused(refused).await;
+                // Said once, not each time it is asked for again.
+                if self.refusals.failures() == 0 || self.parts.status.totals().0 != State::Waiting {
+                    self.parts.status.tell(time::now(), None, EventKind::Interrupted, refused.reason());
+                }
+                let pause = self.refusals.pause(Duration::ZERO, random());
+                self.enter(State::Waiting, Some(pause));
+                sleep(pause).await;
                 false
             }
         }
     }
 
-    /// The frame in hand is due now, unless a schedule says otherwise.
-    fn resume(&mut self) {
-        let Some(held) = &mut self.held else { return };
-        let now = Instant::now();
-        if self.parts.start.is_none() {
-            self.pace.restart();
-        }
-        held.gathers = false;
-        held.due = self.pace.due(now, wire_time(&held.sample.frame), true).0;
-    }
-
-    async fn refused(&mut self, refused: Refused) {
-        let reason = refused.reason();
-        if self.refusals.failures() == 0 || self.parts.status.totals().0 != State::Waiting {
-            self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
-        }
-        let pause = self.refusals.pause(Duration::ZERO, random());
-        self.enter(State::Waiting, Some(pause));
-        sleep(pause).await;
-    }
-
-    /// The publication is over. With a start the playlist goes on without it.
+    /// The publication has ended. With a start, the playlist goes on without it.
     fn interrupted(&mut self, ended: EndReason) -> Option<Pause> {
         let reason = ended.text();
         self.publisher = None;
         let pause = self.refusals.pause(self.publishes.elapsed(), random());
         self.publishes = Instant::now() + pause;
-        self.parts.status.tell(wall_clock(), None, EventKind::Interrupted, reason);
+        self.parts.status.tell(time::now(), None, EventKind::Interrupted, reason);
         self.enter(State::Waiting, Some(pause));
         match ended {
             EndReason::Draining => Some(Pause::Over),
@@ -439,7 +431,7 @@ impl Runner {
     }
 
     fn enter(&self, state: State, retry_in: Option<Duration>) {
-        let now = wall_clock();
+        let now = time::now();
         self.parts.status.enter(state, now, retry_in.and_then(|pause| now.checked_add(pause)));
     }
 
@@ -453,25 +445,17 @@ mod slow_source;
 #[cfg(test)]
 mod wraps;
 
-/// Why playing does not simply go on.
+/// Why playing cannot continue.
 enum Pause {
     /// No item can be played.
     Nothing,
-    /// The playlist has gone on without us.
+    /// The schedule has moved on: join it again.
     Rejoin,
     /// There is nothing left to play, or no server to play to.
     Over,
 }
 
-/// The end of the publication, if there is one.
-async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
-    match publisher {
-        Some(publisher) => publisher.ended().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// What an event says of frames that were late; `behind`: with those before.
+/// The message of an event about late frames; `behind` includes earlier ones.
 fn late_words(late: Duration, gather: Duration, behind: Duration) -> String {
     let seconds = |duration: Duration| format!("{:.1} s", duration.as_secs_f64());
     let mut words = format!("frames came {} late", seconds(late));
@@ -487,11 +471,6 @@ fn late_words(late: Duration, gather: Duration, behind: Duration) -> String {
 /// When a frame is due, milliseconds since the timeline began.
 fn wire_time(frame: &Frame) -> u64 {
     frame.dts.millis().max(0).cast_unsigned()
-}
-
-#[expect(clippy::disallowed_methods, reason = "schedules and events go by the clock on the wall")]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
 }
 
 #[cfg(test)]

@@ -108,13 +108,13 @@ mod tests {
     }
 
     /// An item of video at 29.97 frames a second and AAC at 44.1 kHz, in order of decoding.
-    fn item(pictures: i64, sounds: i64, reorder: i64) -> Vec<(MediaKind, ItemTime)> {
-        let picture_at = |index: i64| Timestamp::from_ticks(index * 1_001, 30_000);
-        let sound_at = |index: i64| Timestamp::from_ticks(index * 1_024, 44_100);
-        let video = (0..pictures)
-            .map(|index| (MediaKind::Video, (picture_at(index - reorder), picture_at(index), picture_at(1))));
-        let audio =
-            (0..sounds).map(|index| (MediaKind::Audio, (sound_at(index), sound_at(index), sound_at(1))));
+    fn item(video_frames: i64, audio_frames: i64, reorder: i64) -> Vec<(MediaKind, ItemTime)> {
+        let video_at = |index: i64| Timestamp::from_ticks(index * 1_001, 30_000);
+        let audio_at = |index: i64| Timestamp::from_ticks(index * 1_024, 44_100);
+        let video = (0..video_frames)
+            .map(|index| (MediaKind::Video, (video_at(index - reorder), video_at(index), video_at(1))));
+        let audio = (0..audio_frames)
+            .map(|index| (MediaKind::Audio, (audio_at(index), audio_at(index), audio_at(1))));
         let mut all: Vec<_> = video.chain(audio).collect();
         all.sort_by_key(|(_, (dts, ..))| *dts);
         all

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::source::Failure;
+use crate::backoff::random;
 use crate::settings::SourceSettings;
 
 /// Bytes read at a time.
@@ -47,7 +48,8 @@ impl RtmpPlay {
             flash_version: concat!("millstream/", env!("CARGO_PKG_VERSION")).to_owned(),
             ..ClientConfig::default()
         };
-        let session = ClientSession::play(url, &config, seed());
+        // The filler bytes of the handshake are no secret.
+        let session = ClientSession::play(url, &config, random().into());
         Ok(Self { stream, session, input: vec![0; READ_BYTES].into_boxed_slice(), peer })
     }
 
@@ -107,10 +109,4 @@ const SAID_MAX: usize = 200;
 fn said(code: &str, description: &str) -> String {
     let text = if description.is_empty() { code.to_owned() } else { format!("{code}: {description}") };
     text.chars().filter(|c| !c.is_control()).take(SAID_MAX).collect()
-}
-
-/// Seed of the handshake's filler bytes, which are no secret.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }

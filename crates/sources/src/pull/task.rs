@@ -17,7 +17,7 @@ use super::source::{Failure, Source};
 use super::spec::PullSpec;
 use super::status::Status;
 use crate::backoff::{Backoff, random};
-use crate::ingest::{Ingest, Request};
+use crate::ingest::{Ingest, Request, ended};
 use crate::names::SourceKind;
 use crate::settings::{AddedBy, SourceSettings};
 use worker_api::EndReason;
@@ -87,10 +87,10 @@ pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSet
             End::Stopping => return,
             End::Failed(reason) => (reason, Duration::ZERO),
             // Somebody does not want it now: there is no hurry.
-            End::Unpublished(EndReason::Kicked | EndReason::TakenOver) => {
-                (end_reason(&end), settings.retry_max)
+            End::Unpublished(ended @ (EndReason::Kicked | EndReason::TakenOver)) => {
+                (ended.text().to_owned(), settings.retry_max)
             }
-            End::Unpublished(_) => (end_reason(&end), Duration::ZERO),
+            End::Unpublished(ended) => (ended.text().to_owned(), Duration::ZERO),
         };
         let pause = backoff.pause(live, random()).max(least);
         tracing::warn!(
@@ -102,14 +102,6 @@ pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSet
             () = sleep(pause) => {}
             _ = stopping.changed() => {}
         }
-    }
-}
-
-fn end_reason(end: &End) -> String {
-    match end {
-        End::Stopping => String::new(),
-        End::Failed(reason) => reason.clone(),
-        End::Unpublished(ended) => ended.text().to_owned(),
     }
 }
 
@@ -197,13 +189,5 @@ impl Attempt<'_> {
         self.pull.change(|status| status.live());
         self.live_since = Some(Instant::now());
         Ok(publisher)
-    }
-}
-
-/// The end of the publication; never, while there is none.
-async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
-    match publisher {
-        Some(publisher) => publisher.ended().await,
-        None => std::future::pending().await,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use media::{Codec, Frame, FrameRole, TrackId};
 use tokio::sync::oneshot;
@@ -37,7 +38,7 @@ enum Script {
 
 /// Openings so far: index and position, and their queues, which a stalled item keeps open.
 type Log = Arc<Mutex<(Vec<(usize, Duration)>, Vec<Held>)>>;
-type Held = (Sender<Result<Sample, String>>, Option<oneshot::Sender<Result<Facts, String>>>);
+type Held = (Sender<Result<Sample, String>>, Option<oneshot::Sender<Result<ItemInfo, String>>>);
 
 /// A playlist whose items go through these scripts, one each time they are opened, the last one for ever.
 fn playlist(scripts: &[&[Script]], looped: bool) -> (Playlist, Arc<Status>, Log) {
@@ -69,7 +70,7 @@ fn open(script: Script, join: Duration, log: &Log) -> Item {
     let days = if let Lasts(_) = script { DAYS } else { Duration::ZERO };
     let length = Duration::from_nanos(u64::from(frames) * FRAME_NS as u64) + days;
     let skipped = (join.as_nanos() / FRAME_NS as u128) as u32;
-    let facts = Facts {
+    let info = ItemInfo {
         duration: Some(length),
         begins: Duration::from_nanos(u64::from(skipped) * FRAME_NS as u64),
         tracks: Vec::new(),
@@ -88,10 +89,10 @@ fn open(script: Script, join: Duration, log: &Log) -> Item {
         Hangs => log.lock().expect("a log").1.push((sender, Some(tell))),
         Missing => tell.send(Err("not found".to_owned())).expect("a listener"),
         Stalls(_) => {
-            tell.send(Ok(facts)).expect("a listener");
+            tell.send(Ok(info)).expect("a listener");
             log.lock().expect("a log").1.push((sender, None));
         }
-        _ => tell.send(Ok(facts)).expect("a listener"),
+        _ => tell.send(Ok(info)).expect("a listener"),
     }
     Item::scripted(opened, samples)
 }
@@ -332,8 +333,8 @@ async fn a_playlist_is_joined_where_it_would_be() {
     let moment = Instant::now();
     let joined = playlist.join(|| Duration::from_secs(3_000 + 17)).await;
     assert_eq!(joined, Joined::At { position: Duration::from_secs(7), moment });
-    let Next::Begins(facts) = playlist.next().await else { panic!("no item") };
-    assert_eq!(facts.begins, Duration::from_secs(7));
+    let Next::Begins(info) = playlist.next().await else { panic!("no item") };
+    assert_eq!(info.begins, Duration::from_secs(7));
     let opened = log.lock().expect("a log").0.clone();
     let zero = Duration::ZERO;
     assert_eq!(opened, [(0, zero), (1, zero), (2, zero), (2, Duration::from_secs(7))]);

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use mp4::{Limits, Mp4};
 use tokio::sync::oneshot;
 
-use super::super::item::{Facts, Item};
+use super::super::item::{Item, ItemInfo};
 use super::super::location::Location;
 use super::super::playlist::OpenTimeouts;
 use super::super::queue::{Sender, queue};
@@ -15,25 +15,25 @@ use super::*;
 use crate::thread::IngestThread;
 
 const MS: Duration = Duration::from_millis(1);
-/// Longer than between any two frames, sound among them, that come as they should.
+/// Longer than between any two frames, audio included, that come in time.
 const PAUSE_MIN: Duration = Duration::from_millis(150);
 
-/// Pictures and sound of so many rounds of the film, as of one that is as long as all of them.
-fn samples(rounds: u32) -> (Facts, Vec<Sample>) {
-    let (mut all, mut facts) = (Vec::new(), None);
+/// Video and audio of so many rounds of the film, as of one file that is as long as all of them.
+fn samples(rounds: u32) -> (ItemInfo, Vec<Sample>) {
+    let (mut all, mut info) = (Vec::new(), None);
     for round in 0..rounds {
         let mut mp4 = Mp4::open(Cursor::new(FILM), Limits::default()).expect("a film");
         let length = mp4.frames_duration().expect("a length");
         let begins = mp4.seek_to(Duration::ZERO).expect("a beginning");
         let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
-        facts.get_or_insert(Facts { duration: Some(length * rounds), begins, tracks });
+        info.get_or_insert(ItemInfo { duration: Some(length * rounds), begins, tracks });
         while let Some(mut sample) = mp4.next_sample().expect("a readable film") {
             sample.frame.dts += (length * round).into();
             sample.frame.pts += (length * round).into();
             all.push(sample);
         }
     }
-    (facts.expect("one round at least"), all)
+    (info.expect("one round at least"), all)
 }
 
 /// Plays `rounds` of the film once, as `feed` brings them, and says by how much each pause was longer than the time between
@@ -42,13 +42,13 @@ async fn pauses<F: Future<Output = ()> + Send + 'static>(
     rounds: u32,
     feed: impl FnOnce(Vec<Sample>, Sender<Result<Sample, String>>) -> F + Send + Sync + 'static,
 ) -> (Vec<Duration>, Snapshot) {
-    let (facts, samples) = samples(rounds);
+    let (info, samples) = samples(rounds);
     let status = Arc::new(Status::new(String::new(), Location::some(1), SystemTime::UNIX_EPOCH));
     let mut feed = Some((feed, samples));
     let opener = Box::new(move |_, _| {
         let (tell, opened) = oneshot::channel();
         let (sender, queued) = queue(usize::MAX);
-        tell.send(Ok(facts.clone())).expect("a listener");
+        tell.send(Ok(info.clone())).expect("a listener");
         let (feed, samples) = feed.take().expect("opened once");
         tokio::spawn(feed(samples, sender));
         Item::scripted(opened, queued)
@@ -60,8 +60,8 @@ async fn pauses<F: Future<Output = ()> + Send + 'static>(
     let (_commands, commands) = mpsc::channel(1);
     let (_removed, removed) = watch::channel(false);
     let (app, name) = ("live".to_owned(), "a".to_owned());
-    let (settings, told) = (Arc::new(SourceSettings::default()), Arc::clone(&status));
-    let parts = Parts { app, name, start: None, settings, ingest, status: told, commands, removed };
+    let (settings, shared) = (Arc::new(SourceSettings::default()), Arc::clone(&status));
+    let parts = Parts { app, name, start: None, settings, ingest, status: shared, commands, removed };
     tokio::spawn(Runner::new(parts, playlist).run());
     let mut publication = takes.recv().await.expect("it publishes");
     let (mut pauses, mut last) = (Vec::new(), None);

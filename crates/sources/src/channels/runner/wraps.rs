@@ -6,7 +6,7 @@ use media::Frame;
 use mp4::{Limits, Mp4};
 use tokio::sync::{Notify, oneshot};
 
-use super::super::item::{Facts, Item};
+use super::super::item::{Item, ItemInfo};
 use super::super::location::Location;
 use super::super::playlist::OpenTimeouts;
 use super::super::queue::queue;
@@ -17,7 +17,7 @@ use worker_api::internal::{FrameReceiver, Next as Received};
 use worker_api::link::Command as Asked;
 use worker_api::snapshot::{SessionId, WorkerSnapshot};
 
-/// 1.2 s of pictures and sound.
+/// 1.2 s of video and audio.
 pub(super) const FILM: &[u8] = include_bytes!("../../../../mp4/tests/samples/h264-aac.mp4");
 /// More than six rounds of it.
 const FRAMES: usize = 500;
@@ -31,7 +31,7 @@ fn playlist() -> (Playlist, Arc<Status>) {
         let tracks = mp4.video().into_iter().chain(mp4.audio()).cloned().collect();
         let (tell, opened) = oneshot::channel();
         let (sender, samples) = queue(usize::MAX);
-        tell.send(Ok(Facts { duration, begins, tracks })).expect("a listener");
+        tell.send(Ok(ItemInfo { duration, begins, tracks })).expect("a listener");
         while let Some(sample) = mp4.next_sample().expect("a readable film") {
             sender.push(Ok(sample), 1).expect("room");
         }
@@ -60,7 +60,7 @@ impl Publication {
     }
 }
 
-/// The way to a worker that takes every publisher, and what it takes.
+/// A worker that takes every publisher, and the publications it has taken.
 pub(super) fn worker(thread: &IngestThread) -> (Ingest, mpsc::UnboundedReceiver<Publication>) {
     let (taken, takes) = mpsc::unbounded_channel();
     let send = move |_, command| {
