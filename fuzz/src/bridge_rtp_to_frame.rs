@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
-use bridge::{AudioCodec, AudioFormat, CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
-use media::{Codec, FrameRole, MediaKind, Timestamp};
+use bridge::{CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
+use media::{Codec, CodecConfig, FrameRole, MediaKind, Timestamp};
 use rtmp::flv::{BodyRole, TagBody, inspect};
 
 /// A check: panics if `data` shows something wrong.
@@ -133,12 +133,8 @@ impl Harness {
             assert!(self.to_aac && audio.pts_us >= last && !audio.data.is_empty());
             last = audio.pts_us;
             // The transcoder answers at once, with silence.
-            let format = AudioFormat {
-                codec: AudioCodec::Aac,
-                config: vec![0x11, 0x90],
-                sample_rate: 48_000,
-                channels: 2,
-            };
+            let format =
+                CodecConfig { codec: Codec::Aac, record: vec![0x11, 0x90], sample_rate: 48_000, channels: 2 };
             let aac = CodedAudio {
                 pts_us: audio.pts_us,
                 format: audio.format.map(|_| format.into()),

@@ -7,7 +7,7 @@
 //! `crates/rtp/tests/rtp/packetize_fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use rtp::depacketize::Depacketizer;
-use rtp::packetize::{FrameWriter, PAYLOAD_BYTES_MIN, PacketSlab, Sender, av1, h264, h265, sound, vp8, vp9};
+use rtp::packetize::{FrameWriter, PAYLOAD_BYTES_MIN, PacketSlab, Sender, audio, av1, h264, h265, vp8, vp9};
 use rtp::payload::Codec;
 
 /// A check: panics if `data` shows something wrong.
@@ -31,11 +31,11 @@ pub fn packetize(data: &[u8]) {
         }
         _ => {
             let slab = cut(limit, |writer| {
-                let is_sent = sound::whole(frame, limit, writer);
+                let is_sent = audio::whole(frame, limit, writer);
                 assert_eq!(is_sent, !frame.is_empty() && frame.len() <= limit.max(PAYLOAD_BYTES_MIN));
             });
             assert!(slab.len() <= 1);
-            assert_eq!(sound::g711_pieces(frame).collect::<Vec<_>>().concat(), frame);
+            assert_eq!(audio::g711_pieces(frame).collect::<Vec<_>>().concat(), frame);
         }
     }
 }

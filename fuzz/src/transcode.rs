@@ -7,7 +7,8 @@
 //!
 //! `crates/transcode/tests/transcode/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
-use transcode::{InputCodec, InputFormat, OpusSettings, ToOpus};
+use media::{Codec, CodecConfig};
+use transcode::{OpusSettings, ToOpus};
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
@@ -22,8 +23,8 @@ const PIECES_MAX: usize = 24;
 pub fn audio_to_opus(data: &[u8]) {
     let [codec, config_length, rest @ ..] = data else { return };
     let (config, mut rest) = rest.split_at(usize::from(*config_length).min(rest.len()));
-    let codec = if codec % 2 == 0 { InputCodec::Aac } else { InputCodec::Mp3 };
-    let format = InputFormat { codec, config: config.to_vec() };
+    let codec = if codec % 2 == 0 { Codec::Aac } else { Codec::Mp3 };
+    let format = CodecConfig::new(codec, config.to_vec());
     let mut transcoder = ToOpus::new(OpusSettings { bits_per_second: 64_000 });
     let (mut pts_us, mut out) = (10_000_000_i64, Vec::new());
     for _ in 0..PIECES_MAX {

@@ -17,7 +17,7 @@ mod numbers;
 pub mod reorder_buffer;
 pub mod rtp_to_frame;
 
-pub use audio::{AudioCodec, AudioFormat, CodedAudio};
+pub use audio::CodedAudio;
 pub use b_frames::BFrames;
 pub use frame_to_rtp::{
     FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats, PublishedVideo, describe,

@@ -96,7 +96,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 44] = [
+const WORKER_COUNTERS: [Counter; 46] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -199,6 +199,16 @@ const WORKER_COUNTERS: [Counter; 44] = [
     ("millstream_bridge_dropped_b_frames", "B-frames dropped by bridges to WebRTC", |w| {
         w.counters.bridges.b_frames_dropped
     }),
+    (
+        "millstream_bridge_dropped_undecodable",
+        "Video frames bridges dropped because the key frame they need had not come",
+        |w| w.counters.bridges.undecodable,
+    ),
+    (
+        "millstream_bridge_dropped_other_tracks",
+        "Frames bridges dropped because they were not of the first audio or video track",
+        |w| w.counters.bridges.other_tracks,
+    ),
     (
         "millstream_bridge_broken",
         "Frames and packets bridges could not use: broken, late or incomplete",

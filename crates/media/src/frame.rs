@@ -65,7 +65,7 @@ pub struct Frame {
     pub role: FrameRole,
     /// Its codec; [`Codec::None`] for data.
     pub codec: Codec,
-    /// Channels of audio where the container tells them with each frame (G.711 and MP3 in FLV); else 0.
+    /// Channels of audio that has no configuration (G.711, MP3), as its container tells; else 0.
     pub channels: u8,
     /// When it is to be decoded, as its publisher counts time.
     pub dts: Timestamp,

@@ -4,6 +4,7 @@
 //! Without it, HE-AAC is heard as far as its LC core goes: up to a quarter of the sampling rate, and version 2 in mono.
 
 use media::config::AudioSpecificConfig;
+use media::{Codec, CodecConfig};
 use symphonia_codec_aac::AacDecoder;
 use symphonia_core::codecs::audio::well_known::CODEC_ID_AAC;
 use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder as _, AudioDecoderOptions};
@@ -11,7 +12,7 @@ use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder as _, Aud
 use crate::audio_specific_config::{self, low_complexity};
 use crate::mp3::Mp3;
 use crate::pcm::{Pcm, packet};
-use crate::{InputCodec, InputFormat, TranscodeError, Unsupported};
+use crate::{TranscodeError, Unsupported};
 
 /// A decoder for one format.
 pub(crate) enum Decoder {
@@ -26,10 +27,12 @@ pub(crate) enum Decoder {
 
 impl Decoder {
     /// The decoder for a format; fails as every piece of that format would.
-    pub(crate) fn open(format: &InputFormat) -> Result<Self, TranscodeError> {
+    pub(crate) fn open(format: &CodecConfig) -> Result<Self, TranscodeError> {
         match format.codec {
-            InputCodec::Mp3 => Ok(Self::Mp3(Box::default())),
-            InputCodec::Aac => Self::open_aac(&format.config),
+            Codec::Mp3 => Ok(Self::Mp3(Box::default())),
+            Codec::Aac => Self::open_aac(&format.record),
+            // WebRTC carries the others itself, or nobody decodes them here.
+            _ => Err(TranscodeError::BadConfig),
         }
     }
 

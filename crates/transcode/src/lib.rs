@@ -54,24 +54,6 @@ pub struct Coded {
     pub data: Vec<u8>,
 }
 
-/// Codecs that can be decoded to be encoded as Opus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InputCodec {
-    /// AAC, raw access units (ISO/IEC 14496-3).
-    Aac,
-    /// MP3 frames (ISO/IEC 11172-3 and 13818-3, layer III), one or more in a piece.
-    Mp3,
-}
-
-/// What a decoder must know before the first piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputFormat {
-    /// The codec.
-    pub codec: InputCodec,
-    /// AudioSpecificConfig of AAC (ISO/IEC 14496-3 §1.6.2.1); else empty.
-    pub config: Vec<u8>,
-}
-
 /// Why a piece gave no audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TranscodeError {

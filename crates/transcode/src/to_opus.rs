@@ -2,12 +2,13 @@
 //!
 //! One or two channels, 48 kHz. Packets follow one another in steps of exactly 20 ms as long as the input's timestamps do.
 
+use media::CodecConfig;
 use opus::{Application, Bitrate, Channels, Encoder};
 
 use crate::aligned::{Aligned, RATE_OUT};
 use crate::decoder::Decoder;
 use crate::pcm::Pcm;
-use crate::{Coded, InputFormat, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError, mix};
+use crate::{Coded, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError, mix};
 
 /// Samples of a packet: 20 ms, what WebRTC uses (RFC 7874 §3).
 const FRAME_SAMPLES: usize = 960;
@@ -29,7 +30,7 @@ pub struct ToOpus {
     settings: OpusSettings,
     /// Of the current format, or why there is none.
     decoder: Result<Decoder, TranscodeError>,
-    format: Option<InputFormat>,
+    format: Option<CodecConfig>,
     pcm: Pcm,
     mixed: Vec<f32>,
     /// Samples of the last piece that was decoded: what a lost one stands for.
@@ -65,11 +66,12 @@ impl ToOpus {
 
     /// Transcodes a piece and appends the packets that it completes to `out`, usually one or two.
     ///
-    /// `format` is given with the first piece and whenever it may have changed. Packets due before time 0 are left out.
+    /// `format`, of AAC (raw access units) or MP3 (frames of layer III, one or more in a piece), is given with the first
+    /// piece and whenever it may have changed. Packets due before time 0 are left out.
     /// After an error that [`TranscodeError::is_permanent`], every piece fails until the format changes.
     pub fn push(
         &mut self,
-        format: Option<&InputFormat>,
+        format: Option<&CodecConfig>,
         pts_us: i64,
         data: &[u8],
         out: &mut Vec<Coded>,
@@ -91,7 +93,7 @@ impl ToOpus {
         self.encode(pts_us.clamp(-PTS_US_MAX, PTS_US_MAX), out)
     }
 
-    fn take_format(&mut self, format: Option<&InputFormat>) {
+    fn take_format(&mut self, format: Option<&CodecConfig>) {
         if format.is_some() && format != self.format.as_ref() {
             self.format = format.cloned();
             self.decoder = format.map_or(Err(TranscodeError::NoFormat), Decoder::open);

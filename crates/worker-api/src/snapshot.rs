@@ -152,6 +152,10 @@ pub struct BridgeCounters {
     pub transcoding_cpu_us: u64,
     /// B-frames left out.
     pub b_frames_dropped: u64,
+    /// Video frames dropped because the key frame they need has not come.
+    pub undecodable: u64,
+    /// Frames dropped because they are not of the first audio or video track.
+    pub other_tracks: u64,
     /// Frames or packets that made no sense, or came too late, or lacked a part.
     pub broken: u64,
     /// Audio frames the transcoders had no room for.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use media::{Frame, FrameRole, Timestamp, TrackId};
-use rtp::packetize::{Sender, sound as packetize};
+use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
+use rtp::packetize::{Sender, audio as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::g711::{self, Law};
 use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut};
-use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
+use crate::audio::CodedAudio;
 use crate::clock::AudioTimestamps;
 use crate::numbers::{AUDIO_SSRC, payload_type};
 
@@ -21,11 +21,10 @@ pub(super) struct Audio {
     /// Of several tracks, the first that came is sent.
     track: Option<TrackId>,
     /// Format of the publisher, once it is known.
-    source: Option<Source>,
-    /// Of audio that is transcoded.
-    format: Option<Arc<AudioFormat>>,
-    /// `format` is to go with the next frame to the transcoder.
-    format_is_new: bool,
+    source: Option<Arc<CodecConfig>>,
+    is_transcoded: bool,
+    /// `source` is to go with the next frame to the transcoder.
+    source_is_new: bool,
     published: Option<Codec>,
     refused: Option<Arc<str>>,
     /// Memory for samples of G.711.
@@ -36,14 +35,6 @@ pub(super) struct Audio {
     is_over: bool,
 }
 
-/// A change of any of these is a new format.
-#[derive(Debug, PartialEq, Eq)]
-struct Source {
-    codec: Codec,
-    channels: u8,
-    config: Vec<u8>,
-}
-
 impl Audio {
     pub(super) fn new() -> Self {
         Self {
@@ -52,8 +43,8 @@ impl Audio {
             timestamps: AudioTimestamps::new(rtp::payload::clock_rate(Codec::Opus)),
             track: None,
             source: None,
-            format: None,
-            format_is_new: false,
+            is_transcoded: false,
+            source_is_new: false,
             published: None,
             refused: None,
             samples: Vec::new(),
@@ -83,7 +74,7 @@ impl Audio {
     }
 
     pub(super) fn refuse(&mut self, reason: Arc<str>) {
-        (self.published, self.format, self.refused) = (None, None, Some(reason));
+        (self.published, self.is_transcoded, self.refused) = (None, false, Some(reason));
     }
 
     /// Clock of the timestamps, in Hz.
@@ -128,7 +119,7 @@ impl Audio {
             Codec::Aac | Codec::Mp3 => {
                 let data = frame.data();
                 if !data.is_empty() {
-                    let format = self.format.clone().filter(|_| std::mem::take(&mut self.format_is_new));
+                    let format = self.source.clone().filter(|_| std::mem::take(&mut self.source_is_new));
                     out.audio.push(CodedAudio { pts_us, format, data: data.to_vec() });
                 }
                 !data.is_empty()
@@ -152,24 +143,22 @@ impl Audio {
             (Codec::Opus, Some(known)) if !is_config && known.codec == Codec::Opus => return false,
             _ => {}
         }
-        let source = Source {
+        let source = CodecConfig {
             codec: frame.codec,
+            record: if is_config { frame.data().to_vec() } else { Vec::new() },
+            sample_rate: 0,
             // MP3 frames may differ in it; the decoder copes.
             channels: if frame.codec == Codec::Mp3 { 0 } else { frame.channels },
-            config: if is_config { frame.data().to_vec() } else { Vec::new() },
         };
-        if self.source.as_ref() == Some(&source) {
+        if self.source.as_deref() == Some(&source) {
             return false;
         }
         self.begins = true;
         match carried_as(&source) {
             Err(reason) => self.refuse(reason.into()),
-            Ok((codec, transcoded)) => {
-                self.format = transcoded.map(|codec| {
-                    let config = source.config.clone();
-                    Arc::new(AudioFormat { codec, config, sample_rate: 0, channels: 0 })
-                });
-                self.format_is_new = self.format.is_some();
+            Ok(codec) => {
+                self.is_transcoded = codec != source.codec;
+                self.source_is_new = self.is_transcoded;
                 (self.published, self.refused) = (Some(codec), None);
                 if self.clock_rate != rtp::payload::clock_rate(codec) {
                     self.clock_rate = rtp::payload::clock_rate(codec);
@@ -177,7 +166,7 @@ impl Audio {
                 }
             }
         }
-        self.source = Some(source);
+        self.source = Some(Arc::new(source));
         true
     }
 
@@ -227,7 +216,7 @@ impl Audio {
         audio: &CodedAudio,
         out: &mut PacketsOut,
     ) -> bool {
-        self.format.is_none() || self.opus(settings, audio.pts_us, &audio.data, out)
+        !self.is_transcoded || self.opus(settings, audio.pts_us, &audio.data, out)
     }
 
     fn send(
@@ -249,24 +238,21 @@ impl Audio {
     }
 }
 
-/// The codec audio is sent as, and the one it is transcoded from, if it is; or the reason it is refused.
-fn carried_as(source: &Source) -> Result<(Codec, Option<AudioCodec>), String> {
+/// The codec audio is sent as, transcoded if it is another; or the reason it is refused.
+fn carried_as(source: &CodecConfig) -> Result<Codec, String> {
     let codec = source.codec;
     match codec {
         Codec::Aac
-            if source.config.len() < AAC_CONFIG_BYTES.0 || source.config.len() > AAC_CONFIG_BYTES.1 =>
+            if source.record.len() < AAC_CONFIG_BYTES.0 || source.record.len() > AAC_CONFIG_BYTES.1 =>
         {
             Err("audio: the sequence header of AAC is broken".to_owned())
         }
-        Codec::Aac => Ok((Codec::Opus, Some(AudioCodec::Aac))),
-        Codec::Mp3 => Ok((Codec::Opus, Some(AudioCodec::Mp3))),
+        Codec::Aac | Codec::Mp3 => Ok(Codec::Opus),
         // Channel mapping family 0 (RFC 7845 section 5.1.1) is what a packet of RFC 7587 can hold.
-        Codec::Opus if source.config.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
+        Codec::Opus if source.record.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
             Err("audio: WebRTC has no Opus of more than two channels".to_owned())
         }
-        Codec::Opus => Ok((Codec::Opus, None)),
-        Codec::Pcma => Ok((Codec::Pcma, None)),
-        Codec::Pcmu => Ok((Codec::Pcmu, None)),
+        Codec::Opus | Codec::Pcma | Codec::Pcmu => Ok(codec),
         _ => Err(format!("audio: {codec} is not transcoded")),
     }
 }

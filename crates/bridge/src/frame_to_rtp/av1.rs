@@ -16,15 +16,12 @@ pub(super) struct Av1 {
 }
 
 impl Av1 {
-    /// Reads a record; and gives the `a=fmtp` value (RTP payload format for AV1, section 7.2). `None` if it is broken.
-    pub(super) fn new(record: &[u8]) -> Option<(Self, String)> {
-        let [0x81, profile_level, flags, _, ref obus @ ..] = *record else { return None };
-        let (profile, level, tier) = (profile_level >> 5, profile_level & 0x1f, flags >> 7);
+    /// Reads a record. `None` if it is broken.
+    pub(super) fn new(record: &[u8]) -> Option<Self> {
+        let [0x81, _, _, _, ref obus @ ..] = *record else { return None };
         let is_usable =
             obus.len() <= CONFIG_OBUS_BYTES_MAX && (obus.is_empty() || av1::has_sequence_header(obus));
-        is_usable.then(|| {
-            (Self { obus: obus.to_vec() }, format!("profile={profile};level-idx={level};tier={tier}"))
-        })
+        is_usable.then(|| Self { obus: obus.to_vec() })
     }
 
     /// Writes a temporal unit; nothing if it is broken.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use media::{Frame, FrameRole, Timestamp, TrackId};
+use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::Sender;
 use rtp::payload::{Codec, MediaKind};
 
@@ -24,8 +24,8 @@ pub(super) struct Video {
     picture_id: u16,
     /// Of several tracks, the first that came is sent.
     track: Option<TrackId>,
-    /// Codec of the publisher, and its configuration record.
-    source: Option<(Codec, Vec<u8>)>,
+    /// Configuration of the publisher.
+    source: Option<CodecConfig>,
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
     refused: Option<Arc<str>>,
@@ -161,7 +161,7 @@ impl Video {
 
     /// WebRTC has no payload format for it.
     fn reject_codec(&mut self, codec: Codec) -> bool {
-        self.source = Some((codec, Vec::new()));
+        self.source = Some(CodecConfig::new(codec, Vec::new()));
         self.refuse(format!("video: WebRTC has no {codec}").into())
     }
 
@@ -176,25 +176,24 @@ impl Video {
     fn config(&mut self, settings: &FrameToRtpSettings, frame: &Frame, stats: &mut FrameToRtpStats) -> bool {
         let (codec, record) = (frame.codec, frame.data());
         // Some encoders repeat it with each key frame.
-        if matches!(&self.source, Some((known, before)) if *known == codec && before == record) {
+        if self.source.as_ref().is_some_and(|known| known.codec == codec && known.record == record) {
             return false;
         }
         if record.len() > RECORD_BYTES_MAX {
             stats.broken += 1;
-            self.source = Some((codec, Vec::new()));
+            self.source = Some(CodecConfig::new(codec, Vec::new()));
             return self.refuse(format!("video: the sequence header of {codec} is too long").into());
         }
-        self.source = Some((codec, record.to_vec()));
-        let read = match codec {
-            Codec::H264 | Codec::H265 => Nal::new(settings, codec, record).map(|nal| {
-                let fmtp = nal.fmtp();
-                (Coding::Nal(Box::new(nal)), fmtp)
-            }),
-            Codec::Av1 => Av1::new(record).map(|(av1, fmtp)| (Coding::Av1(av1), fmtp)),
+        let source = self.source.insert(CodecConfig::new(codec, record.to_vec()));
+        let coding = match codec {
+            Codec::H264 | Codec::H265 => {
+                Nal::new(settings, codec, record).map(|nal| Coding::Nal(Box::new(nal)))
+            }
+            Codec::Av1 => Av1::new(record).map(Coding::Av1),
             // Their key frames carry all of it.
             _ => return false,
         };
-        let Some((coding, fmtp)) = read else {
+        let Some((coding, fmtp)) = coding.zip(source.fmtp()) else {
             stats.broken += 1;
             return self.refuse(format!("video: the sequence header of {codec} is broken").into());
         };
@@ -224,7 +223,7 @@ impl Video {
         if let Some((vp, fmtp)) = Vp::of_key_frame(codec, data)
             && self.published.as_ref().is_none_or(|known| (known.codec, &known.fmtp) != (codec, &fmtp))
         {
-            self.source = Some((codec, Vec::new()));
+            self.source = Some(CodecConfig::new(codec, Vec::new()));
             self.publish(Coding::Vp(vp), codec, fmtp);
             changed = true;
         }

@@ -20,7 +20,7 @@ impl Vp {
             return None;
         }
         let fmtp = match codec {
-            Codec::Vp9 => format!("profile-id={}", vp9::profile(frame)?),
+            Codec::Vp9 => media::vp9_fmtp(vp9::profile(frame)?),
             _ => String::new(),
         };
         Some((vp, fmtp))

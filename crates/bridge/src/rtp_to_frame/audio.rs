@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use media::config::opus_head;
-use media::{Frame, FrameRole, Timestamp, TrackId};
+use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::payload::RtpPayload;
 use super::video::Context;
 use super::{FramesOut, RtpToFrameSettings};
-use crate::audio::{AudioCodec, AudioFormat, CodedAudio};
+use crate::audio::CodedAudio;
 use crate::reorder_buffer::{Arrival, ReorderBuffer};
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Audio {
     /// The format the transcoder was told.
     is_format_told: bool,
     /// What AAC comes from the transcoder, and whether players were told.
-    aac: Option<Arc<AudioFormat>>,
+    aac: Option<Arc<CodecConfig>>,
     is_config_told: bool,
     last: Timestamp,
 }
@@ -182,7 +182,7 @@ impl Audio {
             self.is_config_told = false;
         }
         // Without a configuration nobody could decode it.
-        let Some(format) = self.aac.clone().filter(|format| format.codec == AudioCodec::Aac) else {
+        let Some(format) = self.aac.clone().filter(|format| format.codec == Codec::Aac) else {
             tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
@@ -190,7 +190,7 @@ impl Audio {
         if !std::mem::replace(&mut self.is_config_told, true) {
             let told = (Codec::Aac, format.sample_rate, format.channels);
             context.headers.audio(told, time, context.out);
-            push(context.out, FrameRole::Config, time, Codec::Aac, format.config.clone());
+            push(context.out, FrameRole::Config, time, Codec::Aac, format.record.clone());
         }
         push(context.out, FrameRole::Audio, time, Codec::Aac, audio.data.clone());
     }
@@ -234,13 +234,16 @@ fn silence(samples: u16) -> Vec<u8> {
     [&[toc | 3, frames as u8][..], &FRAME.repeat(usize::from(frames))].concat()
 }
 
-fn opus_format() -> Arc<AudioFormat> {
-    let config = opus_head(2)[b"OpusHead".len()..].to_vec();
-    Arc::new(AudioFormat { codec: AudioCodec::Opus, config, sample_rate: 48_000, channels: 2 })
+fn opus_format() -> Arc<CodecConfig> {
+    let record = opus_head(2).to_vec();
+    Arc::new(CodecConfig { codec: Codec::Opus, record, sample_rate: 48_000, channels: 2 })
 }
 
 fn push(out: &mut FramesOut, role: FrameRole, time: Timestamp, codec: Codec, data: Vec<u8>) {
-    out.frames.push(Arc::new(Frame::new(TrackId::AUDIO, role, codec, (time, time), data)));
+    let mut frame = Frame::new(TrackId::AUDIO, role, codec, (time, time), data);
+    // G.711 has no configuration that would tell; the static payload types have one channel (RFC 3551 section 6).
+    frame.channels = u8::from(matches!(codec, Codec::Pcma | Codec::Pcmu));
+    out.frames.push(Arc::new(frame));
 }
 
 /// Shortest wait for a missing packet: audio is seldom sent again, but packets overtake each other.

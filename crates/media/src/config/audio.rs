@@ -1,4 +1,4 @@
-//! What an audio configuration, or a frame where there is none, says about the sound.
+//! What an audio configuration, or a frame where there is none, says about the audio.
 //!
 //! For people to read, like `video.rs`. AAC has a file of its own.
 
@@ -6,7 +6,7 @@ use super::aac::AudioSpecificConfig;
 use crate::Codec;
 use crate::bitstream::{BitReader, Malformed};
 
-/// Sound format of an audio stream.
+/// Format of an audio stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioFormat {
     /// Profile or kind, e.g. `LC` of AAC; empty where the codec has none.

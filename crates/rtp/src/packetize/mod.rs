@@ -10,11 +10,11 @@
 //! Nothing is allocated per packet in the steady state: packets lie one behind the other in memory that is used again.
 //! Which frames are sent, and their timestamps, others decide.
 
+pub mod audio;
 pub mod av1;
 pub mod h264;
 pub mod h265;
 mod slab;
-pub mod sound;
 mod units;
 pub mod vp8;
 pub mod vp9;

@@ -32,7 +32,7 @@ fn clicks_of_every_format_come_out_when_they_went_in() {
 fn high_efficiency_aac_is_heard_as_its_core() {
     let mut audio = sample("aac-16000-mono.aac");
     // Object type 5, 16 kHz, mono, replicated to 32 kHz, core of object type 2.
-    audio.format.config = vec![0b0010_1100, 0b0000_1010, 0b1000_1000, 0];
+    audio.format.record = vec![0b0010_1100, 0b0000_1010, 0b1000_1000, 0];
     for error in click_errors_us(decode_opus(&to_opus(&audio))) {
         assert!(error.abs() <= 1_000, "{error} us off");
     }

@@ -1,14 +1,15 @@
 //! Configurations and pieces that make no sense: an error each, never a panic, and what follows is heard.
 
 use crate::common::{BASE_US, sample};
-use transcode::{Coded, InputCodec, InputFormat, OpusSettings, PIECE_BYTES_MAX, ToOpus, TranscodeError};
+use media::{Codec, CodecConfig};
+use transcode::{Coded, OpusSettings, PIECE_BYTES_MAX, ToOpus, TranscodeError};
 
 fn transcoder() -> ToOpus {
     ToOpus::new(OpusSettings { bits_per_second: 96_000 })
 }
 
-fn aac(config: &[u8]) -> InputFormat {
-    InputFormat { codec: InputCodec::Aac, config: config.to_vec() }
+fn aac(config: &[u8]) -> CodecConfig {
+    CodecConfig::new(Codec::Aac, config.to_vec())
 }
 
 #[test]
@@ -21,7 +22,7 @@ fn audio_before_its_configuration_is_refused() {
 fn a_configuration_of_one_byte_is_refused_until_there_is_a_better_one() {
     let (mut transcoder, mut out) = (transcoder(), Vec::new());
     let audio = sample("aac-44100-busy.aac");
-    let short = aac(&audio.format.config[..1]);
+    let short = aac(&audio.format.record[..1]);
     for (pts_us, data) in &audio.pieces[..3] {
         let error = transcoder.push(Some(&short), *pts_us, data, &mut out).unwrap_err();
         assert!(error == TranscodeError::BadConfig && error.is_permanent());

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use transcode::{Coded, InputCodec, InputFormat, OpusSettings, ToOpus};
+use media::{Codec, CodecConfig};
+use transcode::{Coded, OpusSettings, ToOpus};
 
 /// Where the samples' time 0 is put, so that nothing is due before the beginning of the stream.
 pub(crate) const BASE_US: i64 = 10_000_000;
@@ -12,7 +13,7 @@ pub(crate) const CLICKS_US: [i64; 2] = [BASE_US + 500_000, BASE_US + 1_000_000];
 /// A sample file taken apart.
 pub(crate) struct Sample {
     /// What the decoder is told.
-    pub(crate) format: InputFormat,
+    pub(crate) format: CodecConfig,
     /// Each piece with its time, microseconds.
     pub(crate) pieces: Vec<(i64, Vec<u8>)>,
 }
@@ -42,7 +43,7 @@ fn adts(mut bytes: &[u8]) -> Sample {
         pieces.push((BASE_US + first_sample * 1_000_000 / rate, bytes[7..length].to_vec()));
         bytes = &bytes[length..];
     }
-    Sample { format: InputFormat { codec: InputCodec::Aac, config }, pieces }
+    Sample { format: CodecConfig::new(Codec::Aac, config), pieces }
 }
 
 /// MP3 frames of one length but for padding. Encoder and decoder together delay by 576 + 529 samples.
@@ -57,7 +58,7 @@ fn mp3(bytes: &[u8], name: &str) -> Sample {
         pieces.push((BASE_US + first_sample * 1_000_000 / rate, rest[..length].to_vec()));
         rest = &rest[length..];
     }
-    Sample { format: InputFormat { codec: InputCodec::Mp3, config: Vec::new() }, pieces }
+    Sample { format: CodecConfig::new(Codec::Mp3, Vec::new()), pieces }
 }
 
 /// Transcodes a sample with timestamps in whole milliseconds, as RTMP has them.

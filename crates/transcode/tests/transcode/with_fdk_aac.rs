@@ -2,7 +2,8 @@
 
 use crate::common::{BASE_US, Sample, click_errors_us, decode_opus, sample, to_opus};
 use fdk_aac::enc;
-use transcode::{AacSettings, Coded, InputCodec, InputFormat, ToAac};
+use media::{Codec, CodecConfig};
+use transcode::{AacSettings, Coded, ToAac};
 
 fn assert_in_time(what: &str, sample: &Sample) {
     let errors = click_errors_us(decode_opus(&to_opus(sample)));
@@ -16,14 +17,14 @@ fn to_aac(opus: &[Coded]) -> Sample {
     for packet in opus {
         transcoder.push(packet.pts_us, &packet.data, &mut out).unwrap();
     }
-    let format = InputFormat { codec: InputCodec::Aac, config: transcoder.config().to_vec() };
+    let format = CodecConfig::new(Codec::Aac, transcoder.config().to_vec());
     Sample { format, pieces: out.into_iter().map(|frame| (frame.pts_us, frame.data)).collect() }
 }
 
 #[test]
 fn clicks_stay_where_they_are_through_opus_to_aac() {
     let aac = to_aac(&to_opus(&sample("aac-48000-stereo.aac")));
-    assert_eq!(aac.format.config, [0x11, 0x90]);
+    assert_eq!(aac.format.record, [0x11, 0x90]);
     assert_in_time("Opus to AAC", &aac);
 }
 
@@ -50,7 +51,7 @@ fn high_efficiency_aac_is_decoded_at_its_full_rate() {
         .into_iter()
         .enumerate()
         .map(|(index, data)| (BASE_US + (index as i64 * 2_048 - delay) * 1_000_000 / 48_000, data));
-    let sample = Sample { format: InputFormat { codec: InputCodec::Aac, config }, pieces: pieces.collect() };
+    let sample = Sample { format: CodecConfig::new(Codec::Aac, config), pieces: pieces.collect() };
     assert_in_time("HE-AAC", &sample);
 }
 

@@ -220,9 +220,7 @@ impl Worker {
     pub(super) fn bridge_end(&mut self, index: BridgeId, reason: &str) {
         let Some(bridge) = self.bridges.slab.remove(index) else { return };
         self.bridges.by_stream.remove(&bridge.stream);
-        let met = bridge.totals();
-        self.bridges.counters.b_frames_dropped += met.b_frames_dropped;
-        self.bridges.counters.broken += met.broken;
+        bridge.totals().add_to(&mut self.bridges.counters);
         let direction = bridge.machine.direction();
         let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
         let key = self.streams.slab.get(frames).map(|stream| &*stream.publication.key);

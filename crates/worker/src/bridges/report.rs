@@ -21,7 +21,18 @@ pub(super) struct BridgeTotals {
     pub(super) video_frames: u64,
     pub(super) packets: u64,
     pub(super) b_frames_dropped: u64,
+    pub(super) undecodable: u64,
+    pub(super) other_tracks: u64,
     pub(super) broken: u64,
+}
+
+impl BridgeTotals {
+    pub(super) fn add_to(&self, counters: &mut BridgeCounters) {
+        counters.b_frames_dropped += self.b_frames_dropped;
+        counters.undecodable += self.undecodable;
+        counters.other_tracks += self.other_tracks;
+        counters.broken += self.broken;
+    }
 }
 
 impl Bridge {
@@ -33,6 +44,8 @@ impl Bridge {
                     video_frames: stats.video_frames,
                     packets: stats.packets,
                     b_frames_dropped: stats.b_frames_dropped,
+                    undecodable: stats.undecodable,
+                    other_tracks: stats.other_tracks,
                     broken: stats.broken + self.cost.broken,
                 }
             }
@@ -42,6 +55,8 @@ impl Bridge {
                     video_frames: stats.video_frames,
                     packets: stats.packets,
                     b_frames_dropped: 0,
+                    undecodable: stats.undecodable,
+                    other_tracks: 0,
                     broken: stats.broken + stats.lost + stats.late + self.cost.broken,
                 }
             }
@@ -76,9 +91,7 @@ impl Worker {
     pub(crate) fn bridge_counters(&self) -> BridgeCounters {
         let mut counters = self.bridges.counters;
         for (_, bridge) in self.bridges.slab.iter() {
-            let met = bridge.totals();
-            counters.b_frames_dropped += met.b_frames_dropped;
-            counters.broken += met.broken;
+            bridge.totals().add_to(&mut counters);
             match bridge.machine {
                 Machine::FrameToRtp(_) => counters.frame_to_rtp_running += 1,
                 Machine::RtpToFrame(_) => counters.rtp_to_frame_running += 1,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use delivery::Received;
-use media::config::{AudioFormat, audio_format, audio_frame_format, video_format};
-use media::{Codec, Frame, FrameRole, MediaKind};
+use media::config::{audio_format, audio_frame_format, video_format};
+use media::{Codec, CodecConfig, Frame, FrameRole, MediaKind};
 use rtmp::MediaMessage;
 use rtmp::flv::{TagBody, read_frames};
 
@@ -229,13 +229,8 @@ fn note_format(local: &mut LocalStream, frame: &Frame) {
         }
         MediaKind::Audio if is_config => local.audio = Some((codec, audio_format(codec, data))),
         MediaKind::Audio if local.audio.is_none() && codec != Codec::None => {
-            let format = match codec {
-                Codec::Pcma | Codec::Pcmu => {
-                    let channels = frame.channels.max(1);
-                    Some(AudioFormat { profile: String::new(), sample_rate: 8_000, channels })
-                }
-                _ => audio_frame_format(codec, data),
-            };
+            let told = CodecConfig { channels: frame.channels, ..CodecConfig::new(codec, Vec::new()) };
+            let format = told.audio_format().or_else(|| audio_frame_format(codec, data));
             local.audio = Some((codec, format));
         }
         _ => {}

@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bridge::{AudioCodec, AudioFormat, CodedAudio};
+use bridge::CodedAudio;
+use media::{Codec, CodecConfig};
 use transcode::{TranscodeError, Unsupported};
 
 use super::{Conversion, PIECES_MAX, Pool, PoolRefused, PushError, Replies, Reply, Transcoder, Work};
@@ -238,7 +239,7 @@ fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
     let (pool, mut worker) = (pool(1, 1), Worker::new());
     let mut transcoder = pool.open(Conversion::ToOpus, 7, &worker.replies).unwrap();
     let config =
-        AudioFormat { codec: AudioCodec::Aac, config: vec![0x11, 0x90], sample_rate: 48_000, channels: 2 };
+        CodecConfig { codec: Codec::Aac, record: vec![0x11, 0x90], sample_rate: 48_000, channels: 2 };
     let mut format = Some(Arc::new(config));
     let (mut rest, mut pts_us) = (&aac[..], 0);
     while rest.len() > 7 {
@@ -256,7 +257,7 @@ fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
         audio.extend(reply.audio);
         cpu += reply.cpu;
     }
-    assert_eq!(audio[0].format.as_ref().unwrap().codec, AudioCodec::Opus);
+    assert_eq!(audio[0].format.as_ref().unwrap().codec, Codec::Opus);
     assert!(audio.windows(2).all(|pair| pair[1].pts_us - pair[0].pts_us == 20_000));
     assert!(cpu > Duration::ZERO);
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bridge::{AudioCodec, AudioFormat, CodedAudio};
-use transcode::{
-    AacSettings, Coded, InputCodec, InputFormat, NotBuiltIn, OpusSettings, ToAac, ToOpus, TranscodeError,
-};
+use bridge::CodedAudio;
+use media::{Codec, CodecConfig};
+use transcode::{AacSettings, Coded, NotBuiltIn, OpusSettings, ToAac, ToOpus, TranscodeError};
 
 use super::Work;
 
@@ -13,20 +12,19 @@ use super::Work;
 pub(super) struct Opus {
     transcoder: ToOpus,
     coded: Vec<Coded>,
-    format: Option<Arc<AudioFormat>>,
+    format: Option<Arc<CodecConfig>>,
 }
 
 /// Opus to AAC.
 pub(super) struct Aac {
     transcoder: ToAac,
     coded: Vec<Coded>,
-    format: Option<Arc<AudioFormat>>,
+    format: Option<Arc<CodecConfig>>,
 }
 
 impl Opus {
     pub(super) fn new(bits_per_second: u32) -> Self {
-        let format =
-            AudioFormat { codec: AudioCodec::Opus, config: Vec::new(), sample_rate: 48_000, channels: 2 };
+        let format = CodecConfig { codec: Codec::Opus, record: Vec::new(), sample_rate: 48_000, channels: 2 };
         Self {
             transcoder: ToOpus::new(OpusSettings { bits_per_second }),
             coded: Vec::new(),
@@ -38,9 +36,9 @@ impl Opus {
 impl Aac {
     pub(super) fn new(bits_per_second: u32) -> Result<Self, NotBuiltIn> {
         let transcoder = ToAac::new(AacSettings { bits_per_second })?;
-        let format = AudioFormat {
-            codec: AudioCodec::Aac,
-            config: transcoder.config().to_vec(),
+        let format = CodecConfig {
+            codec: Codec::Aac,
+            record: transcoder.config().to_vec(),
             sample_rate: 48_000,
             channels: 2,
         };
@@ -50,8 +48,8 @@ impl Aac {
 
 impl Work for Opus {
     fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
-        let format = piece.format.as_deref().map(input_format).transpose()?;
-        let result = self.transcoder.push(format.as_ref(), piece.pts_us, &piece.data, &mut self.coded);
+        let format = piece.format.as_deref();
+        let result = self.transcoder.push(format, piece.pts_us, &piece.data, &mut self.coded);
         hand_out(&mut self.coded, &mut self.format, out);
         result
     }
@@ -65,18 +63,8 @@ impl Work for Aac {
     }
 }
 
-fn input_format(format: &AudioFormat) -> Result<InputFormat, TranscodeError> {
-    let codec = match format.codec {
-        AudioCodec::Aac => InputCodec::Aac,
-        AudioCodec::Mp3 => InputCodec::Mp3,
-        // These need no transcoding, and bridges ask for none.
-        AudioCodec::Opus | AudioCodec::Pcmu | AudioCodec::Pcma => return Err(TranscodeError::BadConfig),
-    };
-    Ok(InputFormat { codec, config: format.config.clone() })
-}
-
 /// Moves what came out; the very first piece says what it is.
-fn hand_out(coded: &mut Vec<Coded>, format: &mut Option<Arc<AudioFormat>>, out: &mut Vec<CodedAudio>) {
+fn hand_out(coded: &mut Vec<Coded>, format: &mut Option<Arc<CodecConfig>>, out: &mut Vec<CodedAudio>) {
     out.extend(coded.drain(..).map(|piece| CodedAudio {
         pts_us: piece.pts_us,
         format: format.take(),

@@ -23,6 +23,7 @@ use sps::{PictureOrderType, Sps};
 use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
+use media::h264_fmtp;
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]
@@ -99,8 +100,8 @@ impl Filter {
     }
 
     pub(super) fn fmtp(&self) -> String {
-        let profile = self.sets.sequence.first().map(|set| set.fields.profile_level_id()).unwrap_or_default();
-        format!("level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={profile}")
+        let fields = self.sets.sequence.first().map(|set| &set.fields);
+        h264_fmtp(fields.map_or([0; 3], |set| [set.profile, set.constraints, set.level]))
     }
 
     pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {

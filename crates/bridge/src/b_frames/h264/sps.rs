@@ -63,11 +63,6 @@ impl Sps {
         Ok(())
     }
 
-    /// `profile-level-id` (RFC 6184 section 8.1): profile, constraints and level in hexadecimal.
-    pub(crate) fn profile_level_id(&self) -> String {
-        format!("{:02x}{:02x}{:02x}", self.profile, self.constraints, self.level)
-    }
-
     fn read(reader: &mut BitReader<'_>, rewrite: bool) -> Result<Self, Malformed> {
         let [profile, constraints, level] = [reader.u(8)? as u8, reader.u(8)? as u8, reader.u(8)? as u8];
         let id = reader.ue_up_to(31)?;

@@ -16,6 +16,7 @@ use slice::SliceHeader;
 use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
+use media::h265_fmtp;
 
 /// See [`super::PictureFilter`].
 #[derive(Debug)]
@@ -63,12 +64,7 @@ impl Filter {
     /// RFC 7798 section 7.1.
     pub(super) fn fmtp(&self) -> String {
         let profile = self.sets.sequence.first().map(|set| set.fields.profile).unwrap_or_default();
-        format!(
-            "level-id={};profile-id={};tier-flag={};tx-mode=SRST",
-            profile.level,
-            profile.profile,
-            u8::from(profile.high_tier)
-        )
+        h265_fmtp(profile.profile, profile.high_tier, profile.level)
     }
 
     pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {

@@ -1,6 +1,6 @@
 //! Audio: Opus and G.711 pass as they are, AAC and MP3 by way of the transcoder.
 
-use bridge::{AudioCodec, CodedAudio};
+use bridge::CodedAudio;
 use rtp::payload::Codec;
 
 use crate::frame_to_rtp::Rig;
@@ -94,7 +94,7 @@ fn mp3_is_handed_out_and_what_comes_back_is_sent() {
     }
     assert_eq!(rig.bridge.formats().audio, Some(Codec::Opus));
     assert_eq!(rig.audio_jobs.len(), 2);
-    assert_eq!(rig.audio_jobs[0].format.as_ref().unwrap().codec, AudioCodec::Mp3);
+    assert_eq!(rig.audio_jobs[0].format.as_ref().unwrap().codec, Codec::Mp3);
     assert_eq!((rig.audio_jobs[1].pts_us, rig.audio_jobs[1].format.is_none()), (26_000, true));
     let mut timestamps = Vec::new();
     for index in 0..50 {
@@ -119,7 +119,7 @@ fn a_changed_aac_header_reaches_the_transcoder_with_the_next_piece() {
         rig.audio(time_ms + 23, &[0xaf, 1, 0x21, 0x11]);
     }
     let told: Vec<_> =
-        rig.audio_jobs.iter().map(|job| job.format.as_ref().map(|format| format.config.clone())).collect();
+        rig.audio_jobs.iter().map(|job| job.format.as_ref().map(|format| format.record.clone())).collect();
     assert_eq!(told, [Some(vec![0x12, 0x10]), None, None, None, Some(vec![0x11, 0x90]), None]);
 }
 

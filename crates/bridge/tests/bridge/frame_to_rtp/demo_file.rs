@@ -1,7 +1,6 @@
 //! A file of a real encoder, H.264 and AAC: viewers get every picture, parameter sets ahead of key frames, packets of one
 //! size, and the transcoder gets every audio frame.
 
-use bridge::AudioCodec;
 use media::MediaKind;
 use rtp::payload::Codec;
 
@@ -112,7 +111,7 @@ fn each_audio_frame_goes_to_the_transcoder_with_its_time() {
         assert_eq!(job.format.is_some(), index == 0, "the format with the first piece alone");
     }
     let format = rig.audio_jobs[0].format.as_ref().unwrap();
-    assert_eq!((format.codec, &format.config[..]), (AudioCodec::Aac, &[0x12, 0x10, 0x56, 0xe5, 0][..]));
+    assert_eq!((format.codec, &format.record[..]), (Codec::Aac, &[0x12, 0x10, 0x56, 0xe5, 0][..]));
     let formats = rig.bridge.formats();
     assert_eq!(formats.video.as_ref().map(|video| video.codec), Some(Codec::H264));
     assert!(formats.video.as_ref().unwrap().fmtp.contains("profile-level-id=4d401e"), "{formats:?}");

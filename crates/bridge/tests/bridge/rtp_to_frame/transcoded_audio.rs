@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bridge::{AudioCodec, AudioFormat, CodedAudio, RtpToFrameSettings};
-use media::{FrameRole, MediaKind};
+use bridge::{CodedAudio, RtpToFrameSettings};
+use media::{CodecConfig, FrameRole, MediaKind};
 use rtmp::flv::audio_format;
 use rtp::payload::Codec;
 
@@ -19,12 +19,7 @@ fn rig() -> Rig {
 
 pub(crate) fn aac(pts_us: i64, config: Option<&[u8]>, channels: u8) -> CodedAudio {
     let format = config.map(|config| {
-        Arc::new(AudioFormat {
-            codec: AudioCodec::Aac,
-            config: config.to_vec(),
-            sample_rate: 48_000,
-            channels,
-        })
+        Arc::new(CodecConfig { codec: Codec::Aac, record: config.to_vec(), sample_rate: 48_000, channels })
     });
     CodedAudio { pts_us, format, data: vec![0x21, 1, 2] }
 }
@@ -39,7 +34,7 @@ fn opus_goes_to_the_transcoder_with_its_format_first_and_without_holes() {
     assert_eq!(rig.audio_jobs.len(), 20);
     assert!(rig.frames.is_empty(), "players get nothing before it comes back");
     let format = rig.audio_jobs[0].format.as_ref().expect("the format comes first");
-    assert_eq!((format.codec, format.sample_rate, format.channels), (AudioCodec::Opus, 48_000, 2));
+    assert_eq!((format.codec, format.sample_rate, format.channels), (Codec::Opus, 48_000, 2));
     assert!(rig.audio_jobs[1..].iter().all(|job| job.format.is_none()));
     let begin = rig.audio_jobs[0].pts_us;
     for (at, job) in rig.audio_jobs.iter().enumerate() {

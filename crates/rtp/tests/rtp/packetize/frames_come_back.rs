@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rtp::depacketize::Depacketizer;
-use rtp::packetize::{PacketSlab, av1, h264, h265, sound, vp8, vp9};
+use rtp::packetize::{PacketSlab, audio, av1, h264, h265, vp8, vp9};
 use rtp::payload::{Codec, inspect, vp8::PictureId};
 
 use crate::packetize::{lengths, limits, nal_units, noise, obus, packets, payloads};
@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn g711(len in 0..4_000usize) {
         let samples = noise(len, 0);
-        let pieces: Vec<_> = sound::g711_pieces(&samples).collect();
+        let pieces: Vec<_> = audio::g711_pieces(&samples).collect();
         prop_assert_eq!(&pieces.concat(), &samples);
         prop_assert!(pieces.iter().all(|piece| (1..=160).contains(&piece.len())));
         prop_assert_eq!(pieces.len(), len.div_ceil(160));
@@ -98,7 +98,7 @@ fn what_cannot_be_sent_is_not_begun() {
     let many = [0x32, 1, 7].repeat(av1::OBUS_MAX + 1);
     assert!(packets(|writer| assert!(!av1::packetize(&[], &many, true, 1_200, writer))).is_empty());
     for (packet, is_sent) in [(&[][..], false), (&[0xfc; 1_201], false), (&[0xfc; 1_200], true)] {
-        let slab = packets(|writer| assert_eq!(sound::whole(packet, 1_200, writer), is_sent));
+        let slab = packets(|writer| assert_eq!(audio::whole(packet, 1_200, writer), is_sent));
         assert_eq!(slab.len(), usize::from(is_sent));
     }
     assert!(packets(|writer| vp8::packetize(&[], 1, 1_200, writer)).is_empty());

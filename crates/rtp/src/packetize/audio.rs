@@ -1,8 +1,8 @@
-//! Sound to payloads: Opus (RFC 7587), one packet each, and G.711 (RFC 3551 section 4.5.14), any number of samples.
+//! Audio to payloads: Opus (RFC 7587), one packet each, and G.711 (RFC 3551 section 4.5.14), any number of samples.
 
 use super::{FrameWriter, limited, piece_len};
 
-/// Writes one packet of sound, which cannot be cut; `false`, and nothing written, if it is empty or longer than the limit.
+/// Writes one packet of audio, which cannot be cut; `false`, and nothing written, if it is empty or longer than the limit.
 pub fn whole(packet: &[u8], payload_bytes_max: usize, writer: &mut FrameWriter<'_>) -> bool {
     let fits = !packet.is_empty() && packet.len() <= limited(payload_bytes_max);
     if fits {
