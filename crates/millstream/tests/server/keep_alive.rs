@@ -1,4 +1,5 @@
 //! HTTP/1 connections that carry more than one request: between workers and control and back, with and without TLS.
+#![expect(clippy::disallowed_methods, reason = "time limits of a server in real time")]
 
 use std::fs;
 use std::io::{Read, Write};
