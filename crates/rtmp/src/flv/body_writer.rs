@@ -12,7 +12,7 @@ use crate::amf0::{Value, encode};
 
 /// What follows the head of a video body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VideoPart {
+pub(super) enum VideoPart {
     /// Configuration record.
     Config,
     /// An access unit.
@@ -28,7 +28,7 @@ pub enum VideoPart {
 
 /// What follows the head of an audio body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AudioPart {
+pub(super) enum AudioPart {
     /// AudioSpecificConfig, `OpusHead`; G.711 has none.
     Config,
     /// One access unit or packet.
@@ -138,23 +138,8 @@ impl Head {
     }
 }
 
-/// Appends the head of a video body. `None`, with nothing appended, for a codec that is none of H.264, H.265, AV1, VP8
-/// and VP9.
-pub fn write_video_head(out: &mut Vec<u8>, codec: Codec, part: VideoPart) -> Option<()> {
-    out.extend_from_slice(Head::of_video(codec, 0, part)?.bytes());
-    Some(())
-}
-
-/// Appends the head of an audio body. `None`, with nothing appended, for a codec that is none of AAC, Opus and G.711
-/// (of one channel), and for a configuration or an end of G.711.
-pub fn write_audio_head(out: &mut Vec<u8>, codec: Codec, part: AudioPart) -> Option<()> {
-    out.extend_from_slice(Head::of_audio(codec, (0, 1), part)?.bytes());
-    Some(())
-}
-
-/// Appends a data body with `onMetaData` (FLV 10.1, E.5).
-/// `encoder` is what made the stream.
-pub fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata, encoder: &str) {
+/// Appends a data body with `onMetaData` (FLV 10.1, E.5); `encoder` is what made the stream.
+pub(super) fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata, encoder: &str) {
     let mut properties = Vec::new();
     let mut put = |name: &str, value: Value| properties.push((name.to_owned(), value));
     if let Some((codec, width, height)) = metadata.video {
@@ -193,6 +178,14 @@ mod tests {
     use crate::amf0::{Decoder, Limits};
     use crate::flv::{BodyRole, inspect};
 
+    fn video_head(codec: Codec, part: VideoPart) -> Option<Vec<u8>> {
+        Head::of_video(codec, 0, part).map(|head| head.bytes().to_vec())
+    }
+
+    fn audio_head(codec: Codec, part: AudioPart) -> Option<Vec<u8>> {
+        Head::of_audio(codec, (0, 1), part).map(|head| head.bytes().to_vec())
+    }
+
     #[test]
     fn heads_are_read_back_as_what_they_were_written_for() {
         for codec in [Codec::H264, Codec::H265, Codec::Av1, Codec::Vp8, Codec::Vp9] {
@@ -203,8 +196,7 @@ mod tests {
                     (VideoPart::Frame { is_key: true, composition_ms: *composition_ms }, BodyRole::Key),
                     (VideoPart::Frame { is_key: false, composition_ms: *composition_ms }, BodyRole::Inter),
                 ] {
-                    let mut body = Vec::new();
-                    write_video_head(&mut body, codec, part).unwrap();
+                    let mut body = video_head(codec, part).unwrap();
                     body.push(0);
                     let info = inspect(MediaKind::Video, &body).unwrap();
                     let expected = if role == BodyRole::Config { 0 } else { *composition_ms };
@@ -220,42 +212,36 @@ mod tests {
             (Codec::Pcma, AudioPart::Frame, BodyRole::Audio),
             (Codec::Pcmu, AudioPart::Frame, BodyRole::Audio),
         ] {
-            let mut body = Vec::new();
-            write_audio_head(&mut body, codec, part).unwrap();
+            let mut body = audio_head(codec, part).unwrap();
             body.push(0);
             let info = inspect(MediaKind::Audio, &body).unwrap();
             assert_eq!((info.codec, info.role), (codec, role));
         }
-        let mut body = Vec::new();
-        assert_eq!(write_video_head(&mut body, Codec::Aac, VideoPart::Config), None);
-        assert_eq!(write_audio_head(&mut body, Codec::Pcma, AudioPart::Config), None);
-        assert_eq!(write_audio_head(&mut body, Codec::Mp3, AudioPart::Frame), None);
-        assert!(body.is_empty());
+        assert_eq!(video_head(Codec::Aac, VideoPart::Config), None);
+        assert_eq!(audio_head(Codec::Pcma, AudioPart::Config), None);
+        assert_eq!(audio_head(Codec::Mp3, AudioPart::Frame), None);
     }
 
     #[test]
     fn ends_are_read_back_as_ends() {
         for codec in [Codec::H264, Codec::H265, Codec::Av1, Codec::Vp8, Codec::Vp9] {
-            let mut body = Vec::new();
-            write_video_head(&mut body, codec, VideoPart::End).unwrap();
+            let body = video_head(codec, VideoPart::End).unwrap();
             let info = inspect(MediaKind::Video, &body).unwrap();
             assert_eq!((info.codec, info.role), (codec, BodyRole::End));
         }
         for codec in [Codec::Aac, Codec::Opus] {
-            let mut body = Vec::new();
-            write_audio_head(&mut body, codec, AudioPart::End).unwrap();
+            let body = audio_head(codec, AudioPart::End).unwrap();
             let info = inspect(MediaKind::Audio, &body).unwrap();
             assert_eq!((info.codec, info.role), (codec, BodyRole::End));
         }
-        assert_eq!(write_audio_head(&mut Vec::new(), Codec::Pcma, AudioPart::End), None);
+        assert_eq!(audio_head(Codec::Pcma, AudioPart::End), None);
     }
 
     #[test]
     fn composition_times_stay_within_their_24_bits() {
         for (given, kept) in [(i32::MAX, (1 << 23) - 1), (i32::MIN, -(1 << 23))] {
-            let mut body = Vec::new();
             let part = VideoPart::Frame { is_key: false, composition_ms: given };
-            write_video_head(&mut body, Codec::H264, part).unwrap();
+            let body = video_head(Codec::H264, part).unwrap();
             assert_eq!(inspect(MediaKind::Video, &body).unwrap().composition_ms, kept);
         }
     }

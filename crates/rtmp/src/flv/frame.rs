@@ -244,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_files_get_the_bodies_that_every_player_reads() {
+        let (key, inter, config) = (FrameRole::Key, FrameRole::Inter, FrameRole::Config);
+        for (track, role, codec, composition_ms, bytes) in [
+            (TrackId::VIDEO, config, Codec::H264, 0, &b"\x17\0\0\0\0data"[..]),
+            (TrackId::VIDEO, key, Codec::H264, 40, b"\x17\x01\0\0\x28data"),
+            (TrackId::VIDEO, inter, Codec::H264, -1, b"\x27\x01\xff\xff\xffdata"),
+            (TrackId::VIDEO, FrameRole::End, Codec::H264, 0, b"\x17\x02\0\0\0"),
+            (TrackId::VIDEO, key, Codec::H265, 7, b"\x91hvc1\0\0\x07data"),
+            (TrackId::VIDEO, inter, Codec::H265, 0, b"\xa3hvc1data"),
+            (TrackId::VIDEO, config, Codec::Av1, 0, b"\x90av01data"),
+            (TrackId::VIDEO, key, Codec::Vp9, 0, b"\x91vp09data"),
+            (TrackId::AUDIO, config, Codec::Aac, 0, b"\xaf\0data"),
+            (TrackId::AUDIO, FrameRole::Audio, Codec::Aac, 0, b"\xaf\x01data"),
+            (TrackId::AUDIO, FrameRole::End, Codec::Aac, 0, b"\x92mp4a"),
+            (TrackId::AUDIO, config, Codec::Opus, 0, b"\x90Opusdata"),
+            (TrackId::AUDIO, FrameRole::Audio, Codec::Opus, 0, b"\x91Opusdata"),
+        ] {
+            let data = if role == FrameRole::End { Vec::new() } else { b"data".to_vec() };
+            let dts = Timestamp::from_millis(1_000);
+            let times = (dts, dts + Timestamp::from_millis(composition_ms));
+            assert_eq!(body(&Frame::new(track, role, codec, times, data)), bytes, "{role:?} of {codec}");
+        }
+    }
+
+    #[test]
     fn frames_of_other_origin_get_a_body_that_says_the_same() {
         let second = |track: TrackId| TrackId { index: 1, ..track };
         let (video, audio) = (TrackId::VIDEO, TrackId::AUDIO);

@@ -20,11 +20,10 @@ mod tag;
 mod writer;
 
 pub use body::{Body, BodyKind, LegacyAudio, audio_body, video_body};
-pub use body_writer::{AudioPart, VideoPart, write_audio_head, write_metadata, write_video_head};
 pub use format::{audio_format, video_format};
 pub use frame::{TagBody, read_frames};
 pub use inspect::{BodyInfo, BodyRole, inspect};
-pub use media::{Codec, Metadata};
+pub use media::Codec;
 pub use reader::{FlvReader, Tag};
 pub use writer::{write_file_header, write_tag, write_tag_parts};
 

@@ -1,4 +1,5 @@
-//! Publishers nobody watches: their sockets are read a few times a second instead of message by message.
+//! Publishers nobody watches: their sockets (and queues, of publishers inside this process) are read a few times a second
+//! instead of message by message.
 //!
 //! What arrives is only needed for the GOP cache, so nobody waits for it, and one read takes what would have been
 //! several: with thousands of publishers the reads are most of what they cost. The moment a player or another worker
