@@ -28,6 +28,7 @@ use crate::bridges::Bridges;
 use crate::context::{Context, READ_BYTES};
 use crate::frames::streams::Streams;
 use crate::ids::{ConnId, FrameStreamId, IdleId, Table, TableId};
+use crate::net::accept::{Acceptor, FIRST_LISTENER};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Entry, Listeners};
 use crate::packets::Packets;
@@ -42,20 +43,14 @@ use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::Protocol;
 
 const WAKER: Token = Token(usize::MAX);
-/// Tokens from here on are listeners; below are sessions.
-const FIRST_LISTENER: usize = usize::MAX - 1024;
 /// Events taken from the kernel per turn.
 const EVENTS_MAX: usize = 4096;
-/// Connections accepted per listener and turn; the rest wait for the next turn, media goes first.
-const ACCEPTS_MAX: usize = 256;
 /// The same for one that does not publish.
 const COMMAND_READ_BYTES: usize = 16 << 10;
 /// Scratch space for ciphertext; smaller than [`READ_BYTES`], so that the plaintext of it always fits there.
 const CIPHER_BYTES: usize = 64 << 10;
 /// Time between two rounds of deadline checks, milliseconds.
 const SWEEP_MS: u64 = 100;
-/// Pause after the system ran out of file descriptors, milliseconds.
-const ACCEPT_PAUSE_MS: u64 = 200;
 /// Silence after which the kernel asks a peer whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Time a session has to take its last bytes, milliseconds.
@@ -81,9 +76,7 @@ pub(crate) struct Worker {
     pub(crate) control: ControlQueues,
     pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
-    listeners: Listeners,
-    accept_again: Vec<usize>,
-    accept_paused_until: Option<u64>,
+    pub(crate) acceptor: Acceptor,
     pub(crate) sessions: Table<ConnId, Session>,
     /// HTTP connections between two requests.
     pub(crate) idle: IdleConnections,
@@ -118,21 +111,17 @@ impl Worker {
         control: ControlQueues,
         mut packets: Packets,
         bridges: Bridges,
-        mut listeners: Listeners,
+        listeners: Listeners,
     ) -> io::Result<Self> {
         packets.register(ctx.poll.registry())?;
-        for (index, (_, listener)) in listeners.iter_mut().enumerate() {
-            ctx.poll.registry().register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
-        }
+        let acceptor = Acceptor::new(listeners, ctx.poll.registry())?;
         let rtmp_config = rtmp_limits(&ctx.settings);
         Ok(Self {
             ctx,
             control,
             packets,
             bridges,
-            listeners,
-            accept_again: Vec::new(),
-            accept_paused_until: None,
+            acceptor,
             sessions: Table::default(),
             idle: IdleConnections::default(),
             columns: Columns::default(),
@@ -178,13 +167,17 @@ impl Worker {
             match event.token() {
                 WAKER => {}
                 token if Packets::owns(token) => self.packets.socket_event(&mut self.ctx, event),
-                Token(token) if token >= FIRST_LISTENER => self.accept_again.push(token - FIRST_LISTENER),
+                token if token.0 >= FIRST_LISTENER => self.acceptor.event(token),
                 Token(token) if token >= FIRST_IDLE => self.idle_event(IdleId::at(token - FIRST_IDLE), event),
                 Token(index) => self.session_event(ConnId::at(index), event),
             }
         }
-        for listener in std::mem::take(&mut self.accept_again) {
-            self.accept(listener);
+        while let Some((entry, socket, address)) = self.acceptor.next(&mut self.ctx) {
+            self.open(entry, socket, address);
+        }
+        if self.acceptor.is_paused() {
+            // Who has a request now comes before who may have one later.
+            self.idle.clear();
         }
         self.receive_internal();
         self.packets.input(&mut self.ctx, &mut self.received);
@@ -202,14 +195,13 @@ impl Worker {
         self.serve_due_players();
         if self.ctx.now_ms >= self.next_sweep_ms {
             self.next_sweep_ms = self.ctx.now_ms + SWEEP_MS;
-            self.resume_accepting();
             self.sweep();
         }
         self.ctx.mailboxes.flush();
     }
 
     fn timeout(&self) -> Duration {
-        if !self.read_again.is_empty() || !self.accept_again.is_empty() {
+        if !self.read_again.is_empty() || self.acceptor.has_more() {
             return Duration::ZERO;
         }
         let due = self.timers.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
@@ -294,23 +286,6 @@ impl Worker {
         }
     }
 
-    fn accept(&mut self, listener: usize) {
-        if self.accept_paused_until.is_some() {
-            return;
-        }
-        for _ in 0..ACCEPTS_MAX {
-            let Some((entry, socket)) = self.listeners.get(listener) else { return };
-            match socket.accept() {
-                Ok((socket, address)) => self.open(*entry, socket, address),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if out_of_descriptors(&error) => return self.pause_accepting(&error),
-                // The connection was gone before it was accepted; the next one may be fine.
-                Err(error) => tracing::debug!(%error, "accept failed"),
-            }
-        }
-        self.accept_again.push(listener);
-    }
-
     fn open(&mut self, entry: Entry, socket: TcpStream, address: SocketAddr) {
         self.ctx.counters.accepted += 1;
         if self.sessions.len() >= self.ctx.settings.sessions_max {
@@ -334,7 +309,7 @@ impl Worker {
             let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
             (State::HttpHead(Box::default()), protocol)
         };
-        let conn = self.add_session(Some(Connection { socket, tls }), unmapped(address), state, protocol);
+        let conn = self.add_session(Some(Connection { socket, tls }), address, state, protocol);
         if let Err(error) = self.register(conn) {
             self.drop_unregistered(conn, &error);
         }
@@ -400,32 +375,6 @@ impl Worker {
         RandomState::new().hash_one(())
     }
 
-    fn pause_accepting(&mut self, error: &io::Error) {
-        self.ctx.counters.accept_pauses += 1;
-        self.accept_paused_until = Some(self.ctx.now_ms + ACCEPT_PAUSE_MS);
-        // Who has a request now comes before who may have one later.
-        self.idle.clear();
-        if self.ctx.counters.accept_pauses % 50 == 1 {
-            tracing::warn!(%error, sessions = self.sessions.len(), "out of file descriptors: accepting pauses");
-        }
-    }
-
-    fn resume_accepting(&mut self) {
-        if self.accept_paused_until.is_some_and(|until| self.ctx.now_ms >= until) {
-            self.accept_paused_until = None;
-            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
-        }
-    }
-
-    /// Stops accepting for good.
-    pub(crate) fn stop_listening(&mut self) {
-        for (_, mut listener) in std::mem::take(&mut self.listeners) {
-            // Fails only when it was never registered.
-            let _ = self.ctx.poll.registry().deregister(&mut listener);
-        }
-        self.packets.stop_listening(self.ctx.poll.registry());
-    }
-
     /// Sets whether input of a session is an event.
     pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
         let session = &mut self.sessions[conn];
@@ -466,17 +415,4 @@ fn rtmp_limits(settings: &WorkerSettings) -> ServerConfig {
     // One message of audio and one of video may be unfinished at a time.
     let publish_memory_bytes = max_message_bytes.saturating_mul(2);
     ServerConfig { max_message_bytes, publish_memory_bytes, ..ServerConfig::default() }
-}
-
-fn out_of_descriptors(error: &io::Error) -> bool {
-    // Per process, system-wide, or no kernel memory for a socket.
-    matches!(
-        error.raw_os_error(),
-        Some(nix::libc::EMFILE | nix::libc::ENFILE | nix::libc::ENOBUFS | nix::libc::ENOMEM)
-    )
-}
-
-/// An IPv4 peer of an IPv6 socket is an IPv4 peer.
-fn unmapped(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -138,7 +138,8 @@ impl Worker {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
                 Command::Drain { deadline } => {
-                    self.stop_listening();
+                    self.acceptor.stop(self.ctx.poll.registry());
+                    self.packets.stop_listening(self.ctx.poll.registry());
                     self.idle.clear();
                     self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
                     self.sweep();

@@ -2,6 +2,7 @@
 //!
 //! Bytes in and out, and nothing about what they mean; `proto` and `packets` read them.
 
+pub(crate) mod accept;
 pub(crate) mod connection;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
