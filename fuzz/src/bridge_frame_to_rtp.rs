@@ -77,10 +77,10 @@ impl Viewer {
                 let audio = CodedAudio { pts_us: time_ms as i64 * 1_000, format: None, data: body.to_vec() };
                 self.bridge.audio(now, &audio, &mut out);
             }
-            3 => self.bridge.publisher_started(now),
-            4 => self.bridge.refuse_audio("no transcoder is free"),
-            5 => self.bridge.track_ended(MediaKind::Video),
-            6 => self.bridge.track_ended(MediaKind::Audio),
+            3 => self.bridge.publisher_started(&mut out),
+            4 => self.bridge.refuse_audio("no transcoder is free", &mut out),
+            5 => self.bridge.track_ended(MediaKind::Video, &mut out),
+            6 => self.bridge.track_ended(MediaKind::Audio, &mut out),
             _ => return,
         }
         let stats = self.bridge.stats();

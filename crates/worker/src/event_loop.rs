@@ -185,11 +185,12 @@ impl Worker {
         self.read_unwatched();
         self.claim_again();
         self.receive_messages();
-        self.bridge_replies();
+        self.take_transcoded_audio();
         self.handle_commands();
         self.take_returned();
         self.packets.run_timers(&mut self.ctx);
         self.carry_out_actions();
+        self.poll_due_bridges();
         self.packets.forward(&mut self.ctx);
         self.packets.flush(&mut self.ctx);
         self.serve_due_players();
@@ -208,7 +209,9 @@ impl Worker {
         let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
         let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
         let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);
-        Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(self.packets.timeout(self.ctx.now))
+        let now = self.ctx.now;
+        let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now));
+        Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 
     fn session_event(&mut self, conn: ConnId, event: &mio::event::Event) {

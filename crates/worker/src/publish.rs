@@ -319,7 +319,6 @@ impl Worker {
         while let Some(action) = actions.queue.pop_front() {
             match action {
                 Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.tapped[packets]),
-                Action::BridgeDue(bridge, due) => self.bridge_due(bridge, due),
                 Action::PublicationEnded { stream, epoch } => self.bridge_source_ended(stream, epoch),
                 Action::StreamFailed(stream) => {
                     self.bridge_end_of_stream(stream, EndReason::Defect.text());

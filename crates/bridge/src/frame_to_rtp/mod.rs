@@ -83,6 +83,10 @@ pub struct PacketsOut {
     packets: PacketSlab,
     /// To be transcoded to Opus, in order.
     pub audio: Vec<CodedAudio>,
+    /// [`FrameToRtp::formats`] are others than before.
+    pub formats_changed: bool,
+    /// A warning for the operator, once a publisher.
+    pub warning: Option<&'static str>,
 }
 
 impl PacketsOut {
@@ -95,6 +99,7 @@ impl PacketsOut {
     pub fn clear(&mut self) {
         self.packets.clear();
         self.audio.clear();
+        (self.formats_changed, self.warning) = (false, None);
     }
 }
 
@@ -115,7 +120,6 @@ pub struct FrameToRtp {
     /// When a track sent something that no mapping covers yet.
     unmapped_since: Option<Instant>,
     formats: PublishedFormats,
-    formats_changed: bool,
     stats: FrameToRtpStats,
 }
 
@@ -131,18 +135,17 @@ impl FrameToRtp {
             mapped: [false; 2],
             unmapped_since: None,
             formats: PublishedFormats::default(),
-            formats_changed: false,
             stats: FrameToRtpStats::default(),
         }
     }
 
     /// A publisher begins, or another one takes over: the configuration of the previous one no longer applies.
     /// Timestamps continue.
-    pub fn publisher_started(&mut self, _now: Instant) {
+    pub fn publisher_started(&mut self, out: &mut PacketsOut) {
         self.video.restart();
         self.audio.restart();
         self.clock.publisher_started();
-        self.update_formats();
+        self.update_formats(out);
     }
 
     /// A frame of the stream, headers included; `time` is its decoding time on the stream's timeline.
@@ -165,18 +168,18 @@ impl FrameToRtp {
         };
         self.note_packets(now, out.packets.len() - before);
         if changed {
-            self.update_formats();
+            self.update_formats(out);
         }
     }
 
     /// The video or audio known from the frames so far has ended, as if its end had been one of them.
-    pub fn track_ended(&mut self, kind: MediaKind) {
+    pub fn track_ended(&mut self, kind: MediaKind, out: &mut PacketsOut) {
         match kind {
             MediaKind::Video => self.video.ended(),
             MediaKind::Audio => self.audio.ended(),
             MediaKind::Data => {}
         }
-        self.update_formats();
+        self.update_formats(out);
     }
 
     /// An Opus packet of the transcoder.
@@ -191,9 +194,9 @@ impl FrameToRtp {
 
     /// Audio cannot be transcoded: it is not sent until the publisher changes it or another one begins. The reason goes
     /// to [`PublishedFormats::refused`].
-    pub fn refuse_audio(&mut self, reason: &str) {
+    pub fn refuse_audio(&mut self, reason: &str, out: &mut PacketsOut) {
         self.audio.refuse(format!("audio: {reason}").into());
-        self.update_formats();
+        self.update_formats(out);
     }
 
     /// Clock mappings of the tracks, if they are due at `now`. Call it when all frames that arrived together have gone
@@ -220,16 +223,6 @@ impl FrameToRtp {
         &self.formats
     }
 
-    /// Whether [`FrameToRtp::formats`] has changed since this was asked.
-    pub fn take_formats_change(&mut self) -> bool {
-        std::mem::take(&mut self.formats_changed)
-    }
-
-    /// A warning for the operator, once.
-    pub fn take_warning(&mut self) -> Option<&'static str> {
-        self.video.take_warning()
-    }
-
     /// Totals.
     pub fn stats(&self) -> FrameToRtpStats {
         self.stats
@@ -247,11 +240,11 @@ impl FrameToRtp {
         }
     }
 
-    fn update_formats(&mut self) {
+    fn update_formats(&mut self, out: &mut PacketsOut) {
         let formats = formats_of(&self.video, &self.audio);
         if formats != self.formats {
             self.formats = formats;
-            self.formats_changed = true;
+            out.formats_changed = true;
         }
     }
 }

@@ -29,20 +29,13 @@ pub(super) struct Video {
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
     refused: Option<Arc<str>>,
-    warning: Warning,
+    /// The operator has been warned of B-frames: once a publisher.
+    is_warned: bool,
     waits_for_key: bool,
     /// The publisher has ended it; its configuration stays valid if it goes on without another.
     is_over: bool,
     /// When the newest picture is shown, stream time.
     shown: Option<Timestamp>,
-}
-
-/// Whether the operator is to be warned of B-frames: once per configuration of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Warning {
-    None,
-    Due,
-    Given,
 }
 
 /// State of a codec from frame to frame.
@@ -64,7 +57,7 @@ impl Video {
             coding: None,
             published: None,
             refused: None,
-            warning: Warning::None,
+            is_warned: false,
             waits_for_key: true,
             is_over: false,
             shown: None,
@@ -84,14 +77,6 @@ impl Video {
 
     pub(super) fn refused(&self) -> Option<&Arc<str>> {
         self.refused.as_ref().filter(|_| !self.is_over)
-    }
-
-    pub(super) fn take_warning(&mut self) -> Option<&'static str> {
-        if self.warning != Warning::Due {
-            return None;
-        }
-        self.warning = Warning::Given;
-        Some(B_FRAMES_WARNING)
     }
 
     /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have changed.
@@ -215,7 +200,7 @@ impl Video {
         time: Timestamp,
         frame: &Frame,
         stats: &mut FrameToRtpStats,
-        out: Option<&mut PacketsOut>,
+        mut out: Option<&mut PacketsOut>,
     ) -> bool {
         let (codec, data) = (frame.codec, frame.data());
         let mut changed = false;
@@ -257,7 +242,7 @@ impl Video {
             // A copy, because a picture that turns out to be broken takes no timestamp.
             let mut timestamps = self.timestamps.clone();
             let timestamp = timestamps.next(shown.micros());
-            let is_written = out.is_none_or(|out| {
+            let is_written = out.as_deref_mut().is_none_or(|out| {
                 let limit = settings.payload_bytes_max;
                 let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
                 match &self.coding {
@@ -294,8 +279,8 @@ impl Video {
                 match reason {
                     Dropped::BFrame => {
                         stats.b_frames_dropped += 1;
-                        if self.warning == Warning::None {
-                            self.warning = Warning::Due;
+                        if let Some(out) = out.filter(|_| !self.is_warned) {
+                            (self.is_warned, out.warning) = (true, Some(B_FRAMES_WARNING));
                         }
                     }
                     Dropped::Broken => {

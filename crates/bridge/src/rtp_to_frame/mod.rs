@@ -43,7 +43,7 @@ pub struct RtpToFrameSettings {
     pub audio_to_aac: bool,
 }
 
-/// What came out of a call.
+/// What came out of a call. Calls append; the caller clears, which keeps the memory.
 #[derive(Debug, Default)]
 pub struct FramesOut {
     /// Frames, timed by the stream's clock.
@@ -52,6 +52,15 @@ pub struct FramesOut {
     pub audio: Vec<CodedAudio>,
     /// The publisher should send a key frame.
     pub key_frame_wanted: bool,
+}
+
+impl FramesOut {
+    /// Removes all output and keeps the memory.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.audio.clear();
+        self.key_frame_wanted = false;
+    }
 }
 
 /// Totals of a bridge.

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::bridge::CodedAudio;
+use ::bridge::PacketsOut;
 
-use super::{Bridge, Machine};
-use crate::event_loop::Worker;
+use super::convert::Output;
+use super::{Bridge, Bridges, Machine};
+use crate::context::Context;
 use crate::ids::BridgeId;
 use crate::transcoding::{Conversion, Pool, Replies, Reply, Transcoder};
 
@@ -52,14 +53,6 @@ impl Transcoding {
     pub(crate) fn new(pool: Pool, replies: Arc<Replies>) -> Self {
         Self { pool, replies, inbox: VecDeque::new(), last_token: 0 }
     }
-
-    /// What has come back; `None` when nothing has, which costs next to nothing to find out.
-    pub(super) fn next_reply(&mut self) -> Option<Reply> {
-        if self.inbox.is_empty() {
-            self.replies.take(&mut self.inbox);
-        }
-        self.inbox.pop_front()
-    }
 }
 
 impl Audio {
@@ -87,86 +80,84 @@ impl Audio {
 
 impl Bridge {
     /// Audio cannot be transcoded.
-    fn refuse_audio(&mut self, reason: &str) {
+    pub(super) fn refuse_audio(&mut self, reason: &str, out: &mut PacketsOut) {
         self.note = Some(reason.into());
         if let Machine::FrameToRtp(machine) = &mut self.machine {
-            machine.refuse_audio(reason);
+            machine.refuse_audio(reason, out);
         }
     }
 }
 
-impl Worker {
-    /// Hands audio over to be transcoded.
-    pub(super) fn bridge_transcode(&mut self, index: BridgeId, audio: &mut Vec<CodedAudio>) {
-        if audio.is_empty() {
+impl Bridges {
+    /// Hands audio that came out over to be transcoded. The first piece opens the transcoder.
+    pub(super) fn transcode(&mut self, ctx: &Context, out: &mut Output) {
+        if out.packets.audio.is_empty() && out.frames.audio.is_empty() {
             return;
         }
-        self.bridge_open_transcoder(index);
-        let now = self.ctx.now;
-        let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
-        for piece in audio.drain(..) {
-            bridge.audio.note_arrival(piece.pts_us, now);
-            let taken = match &mut bridge.audio.state {
+        let Self { slab, transcoding, counters, .. } = self;
+        let Some(bridge) = slab.get_mut(out.bridge) else { return };
+        if matches!(bridge.audio.state, State::Unused) {
+            let conversion = match bridge.machine {
+                Machine::FrameToRtp(_) => Conversion::ToOpus,
+                Machine::RtpToFrame(_) => Conversion::ToAac,
+            };
+            // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
+            transcoding.last_token += 1;
+            let token = transcoding.last_token << INDEX_BITS | u64::from(out.bridge.0);
+            bridge.audio.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
+                Ok(transcoder) => {
+                    counters.transcoders_started += 1;
+                    State::Runs(transcoder, token)
+                }
+                Err(refused) => {
+                    counters.transcoders_refused += 1;
+                    tracing::warn!(stream = &*bridge.key, reason = %refused, "no audio through the bridge");
+                    bridge.refuse_audio(&refused.to_string(), &mut out.packets);
+                    State::Without
+                }
+            };
+        }
+        for piece in out.packets.audio.drain(..).chain(out.frames.audio.drain(..)) {
+            bridge.audio.note_arrival(piece.pts_us, ctx.now);
+            let is_taken = match &mut bridge.audio.state {
                 State::Runs(transcoder, _) => transcoder.push(piece).is_ok(),
                 State::Unused | State::Without => false,
             };
-            bridge.cost.audio_dropped += u64::from(!taken);
-            self.bridges.counters.audio_dropped += u64::from(!taken);
+            if !is_taken {
+                tracing::trace!(stream = &*bridge.key, "dropped: audio that no transcoder has room for");
+                bridge.cost.audio_dropped += 1;
+                counters.audio_dropped += 1;
+            }
         }
     }
 
-    fn bridge_open_transcoder(&mut self, index: BridgeId) {
-        let Some(bridge) = self.bridges.slab.get_mut(index) else { return };
-        if !matches!(bridge.audio.state, State::Unused) {
-            return;
+    /// What has come back; `None` when nothing has, which costs next to nothing to find out.
+    pub(super) fn next_reply(&mut self) -> Option<Reply> {
+        let Transcoding { inbox, replies, .. } = &mut self.transcoding;
+        if inbox.is_empty() {
+            replies.take(inbox);
         }
-        let conversion = match bridge.machine {
-            Machine::FrameToRtp(_) => Conversion::ToOpus,
-            Machine::RtpToFrame(_) => Conversion::ToAac,
-        };
-        let transcoding = &mut self.bridges.transcoding;
-        // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
-        transcoding.last_token += 1;
-        let token = transcoding.last_token << INDEX_BITS | u64::from(index.0);
-        let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.publication.key);
-        bridge.audio.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {
-            Ok(transcoder) => {
-                self.bridges.counters.transcoders_started += 1;
-                State::Runs(transcoder, token)
-            }
-            Err(refused) => {
-                self.bridges.counters.transcoders_refused += 1;
-                tracing::warn!(stream = key, reason = %refused, "no audio through the bridge");
-                bridge.refuse_audio(&refused.to_string());
-                State::Without
-            }
-        };
+        inbox.pop_front()
     }
 
     /// Adds up what a reply says; the bridge it is for, if that is still there.
-    pub(super) fn bridge_note_reply(&mut self, reply: &Reply) -> Option<BridgeId> {
-        self.bridges.counters.transcoding_cpu_us += reply.cpu.as_micros() as u64;
-        let index = BridgeId((reply.bridge & ((1 << INDEX_BITS) - 1)) as u32);
-        let bridge = self.bridges.slab.get_mut(index).filter(|bridge| bridge.audio.is_token(reply.bridge))?;
+    pub(super) fn note_reply(&mut self, ctx: &Context, reply: &Reply) -> Option<BridgeId> {
+        self.counters.transcoding_cpu_us += reply.cpu.as_micros() as u64;
+        let id = BridgeId((reply.bridge & ((1 << INDEX_BITS) - 1)) as u32);
+        let bridge = self.slab.get_mut(id).filter(|bridge| bridge.audio.is_token(reply.bridge))?;
         bridge.cost.transcoding += reply.cpu;
         bridge.cost.audio_frames += reply.audio.len() as u64;
         bridge.cost.broken += reply.broken;
         bridge.cost.audio_dropped += reply.dropped;
-        self.bridges.counters.audio_dropped += reply.dropped;
+        self.counters.audio_dropped += reply.dropped;
         for piece in &reply.audio {
-            if let Some(latency) = bridge.audio.latency(piece.pts_us, self.ctx.now) {
+            if let Some(latency) = bridge.audio.latency(piece.pts_us, ctx.now) {
                 bridge.cost.audio.note(latency);
             }
         }
-        if let Some(error) = &reply.error {
-            let key = self.streams.slab.get(bridge.frames).map_or("", |stream| &*stream.publication.key);
-            tracing::warn!(stream = key, error, "audio of a bridge");
-            // Until the publisher changes it; what has ended does not come back.
-            bridge.refuse_audio(error);
-            if reply.ended {
-                bridge.audio.state = State::Without;
-            }
+        if reply.ended {
+            bridge.audio.state = State::Without;
         }
-        Some(index)
+        Some(id)
     }
 }

@@ -8,7 +8,8 @@ use sfu::Packet;
 
 use super::audio::Audio;
 use super::cost::Cost;
-use super::{Bridge, Machine, describe};
+use super::{Bridge, Bridges, Machine, describe};
+use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::ids::{BridgeId, FrameStreamId, PacketStreamId};
 use crate::mailbox::{MessageBody, Start};
@@ -16,6 +17,7 @@ use crate::publication::{LaneStream, Remote, Source};
 use crate::registry::{Epoch, Lane, Origin, StreamId};
 use worker_api::settings::BridgeSettings;
 use worker_api::settings::settings_for;
+use worker_api::snapshot::BridgeDirection;
 
 /// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes, the least
 /// that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP + 1180.
@@ -39,7 +41,7 @@ impl Worker {
         if local.publication.bridge.is_some() || !local.settings.bridge.enabled {
             return;
         }
-        let settings = local.settings.bridge;
+        let (settings, key) = (local.settings.bridge, Arc::clone(&local.publication.key));
         let Some((epoch, others)) =
             self.ctx.directory.bridge(&local.publication.key, publication, Lane::Packets)
         else {
@@ -55,20 +57,15 @@ impl Worker {
         let source = Source { epoch, origin: Origin::Bridge };
         self.start_source(LaneStream::Packets(packets), source, Some(describe::tracks(&Default::default())));
         let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.ctx.now);
-        let index = self.bridge_insert(
-            id,
-            (frames, packets),
-            publication,
-            epoch,
-            Machine::FrameToRtp(Box::new(machine)),
-        );
+        let machine = Machine::FrameToRtp(Box::new(machine));
+        let epochs = (publication, epoch);
+        let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
         self.streams.slab[frames].publication.bridge = Some(index);
-        self.bridges.counters.frame_to_rtp_started += 1;
         self.update_read_interest(frames);
         self.packets.streams[packets].publication.remotes = Vec::new();
         self.bridge_feed_cached_frames(index, epoch);
         // A defect may have ended it.
-        if !self.bridge_is(index, epoch) {
+        if self.bridges.slab.get(index).is_none_or(|bridge| bridge.epoch != epoch) {
             return;
         }
         for worker in others {
@@ -88,11 +85,6 @@ impl Worker {
         }
     }
 
-    /// Whether this bridge is still there: another one may have its index.
-    fn bridge_is(&self, index: BridgeId, epoch: Epoch) -> bool {
-        self.bridges.slab.get(index).is_some_and(|bridge| bridge.epoch == epoch)
-    }
-
     /// What a player that joined now would begin with.
     fn bridge_feed_cached_frames(&mut self, index: BridgeId, epoch: Epoch) {
         let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
@@ -100,35 +92,23 @@ impl Worker {
         let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
         let begin = cached.first().map_or(Timestamp::ZERO, |(time, _)| *time);
         let headers: Vec<_> = headers.iter().map(|header| (begin, Arc::clone(header))).collect();
-        self.bridge_feed_ended_tracks(index, begin);
+        // What is over may go on.
+        for config in relay.ended().map(Arc::clone).collect::<Vec<_>>() {
+            self.run_bridge(index, |bridges, ctx| bridges.ended_track(ctx, index, begin, &config));
+        }
         let newest = cached.last().map_or(Timestamp::ZERO, |(time, _)| *time);
         let audio_from = newest - Timestamp::from_millis(AUDIO_MS);
         let is_wanted =
             |(time, frame): &&(Timestamp, Arc<Frame>)| frame.role != FrameRole::Audio || *time >= audio_from;
         for (time, frame) in headers.iter().chain(cached.iter().filter(is_wanted)) {
             self.bridge_frame(index, *time, frame);
-            // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
-            if !self.bridge_is(index, epoch) {
+            let Some(bridge) = self.bridges.slab.get_mut(index).filter(|bridge| bridge.epoch == epoch) else {
                 return;
-            }
-            let bridge = &mut self.bridges.slab[index];
+            };
+            // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
             if bridge.totals().packets > bridge.forwarded + TURN_PACKETS {
                 bridge.forwarded = bridge.totals().packets;
                 self.packets.forward(&mut self.ctx);
-            }
-        }
-    }
-
-    /// What is over may go on.
-    fn bridge_feed_ended_tracks(&mut self, index: BridgeId, time: Timestamp) {
-        let frames = self.bridges.slab[index].frames;
-        let headers: Vec<_> = self.streams.slab[frames].relay.ended().map(Arc::clone).collect();
-        for header in headers {
-            self.bridge_frame(index, time, &header);
-            if let Some(Bridge { machine: Machine::FrameToRtp(machine), .. }) =
-                self.bridges.slab.get_mut(index)
-            {
-                machine.track_ended(header.track.kind);
             }
         }
     }
@@ -150,15 +130,16 @@ impl Worker {
         else {
             return;
         };
+        let key = Arc::clone(&entry.publication.key);
         let name = (entry.publication.app(), entry.publication.name());
         let frames = self.streams.find_or_insert(id, name, applications, self.ctx.now_ms);
         self.start_source(LaneStream::Frames(frames), Source { epoch, origin: Origin::Bridge }, None);
         let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
         let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.ctx.now);
         let machine = Machine::RtpToFrame(Box::new(machine));
-        let index = self.bridge_insert(id, (frames, packets), publication, epoch, machine);
+        let epochs = (publication, epoch);
+        let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
         self.packets.streams[packets].publication.bridge = Some(index);
-        self.bridges.counters.rtp_to_frame_started += 1;
         for &worker in &others {
             let start = Box::new(Start::Frames(Vec::new()));
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
@@ -168,36 +149,7 @@ impl Worker {
         let cached: Vec<Arc<Packet>> =
             self.packets.streams[packets].sfu.cached(self.ctx.now).map(Arc::clone).collect();
         self.bridge_packets(index, &cached);
-        self.bridge_poll(index);
-    }
-
-    fn bridge_insert(
-        &mut self,
-        stream: StreamId,
-        (frames, packets): (FrameStreamId, PacketStreamId),
-        publication: Epoch,
-        epoch: Epoch,
-        machine: Machine,
-    ) -> BridgeId {
-        let direction = machine.direction();
-        tracing::info!(stream = &*self.streams.slab[frames].publication.key, ?direction, "bridge started");
-        let index = self.bridges.slab.insert(Bridge {
-            stream,
-            frames,
-            packets,
-            publication,
-            epoch,
-            machine,
-            audio: Audio::default(),
-            idle_since_ms: None,
-            started_ms: self.ctx.now_ms,
-            due: None,
-            cost: Cost::default(),
-            note: None,
-            forwarded: 0,
-        });
-        self.bridges.by_stream.insert(stream, index);
-        index
+        self.run_bridge(index, |bridges, ctx| bridges.poll(ctx, index));
     }
 
     /// The publication that goes into a stream's bridge has ended.
@@ -222,13 +174,9 @@ impl Worker {
         self.bridges.by_stream.remove(&bridge.stream);
         bridge.totals().add_to(&mut self.bridges.counters);
         let direction = bridge.machine.direction();
-        let Bridge { stream: id, frames, packets, epoch, .. } = bridge;
-        let key = self.streams.slab.get(frames).map(|stream| &*stream.publication.key);
-        let key = key
-            .or(self.packets.streams.get(packets).map(|stream| &*stream.publication.key))
-            .unwrap_or_default();
+        let Bridge { stream: id, key, frames, packets, epoch, .. } = bridge;
         let seconds = (self.ctx.now_ms - bridge.started_ms) / 1000;
-        tracing::info!(stream = key, ?direction, reason, seconds, "bridge ended");
+        tracing::info!(stream = &*key, ?direction, reason, seconds, "bridge ended");
         let source = Source { epoch, origin: Origin::Bridge };
         match bridge.machine {
             Machine::FrameToRtp(_) => {
@@ -278,6 +226,43 @@ impl Worker {
                 self.bridge_end(index, "no player is left");
             }
         }
+    }
+}
+
+impl Bridges {
+    /// A bridge of `publication`, whose output is `epoch`.
+    fn insert(
+        &mut self,
+        ctx: &Context,
+        (stream, key): (StreamId, Arc<str>),
+        (frames, packets): (FrameStreamId, PacketStreamId),
+        (publication, epoch): (Epoch, Epoch),
+        machine: Machine,
+    ) -> BridgeId {
+        let direction = machine.direction();
+        tracing::info!(stream = &*key, ?direction, "bridge started");
+        match direction {
+            BridgeDirection::FrameToRtp => self.counters.frame_to_rtp_started += 1,
+            BridgeDirection::RtpToFrame => self.counters.rtp_to_frame_started += 1,
+        }
+        let id = self.slab.insert(Bridge {
+            stream,
+            key,
+            frames,
+            packets,
+            publication,
+            epoch,
+            machine,
+            audio: Audio::default(),
+            idle_since_ms: None,
+            started_ms: ctx.now_ms,
+            due: None,
+            cost: Cost::default(),
+            note: None,
+            forwarded: 0,
+        });
+        self.by_stream.insert(stream, id);
+        id
     }
 }
 

@@ -9,18 +9,23 @@
 //!
 //! A bridge begins with the first player of the other lane, wherever that is, and ends some seconds after the last. What
 //! comes out of it is a publication of its own in the other lane, so that everything behind it is as with a publisher.
-//! `begin.rs` begins and ends bridges, `run.rs` moves media through them, `audio.rs` is the way to the transcoding threads,
-//! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. What is done to pictures and
-//! audio is the business of the crates `bridge` and `transcode`.
+//!
+//! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument, what comes
+//! out is an `Output` (`convert.rs`; `audio.rs` is the way to the transcoding threads). The worker begins and ends
+//! bridges (`begin.rs`) and puts outputs into the streams they are for (`run.rs`). `describe.rs` says what a stream of
+//! frames is as packets, `report.rs` what bridges cost. Media itself is the business of the crates `bridge` and
+//! `transcode`.
 
 mod audio;
 mod begin;
+mod convert;
 mod cost;
 mod describe;
 mod report;
 mod run;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,6 +49,8 @@ pub(super) enum Machine {
 /// A running bridge.
 pub(super) struct Bridge {
     stream: StreamId,
+    /// Name of the stream, for the log.
+    key: Arc<str>,
     /// Index of the stream of frames.
     frames: FrameStreamId,
     /// Index of the stream of packets.
@@ -72,9 +79,10 @@ pub(crate) struct Bridges {
     by_stream: HashMap<StreamId, BridgeId>,
     transcoding: Transcoding,
     counters: BridgeCounters,
-    /// Kept for their memory.
-    packets_out: PacketsOut,
-    frames_out: FramesOut,
+    /// Earliest first. An entry counts only if it is the one that its bridge was last set to.
+    timers: BinaryHeap<Reverse<(Instant, BridgeId)>>,
+    /// Kept for its memory.
+    spare: (PacketsOut, FramesOut),
 }
 
 impl Bridges {
@@ -85,8 +93,8 @@ impl Bridges {
             by_stream: HashMap::new(),
             transcoding,
             counters: BridgeCounters::default(),
-            packets_out: PacketsOut::default(),
-            frames_out: FramesOut::default(),
+            timers: BinaryHeap::new(),
+            spare: Default::default(),
         }
     }
 }

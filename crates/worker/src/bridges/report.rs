@@ -1,7 +1,7 @@
 //! What bridges cost, for those who ask.
 
-use super::{Bridge, Machine};
-use crate::event_loop::Worker;
+use super::{Bridge, Bridges, Machine};
+use crate::context::Context;
 use crate::ids::BridgeId;
 use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot};
 
@@ -64,15 +64,15 @@ impl Bridge {
     }
 }
 
-impl Worker {
+impl Bridges {
     /// The bridge of a stream.
-    pub(crate) fn bridge_snapshot(&self, index: Option<BridgeId>) -> Option<BridgeSnapshot> {
-        let bridge = self.bridges.slab.get(index?)?;
+    pub(crate) fn snapshot(&self, ctx: &Context, id: Option<BridgeId>) -> Option<BridgeSnapshot> {
+        let bridge = self.slab.get(id?)?;
         let Bridge { cost, note, .. } = bridge;
         let met = bridge.totals();
         Some(BridgeSnapshot {
             direction: bridge.machine.direction(),
-            running_ms: self.ctx.now_ms - bridge.started_ms,
+            running_ms: ctx.now_ms - bridge.started_ms,
             video_frames: met.video_frames,
             packets: met.packets,
             audio_frames: cost.audio_frames,
@@ -88,9 +88,9 @@ impl Worker {
     }
 
     /// Totals, with what running bridges have met so far.
-    pub(crate) fn bridge_counters(&self) -> BridgeCounters {
-        let mut counters = self.bridges.counters;
-        for (_, bridge) in self.bridges.slab.iter() {
+    pub(crate) fn counters(&self) -> BridgeCounters {
+        let mut counters = self.counters;
+        for (_, bridge) in self.slab.iter() {
             bridge.totals().add_to(&mut counters);
             match bridge.machine {
                 Machine::FrameToRtp(_) => counters.frame_to_rtp_running += 1,

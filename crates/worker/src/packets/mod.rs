@@ -63,7 +63,6 @@ const TIMER_MIN: Duration = Duration::from_millis(1);
 enum Due {
     Session(PeerId),
     Stream(PacketStreamId),
-    Bridge(BridgeId),
 }
 
 /// What bridges have to do about packets.
@@ -71,8 +70,6 @@ enum Due {
 pub(crate) enum Action {
     /// Packets of the stream that a bridge takes: those of [`Actions::tapped`] in this range.
     Bridge { bridge: BridgeId, packets: Range<usize> },
-    /// The timer of a bridge, which was set to this time.
-    BridgeDue(BridgeId, Instant),
     /// A session's publication has ended.
     PublicationEnded { stream: StreamId, epoch: Epoch },
     /// A defect of ours has ended a stream's sessions.
@@ -98,7 +95,7 @@ pub(crate) struct Packets {
     by_ufrag: HashMap<Box<str>, PeerId>,
     by_id: HashMap<SessionId, PeerId>,
     pub(crate) streams: Streams,
-    /// Earliest first. An entry counts only if it is the one its session, stream or bridge was last set to.
+    /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
     /// Listeners with connections left to be accepted.
     accept_again: Vec<usize>,
@@ -184,7 +181,6 @@ impl Packets {
                 break;
             }
             self.timers.pop();
-            // Of a session or a stream only the entry counts that it was last set to.
             match what {
                 Due::Session(peer) => {
                     let Some(session) = self.sessions.get_mut(peer) else { continue };
@@ -203,7 +199,6 @@ impl Packets {
                         self.guard_stream(ctx, id, |packets, ctx| packets.stream_due(ctx, id));
                     }
                 }
-                Due::Bridge(bridge) => self.actions.queue.push_back(Action::BridgeDue(bridge, due)),
             }
         }
     }
@@ -229,11 +224,6 @@ impl Packets {
             actions.tapped.clear();
             self.actions = actions;
         }
-    }
-
-    /// A bridge is to be asked at `due`.
-    pub(crate) fn wake_bridge(&mut self, bridge: BridgeId, due: Instant) {
-        self.timers.push(Reverse((due, Due::Bridge(bridge))));
     }
 
     /// How long the loop may sleep as far as WebRTC is concerned.

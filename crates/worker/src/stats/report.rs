@@ -30,7 +30,7 @@ impl Worker {
                 .iter()
                 .map(|(_, stream)| self.stream_snapshot(stream))
                 .chain(self.packets.stream_snapshots(&self.ctx).map(|(bridge, stream)| StreamSnapshot {
-                    bridge: self.bridge_snapshot(bridge),
+                    bridge: self.bridges.snapshot(&self.ctx, bridge),
                     ..stream
                 }))
                 .collect(),
@@ -49,7 +49,7 @@ impl Worker {
         counters.queue_drops += self.columns.told.dropped_frames.iter().sum::<u64>();
         counters.stats = self.control.outbox.counters;
         self.packets.count(&mut counters);
-        counters.bridges = self.bridge_counters();
+        counters.bridges = self.bridges.counters();
         counters
     }
 
@@ -85,7 +85,7 @@ impl Worker {
             gop_duration_ms: gop.duration_ms() as u32,
             bytes_in: stream.relay.bytes_in(),
             tracks: Vec::new(),
-            bridge: self.bridge_snapshot(stream.publication.bridge),
+            bridge: self.bridges.snapshot(&self.ctx, stream.publication.bridge),
         }
     }
 

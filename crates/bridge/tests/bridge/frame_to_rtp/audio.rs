@@ -127,9 +127,9 @@ fn a_changed_aac_header_reaches_the_transcoder_with_the_next_piece() {
 fn audio_that_cannot_be_transcoded_is_refused_until_it_changes() {
     let mut rig = Rig::new();
     rig.audio(0, &[0xaf, 0, 0x12, 0x10]);
-    assert!(rig.bridge.take_formats_change());
-    rig.bridge.refuse_audio("no transcoder is free");
-    assert!(rig.bridge.take_formats_change());
+    assert!(rig.take_formats_change());
+    rig.bridge.refuse_audio("no transcoder is free", &mut rig.out);
+    assert!(rig.take_formats_change());
     assert_eq!(rig.bridge.formats().refused.as_deref(), Some("audio: no transcoder is free"));
     rig.audio(23, &[0xaf, 1, 0x21, 0x10]);
     let late = CodedAudio { pts_us: 0, format: None, data: OPUS.to_vec() };

@@ -40,7 +40,7 @@ fn every_slice_of_every_picture_arrives_as_it_was() {
     let stats = rig.bridge.stats();
     assert_eq!((stats.video_frames, stats.b_frames_dropped, stats.broken), (250, 0, 0));
     assert_eq!(stats.packets, pictures.iter().map(|(_, _, sent)| sent.sizes.len() as u64).sum::<u64>());
-    assert_eq!(rig.bridge.take_warning(), None);
+    assert_eq!(rig.take_warning(), None);
 }
 
 #[test]

@@ -8,17 +8,17 @@ use crate::frame_to_rtp::{PAYLOAD_BYTES_MAX, Rig, demo_tags, flv_tags, frames, s
 #[test]
 fn formats_are_news_once() {
     let mut rig = Rig::new();
-    assert!(!rig.bridge.take_formats_change());
+    assert!(!rig.take_formats_change());
     let config = demo_tags().into_iter().find(|(.., body)| body.starts_with(&[0x17, 0])).unwrap().2;
     rig.video(0, &config);
-    assert!(rig.bridge.take_formats_change());
-    assert!(!rig.bridge.take_formats_change());
+    assert!(rig.take_formats_change());
+    assert!(!rig.take_formats_change());
     rig.video(40, &config);
-    assert!(!rig.bridge.take_formats_change(), "the same again");
+    assert!(!rig.take_formats_change(), "the same again");
     rig.audio(40, &[0xaf, 0, 0x12, 0x10]);
-    assert!(rig.bridge.take_formats_change());
+    assert!(rig.take_formats_change());
     rig.audio(60, &[0xaf, 0, 0x11, 0x90]);
-    assert!(!rig.bridge.take_formats_change(), "another rate, and Opus as before");
+    assert!(!rig.take_formats_change(), "another rate, and Opus as before");
 }
 
 #[test]
@@ -33,11 +33,11 @@ fn codecs_webrtc_has_not_are_refused_by_name() {
         let mut rig = Rig::new();
         let sent = if track_is_video { rig.video(0, body) } else { rig.audio(0, body) };
         assert_eq!(sent, []);
-        assert!(rig.bridge.take_formats_change());
+        assert!(rig.take_formats_change());
         let expected = PublishedFormats { refused: Some(reason.into()), ..PublishedFormats::default() };
         assert_eq!(rig.bridge.formats(), &expected);
         let _ = if track_is_video { rig.video(40, body) } else { rig.audio(40, body) };
-        assert!(!rig.bridge.take_formats_change(), "said already");
+        assert!(!rig.take_formats_change(), "said already");
         assert_eq!(rig.broken(), 0);
     }
 }

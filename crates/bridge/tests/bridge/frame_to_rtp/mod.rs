@@ -56,6 +56,8 @@ pub(crate) struct Rig {
     pub(crate) audio_jobs: Vec<CodedAudio>,
     /// Tag bodies that no frame can be made of.
     unreadable: u64,
+    formats_changed: bool,
+    warning: Option<&'static str>,
     stream: PacketStream,
     sequence: [Option<u16>; 2],
 }
@@ -71,13 +73,15 @@ impl Rig {
         let mut stream = PacketStream::new(Limits::default(), wall);
         stream.publisher_started(start, 1, publisher());
         let mut bridge = FrameToRtp::new(settings, start);
-        bridge.publisher_started(start);
+        bridge.publisher_started(&mut PacketsOut::default());
         Self {
             bridge,
             start,
             out: PacketsOut::default(),
             audio_jobs: Vec::new(),
             unreadable: 0,
+            formats_changed: false,
+            warning: None,
             stream,
             sequence: [None; 2],
         }
@@ -153,10 +157,28 @@ impl Rig {
         }
         assert!(under_way.is_none(), "a picture without its end");
         self.audio_jobs.append(&mut self.out.audio);
+        self.take_changes();
         self.out.clear();
         self.stream.prepare_batch();
         self.stream.finish_batch();
         all
+    }
+
+    fn take_changes(&mut self) {
+        self.formats_changed |= std::mem::take(&mut self.out.formats_changed);
+        self.warning = self.warning.or(self.out.warning.take());
+    }
+
+    /// Whether the formats have changed since this was asked.
+    pub(crate) fn take_formats_change(&mut self) -> bool {
+        self.take_changes();
+        std::mem::take(&mut self.formats_changed)
+    }
+
+    /// The warning that has come since this was asked.
+    pub(crate) fn take_warning(&mut self) -> Option<&'static str> {
+        self.take_changes();
+        self.warning.take()
     }
 
     pub(crate) fn broken(&self) -> u64 {

@@ -13,9 +13,9 @@ fn numbers_and_timestamps_go_on_and_the_formats_are_told_anew() {
     for (time_ms, _, body) in &tags {
         last = rig.video(*time_ms, body).pop().map(|sent| sent.timestamp).or(last);
     }
-    assert!(rig.bridge.take_formats_change());
-    rig.bridge.publisher_started(rig.at(1_000));
-    assert!(rig.bridge.take_formats_change());
+    assert!(rig.take_formats_change());
+    rig.bridge.publisher_started(&mut rig.out);
+    assert!(rig.take_formats_change());
     assert_eq!(rig.bridge.formats().video, None);
     // The stream's timeline goes on where the last one was; the rig checks the numbers.
     for (index, (time_ms, _, body)) in tags.iter().enumerate() {
@@ -43,7 +43,7 @@ fn over(rig: &mut Rig, tags: &[(u64, MediaKind, Vec<u8>)], came_later: bool) {
     let before = if came_later { &tags[..1] } else { tags };
     before.iter().for_each(|(time_ms, _, body)| _ = rig.video(*time_ms, body));
     match came_later {
-        true => rig.bridge.track_ended(MediaKind::Video),
+        true => rig.bridge.track_ended(MediaKind::Video, &mut rig.out),
         false => assert_eq!(rig.video(120, b"\x17\x02\x00\x00\x00"), []),
     }
 }
@@ -93,7 +93,7 @@ fn pictures_that_come_ahead_of_the_new_headers_are_not_sent() {
     for (time_ms, _, body) in &tags {
         rig.video(*time_ms, body);
     }
-    rig.bridge.publisher_started(rig.at(100));
+    rig.bridge.publisher_started(&mut rig.out);
     for (time_ms, _, body) in &tags[1..] {
         assert_eq!(rig.video(100 + time_ms, body), [], "the record of the last publisher says nothing of it");
     }
@@ -105,13 +105,13 @@ fn audio_goes_from_one_clock_to_another() {
     let opus = [&b"\x91Opus"[..], &[0xfc, 1, 2]].concat();
     let first = rig.audio(1_000, &opus);
     assert_eq!(first[0].timestamp, 48_000);
-    rig.bridge.publisher_started(rig.at(1_500));
+    rig.bridge.publisher_started(&mut rig.out);
     assert_eq!(rig.bridge.formats().audio, None);
     let g711 = [&[0x72][..], &[0xd5; 160]].concat();
     let second = rig.audio(2_000, &g711);
     assert_eq!((second[0].timestamp, second[0].marker), (16_000, true));
     assert_eq!(rig.bridge.formats().audio, Some(Codec::Pcma));
-    rig.bridge.publisher_started(rig.at(2_500));
+    rig.bridge.publisher_started(&mut rig.out);
     let third = rig.audio(3_000, &opus);
     assert_eq!((third[0].timestamp, third[0].marker), (144_000, true));
 }
