@@ -2,8 +2,9 @@
 //!
 //! usage: mp4_samples FILE [SEEK_MS]
 //!
-//! Output: `kind,track,offset,size,dts_ns,pts_ns,duration_ns,flags`, flags being `K` for a key frame and `D` for a hidden
-//! picture; behind a `#`, tracks, configurations, and bytes read backward. For comparison with `ffprobe -show_packets`.
+//! Output: `kind,track,offset,size,dts_ns,pts_ns,duration_ns,flags`, flags being `K` for a key
+//! frame and `D` for a hidden picture; behind a `#`, tracks, configurations, and bytes read
+//! backward. For comparison with `ffprobe -show_packets`.
 
 use std::error::Error;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Which configuration holds for a sample, and whether that has to be said.
 //!
-//! Most tracks have it in their sample description. Where it stands in the samples (`avc3`, `hev1`, AV1 without a sequence
-//! header in its record), a record is made of it.
+//! Most tracks have it in their sample description. Where it stands in the samples (`avc3`, `hev1`,
+//! AV1 without a sequence header in its record), a record is made of it.
 
 use super::Mp4Error;
 use super::description::Description;
@@ -21,8 +21,8 @@ pub(super) struct Configs {
 }
 
 impl Configs {
-    /// The record that a decoder needs before a sample, if that is not the one given out last. `description` comes with its
-    /// index.
+    /// The record that a decoder needs before a sample, if that is not the one given out last.
+    /// `description` comes with its index.
     ///
     /// [`Mp4Error::Malformed`] if the record is none.
     pub(super) fn before(

@@ -1,7 +1,8 @@
-//! Sample descriptions (`stsd`, ISO/IEC 14496-12, 8.5.2): codec, and what a decoder has to know beforehand.
+//! Sample descriptions (`stsd`, ISO/IEC 14496-12, 8.5.2): codec, and what a decoder has to know
+//! beforehand.
 //!
-//! The configuration is kept as the record that frames carry: `avcC`, `hvcC`, `av1C` and `vpcC` as they stand,
-//! AudioSpecificConfig out of `esds`, `OpusHead` made of `dOps`.
+//! The configuration is kept as the record that frames carry: `avcC`, `hvcC`, `av1C` and `vpcC` as
+//! they stand, AudioSpecificConfig out of `esds`, `OpusHead` made of `dOps`.
 
 use mp4_atom::{Dops, Esds};
 
@@ -23,7 +24,8 @@ pub(super) struct Description {
     pub(super) channels: u16,
 }
 
-/// Reads the body of `stsd` of a video (`is_video`) or audio track. What is not known has [`Codec::Unknown`].
+/// Reads the body of `stsd` of a video (`is_video`) or audio track. What is not known has
+/// [`Codec::Unknown`].
 pub(super) fn read(stsd: &[u8], is_video: bool) -> Result<Vec<Description>, Mp4Error> {
     let (head, entries) = stsd.split_first_chunk::<8>().ok_or(Mp4Error::malformed(b"stsd", "cut short"))?;
     let version = head[0];
@@ -127,8 +129,8 @@ fn mpeg4_audio(boxes: &[u8]) -> Result<(Codec, Vec<u8>), Mp4Error> {
     }
 }
 
-/// Identification header (RFC 7845 section 5.1) with what `dOps` says ("Encapsulation of Opus in ISO Base Media File
-/// Format", 4.3.2): the same fields, but little-endian.
+/// Identification header (RFC 7845 section 5.1) with what `dOps` says ("Encapsulation of Opus in
+/// ISO Base Media File Format", 4.3.2): the same fields, but little-endian.
 fn opus_head(opus: &Dops) -> Vec<u8> {
     let mut head = b"OpusHead\x01".to_vec();
     head.push(opus.output_channel_count);
@@ -149,7 +151,8 @@ fn opus_head(opus: &Dops) -> Vec<u8> {
 const DESCRIPTIONS_MAX: u64 = 64;
 /// Those of real files have about 50.
 const ESDS_BYTES_MAX: u64 = 4096;
-/// Object type indications (registered at mp4ra.org): ISO/IEC 14496-3, 13818-7 in three profiles, 13818-3, 11172-3.
+/// Object type indications (registered at mp4ra.org): ISO/IEC 14496-3, 13818-7 in three profiles,
+/// 13818-3, 11172-3.
 const OBJECT_AAC: u8 = 0x40;
 const OBJECT_AAC_MPEG2_MAIN: u8 = 0x66;
 const OBJECT_AAC_MPEG2_SSR: u8 = 0x68;

@@ -1,8 +1,9 @@
 //! Edit lists (ISO/IEC 14496-12, 8.6.6): which part of a track's media is shown, and when.
 //!
-//! Empty edits put a track off, the media time of an edit leaves out what is before it (priming of AAC, the delay that
-//! B-frames have), and several edits are played one after the other. Rates other than 1 are taken for 1, and an edit
-//! that holds a picture (rate 0) for an empty one: the viewer of a stream sees the last picture anyway.
+//! Empty edits put a track off, the media time of an edit leaves out what is before it (priming of
+//! AAC, the delay that B-frames have), and several edits are played one after the other. Rates
+//! other than 1 are taken for 1, and an edit that holds a picture (rate 0) for an empty one: the
+//! viewer of a stream sees the last picture anyway.
 
 use mp4_atom::Elst;
 
@@ -65,7 +66,8 @@ pub(super) fn segments(
         segments.push(Segment { start, media: (media, end) });
     }
     if segments.is_empty() {
-        // Only empty edits: QuickTime's way to say nothing, and what some muxers write for a plain delay.
+        // Only empty edits: QuickTime's way to say nothing, and what some muxers write for a plain
+        // delay.
         let start = rescale(at, timescale, movie_timescale);
         segments.push(if start == 0 { Segment::ALL } else { Segment { start, media: (0, i64::MAX) } });
     }

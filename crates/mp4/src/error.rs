@@ -37,7 +37,8 @@ pub enum Mp4Error {
     },
     /// No track has this id.
     NoTrack(u32),
-    /// No track can be played: these are the codecs of its video and audio tracks, none if it has neither.
+    /// No track can be played: these are the codecs of its video and audio tracks, none if it has
+    /// neither.
     NothingToPlay(Vec<Codec>),
     /// The tracks that could be played have no samples.
     NoSamples,

@@ -17,12 +17,13 @@ use media::{Frame, FrameRole, MediaKind, Timestamp};
 /// A frame, and what the file says about it that a frame does not carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// The frame. Its times are on the clock of the presentation, which all tracks share, exactly as the file has them.
-    /// The decoding time is below 0 for what has to be decoded before the first picture, and never steps back within a
-    /// track; the presentation time is not before it. Lengths of NAL units have four bytes.
+    /// The frame. Its times are on the clock of the presentation, which all tracks share, exactly
+    /// as the file has them. The decoding time is below 0 for what has to be decoded before the
+    /// first picture, and never steps back within a track; the presentation time is not before it.
+    /// Lengths of NAL units have four bytes.
     pub frame: Frame,
-    /// Its configuration, with the times of the frame, where that is not the one that came last for its track. `None` also
-    /// as long as none is known: parameter sets that have not come yet.
+    /// Its configuration, with the times of the frame, where that is not the one that came last for
+    /// its track. `None` also as long as none is known: parameter sets that have not come yet.
     pub config: Option<Frame>,
     /// Id of its track in the file.
     pub track_id: u32,
@@ -34,13 +35,14 @@ pub struct Sample {
     pub offset: u64,
 }
 
-/// Reads the samples of a video and an audio track, **by decoding time, and forward in the file** where its interleaving
-/// allows.
+/// Reads the samples of a video and an audio track, **by decoding time, and forward in the file**
+/// where its interleaving allows.
 ///
-/// After [`Mp4::open`] the first video and audio track that can be played are selected. Call [`Mp4::next_sample`] until it
-/// gives `None`. A reader over a network is told by [`Mp4::upcoming`] what will be needed; it must not be moved by others.
-/// After an error of the reader the call can be repeated. Memory: the index ([`Limits::index_bytes`]), samples that wait
-/// for their turn ([`Limits::reorder_bytes`]), and one sample.
+/// After [`Mp4::open`] the first video and audio track that can be played are selected. Call
+/// [`Mp4::next_sample`] until it gives `None`. A reader over a network is told by [`Mp4::upcoming`]
+/// what will be needed; it must not be moved by others. After an error of the reader the call can
+/// be repeated. Memory: the index ([`Limits::index_bytes`]), samples that wait for their turn
+/// ([`Limits::reorder_bytes`]), and one sample.
 #[derive(Debug)]
 pub struct Mp4<R> {
     pub(super) input: Input<R>,
@@ -102,8 +104,8 @@ impl<R: Read + Seek> Mp4<R> {
 
     /// Chooses a video and an audio track, by their ids, and rewinds.
     ///
-    /// [`Mp4Error::NothingToPlay`] without any, [`Mp4Error::NoSamples`] if they have none; [`Mp4Error::NoTrack`] if there
-    /// is none with that id and kind, or it cannot be played.
+    /// [`Mp4Error::NothingToPlay`] without any, [`Mp4Error::NoSamples`] if they have none;
+    /// [`Mp4Error::NoTrack`] if there is none with that id and kind, or it cannot be played.
     pub fn select(&mut self, video: Option<u32>, audio: Option<u32>) -> Result<(), Mp4Error> {
         let mut lanes = Vec::new();
         for (id, kind) in [(video, MediaKind::Video), (audio, MediaKind::Audio)] {
@@ -127,10 +129,11 @@ impl<R: Read + Seek> Mp4<R> {
         Ok(())
     }
 
-    /// Goes to the last key frame at or before a time; gives the time at which that is shown. Audio begins there, too.
+    /// Goes to the last key frame at or before a time; gives the time at which that is shown. Audio
+    /// begins there, too.
     ///
-    /// Behind the end it is the last key frame. Without video it is the audio frame. Before the first key frame it is that
-    /// time itself: audio before the first picture belongs to the file.
+    /// Behind the end it is the last key frame. Without video it is the audio frame. Before the
+    /// first key frame it is that time itself: audio before the first picture belongs to the file.
     pub fn seek_to(&mut self, at: Duration) -> Result<Duration, Mp4Error> {
         let mut at = Timestamp::from(at);
         if self.is_behind_tables(at) {
@@ -167,10 +170,12 @@ impl<R: Read + Seek> Mp4<R> {
         }
     }
 
-    /// Ranges of the file that will be read next, in this order, of about `bytes_max` bytes; for a reader that fetches ahead.
+    /// Ranges of the file that will be read next, in this order, of about `bytes_max` bytes; for a
+    /// reader that fetches ahead.
     ///
-    /// Reads nothing. What is behind the present fragment is not known: the last range is then a guess, of the head of the
-    /// next fragment, or of all up to `bytes_max` if every track is selected, and may go beyond the end of the file.
+    /// Reads nothing. What is behind the present fragment is not known: the last range is then a
+    /// guess, of the head of the next fragment, or of all up to `bytes_max` if every track is
+    /// selected, and may go beyond the end of the file.
     pub fn upcoming(&mut self, bytes_max: u64) -> Result<Vec<Range<u64>>, Mp4Error> {
         while self.queue.planned_bytes() < bytes_max {
             self.know_more(self.limits.reorder_bytes)?;
@@ -206,12 +211,14 @@ impl<R: Read + Seek> Mp4<R> {
         self.selected(MediaKind::Audio)
     }
 
-    /// When the last of the selected tracks ends; `None` if the file does not say ([`Mp4::find_duration`]).
+    /// When the last of the selected tracks ends; `None` if the file does not say
+    /// ([`Mp4::find_duration`]).
     pub fn duration(&self) -> Option<Duration> {
         self.latest(|track| track.end)
     }
 
-    /// When the last frame of the selected tracks ends, as frames are given out: whole. `None` if the file does not say.
+    /// When the last frame of the selected tracks ends, as frames are given out: whole. `None` if
+    /// the file does not say.
     pub fn frames_duration(&self) -> Option<Duration> {
         self.latest(|track| track.frames_end)
     }
@@ -240,7 +247,8 @@ impl<R: Read + Seek> Mp4<R> {
         self.lanes.iter().find(|lane| lane.kind == kind).map(|lane| &self.movie.tracks[lane.track])
     }
 
-    /// Reads the boxes behind the index up to the first fragment, which may be indexes of fragments.
+    /// Reads the boxes behind the index up to the first fragment, which may be indexes of
+    /// fragments.
     fn find_first_fragment(&mut self, mut at: u64) -> Result<(), Mp4Error> {
         self.first_fragment = Some(at);
         for _ in 0..TOP_BOXES_MAX {
@@ -307,8 +315,8 @@ impl<R: Read + Seek> Mp4<R> {
         Ok(())
     }
 
-    /// Whether the next fragment has to be known before anything is given out: a track has no more samples, and the next
-    /// fragments may have some that are due.
+    /// Whether the next fragment has to be known before anything is given out: a track has no more
+    /// samples, and the next fragments may have some that are due.
     fn needs_fragment(&self) -> bool {
         if self.next_fragment.is_none() {
             return false;
@@ -441,7 +449,8 @@ const TOP_BOXES_MAX: u32 = 4096;
 const SIDX_BYTES_MAX: u64 = 1 << 20;
 /// What a `moof` of a few seconds takes.
 const FRAGMENT_HEAD_BYTES: u64 = 16 << 10;
-/// Samples that are known ahead of time; each costs about 100 bytes. When there are so many, the window is smaller.
+/// Samples that are known ahead of time; each costs about 100 bytes. When there are so many, the
+/// window is smaller.
 const KNOWN_SAMPLES_MAX: usize = 32_768;
 /// Fragments without samples of a track after which the others no longer wait for it.
 const DRY_FRAGMENTS_MAX: u32 = 2;

@@ -1,7 +1,7 @@
 //! Movie fragments (ISO/IEC 14496-12, 8.8): samples that stand in `moof` boxes, between the media.
 //!
-//! A run (`trun`) is kept as it stands in the file and gives its samples one by one. Finding the boxes in the file is for
-//! `file.rs`, which samples are shown for `edits.rs`.
+//! A run (`trun`) is kept as it stands in the file and gives its samples one by one. Finding the
+//! boxes in the file is for `file.rs`, which samples are shown for `edits.rs`.
 
 use mp4_atom::{Tfdt, Tfhd, Trex};
 
@@ -19,7 +19,8 @@ pub(super) struct Fragment {
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) track_id: u32,
-    /// Decoding time of its first sample, if the fragment says it (`tfdt`) and this is its track's first run there.
+    /// Decoding time of its first sample, if the fragment says it (`tfdt`) and this is its track's
+    /// first run there.
     pub(super) start: Option<i64>,
     /// It is the first of its track fragment.
     pub(super) is_first: bool,
@@ -48,7 +49,8 @@ impl Fragment {
     /// Reads the body of the `moof` that begins at `moof_at`.
     pub(super) fn read(body: &[u8], moof_at: u64, trex: &[Trex], limits: &Limits) -> Result<Self, Mp4Error> {
         let mut runs = Vec::new();
-        // Where the data of the track fragment before ends: what counts if nothing else is said (8.8.7.1).
+        // Where the data of the track fragment before ends: what counts if nothing else is said
+        // (8.8.7.1).
         let mut data_end = moof_at;
         for next in Boxes(body) {
             let (kind, traf) = next?;

@@ -1,7 +1,8 @@
-//! Where fragments are, without reading them all: `sidx` in front of them (ISO/IEC 14496-12, 8.16.3), `mfra` behind (8.8.9).
+//! Where fragments are, without reading them all: `sidx` in front of them (ISO/IEC 14496-12,
+//! 8.16.3), `mfra` behind (8.8.9).
 //!
-//! Both are hints of a muxer, and taken for no more: what is found by them is checked against the fragments. An index of
-//! indexes (`sidx` that refers to others) is left out.
+//! Both are hints of a muxer, and taken for no more: what is found by them is checked against the
+//! fragments. An index of indexes (`sidx` that refers to others) is left out.
 
 use std::io::{Read, Seek};
 

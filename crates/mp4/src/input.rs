@@ -1,6 +1,7 @@
 //! Reading a file at given places, forward without a seek.
 //!
-//! Sizes come from the file: what is read into memory grows with the bytes that arrive, not with what was declared.
+//! Sizes come from the file: what is read into memory grows with the bytes that arrive, not with
+//! what was declared.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 

@@ -1,7 +1,8 @@
 //! The samples of one selected track, in decoding order, as they are shown.
 //!
-//! Takes them from the tables of the index, then from fragments, applies the edit list, and gives times on the clock that
-//! all tracks share. Reading their bytes is for `file.rs`, the order between tracks for `reorder.rs`.
+//! Takes them from the tables of the index, then from fragments, applies the edit list, and gives
+//! times on the clock that all tracks share. Reading their bytes is for `file.rs`, the order
+//! between tracks for `reorder.rs`.
 
 use std::collections::VecDeque;
 
@@ -74,8 +75,8 @@ impl Lane {
         self.enter(0, media);
     }
 
-    /// To the last key frame (or audio frame) of the tables at or before a presentation time; gives the time at which it
-    /// is shown.
+    /// To the last key frame (or audio frame) of the tables at or before a presentation time; gives
+    /// the time at which it is shown.
     pub(super) fn seek(&mut self, at: Timestamp, media: &TrackMedia) -> Timestamp {
         self.restart(media);
         let time = at.ticks(self.timescale);
@@ -88,8 +89,8 @@ impl Lane {
         Timestamp::from_ticks(shown, self.timescale)
     }
 
-    /// To samples of fragments alone: `next_dts` is the decoding time of the first that says none, and what is decoded before
-    /// `from_dts` is passed (of audio, what ends before it).
+    /// To samples of fragments alone: `next_dts` is the decoding time of the first that says none,
+    /// and what is decoded before `from_dts` is passed (of audio, what ends before it).
     pub(super) fn enter_fragments(&mut self, media: &TrackMedia, next_dts: i64, from_dts: i64) {
         self.restart(media);
         self.cursor = Cursor::at(&media.tables, media.tables.len());

@@ -1,11 +1,12 @@
 //! MP4 files as a source of samples (ISO/IEC 14496-12, -14 and -15), from any `Read + Seek`.
 //!
-//! [`Mp4`] finds the index first or last, reads plain and fragmented files, applies edit lists, and gives the frames of a
-//! video and an audio track by decoding time while it reads the file forward. [`Mp4::upcoming`] tells a reader over a
-//! network what comes.
+//! [`Mp4`] finds the index first or last, reads plain and fragmented files, applies edit lists, and
+//! gives the frames of a video and an audio track by decoding time while it reads the file forward.
+//! [`Mp4::upcoming`] tells a reader over a network what comes.
 //!
-//! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay as they stand in the file.
-//! Left out: encryption, media in other files, compressed indexes (all three are refused), rotation, subtitles.
+//! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay
+//! as they stand in the file. Left out: encryption, media in other files, compressed indexes (all
+//! three are refused), rotation, subtitles.
 
 mod boxes;
 mod configs;
@@ -34,11 +35,13 @@ pub struct Limits {
     ///
     /// A channel takes up to twice this while it opens a file.
     pub index_bytes: u64,
-    /// Samples of a track in the index, of a run in a fragment, and of all fragments that a search goes through. Default 16 Mi: three days at 60 per second.
+    /// Samples of a track in the index, of a run in a fragment, and of all fragments that a search
+    /// goes through. Default 16 Mi: three days at 60 per second.
     pub samples: u32,
     /// Bytes of a sample. Default 16 MiB.
     pub sample_bytes: u32,
-    /// Bytes of samples that are kept so that the file is read forward. Default 8 MiB; a sample may come on top.
+    /// Bytes of samples that are kept so that the file is read forward. Default 8 MiB; a sample may
+    /// come on top.
     ///
     /// Below the distance of the tracks in the file reading goes back and forth.
     pub reorder_bytes: u64,

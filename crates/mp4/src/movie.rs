@@ -1,7 +1,7 @@
 //! The index of a file (`moov`, ISO/IEC 14496-12, 8.2): its tracks, and how each is timed.
 //!
-//! Tracks that are neither video nor audio, or of a codec that cannot be played, are listed and no more: what else is in
-//! them is not looked at.
+//! Tracks that are neither video nor audio, or of a codec that cannot be played, are listed and no
+//! more: what else is in them is not looked at.
 
 use mp4_atom::{Elst, Hdlr, Mdhd, Mehd, Mvhd, Tkhd, Trex};
 
@@ -17,8 +17,8 @@ use media::{Codec, MediaKind, Timestamp, TrackId};
 pub struct Track {
     /// Its id in the file.
     pub id: u32,
-    /// What it carries, and which track of that kind it is, in the order of the index; subtitles, hints and time codes
-    /// are [`MediaKind::Data`].
+    /// What it carries, and which track of that kind it is, in the order of the index; subtitles,
+    /// hints and time codes are [`MediaKind::Data`].
     pub track: TrackId,
     /// Codec of its first samples; [`Codec::None`] for [`MediaKind::Data`].
     pub codec: Codec,
@@ -32,11 +32,11 @@ pub struct Track {
     pub sample_rate: u32,
     /// Audio channels as the file says, 0 for video.
     pub channels: u16,
-    /// Presentation time at which its last sample ends, edit list applied; `None` if it is in fragments and the file does
-    /// not say.
+    /// Presentation time at which its last sample ends, edit list applied; `None` if it is in
+    /// fragments and the file does not say.
     pub end: Option<Timestamp>,
-    /// Like [`Track::end`], but of the last frame as it is given out, whole: an edit list often ends within a frame of
-    /// audio. What is to follow without a gap begins here.
+    /// Like [`Track::end`], but of the last frame as it is given out, whole: an edit list often
+    /// ends within a frame of audio. What is to follow without a gap begins here.
     pub frames_end: Option<Timestamp>,
     pub(super) descriptions: Vec<Description>,
 }
@@ -113,7 +113,8 @@ impl Movie {
             if movie.tracks.iter().any(|other| other.id == track.id) {
                 return Err(Mp4Error::malformed(b"tkhd", "two tracks have the same id"));
             }
-            // At most 255 of a kind: there are not more tracks than that, or the last ones share a number.
+            // At most 255 of a kind: there are not more tracks than that, or the last ones share a
+            // number.
             let before = movie.tracks.iter().filter(|other| other.track.kind == track.track.kind).count();
             track.track.index = u8::try_from(before).unwrap_or(u8::MAX);
             movie.tracks.push(track);
@@ -205,7 +206,8 @@ fn edit_list(trak: &[u8], limits: &Limits) -> Result<Option<Elst>, Mp4Error> {
 }
 
 impl TrackMedia {
-    /// Samples of fragments belong to the first segment, and nothing ends it: edit lists are written before they are known.
+    /// Samples of fragments belong to the first segment, and nothing ends it: edit lists are
+    /// written before they are known.
     fn show_all(&mut self) {
         self.segments.truncate(1);
         for segment in &mut self.segments {
@@ -215,7 +217,8 @@ impl TrackMedia {
 
     /// Presentation time at which the last sample ends.
     fn end(&self) -> i64 {
-        // Composition times begin with that of the first sample, except in files of exotic encoders.
+        // Composition times begin with that of the first sample, except in files of exotic
+        // encoders.
         let first = Cursor::at(&self.tables, 0).next(&self.tables).map_or(0, |entry| entry.pts);
         let media_end = self.tables.duration().saturating_add(first);
         self.segments.iter().map(|segment| segment.end(media_end)).max().unwrap_or(0)

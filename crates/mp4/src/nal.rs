@@ -1,5 +1,5 @@
-//! NAL units in samples and records of H.264 and H.265 (ISO/IEC 14496-15): lengths of four bytes, and parameter sets that
-//! come in the samples.
+//! NAL units in samples and records of H.264 and H.265 (ISO/IEC 14496-15): lengths of four bytes,
+//! and parameter sets that come in the samples.
 //!
 //! ```text
 //!  avcC: 1 | profile, compatibility, level | 111111, size - 1: 2 | 111, n 5 | { 16 | SPS } | n 8 | { 16 | PPS } | ..
@@ -45,7 +45,8 @@ pub(super) fn with_long_lengths(description: &Description, data: Vec<u8>) -> Res
     Ok(long)
 }
 
-/// The record of a description, with lengths of four bytes; `None` where parameter sets come in the samples.
+/// The record of a description, with lengths of four bytes; `None` where parameter sets come in the
+/// samples.
 pub(super) fn record_with_long_lengths(description: &Description) -> Result<Option<Vec<u8>>, Mp4Error> {
     length_size(description)?;
     let (length_at, sets_at) = if description.codec == Codec::H264 { (4, 5) } else { (21, 22) };
@@ -96,7 +97,8 @@ impl ParameterSets {
 
 /// Kind and id of a parameter set.
 ///
-/// The id is the first Exp-Golomb number or bits of the payload, or, for an SPS of H.265, far behind: one of those is kept.
+/// The id is the first Exp-Golomb number or bits of the payload, or, for an SPS of H.265, far
+/// behind: one of those is kept.
 fn set_of(codec: Codec, unit: &[u8]) -> Option<(u8, u32)> {
     let first = *unit.first()?;
     let ue = |at: usize| BitReader::nal(unit.get(at..)?).ue().ok();

@@ -1,10 +1,11 @@
-//! The order in which bytes are read, and the order in which samples are given out: the first goes forward in the file, the
-//! second by decoding time.
+//! The order in which bytes are read, and the order in which samples are given out: the first goes
+//! forward in the file, the second by decoding time.
 //!
-//! Tracks are interleaved in pieces of a second or so. Reading by decoding time would go back and forth between them. So
-//! samples are known ahead of time (an index costs no reading), what lies between the last read and the sample that is due
-//! is read on the way, and kept until its time comes. What may be kept is bounded by a window; in files with less
-//! interleaving than that, or none, reading goes back, but in long runs.
+//! Tracks are interleaved in pieces of a second or so. Reading by decoding time would go back and
+//! forth between them. So samples are known ahead of time (an index costs no reading), what lies
+//! between the last read and the sample that is due is read on the way, and kept until its time
+//! comes. What may be kept is bounded by a window; in files with less interleaving than that, or
+//! none, reading goes back, but in long runs.
 //!
 //! A pure data structure: it decides, `file.rs` reads.
 
@@ -85,7 +86,8 @@ impl Reorder {
         self.unplanned.insert((shown.offset, lane, number), ());
     }
 
-    /// Plans the reading of the sample that is due next, and of what is best read along with it. `false` if all is planned.
+    /// Plans the reading of the sample that is due next, and of what is best read along with it.
+    /// `false` if all is planned.
     pub(super) fn plan(&mut self) -> bool {
         let Some(due) = self.due_unplanned() else { return false };
         let slot = self.slot(due);
@@ -187,7 +189,8 @@ impl Reorder {
         self.lanes.iter().filter_map(first).min().unwrap_or(0)
     }
 
-    /// Unplanned samples from `from` up to `target`; `None` if they are so many that going there at once is better.
+    /// Unplanned samples from `from` up to `target`; `None` if they are so many that going there at
+    /// once is better.
     fn on_the_way(&self, from: u64, target: u64, limit: u64) -> Option<Vec<SlotId>> {
         let (mut way, mut bytes) = (Vec::new(), 0);
         for (_, lane, number) in self.unplanned.range((from, 0, 0)..(target, 0, 0)).map(|(key, ())| *key) {
@@ -204,7 +207,8 @@ impl Reorder {
         Some(way)
     }
 
-    /// Unplanned samples right behind `due` in the file, which come along when reading has to jump there.
+    /// Unplanned samples right behind `due` in the file, which come along when reading has to jump
+    /// there.
     fn run_behind(&self, due: SlotId, limit: u64) -> Vec<SlotId> {
         let shown = &self.slot(due).shown;
         let mut end = shown.offset.saturating_add(shown.size.into());

@@ -1,7 +1,8 @@
 //! Finding a time, or the end, in a file whose samples are in fragments.
 //!
-//! A fragment tells its times itself. With an index (`index.rs`) the search begins near, without one at the first fragment:
-//! headers and `moof` boxes are read then, and no media. What an index says wrongly costs a search from the start.
+//! A fragment tells its times itself. With an index (`index.rs`) the search begins near, without
+//! one at the first fragment: headers and `moof` boxes are read then, and no media. What an index
+//! says wrongly costs a search from the start.
 
 use std::io::{Read, Seek};
 use std::time::Duration;
@@ -24,9 +25,9 @@ struct Place {
 }
 
 impl<R: Read + Seek> Mp4<R> {
-    /// When the last frame of the selected tracks ends, like [`Mp4::frames_duration`], but looked for in the fragments if the
-    /// file does not say it: that reads an index at the end of the file, or the `moof` boxes of all fragments. Rewinds if it
-    /// looks.
+    /// When the last frame of the selected tracks ends, like [`Mp4::frames_duration`], but looked
+    /// for in the fragments if the file does not say it: that reads an index at the end of the
+    /// file, or the `moof` boxes of all fragments. Rewinds if it looks.
     pub fn find_duration(&mut self) -> Result<Option<Duration>, Mp4Error> {
         if self.frames_duration().is_some() || self.first_fragment.is_none() {
             return Ok(self.frames_duration());
@@ -85,7 +86,8 @@ impl<R: Read + Seek> Mp4<R> {
         index.before(lane.media_time(at, media), lane.timescale)
     }
 
-    /// Searches fragments from `at` on. `is_first`: they are all that there are; else each has to tell its time.
+    /// Searches fragments from `at` on. `is_first`: they are all that there are; else each has to
+    /// tell its time.
     fn find_place(&mut self, at: u64, wanted: Timestamp, is_first: bool) -> Result<Option<Place>, Mp4Error> {
         let (mut next_dts, mut place, mut walked) = (self.ends_of_tables(), None, 0);
         let mut next = Some(at);
@@ -133,14 +135,15 @@ impl<R: Read + Seek> Mp4<R> {
         Ok(ends)
     }
 
-    /// Adds the samples of a fragment to those that a search has gone through: few bytes can declare many.
+    /// Adds the samples of a fragment to those that a search has gone through: few bytes can
+    /// declare many.
     fn count(&self, fragment: &Fragment, walked: &mut u64) -> Result<(), Mp4Error> {
         *walked += fragment.runs.iter().map(|run| u64::from(run.len())).sum::<u64>();
         Mp4Error::check("samples of all fragments", *walked, self.limits.samples.into())
     }
 
-    /// Hands all samples of the lanes in a fragment to `visit`: lane, key frame or not, decoding time, when it is shown, and
-    /// until when.
+    /// Hands all samples of the lanes in a fragment to `visit`: lane, key frame or not, decoding
+    /// time, when it is shown, and until when.
     fn walk(
         &self,
         fragment: &Fragment,

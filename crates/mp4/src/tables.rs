@@ -1,8 +1,9 @@
 //! The sample tables of a track (ISO/IEC 14496-12, 8.6 and 8.7) and a cursor that walks them.
 //!
-//! Tables stay as they stand in the file, a few bytes per run: nothing is expanded to one entry per sample, and no
-//! declared count is believed before the bytes are there. [`Cursor`] gives one sample after the other at constant cost;
-//! finding a sample walks the runs. Which samples are shown is for `edits.rs`.
+//! Tables stay as they stand in the file, a few bytes per run: nothing is expanded to one entry per
+//! sample, and no declared count is believed before the bytes are there. [`Cursor`] gives one
+//! sample after the other at constant cost; finding a sample walks the runs. Which samples are
+//! shown is for `edits.rs`.
 
 use super::boxes::Boxes;
 use super::{Limits, Mp4Error};
@@ -433,7 +434,8 @@ mod tests {
         [&(body.len() as u32 + 12).to_be_bytes()[..], kind, &[0; 4], &body].concat()
     }
 
-    /// Ten samples: runs of chunks, of durations and of offsets that end at different places, and runs of nothing.
+    /// Ten samples: runs of chunks, of durations and of offsets that end at different places, and
+    /// runs of nothing.
     fn tables() -> SampleTables {
         let stbl = [
             table(b"stts", &[4, 3, 10, 0, 7, 2, 20, 5, 30]),

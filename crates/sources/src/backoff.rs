@@ -22,8 +22,8 @@ impl Backoff {
 
     /// The pause after a failure that came when the source had sent media for `live`.
     ///
-    /// `min * 2^(failures in a row - 1)`, at most `max`, and of that between three and five quarters: sources that fail
-    /// together are not tried together. `random` is any number.
+    /// `min * 2^(failures in a row - 1)`, at most `max`, and of that between three and five
+    /// quarters: sources that fail together are not tried together. `random` is any number.
     pub fn pause(&mut self, live: Duration, random: u32) -> Duration {
         if live >= HEALTHY_AFTER {
             self.failures = 0;

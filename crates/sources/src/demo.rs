@@ -1,7 +1,8 @@
 //! The demo channel: publishes an embedded sample to this server, for ever and in real time.
 //!
-//! A source like channels and pulls, with the simplest media there is. Frames leave at absolute deadlines, so
-//! the pace does not drift; timestamps go on from loop to loop. What the sample shows and how it was made: `media/`.
+//! A source like channels and pulls, with the simplest media there is. Frames leave at absolute
+//! deadlines, so the pace does not drift; timestamps go on from loop to loop. What the sample shows
+//! and how it was made: `media/`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +110,8 @@ impl Sample {
     }
 }
 
-/// From the first frame of a kind to one frame after the last, so that the next loop's first one fits there.
+/// From the first frame of a kind to one frame after the last, so that the next loop's first one
+/// fits there.
 fn duration(frames: &[Frame], kind: MediaKind) -> Timestamp {
     let times: Vec<_> =
         frames.iter().filter(|frame| frame.track.kind == kind).map(|frame| frame.dts).collect();

@@ -14,10 +14,11 @@ use worker_api::internal::{PublishRequest, Publisher, Refusal};
 use worker_api::snapshot::WorkerSnapshot;
 use worker_api::{EndReason, WorkersLink};
 
-/// After this long a stream that was taken is asked for again, once: the session of a publisher that has just ended may
-/// still be there.
+/// After this long a stream that was taken is asked for again, once: the session of a publisher
+/// that has just ended may still be there.
 const TAKEN_AGAIN: Duration = Duration::from_millis(250);
-/// Loads that differ by less than this, percent of a core, count as equal: then the number of sessions decides.
+/// Loads that differ by less than this, percent of a core, count as equal: then the number of
+/// sessions decides.
 const LOAD_STEP_PERCENT: f32 = 10.0;
 
 /// A source's request to publish.
@@ -70,7 +71,8 @@ struct Shared {
     thread: Spawner,
     message_bytes_max: u32,
     names: Names,
-    /// One at a time is dealt to a worker, so that many that start at once do not all see the same worker as the idle one.
+    /// One at a time is dealt to a worker, so that many that start at once do not all see the same
+    /// worker as the idle one.
     dealing: Mutex<()>,
 }
 
@@ -82,12 +84,14 @@ impl Ingest {
         Self(Arc::new(Shared { link, thread, message_bytes_max, names, dealing }))
     }
 
-    /// Claims a stream among the sources of this server, or says which kind of source has claimed it already.
+    /// Claims a stream among the sources of this server, or says which kind of source has claimed
+    /// it already.
     pub fn claim(&self, app: &str, name: &str, kind: SourceKind) -> Result<Claim, SourceKind> {
         self.0.names.claim(app, name, kind)
     }
 
-    /// Runs a task on the thread of sources. It must end by itself once [`stopping`](Self::stopping) says so.
+    /// Runs a task on the thread of sources. It must end by itself once
+    /// [`stopping`](Self::stopping) says so.
     pub fn spawn<F: Future<Output = ()> + Send + 'static>(&self, task: F) -> JoinHandle<()> {
         self.0.thread.spawn(task)
     }
@@ -99,8 +103,8 @@ impl Ingest {
 
     /// Begins a publication.
     ///
-    /// The session exists when this returns, and players of the stream no longer wait for a publisher: call it when
-    /// there is media to send.
+    /// The session exists when this returns, and players of the stream no longer wait for a
+    /// publisher: call it when there is media to send.
     pub async fn publish(&self, request: Request<'_>) -> Result<Publisher, Refused> {
         match self.publish_once(&request).await {
             Err(Refused::Taken) => {
@@ -140,7 +144,8 @@ pub(super) async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
     }
 }
 
-/// The worker with the least load; of those that are about as busy, the one with the fewest sessions.
+/// The worker with the least load; of those that are about as busy, the one with the fewest
+/// sessions.
 fn least_busy(snapshots: &[WorkerSnapshot]) -> Option<usize> {
     let busy = |worker: &WorkerSnapshot| {
         let step = (worker.load_percent.max(0.0) / LOAD_STEP_PERCENT) as u32;
@@ -157,8 +162,8 @@ mod tests {
     use worker_api::link::Command;
     use worker_api::snapshot::{SessionId, WorkerCounters};
 
-    /// Two workers of which the first is busy, that answer what `answers` gives, the last of it first; and which workers
-    /// were asked.
+    /// Two workers of which the first is busy, that answer what `answers` gives, the last of it
+    /// first; and which workers were asked.
     fn workers(answers: Vec<Result<SessionId, Refusal>>) -> (Ingest, Arc<StdMutex<Vec<usize>>>) {
         let answers = StdMutex::new(answers);
         let asked = Arc::new(StdMutex::new(Vec::new()));

@@ -1,7 +1,7 @@
 //! Streams that sources of this server mean to publish, each by one source only.
 //!
-//! Two sources of one stream would be refused in turns forever. Whether a client publishes the stream is for the workers
-//! to decide.
+//! Two sources of one stream would be refused in turns forever. Whether a client publishes the
+//! stream is for the workers to decide.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! What sources of this server may do: which addresses they reach, how long they wait, how many there are.
+//! What sources of this server may do: which addresses they reach, how long they wait, how many
+//! there are.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -46,8 +47,9 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
-    /// Whether the host of a URL may be connected to, as far as it can be said now: an address that is not allowed is
-    /// refused at once, with a reason. Names are judged each time they are resolved.
+    /// Whether the host of a URL may be connected to, as far as it can be said now: an address that
+    /// is not allowed is refused at once, with a reason. Names are judged each time they are
+    /// resolved.
     pub fn check_host(&self, host: &str) -> Result<(), String> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         match bare.parse::<IpAddr>() {
@@ -59,7 +61,8 @@ impl SourceSettings {
     }
 }
 
-/// What an error of a source says here: in the words of the configuration, where the library's are those of its own.
+/// What an error of a source says here: in the words of the configuration, where the library's are
+/// those of its own.
 pub fn explain(error: &SourceError) -> String {
     match error {
         SourceError::Permanent(Permanent::NotPublic(host)) => format!(

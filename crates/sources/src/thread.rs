@@ -1,8 +1,8 @@
 //! The thread of sources: one event loop for all channels, pulls and the demo.
 //!
-//! Not the control side's: media of many sources would hold the API up, and a large answer there would hold up frames
-//! that leave at their time. One thread suffices, because it only moves bytes; what computes or blocks has threads of
-//! its own.
+//! Not the control side's: media of many sources would hold the API up, and a large answer there
+//! would hold up frames that leave at their time. One thread suffices, because it only moves bytes;
+//! what computes or blocks has threads of its own.
 
 use std::io;
 use std::time::Duration;

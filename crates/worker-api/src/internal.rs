@@ -1,8 +1,10 @@
-//! Publishers inside this process (channels, pulls, the demo): how they ask a worker, and the queue of their frames.
+//! Publishers inside this process (channels, pulls, the demo): how they ask a worker, and the queue
+//! of their frames.
 //!
-//! Frames cross by reference through a ring of one producer and one consumer, so no side ever waits for a lock of the
-//! other. A source sends what it has ([`Publisher::send`]) and wakes the worker once for all of it ([`Publisher::flush`]);
-//! the worker takes what is there ([`FrameReceiver::receive`]). A full queue makes the source wait, and a worker that takes
+//! Frames cross by reference through a ring of one producer and one consumer, so no side ever waits
+//! for a lock of the other. A source sends what it has ([`Publisher::send`]) and wakes the worker
+//! once for all of it ([`Publisher::flush`]); the worker takes what is there
+//! ([`FrameReceiver::receive`]). A full queue makes the source wait, and a worker that takes
 //! nothing for [`WRITE_TIMEOUT`] is given up. Each end ends the other when it goes.
 
 use std::net::SocketAddr;
@@ -89,7 +91,8 @@ pub fn queue(frame_bytes_max: usize) -> (Publisher, FrameReceiver) {
     (publisher, FrameReceiver { ring: consumer, shared, wakes: true, end: Some(tell_end) })
 }
 
-/// The source's end of a publication. Dropping it ends the publication once what it has sent is taken.
+/// The source's end of a publication. Dropping it ends the publication once what it has sent is
+/// taken.
 #[derive(Debug)]
 pub struct Publisher {
     ring: Producer<Arc<Frame>>,
@@ -150,7 +153,8 @@ impl Publisher {
         }
         while self.ended.is_none() && !self.has_room(bytes) {
             self.shared.wants_room.store(true, Ordering::Relaxed);
-            // Either this side sees the room that was made before, or the worker sees that room is wanted.
+            // Either this side sees the room that was made before, or the worker sees that room is
+            // wanted.
             fence(Ordering::SeqCst);
             if self.has_room(bytes) {
                 break;
@@ -194,7 +198,8 @@ impl Publisher {
         *self.ended.insert(reason)
     }
 
-    /// Ends the session, and waits (at most a second) until all frames are taken and the stream has no publisher.
+    /// Ends the session, and waits (at most a second) until all frames are taken and the stream has
+    /// no publisher.
     pub async fn finish(mut self) {
         self.close();
         let _ = timeout(CLOSE_TIMEOUT, self.ended()).await;
@@ -234,7 +239,8 @@ impl FrameReceiver {
         match self.take() {
             Next::Empty if self.wakes => {
                 self.shared.wants_wake.store(true, Ordering::Relaxed);
-                // Either this side sees the frame that was sent before, or the source sees that a wake-up is wanted.
+                // Either this side sees the frame that was sent before, or the source sees that a
+                // wake-up is wanted.
                 fence(Ordering::SeqCst);
                 self.take()
             }
@@ -242,7 +248,8 @@ impl FrameReceiver {
         }
     }
 
-    /// From now on the worker is woken for what comes, or (`false`) looks by itself from time to time.
+    /// From now on the worker is woken for what comes, or (`false`) looks by itself from time to
+    /// time.
     pub fn set_wakes(&mut self, wakes: bool) {
         self.wakes = wakes;
         self.shared.wants_wake.store(false, Ordering::Relaxed);

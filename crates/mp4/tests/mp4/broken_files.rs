@@ -1,5 +1,5 @@
-//! Files that are cut off, lie about their sizes or are made to hurt: an error that says why, or what there is, and never more
-//! memory or time than the limits allow.
+//! Files that are cut off, lie about their sizes or are made to hurt: an error that says why, or
+//! what there is, and never more memory or time than the limits allow.
 
 use std::io::Cursor;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Configurations are given out where they change, and access units in one notation, however the file has them.
+//! Configurations are given out where they change, and access units in one notation, however the
+//! file has them.
 
 use crate::muxer::{Layout, Unit, full, pictures, sound_entry, video, visual, write};
 use media::config::{audio_format, video_format};
@@ -27,7 +28,8 @@ fn record(length_size: u8, with_sets: bool) -> Vec<u8> {
     record
 }
 
-/// A file with one track of this sample entry, whose samples (each with whether it is a key frame) are these.
+/// A file with one track of this sample entry, whose samples (each with whether it is a key frame)
+/// are these.
 fn file(entry: Vec<u8>, samples: &[(&[u8], bool)]) -> Mp4<Cursor<Vec<u8>>> {
     let unit = |(data, is_key): &(&[u8], bool)| Unit {
         size: data.len() as u32,

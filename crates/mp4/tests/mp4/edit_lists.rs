@@ -1,4 +1,5 @@
-//! What an edit list leaves out is left out, what it puts off is put off, and what it repeats is repeated.
+//! What an edit list leaves out is left out, what it puts off is put off, and what it repeats is
+//! repeated.
 
 use crate::muxer::{Layout, Track, assert_track, audio, frames, pictures, read_all, video, write};
 use media::{MediaKind, Timestamp};

@@ -1,5 +1,5 @@
-//! However a file is written, its samples are the same: index first or last, places of 64 bits, compact sizes, 64-bit boxes,
-//! fragments of every kind.
+//! However a file is written, its samples are the same: index first or last, places of 64 bits,
+//! compact sizes, 64-bit boxes, fragments of every kind.
 
 use crate::muxer::{
     Base, Layout, Track, Unit, assert_track, audio, frames, pictures, read_all, video, write,

@@ -1,6 +1,8 @@
-//! A small writer of MP4 files for tests: every notation that the reader has to know, and what it should read from them.
+//! A small writer of MP4 files for tests: every notation that the reader has to know, and what it
+//! should read from them.
 //!
-//! Written from ISO/IEC 14496-12 apart from the reader, so that both would have to be wrong in the same way.
+//! Written from ISO/IEC 14496-12 apart from the reader, so that both would have to be wrong in the
+//! same way.
 
 use std::io::Cursor;
 
@@ -472,7 +474,8 @@ impl<'a> Writer<'a> {
         let times = |track: &Track, index: usize| {
             track.units[..index].iter().map(|unit| u64::from(unit.duration)).sum()
         };
-        // The size of an index is known when the fragments are: they are written behind room for it.
+        // The size of an index is known when the fragments are: they are written behind room for
+        // it.
         let pieces = self.tracks[0].units.len().saturating_sub(next[0]).div_ceil(self.layout.fragment);
         let sidx_bytes = if pieces > 0 && self.layout.sidx { 32 + 12 * pieces } else { 0 };
         bytes.resize(sidx_at + sidx_bytes, 0);

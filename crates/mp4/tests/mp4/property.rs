@@ -1,4 +1,5 @@
-//! Any tracks in any layout: every sample once, by decoding time, with its own bytes, whatever the window.
+//! Any tracks in any layout: every sample once, by decoding time, with its own bytes, whatever the
+//! window.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -64,7 +65,8 @@ proptest! {
             hints += file.upcoming(300).unwrap().len() as u64;
         }
         prop_assert!(hints > 0 || samples.len() < 3);
-        // By decoding time over both tracks; where fragments of tracks drift apart, within each track.
+        // By decoding time over both tracks; where fragments of tracks drift apart, within each
+        // track.
         if layout.fragment == 0 {
             prop_assert!(samples.is_sorted_by_key(|sample| sample.frame.dts));
         }

@@ -1,5 +1,5 @@
-//! Files of ffmpeg are read as ffprobe sees them: place, size, times and flags of every packet. `scripts/make-mp4-samples` has
-//! made files and lists.
+//! Files of ffmpeg are read as ffprobe sees them: place, size, times and flags of every packet.
+//! `scripts/make-mp4-samples` has made files and lists.
 
 use std::io::Cursor;
 use std::path::Path;

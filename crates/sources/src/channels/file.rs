@@ -1,7 +1,7 @@
 //! The file of an item as `Read + Seek`, from this machine or from a server.
 //!
-//! Belongs to a thread that may wait. What waits for a server ends at once when the item is no longer wanted; a local
-//! read cannot be interrupted, but does not wait for strangers.
+//! Belongs to a thread that may wait. What waits for a server ends at once when the item is no
+//! longer wanted; a local read cannot be interrupted, but does not wait for strangers.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -25,8 +25,8 @@ use crate::settings::{SourceSettings, explain};
 const WINDOW_BYTES: usize = 2 << 20;
 /// Longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Tries without a new byte, about three seconds of them, before opening a file fails. A file that is being played is
-/// retried for as long as the playlist waits for its frames.
+/// Tries without a new byte, about three seconds of them, before opening a file fails. A file that
+/// is being played is retried for as long as the playlist waits for its frames.
 const TRIES_MAX: u32 = 4;
 /// User agent in requests.
 const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
@@ -132,7 +132,8 @@ fn explained(error: io::Error) -> io::Error {
     }
 }
 
-/// How servers are reached, no proxy between: it would connect to addresses that could not be checked here.
+/// How servers are reached, no proxy between: it would connect to addresses that could not be
+/// checked here.
 pub(super) fn http_config(settings: &SourceSettings) -> HttpConfig {
     HttpConfig {
         addresses: settings.addresses,

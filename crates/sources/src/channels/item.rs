@@ -1,7 +1,8 @@
 //! One item while it is played: a thread that reads its file, and the queue of what it has read.
 //!
-//! The thread waits for files and servers, so that the task that plays never does. It reads ahead as far as the queue
-//! and the reader's window allow: an item that is opened early has its first frames ready when the one before ends.
+//! The thread waits for files and servers, so that the task that plays never does. It reads ahead
+//! as far as the queue and the reader's window allow: an item that is opened early has its first
+//! frames ready when the one before ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,8 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// Begins to open `location`, to be played from `join` on. Errors come out of [`opened`](Self::opened).
+    /// Begins to open `location`, to be played from `join` on. Errors come out of
+    /// [`opened`](Self::opened).
     ///
     /// `needs_length`: the file is searched for its length if its index does not say.
     pub(super) fn open(
@@ -96,7 +98,8 @@ impl Item {
         }
     }
 
-    /// The next frame in the order of decoding; `None` after the last. Dropping the future loses nothing.
+    /// The next frame in the order of decoding; `None` after the last. Dropping the future loses
+    /// nothing.
     pub(super) async fn next(&mut self) -> Option<Result<Sample, String>> {
         self.samples.pop().await
     }

@@ -1,7 +1,8 @@
 //! Where an item of a playlist is: a URL, or a file of this machine.
 //!
-//! Decides what may be named, and shows locations without what must stay secret. Whether a server may be connected to
-//! is decided once its name is resolved, in `range_reader::http`; what is in the file, in `mp4`.
+//! Decides what may be named, and shows locations without what must stay secret. Whether a server
+//! may be connected to is decided once its name is resolved, in `range_reader::http`; what is in
+//! the file, in `mp4`.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -34,7 +35,8 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads `text`; relative paths begin at `root`, which has no links in it. The error is for people.
+    /// Reads `text`; relative paths begin at `root`, which has no links in it. The error is for
+    /// people.
     pub fn parse(text: &str, root: Option<&Path>, added_by: AddedBy) -> Result<Self, String> {
         if text.is_empty() || text.len() > LOCATION_BYTES_MAX {
             return Err(format!("an item is a URL or a path of 1 to {LOCATION_BYTES_MAX} bytes"));
@@ -115,9 +117,11 @@ impl fmt::Debug for Location {
     }
 }
 
-/// Opens a regular file of at most `bytes_max` bytes, which must be below `below`, a path without links.
+/// Opens a regular file of at most `bytes_max` bytes, which must be below `below`, a path without
+/// links.
 ///
-/// Looks at what was opened, not at what the path named before: a link that changes in between leads nowhere.
+/// Looks at what was opened, not at what the path named before: a link that changes in between
+/// leads nowhere.
 pub(super) fn open_local(path: &Path, below: Option<&Path>, bytes_max: Option<u64>) -> io::Result<File> {
     // A pipe would wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;

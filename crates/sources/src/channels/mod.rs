@@ -1,9 +1,11 @@
-//! Virtual live channels: playlists of files that are published as streams of this server, in real time.
+//! Virtual live channels: playlists of files that are published as streams of this server, in real
+//! time.
 //!
-//! `location.rs` decides which files may be played, `item.rs` reads one on a thread of its own, `playlist.rs` plays
-//! items one after the other, `schedule.rs` computes the position of a playlist at a given time, `timeline.rs` and
-//! `pace.rs` give each frame its timestamps and its time to leave, `outgoing.rs` adds configurations, and `runner.rs`
-//! publishes. This file has the list of all channels. Parsing files is left to `mp4`, fetching them to `range_reader`.
+//! `location.rs` decides which files may be played, `item.rs` reads one on a thread of its own,
+//! `playlist.rs` plays items one after the other, `schedule.rs` computes the position of a playlist
+//! at a given time, `timeline.rs` and `pace.rs` give each frame its timestamps and its time to
+//! leave, `outgoing.rs` adds configurations, and `runner.rs` publishes. This file has the list of
+//! all channels. Parsing files is left to `mp4`, fetching them to `range_reader`.
 
 mod file;
 mod item;

@@ -1,14 +1,16 @@
-//! Frames of an item as those of its stream: metadata and configurations when they change, then access units.
+//! Frames of an item as those of its stream: metadata and configurations when they change, then
+//! access units.
 //!
-//! Remembers what the current publication has been sent, and ends a track that the current item does not have, so that
-//! new players do not wait for it.
+//! Remembers what the current publication has been sent, and ends a track that the current item
+//! does not have, so that new players do not wait for it.
 
 use std::sync::Arc;
 
 use media::{Frame, FrameRole, MediaKind, Metadata};
 use mp4::{Sample, Track};
 
-/// Precedes samples with what a player needs to know before them, and repeats that only where it changes.
+/// Precedes samples with what a player needs to know before them, and repeats that only where it
+/// changes.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     /// Metadata of the present item.

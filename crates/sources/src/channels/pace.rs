@@ -1,14 +1,16 @@
 //! When a frame leaves: at an absolute time, so that a late wake-up delays nothing after it.
 //!
-//! There are two kinds of lateness. Frames that were ready while this machine had no time for them leave at once, and
-//! the pace stays. A channel whose source was late does not catch up: the pace restarts with the late frame, and players
-//! see a pause instead of fast motion. Only when a playlist is joined in its middle do the frames since the last key
-//! frame leave at once, and the pace follows the wall clock.
+//! There are two kinds of lateness. Frames that were ready while this machine had no time for them
+//! leave at once, and the pace stays. A channel whose source was late does not catch up: the pace
+//! restarts with the late frame, and players see a pause instead of fast motion. Only when a
+//! playlist is joined in its middle do the frames since the last key frame leave at once, and the
+//! pace follows the wall clock.
 //!
-//! A source that is slightly too slow would be late again soon: without a buffer each frame leaves when it arrives, and
-//! players, whose buffers are small, stall again and again. So from the second time in a row on, the late frame is held
-//! back while others are buffered behind it, for a second at first, twice as long each time. A source of rate `r` then
-//! plays for `wait * r / (1 - r)`. Playback stands still for the same time in total, but less often.
+//! A source that is slightly too slow would be late again soon: without a buffer each frame leaves
+//! when it arrives, and players, whose buffers are small, stall again and again. So from the second
+//! time in a row on, the late frame is held back while others are buffered behind it, for a second
+//! at first, twice as long each time. A source of rate `r` then plays for `wait * r / (1 - r)`.
+//! Playback stands still for the same time in total, but less often.
 
 use std::time::Duration;
 
@@ -16,10 +18,12 @@ use tokio::time::Instant;
 
 /// Later than this because of its source, pacing restarts.
 const LATE_MAX: Duration = Duration::from_millis(250);
-/// A channel that is joined and has not caught up with its schedule after this long plays late from then on.
+/// A channel that is joined and has not caught up with its schedule after this long plays late from
+/// then on.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
-/// Later than this, pacing restarts for whatever reason: a machine that stood still does not send all of it at once.
+/// Later than this, pacing restarts for whatever reason: a machine that stood still does not send
+/// all of it at once.
 const OWN_LATE_MAX: Duration = Duration::from_secs(10);
 
 /// For how long frames are gathered at a second stop,
@@ -40,14 +44,16 @@ pub(super) struct Pace {
     catching_up_until: Option<Instant>,
     /// An item begins with the next frame.
     item_begins: bool,
-    /// When the last stop because of the source ended or ends, and for how long frames were gathered then.
+    /// When the last stop because of the source ended or ends, and for how long frames were
+    /// gathered then.
     stopped: Option<(Instant, Duration)>,
     /// Frames are gathered no longer than this.
     gather_max: Duration,
 }
 
 impl Pace {
-    /// The first frame is due when it comes. `stall_timeout`: a source is waited for no longer than this.
+    /// The first frame is due when it comes. `stall_timeout`: a source is waited for no longer than
+    /// this.
     pub(super) fn new(stall_timeout: Duration) -> Self {
         Self {
             anchor: None,
@@ -63,12 +69,14 @@ impl Pace {
         (self.anchor, self.catching_up_until) = (None, None);
     }
 
-    /// `timestamp_ms` is due at `moment`, which may have passed: what should have left before leaves at once.
+    /// `timestamp_ms` is due at `moment`, which may have passed: what should have left before
+    /// leaves at once.
     pub(super) fn join(&mut self, moment: Instant, timestamp_ms: u64, now: Instant) {
         (self.anchor, self.catching_up_until) = (Some((moment, timestamp_ms)), Some(now + CATCH_UP_MAX));
     }
 
-    /// An item begins. If its first frame is late, that was the time for opening it, and a reserve would not have helped.
+    /// An item begins. If its first frame is late, that was the time for opening it, and a reserve
+    /// would not have helped.
     pub(super) fn begin_item(&mut self) {
         self.item_begins = true;
     }
@@ -81,8 +89,9 @@ impl Pace {
         Some((anchored_ms + ms(now.saturating_duration_since(moment))).saturating_sub(before))
     }
 
-    /// When a frame that is ready at `now` leaves, and by how much the channel is later than before because of it. Where that is
-    /// something and the time has not come, frames are gathered until then.
+    /// When a frame that is ready at `now` leaves, and by how much the channel is later than before
+    /// because of it. Where that is something and the time has not come, frames are gathered until
+    /// then.
     ///
     /// `was_awaited`: the source had not brought it when it was asked for.
     pub(super) fn due(&mut self, now: Instant, timestamp_ms: u64, was_awaited: bool) -> (Instant, Duration) {
@@ -122,7 +131,8 @@ impl Pace {
         }
     }
 
-    /// The source has nothing at `now`; for how long frames are gathered before the channel goes on.
+    /// The source has nothing at `now`; for how long frames are gathered before the channel goes
+    /// on.
     fn stop(&mut self, now: Instant) -> Duration {
         let gather = match self.stopped {
             Some((before, gathered)) => match now.saturating_duration_since(before) {
@@ -150,8 +160,8 @@ mod tests {
         pace
     }
 
-    /// Stops of a channel whose source brings frames of 40 ms when `arrives` says, by their numbers: when each was, in
-    /// milliseconds, and for how long playback stood still.
+    /// Stops of a channel whose source brings frames of 40 ms when `arrives` says, by their
+    /// numbers: when each was, in milliseconds, and for how long playback stood still.
     fn stops(frames: u32, arrives: impl Fn(u32) -> Duration) -> Vec<(u128, Duration)> {
         let began = Instant::now();
         let (mut now, mut pace, mut stops) = (began, Pace::new(STALL_TIMEOUT), Vec::new());
@@ -231,7 +241,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_source_a_little_too_slow_is_waited_for_seldom_and_for_a_few_seconds() {
-        // Six sevenths of real time, for ten minutes: without a reserve more than two hundred stops of a third of a second.
+        // Six sevenths of real time, for ten minutes: without a reserve more than two hundred stops
+        // of a third of a second.
         let stops = stops(12_857, |index| index * 140 * MS / 3);
         let seconds: Vec<u64> = stops.iter().map(|(_, late)| late.as_secs()).collect();
         assert_eq!(seconds[..5], [0, 1, 2, 4, 8], "the wait grows");

@@ -1,7 +1,8 @@
 //! The items of a channel one after the other, the next one opened before the present one ends.
 //!
-//! Yields frames in order, and where items begin and end; when they leave is decided in `runner.rs`. An item that cannot
-//! be opened or read further is reported and skipped. If none can be played, that is reported instead of trying forever.
+//! Yields frames in order, and where items begin and end; when they leave is decided in
+//! `runner.rs`. An item that cannot be opened or read further is reported and skipped. If none can
+//! be played, that is reported instead of trying forever.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -220,8 +221,8 @@ impl Playlist {
         self.present_failed(reason);
     }
 
-    /// Goes to where the playlist is that began `elapsed()` ago; items are opened to learn how long they are. The caller
-    /// may drop the future and begin again.
+    /// Goes to where the playlist is that began `elapsed()` ago; items are opened to learn how long
+    /// they are. The caller may drop the future and begin again.
     pub(super) async fn join(&mut self, elapsed: impl Fn() -> Duration) -> Joined {
         self.playing = None;
         self.prepared = None;
@@ -438,7 +439,8 @@ impl Playlist {
     fn present_ended(&mut self) -> Next {
         let Some(played) = self.playing.take() else { return Next::Ends(None) };
         self.ended = Some(Instant::now());
-        // An index that pretends that the last frame lasts for days is no reason to wait for so long.
+        // An index that pretends that the last frame lasts for days is no reason to wait for so
+        // long.
         let longest = played.position.saturating_add(PLAYED_MIN);
         let length = played.info.duration.unwrap_or_default().min(longest).max(played.position);
         if length < ITEM_MIN {

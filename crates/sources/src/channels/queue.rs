@@ -1,19 +1,22 @@
 //! A bounded queue from a thread that may wait to a task that must not block.
 //!
-//! Bounded by bytes, because frames differ in size by a factor of a thousand. When it is full, the thread waits, so it
-//! does not read a whole file ahead. It continues when there is room for several entries: waking a thread for each entry
-//! would be most of the work of a thousand channels. When one end is dropped, the other learns it at once.
+//! Bounded by bytes, because frames differ in size by a factor of a thousand. When it is full, the
+//! thread waits, so it does not read a whole file ahead. It continues when there is room for
+//! several entries: waking a thread for each entry would be most of the work of a thousand
+//! channels. When one end is dropped, the other learns it at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-/// A thread that waits for room is woken when this part of the queue is free. No more, so that a server that is read from
-/// does not see its client stand still for long: 256 KiB of 4 MiB are half a minute of audio.
+/// A thread that waits for room is woken when this part of the queue is free. No more, so that a
+/// server that is read from does not see its client stand still for long: 256 KiB of 4 MiB are half
+/// a minute of audio.
 const ROOM_PART: usize = 16;
 
-/// A queue that takes entries as long as less than `bytes_max` bytes wait in it: one entry may go beyond.
+/// A queue that takes entries as long as less than `bytes_max` bytes wait in it: one entry may go
+/// beyond.
 pub(super) fn queue<T>(bytes_max: usize) -> (Sender<T>, Receiver<T>) {
     let state = State {
         entries: VecDeque::new(),
@@ -92,7 +95,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The oldest entry; `None` once the sender has gone and nothing is left. Dropping the future loses nothing.
+    /// The oldest entry; `None` once the sender has gone and nothing is left. Dropping the future
+    /// loses nothing.
     pub(super) async fn pop(&mut self) -> Option<T> {
         loop {
             {
@@ -115,7 +119,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until nothing more is coming, for want of room or because the sender has gone. Dropping the future loses nothing.
+    /// Waits until nothing more is coming, for want of room or because the sender has gone.
+    /// Dropping the future loses nothing.
     pub(super) async fn filled(&mut self) {
         loop {
             {

@@ -1,8 +1,9 @@
 //! The task of a channel: gets frames from its playlist, publishes them, each at its time.
 //!
-//! One loop waits for whichever comes first: a request, the end of the publication, the time of the next frame, or the
-//! frame itself. A channel that loses its stream asks for it again and continues from the next key frame; a channel with
-//! a start continues where it would be without the interruption.
+//! One loop waits for whichever comes first: a request, the end of the publication, the time of the
+//! next frame, or the frame itself. A channel that loses its stream asks for it again and continues
+//! from the next key frame; a channel with a start continues where it would be without the
+//! interruption.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -30,7 +31,8 @@ const CLOCK_CHECK: Duration = Duration::from_secs(30);
 /// Frames that come late again within this time are counted, not logged.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A channel with a start that is behind its schedule by more than this returns to it when an item ends.
+/// A channel with a start that is behind its schedule by more than this returns to it when an item
+/// ends.
 const BEHIND_MAX: Duration = Duration::from_millis(500);
 
 /// What a channel can be asked to do.
@@ -123,7 +125,8 @@ impl Runner {
         }
     }
 
-    /// Runs until the channel is removed, the server stops, or a playlist that is played once is over.
+    /// Runs until the channel is removed, the server stops, or a playlist that is played once is
+    /// over.
     pub(super) async fn run(mut self) {
         let mut removed = self.parts.removed.clone();
         let mut stopping = self.stopping.clone();
@@ -299,7 +302,8 @@ impl Runner {
     fn hold(&mut self, mut sample: Sample, was_awaited: bool) {
         let frame = &mut sample.frame;
         let position = frame.pts.to_duration();
-        // A hidden frame before the item's beginning is only decoded: a live stream shows it at the beginning.
+        // A hidden frame before the item's beginning is only decoded: a live stream shows it at the
+        // beginning.
         let pts = if sample.is_hidden { frame.pts.max(Timestamp::ZERO) } else { frame.pts };
         (frame.dts, frame.pts) = self.timeline.place(frame.track.kind, (frame.dts, pts), sample.duration);
         let now = Instant::now();

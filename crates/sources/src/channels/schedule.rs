@@ -1,7 +1,7 @@
 //! Where a playlist is that began at a given time: pure arithmetic over the lengths of its items.
 //!
-//! Lengths are learned by opening items, so what is asked for is what is needed: items up to the present one, and all of
-//! them only once the playlist has gone round.
+//! Lengths are learned by opening items, so what is asked for is what is needed: items up to the
+//! present one, and all of them only once the playlist has gone round.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ pub(super) enum PlaylistPosition {
 
 /// Position of a playlist `elapsed` after it began.
 ///
-/// `position = elapsed - rounds * sum(lengths) - sum(lengths[..item])`, so that `0 <= position < lengths[item]`.
+/// `position = elapsed - rounds * sum(lengths) - sum(lengths[..item])`, so that `0 <= position <
+/// lengths[item]`.
 pub(super) fn locate(lengths: &[Length], looped: bool, elapsed: Duration) -> PlaylistPosition {
     let whole = match walk(lengths, elapsed) {
         Ok(found) => return found,

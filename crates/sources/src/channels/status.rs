@@ -117,7 +117,8 @@ pub struct Snapshot {
     pub items_failed: u64,
     /// Times late frames made the pacing restart.
     pub pauses: u64,
-    /// By how much it is later because of that; with a start, since it was last where its schedule says.
+    /// By how much it is later because of that; with a start, since it was last where its schedule
+    /// says.
     pub behind: Duration,
     /// When something is tried again.
     pub retry_at: Option<SystemTime>,
@@ -199,7 +200,8 @@ impl Status {
         self.lock().clone()
     }
 
-    /// Whether there is an item that can be left: one that plays, or one that is waited for; if not, its state.
+    /// Whether there is an item that can be left: one that plays, or one that is waited for; if
+    /// not, its state.
     pub(super) fn can_skip(&self) -> Result<(), State> {
         let now = self.lock();
         match now.state {

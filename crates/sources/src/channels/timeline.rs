@@ -1,12 +1,14 @@
 //! One timeline over all items of a channel: each begins where the one before ends, exactly.
 //!
-//! So nothing adds up, however often a playlist goes round. An item lasts as long as its longest track, to the end of its
-//! last whole frame: no track ever runs into the next item, and the others end at most about a frame earlier.
+//! So nothing adds up, however often a playlist goes round. An item lasts as long as its longest
+//! track, to the end of its last whole frame: no track ever runs into the next item, and the others
+//! end at most about a frame earlier.
 
 use media::{MediaKind, Timestamp};
 
-/// Where the timeline begins: video that is decoded before it is shown has times below that of its item's beginning, and
-/// times on the wire are never negative. RTMP and FLV round times down to milliseconds: by half of one they get the nearest.
+/// Where the timeline begins: video that is decoded before it is shown has times below that of its
+/// item's beginning, and times on the wire are never negative. RTMP and FLV round times down to
+/// milliseconds: by half of one they get the nearest.
 const BEGINNING: Timestamp = Timestamp::from_units(Timestamp::UNITS_PER_SECOND + HALF_MILLISECOND);
 const HALF_MILLISECOND: i64 = Timestamp::UNITS_PER_SECOND / 2_000;
 
@@ -15,7 +17,8 @@ const REORDERED_MAX: Timestamp = Timestamp::from_millis(500);
 
 /// Maps the times of each item to those of one continuous stream.
 ///
-/// Invariant: the decoding times of each track increase, as long as its frames are at least two milliseconds apart.
+/// Invariant: the decoding times of each track increase, as long as its frames are at least two
+/// milliseconds apart.
 #[derive(Debug, Clone)]
 pub(super) struct Timeline {
     /// Time of the present item's zero.
@@ -47,8 +50,8 @@ impl Timeline {
         self.zero = self.end - from;
     }
 
-    /// Decoding and presentation time on the stream of a frame of the present item that lasts for `duration`. Frames of a
-    /// track come in the order in which they are decoded.
+    /// Decoding and presentation time on the stream of a frame of the present item that lasts for
+    /// `duration`. Frames of a track come in the order in which they are decoded.
     pub(super) fn place(
         &mut self,
         kind: MediaKind,
@@ -60,23 +63,23 @@ impl Timeline {
         let pts = (self.zero + pts).max(Timestamp::ZERO);
         let dts = (self.zero + dts).max(Timestamp::ZERO);
         let last = &mut self.last[usize::from(kind == MediaKind::Video)];
-        // The first frames of an item with B-frames are decoded before the item begins, and the item before may have none:
-        // then they come as late as they may, but in order.
+        // The first frames of an item with B-frames are decoded before the item begins, and the
+        // item before may have none: then they come as late as they may, but in order.
         let dts = last.map_or(dts, |last| dts.max((last + Timestamp::from_millis(1)).min(pts)).max(last));
         *last = Some(dts);
         (dts, pts)
     }
 
-    /// The present item is over. `duration` is its length when it was played to its end; of one that was left before, what
-    /// was placed counts.
+    /// The present item is over. `duration` is its length when it was played to its end; of one
+    /// that was left before, what was placed counts.
     pub(super) fn end_item(&mut self, duration: Option<Timestamp>) {
         if let Some(duration) = duration {
             self.end = self.end.max(self.zero + duration);
         }
     }
 
-    /// The present item is left when `timestamp_ms` is due: the next one need not wait until its last frame has been shown
-    /// to its end.
+    /// The present item is left when `timestamp_ms` is due: the next one need not wait until its
+    /// last frame has been shown to its end.
     pub(super) fn leave_item(&mut self, timestamp_ms: u64) {
         let now = Timestamp::from_millis(i64::try_from(timestamp_ms).unwrap_or(i64::MAX));
         let now = now + Timestamp::from_units(HALF_MILLISECOND);
@@ -101,7 +104,8 @@ mod tests {
     /// Decoding and presentation time within an item, and duration.
     type ItemTime = (Timestamp, Timestamp, Timestamp);
 
-    /// Times of a frame on the wire: when it is decoded, and for how long after that it is not shown, in milliseconds.
+    /// Times of a frame on the wire: when it is decoded, and for how long after that it is not
+    /// shown, in milliseconds.
     fn place(timeline: &mut Timeline, kind: MediaKind, (dts, pts, duration): ItemTime) -> (i64, i64) {
         let (dts, pts) = timeline.place(kind, (dts, pts), duration);
         (dts.millis(), pts.millis() - dts.millis())

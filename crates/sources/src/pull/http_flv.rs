@@ -1,7 +1,7 @@
 //! FLV as the endless answer to a GET request.
 //!
-//! Connections, TLS, redirects and which addresses may be reached are `range_reader::http`'s. There is no proxy: the
-//! addresses behind one could not be checked.
+//! Connections, TLS, redirects and which addresses may be reached are `range_reader::http`'s. There
+//! is no proxy: the addresses behind one could not be checked.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use url::Url;
 use super::source::Failure;
 use crate::settings::SourceSettings;
 
-/// The time without a message is watched by the caller, which finds all stalls, those of RTMP and drips too: its verdict
-/// comes first.
+/// The time without a message is watched by the caller, which finds all stalls, those of RTMP and
+/// drips too: its verdict comes first.
 const STALL_MARGIN: Duration = Duration::from_secs(5);
 /// Least bytes a second, for the same reason.
 const BYTES_PER_SECOND_MIN: u64 = 1;

@@ -1,8 +1,9 @@
 //! Streams of other servers that this one publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS.
 //!
-//! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses. URLs are untrusted:
-//! schemes are checked in `spec.rs`, addresses where connections are opened. What is configured stays until the end;
-//! what was added through the API can be removed there, and is forgotten at a restart.
+//! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses.
+//! URLs are untrusted: schemes are checked in `spec.rs`, addresses where connections are opened.
+//! What is configured stays until the end; what was added through the API can be removed there, and
+//! is forgotten at a restart.
 
 mod http_flv;
 mod rtmp_play;

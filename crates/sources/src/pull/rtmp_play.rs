@@ -1,6 +1,7 @@
 //! A stream played from an RTMP server.
 //!
-//! The protocol is `rtmp::client`'s, addresses and TLS are `range_reader::http`'s; this moves bytes between them.
+//! The protocol is `rtmp::client`'s, addresses and TLS are `range_reader::http`'s; this moves bytes
+//! between them.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
 //! What is pulled, and as what: names and a URL, checked once.
 //!
-//! URLs come from the configuration or from whoever may use the API. The scheme is decided here; which addresses may be
-//! reached is decided where they are known, after the name was resolved.
+//! URLs come from the configuration or from whoever may use the API. The scheme is decided here;
+//! which addresses may be reached is decided where they are known, after the name was resolved.
 
 use rtmp::{RtmpUrl, name};
 use url::Url;

@@ -41,7 +41,8 @@ pub struct Status {
     pub state: State,
     /// Since when.
     pub since: SystemTime,
-    /// Attempts since it was live last, the present one among them; while it is live, those that it took.
+    /// Attempts since it was live last, the present one among them; while it is live, those that it
+    /// took.
     pub attempts: u32,
     /// Times it has become live, the first left out.
     pub reconnects: u64,

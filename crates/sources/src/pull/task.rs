@@ -1,8 +1,9 @@
 //! The life of one pull: connect, publish what arrives, and reconnect when it ends.
 //!
-//! Each connection is a publication of its own: while the source is away, the stream has no publisher, which is what
-//! players and the API should see, and players that wait are served on when it is back; the stream's timeline goes on
-//! by the time that passed, whatever timestamps the source begins with.
+//! Each connection is a publication of its own: while the source is away, the stream has no
+//! publisher, which is what players and the API should see, and players that wait are served on
+//! when it is back; the stream's timeline goes on by the time that passed, whatever timestamps the
+//! source begins with.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! Publishers inside this process: channels, pulls and the demo.
 //!
-//! Each is a session like any other, which is counted, listed and ended the same way, but for its connection: it has a
-//! queue of frames (`worker_api::internal`). There is nothing to negotiate and nobody to authorise.
+//! Each is a session like any other, which is counted, listed and ended the same way, but for its
+//! connection: it has a queue of frames (`worker_api::internal`). There is nothing to negotiate and
+//! nobody to authorise.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,8 @@ use worker_api::snapshot::SessionId;
 /// Frames taken from one publisher before the others have their turn.
 const FRAMES_PER_TURN: usize = 64;
 
-/// Publishers that have woken the worker. Each is in it once at most, until its queue has been found empty.
+/// Publishers that have woken the worker. Each is in it once at most, until its queue has been
+/// found empty.
 #[derive(Debug)]
 pub(crate) struct ReadyPublishers {
     /// With the session, because another one may have the id by now.
@@ -39,7 +41,8 @@ impl ReadyPublishers {
     fn notifier(&self, conn: ConnId, id: SessionId) -> impl Fn() + Send + Sync + 'static {
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         move || {
-            // A worker that has ended takes nothing. The only error of the waker is a counter that is full: it is awake.
+            // A worker that has ended takes nothing. The only error of the waker is a counter that
+            // is full: it is awake.
             if sender.send((conn, id)).is_ok() {
                 let _ = waker.wake();
             }

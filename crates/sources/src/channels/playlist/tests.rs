@@ -40,7 +40,8 @@ enum Script {
 type Log = Arc<Mutex<(Vec<(usize, Duration)>, Vec<Held>)>>;
 type Held = (Sender<Result<Sample, String>>, Option<oneshot::Sender<Result<ItemInfo, String>>>);
 
-/// A playlist whose items go through these scripts, one each time they are opened, the last one for ever.
+/// A playlist whose items go through these scripts, one each time they are opened, the last one for
+/// ever.
 fn playlist(scripts: &[&[Script]], looped: bool) -> (Playlist, Arc<Status>, Log) {
     let status = Arc::new(Status::new(String::new(), Location::some(scripts.len()), SystemTime::UNIX_EPOCH));
     let log = Log::default();
@@ -109,7 +110,8 @@ fn sample(index: i64) -> Sample {
     }
 }
 
-/// What comes out, shortened: `[` an item, its number of frames, `]` its end, `~` a wait, `!` nothing can be played, `.` the end.
+/// What comes out, shortened: `[` an item, its number of frames, `]` its end, `~` a wait, `!`
+/// nothing can be played, `.` the end.
 async fn events_of(playlist: &mut Playlist, events: usize) -> String {
     let mut out = String::new();
     let mut frames = 0;

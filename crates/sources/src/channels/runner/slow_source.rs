@@ -1,4 +1,5 @@
-//! A channel whose source brings frames more slowly than they are played, on a clock that stands unless nothing else happens.
+//! A channel whose source brings frames more slowly than they are played, on a clock that stands
+//! unless nothing else happens.
 
 use std::io::Cursor;
 
@@ -36,8 +37,8 @@ fn samples(rounds: u32) -> (ItemInfo, Vec<Sample>) {
     (info.expect("one round at least"), all)
 }
 
-/// Plays `rounds` of the film once, as `feed` brings them, and says by how much each pause was longer than the time between
-/// frames, and how the channel was in the end.
+/// Plays `rounds` of the film once, as `feed` brings them, and says by how much each pause was
+/// longer than the time between frames, and how the channel was in the end.
 async fn pauses<F: Future<Output = ()> + Send + 'static>(
     rounds: u32,
     feed: impl FnOnce(Vec<Sample>, Sender<Result<Sample, String>>) -> F + Send + Sync + 'static,
