@@ -110,8 +110,25 @@ impl PacketStream {
     /// [`Limits::equalise_runs`](super::Limits::equalise_runs) wants padded. Finish the batch with
     /// [`PacketStream::finish_batch`].
     pub fn prepare_batch(&mut self) -> Batch<'_> {
-        if self.limits.equalise_runs {
-            self.equalise();
+        // Packetisers cut frames into parts that differ by a byte, and only equal datagrams leave in
+        // one run: pad packets that are one byte shorter than the longest of their frame.
+        let arrived = &mut self.batch.forwards[self.batch.prepared..];
+        for frame in arrived.chunk_by_mut(|a, b| (a.track, a.timestamp) == (b.track, b.timestamp)) {
+            let track = frame[0].track;
+            if !self.limits.equalise_runs || track.kind() != MediaKind::Video {
+                continue;
+            }
+            let Some(track) = self.tracks.get_mut(track) else { continue };
+            let packets = frame.iter().map(|forward| &forward.packet);
+            let Some(longest) = packets.max_by_key(|packet| packet.sent_len()).map(Arc::clone) else {
+                continue;
+            };
+            for forward in frame.iter_mut().filter(|one| one.packet.sent_len() + 1 == longest.sent_len()) {
+                // Only a sole holder may change a packet, so the batch gives its reference away and
+                // holds another packet meanwhile.
+                let packet = std::mem::replace(&mut forward.packet, Arc::clone(&longest));
+                forward.packet = track.cache.pad(forward.number, packet);
+            }
         }
         for forward in &self.batch.forwards[self.batch.prepared..] {
             if self.batch.templates.len() + self.profiles.templates() > TEMPLATES_MAX {
@@ -136,31 +153,6 @@ impl PacketStream {
             profiles: &self.profiles,
         };
         Batch { packets, viewers: &mut self.viewers }
-    }
-
-    /// Pads packets that are one byte shorter than the longest of their frame. Packetisers cut
-    /// frames into parts that differ by a byte, and only equal datagrams leave in one run.
-    fn equalise(&mut self) {
-        let arrived = &mut self.batch.forwards[self.batch.prepared..];
-        for frame in arrived.chunk_by_mut(|a, b| (a.track, a.timestamp) == (b.track, b.timestamp)) {
-            let track = frame[0].track;
-            if track.kind() != MediaKind::Video {
-                continue;
-            }
-            let Some(track) = self.tracks.get_mut(track) else { continue };
-            let Some(longest) =
-                frame.iter().map(|forward| &forward.packet).max_by_key(|packet| packet.sent_len())
-            else {
-                continue;
-            };
-            let longest = Arc::clone(longest);
-            for forward in frame.iter_mut().filter(|one| one.packet.sent_len() + 1 == longest.sent_len()) {
-                // Only a sole holder may change a packet, so the batch gives its reference away and
-                // holds another packet meanwhile.
-                let packet = std::mem::replace(&mut forward.packet, Arc::clone(&longest));
-                forward.packet = track.cache.pad(forward.number, packet);
-            }
-        }
     }
 
     /// Ends the batch: it has been sent.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::clock::NtpRtpMapping;
-use super::key_frames::KeyFrameRequests;
+use super::feedback::KeyFrameRequests;
 use super::nack::NackList;
 use super::reception::Reception;
 

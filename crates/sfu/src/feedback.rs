@@ -11,6 +11,7 @@ use rtp::rtcp::{
 };
 
 use super::publisher::Publisher;
+use super::reports;
 use super::stream::{PacketStream, StreamStats};
 use super::track::{Track, Tracks};
 
@@ -62,11 +63,17 @@ impl PacketStream {
     /// and on a mirror requests for key frames ([`PacketStream::poll_key_frame_request`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
-        let wish = self.tracks.iter().filter_map(|track| track.pli_request_at).min();
-        [feedback, wish, self.expires_at, self.next_backlog(), self.next_reports()]
-            .into_iter()
-            .flatten()
-            .min()
+        let request = self.tracks.iter().filter_map(|track| track.pli_request_at).min();
+        // More of the cache for viewers that join; hardly ever are there any.
+        let backlog = if self.joining.is_empty() { None } else { self.next_backlog() };
+        // Nothing can be reported before a clock mapping is known.
+        let can_report = self.tracks.iter().any(|track| track.mapping.is_some());
+        let first_reports = self.first_reports_at.filter(|_| can_report);
+        let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
+        let steps = self.viewers.slots().clamp(1, reports::REPORT_STEPS) as u32;
+        let reports = reported_at.map(|at| at + reports::REPORT_INTERVAL / steps);
+        let due = [feedback, request, backlog, first_reports, reports, self.expires_at];
+        due.into_iter().flatten().min()
     }
 }
 
@@ -211,6 +218,59 @@ impl Estimate {
     }
 }
 
+/// Key-frame requests for one encoding: merged, throttled, repeated until a key frame comes.
+///
+/// However many viewers ask, a source is asked at most every [`KEY_FRAME_INTERVAL`]; each request makes it
+/// send a large frame to everybody.
+#[derive(Debug, Default)]
+pub(crate) struct KeyFrameRequests {
+    /// Since when a key frame has been wanted.
+    wanted_since: Option<Instant>,
+    last_sent: Option<Instant>,
+    fir_sequence: u8,
+}
+
+impl KeyFrameRequests {
+    /// A key frame is wanted.
+    pub(crate) fn want(&mut self, now: Instant) {
+        self.wanted_since.get_or_insert(now);
+    }
+
+    /// A key frame has begun to arrive: every request is satisfied.
+    pub(crate) fn satisfied(&mut self) {
+        self.wanted_since = None;
+    }
+
+    /// Whether to send a request now; if so it counts as sent.
+    pub(crate) fn poll(&mut self, now: Instant) -> bool {
+        let due = self.next_due().is_some_and(|due| due <= now);
+        if due {
+            self.last_sent = Some(now);
+        }
+        due
+    }
+
+    /// When the next request may be sent, if one is wanted.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let since = self.wanted_since?;
+        let Some(last) = self.last_sent else { return Some(since) };
+        // An encoder that has not answered for long is not likely to; it is asked less often.
+        let patience = last.saturating_duration_since(since) > IMPATIENT;
+        Some((last + if patience { LONG_KEY_FRAME_INTERVAL } else { KEY_FRAME_INTERVAL }).max(since))
+    }
+
+    /// Sequence number of the next full intra request (RFC 5104 section 4.3.1.1).
+    pub(crate) fn next_fir(&mut self) -> u8 {
+        self.fir_sequence = self.fir_sequence.wrapping_add(1);
+        self.fir_sequence
+    }
+}
+
+/// Time between two requests for a key frame: two a second.
+pub(crate) const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
+/// The same once [`IMPATIENT`] has passed without a key frame.
+const LONG_KEY_FRAME_INTERVAL: Duration = Duration::from_secs(2);
+const IMPATIENT: Duration = Duration::from_secs(10);
 /// Time between receiver reports, and REMB.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Packets of one source asked for in one message. The rest is asked for in the next. Below

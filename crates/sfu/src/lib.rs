@@ -26,7 +26,6 @@ mod header_profile;
 mod header_profiles;
 mod inputs;
 mod joining;
-mod key_frames;
 mod layers;
 mod limits;
 mod nack;

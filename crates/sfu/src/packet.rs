@@ -150,32 +150,6 @@ impl Packet {
         false
     }
 
-    fn fill<'a>(
-        &mut self,
-        meta: PacketMeta,
-        extensions: impl Iterator<Item = (Extension, &'a [u8])>,
-        payload: &[u8],
-    ) {
-        self.buffer.clear();
-        for (extension, data) in extensions {
-            let Some(which) = PASSED_ON.iter().position(|passed_on| *passed_on == extension) else {
-                continue;
-            };
-            let Ok(len) = u8::try_from(data.len()) else { continue };
-            if self.buffer.len() + 2 + data.len() <= EXTENSION_BYTES_MAX {
-                self.buffer.extend_from_slice(&[which as u8, len]);
-                self.buffer.extend_from_slice(data);
-            }
-        }
-        self.payload_at = self.buffer.len() as u16;
-        self.buffer.extend_from_slice(payload);
-        self.padded = false;
-        self.meta = meta;
-        if meta.filler {
-            self.pad();
-        }
-    }
-
     fn room(&self) -> usize {
         self.buffer.capacity()
     }
@@ -212,17 +186,33 @@ impl Pool {
         // Extensions are a few bytes as a rule; the byte of padding must always fit.
         let room = payload.len() + 32;
         let class = CLASSES.iter().position(|class| room <= *class).unwrap_or(CLASSES.len() - 1);
-        if let Some(mut known) = self.classes[class].pop_front() {
-            if let Some(packet) = Arc::get_mut(&mut known) {
-                packet.fill(meta, extensions, payload);
-                return known;
-            }
-            self.keep(class, known);
+        let mut known = self.classes[class].pop_front();
+        if let Some(held) = known.take_if(|known| Arc::get_mut(known).is_none()) {
+            self.keep(class, held);
         }
-        let buffer = Vec::with_capacity(CLASSES[class].max(room));
-        let mut packet = Packet { buffer, payload_at: 0, meta, padded: false };
-        packet.fill(meta, extensions, payload);
-        Arc::new(packet)
+        let mut known = known.unwrap_or_else(|| {
+            let buffer = Vec::with_capacity(CLASSES[class].max(room));
+            Arc::new(Packet { buffer, payload_at: 0, meta, padded: false })
+        });
+        let packet = Arc::get_mut(&mut known).expect("it is new, or was found to have no other holder");
+        packet.buffer.clear();
+        for (extension, data) in extensions {
+            let Some(which) = PASSED_ON.iter().position(|passed_on| *passed_on == extension) else {
+                continue;
+            };
+            let Ok(len) = u8::try_from(data.len()) else { continue };
+            if packet.buffer.len() + 2 + data.len() <= EXTENSION_BYTES_MAX {
+                packet.buffer.extend_from_slice(&[which as u8, len]);
+                packet.buffer.extend_from_slice(data);
+            }
+        }
+        packet.payload_at = packet.buffer.len() as u16;
+        packet.buffer.extend_from_slice(payload);
+        (packet.padded, packet.meta) = (false, meta);
+        if meta.filler {
+            packet.pad();
+        }
+        known
     }
 
     /// Takes back a packet.

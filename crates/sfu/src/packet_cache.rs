@@ -69,7 +69,32 @@ impl PacketCache {
         if is_key_frame {
             self.note_key_frame(number, timestamp);
         }
-        self.evict(arrival, limits, pool);
+
+        // The GOP is no longer offered when it outgrows its limits.
+        let now = arrival;
+        if let Some(gop) = self.gop {
+            let packets = self.end().saturating_sub(gop.start) as usize;
+            let first =
+                self.get(gop.start).map(|first| now.saturating_duration_since(first.packet.arrival()));
+            let fits = packets <= limits.gop_packets_max
+                && gop.bytes <= limits.gop_bytes_max
+                && first.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
+            self.gop = self.gop.filter(|_| fits);
+        }
+        // What is neither of the GOP nor can be resent goes.
+        while let Some(oldest) = self.slots.front() {
+            if let Some(cached) = oldest {
+                let in_gop = limits.gop_cache && self.gop.is_some_and(|gop| gop.start <= self.first);
+                let age = now.saturating_duration_since(cached.packet.arrival());
+                let can_be_resent = age <= limits.history_duration
+                    && self.slots.len() <= limits.history_packets_max
+                    && self.bytes <= limits.history_bytes_max;
+                if in_gop || can_be_resent {
+                    break;
+                }
+            }
+            self.drop_oldest(pool);
+        }
         Ok(())
     }
 
@@ -91,36 +116,6 @@ impl PacketCache {
         let bytes = (start..self.end()).filter_map(|number| self.get(number));
         let bytes = bytes.map(|cached| cached.packet.payload().len()).sum();
         self.gop = Some(Gop { start, timestamp, bytes });
-    }
-
-    fn evict(&mut self, now: Instant, limits: &Limits, pool: &mut Pool) {
-        self.bound_gop(now, limits);
-        while let Some(oldest) = self.slots.front() {
-            if let Some(cached) = oldest {
-                let in_gop = limits.gop_cache && self.gop.is_some_and(|gop| gop.start <= self.first);
-                let age = now.saturating_duration_since(cached.packet.arrival());
-                let can_be_resent = age <= limits.history_duration
-                    && self.slots.len() <= limits.history_packets_max
-                    && self.bytes <= limits.history_bytes_max;
-                if in_gop || can_be_resent {
-                    return;
-                }
-            }
-            self.drop_oldest(pool);
-        }
-    }
-
-    /// Stops offering the GOP when it outgrows its limits.
-    fn bound_gop(&mut self, now: Instant, limits: &Limits) {
-        let Some(gop) = self.gop else { return };
-        let packets = self.end().saturating_sub(gop.start) as usize;
-        let age = self.get(gop.start).map(|cached| now.saturating_duration_since(cached.packet.arrival()));
-        let fits = packets <= limits.gop_packets_max
-            && gop.bytes <= limits.gop_bytes_max
-            && age.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
-        if !fits {
-            self.gop = None;
-        }
     }
 
     fn drop_oldest(&mut self, pool: &mut Pool) {

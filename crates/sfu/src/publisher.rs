@@ -19,8 +19,6 @@ pub(crate) struct Publisher {
     pub(crate) ssrcs: SsrcTable,
     pub(crate) clock: RemoteClock,
     pub(crate) arrivals: Option<Arrivals>,
-    /// Id of the extension with the transport-wide number, the same on all of its m-lines.
-    transport_cc_id: Option<u8>,
     started_at: Instant,
     pub(crate) round_trip: Duration,
     pub(crate) report_at: Instant,
@@ -39,7 +37,6 @@ impl Publisher {
             ssrcs: SsrcTable::new(),
             clock: RemoteClock::default(),
             arrivals: None,
-            transport_cc_id: None,
             started_at: now,
             round_trip: ROUND_TRIP_UNKNOWN,
             report_at: now + REPORT_INTERVAL,
@@ -51,17 +48,7 @@ impl Publisher {
 
     /// Transport-wide feedback was negotiated, with this id of the extension.
     pub(crate) fn with_transport_feedback(&mut self, id: Option<u8>) {
-        self.transport_cc_id = id;
-        self.arrivals = id.map(|_| Arrivals::new(self.started_at));
-    }
-
-    pub(crate) fn note_arrival(&mut self, now: Instant, packet: &rtp::Packet<'_>) {
-        if let (Some(arrivals), Some(id)) = (&mut self.arrivals, self.transport_cc_id)
-            && let Some((_, data)) = packet.extensions().find(|(known, _)| *known == id)
-            && let Some(number) = data.first_chunk()
-        {
-            arrivals.note(now, u16::from_be_bytes(*number));
-        }
+        self.arrivals = id.map(|id| Arrivals::new(self.started_at, id));
     }
 
     pub(crate) fn may_estimate_clock(&self, now: Instant) -> bool {

@@ -4,7 +4,7 @@
 //! Only authenticated packets come here. Each is parsed once, and copied once, into the cache.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
@@ -13,14 +13,12 @@ use rtp::{FIXED_HEADER_LEN, HeaderFields};
 use tracing::trace;
 
 use super::clock::NtpRtpMapping;
-use super::encoding::Encoding;
 use super::inputs::{TrackIndex, TrackPayload};
 use super::packet::Packet;
-use super::publisher::Publisher;
 use super::reception::Sequence;
 use super::rtp_rewriter::EncodingId;
 use super::ssrc_table::{SsrcRole, UnknownSsrc};
-use super::stream::{PacketStream, StreamStats};
+use super::stream::PacketStream;
 use super::track::Identified;
 
 /// What became of a received packet that was not dropped.
@@ -147,7 +145,10 @@ impl PacketStream {
             Ok(received) => {
                 self.stats.received_packets += 1;
                 self.stats.received_bytes += bytes as u64;
-                self.stats.not_forwarded_packets += u64::from(!received.forwarded);
+                if !received.forwarded {
+                    trace!(bytes, "a packet is not forwarded: padding, or a layer nobody gets");
+                    self.stats.not_forwarded_packets += 1;
+                }
                 self.rate.add(now, bytes);
             }
             Err(reason) => {
@@ -161,7 +162,12 @@ impl PacketStream {
     fn receive_wire(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
         let packet = rtp::Packet::parse(rtp).map_err(|_| DropReason::Malformed)?;
         let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
-        publisher.note_arrival(now, &packet);
+        if let Some(arrivals) = &mut publisher.arrivals
+            && !arrivals.note(now, &packet)
+        {
+            trace!("a packet is left out of the transport feedback: too many wait for it");
+            self.stats.unacknowledged_packets += 1;
+        }
 
         // Which encoding it belongs to.
         let role = match publisher.ssrcs.get(packet.ssrc()) {
@@ -244,7 +250,43 @@ impl PacketStream {
         let nack = track.input.as_ref().is_some_and(|input| input.nack);
         let layer = media.role.layer;
         let encoding = track.encodings.get_mut(usize::from(layer)).ok_or(DropReason::UnknownSsrc)?;
-        let sequence = take_number(now, media, nack, encoding, publisher, &mut self.stats)?;
+
+        // Its extended number, and what that says about those that are missing.
+        let highest = encoding.reception.highest();
+        let taken = match media.role.is_repair {
+            true => encoding.reception.take_repair(media.sequence_number),
+            false => encoding.reception.take(media.sequence_number),
+        };
+        let sequence = match (taken, highest) {
+            (Sequence::Duplicate, _) => return Err(DropReason::Duplicate),
+            (Sequence::Unconfirmed, _) => return Err(DropReason::Unconfirmed),
+            (Sequence::Restarted(sequence), _) => {
+                encoding.restart(now);
+                sequence
+            }
+            (Sequence::Fresh(sequence), Some(highest)) if nack && sequence > highest + 1 => {
+                // Packets lost in a long silence, or too many to ask for, are not repaired: the
+                // output goes on without a gap at the next key frame, so that no viewer asks for
+                // what cannot come.
+                let silence = encoding.last_arrival.map(|last| now.saturating_duration_since(last));
+                if silence.is_some_and(|silence| silence > publisher.repairs)
+                    || !encoding.nacks.skipped(now, highest + 1, sequence)
+                {
+                    encoding.restart(now);
+                }
+                sequence
+            }
+            (Sequence::Fresh(sequence), highest) => {
+                if highest.is_some_and(|highest| sequence < highest)
+                    && let Some(found) = encoding.nacks.arrived(now, sequence)
+                {
+                    self.stats.repaired_packets += u64::from(found.was_asked);
+                    publisher.note_round_trip(found.round_trip);
+                }
+                sequence
+            }
+        };
+
         let is_padding = payload.is_empty();
         if !media.role.is_repair {
             encoding.arrived(now, media.bytes);
@@ -256,7 +298,7 @@ impl PacketStream {
         // What cannot be read (end-to-end encrypted, say) is passed through; only its key frames
         // are not known.
         let info = rtp::payload::inspect(media.format.codec, payload, media.marker).unwrap_or_default();
-        if info.key_frame && info.starts_frame && media.format.codec.kind() == MediaKind::Video {
+        if info.key_frame && info.starts_frame && media.role.track.kind() == MediaKind::Video {
             encoding.key_frames.satisfied();
             let known = encoding.key_timestamp.replace(media.timestamp);
             self.stats.key_frames += u64::from(known != Some(media.timestamp));
@@ -353,45 +395,4 @@ struct MediaPacket {
     marker: bool,
     /// Length as it arrived, header included.
     bytes: usize,
-}
-
-/// The extended number of a packet; and what it says about those that are missing.
-fn take_number(
-    now: Instant,
-    media: &MediaPacket,
-    nack: bool,
-    encoding: &mut Encoding,
-    publisher: &mut Publisher,
-    stats: &mut StreamStats,
-) -> Result<u64, DropReason> {
-    let highest = encoding.reception.highest();
-    let taken = match media.role.is_repair {
-        true => encoding.reception.take_repair(media.sequence_number),
-        false => encoding.reception.take(media.sequence_number),
-    };
-    let sequence = match taken {
-        Sequence::Fresh(sequence) => sequence,
-        Sequence::Restarted(sequence) => {
-            encoding.restart(now);
-            return Ok(sequence);
-        }
-        Sequence::Duplicate => return Err(DropReason::Duplicate),
-        Sequence::Unconfirmed => return Err(DropReason::Unconfirmed),
-    };
-    let Some(highest) = highest else { return Ok(sequence) };
-    if nack && sequence > highest + 1 {
-        // Packets lost in a long silence, or too many to ask for, are not repaired: the output goes
-        // on without a gap at the next key frame, so that no viewer asks for what cannot come.
-        let silence =
-            encoding.last_arrival.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        if silence > publisher.repairs || !encoding.nacks.skipped(now, highest + 1, sequence) {
-            encoding.restart(now);
-        }
-    } else if sequence < highest
-        && let Some(found) = encoding.nacks.arrived(now, sequence)
-    {
-        stats.repaired_packets += u64::from(found.was_asked);
-        publisher.note_round_trip(found.round_trip);
-    }
-    Ok(sequence)
 }

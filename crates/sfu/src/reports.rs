@@ -163,15 +163,6 @@ impl PacketStream {
         }
     }
 
-    pub(crate) fn next_reports(&self) -> Option<Instant> {
-        let steps = self.viewers.slots().clamp(1, REPORT_STEPS);
-        let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
-        let regular = reported_at.map(|at| at + REPORT_INTERVAL / steps as u32);
-        // Nothing can be reported before a clock mapping is known.
-        let can_report = self.tracks.iter().any(|track| track.mapping.is_some());
-        [self.first_reports_at.filter(|_| can_report), regular].into_iter().flatten().min()
-    }
-
     /// Appends a BYE to a viewer that is about to be removed, a compound packet in plaintext;
     /// `reason` is at most 255 bytes.
     pub fn bye(&mut self, id: ViewerId, reason: &str, out: &mut Vec<u8>) {
@@ -274,9 +265,9 @@ const FIRST_REPORTS_FOR: Duration = Duration::from_secs(3);
 /// First reports sent at a time: when a publisher comes back, all of its viewers get one.
 const FIRST_REPORTS_MAX: usize = 256;
 /// Time between two reports to a viewer.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Into how many parts a second of reports is divided at most.
-const REPORT_STEPS: usize = 50;
+pub(crate) const REPORT_STEPS: usize = 50;
 /// Entries of a full intra request that are read.
 const ENTRIES_MAX: usize = 16;
 /// Round trips longer than this are not believed.

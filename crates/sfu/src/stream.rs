@@ -78,6 +78,8 @@ pub struct StreamStats {
     pub dropped_packets: u64,
     /// Packets that were taken in and not forwarded: padding, and layers nobody watches.
     pub not_forwarded_packets: u64,
+    /// Packets left out of the transport feedback because too many arrived between two.
+    pub unacknowledged_packets: u64,
     /// Packets that came by retransmission.
     pub repaired_packets: u64,
     /// Packets sent again to viewers.

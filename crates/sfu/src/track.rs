@@ -9,8 +9,8 @@ use rtp::payload::{MediaKind, PayloadInfo};
 use super::batch::Forward;
 use super::clock::{NtpRtpMapping, rtp_units};
 use super::encoding::Encoding;
+use super::feedback::KEY_FRAME_INTERVAL;
 use super::inputs::{TrackIndex, TrackInput, TrackPayload};
-use super::key_frames;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits};
 use super::packet::{Packet, PacketMeta, Pool};
@@ -125,7 +125,7 @@ impl Track {
         match self.encodings.get_mut(held) {
             Some(encoding) => encoding.key_frames.want(now),
             None => {
-                let next = self.pli_requested_at.map_or(now, |at| now.max(at + key_frames::INTERVAL));
+                let next = self.pli_requested_at.map_or(now, |at| now.max(at + KEY_FRAME_INTERVAL));
                 self.pli_request_at.get_or_insert(next);
             }
         }
@@ -169,7 +169,36 @@ impl Track {
             now,
             is_padding: packet.is_padding,
         };
-        self.choose_layer(&arrival, packet);
+        // Switch to this packet's layer if that is the best one and a decoder can start here.
+        let current = self.rewriter.encoding();
+        let held = current.filter(|encoding| encoding.epoch == id.epoch).map(|encoding| encoding.layer);
+        let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
+        if !packet.is_padding
+            && current != Some(id)
+            && let Some(best) = layers::best(&self.encodings, rids, held, now)
+        {
+            let is_start =
+                self.index.kind() == MediaKind::Audio || (packet.info.key_frame && packet.info.starts_frame);
+            // A layer whose numbering restarted cannot go on as it was.
+            let held_is_dead = held.is_none_or(|held| {
+                let encoding = self.encodings.get(usize::from(held));
+                held == packet.layer || encoding.is_none_or(|encoding| !encoding.is_live(now))
+            });
+            if is_start && (best == packet.layer || held_is_dead) {
+                let timestamp = match held {
+                    Some(held) => self.aligned_timestamp(&arrival, held),
+                    None => self.continued_timestamp(&arrival),
+                };
+                if held.is_none_or(|held| held == packet.layer) {
+                    self.cache.end_gop();
+                }
+                self.rewriter.switch(&arrival, timestamp);
+            } else if let Some(encoding) = self.encodings.get_mut(usize::from(best))
+                && (held != Some(best) || best == packet.layer)
+            {
+                encoding.key_frames.want(now);
+            }
+        }
         let is_forwarded = self.rewriter.encoding() == Some(id);
         let (number, timestamp, filler) = match self.rewriter.rewrite(&arrival) {
             Rewrite::Forward { number, timestamp } => (number, timestamp, false),
@@ -255,40 +284,6 @@ impl Track {
         let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(&packet) };
         self.cache.insert(number, CachedPacket { packet, timestamp }, limits, pool)?;
         Ok(forward)
-    }
-
-    /// Switches to this packet's layer if that is the best one and a decoder can start here.
-    fn choose_layer(&mut self, arrival: &Arrival, packet: &Identified) {
-        let current = self.rewriter.encoding();
-        let is_start =
-            self.index.kind() == MediaKind::Audio || (packet.info.key_frame && packet.info.starts_frame);
-        let held = current
-            .filter(|encoding| encoding.epoch == arrival.encoding.epoch)
-            .map(|encoding| encoding.layer);
-        if packet.is_padding || current == Some(arrival.encoding) {
-            return;
-        }
-        let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
-        let Some(best) = layers::best(&self.encodings, rids, held, arrival.now) else { return };
-        // A layer whose numbering restarted cannot go on as it was.
-        let held_is_dead = held.is_none_or(|held| {
-            held == packet.layer
-                || self.encodings.get(usize::from(held)).is_none_or(|encoding| !encoding.is_live(arrival.now))
-        });
-        if is_start && (best == packet.layer || held_is_dead) {
-            let timestamp = match held {
-                Some(held) => self.aligned_timestamp(arrival, held),
-                None => self.continued_timestamp(arrival),
-            };
-            if held.is_none_or(|held| held == packet.layer) {
-                self.cache.end_gop();
-            }
-            self.rewriter.switch(arrival, timestamp);
-        } else if let Some(encoding) = self.encodings.get_mut(usize::from(best))
-            && (held != Some(best) || best == packet.layer)
-        {
-            encoding.key_frames.want(arrival.now);
-        }
     }
 
     /// Output timestamp of the first packet of another publisher, if its timestamps go on.

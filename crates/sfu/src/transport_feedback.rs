@@ -13,6 +13,8 @@ use rtp::sequence::SequenceUnwrapper;
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     origin: Instant,
+    /// Id of the extension with the transport-wide number, the same on all m-lines.
+    extension_id: u8,
     sequences: SequenceUnwrapper,
     /// In rising order.
     arrivals: Vec<Arrival>,
@@ -23,32 +25,36 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(crate) fn new(origin: Instant) -> Self {
+    pub(crate) fn new(origin: Instant, extension_id: u8) -> Self {
         let sequences = SequenceUnwrapper::new();
-        Self { origin, sequences, arrivals: Vec::new(), base: None, count: 0, due: None }
+        Self { origin, extension_id, sequences, arrivals: Vec::new(), base: None, count: 0, due: None }
     }
 
-    /// Notes a packet with this transport-wide number.
-    pub(crate) fn note(&mut self, now: Instant, number: u16) {
-        let sequence_number = self.sequences.unwrap(number);
+    /// Notes a packet, if it has a transport-wide number. False if there is no room for it: it
+    /// will seem lost to the publisher.
+    pub(crate) fn note(&mut self, now: Instant, packet: &rtp::Packet<'_>) -> bool {
+        let number = packet.extensions().find(|(id, _)| *id == self.extension_id);
+        let Some(number) = number.and_then(|(_, data)| data.first_chunk()) else { return true };
+        let sequence_number = self.sequences.unwrap(u16::from_be_bytes(*number));
         if sequence_number < *self.base.get_or_insert(sequence_number) {
             // Its number has been reported as lost, which cannot be taken back.
-            return;
+            return true;
         }
         if self.arrivals.len() >= ARRIVALS_MAX {
-            return;
+            return false;
         }
         let ticks = now.saturating_duration_since(self.origin).as_micros() as i64 / MICROS_PER_TICK;
         let arrival = Arrival { sequence_number, ticks };
         // Nearly always the end.
         let at = self.arrivals.iter().rposition(|known| known.sequence_number <= sequence_number);
         match at {
-            Some(at) if self.arrivals[at].sequence_number == sequence_number => return,
+            Some(at) if self.arrivals[at].sequence_number == sequence_number => return true,
             Some(at) => self.arrivals.insert(at + 1, arrival),
             None => self.arrivals.insert(0, arrival),
         }
         let due = if self.arrivals.len() >= SOON_PACKETS { now } else { now + INTERVAL };
         self.due = Some(self.due.map_or(due, |known| known.min(due)));
+        true
     }
 
     /// When a feedback is due.
