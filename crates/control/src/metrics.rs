@@ -96,7 +96,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 46] = [
+const WORKER_COUNTERS: [Counter; 49] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -167,7 +167,20 @@ const WORKER_COUNTERS: [Counter; 46] = [
     ("millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track", |w| {
         w.counters.rtc.dropped
     }),
+    (
+        "millstream_rtc_not_forwarded_packets",
+        "Packets of publishers that were padding, or of a layer that is not forwarded",
+        |w| w.counters.rtc.not_forwarded,
+    ),
+    (
+        "millstream_rtc_unacknowledged_packets",
+        "Packets left out of transport feedback because too many arrived at once",
+        |w| w.counters.rtc.unacknowledged,
+    ),
     ("millstream_rtc_send_failures", "Packets a socket did not take", |w| w.counters.rtc.send_failures),
+    ("millstream_rtc_paused_packets", "Packets not sent because the session had no path", |w| {
+        w.counters.rtc.paused
+    }),
     ("millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK", |w| {
         w.counters.rtc.nacks_in
     }),

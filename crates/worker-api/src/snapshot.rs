@@ -191,8 +191,15 @@ pub struct RtcCounters {
     pub unauthentic: u64,
     /// Authentic packets that were replayed, too old, malformed or of no track.
     pub dropped: u64,
+    /// Authentic packets of publishers that went to nobody: padding, and layers that are not
+    /// forwarded.
+    pub not_forwarded: u64,
+    /// Packets left out of transport feedback because too many arrived between two.
+    pub unacknowledged: u64,
     /// Packets a socket or the send batch did not take.
     pub send_failures: u64,
+    /// Packets not sent because their session had no path.
+    pub paused: u64,
     /// NACKed packets received, from viewers.
     pub nacks_in: u64,
     /// Packets asked for again, from publishers.

@@ -31,6 +31,7 @@ impl Packets {
             pending: self.sessions.iter().filter(|(_, session)| !session.is_connected()).count() as u64,
             packets_out: self.sockets.sent.packets,
             send_failures: self.sockets.sent.failed + self.sockets.sent.dropped + self.sockets.tcp.dropped,
+            paused: self.sockets.sent.paused,
             ..self.counters
         };
         for (_, stream) in self.streams.iter() {
@@ -203,6 +204,8 @@ fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
     let stats = stream.sfu.stats();
     counters.nacks_out += stats.nacked_packets;
     counters.key_frame_requests_out += stats.key_frame_requests;
+    counters.not_forwarded += stats.not_forwarded_packets;
+    counters.unacknowledged += stats.unacknowledged_packets;
 }
 
 fn rtc_tracks(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
