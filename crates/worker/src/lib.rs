@@ -5,6 +5,8 @@
 //! up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is in `event_loop.rs`.
 
 mod bridges;
+mod commands;
+mod connections;
 mod context;
 mod event_loop;
 mod frames;

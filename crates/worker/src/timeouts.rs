@@ -5,9 +5,8 @@
 
 use crate::event_loop::{LINGER_MS, Worker};
 use crate::ids::ConnId;
-use crate::proto::session::{Media, Session, State};
+use crate::proto::session::{Media, State};
 use worker_api::EndReason;
-use worker_api::link::Command;
 
 /// What a sweep finds about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,44 +107,6 @@ impl Worker {
                 self.answer(conn, 408, "the request took too long", true)
             }
             _ => self.remove(conn, EndReason::NoRequest),
-        }
-    }
-
-    /// Does what the control side asks for.
-    pub(crate) fn handle_commands(&mut self) {
-        while let Ok(command) = self.control.commands.try_recv() {
-            match command {
-                Command::Snapshot { sessions, reply } => {
-                    // The asker may have given up waiting.
-                    let _ = reply.send(self.snapshot(&sessions));
-                }
-                Command::Kick { session, reply } => {
-                    let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
-                    let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(conn, _)| conn);
-                    if let Some(conn) = found {
-                        self.end(conn, EndReason::Kicked);
-                    }
-                    let kicked =
-                        found.is_some() || self.packets.close(&mut self.ctx, session, EndReason::Kicked);
-                    let _ = reply.send(kicked);
-                }
-                Command::Publish(publish) => self.publish_internal(*publish),
-                Command::RtcOpen(open) => self.open_session(*open),
-                Command::RtcPatch { session, patch, reply } => {
-                    let _ = reply.send(self.packets.patch(&mut self.ctx, session, patch));
-                }
-                Command::RtcClose { session, reply } => {
-                    let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
-                }
-                Command::Drain { deadline } => {
-                    self.acceptor.stop(self.ctx.poll.registry());
-                    self.packets.stop_listening(self.ctx.poll.registry());
-                    self.idle.clear();
-                    self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
-                    self.sweep();
-                }
-            }
-            self.carry_out_actions();
         }
     }
 }

@@ -1,0 +1,223 @@
+//! TCP connections as the event loop sees them: opened, read, and taken out.
+//!
+//! This file only moves bytes and events. What a connection speaks is in `proto/`, how players are written to in
+//! `frames/serve.rs`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use rtmp::server::ServerSession;
+
+use crate::context::READ_BYTES;
+use crate::event_loop::Worker;
+use crate::ids::{ConnId, TableId};
+use crate::net::connection::{Connection, ReadOutcome};
+use crate::net::listen::Entry;
+use crate::proto::session::{Media, Pending, Rtmp, Session, State};
+use worker_api::EndReason;
+use worker_api::snapshot::Protocol;
+
+/// Bytes read per call from a connection that does not publish.
+const COMMAND_READ_BYTES: usize = 16 << 10;
+/// Silence after which the kernel asks a peer whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+impl Worker {
+    /// Something happened to a connection.
+    pub(crate) fn connection_event(&mut self, conn: ConnId, event: &mio::event::Event) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
+        session.peer_closed |= event.is_read_closed() || event.is_error();
+        // One read per session and turn: one that sends without pause must not come round twice as often.
+        if (event.is_readable() || session.peer_closed) && !session.reads_again {
+            self.read(conn);
+        }
+        if event.is_writable() {
+            let Some(session) = self.sessions.get_mut(conn) else { return };
+            if std::mem::take(&mut session.blocked) || session.holds_ciphertext() {
+                self.write(conn);
+            }
+        }
+    }
+
+    /// Reads once from a session, or until its end when the peer is known to have closed.
+    pub(crate) fn read(&mut self, conn: ConnId) {
+        loop {
+            let Some(session) = self.sessions.get_mut(conn) else { return };
+            let Some(connection) = &mut session.connection else { return self.take_frames(conn) };
+            let to_end = session.peer_closed;
+            let mut plain = std::mem::take(&mut self.ctx.read_buffer);
+            // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
+            let is_publisher = matches!(session.media, Media::Publish(_));
+            let most = if is_publisher || connection.tls.is_some() { READ_BYTES } else { COMMAND_READ_BYTES };
+            let outcome = connection.read(&mut plain[..most], &mut self.cipher);
+            let again = match outcome {
+                Ok(ReadOutcome::Data { bytes, more }) => {
+                    session.received_ms = self.ctx.now_ms;
+                    self.columns.received(conn, bytes as u64);
+                    self.ctx.counters.bytes_in += bytes as u64;
+                    self.ctx.load.bytes_in += bytes as u64;
+                    self.handle_input(conn, &plain[..bytes]);
+                    if more && !to_end {
+                        self.read_next_turn(conn);
+                    }
+                    to_end
+                }
+                Ok(ReadOutcome::WouldBlock) => false,
+                Ok(ReadOutcome::Closed) => {
+                    self.remove(conn, EndReason::ClosedByPeer);
+                    false
+                }
+                Err(error) => {
+                    self.connection_failed(conn, &error);
+                    false
+                }
+            };
+            self.ctx.read_buffer = plain;
+            if !again {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn read_next_turn(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
+        if !std::mem::replace(&mut session.reads_again, true) {
+            self.read_again.push(conn);
+        }
+    }
+
+    fn connection_failed(&mut self, conn: ConnId, error: &io::Error) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let id = session.id;
+        if session.is_tls() && error.kind() == io::ErrorKind::Other {
+            self.ctx.counters.protocol_errors += 1;
+            tracing::debug!(session = %id, %error, "TLS failed");
+            self.remove(conn, EndReason::TlsFailed);
+        } else {
+            tracing::debug!(session = %id, %error, "connection failed");
+            self.remove(conn, EndReason::ConnectionFailed);
+        }
+    }
+
+    /// Takes a connection that was accepted.
+    pub(crate) fn open(&mut self, entry: Entry, socket: TcpStream, address: SocketAddr) {
+        self.ctx.counters.accepted += 1;
+        if self.sessions.len() >= self.ctx.settings.sessions_max {
+            self.ctx.counters.refused_full += 1;
+            return;
+        }
+        let settings = &self.ctx.settings;
+        let tls = if entry.rtmp { &settings.rtmps_tls } else { &settings.https_tls };
+        let tls = match tls {
+            Some(config) if entry.tls => match rustls::ServerConnection::new(Arc::clone(config)) {
+                Ok(tls) => Some(Box::new(tls)),
+                Err(error) => return tracing::error!(%error, "no TLS session"),
+            },
+            _ => None,
+        };
+        let (state, protocol) = if entry.rtmp {
+            let machine = ServerSession::new(&self.rtmp_config, Self::seed());
+            let rtmp = Rtmp { machine, app: String::new(), token: None };
+            (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
+        } else {
+            let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
+            (State::HttpHead(Box::default()), protocol)
+        };
+        let conn = self.add_session(Some(Connection { socket, tls }), address, state, protocol);
+        if let Err(error) = self.register(conn) {
+            self.drop_unregistered(conn, &error);
+        }
+    }
+
+    /// Adds a session; its socket, if it has one, is not registered yet.
+    pub(crate) fn add_session(
+        &mut self,
+        connection: Option<Connection>,
+        address: SocketAddr,
+        state: State,
+        protocol: Protocol,
+    ) -> ConnId {
+        let id = self.ctx.next_session_id();
+        let conn = self.sessions.insert(Session {
+            connection,
+            id,
+            address,
+            state,
+            media: Media::None,
+            pending: Pending::default(),
+            blocked: false,
+            reads_again: false,
+            peer_closed: false,
+            closing_at_ms: None,
+            unused_since_ms: self.ctx.now_ms,
+            received_ms: self.ctx.now_ms,
+            written_ms: self.ctx.now_ms,
+            user_agent: None,
+        });
+        self.columns.open(conn, id, protocol, self.ctx.now_ms);
+        conn
+    }
+
+    /// Drops a session that the system gives no events of.
+    pub(crate) fn drop_unregistered(&mut self, conn: ConnId, error: &io::Error) {
+        if let Some(session) = self.sessions.remove(conn) {
+            tracing::warn!(session = %session.id, %error, "connection not registered");
+            self.columns.close(conn);
+        }
+    }
+
+    pub(crate) fn register(&mut self, conn: ConnId) -> io::Result<()> {
+        let Some(Connection { socket, .. }) = &mut self.sessions[conn].connection else { return Ok(()) };
+        // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
+        socket.set_nodelay(true)?;
+        let options = socket2::SockRef::from(&*socket);
+        options.set_tcp_notsent_lowat(self.ctx.settings.socket_unsent_bytes_max)?;
+        options.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
+        if let Some(bytes) = self.ctx.settings.socket_send_buffer_bytes {
+            options.set_send_buffer_size(bytes as usize)?;
+        }
+        self.ctx.poll.registry().register(
+            socket,
+            Token(conn.index()),
+            Interest::READABLE | Interest::WRITABLE,
+        )
+    }
+
+    /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
+    fn seed() -> u64 {
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(())
+    }
+
+    /// Sets whether input of a session is an event.
+    pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
+        let session = &mut self.sessions[conn];
+        let Some(Connection { socket, .. }) = &mut session.connection else {
+            if let State::Internal(frames) = &mut session.state {
+                frames.set_wakes(readable);
+                if readable {
+                    // What came meanwhile has woken nobody.
+                    self.read_next_turn(conn);
+                }
+            }
+            return Ok(());
+        };
+        let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
+        self.ctx.poll.registry().reregister(socket, Token(conn.index()), interest)
+    }
+
+    /// Takes a session's socket out of the loop, for good.
+    pub(crate) fn take(&mut self, conn: ConnId) -> Option<Session> {
+        let mut session = self.sessions.remove(conn)?;
+        self.columns.close(conn);
+        if let Some(Connection { socket, .. }) = &mut session.connection {
+            // Fails only when it was never registered.
+            let _ = self.ctx.poll.registry().deregister(socket);
+        }
+        Some(session)
+    }
+}
