@@ -262,6 +262,10 @@ pub fn describe<'a>(
     let (mut video, mut audio, mut stats) = (Video::new(), Audio::new(), FrameToRtpStats::default());
     let marked = ended.into_iter().map(|frame| (frame, true));
     for (frame, has_ended) in marked.chain(frames.into_iter().map(|frame| (frame, false))) {
+        let is_inter = frame.role == FrameRole::Inter;
+        if is_inter && !matches!(frame.codec, Codec::H264 | Codec::H265) {
+            continue;
+        }
         match frame.track.kind {
             MediaKind::Video => {
                 video.frame(settings, Timestamp::ZERO, frame, &mut stats, None);

@@ -5,6 +5,7 @@
 //! which bring the record up to date; elsewhere they stay inside, as a record that changes within a group of pictures
 //! would start decoders again.
 
+use media::bitstream::{BitReader, next_length_prefixed};
 use media::config::{Record, avc_record, hevc_record};
 
 /// H.264 or H.265.
@@ -31,12 +32,7 @@ pub(super) struct Contents {
 
 /// Units with sizes of four bytes, which [`rtp::depacketize`] made: never empty, never cut off.
 fn units(mut frame: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let (size, rest) = frame.split_first_chunk()?;
-        let (unit, rest) = rest.split_at_checked(u32::from_be_bytes(*size) as usize)?;
-        frame = rest;
-        Some(unit)
-    })
+    std::iter::from_fn(move || next_length_prefixed(&mut frame, 4))
 }
 
 /// What a unit is for.
@@ -155,16 +151,10 @@ pub(super) fn write(family: Family, frame: &[u8], contents: Contents, out: &mut 
     }
 }
 
-/// Whether a slice's type is I or SI (H.264 section 7.3.3: `first_mb_in_slice`, then `slice_type`, Exp-Golomb coded).
-fn is_intra_slice(body: &[u8]) -> bool {
-    let mut bits = body.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
-    let mut exp_golomb = || {
-        let zeros = bits.by_ref().take(31).take_while(|bit| *bit == 0).count();
-        let rest = bits.by_ref().take(zeros).fold(0u32, |value, bit| value << 1 | u32::from(bit));
-        (1u32 << zeros) - 1 + rest
-    };
-    exp_golomb();
-    matches!(exp_golomb(), 2 | 4 | 7 | 9)
+/// Whether a slice's type is I or SI (H.264 section 7.3.3: `first_mb_in_slice`, then `slice_type`).
+fn is_intra_slice(payload: &[u8]) -> bool {
+    let mut bits = BitReader::nal(payload);
+    bits.ue().and_then(|_| bits.ue()).is_ok_and(|slice_type| matches!(slice_type, 2 | 4 | 7 | 9))
 }
 
 const VPS: usize = 0;
