@@ -12,46 +12,55 @@ use crate::gop::{GopCache, GopLimits};
 use crate::timeline::Timeline;
 
 /// What a player needs before its first frame.
+///
+/// The configuration of a track that came in the body of another track's is not in FLV by itself: a player that joins
+/// after that other track has a new configuration goes without it.
 #[derive(Debug, Default)]
 pub struct Headers {
     /// `onMetaData`.
     pub metadata: Option<Arc<Frame>>,
-    /// Decoder configurations: video, then audio, each in the order their tracks came.
-    configs: Vec<Arc<Frame>>,
+    /// Decoder configuration of the first video track that came, and of the first audio track.
+    first: [Option<Arc<Frame>>; 2],
+    /// Those of other tracks, in the order they came.
+    others: Vec<Arc<Frame>>,
 }
 
 impl Headers {
     /// In the order they are sent: metadata, video, audio.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Frame>> {
-        self.metadata.iter().chain(&self.configs)
+        let of = |kind| self.others.iter().filter(move |config| config.track.kind == kind);
+        let [video, audio] = &self.first;
+        let video = video.iter().chain(of(MediaKind::Video));
+        self.metadata.iter().chain(video).chain(audio).chain(of(MediaKind::Audio))
     }
 
     /// Decoder configuration of a track.
     pub fn config(&self, track: TrackId) -> Option<&Arc<Frame>> {
-        self.configs.iter().find(|config| config.track == track)
+        self.first.iter().flatten().chain(&self.others).find(|config| config.track == track)
     }
 
     /// Decoder configuration of the first track of a kind.
     pub fn first_config(&self, kind: MediaKind) -> Option<&Arc<Frame>> {
-        self.configs.iter().find(|config| config.track.kind == kind)
+        self.first[usize::from(kind != MediaKind::Video)].as_ref()
     }
 
     /// Takes in a header. Returns whether it says something new; one of too many tracks is not kept.
     fn set(&mut self, frame: &Arc<Frame>) -> bool {
+        let mut configs = self.first.iter_mut().flatten().chain(&mut self.others);
         let known = match frame.role {
             FrameRole::Metadata => self.metadata.as_mut(),
-            _ => self.configs.iter_mut().find(|config| config.track == frame.track),
+            _ => configs.find(|config| config.track == frame.track),
         };
         if let Some(known) = known {
             return !std::mem::replace(known, Arc::clone(frame)).repeats(frame);
         }
+        let first = &mut self.first[usize::from(frame.track.kind != MediaKind::Video)];
         if frame.role == FrameRole::Metadata {
             self.metadata = Some(Arc::clone(frame));
-        } else if self.configs.len() < CONFIGS_MAX {
-            let is_before = |config: &Arc<Frame>| {
-                config.track.kind == MediaKind::Video || frame.track.kind == MediaKind::Audio
-            };
-            self.configs.insert(self.configs.partition_point(is_before), Arc::clone(frame));
+        } else if first.is_none() {
+            *first = Some(Arc::clone(frame));
+        } else if self.others.len() < OTHER_CONFIGS_MAX {
+            self.others.push(Arc::clone(frame));
         } else {
             tracing::trace!(track = ?frame.track, "the configuration of one track too many is not kept");
         }
@@ -59,26 +68,33 @@ impl Headers {
     }
 
     fn remove(&mut self, track: TrackId) -> Option<Arc<Frame>> {
-        let at = self.configs.iter().position(|config| config.track == track)?;
-        Some(self.configs.remove(at))
+        if let Some(at) = self.others.iter().position(|config| config.track == track) {
+            return Some(self.others.remove(at));
+        }
+        let first = &mut self.first[usize::from(track.kind != MediaKind::Video)];
+        let removed = first.take_if(|config| config.track == track)?;
+        let next = self.others.iter().position(|config| config.track.kind == track.kind);
+        *first = next.map(|at| self.others.remove(at));
+        Some(removed)
     }
 }
 
 impl Clone for Headers {
     fn clone(&self) -> Self {
-        Self { metadata: self.metadata.clone(), configs: self.configs.clone() }
+        Self { metadata: self.metadata.clone(), first: self.first.clone(), others: self.others.clone() }
     }
 
     /// Keeps the memory: done with every key frame.
     fn clone_from(&mut self, other: &Self) {
         self.metadata.clone_from(&other.metadata);
-        self.configs.clone_from(&other.configs);
+        self.first.clone_from(&other.first);
+        self.others.clone_from(&other.others);
     }
 }
 
-/// Configurations kept for new players, one per track. Encoders send a handful of tracks; one configuration
-/// may have 64 kB.
-const CONFIGS_MAX: usize = 16;
+/// Configurations kept for new players besides those of the first tracks. Encoders send a handful of tracks; one
+/// configuration may have 64 kB.
+const OTHER_CONFIGS_MAX: usize = 14;
 
 /// A frame that goes to the players.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -599,6 +615,6 @@ mod tests {
             let track = TrackId { index, ..TrackId::AUDIO };
             assert!(stream.receive(0, &frame(track, FrameRole::Config, 0, b"a")).is_some());
         }
-        assert_eq!(stream.headers().iter().count(), CONFIGS_MAX);
+        assert_eq!(stream.headers().iter().count(), 1 + OTHER_CONFIGS_MAX);
     }
 }

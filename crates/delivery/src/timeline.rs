@@ -29,8 +29,10 @@ pub struct Timeline {
     source: Option<Timestamp>,
     /// Largest stream time handed out, and when.
     head: Option<(Timestamp, u64)>,
-    /// Last stream time of each track, in the order they came.
-    tracks: Vec<(TrackId, Timestamp)>,
+    /// Last stream time of the first audio and the first video track. Inline, as most streams have no others.
+    first: [Timestamp; 2],
+    /// The same of the others, in the order they came.
+    others: Vec<(TrackId, Timestamp)>,
 }
 
 impl Timeline {
@@ -66,7 +68,11 @@ impl Timeline {
     pub fn place_header(&self, track: TrackId, dts: Timestamp) -> Timestamp {
         let Some((head, _)) = self.head else { return dts };
         let Some(source) = self.source else { return head };
-        let last = self.tracks.iter().find(|(id, _)| *id == track).map_or(Timestamp::ZERO, |(_, last)| *last);
+        let last = match track {
+            TrackId::AUDIO => self.first[0],
+            TrackId::VIDEO => self.first[1],
+            _ => self.others.iter().find(|(id, _)| *id == track).map_or(Timestamp::ZERO, |(_, last)| *last),
+        };
         match source + step(source, dts) + self.offset {
             says if (last..=head).contains(&says) => says,
             _ if head - last <= JUMP_BACK => last,
@@ -86,15 +92,19 @@ impl Timeline {
     }
 
     fn last_of(&mut self, track: TrackId) -> &mut Timestamp {
-        let at = match self.tracks.iter().position(|(id, _)| *id == track) {
-            Some(at) => at,
-            None if self.tracks.len() < TRACKS_MAX => {
-                self.tracks.push((track, Timestamp::ZERO));
-                self.tracks.len() - 1
-            }
-            None => TRACKS_MAX - 1,
+        let at = match track {
+            TrackId::AUDIO => return &mut self.first[0],
+            TrackId::VIDEO => return &mut self.first[1],
+            _ => match self.others.iter().position(|(id, _)| *id == track) {
+                Some(at) => at,
+                None if self.others.len() < TRACKS_MAX => {
+                    self.others.push((track, Timestamp::ZERO));
+                    self.others.len() - 1
+                }
+                None => TRACKS_MAX - 1,
+            },
         };
-        &mut self.tracks[at].1
+        &mut self.others[at].1
     }
 }
 

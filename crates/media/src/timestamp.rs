@@ -39,17 +39,21 @@ impl Timestamp {
 
     /// So many microseconds, to the nearest unit: back in microseconds it is the same number.
     pub fn from_micros(micros: i64) -> Self {
-        Self::from_ticks(micros, 1_000_000)
+        Self(scale(micros, UNITS_PER_MICROS.0, UNITS_PER_MICROS.1))
     }
 
     /// In microseconds, to the nearest.
     pub fn micros(self) -> i64 {
-        self.ticks(1_000_000)
+        scale(self.0, UNITS_PER_MICROS.1, UNITS_PER_MICROS.0)
     }
 
     /// So many ticks of a clock, to the nearest unit; exact for the rates above. A rate of 0 is taken for 1.
     pub fn from_ticks(ticks: i64, ticks_per_second: u32) -> Self {
-        Self(scale(ticks, Self::UNITS_PER_SECOND, i64::from(ticks_per_second.max(1))))
+        let ticks_per_second = i64::from(ticks_per_second.max(1));
+        match Self::UNITS_PER_SECOND % ticks_per_second {
+            0 => Self(ticks.saturating_mul(Self::UNITS_PER_SECOND / ticks_per_second)),
+            _ => Self(scale(ticks, Self::UNITS_PER_SECOND, ticks_per_second)),
+        }
     }
 
     /// As a duration, to the nearest nanosecond, which gives the same time again; zero for times before the beginning.
@@ -59,12 +63,24 @@ impl Timestamp {
 
     /// In ticks of a clock, to the nearest.
     pub fn ticks(self, ticks_per_second: u32) -> i64 {
-        scale(self.0, i64::from(ticks_per_second), Self::UNITS_PER_SECOND)
+        let ticks_per_second = i64::from(ticks_per_second.max(1));
+        match Self::UNITS_PER_SECOND % ticks_per_second {
+            0 => scale(self.0, 1, Self::UNITS_PER_SECOND / ticks_per_second),
+            _ => scale(self.0, ticks_per_second, Self::UNITS_PER_SECOND),
+        }
     }
 }
 
+/// Units and microseconds that are equally long.
+const UNITS_PER_MICROS: (i64, i64) = (3_528, 5);
+
 /// `value * numerator / denominator`, rounded to the nearest and upwards in the middle. `denominator` is positive.
 fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
+    // A division of 128 bits costs as much as all else that is done to a frame's time.
+    if let Some(product) = value.checked_mul(2 * numerator).and_then(|double| double.checked_add(denominator))
+    {
+        return product.div_euclid(2 * denominator);
+    }
     let (product, denominator) = (i128::from(value) * i128::from(numerator), i128::from(denominator));
     let nearest = (2 * product + denominator).div_euclid(2 * denominator);
     nearest.clamp(i64::MIN.into(), i64::MAX.into()) as i64
@@ -119,6 +135,8 @@ mod tests {
 
     use super::*;
 
+    const UNITS: i64 = Timestamp::UNITS_PER_SECOND;
+
     #[test]
     fn every_usual_clock_is_exact() {
         for rate in [
@@ -161,6 +179,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn conversions_are_those_of_exact_arithmetic(units in any::<i64>(), rate in 1_u32..=1_000_000) {
+            let exact = |rate: i64| {
+                let (double, per) = (2 * i128::from(units) * i128::from(rate), i128::from(UNITS));
+                (double + per).div_euclid(2 * per) as i64
+            };
+            prop_assert_eq!(Timestamp::from_units(units).micros(), exact(1_000_000));
+            for rate in [rate, 1_000, 48_000, 90_000] {
+                prop_assert_eq!(Timestamp::from_units(units).ticks(rate), exact(rate.into()));
+            }
+        }
+
         #[test]
         fn ticks_come_back_unchanged(ticks in -(1_i64 << 40)..1 << 40, rate in 1_u32..=1_000_000) {
             prop_assert_eq!(Timestamp::from_ticks(ticks, rate).ticks(rate), ticks);

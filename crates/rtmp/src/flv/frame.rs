@@ -67,9 +67,11 @@ fn facts(
         // The metadata frame of video (colour, HDR) does not describe the stream as a whole.
         BodyRole::Metadata | BodyRole::Other => FrameRole::Other,
     };
-    // More than a millisecond is not what the standard allows.
-    let offset = Timestamp::from_ticks(header.offset_ns.min(999_999).into(), 1_000_000_000);
-    let pts = dts + Timestamp::from_millis(header.composition_ms.into()) + offset;
+    let mut pts = dts + Timestamp::from_millis(header.composition_ms.into());
+    if header.offset_ns > 0 {
+        // More than a millisecond is not what the standard allows.
+        pts += Timestamp::from_ticks(header.offset_ns.min(999_999).into(), 1_000_000_000);
+    }
     (TrackId { kind, index: header.track_id }, role, (dts, pts))
 }
 

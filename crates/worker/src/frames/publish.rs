@@ -214,6 +214,14 @@ impl Worker {
 /// Remembers what the publisher sends, for those who ask: of several tracks of a kind, the first.
 fn note_format(local: &mut LocalStream, frame: &Frame) {
     let (kind, codec, data) = (frame.track.kind, frame.codec, frame.data());
+    let is_known = match kind {
+        MediaKind::Video => local.video.is_some(),
+        MediaKind::Audio => local.audio.is_some(),
+        MediaKind::Data => true,
+    };
+    if is_known && !matches!(frame.role, FrameRole::Config | FrameRole::End) {
+        return;
+    }
     let is_other = |config: &Arc<Frame>| config.track != frame.track;
     if local.relay.headers().first_config(kind).is_some_and(is_other) {
         return;
@@ -224,11 +232,9 @@ fn note_format(local: &mut LocalStream, frame: &Frame) {
     }
     match kind {
         MediaKind::Video if is_config => local.video = Some((codec, video_format(codec, data))),
-        MediaKind::Video if local.video.is_none() && codec != Codec::None => {
-            local.video = Some((codec, None))
-        }
+        MediaKind::Video if codec != Codec::None => local.video = Some((codec, None)),
         MediaKind::Audio if is_config => local.audio = Some((codec, audio_format(codec, data))),
-        MediaKind::Audio if local.audio.is_none() && codec != Codec::None => {
+        MediaKind::Audio if codec != Codec::None => {
             let told = CodecConfig { channels: frame.channels, ..CodecConfig::new(codec, Vec::new()) };
             let format = told.audio_format().or_else(|| audio_frame_format(codec, data));
             local.audio = Some((codec, format));

@@ -69,6 +69,7 @@ impl LocalStream {
     pub(crate) fn has_shown_order(&mut self, frame: &Frame) -> bool {
         let counts = frame.track.kind == MediaKind::Video
             && self.out_of_order < ORDER_PICTURES
+            && frame.pts != frame.dts
             && frame.pts.millis() != frame.dts.millis();
         self.out_of_order += u32::from(counts);
         counts && (self.out_of_order == 1 || self.out_of_order == ORDER_PICTURES)
