@@ -279,4 +279,4 @@ impl std::fmt::Debug for Packets {
 }
 
 #[cfg(test)]
-mod panic_tests;
+pub(crate) mod panic_tests;

@@ -27,7 +27,7 @@ use worker_api::settings::{RtcSettings, WorkerSettings};
 use worker_api::snapshot::SessionId;
 
 /// A worker with one UDP port, and what it reports.
-fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
+pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let at = |text: &str| vec![text.parse().expect("an address")];
     let settings = RtcSettings { udp: at("127.0.0.1:0"), ..RtcSettings::default() };
     let (_, mut bound) = udp_bind::bind(&settings.udp, &[], 1).expect("a port");

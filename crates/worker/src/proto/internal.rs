@@ -119,3 +119,83 @@ impl Worker {
         self.read_next_turn(conn);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use media::{Codec, Frame, FrameRole, TrackId};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::packets::panic_tests::worker;
+    use worker_api::internal::{Publisher, queue};
+    use worker_api::link::Listed;
+    use worker_api::snapshot::Protocol;
+
+    /// Has `worker` publish `live/films`.
+    fn publish(worker: &mut Worker) -> Result<(Publisher, ConnId), Refusal> {
+        let (publisher, frames) = queue(1 << 20);
+        let (reply, mut answer) = oneshot::channel();
+        let request = PublishRequest {
+            app: "live".to_owned(),
+            name: "films".to_owned(),
+            protocol: Protocol::Channel,
+            address: "192.0.2.1:80".parse().expect("an address"),
+            detail: "channel live/films".to_owned(),
+        };
+        worker.publish_internal(InternalPublish { request, frames, reply });
+        let id = answer.try_recv().expect("an answer")?;
+        let (conn, _) = worker.sessions.iter().find(|(_, session)| session.id == id).expect("a session");
+        Ok((publisher, conn))
+    }
+
+    async fn send(publisher: &mut Publisher, frames: usize) {
+        for _ in 0..frames {
+            let (track, role) = (TrackId::AUDIO, FrameRole::Audio);
+            let frame = Frame::new(track, role, Codec::Aac, Default::default(), vec![0; 10]);
+            publisher.send(Arc::new(frame)).await.expect("room");
+        }
+        publisher.flush();
+    }
+
+    #[tokio::test]
+    async fn frames_are_counted_and_others_have_their_turn() {
+        let (mut worker, _) = worker();
+        let (mut publisher, conn) = publish(&mut worker).expect("a free stream");
+        send(&mut publisher, FRAMES_PER_TURN + 3).await;
+        worker.receive_internal();
+        assert_eq!(worker.ctx.counters.frames_in, 0, "nobody watches: it is read in a while");
+        worker.ctx.now_ms += 100;
+        worker.read_unwatched();
+        assert_eq!(worker.ctx.counters.frames_in, FRAMES_PER_TURN as u64);
+        worker.take_frames(conn);
+        let counted = (worker.ctx.counters.frames_in, worker.ctx.counters.bytes_in);
+        assert_eq!(counted, (67, 670));
+        let listed = worker.snapshot(&Listed::All).sessions.remove(0);
+        assert_eq!((listed.protocol, listed.bytes_in), (Protocol::Channel, 670));
+        // Somebody watches: each batch is taken when it comes.
+        worker.set_readable(conn, true).expect("no socket is asked");
+        worker.take_frames(conn);
+        publisher.count_invalid();
+        worker.sessions[conn].reads_again = false;
+        send(&mut publisher, 2).await;
+        worker.receive_internal();
+        assert_eq!((worker.ctx.counters.frames_in, worker.ctx.counters.frames_invalid), (70, 1));
+    }
+
+    #[tokio::test]
+    async fn an_end_is_told_and_leaves_the_stream_free() {
+        let (mut worker, _) = worker();
+        let (mut publisher, conn) = publish(&mut worker).expect("a free stream");
+        assert_eq!(publish(&mut worker).err(), Some(Refusal::Taken));
+        worker.end(conn, EndReason::Kicked);
+        assert_eq!(publisher.ended().await, EndReason::Kicked);
+        let (mut publisher, _) = publish(&mut worker).expect("a free stream again");
+        send(&mut publisher, 1).await;
+        drop(publisher);
+        worker.receive_internal();
+        assert_eq!(worker.ctx.counters.frames_in, 1, "what was sent is taken first");
+        assert!(worker.sessions.is_empty());
+        worker.ctx.draining_until = Some(u64::MAX);
+        assert_eq!(publish(&mut worker).err(), Some(Refusal::Draining));
+    }
+}
