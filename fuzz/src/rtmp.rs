@@ -2,12 +2,13 @@
 //!
 //! `crates/rtmp/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
+use media::FrameRole;
 use rtmp::amf0::{Decoder, Limits, Value, encode};
 use rtmp::chunk::{ChunkReader, ReaderLimits};
 use rtmp::client::{ClientConfig, ClientSession};
 use rtmp::flv::{
-    BodyKind, BodyRole, FlvError, FlvReader, Tag, TagBody, audio_body, audio_format, inspect, read_frames,
-    video_body, video_format, write_file_header, write_tag,
+    BodyRole, FlvError, FlvReader, Tag, TagBody, audio_format, inspect, read_frames, video_format,
+    write_file_header, write_tag,
 };
 use rtmp::message::Message;
 use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
@@ -112,23 +113,20 @@ pub fn flv_tag_body(data: &[u8]) {
             let _ = audio_format(info.codec, data);
         }
     }
-    // Taken apart, a body is what it was looked at for, and what it carries is its end or, of many tracks, a part of it.
-    for (kind, body) in [(MediaKind::Video, video_body(data)), (MediaKind::Audio, audio_body(data))] {
-        let info = inspect(kind, data);
-        assert_eq!(info.is_ok(), body.is_ok());
-        let (Ok(info), Ok(body)) = (info, body) else { continue };
-        assert_eq!((body.codec, body.composition_ms), (info.codec, info.composition_ms));
-        assert_eq!(body.kind == BodyKind::Config, info.role == BodyRole::Config);
-        assert_eq!(body.is_key && body.kind == BodyKind::Frames, info.role == BodyRole::Key);
-        assert!(data.ends_with(body.data) || info.multitrack);
-        assert!(info.multitrack || body.track_id == 0);
-        // And as a frame it has the same data, and leaves as it came.
+    // As a frame, a body is what it was looked at for, its data is its end or, of many tracks, a part of it, and it leaves as
+    // it came.
+    for kind in [MediaKind::Audio, MediaKind::Video] {
         let message = MediaMessage { kind, timestamp: 0, length: data.len() as u32, payload: data.to_vec() };
-        let (first, others) = read_frames(message).expect("its header was read");
-        assert_eq!((first.codec, first.data(), first.track.index), (body.codec, body.data, body.track_id));
+        let (info, read) = (inspect(kind, data), read_frames(message));
+        assert_eq!(info.is_ok(), read.is_ok());
+        let (Ok(info), Ok((first, others))) = (info, read) else { continue };
+        assert_eq!(first.codec, info.codec);
+        assert_eq!(first.role == FrameRole::Config, info.role == BodyRole::Config);
+        assert_eq!(first.is_key(), info.role == BodyRole::Key);
+        assert!(data.ends_with(first.data()) || info.multitrack);
+        assert!(info.multitrack || (first.track.index == 0 && others.is_empty()));
         assert_eq!(TagBody::of(&first).expect("its own body").parts().concat(), data);
         assert!(others.iter().all(|frame| TagBody::of(frame).is_none()));
-        assert!(others.is_empty() || info.multitrack);
     }
 }
 

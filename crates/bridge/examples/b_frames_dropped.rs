@@ -13,10 +13,11 @@ use std::process::ExitCode;
 
 use bridge::BFrames;
 use bridge::b_frames::{PictureFilter, Verdict};
+use media::FrameRole;
 use media::bitstream::Nals;
 use media::config::RecordError;
 use rtmp::MediaKind;
-use rtmp::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
+use rtmp::flv::{FlvReader, read_frames};
 use rtp::payload::Codec;
 
 /// Largest tag body read.
@@ -41,16 +42,16 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         if tag.kind != MediaKind::Video {
             continue;
         }
-        let body = video_body(&tag.body)?;
-        match body.kind {
-            BodyKind::Config if body.data != record => {
-                record = body.data.to_vec();
-                filter = Some(configure(body.codec, &record).map_err(|error| format!("record: {error:?}"))?);
+        let (frame, _) = read_frames(tag.into())?;
+        match frame.role {
+            FrameRole::Config if frame.data() != record => {
+                record = frame.data().to_vec();
+                filter = Some(configure(frame.codec, &record).map_err(|error| format!("record: {error:?}"))?);
             }
-            BodyKind::Frames => {
+            FrameRole::Key | FrameRole::Inter => {
                 at += 1;
                 let Some(filter) = filter.as_mut().filter(|_| at > from) else { continue };
-                if !counts.take(filter, body.data, body.is_key)? {
+                if !counts.take(filter, frame.data(), frame.is_key())? {
                     println!("at picture {}", at - 1);
                     break;
                 }
@@ -65,8 +66,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn configure(codec: FlvCodec, record: &[u8]) -> Result<PictureFilter, RecordError> {
-    let codec = if codec == FlvCodec::H265 { Codec::H265 } else { Codec::H264 };
+fn configure(codec: Codec, record: &[u8]) -> Result<PictureFilter, RecordError> {
     let filter = PictureFilter::new(codec, record, BFrames::Drop)?;
     println!("{}", filter.fmtp());
     Ok(filter)

@@ -187,6 +187,17 @@ mod tests {
                 b"nal",
             ),
             (MediaKind::Video, b"\x96\x02avc1\x07", 7, FrameRole::End, Codec::H264, 0, b""),
+            (MediaKind::Video, b"\x91avc1\xff\xff\xfenal", 0, FrameRole::Key, Codec::H264, -2_000, b"nal"),
+            // Another ModEx with one byte, then 66,051 ns.
+            (
+                MediaKind::Video,
+                b"\x97\x00\x55\x17\x02\x01\x02\x03\x01avc1\xff\xff\xfenal",
+                0,
+                FrameRole::Key,
+                Codec::H264,
+                66 - 2_000,
+                b"nal",
+            ),
             // 500,000 ns, then coded frames.
             (
                 MediaKind::Video,
@@ -238,9 +249,14 @@ mod tests {
 
     #[test]
     fn legacy_audio_tells_its_channels() {
-        for (bytes, channels) in
-            [(&b"\x2fdata"[..], 2), (b"\x82data", 1), (b"\xaf\x01data", 0), (b"\x91Opusdata", 0)]
-        {
+        for (bytes, channels) in [
+            (&b"\x2fdata"[..], 2),
+            (b"\x2adata", 1),
+            (b"\x7fdata", 2),
+            (b"\x82data", 1),
+            (b"\xaf\x01data", 0),
+            (b"\x91Opusdata", 0),
+        ] {
             assert_eq!(read(MediaKind::Audio, bytes).0.channels, channels, "{}", bytes.escape_ascii());
         }
     }

@@ -6,10 +6,9 @@
 //!
 //! `writer.rs` and `reader.rs` frame tags. `tag.rs` reads the header of a body, old and enhanced.
 //! [`read_frames`] makes [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames.
-//! [`inspect()`], [`video_body`] and [`audio_body`] take a body apart without making a frame of it;
+//! [`inspect()`] reads what a body is without making a frame of it;
 //! [`video_format`] and [`audio_format`] look into codec configurations, for people to read.
 
-mod body;
 mod body_writer;
 mod codec;
 mod format;
@@ -19,7 +18,6 @@ mod reader;
 mod tag;
 mod writer;
 
-pub use body::{Body, BodyKind, LegacyAudio, audio_body, video_body};
 pub use format::{audio_format, video_format};
 pub use frame::{TagBody, read_frames};
 pub use inspect::{BodyInfo, BodyRole, inspect};

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use bridge::BFrames;
 use bridge::b_frames::{PictureFilter, Verdict};
+use media::FrameRole;
 use media::bitstream::Nals;
 use rtmp::MediaKind;
-use rtmp::flv::{BodyKind, Codec as FlvCodec, FlvReader, video_body};
+use rtmp::flv::{FlvReader, read_frames};
 use rtp::payload::Codec;
 
 /// A frame of a sample.
@@ -64,14 +65,14 @@ pub(crate) fn sample(name: &str) -> Sample {
         if tag.kind != MediaKind::Video {
             continue;
         }
-        let body = video_body(&tag.body).unwrap();
-        assert!(matches!(body.codec, FlvCodec::H264 | FlvCodec::H265), "{name}");
-        match body.kind {
-            BodyKind::Config => sample.record = body.data.to_vec(),
-            BodyKind::Frames => sample.pictures.push(Picture {
-                key: body.is_key,
-                shown_ms: i64::from(tag.timestamp) + i64::from(body.composition_ms),
-                data: body.data.to_vec(),
+        let (frame, _) = read_frames(tag.into()).unwrap();
+        assert!(matches!(frame.codec, Codec::H264 | Codec::H265), "{name}");
+        match frame.role {
+            FrameRole::Config => sample.record = frame.data().to_vec(),
+            FrameRole::Key | FrameRole::Inter => sample.pictures.push(Picture {
+                key: frame.is_key(),
+                shown_ms: frame.pts.millis(),
+                data: frame.data().to_vec(),
             }),
             _ => {}
         }

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
 use bridge::{CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
-use media::{Codec, FrameRole, MediaKind};
-use rtmp::flv::{Body, BodyKind, TagBody, audio_body, video_body};
+use media::{Codec, Frame, FrameRole, MediaKind};
+use rtmp::MediaMessage;
+use rtmp::flv::{TagBody, read_frames};
 
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(250);
 
@@ -46,6 +47,8 @@ pub(crate) struct Tag {
     pub(crate) role: FrameRole,
     pub(crate) timestamp: u32,
     pub(crate) payload: Vec<u8>,
+    /// What its reader makes of it.
+    read: Frame,
 }
 
 /// A bridge and all that has come out of it.
@@ -162,11 +165,13 @@ impl Rig {
     }
 
     fn take(&mut self, ms: u64) {
-        self.frames.extend(self.out.frames.drain(..).map(|frame| Tag {
-            track: frame.track.kind,
-            role: frame.role,
-            timestamp: frame.dts.millis() as u32,
-            payload: TagBody::of(&frame).expect("a body").parts().concat(),
+        self.frames.extend(self.out.frames.drain(..).map(|frame| {
+            let (kind, timestamp) = (frame.track.kind, frame.dts.millis() as u32);
+            let payload = TagBody::of(&frame).expect("a body").parts().concat();
+            let (length, body) = (payload.len() as u32, payload.clone());
+            let (read, _) = read_frames(MediaMessage { kind, timestamp, length, payload: body })
+                .expect("a body that can be read");
+            Tag { track: kind, role: frame.role, timestamp, payload, read }
         }));
         self.audio_jobs.append(&mut self.out.audio);
         if std::mem::take(&mut self.out.key_frame_wanted) {
@@ -184,8 +189,8 @@ impl Rig {
         let of_video = self.frames.iter().filter(|frame| frame.track == MediaKind::Video);
         of_video
             .map(|frame| (frame, body(frame)))
-            .filter(|(_, body)| body.kind == BodyKind::Frames)
-            .map(|(frame, body)| (body.is_key, frame.timestamp, body.data))
+            .filter(|(_, body)| body.role != FrameRole::Config)
+            .map(|(frame, body)| (body.is_key(), frame.timestamp, body.data()))
             .collect()
     }
 
@@ -193,26 +198,15 @@ impl Rig {
     pub(crate) fn audio_frames(&self) -> Vec<(u32, &[u8])> {
         self.of(MediaKind::Audio, FrameRole::Audio)
             .into_iter()
-            .map(|frame| (frame.timestamp, body(frame).data))
+            .map(|frame| (frame.timestamp, body(frame).data()))
             .collect()
     }
 }
 
 /// What a frame's body says, which must agree with the frame's role.
-pub(crate) fn body(frame: &Tag) -> Body<'_> {
-    let body = match frame.track {
-        MediaKind::Audio => audio_body(&frame.payload),
-        _ => video_body(&frame.payload),
-    };
-    let body = body.expect("a body that can be read");
-    let expected = match frame.role {
-        FrameRole::Config => (BodyKind::Config, true),
-        FrameRole::Key => (BodyKind::Frames, true),
-        _ => (BodyKind::Frames, false),
-    };
-    assert_eq!(body.kind, expected.0);
-    assert!(frame.track == MediaKind::Audio || body.is_key == expected.1);
-    body
+pub(crate) fn body(frame: &Tag) -> &Frame {
+    assert_eq!((frame.read.track.kind, frame.read.role), (frame.track, frame.role));
+    &frame.read
 }
 
 /// NAL units behind sizes of four bytes, as (type of H.264, unit).

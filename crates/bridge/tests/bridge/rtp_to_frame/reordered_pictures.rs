@@ -1,8 +1,7 @@
 //! A publisher whose pictures are not sent in the order they are shown: decoding times never go back, showing times are
 //! kept.
 
-use media::MediaKind;
-use rtmp::flv::BodyKind;
+use media::{FrameRole, MediaKind};
 use rtp::payload::Codec;
 
 use crate::rtp_to_frame::{Rig, body};
@@ -24,13 +23,13 @@ fn decoding_times_never_go_back_and_showing_times_are_kept() {
         .iter()
         .filter(|frame| frame.track == MediaKind::Video)
         .map(|frame| (frame.timestamp, body(frame)))
-        .filter(|(_, body)| body.kind == BodyKind::Frames)
+        .filter(|(_, body)| body.role != FrameRole::Config)
         .collect();
     let begin = i64::from(frames[0].0);
     let decoded: Vec<_> = frames.iter().map(|(time_ms, _)| *time_ms).collect();
     assert!(decoded.is_sorted(), "{decoded:?}");
     for ((time_ms, body), shown) in frames.iter().zip(shown_ms) {
-        let got = i64::from(*time_ms) + i64::from(body.composition_ms) - begin;
+        let got = i64::from(*time_ms) + (body.pts - body.dts).millis() - begin;
         assert!(got.abs_diff(shown as i64) <= 2, "{got} for {shown}");
     }
 }

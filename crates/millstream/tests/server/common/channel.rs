@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use media::FrameRole;
 use mp4::{Limits, Mp4};
 use rtmp::MediaKind;
-use rtmp::flv::{Body, BodyKind, audio_body, video_body};
+use rtmp::flv::read_frames;
 use serde_json::Value;
 
 use super::PATIENCE;
@@ -87,18 +88,14 @@ impl Player {
     pub(crate) fn next(&mut self) -> Played {
         loop {
             let tag = self.tags.next().expect("the stream goes on");
-            let parsed = match tag.kind {
-                MediaKind::Video => video_body(&tag.body),
-                MediaKind::Audio => audio_body(&tag.body),
-                MediaKind::Data => continue,
-            };
-            let Body { kind, data, .. } = parsed.expect("a body");
-            let frame = Frame { kind: tag.kind, data: data.to_vec() };
-            match kind {
-                BodyKind::Frames => {
-                    return Played { frame, timestamp_ms: tag.timestamp, at: Instant::now() };
+            let (kind, timestamp_ms) = (tag.kind, tag.timestamp);
+            let (read, _) = read_frames(tag.into()).expect("a body");
+            let frame = Frame { kind, data: read.data().to_vec() };
+            match read.role {
+                FrameRole::Key | FrameRole::Inter | FrameRole::Audio => {
+                    return Played { frame, timestamp_ms, at: Instant::now() };
                 }
-                BodyKind::Config => self.configurations.push(frame),
+                FrameRole::Config => self.configurations.push(frame),
                 _ => {}
             }
         }
