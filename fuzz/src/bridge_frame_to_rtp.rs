@@ -1,5 +1,6 @@
-//! What the fuzz target of `bridge::FrameToRtp` checks: whatever tags a publisher sends, what viewers get is RTP that can be
-//! put together, numbered without gaps, no longer than allowed, and pictures have timestamps of their own.
+//! What the fuzz target of `bridge::FrameToRtp` checks: whatever tags a publisher sends, what
+//! viewers get is RTP that can be put together, numbered without gaps, no longer than allowed, and
+//! pictures have timestamps of their own.
 //!
 //! ```text
 //!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...

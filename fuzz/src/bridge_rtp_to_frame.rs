@@ -1,5 +1,6 @@
-//! What the fuzz target of `bridge::RtpToFrame` checks: whatever packets say, and whenever they come, frames can be read,
-//! times of a track never go back, memory and output stay bounded, and what is due by the clock gets done.
+//! What the fuzz target of `bridge::RtpToFrame` checks: whatever packets say, and whenever they
+//! come, frames can be read, times of a track never go back, memory and output stay bounded, and
+//! what is due by the clock gets done.
 //!
 //! Input: a byte for the codecs, then packets, each behind four bytes:
 //! `kind 1 | marker 1 | epoch 1 | new codec 1 | number 4 || milliseconds 8 || timestamp 8 || bytes 8`.

@@ -1,7 +1,7 @@
 //! What the fuzz targets of `group-send` check: parsers of what the kernel writes, against naive twins.
 //!
-//! `libs/group-send/tests/group-send/fuzz_corpus.rs` includes this file and replays the kept corpus. Numbers of the system are
-//! written out here, so that a wrong name in the parser shows.
+//! `libs/group-send/tests/group-send/fuzz_corpus.rs` includes this file and replays the kept
+//! corpus. Numbers of the system are written out here, so that a wrong name in the parser shows.
 
 #[path = "group_send/netlink.rs"]
 mod netlink;
@@ -18,8 +18,8 @@ pub type Check = fn(data: &[u8]);
 /// All checks, by the name of their target and corpus folder.
 pub const CHECKS: &[(&str, Check)] = &[("cmsg", cmsg), ("netlink", netlink)];
 
-/// Control messages and socket addresses: what is read is what the twins read, and cutting the end off changes nothing
-/// before it.
+/// Control messages and socket addresses: what is read is what the twins read, and cutting the end
+/// off changes nothing before it.
 pub fn cmsg(data: &[u8]) {
     let messages: Vec<_> = parse_control(data).collect();
     assert_eq!(messages, naive_control(data));

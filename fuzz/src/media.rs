@@ -1,5 +1,5 @@
-//! What the fuzz target of configuration records checks: made of any bytes, they are read back by those who read the
-//! records of others.
+//! What the fuzz target of configuration records checks: made of any bytes, they are read back by
+//! those who read the records of others.
 //!
 //! Input: a byte for the codec, then parameter sets, each behind its length in one byte, or a frame.
 //! `crates/media/tests/media/fuzz_corpus.rs` includes this file and replays the kept corpus.

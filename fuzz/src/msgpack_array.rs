@@ -1,7 +1,9 @@
-//! What the fuzz targets of `msgpack-array` check: with every instruction set, and in pieces, it is what `rmp` is element by element.
+//! What the fuzz targets of `msgpack-array` check: with every instruction set, and in pieces, it is
+//! what `rmp` is element by element.
 //!
-//! The naive twin is [`Number`]: one element written and read by `rmp`, and this crate's rules for what goes into a float.
-//! `libs/msgpack-array/tests/msgpack-array/fuzz_corpus.rs` includes this file and replays the kept corpus; the other tests use the twin.
+//! The naive twin is [`Number`]: one element written and read by `rmp`, and this crate's rules for
+//! what goes into a float. `libs/msgpack-array/tests/msgpack-array/fuzz_corpus.rs` includes this
+//! file and replays the kept corpus; the other tests use the twin.
 
 use std::fmt::Debug;
 
@@ -51,7 +53,8 @@ pub fn msgpack_round_trip(data: &[u8]) {
     }
 }
 
-/// Bytes give the same elements, length or error with every instruction set, in pieces, and element by element.
+/// Bytes give the same elements, length or error with every instruction set, in pieces, and element
+/// by element.
 pub fn decodes_as_naive<T: Number>(input: &[u8], cut: usize) {
     // A block of memory of its own, so that reading behind its end is noticed.
     let input: Box<[u8]> = input.into();
@@ -95,7 +98,8 @@ pub fn there_and_back<T: Number>(values: &[T]) {
     }
 }
 
-/// The array that `input` begins with, as [`msgpack_array::decode_into`] answers, and the elements before an error.
+/// The array that `input` begins with, as [`msgpack_array::decode_into`] answers, and the elements
+/// before an error.
 pub fn naive_decode<T: Number>(input: &[u8]) -> (Result<usize, DecodeError>, Vec<T>) {
     let mut values = Vec::new();
     let count = match *input {

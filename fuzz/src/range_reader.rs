@@ -1,5 +1,5 @@
-//! What the fuzz targets of `range-reader` check: what a server says of ranges is read the same however it is cut, holds
-//! together, and is what was written.
+//! What the fuzz targets of `range-reader` check: what a server says of ranges is read the same
+//! however it is cut, holds together, and is what was written.
 //!
 //! `libs/range-reader/tests/range-reader/fuzz_corpus.rs` includes this file and replays the kept corpus.
 

@@ -1,5 +1,5 @@
-//! What the fuzz targets of `rtp` check: whatever arrives, readers stay inside it, agree with a second reader written
-//! without regard to speed, and read back what the writers wrote of it.
+//! What the fuzz targets of `rtp` check: whatever arrives, readers stay inside it, agree with a
+//! second reader written without regard to speed, and read back what the writers wrote of it.
 //!
 //! `crates/rtp/tests/rtp/fuzz_corpus.rs` includes this file and replays the kept corpus.
 

@@ -1,5 +1,5 @@
-//! What the fuzz targets of `rtp::depacketize` check: payloads in any order with anything in them give frames whose
-//! structure holds, or a reason; what came before changes nothing.
+//! What the fuzz targets of `rtp::depacketize` check: payloads in any order with anything in them
+//! give frames whose structure holds, or a reason; what came before changes nothing.
 //!
 //! Input: payloads, each behind two bytes: length in 15 bits, and whether the frame ends with it.
 //! `crates/rtp/tests/rtp/depacketize_fuzz_corpus.rs` includes this file and replays the kept corpus.
@@ -82,7 +82,8 @@ fn check(codec: Codec, data: &[u8], look: impl Fn(&[u8])) {
         assert_eq!(depacketizer.is_broken(), was_broken || pushed.is_err());
         assert!(!was_broken || pushed.is_ok(), "counted twice");
         if pushed.is_ok() && !was_broken && codec != Codec::Av1 {
-            // What can be put together, the relay has not refused. (It reads OBU heads inside fragments of AV1.)
+            // What can be put together, the relay has not refused. (It reads OBU heads inside
+            // fragments of AV1.)
             let _ = inspect(codec, payload, false);
         }
         if head & 0x8000 == 0 {

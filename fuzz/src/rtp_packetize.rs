@@ -1,5 +1,5 @@
-//! What the fuzz target of `rtp::packetize` checks: frames of any bytes are cut into packets no longer than allowed, and put
-//! together again as they were.
+//! What the fuzz target of `rtp::packetize` checks: frames of any bytes are cut into packets no
+//! longer than allowed, and put together again as they were.
 //!
 //! ```text
 //!  codec 8 | limit 16 | frame; for H.264 and H.265: | size 8 | unit | size 8 | unit ...

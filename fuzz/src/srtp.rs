@@ -1,8 +1,10 @@
-//! What the fuzz targets of `srtp` check: whatever arrives, only packets that were protected are delivered, each once.
+//! What the fuzz targets of `srtp` check: whatever arrives, only packets that were protected are
+//! delivered, each once.
 //!
-//! The input is a little program: which profile and limits, then what the sender does and what the network makes of
-//! it. The master key depends on all of the input, so that a fuzzer cannot work out a tag byte by byte.
-//! `crates/srtp/tests/srtp/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! The input is a little program: which profile and limits, then what the sender does and what the
+//! network makes of it. The master key depends on all of the input, so that a fuzzer cannot work
+//! out a tag byte by byte. `crates/srtp/tests/srtp/fuzz_corpus.rs` includes this file and replays
+//! the kept corpus.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
-//! What the fuzz target of `ssrc-map` checks: after any operations the map is what a `BTreeMap` with a limit is.
+//! What the fuzz target of `ssrc-map` checks: after any operations the map is what a `BTreeMap`
+//! with a limit is.
 //!
-//! The input is a seed, a limit and a list of operations. The seed is known to the fuzzer, which an attacker does not
-//! have, so that it can find SSRCs that collide. `libs/ssrc-map/tests/ssrc-map/fuzz_corpus.rs` includes this file and replays the
-//! kept corpus.
+//! The input is a seed, a limit and a list of operations. The seed is known to the fuzzer, which an
+//! attacker does not have, so that it can find SSRCs that collide.
+//! `libs/ssrc-map/tests/ssrc-map/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub fn ssrc_map_ops(data: &[u8]) {
     compare_all(&map, &twin);
 }
 
-/// Around the sizes at which the map may change its ways, none at all, and more than the bulk insertions reach.
+/// Around the sizes at which the map may change its ways, none at all, and more than the bulk
+/// insertions reach.
 const LIMITS: [usize; 16] = [0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 100, 1000, 100_000];
 
 /// The naive map.

@@ -1,5 +1,5 @@
-//! What the fuzz target of `transcode` checks: whatever a publisher sends as audio, nothing but Opus packets in order
-//! comes out.
+//! What the fuzz target of `transcode` checks: whatever a publisher sends as audio, nothing but
+//! Opus packets in order comes out.
 //!
 //! ```text
 //!  codec: 1 byte │ length of the configuration: 1 byte │ configuration │ pieces: step of time, 1 byte │ length, 2 bytes │ data

@@ -58,7 +58,8 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// `; the nearest valid one is ...`, for an unknown name. A name without its section is compared with names alone.
+/// `; the nearest valid one is ...`, for an unknown name. A name without its section is compared
+/// with names alone.
 pub fn suggestion(wrong: &str, names: impl IntoIterator<Item = String>) -> String {
     let distance = |name: &str| {
         let compared = if wrong.contains('.') { name } else { name.rsplit('.').next().unwrap_or(name) };

@@ -1,7 +1,8 @@
 //! Reads the TOML file into entries that remember their line.
 //!
-//! Knows the shape of the file (sections, lists of tables), not what the keys mean: that is decided in `mod.rs`
-//! with the table of `keys.rs`. Syntax errors are reported with their line like every other error.
+//! Knows the shape of the file (sections, lists of tables), not what the keys mean: that is decided
+//! in `mod.rs` with the table of `keys.rs`. Syntax errors are reported with their line like every
+//! other error.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

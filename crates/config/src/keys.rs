@@ -1,8 +1,8 @@
 //! Every key of the configuration: meaning, unit, default, range and cost.
 //!
-//! This is the only place that describes them. `config print --documented`, `docs/configuration.md` and `--help`
-//! are written from it, and a test compares the committed page with it. What the values become for the workers
-//! is in `resolve.rs`.
+//! This is the only place that describes them. `config print --documented`, `docs/configuration.md`
+//! and `--help` are written from it, and a test compares the committed page with it. What the
+//! values become for the workers is in `resolve.rs`.
 
 use super::section::section;
 use super::value::{
@@ -13,15 +13,20 @@ use super::value::{
 section! {
     /// Threads and the process.
     Server = "server" {
-        /// Event-loop threads. 0 starts one per entry of `cores`, or, when that is empty, one per core the process may use.
+        /// Event-loop threads. 0 starts one per entry of `cores`, or, when that is empty, one per
+        /// core the process may use.
         workers: i64 = 0, unit "threads", range 0..=1024,
-        cost "Each thread has its own listeners and stream tables; frames of a stream cross to another worker once. More threads than cores only add switching.";
+        cost "Each thread has its own listeners and stream tables; frames of a stream cross to \
+            another worker once. More threads than cores only add switching.";
 
-        /// Cores the workers are pinned to: worker `i` runs on entry `i`, starting over at the end. Empty leaves placement to the kernel.
+        /// Cores the workers are pinned to: worker `i` runs on entry `i`, starting over at the end.
+        /// Empty leaves placement to the kernel.
         cores: Vec<i64> = Vec::new(), unit "core numbers",
-        cost "A pinned worker keeps its caches, and cannot move away from a core that something else keeps busy.";
+        cost "A pinned worker keeps its caches, and cannot move away from a core that something \
+            else keeps busy.";
 
-        /// File to which the listening ports are written as JSON once the server accepts connections. Meant for scripts that listen on port 0. Empty writes none.
+        /// File to which the listening ports are written as JSON once the server accepts
+        /// connections. Meant for scripts that listen on port 0. Empty writes none.
         ports_file: String = String::new(),
         cost "None.";
     }
@@ -30,7 +35,8 @@ section! {
 section! {
     /// RTMP: publishing and playing.
     Rtmp = "rtmp" {
-        /// Addresses for RTMP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An empty list turns RTMP off.
+        /// Addresses for RTMP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An
+        /// empty list turns RTMP off.
         listen: Listen = Listen::everywhere(1935),
         cost "One listening socket per address and worker.";
     }
@@ -39,32 +45,41 @@ section! {
 section! {
     /// RTMP over TLS.
     Rtmps = "rtmps" {
-        /// Addresses for RTMP over TLS, used once `tls.certificate` or `tls.self_signed` is set. An empty list turns it off.
+        /// Addresses for RTMP over TLS, used once `tls.certificate` or `tls.self_signed` is set. An
+        /// empty list turns it off.
         listen: Listen = Listen::everywhere(1936),
-        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for each player.";
+        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for \
+            each player.";
     }
 }
 
 section! {
     /// HTTP: FLV and WebSocket-FLV, the management API, metrics and the console.
     Http = "http" {
-        /// Addresses for HTTP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An empty list turns HTTP off.
+        /// Addresses for HTTP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An
+        /// empty list turns HTTP off.
         listen: Listen = Listen::everywhere(8080),
         cost "One listening socket per address and worker.";
 
-        /// `Access-Control-Allow-Origin` of media responses, so that pages from other sites may play. If empty, the header is not sent. The management API never sends it.
+        /// `Access-Control-Allow-Origin` of media responses, so that pages from other sites may
+        /// play. If empty, the header is not sent. The management API never sends it.
         cors_allow_origin: String = "*".to_owned(),
         cost "None. With `*`, every web page may play whatever its visitor may play.";
 
-        /// Host names, besides `localhost` and loopback addresses, under which a browser on this machine may use the management API without a token.
+        /// Host names, besides `localhost` and loopback addresses, under which a browser on this
+        /// machine may use the management API without a token.
         public_hosts: Vec<String> = Vec::new(), unit "host names",
-        cost "A name listed here that an attacker can point at 127.0.0.1 opens the API to web pages (DNS rebinding).";
+        cost "A name listed here that an attacker can point at 127.0.0.1 opens the API to web \
+            pages (DNS rebinding).";
 
-        /// Time a connection without a request is kept open for the next one, over HTTP and HTTPS. 0 closes every connection after its answer.
+        /// Time a connection without a request is kept open for the next one, over HTTP and HTTPS.
+        /// 0 closes every connection after its answer.
         keep_alive_seconds: i64 = 75, unit "s", range 0..=3_600,
-        cost "A longer time keeps more connections open: 0.5 kB and a file descriptor each, with TLS about 10 kB.";
+        cost "A longer time keeps more connections open: 0.5 kB and a file descriptor each, with TLS \
+            about 10 kB.";
 
-        /// Connections kept open between two requests, of all workers. Beyond it, answers say `Connection: close`.
+        /// Connections kept open between two requests, of all workers. Beyond it, answers say
+        /// `Connection: close`.
         keep_alive_connections: i64 = 20_000, unit "connections", range 0..=4_000_000,
         cost "0.5 kB and a file descriptor per connection, with TLS about 10 kB.";
 
@@ -77,19 +92,25 @@ section! {
 section! {
     /// WebRTC: publishing by WHIP and playing by WHEP, both at the HTTP addresses.
     Rtc = "rtc" {
-        /// Addresses for media over UDP. `*` means every IPv4 and IPv6 address. Worker `i` takes the port plus `i`; port 0 picks a free one for each. An empty list turns WebRTC off.
+        /// Addresses for media over UDP. `*` means every IPv4 and IPv6 address. Worker `i` takes
+        /// the port plus `i`; port 0 picks a free one for each. An empty list turns WebRTC off.
         udp_listen: Listen = Listen::everywhere(8189),
-        cost "One socket per address of this machine and worker. Firewalls must let the ports of all workers through.";
+        cost "One socket per address of this machine and worker. Firewalls must let the ports of \
+            all workers through.";
 
-        /// Addresses for media over TCP (ICE-TCP), for networks without UDP. Ports as for `udp_listen`. An empty list turns it off.
+        /// Addresses for media over TCP (ICE-TCP), for networks without UDP. Ports as for
+        /// `udp_listen`. An empty list turns it off.
         tcp_listen: Listen = Listen::everywhere(8189),
         cost "One listening socket per address and worker. Clients that use it get the delays of TCP.";
 
-        /// Addresses announced to clients instead of the addresses of this machine, with the same ports: for servers behind a NAT that forwards the ports. Also list the local address if there are clients in the local network. Names are not accepted.
+        /// Addresses announced to clients instead of the addresses of this machine, with the same
+        /// ports: for servers behind a NAT that forwards the ports. Also list the local address if
+        /// there are clients in the local network. Names are not accepted.
         public_addresses: Vec<String> = Vec::new(), unit "IP addresses",
         cost "Clients that cannot reach these addresses cannot connect.";
 
-        /// STUN and TURN servers announced to clients: `stun:HOST`, `turn:HOST:PORT?transport=udp`, `turns:HOST`. Most clients need none, because they reach this server directly.
+        /// STUN and TURN servers announced to clients: `stun:HOST`, `turn:HOST:PORT?transport=udp`,
+        /// `turns:HOST`. Most clients need none, because they reach this server directly.
         ice_servers: Vec<String> = Vec::new(), unit "URIs",
         cost "Clients take longer to connect while they wait for a server that does not answer.";
 
@@ -101,9 +122,11 @@ section! {
         ice_credential: String = String::new(), secret true,
         cost "Every client that may publish or play receives it.";
 
-        /// How datagrams are sent: `auto` picks the best one that needs no privileges and works here. `af_xdp` bypasses the kernel's UDP stack and needs `af_xdp_interface`.
+        /// How datagrams are sent: `auto` picks the best one that needs no privileges and works
+        /// here. `af_xdp` bypasses the kernel's UDP stack and needs `af_xdp_interface`.
         udp_backend: UdpBackendChoice = UdpBackendChoice::Auto,
-        cost "`af_xdp` needs CAP_NET_RAW and CAP_NET_ADMIN, and uses one transmit queue of the interface per worker.";
+        cost "`af_xdp` needs CAP_NET_RAW and CAP_NET_ADMIN, and uses one transmit queue of the \
+            interface per worker.";
 
         /// Network interface for `udp_backend = "af_xdp"`.
         af_xdp_interface: String = String::new(),
@@ -125,7 +148,8 @@ section! {
         pending_timeout_ms: i64 = 15_000, unit "ms", range 1_000..=600_000,
         cost "A longer time lets offers without media hold their slot longer.";
 
-        /// Requests to create or change sessions that one client address may make per second, on average; bursts may be twice as large. Further ones get 429. 0 means no limit.
+        /// Requests to create or change sessions that one client address may make per second, on
+        /// average; bursts may be twice as large. Further ones get 429. 0 means no limit.
         requests_per_second: i64 = 500, unit "requests per second", range 0..=1_000_000,
         cost "A session request costs less than 0.4 ms of CPU.";
 
@@ -137,11 +161,14 @@ section! {
         history_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
         cost "Memory per track and worker.";
 
-        /// Whether a new player starts with the packets since the last key frame (immediate picture) or waits for the next one.
+        /// Whether a new player starts with the packets since the last key frame (immediate
+        /// picture) or waits for the next one.
         gop_cache: bool = true,
-        cost "Memory per stream and worker up to `gop_cache_max_bytes`, and a burst of packets for each new player.";
+        cost "Memory per stream and worker up to `gop_cache_max_bytes`, and a burst of packets for \
+            each new player.";
 
-        /// Maximum bytes of packets since the last key frame. Nothing is kept of larger groups of pictures; a key frame is requested from the publisher instead.
+        /// Maximum bytes of packets since the last key frame. Nothing is kept of larger groups of
+        /// pictures; a key frame is requested from the publisher instead.
         gop_cache_max_bytes: i64 = 8_388_608, unit "bytes", range 0..=1_073_741_824,
         cost "Memory per track and worker.";
 
@@ -149,18 +176,23 @@ section! {
         gop_cache_max_ms: i64 = 10_000, unit "ms", range 0..=600_000,
         cost "Longer groups mean larger bursts.";
 
-        /// Whether packets of a frame that are one byte shorter than its longest get a byte of RTP padding (RFC 3550 section 5.1), so that all of them can be sent in one run. Browsers produce such frames.
+        /// Whether packets of a frame that are one byte shorter than its longest get a byte of RTP
+        /// padding (RFC 3550 section 5.1), so that all of them can be sent in one run. Browsers
+        /// produce such frames.
         pad_runs: bool = true,
-        cost "One byte in such packets; saves a tenth of the CPU. Receivers that do not implement padding would treat it as payload.";
+        cost "One byte in such packets; saves a tenth of the CPU. Receivers that do not implement \
+            padding would treat it as payload.";
     }
 }
 
 section! {
     /// HTTP over TLS.
     Https = "https" {
-        /// Addresses for HTTPS, used once `tls.certificate` or `tls.self_signed` is set. An empty list turns it off.
+        /// Addresses for HTTPS, used once `tls.certificate` or `tls.self_signed` is set. An empty
+        /// list turns it off.
         listen: Listen = Listen::everywhere(8443),
-        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for each player.";
+        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for \
+            each player.";
     }
 }
 
@@ -175,12 +207,13 @@ section! {
         key: String = String::new(),
         cost "None.";
 
-        /// Makes a new self-signed certificate at each start when no certificate is given. For trials: clients must be configured to accept it.
+        /// Makes a new self-signed certificate at each start when no certificate is given. For
+        /// trials: clients must be configured to accept it.
         self_signed: bool = false,
         cost "Clients cannot tell this server from a man in the middle.";
 
         /// Names and addresses in the self-signed certificate.
-        self_signed_names: Vec<String> = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()],
+        self_signed_names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
         cost "None.";
     }
 }
@@ -190,48 +223,61 @@ section! {
     Limits = "limits" {
         /// Sessions per worker; further connections are closed at once.
         sessions_per_worker: i64 = 50_000, unit "sessions", range 1..=4_000_000,
-        cost "A playing session takes about 12 kB in addition to kernel socket buffers, and one file descriptor (`ulimit -n`).";
+        cost "A playing session takes about 12 kB in addition to kernel socket buffers, and one \
+            file descriptor (`ulimit -n`).";
 
-        /// Time allowed from accept to a publish or play command, or to a complete HTTP request head; then the connection is closed.
+        /// Time allowed from accept to a publish or play command, or to a complete HTTP request
+        /// head; then the connection is closed.
         handshake_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "A longer time lets idle connections hold their slot and up to 64 kB longer.";
 
         /// A publisher that sends no byte for this long is closed, and its stream waits for a new one.
         publisher_idle_timeout_ms: i64 = 30_000, unit "ms", range 1_000..=3_600_000,
-        cost "A longer time leaves players with a dead publisher; a shorter one ends publishers on bad networks.";
+        cost "A longer time leaves players with a dead publisher; a shorter one ends publishers on \
+            bad networks.";
 
         /// Largest RTMP message accepted from a publisher.
         message_max_bytes: i64 = 8_388_608, unit "bytes", range 4_096..=16_777_215,
         cost "A publisher can make the server hold this much for a message in progress.";
 
-        /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key frame.
+        /// Frames that fit in the ring between two workers; when full, frames are dropped up to the
+        /// next key frame.
         ring_frames: i64 = 4_096, unit "frames", range 64..=1_048_576,
-        cost "16 bytes per frame and ordered pair of workers, allocated at start; the frames themselves are shared.";
+        cost "16 bytes per frame and ordered pair of workers, allocated at start; the frames \
+            themselves are shared.";
 
-        /// Data the kernel holds unsent for a player before it reports the socket as full (`TCP_NOTSENT_LOWAT`).
+        /// Data the kernel holds unsent for a player before it reports the socket as full
+        /// (`TCP_NOTSENT_LOWAT`).
         socket_unsent_bytes: i64 = 131_072, unit "bytes", range 4_096..=16_777_216,
         cost "Larger values take more kernel memory per slow player and cause fewer wake-ups.";
 
         /// Send buffer of player sockets (`SO_SNDBUF`). 0 leaves the kernel's automatic sizing.
         socket_send_buffer_bytes: i64 = 0, unit "bytes", range 0..=67_108_864,
-        cost "A fixed size bounds kernel memory per player and caps throughput at this many bytes per round trip.";
+        cost "A fixed size bounds kernel memory per player and caps throughput at this many bytes \
+            per round trip.";
     }
 }
 
 section! {
-    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry overrides individual keys. For WebRTC, only `second_publisher`, `wait_for_publisher_seconds` and the bridge keys apply; `[rtc]` has separate keys for packets.
+    /// How streams behave. `[stream]` applies to every application; an `[[application]]` entry
+    /// overrides individual keys. For WebRTC, only `second_publisher`, `wait_for_publisher_seconds`
+    /// and the bridge keys apply; `[rtc]` has separate keys for packets.
     Stream = "stream" {
         /// How long a message may wait to be sent together with others. 0 sends each message at once.
         merge_latency_ms: i64 = 100, unit "ms", range 0..=10_000,
-        cost "Adds up to this much delay. Fewer writes: at 600 kbit/s a player costs the kernel about five times less at 100 than at 0.";
+        cost "Adds up to this much delay. Fewer writes: at 600 kbit/s a player costs the kernel \
+            about five times less at 100 than at 0.";
 
-        /// Send as soon as this many messages are waiting, even before `merge_latency_ms`. 0 means no such limit.
+        /// Send as soon as this many messages are waiting, even before `merge_latency_ms`. 0 means
+        /// no such limit.
         merge_messages: i64 = 0, unit "messages", range 0..=100_000,
         cost "Small values mean more writes.";
 
-        /// Whether a new player starts with the last group of pictures (immediate picture, but later than live) or waits for the next key frame.
+        /// Whether a new player starts with the last group of pictures (immediate picture, but
+        /// later than live) or waits for the next key frame.
         gop_cache: bool = true,
-        cost "Memory per stream and worker up to `gop_cache_max_bytes`; players start up to one group of pictures late.";
+        cost "Memory per stream and worker up to `gop_cache_max_bytes`; players start up to one \
+            group of pictures late.";
 
         /// Maximum bytes in the GOP cache of a stream; a larger group of pictures is not sent to new players.
         gop_cache_max_bytes: i64 = 8_388_608, unit "bytes", range 0..=1_073_741_824,
@@ -243,9 +289,11 @@ section! {
 
         /// Bytes a player may lag behind before it skips to the next key frame.
         player_queue_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
-        cost "Players hold references to shared bytes, so memory is bounded by the slowest player of a stream, not by their number.";
+        cost "Players hold references to shared bytes, so memory is bounded by the slowest player \
+            of a stream, not by their number.";
 
-        /// Time a player may lag behind, measured by arrival of messages, before it skips to the next key frame.
+        /// Time a player may lag behind, measured by arrival of messages, before it skips to the
+        /// next key frame.
         player_queue_max_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "As for `player_queue_max_bytes`.";
 
@@ -253,35 +301,51 @@ section! {
         player_stall_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "A longer time keeps dead connections longer.";
 
-        /// How long a player waits for a publisher. 0 refuses it at once, -1 lets it wait forever. WHEP viewers wait only once they are connected: requests for an unpublished stream get 409.
+        /// How long a player waits for a publisher. 0 refuses it at once, -1 lets it wait forever.
+        /// WHEP viewers wait only once they are connected: requests for an unpublished stream
+        /// get 409.
         wait_for_publisher_seconds: i64 = 60, unit "seconds", range -1..=86_400,
         cost "A waiting player holds its session.";
 
-        /// What happens when a second publisher asks for a stream. Regardless of this setting, a WHIP publisher that has been silent for 13 s is replaced.
+        /// What happens when a second publisher asks for a stream. Regardless of this setting, a
+        /// WHIP publisher that has been silent for 13 s is replaced.
         second_publisher: SecondPublisherChoice = SecondPublisherChoice::Refuse,
         cost "`take_over` lets anybody with publish rights cut off the current publisher.";
 
-        /// Whether RTMP streams can be played over WebRTC, and WebRTC streams over RTMP and FLV. A bridge runs while it has players, once for all of them.
+        /// Whether RTMP streams can be played over WebRTC, and WebRTC streams over RTMP and FLV. A
+        /// bridge runs while it has players, once for all of them.
         bridge: bool = true,
-        cost "CPU per bridge, see `millstream_stream_bridge_cpu_seconds`. RTMP audio is transcoded, see `[transcoding]`.";
+        cost "CPU per bridge, see `millstream_stream_bridge_cpu_seconds`. RTMP audio is \
+            transcoded, see `[transcoding]`.";
 
-        /// How to bridge video with B-frames to WebRTC, which does not support them. `drop` leaves out B-frames that no other picture references and warns once per stream. `refuse` bridges no video, so that only RTMP and FLV players get it. `drop` does the same where other pictures reference B-frames (x264 from preset `faster` on, unless `b-pyramid=none`). Streams without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS: B-frames 0) are not affected.
+        /// How to bridge video with B-frames to WebRTC, which does not support them. `drop` leaves
+        /// out B-frames that no other frame references and warns once per stream. `refuse`
+        /// bridges no video, so that only RTMP and FLV players get it. `drop` does the same where
+        /// other frames reference B-frames (x264 from preset `faster` on, unless
+        /// `b-pyramid=none`). Streams without B-frames (x264: `-bf 0` or `-tune zerolatency`; OBS:
+        /// B-frames 0) are not affected.
         bridge_b_frames: BFramesChoice = BFramesChoice::Drop,
-        cost "`drop` lowers the frame rate: by half with one B-frame between two others, to a third with two.";
+        cost "`drop` lowers the frame rate: by half with one B-frame between two others, to a \
+            third with two.";
 
         /// From WebRTC: how long to wait for a missing packet. Without loss there is no delay.
         bridge_delay_max_ms: i64 = 250, unit "ms", range 0..=5_000,
-        cost "A longer time delays players after losses; a shorter one drops pictures that could have been repaired.";
+        cost "A longer time delays players after losses; a shorter one drops frames that could \
+            have been repaired.";
 
-        /// From WebRTC: maximum key frame interval while the stream is played over RTMP or FLV; after that a key frame is requested. Browsers send none on their own.
+        /// From WebRTC: maximum key frame interval while the stream is played over RTMP or FLV;
+        /// after that a key frame is requested. Browsers send none on their own.
         bridge_key_frame_interval_ms: i64 = 2_000, unit "ms", range 250..=60_000,
-        cost "A key frame is several times as large as other frames; a long interval makes players start late.";
+        cost "A key frame is several times as large as other frames; a long interval makes players \
+            start late.";
 
         /// How long a bridge keeps running after its last player has left.
         bridge_linger_ms: i64 = 10_000, unit "ms", range 0..=3_600_000,
-        cost "A longer time uses CPU without players; the first player after a bridge has ended waits for a key frame.";
+        cost "A longer time uses CPU without players; the first player after a bridge has ended \
+            waits for a key frame.";
 
-        /// From WebRTC: whether Opus is transcoded to AAC, in builds with the encoder (cargo feature `fdk-aac`). Otherwise Opus is sent unchanged in Enhanced RTMP.
+        /// From WebRTC: whether Opus is transcoded to AAC, in builds with the encoder (cargo
+        /// feature `fdk-aac`). Otherwise Opus is sent unchanged in Enhanced RTMP.
         bridge_aac: bool = true,
         cost "CPU on a transcoding thread; fewer players support Opus than AAC.";
     }
@@ -290,9 +354,11 @@ section! {
 section! {
     /// Threads that transcode the audio of bridges, shared by all streams. Workers never transcode.
     Transcoding = "transcoding" {
-        /// Threads. 0 means one per core available to the process, at most 8. They start with the first stream that needs them.
+        /// Threads. 0 means one per core available to the process, at most 8. They start with the
+        /// first stream that needs them.
         threads: i64 = 0, unit "threads", range 0..=64,
-        cost "More threads than cores only add context switches; they compete with workers that are not pinned.";
+        cost "More threads than cores only add context switches; they compete with workers that \
+            are not pinned.";
 
         /// Streams transcoded at the same time; further ones are bridged without audio.
         streams_max: i64 = 256, unit "streams", range 0..=100_000,
@@ -302,14 +368,16 @@ section! {
         opus_bits_per_second: i64 = 96_000, unit "bits per second", range 12_000..=510_000,
         cost "Bandwidth of each player.";
 
-        /// AAC bitrate for RTMP and FLV players, for stereo; mono uses half. Only in builds with the encoder (cargo feature `fdk-aac`).
+        /// AAC bitrate for RTMP and FLV players, for stereo; mono uses half. Only in builds with
+        /// the encoder (cargo feature `fdk-aac`).
         aac_bits_per_second: i64 = 128_000, unit "bits per second", range 32_000..=320_000,
         cost "Bandwidth of each player.";
     }
 }
 
 section! {
-    /// Settings per application, in order: the first entry whose name matches applies. Any key of `[stream]` may follow the name.
+    /// Settings per application, in order: the first entry whose name matches applies. Any key of
+    /// `[stream]` may follow the name.
     ApplicationName = "application" {
         /// App name, or a pattern in which `*` stands for any run of characters, `/` included.
         name: String = String::new(),
@@ -318,9 +386,11 @@ section! {
 }
 
 section! {
-    /// Who may publish, play and manage. Rules with patterns are in `[[auth.publish]]` and `[[auth.play]]`; the tokens here apply to every stream that no rule matches.
+    /// Who may publish, play and manage. Rules with patterns are in `[[auth.publish]]` and
+    /// `[[auth.play]]`; the tokens here apply to every stream that no rule matches.
     Auth = "auth" {
-        /// Token for publishing every stream without a rule of its own. With a token or rule set, loopback peers need it too.
+        /// Token for publishing every stream without a rule of its own. With a token or rule set,
+        /// loopback peers need it too.
         publish_token: String = String::new(), secret true,
         cost "Flags are visible to other users of the machine: prefer the file.";
 
@@ -336,9 +406,11 @@ section! {
         play_token_file: String = String::new(),
         cost "None.";
 
-        /// Who may use the management API: `auto` requires the token once one is configured and trusts this machine until then.
+        /// Who may use the management API: `auto` requires the token once one is configured and
+        /// trusts this machine until then.
         manage: ManageChoice = ManageChoice::Auto,
-        cost "`loopback` trusts every user of this machine, and everybody who comes through a reverse proxy that runs on it and hides their address.";
+        cost "`loopback` trusts every user of this machine, and everybody who comes through a \
+            reverse proxy that runs on it and hides their address.";
 
         /// Token for the management API, sent as `Authorization: Bearer TOKEN`.
         manage_token: String = String::new(), secret true,
@@ -348,7 +420,8 @@ section! {
         manage_token_file: String = String::new(),
         cost "None.";
 
-        /// Who may read `/metrics`: `auto` means anyone who may use the management API or has the metrics token.
+        /// Who may read `/metrics`: `auto` means anyone who may use the management API or has the
+        /// metrics token.
         metrics: MetricsChoice = MetricsChoice::Auto,
         cost "`anyone` shows stream names and traffic to everybody who can reach the port.";
 
@@ -363,7 +436,9 @@ section! {
 }
 
 section! {
-    /// Publish and play rules, in order: the first whose pattern matches `app/stream` decides. Once a list has an entry, streams that no entry matches require the token of `[auth]`, and are refused without one.
+    /// Publish and play rules, in order: the first whose pattern matches `app/stream` decides. Once
+    /// a list has an entry, streams that no entry matches require the token of `[auth]`, and are
+    /// refused without one.
     AuthRule = "auth.publish" {
         /// Pattern over `app/stream`; `*` stands for any run of characters, `/` included.
         stream: String = String::new(),
@@ -371,7 +446,8 @@ section! {
 
         /// Who is allowed. Loopback does not bypass a token unless the rule says `token_or_loopback`.
         allow: AllowChoice = AllowChoice::Token,
-        cost "`loopback` and `token_or_loopback` trust every peer whose connection starts on this machine, reverse proxies included.";
+        cost "`loopback` and `token_or_loopback` trust every peer whose connection starts on this \
+            machine, reverse proxies included.";
 
         /// Tokens of this rule.
         tokens: Vec<String> = Vec::new(), secret true,
@@ -394,11 +470,14 @@ section! {
         format: LogFormat = LogFormat::Text,
         cost "None.";
 
-        /// Least severe level written: `error`, `warn`, `info`, `debug` or `trace`, optionally per crate or module as in `info,worker=debug`.
+        /// Least severe level written: `error`, `warn`, `info`, `debug` or `trace`, optionally per
+        /// crate or module as in `info,worker=debug`.
         level: String = "info".to_owned(),
-        cost "`debug` writes several lines per session. Workers never wait for the log: when it falls behind, lines are dropped and counted.";
+        cost "`debug` writes several lines per session. Workers never wait for the log: when it \
+            falls behind, lines are dropped and counted.";
 
-        /// Lines that one place in the code may write per second and thread; the next line says how many were left out. 0 means no limit.
+        /// Lines that one place in the code may write per second and thread; the next line says how
+        /// many were left out. 0 means no limit.
         lines_per_second: i64 = 200, unit "lines per second", range 0..=1_000_000,
         cost "Without a limit a flood of bad connections becomes a flood of lines.";
     }
@@ -407,7 +486,8 @@ section! {
 section! {
     /// Prometheus metrics at `/metrics`.
     Metrics = "metrics" {
-        /// Streams with metrics of their own, those with most players first. `millstream_streams_omitted` says how many are left out.
+        /// Streams with metrics of their own, those with most players first.
+        /// `millstream_streams_omitted` says how many are left out.
         streams_max: i64 = 1_000, unit "streams", range 0..=100_000,
         cost "Nine time series per stream in your metrics store, and ten more while it has a bridge.";
     }
@@ -416,24 +496,29 @@ section! {
 section! {
     /// Stopping on SIGTERM or SIGINT.
     Shutdown = "shutdown" {
-        /// Time sessions have to end after they are notified; then they are closed. A second signal ends the process at once.
+        /// Time sessions have to end after they are notified; then they are closed. A second signal
+        /// ends the process at once.
         drain_seconds: i64 = 10, unit "seconds", range 0..=3_600,
         cost "A restart takes up to this much longer.";
     }
 }
 
 section! {
-    /// Sources this server publishes itself: `[[pull]]` and channels. Their URLs may come from the API, so the addresses they can reach are restricted.
+    /// Sources this server publishes itself: `[[pull]]` and channels. Their URLs may come from the
+    /// API, so the addresses they can reach are restricted.
     Sources = "sources" {
-        /// Whether sources may connect to non-public addresses: loopback, private, link-local and others (also in their IPv6 forms, and after redirects). Checked after name resolution.
+        /// Whether sources may connect to non-public addresses: loopback, private, link-local and
+        /// others (also in their IPv6 forms, and after redirects). Checked after name resolution.
         allow_private_addresses: bool = false,
         cost "Anyone who may use the management API can make this server send requests inside its network.";
 
-        /// File with PEM certificates that are trusted in addition to those of the system, for HTTPS and RTMPS sources. Read once at start. Empty: none.
+        /// File with PEM certificates that are trusted in addition to those of the system, for
+        /// HTTPS and RTMPS sources. Read once at start. Empty: none.
         ca_file: String = String::new(),
         cost "Anyone with a key of these certificates can impersonate any source.";
 
-        /// Directory to which the files of channels added over the API are restricted. Empty allows none. Channels in the configuration may use any file.
+        /// Directory to which the files of channels added over the API are restricted. Empty allows
+        /// none. Channels in the configuration may use any file.
         files_root: String = String::new(),
         cost "Anyone who may use the management API can publish every file in it.";
 
@@ -441,9 +526,10 @@ section! {
         pulls_max: i64 = 100, unit "pulls", range 0..=100_000,
         cost "The bandwidth of each, permanently. One thread serves all sources and decrypts TLS.";
 
-        /// Channels at a time, those of the configuration included; further ones are answered 409.
+        /// Channels at the same time, including those in the configuration; further ones get 409.
         channels_max: i64 = 100, unit "channels", range 0..=100_000,
-        cost "For each: a thread and the memory of an item, see `channel.items`; of two items while the next one is opened.";
+        cost "Each takes a thread and the memory of one item (see `channel.items`), of two while it opens \
+            the next one.";
 
         /// Maximum consecutive redirects.
         redirects_max: i64 = 5, unit "redirects", range 0..=20,
@@ -455,7 +541,8 @@ section! {
 
         /// A source that sends nothing for this long is disconnected and retried.
         stall_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
-        cost "A longer time leaves players with a dead source; a shorter one disconnects sources that only pause.";
+        cost "A longer time leaves players with a dead source; a shorter one disconnects sources \
+            that only pause.";
 
         /// First pause before a failed source is retried; it doubles each time and varies by a quarter.
         retry_min_ms: i64 = 500, unit "ms", range 10..=600_000,
@@ -472,34 +559,43 @@ section! {
 }
 
 section! {
-    /// Live streams from other servers that this one publishes as its own. Retried indefinitely when they end; more can be added over the API.
+    /// Live streams from other servers that this one publishes as its own. Retried indefinitely
+    /// when they end; more can be added over the API.
     PullEntry = "pull" {
         /// Name of the stream here, as `app/stream`.
         stream: String = String::new(),
         cost "None.";
 
-        /// Its URL: `rtmp://`, `rtmps://`, or `http://` and `https://` for FLV. A user name and password in it are used for HTTP and are not shown.
+        /// Its URL: `rtmp://`, `rtmps://`, or `http://` and `https://` for FLV. A user name and
+        /// password in it are used for HTTP and are not shown.
         url: String = String::new(), secret true,
         cost "The bandwidth of the stream, permanently: a pull does not wait for players.";
     }
 }
 
 section! {
-    /// Virtual live channels: playlists of MP4 files that are played in real time as streams. More can be added over the API.
+    /// Virtual live channels: playlists of MP4 files that are played in real time as streams. More
+    /// can be added over the API.
     ChannelEntry = "channel" {
         /// Name of the stream, as `app/stream`.
         stream: String = String::new(),
         cost "None.";
 
-        /// What is played, in order: `http://` and `https://` URLs of MP4 files, and paths. Relative paths begin at `sources.files_root`, or where the server was started. A user name and password in a URL are used and not shown.
+        /// What is played, in order: `http://` and `https://` URLs of MP4 files, and paths.
+        /// Relative paths begin at `sources.files_root`, or where the server was started. A user
+        /// name and password in a URL are used and not shown.
         items: Vec<String> = Vec::new(), unit "URLs and paths",
-        cost "A thread and up to 7 MB of memory for the current item, plus the index of its file (about 6 MB per hour), and 8 MB more if its audio and video are far apart in the file; the same for the next item before it begins.";
+        cost "A thread and up to 7 MB of memory for the current item, plus the index of its file \
+            (about 6 MB per hour), and 8 MB more if its audio and video are far apart in the file; \
+            the same for the next item before it begins.";
 
         /// Whether the first item follows the last one.
         r#loop: bool = true,
         cost "None.";
 
-        /// When the playlist began: the channel joins at the position it would have reached by now, or waits for a time in the future. Empty: it begins with the first item when the server starts.
+        /// When the playlist began: the channel joins at the position it would have reached by now,
+        /// or waits for a time in the future. Empty: it begins with the first item when the server
+        /// starts.
         start: Moment = Moment::default(),
         cost "Items are opened at start to learn their lengths.";
     }

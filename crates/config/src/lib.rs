@@ -1,7 +1,8 @@
 //! Configuration: defaults, then the TOML file, then the environment, then flags.
 //!
-//! `load` applies the layers and collects every error with its place. The keys are in `keys.rs`; what they become
-//! for workers, authorisation and TLS is in `resolve.rs`; how they are shown is in `print.rs`.
+//! `load` applies the layers and collects every error with its place. The keys are in `keys.rs`;
+//! what they become for workers, authorisation and TLS is in `resolve.rs`; how they are shown is in
+//! `print.rs`.
 
 pub mod error;
 pub mod file;

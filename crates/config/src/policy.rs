@@ -1,7 +1,7 @@
 //! The authorisation side of the configuration: rules and tokens become a policy.
 //!
-//! Anything unclear refuses to start: a rule without a token, a token nothing asks for, a token file that cannot be
-//! read, a token set to nothing. What the policy then decides is in `auth`.
+//! Anything unclear refuses to start: a rule without a token, a token nothing asks for, a token
+//! file that cannot be read, a token set to nothing. What the policy then decides is in `auth`.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
-//! Turns a configuration into what the parts of the server take: worker settings, policy, sources, demo stream.
+//! Turns a configuration into what the parts of the server take: worker settings, policy, sources,
+//! demo stream.
 //!
-//! Checks what one key alone cannot show: files that must be readable, keys that need each other, cores that must
-//! exist. Reads files, binds nothing.
+//! Checks what one key alone cannot show: files that must be readable, keys that need each other,
+//! cores that must exist. Reads files, binds nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use worker_api::settings::{
     TranscodingSettings, WorkerSettings,
 };
 
-/// Most transcoding threads when their number is not configured: on a large machine they would only take cores from workers.
+/// Most transcoding threads when their number is not configured: on a large machine they would only
+/// take cores from workers.
 const THREADS_UNASKED: usize = 8;
 
 /// A configuration that can be started.
@@ -228,8 +230,8 @@ fn demo(config: &Config, errors: &mut Errors) -> Option<(String, String)> {
     parts.map(|(app, stream)| (app.to_owned(), stream.to_owned()))
 }
 
-/// Whether `text` is a comma-separated list of levels and `module=level`. The parser of the logging crate would take
-/// a misspelt level for the name of a module.
+/// Whether `text` is a comma-separated list of levels and `module=level`. The parser of the logging
+/// crate would take a misspelt level for the name of a module.
 fn is_log_filter(text: &str) -> bool {
     let level = |text: &str| ["off", "error", "warn", "info", "debug", "trace"].contains(&text.trim());
     text.split(',')

@@ -1,7 +1,8 @@
 //! The WebRTC side of the configuration: addresses, servers named to clients, limits.
 //!
-//! Checks what would only show once a client cannot connect: public addresses that are none, servers that are not
-//! written as RFC 7064 and RFC 7065 have it, ports that do not suffice for all workers.
+//! Checks what would only show once a client cannot connect: public addresses that are none,
+//! servers that are not written as RFC 7064 and RFC 7065 have it, ports that do not suffice for all
+//! workers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -98,7 +99,8 @@ fn ice_servers(config: &Config, errors: &mut Errors) -> Vec<IceServer> {
     servers
 }
 
-/// Whether `uri` is of a relay (TURN); `None`: it is not of a STUN or TURN server (RFC 7064 §3.1, RFC 7065 §3.1).
+/// Whether `uri` is of a relay (TURN); `None`: it is not of a STUN or TURN server (RFC 7064 §3.1,
+/// RFC 7065 §3.1).
 fn relay_of(uri: &str) -> Option<bool> {
     let (scheme, rest) = uri.split_once(':')?;
     let relay = match scheme {

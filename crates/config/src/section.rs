@@ -1,8 +1,9 @@
 //! Declares a section of the configuration: the typed struct and its documentation in one place.
 //!
-//! `section!` expands a list of keys into a plain struct, its defaults, and the table from which the file reader,
-//! the environment, the flags, `config print` and `docs/configuration.md` are all served. So a key cannot exist
-//! without a meaning, a default and a cost. What the keys are is in `keys.rs`.
+//! `section!` expands a list of keys into a plain struct, its defaults, and the table from which
+//! the file reader, the environment, the flags, `config print` and `docs/configuration.md` are all
+//! served. So a key cannot exist without a meaning, a default and a cost. What the keys are is in
+//! `keys.rs`.
 
 use super::value::{NotAccepted, Raw};
 

@@ -1,4 +1,5 @@
-//! The side of the configuration that is about what this server publishes itself: `[sources]`, `[[pull]]`, `[[channel]]`.
+//! The side of the configuration that is about what this server publishes itself: `[sources]`,
+//! `[[pull]]`, `[[channel]]`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! Types a setting can have, and how each is read from TOML, an environment variable or a flag.
 //!
-//! All three sources become a `Raw` first, so that a type is checked in one place only. Text from the environment
-//! and from flags has no type of its own: each `Setting` says how to read it (`from_text`).
+//! All three sources become a `Raw` first, so that a type is checked in one place only. Text from
+//! the environment and from flags has no type of its own: each `Setting` says how to read it
+//! (`from_text`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::SystemTime;
@@ -198,9 +199,10 @@ impl Listen {
 
     /// Socket addresses to bind.
     ///
-    /// `*` becomes `[::]`, **which must be bound with `IPV6_V6ONLY` off** so that it takes IPv4 as well (peers then
-    /// appear as `::ffff:a.b.c.d`); where the kernel has no IPv6 it becomes `0.0.0.0`. A written `[::]` is the same
-    /// as `*` with IPv6; other addresses are passed on as they are.
+    /// `*` becomes `[::]`, **which must be bound with `IPV6_V6ONLY` off** so that it takes IPv4 as
+    /// well (peers then appear as `::ffff:a.b.c.d`); where the kernel has no IPv6 it becomes
+    /// `0.0.0.0`. A written `[::]` is the same as `*` with IPv6; other addresses are passed on as
+    /// they are.
     pub fn addresses(&self, ipv6: bool) -> Vec<SocketAddr> {
         let any =
             if ipv6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { IpAddr::from(Ipv4Addr::UNSPECIFIED) };

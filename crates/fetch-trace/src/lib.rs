@@ -1,8 +1,9 @@
 //! `millstream fetch-trace`: reads of a remote file made again, and what they cost.
 //!
-//! For anyone who has a program that seeks in files behind HTTP and wants to know what those seeks cost, or would cost
-//! with `range_reader`: with `--hints` the reader gets all reads as hints, without it has to predict them. `trace` reads
-//! the list, `replay` makes the reads. Being a command that a person runs, it may reach any address.
+//! For anyone who has a program that seeks in files behind HTTP and wants to know what those seeks
+//! cost, or would cost with `range_reader`: with `--hints` the reader gets all reads as hints,
+//! without it has to predict them. `trace` reads the list, `replay` makes the reads. Being a
+//! command that a person runs, it may reach any address.
 
 mod replay;
 mod trace;
@@ -107,8 +108,8 @@ fn prepare(args: &Args) -> Result<(Url, HttpConfig, Vec<Wanted>), String> {
     Ok((url, http, reads))
 }
 
-/// Whether two names are of one regular file: of links, symbolic or not, and of other spellings too. A terminal or a pipe may be
-/// both read and written.
+/// Whether two names are of one regular file: of links, symbolic or not, and of other spellings
+/// too. A terminal or a pipe may be both read and written.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else { return false };
     one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())

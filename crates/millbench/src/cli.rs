@@ -37,8 +37,8 @@ pub enum Command {
     Rtc(RtcCommand),
     /// What the kernel alone costs: sends the sample to every RTMP player with plain writes and no server.
     ///
-    /// The lower bound that servers are compared with. Accepts any application and stream name, sends the sample
-    /// at the given cadence, and prints one JSON line of counters per second.
+    /// The lower bound that servers are compared with. Accepts any application and stream name,
+    /// sends the sample at the given cadence, and prints one JSON line of counters per second.
     Floor(FloorArgs),
 }
 
@@ -124,16 +124,19 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     pub sample: Option<PathBuf>,
 
-    /// Publishers send in pulses: what has become due, every MS milliseconds. 0 sends each message when it is due.
+    /// Publishers send in pulses: what has become due, every MS milliseconds. 0 sends each message
+    /// when it is due.
     ///
-    /// Encoders send each message at once; some load generators send in pulses of 300 ms, which costs a server less.
+    /// Encoders send each message at once; some load generators send in pulses of 300 ms, which
+    /// costs a server less.
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub pulse_ms: u32,
 
     /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
     ///
-    /// A sleeping generator on the server's own machine makes the server pay for waking it, write by write, which a
-    /// client elsewhere would not. Adds MS to the largest latency and half of it to the mean.
+    /// A sleeping generator on the server's own machine makes the server pay for waking it, write
+    /// by write, which a client elsewhere would not. Adds MS to the largest latency and half of it
+    /// to the mean.
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub turn_ms: u32,
 

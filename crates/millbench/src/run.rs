@@ -298,7 +298,8 @@ impl Conductor {
         Ok(())
     }
 
-    /// What a window should have carried and what it did. Sessions that are not up count with the sample's rate.
+    /// What a window should have carried and what it did. Sessions that are not up count with the
+    /// sample's rate.
     fn delivery(&self, window: &Window, sessions: usize, up: usize, seconds: f64) -> Delivery {
         let absent = sessions.saturating_sub(up) as f64 * seconds * self.sample_bytes_per_second;
         if self.steps_publish {

@@ -66,7 +66,8 @@ impl Sample {
                 inspect(tag.kind, &tag.body).map_err(|error| format!("a damaged FLV tag: {error:?}"))?;
             match info.role {
                 BodyRole::Config | BodyRole::Metadata => {
-                    // `lengthSizeMinusOne` of the AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1.2).
+                    // `lengthSizeMinusOne` of the AVCDecoderConfigurationRecord (ISO/IEC 14496-15
+                    // §5.3.3.1.2).
                     let length_size =
                         tag.body.get(stamp::AVC_TAG_HEADER_BYTES + 4).map_or(0, |byte| byte & 3);
                     if info.codec == Codec::H264 && tag.kind == MediaKind::Video {

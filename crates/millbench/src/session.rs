@@ -414,7 +414,8 @@ fn refusal(code: &str, description: &str) -> String {
 
 const CLOSED: &str = "closed by the server";
 
-/// A publisher whose server stopped reading is given up at this backlog: more than 50 s of a 605 kbit/s stream.
+/// A publisher whose server stopped reading is given up at this backlog: more than 50 s of a 605
+/// kbit/s stream.
 const MAX_UNSENT_BYTES: usize = 4 << 20;
 
 const NS_PER_MS: u64 = 1_000_000;

@@ -161,7 +161,8 @@ mod tests {
         assert_eq!(body.len(), FRAME.len() + STAMP_BYTES);
         assert_eq!(body[..AVC_TAG_HEADER_BYTES], FRAME[..AVC_TAG_HEADER_BYTES]);
         assert_eq!(body[PREFIX_BYTES..], FRAME[AVC_TAG_HEADER_BYTES..]);
-        // The inserted unit is a well-formed length-prefixed SEI: size, type 6, payload type 5, payload size, stop bit.
+        // The inserted unit is a well-formed length-prefixed SEI: size, type 6, payload type 5,
+        // payload size, stop bit.
         assert_eq!(body[5..12], [0, 0, 0, 65, 6, 5, 61]);
         assert_eq!(body[9 + 3 + 61], 0x80);
     }

@@ -1,8 +1,9 @@
 //! What one player has received, checked against the stamps it carries.
 //!
-//! Between two stamps `a` and `b` of one publisher run a complete stream holds exactly `b.messages - a.messages`
-//! messages and `b.bytes - a.bytes` payload bytes. The tally counts what really came, so each player
-//! proves completeness alone. What follows the last stamp cannot be judged yet, and is not.
+//! Between two stamps `a` and `b` of one publisher run a complete stream holds exactly
+//! `b.messages - a.messages` messages and `b.bytes - a.bytes` payload bytes. The tally counts what
+//! really came, so each player proves completeness alone. What follows the last stamp cannot be
+//! judged yet, and is not.
 //!
 //! **Live frames.** A server starts a player with the frames of its GOP cache; these are old when they
 //! arrive and say nothing of the server's delay. A frame counts for latency when its publisher sent it
@@ -229,7 +230,8 @@ mod tests {
             Pair { run: 7, now_ns: 1_000 * MS, ..Pair::default() }
         }
 
-        /// Sends an audio or video message of `length` bytes; it arrives `cut` bytes shorter after `delay_ms`.
+        /// Sends an audio or video message of `length` bytes; it arrives `cut` bytes shorter after
+        /// `delay_ms`.
         fn send(&mut self, kind: MediaKind, length: u32, arrives: Option<(u32, u64)>) -> Noted {
             let mut body = vec![0x27, 1, 0, 0, 0];
             if kind == MediaKind::Video {

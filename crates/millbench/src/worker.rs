@@ -660,8 +660,8 @@ const EVENTS_PER_TURN: usize = 1024;
 /// New connections per turn: keeps a turn short while a ramp runs.
 const STARTS_PER_TURN: usize = 64;
 
-/// Connections under way at once: fewer than the backlog of any listener, so that no SYN is lost and tried again
-/// a second later. A ramp is never faster than the server answers.
+/// Connections under way at once: fewer than the backlog of any listener, so that no SYN is lost
+/// and tried again a second later. A ramp is never faster than the server answers.
 const UNANSWERED_MAX: usize = 256;
 const IDLE_TURN: Duration = Duration::from_millis(10);
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);

@@ -16,9 +16,10 @@
 //! }
 //! ```
 //!
-//! A test is a loop: advance the clock to the earliest [`earliest`] of all parts, let each handle it, move what they
-//! send into links. Everything is decided by the seed of each link, so that a failing run fails again; nothing sleeps
-//! and no socket is opened. What a datagram contains is nobody's business here.
+//! A test is a loop: advance the clock to the earliest [`earliest`] of all parts, let each handle
+//! it, move what they send into links. Everything is decided by the seed of each link, so that a
+//! failing run fails again; nothing sleeps and no socket is opened. What a datagram contains is
+//! nobody's business here.
 
 mod clock;
 mod link;

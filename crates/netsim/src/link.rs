@@ -1,4 +1,5 @@
-//! One direction of a link: datagrams go in, and come out later, more than once, in another order or not at all.
+//! One direction of a link: datagrams go in, and come out later, more than once, in another order
+//! or not at all.
 //!
 //! ```text
 //! send ─▶ outage? ─▶ burst? ─▶ loss? ─▶ queue of the rate limit ─▶ delay + jitter (+ reordering) ─▶ poll
@@ -41,10 +42,11 @@ pub struct LinkConfig {
     pub outages: Vec<Range<Instant>>,
     /// How long every datagram takes at least.
     pub delay: Duration,
-    /// Most it may take longer, evenly distributed. Datagrams stay in order: one that is held up holds up those
-    /// behind it, as a queue does.
+    /// Most it may take longer, evenly distributed. Datagrams stay in order: one that is held up
+    /// holds up those behind it, as a queue does.
     pub jitter: Duration,
-    /// Probability that a datagram is overtaken by those behind it: it takes up to `reorder_delay` longer alone.
+    /// Probability that a datagram is overtaken by those behind it: it takes up to `reorder_delay`
+    /// longer alone.
     pub reorder: f64,
     /// Most a reordered datagram takes longer.
     pub reorder_delay: Duration,

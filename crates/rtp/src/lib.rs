@@ -1,4 +1,5 @@
-//! RTP and RTCP (RFC 3550) wire formats, header extensions (RFC 8285), and what a server must know of payloads.
+//! RTP and RTCP (RFC 3550) wire formats, header extensions (RFC 8285), and what a server must know
+//! of payloads.
 //!
 //! ```
 //! use rtp::{HeaderFields, Packet};
@@ -12,16 +13,17 @@
 //! # Ok::<(), rtp::ParseError>(())
 //! ```
 //!
-//! - [`Packet`] is a view over a received packet, [`HeaderFields`] writes one; [`extension`] reads and writes header
-//!   extensions and renames their ids.
+//! - [`Packet`] is a view over a received packet, [`HeaderFields`] writes one; [`extension`] reads
+//!   and writes header extensions and renames their ids.
 //! - [`rtcp`] walks through compound packets and appends packets to a buffer, one file per type.
 //! - [`payload`] looks into payloads as far as forwarding needs it: key frame, frame borders, layers.
 //! - [`packetize`] cuts coded frames into packets, [`depacketize`] puts them together again.
 //! - [`rtx`] is RFC 4588, [`sequence`] makes numbers that do not wrap of numbers that do.
 //!
-//! Readers borrow, never allocate and never panic, whatever bytes they are given. Knows no keys, sessions or time.
-//! Left out: RTP profiles without RTCP feedback (RFC 4585 is taken for granted), application-defined and extended
-//! RTCP reports (RFC 3611; handed on as [`rtcp::Rtcp::Other`]), FEC, interleaved H.264 and H.265 packets.
+//! Readers borrow, never allocate and never panic, whatever bytes they are given. Knows no keys,
+//! sessions or time. Left out: RTP profiles without RTCP feedback (RFC 4585 is taken for granted),
+//! application-defined and extended RTCP reports (RFC 3611; handed on as [`rtcp::Rtcp::Other`]),
+//! FEC, interleaved H.264 and H.265 packets.
 
 pub mod depacketize;
 pub mod extension;

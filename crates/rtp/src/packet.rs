@@ -22,7 +22,8 @@ use crate::extension::Elements;
 pub const FIXED_HEADER_LEN: usize = 12;
 /// Longest packet taken, in bytes: a UDP datagram cannot be longer.
 pub const PACKET_LEN_MAX: usize = 65_535;
-/// Longest header [`HeaderFields::write`] writes, in bytes: the fixed part and the longest block of extensions.
+/// Longest header [`HeaderFields::write`] writes, in bytes: the fixed part and the longest block of
+/// extensions.
 pub const HEADER_LEN_MAX: usize = FIXED_HEADER_LEN + crate::extension::BLOCK_LEN_MAX;
 
 /// Why bytes are not an RTP packet.
@@ -204,8 +205,8 @@ pub struct HeaderFields {
 }
 
 impl HeaderFields {
-    /// Writes the header with a ready-made block of extensions (`extension::BlockWriter`; empty for none) to the
-    /// start of `out` and returns its length in bytes, `12 + extension_block.len()`.
+    /// Writes the header with a ready-made block of extensions (`extension::BlockWriter`; empty for
+    /// none) to the start of `out` and returns its length in bytes, `12 + extension_block.len()`.
     ///
     /// # Panics
     ///
@@ -249,8 +250,8 @@ pub fn set_ssrc(header: &mut [u8; FIXED_HEADER_LEN], ssrc: u32) {
     header[8..12].copy_from_slice(&ssrc.to_be_bytes());
 }
 
-/// Says in a written header whether padding follows the payload. Who sets it appends the padding, the last byte of
-/// which is how many bytes of it there are.
+/// Says in a written header whether padding follows the payload. Who sets it appends the padding,
+/// the last byte of which is how many bytes of it there are.
 #[inline]
 pub fn set_padding(header: &mut [u8; FIXED_HEADER_LEN], padded: bool) {
     header[0] = header[0] & !PADDING_BIT | if padded { PADDING_BIT } else { 0 };

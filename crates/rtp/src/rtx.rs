@@ -50,8 +50,9 @@ pub fn osn(original_sequence_number: u16) -> [u8; OSN_LEN] {
     original_sequence_number.to_be_bytes()
 }
 
-/// Makes the original packet of the retransmission that fills `packet`, and returns it: the end of `packet`, two
-/// bytes shorter, with the header moved over the original sequence number. Padding remains.
+/// Makes the original packet of the retransmission that fills `packet`, and returns it: the end of
+/// `packet`, two bytes shorter, with the header moved over the original sequence number. Padding
+/// remains.
 ///
 /// The original may be empty: a retransmitted padding packet.
 pub fn unwrap_in_place(packet: &mut [u8], ssrc: u32, payload_type: u8) -> Result<&mut [u8], UnwrapError> {

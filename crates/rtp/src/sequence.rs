@@ -1,7 +1,7 @@
 //! Numbers that wrap on the wire made into numbers that do not.
 //!
-//! A number is taken to be within half a cycle of the highest one seen. Which packets may move the highest one is
-//! the caller's choice: only authentic ones should.
+//! A number is taken to be within half a cycle of the highest one seen. Which packets may move the
+//! highest one is the caller's choice: only authentic ones should.
 
 /// Whether `a` comes after `b` on a circle of 2^16, the shorter way round. Exactly opposite: neither does.
 #[inline]
@@ -31,8 +31,8 @@ macro_rules! unwrapper {
 
             /// The number in full, without remembering it.
             ///
-            /// The first one gets cycle 1, so that those before it have numbers too. One exactly half a cycle away
-            /// is taken to be older.
+            /// The first one gets cycle 1, so that those before it have numbers too. One exactly
+            /// half a cycle away is taken to be older.
             #[inline]
             pub fn peek(&self, number: $wire) -> u64 {
                 let Some(highest) = self.highest else { return u64::from(number) + (1 << <$wire>::BITS) };

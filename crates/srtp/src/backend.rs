@@ -1,7 +1,8 @@
 //! Which code does the arithmetic of the ciphers: vector kernels of our own, or the library.
 //!
-//! Chosen when a `Config` is made, from what the CPU has, and kept by all keys made with it. Both ways give the same bytes; the portable
-//! one is there for other CPUs, for comparison, and for an operator who wants no hand-written kernel.
+//! Chosen when a `Config` is made, from what the CPU has, and kept by all keys made with it. Both
+//! ways give the same bytes; the portable one is there for other CPUs, for comparison, and for an
+//! operator who wants no hand-written kernel.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Backend {
     /// Libraries for everything: AWS-LC for AES, RustCrypto for HMAC-SHA1. Runs on every CPU.
     Portable,
-    /// AWS-LC for AES; SHA-1 by the SHA extensions, several packets at once. x86-64 with SHA, SSSE3 and SSE4.1.
+    /// AWS-LC for AES; SHA-1 by the SHA extensions, several packets at once. x86-64 with SHA, SSSE3
+    /// and SSE4.1.
     ShaNi,
     /// AES by VAES on four blocks at once, GHASH by VPCLMULQDQ, SHA-1 on sixteen packets at once. x86-64 with
     /// AVX-512 F, BW, DQ and VL, VAES, VPCLMULQDQ, BMI2 and what [`Backend::ShaNi`] asks for.
@@ -21,9 +23,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Environment variable that chooses the backend: `portable`, `sha-ni` or `avx512`, in any case of letters. Read once,
-    /// at first use. Empty counts as not set; a word that is none of these means `portable`, as whoever sets it wants less
-    /// than the default; one that this CPU cannot run means the fastest it can.
+    /// Environment variable that chooses the backend: `portable`, `sha-ni` or `avx512`, in any case
+    /// of letters. Read once, at first use. Empty counts as not set; a word that is none of these
+    /// means `portable`, as whoever sets it wants less than the default; one that this CPU cannot
+    /// run means the fastest it can.
     pub const VARIABLE: &'static str = "SRTP_BACKEND";
 
     /// All backends, slowest first.
@@ -34,8 +37,8 @@ impl Backend {
         Self::ALL.into_iter().rev().find(|backend| backend.is_supported()).unwrap_or(Self::Portable)
     }
 
-    /// The backend of every [`Config`](crate::Config) made from now on by `Config::default()`: [`force`](Self::force)d, or
-    /// named by the environment, or detected.
+    /// The backend of every [`Config`](crate::Config) made from now on by `Config::default()`:
+    /// [`force`](Self::force)d, or named by the environment, or detected.
     pub fn current() -> Self {
         static DEFAULT: OnceLock<Backend> = OnceLock::new();
         Self::from_code(FORCED.load(Ordering::Relaxed)).unwrap_or_else(|| {
@@ -52,7 +55,8 @@ impl Backend {
 
     /// Makes `backend` the [`current`](Self::current) one of the whole process; `None` takes that back.
     ///
-    /// A [`Config`](crate::Config) already made keeps what it has, and so do its contexts: call this before the first.
+    /// A [`Config`](crate::Config) already made keeps what it has, and so do its contexts: call
+    /// this before the first.
     ///
     /// # Errors
     /// [`Unsupported`] when this CPU cannot run it; nothing is changed then.

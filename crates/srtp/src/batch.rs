@@ -1,7 +1,8 @@
 //! Many packets in one call: one plaintext for many recipients, or many packets of one sender.
 //!
-//! In counter mode the tags of up to sixteen packets are computed side by side, which is several times cheaper than one
-//! after the other; with GCM a batch saves nothing (and costs some nanoseconds a packet more than single calls). The result of every packet is exactly that of the
+//! In counter mode the tags of up to sixteen packets are computed side by side, which is several
+//! times cheaper than one after the other; with GCM a batch saves nothing (and costs some
+//! nanoseconds a packet more than single calls). The result of every packet is exactly that of the
 //! call for a single one, in the order of the batch. Nothing is allocated.
 
 use arrayvec::ArrayVec;
@@ -71,9 +72,10 @@ pub trait InboundSet {
 
 /// Protects every packet and sets its `result`.
 ///
-/// The packets may be of one context or of many: one plaintext for M recipients, or k packets for one. The result is
-/// that of [`OutboundContext::protect_rtp`] or [`OutboundContext::protect_rtp_from`] for each in turn, and
-/// [`ProtectError::UnknownContext`] where the set has no such context.
+/// The packets may be of one context or of many: one plaintext for M recipients, or k packets for
+/// one. The result is that of [`OutboundContext::protect_rtp`] or
+/// [`OutboundContext::protect_rtp_from`] for each in turn, and [`ProtectError::UnknownContext`]
+/// where the set has no such context.
 pub fn protect_rtp_batch<S: OutboundSet + ?Sized>(contexts: &mut S, packets: &mut [Outgoing<'_>]) {
     for packets in packets.chunks_mut(LANES) {
         let mut waiting = ArrayVec::<(usize, Reserved), LANES>::new();
@@ -91,8 +93,8 @@ pub fn protect_rtp_batch<S: OutboundSet + ?Sized>(contexts: &mut S, packets: &mu
 
 /// Unprotects every packet in place and sets its `result`.
 ///
-/// The result is that of [`InboundContext::unprotect_rtp`] for each in turn, and [`UnprotectError::UnknownContext`]
-/// where the set has no such context.
+/// The result is that of [`InboundContext::unprotect_rtp`] for each in turn, and
+/// [`UnprotectError::UnknownContext`] where the set has no such context.
 pub fn unprotect_rtp_batch<S: InboundSet + ?Sized>(contexts: &mut S, packets: &mut [Incoming<'_>]) {
     for packets in packets.chunks_mut(LANES) {
         let mut waiting = ArrayVec::<Waiting, LANES>::new();
@@ -155,8 +157,9 @@ impl InboundSet for [InboundContext] {
     }
 }
 
-/// Protects the packet at once if its context has GCM keys only. With counter mode it gets its index and its header in
-/// place, and goes to `waits` (straight from where it is made: moving it about costs more than finding it out).
+/// Protects the packet at once if its context has GCM keys only. With counter mode it gets its
+/// index and its header in place, and goes to `waits` (straight from where it is made: moving it
+/// about costs more than finding it out).
 #[inline(always)]
 fn begin<S: OutboundSet + ?Sized>(
     contexts: &mut S,
@@ -218,8 +221,8 @@ fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], wai
 struct Waiting {
     /// Its place in the batch.
     at: usize,
-    /// What it claims to be. None if it was refused, which an earlier packet of the batch may change, or if it goes the
-    /// way of a single one for another reason.
+    /// What it claims to be. None if it was refused, which an earlier packet of the batch may
+    /// change, or if it goes the way of a single one for another reason.
     candidate: Option<Candidate>,
     /// Packets its context had accepted when that was found out.
     accepted: u64,
@@ -272,8 +275,9 @@ fn authenticate<S: InboundSet + ?Sized>(contexts: &S, packets: &mut [Incoming<'_
 
 /// Accepts and decrypts a packet found authentic.
 ///
-/// Packets before it in the batch may have moved the windows on since it was examined. If that changes what the packet
-/// claims to be (its round, say), or whether it may be new, it goes the way of a single one.
+/// Packets before it in the batch may have moved the windows on since it was examined. If that
+/// changes what the packet claims to be (its round, say), or whether it may be new, it goes the way
+/// of a single one.
 #[inline]
 fn finish<S: InboundSet + ?Sized>(
     contexts: &mut S,

@@ -8,14 +8,16 @@ use crate::{Backend, SetupError};
 pub struct Config {
     /// Most streams (SSRCs) of one context. Default 512.
     ///
-    /// A stream costs 230 (sending) to 280 bytes (receiving) with the default windows, and its share of the table. At the cap, packets that would begin a stream are
-    /// refused ([`UnprotectError::TooManyStreams`](crate::UnprotectError::TooManyStreams),
+    /// A stream costs 230 (sending) to 280 bytes (receiving) with the default windows, and its
+    /// share of the table. At the cap, packets that would begin a stream are refused
+    /// ([`UnprotectError::TooManyStreams`](crate::UnprotectError::TooManyStreams),
     /// [`ProtectError::TooManyStreams`](crate::ProtectError::TooManyStreams)).
     pub streams_max: usize,
-    /// Newest SRTP indices of a stream that are remembered, in packets: a multiple of 64 from 64 to 32,768. Default 1024.
+    /// Newest SRTP indices of a stream that are remembered, in packets: a multiple of 64 from 64 to
+    /// 32,768. Default 1024.
     ///
-    /// A packet that comes later than this is dropped; one that is to be sent later than this is refused. One bit of
-    /// memory each, a power of two in all.
+    /// A packet that comes later than this is dropped; one that is to be sent later than this is
+    /// refused. One bit of memory each, a power of two in all.
     pub rtp_replay_window_packets: usize,
     /// The same for SRTCP. Default 128.
     pub rtcp_replay_window_packets: usize,

@@ -15,8 +15,8 @@ pub enum SetupError {
     KeyingMaterialLength,
     /// An MKI is empty or longer than 128 bytes.
     MkiLength,
-    /// Keys that serve together have different profiles, or MKIs of different lengths, or the same MKI, or there
-    /// are several without an MKI.
+    /// Keys that serve together have different profiles, or MKIs of different lengths, or the same
+    /// MKI, or there are several without an MKI.
     KeysDoNotFit,
     /// No key was given where one is needed.
     NoKeys,
@@ -30,7 +30,8 @@ pub enum SetupError {
     UnknownSsrc,
     /// [`Config::streams_max`](crate::Config::streams_max) streams are there.
     TooManyStreams,
-    /// A rollover counter or index would go back, which would use a key stream twice or open the way to replays.
+    /// A rollover counter or index would go back, which would use a key stream twice or open the
+    /// way to replays.
     Backwards,
     /// The SRTCP index is not below 2^31.
     IndexTooLarge,

@@ -14,7 +14,8 @@
 
 /// Bytes of the fixed RTP header.
 pub(crate) const RTP_FIXED: usize = 12;
-/// Bytes of an RTCP packet that stay in the clear: the first header and the sender's SSRC (RFC 3711 section 3.4).
+/// Bytes of an RTCP packet that stay in the clear: the first header and the sender's SSRC (RFC 3711
+/// section 3.4).
 pub(crate) const RTCP_CLEAR: usize = 8;
 /// Longest packet taken, in bytes: a UDP datagram cannot be longer.
 pub(crate) const PACKET_MAX: usize = 65_535;

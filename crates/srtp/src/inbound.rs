@@ -1,8 +1,9 @@
 //! The receiving side: SRTP and SRTCP packets of many streams in, plaintext packets out.
 //!
-//! Three steps, always in this order: [`examine`](InboundContext::examine) reads the header, finds stream, index and
-//! key and looks into the replay window, changing nothing; the cipher authenticates; [`accept`](InboundContext::accept)
-//! changes the state. A stream that is not there yet comes into being in the third step only.
+//! Three steps, always in this order: [`examine`](InboundContext::examine) reads the header, finds
+//! stream, index and key and looks into the replay window, changing nothing; the cipher
+//! authenticates; [`accept`](InboundContext::accept) changes the state. A stream that is not there
+//! yet comes into being in the third step only.
 
 use std::fmt;
 
@@ -19,9 +20,9 @@ use crate::{MasterKey, Profile, SetupError, UnprotectError};
 
 /// Unprotects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, inbound.
 ///
-/// Streams come into being with their first authentic packet when there are template keys (what libsrtp calls a
-/// wildcard), else by [`add_stream`](Self::add_stream). A stream is kept when others come and go, so one that returns
-/// goes on with its rollover counter.
+/// Streams come into being with their first authentic packet when there are template keys (what
+/// libsrtp calls a wildcard), else by [`add_stream`](Self::add_stream). A stream is kept when
+/// others come and go, so one that returns goes on with its rollover counter.
 pub struct InboundContext {
     pub(crate) template: Option<KeyGroup>,
     streams: SsrcMap<InboundStream>,
@@ -42,9 +43,11 @@ struct InboundStream {
     roc: Option<u32>,
 }
 
-/// A packet that may be authenticated: what it claims to be. Nothing of it is true before the tag was found right.
+/// A packet that may be authenticated: what it claims to be. Nothing of it is true before the tag
+/// was found right.
 ///
-/// Packets have at most 65,535 bytes, so places in them have 16 bits. As in `Reserved` no field has a value to spare.
+/// Packets have at most 65,535 bytes, so places in them have 16 bits. As in `Reserved` no field has
+/// a value to spare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate {
     index: PacketIndex,
@@ -92,8 +95,9 @@ impl InboundContext {
 
     /// Forgets a stream. Returns whether it was there.
     ///
-    /// **Its replay protection is forgotten too**: with template keys, whoever recorded its packets can send them again
-    /// and begin the stream anew. Meant for streams that signalling has ended, before the cap is reached.
+    /// **Its replay protection is forgotten too**: with template keys, whoever recorded its packets
+    /// can send them again and begin the stream anew. Meant for streams that signalling has ended,
+    /// before the cap is reached.
     pub fn remove_stream(&mut self, ssrc: u32) -> bool {
         self.streams.remove(ssrc).is_some()
     }
@@ -101,7 +105,8 @@ impl InboundContext {
     /// Unprotects an SRTP packet in place. Returns the length of the RTP packet.
     ///
     /// # Errors
-    /// Any [`UnprotectError`] but `NotEncrypted`, `UnknownContext`. `packet` and all state are then as before.
+    /// Any [`UnprotectError`] but `NotEncrypted`, `UnknownContext`. `packet` and all state are then
+    /// as before.
     #[inline]
     pub fn unprotect_rtp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         let candidate = self.examine(packet)?;
@@ -160,14 +165,17 @@ impl InboundContext {
         Ok(candidate.len())
     }
 
-    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a receiver that
-    /// joins late and is told the counter by signalling (RFC 3711 section 3.3.1).
+    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be:
+    /// for a receiver that joins late and is told the counter by signalling (RFC 3711 section
+    /// 3.3.1).
     ///
-    /// It holds from the next authentic packet on; a packet of another round is taken for a forged one until then, and a
-    /// wrong one may be set again, as long as it is not below that of the highest authentic packet.
+    /// It holds from the next authentic packet on; a packet of another round is taken for a forged
+    /// one until then, and a wrong one may be set again, as long as it is not below that of the
+    /// highest authentic packet.
     ///
     /// # Errors
-    /// [`SetupError::Backwards`] below the counter of the highest authentic packet, [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    /// [`SetupError::Backwards`] below the counter of the highest authentic packet,
+    /// [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
     pub fn set_roc(&mut self, ssrc: u32, roc: u32) -> Result<(), SetupError> {
         if self.streams.get(ssrc).is_none() {
             if self.template.is_none() {
@@ -184,7 +192,8 @@ impl InboundContext {
         Ok(())
     }
 
-    /// Rollover counter of a stream: that of its highest authentic packet, or what was set for the next; 0 at first.
+    /// Rollover counter of a stream: that of its highest authentic packet, or what was set for the
+    /// next; 0 at first.
     pub fn roc(&self, ssrc: u32) -> Option<u32> {
         let stream = self.streams.get(ssrc)?;
         Some(stream.roc.unwrap_or_else(|| PacketIndex(stream.rtp.highest().unwrap_or(0)).roc()))
@@ -240,7 +249,8 @@ impl InboundContext {
         })
     }
 
-    /// Second and third step for a packet whose key is a GCM key: authenticate and decrypt in one pass, accept.
+    /// Second and third step for a packet whose key is a GCM key: authenticate and decrypt in one
+    /// pass, accept.
     #[inline]
     pub(crate) fn open_gcm(
         &mut self,
@@ -266,7 +276,8 @@ impl InboundContext {
             self.insert(candidate.ssrc, None)?;
             return self.accept(candidate);
         };
-        // Once more: whatever was decided on before the tag was known, this is what keeps a packet from counting twice.
+        // Once more: whatever was decided on before the tag was known, this is what keeps a packet
+        // from counting twice.
         not_replayed(&stream.rtp, candidate.index)?;
         stream.rtp.mark(candidate.index.0);
         stream.roc = None;
@@ -278,8 +289,8 @@ impl InboundContext {
 
     /// The key of a candidate, unless it has served as many packets as it may.
     ///
-    /// Apart from [`examine`](Self::examine), which does not touch the key: in a batch the keys of all packets are
-    /// fetched at once, when they are needed.
+    /// Apart from [`examine`](Self::examine), which does not touch the key: in a batch the keys of
+    /// all packets are fetched at once, when they are needed.
     #[inline]
     pub(crate) fn fresh_rtp_key(&self, candidate: &Candidate) -> Result<&SessionKey, UnprotectError> {
         let key = self.key(candidate).ok_or(UnprotectError::UnknownContext)?;

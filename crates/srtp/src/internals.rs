@@ -9,7 +9,8 @@ use crate::key_derivation::{Derivation, Label};
 use crate::session_key::KeyGroup;
 use crate::{Config, InboundContext, OutboundContext, Profile};
 
-/// Session keys of one master key, by their names in RFC 3711 section 4.3. The authentication keys are not used by GCM.
+/// Session keys of one master key, by their names in RFC 3711 section 4.3. The authentication keys
+/// are not used by GCM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionKeys {
     /// k_e of SRTP.

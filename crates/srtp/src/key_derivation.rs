@@ -1,7 +1,8 @@
 //! Session keys from a master key (RFC 3711 section 4.3, RFC 6188 section 3, RFC 7714 section 11).
 //!
-//! The key derivation rate is 0, as everywhere: session keys are derived once. The pseudo-random function is AES in
-//! counter mode with the master key; it is run six times per key and never per packet, so the library does it.
+//! The key derivation rate is 0, as everywhere: session keys are derived once. The pseudo-random
+//! function is AES in counter mode with the master key; it is run six times per key and never per
+//! packet, so the library does it.
 
 use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
 use zeroize::Zeroizing;

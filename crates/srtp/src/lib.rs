@@ -16,15 +16,16 @@
 //! ```
 //!
 //! - [`OutboundContext`] and [`InboundContext`] are the two directions; each serves many SSRCs of one sender.
-//! - A packet is protected from a plaintext that others share straight into its destination, or in place; one call
-//!   protects one plaintext for many recipients, or many packets of one ([`protect_rtp_batch`]).
-//! - A receiver looks into the replay window, authenticates, then changes its state, in this order, and only an
-//!   authentic packet begins a stream. A packet that is refused is left as it was.
-//! - Nothing is allocated per packet. Ciphers are those of well-kept libraries, or vector code where it is much
-//!   faster ([`Backend`]).
+//! - A packet is protected from a plaintext that others share straight into its destination, or in
+//!   place; one call protects one plaintext for many recipients, or many packets of one
+//!   ([`protect_rtp_batch`]).
+//! - A receiver looks into the replay window, authenticates, then changes its state, in this order,
+//!   and only an authentic packet begins a stream. A packet that is refused is left as it was.
+//! - Nothing is allocated per packet. Ciphers are those of well-kept libraries, or vector code
+//!   where it is much faster ([`Backend`]).
 //!
-//! Left out: header extension encryption (RFC 6904), Cryptex (RFC 9335), key derivation rates other than 0, <From, To>
-//! key lifetimes, unencrypted and unauthenticated profiles.
+//! Left out: header extension encryption (RFC 6904), Cryptex (RFC 9335), key derivation rates other
+//! than 0, <From, To> key lifetimes, unencrypted and unauthenticated profiles.
 
 mod backend;
 mod batch;

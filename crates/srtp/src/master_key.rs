@@ -6,7 +6,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::{Profile, SetupError};
 
-/// A profile with master key and master salt, and the MKI that names them in packets, if any (RFC 3711 section 3.1).
+/// A profile with master key and master salt, and the MKI that names them in packets, if any (RFC
+/// 3711 section 3.1).
 ///
 /// Wiped from memory when dropped; `Debug` shows the profile only.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]

@@ -1,8 +1,8 @@
 //! The sending side: plaintext packets of many streams in, protected packets out.
 //!
-//! What is decided here is the index of each packet and that no index is ever used twice with a key: that would give
-//! away the XOR of two plaintexts, and with GCM the authentication key as well (RFC 7714 section 14.3 asks for this).
-//! The ciphers are in `cipher`, batches in `batch.rs`.
+//! What is decided here is the index of each packet and that no index is ever used twice with a
+//! key: that would give away the XOR of two plaintexts, and with GCM the authentication key as well
+//! (RFC 7714 section 14.3 asks for this). The ciphers are in `cipher`, batches in `batch.rs`.
 
 use std::fmt;
 
@@ -18,10 +18,11 @@ use crate::{MasterKey, Profile, ProtectError, SetupError};
 
 /// Protects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, outbound.
 ///
-/// **One master key serves one direction of one association: never make two of these, or one of these and the peer's,
-/// from the same key.** Streams come into being with their first packet when there are template keys (what libsrtp
-/// calls a wildcard), else by [`add_stream`](Self::add_stream). They are never forgotten while the context lives: a
-/// stream that began anew would repeat its nonces. For the same reason a packet cannot be protected twice;
+/// **One master key serves one direction of one association: never make two of these, or one of
+/// these and the peer's, from the same key.** Streams come into being with their first packet when
+/// there are template keys (what libsrtp calls a wildcard), else by
+/// [`add_stream`](Self::add_stream). They are never forgotten while the context lives: a stream
+/// that began anew would repeat its nonces. For the same reason a packet cannot be protected twice;
 /// retransmit the protected bytes as they are, or by RTX with an SSRC of its own (RFC 4588).
 pub struct OutboundContext {
     pub(crate) template: Option<KeyGroup>,
@@ -43,8 +44,8 @@ pub(crate) struct OutboundStream {
 
 /// An index that was given to one packet: it is used up, whatever becomes of the packet.
 ///
-/// No field has a value to spare: the compiler would put the tag of a `Result` there, at an odd place, and moving it
-/// would cost 20 ns a packet in failed store forwarding.
+/// No field has a value to spare: the compiler would put the tag of a `Result` there, at an odd
+/// place, and moving it would cost 20 ns a packet in failed store forwarding.
 #[derive(Clone, Copy)]
 pub(crate) struct Reserved {
     pub(crate) index: PacketIndex,
@@ -59,7 +60,8 @@ pub(crate) struct Reserved {
 impl OutboundContext {
     /// A context whose streams all use `keys`, or one that has no template keys when there are none.
     ///
-    /// Of several keys the first protects until [`select_key`](Self::select_key) names another; they need MKIs.
+    /// Of several keys the first protects until [`select_key`](Self::select_key) names another;
+    /// they need MKIs.
     ///
     /// # Errors
     /// [`SetupError::KeysDoNotFit`], [`SetupError::ReplayWindow`], [`SetupError::UnsupportedBackend`].
@@ -85,8 +87,8 @@ impl OutboundContext {
         self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
     }
 
-    /// Makes the template key with this MKI the one that protects from the next packet on. Indices go on. Streams with
-    /// keys of their own are not concerned.
+    /// Makes the template key with this MKI the one that protects from the next packet on. Indices
+    /// go on. Streams with keys of their own are not concerned.
     ///
     /// # Errors
     /// [`SetupError::UnknownMki`], [`SetupError::NoKeys`] without template keys.
@@ -97,8 +99,8 @@ impl OutboundContext {
     /// [`select_key`](Self::select_key) for a stream with keys of its own.
     ///
     /// # Errors
-    /// [`SetupError::UnknownMki`], [`SetupError::UnknownSsrc`], [`SetupError::NoKeys`] for a stream that uses the
-    /// template keys.
+    /// [`SetupError::UnknownMki`], [`SetupError::UnknownSsrc`], [`SetupError::NoKeys`] for a stream
+    /// that uses the template keys.
     pub fn select_stream_key(&mut self, ssrc: u32, mki: &[u8]) -> Result<(), SetupError> {
         let stream = self.streams.get_mut(ssrc).ok_or(SetupError::UnknownSsrc)?;
         stream.own.as_mut().ok_or(SetupError::NoKeys)?.select(mki)
@@ -116,11 +118,13 @@ impl OutboundContext {
         self.seal_one(reserved, None, packet)
     }
 
-    /// Protects the RTP packet made of `header` and `payload` into `out`, reading the payload once: a payload shared by
-    /// many recipients is not copied first. Returns the length of the SRTP packet, which begins at `out[0]`.
+    /// Protects the RTP packet made of `header` and `payload` into `out`, reading the payload once:
+    /// a payload shared by many recipients is not copied first. Returns the length of the SRTP
+    /// packet, which begins at `out[0]`.
     ///
     /// # Errors
-    /// Any [`ProtectError`] but `UnknownContext`; `BadHeader` also when `header` is not exactly one RTP header.
+    /// Any [`ProtectError`] but `UnknownContext`; `BadHeader` also when `header` is not exactly one
+    /// RTP header.
     #[inline]
     pub fn protect_rtp_from(
         &mut self,
@@ -132,7 +136,8 @@ impl OutboundContext {
         self.seal_one(reserved, Some(payload), out)
     }
 
-    /// Protects the RTCP packet `packet[..len]` (usually compound) in place. Returns the length of the SRTCP packet.
+    /// Protects the RTCP packet `packet[..len]` (usually compound) in place. Returns the length of
+    /// the SRTCP packet.
     ///
     /// `packet` needs room for [`Profile::rtcp_overhead`] bytes and the MKI behind `len`.
     ///
@@ -152,11 +157,13 @@ impl OutboundContext {
         self.seal_rtcp(ssrc, plain.len(), Some(plain), out)
     }
 
-    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be: for a stream that is
-    /// taken over from elsewhere. The counter it has already is taken as it is.
+    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be:
+    /// for a stream that is taken over from elsewhere. The counter it has already is taken as it
+    /// is.
     ///
     /// # Errors
-    /// [`SetupError::Backwards`] below what [`roc`](Self::roc) says, [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    /// [`SetupError::Backwards`] below what [`roc`](Self::roc) says, [`SetupError::UnknownSsrc`],
+    /// [`SetupError::TooManyStreams`].
     pub fn set_roc(&mut self, ssrc: u32, roc: u32) -> Result<(), SetupError> {
         let stream = self.stream_for_setup(ssrc)?;
         let current = stream.rollover_counter();
@@ -186,7 +193,8 @@ impl OutboundContext {
         Ok(())
     }
 
-    /// Rollover counter of a stream: that of its highest packet so far, or what was set for the next; 0 at first.
+    /// Rollover counter of a stream: that of its highest packet so far, or what was set for the
+    /// next; 0 at first.
     pub fn roc(&self, ssrc: u32) -> Option<u32> {
         self.streams.get(ssrc).map(OutboundStream::rollover_counter)
     }
@@ -235,7 +243,8 @@ impl OutboundContext {
         Ok(reserved)
     }
 
-    /// Finds the index of a packet of `len` bytes with this header and uses it up; `room` is the destination's size.
+    /// Finds the index of a packet of `len` bytes with this header and uses it up; `room` is the
+    /// destination's size.
     #[inline(always)]
     pub(crate) fn reserve(
         &mut self,
@@ -271,7 +280,8 @@ impl OutboundContext {
         stream.used.mark(index.0);
         stream.roc = None;
         key.spend();
-        // The protected packet has at most 65,535 bytes and the header lies within it; an MKI has at most 128 bytes.
+        // The protected packet has at most 65,535 bytes and the header lies within it; an MKI has
+        // at most 128 bytes.
         Ok(Reserved {
             index,
             ssrc: header.ssrc,
@@ -504,7 +514,8 @@ pub(crate) fn write_cm_trailer(trailer: &mut [u8], mki: &[u8], tag: &[u8; 20]) {
     tag_place.copy_from_slice(&tag[..tag_place.len()]);
 }
 
-/// Associated data of an encrypted SRTCP packet: the clear header, then E flag and index (RFC 7714 section 9.2).
+/// Associated data of an encrypted SRTCP packet: the clear header, then E flag and index (RFC 7714
+/// section 9.2).
 pub(crate) fn rtcp_aad(clear: &[u8], flag_and_index: [u8; 4]) -> [u8; RTCP_CLEAR + 4] {
     let mut aad = [0; RTCP_CLEAR + 4];
     aad[..RTCP_CLEAR].copy_from_slice(clear);
@@ -512,6 +523,7 @@ pub(crate) fn rtcp_aad(clear: &[u8], flag_and_index: [u8; 4]) -> [u8; RTCP_CLEAR
     aad
 }
 
-/// Set in the word before an SRTCP tag when the packet is encrypted; the index is the rest (RFC 3711 section 3.4).
+/// Set in the word before an SRTCP tag when the packet is encrypted; the index is the rest (RFC
+/// 3711 section 3.4).
 pub(crate) const E_FLAG: u32 = 1 << 31;
 const RTCP_INDEX_END: u32 = 1 << 31;

@@ -1,6 +1,7 @@
 //! Packet index of SRTP: which of the 2^32 rounds of sequence numbers a packet belongs to.
 //!
-//! Only the low 16 bits travel in the packet; both sides count the rounds (RFC 3711 section 3.3.1, appendix A).
+//! Only the low 16 bits travel in the packet; both sides count the rounds (RFC 3711 section 3.3.1,
+//! appendix A).
 
 /// SRTP packet index `2^16 * ROC + SEQ`, 48 significant bits (RFC 3711 section 3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

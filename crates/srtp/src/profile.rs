@@ -1,7 +1,8 @@
 //! Protection profiles: which cipher, which key sizes, how long a tag.
 //!
-//! Names and numbers are those of the DTLS-SRTP registry (RFC 5764 section 4.1.2, RFC 7714 section 14.2). The two
-//! AES-256 counter-mode profiles (RFC 6188) have no number there: they are for keys from elsewhere (SDES, MIKEY).
+//! Names and numbers are those of the DTLS-SRTP registry (RFC 5764 section 4.1.2, RFC 7714 section
+//! 14.2). The two AES-256 counter-mode profiles (RFC 6188) have no number there: they are for keys
+//! from elsewhere (SDES, MIKEY).
 
 use std::fmt;
 

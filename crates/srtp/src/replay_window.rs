@@ -1,11 +1,13 @@
 //! Replay window: which of the newest indices have been seen (RFC 3711 section 3.3.2).
 //!
-//! Used on both sides: a receiver drops what it has accepted before, a sender refuses to protect an index twice.
-//! One bit an index in a ring of 64-bit words. Looking and marking are two functions: a packet is authenticated between.
+//! Used on both sides: a receiver drops what it has accepted before, a sender refuses to protect an
+//! index twice. One bit an index in a ring of 64-bit words. Looking and marking are two functions:
+//! a packet is authenticated between.
 
 /// The newest indices and whether each was seen.
 ///
-/// `0 <= highest - index < size` for every index the window knows; older ones are too old, newer ones are new.
+/// `0 <= highest - index < size` for every index the window knows; older ones are too old, newer
+/// ones are new.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayWindow {
     /// Highest index marked; meaningless before the first.

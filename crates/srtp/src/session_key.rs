@@ -1,7 +1,8 @@
 //! Session keys ready for use, and the groups in which they serve a stream.
 //!
-//! A key schedule costs more than a packet, so it is made once per master key: all streams of a context that share
-//! its template keys share these. SRTP and SRTCP have separate session keys (RFC 3711 section 4.3).
+//! A key schedule costs more than a packet, so it is made once per master key: all streams of a
+//! context that share its template keys share these. SRTP and SRTCP have separate session keys (RFC
+//! 3711 section 4.3).
 
 use crate::cipher::cm::CmKey;
 use crate::cipher::gcm::GcmKey;
@@ -38,7 +39,8 @@ impl Transform {
         *nonce.last_chunk().expect("16 bytes end in 12")
     }
 
-    /// First counter block of AES-CM: (salt * 2^16) XOR (SSRC * 2^64) XOR (index * 2^16) (RFC 3711 section 4.1.1).
+    /// First counter block of AES-CM: (salt * 2^16) XOR (SSRC * 2^64) XOR (index * 2^16) (RFC 3711
+    /// section 4.1.1).
     #[inline]
     pub(crate) fn initial_counter(&self, ssrc: u32, index: u64) -> [u8; 16] {
         (self.salt ^ u128::from(ssrc) << 64 ^ u128::from(index) << 16).to_be_bytes()

@@ -7,9 +7,10 @@
 //!   "sessions": { "worker": [..], "serial": [..], "stream": [..], .. } }
 //! ```
 //!
-//! Element `i` of every array of a group describes the same worker, stream or session. MessagePack is the form of the
-//! wire; JSON has the same keys, and `null` where a float is not a number. Described for readers in docs/statistics.md.
-//! A reader ignores keys it does not know; `version` changes only when a key changes its meaning.
+//! Element `i` of every array of a group describes the same worker, stream or session. MessagePack
+//! is the form of the wire; JSON has the same keys, and `null` where a float is not a number.
+//! Described for readers in docs/statistics.md. A reader ignores keys it does not know; `version`
+//! changes only when a key changes its meaning.
 
 use std::fmt;
 
@@ -20,8 +21,8 @@ use utoipa::ToSchema;
 pub const VERSION: u32 = 1;
 /// WebSocket subprotocol of the stream of messages (RFC 6455 section 1.9).
 pub const SUBPROTOCOL: &str = "millstream.stats.v1";
-/// Begins the subprotocol by which a browser, which cannot set headers here, shows a token: what follows is the token in
-/// base64url without padding (RFC 4648 section 5).
+/// Begins the subprotocol by which a browser, which cannot set headers here, shows a token: what
+/// follows is the token in base64url without padding (RFC 4648 section 5).
 pub const TOKEN_SUBPROTOCOL_PREFIX: &str = "bearer.";
 /// Bytes a reader should be ready to take in one message: a million sessions fit.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
@@ -41,7 +42,8 @@ pub const ROLE_PLAYER: u8 = 2;
 pub struct StatsMessage {
     /// Version of the schema, 1.
     pub version: u32,
-    /// Grows by one from message to message, since the server started; a gap means that messages were skipped.
+    /// Grows by one from message to message, since the server started; a gap means that messages
+    /// were skipped.
     pub sequence: u64,
     /// When the message was put together, milliseconds since 1970, UTC.
     pub time_ms: u64,
@@ -105,7 +107,8 @@ pub struct Streams {
 /// Columns of sessions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Sessions {
-    /// Index of the worker that has it. With `serial` this is its id: `worker-serial` as text, everywhere else in the API.
+    /// Index of the worker that has it. With `serial` this is its id: `worker-serial` as text,
+    /// everywhere else in the API.
     #[serde(with = "msgpack_array::serde")]
     pub worker: Vec<u16>,
     /// Its number on the worker, below 2^48; never used again.
@@ -135,14 +138,15 @@ pub struct Sessions {
     /// WebRTC: packets lost so far.
     #[serde(with = "msgpack_array::serde")]
     pub lost_packets: Vec<u64>,
-    /// WebRTC: share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report. Not a
-    /// number (JSON: `null`) when unknown.
+    /// WebRTC: share lost, percent: of a publisher's packets in the last second, or of a viewer's
+    /// in its last report. Not a number (JSON: `null`) when unknown.
     #[serde(with = "msgpack_array::serde")]
     pub loss_percent: Vec<f32>,
     /// WebRTC: round trip by reports, milliseconds; not a number when unknown.
     #[serde(with = "msgpack_array::serde")]
     pub rtt_ms: Vec<f32>,
-    /// WebRTC: interarrival jitter of the last report, milliseconds (RFC 3550 section 6.4.1); not a number when unknown.
+    /// WebRTC: interarrival jitter of the last report, milliseconds (RFC 3550 section 6.4.1); not a
+    /// number when unknown.
     #[serde(with = "msgpack_array::serde")]
     pub jitter_ms: Vec<f32>,
     /// Player: bytes waiting for it.
@@ -206,8 +210,8 @@ impl StatsMessage {
         serde_json::to_vec(self).expect("writing to memory does not fail")
     }
 
-    /// Reads a message. After this all arrays of a group are equally long, and `sessions.stream` and `sessions.protocol`
-    /// can be used as indices.
+    /// Reads a message. After this all arrays of a group are equally long, and `sessions.stream`
+    /// and `sessions.protocol` can be used as indices.
     pub fn from_messagepack(bytes: &[u8]) -> Result<Self, BadMessage> {
         let VersionOnly { version } = rmp_serde::from_slice(bytes).map_err(|_| BadMessage::NotAMessage)?;
         if version != VERSION {

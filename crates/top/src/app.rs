@@ -1,4 +1,5 @@
-//! What `millstream top` knows and what keys do to it. No terminal, no socket, no clock: those are in `terminal.rs`.
+//! What `millstream top` knows and what keys do to it. No terminal, no socket, no clock: those are
+//! in `terminal.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,10 @@
 //! The connection to the server: a WebSocket that brings one message of statistics a second.
 //!
-//! Blocking, on a thread of its own (`spawn`), which hands over what it receives through the program's bounded
-//! queue and connects again when the connection is lost. While the queue is full the thread waits; the server then
-//! leaves messages out for this reader. What may be wrong with the server's answers ends in a [`Failure`], and so does
-//! whatever is no message within the time for one (`transport`).
+//! Blocking, on a thread of its own (`spawn`), which hands over what it receives through the
+//! program's bounded queue and connects again when the connection is lost. While the queue is full
+//! the thread waits; the server then leaves messages out for this reader. What may be wrong with
+//! the server's answers ends in a [`Failure`], and so does whatever is no message within the time
+//! for one (`transport`).
 
 mod transport;
 
@@ -31,8 +32,8 @@ pub(crate) const TOKEN_VARIABLE: &str = "MILLSTREAM_TOP_TOKEN";
 
 /// Time for one address to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for the handshakes, and then for each message, whatever else comes. The server sends every second, and gives a
-/// reader as long as this to take a message.
+/// Time for the handshakes, and then for each message, whatever else comes. The server sends every
+/// second, and gives a reader as long as this to take a message.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// First and longest time between two attempts to connect; it doubles in between.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
@@ -259,8 +260,8 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// What an HTTP answer that is no upgrade means, with what its body tells (`{"error": {"message": ...}}`). `has_token`: whether
-/// one was shown.
+/// What an HTTP answer that is no upgrade means, with what its body tells
+/// (`{"error": {"message": ...}}`). `has_token`: whether one was shown.
 fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> Failure {
     let body = serde_json::from_slice::<serde_json::Value>(body).ok();
     let message = body.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);

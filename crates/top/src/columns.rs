@@ -1,7 +1,8 @@
 //! The columns of the two tables: how each cell is sorted, written and judged.
 //!
-//! One list per table, in the order of the screen; headers, help, `--sort` and `--once` follow them. A cell is a
-//! function of a message and a row, so that rows that are not shown cost a comparison and nothing else.
+//! One list per table, in the order of the screen; headers, help, `--sort` and `--once` follow
+//! them. A cell is a function of a message and a row, so that rows that are not shown cost a
+//! comparison and nothing else.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -180,7 +181,8 @@ fn jitter(value: Value<'_>) -> Level {
     above(value, 30.0, 100.0)
 }
 
-/// What waits for a player, in milliseconds: more than any merging delay, and half of what moves it to the next key frame.
+/// What waits for a player, in milliseconds: more than any merging delay, and half of what moves it
+/// to the next key frame.
 fn waiting(value: Value<'_>) -> Level {
     match value {
         Value::Count(5000..) => Level::Bad,
@@ -341,8 +343,8 @@ pub(crate) const SESSIONS: [Column; 14] = [
     },
 ];
 
-/// Which columns fit into `width` characters with one between them, by their places in `columns`. The one at `sorted`
-/// stays as long as the flexible one.
+/// Which columns fit into `width` characters with one between them, by their places in `columns`.
+/// The one at `sorted` stays as long as the flexible one.
 pub(crate) fn fitting(columns: &[Column], width: u16, sorted: usize) -> Vec<usize> {
     let least = |at: usize| {
         usize::from(columns[at].width.max(FLEXIBLE_MIN * u16::from(columns[at].width == FLEXIBLE)))

@@ -1,8 +1,8 @@
 //! Which rows are shown: words the user types, all of which must fit.
 //!
-//! A word fits a session by its id, stream, role or protocol, in any case of letters; `worker:`, `stream:`, `role:` and
-//! `protocol:` before it ask for one of them. Names repeat over thousands of sessions, so each is looked at once per
-//! message, and a session costs one look-up per word.
+//! A word fits a session by its id, stream, role or protocol, in any case of letters; `worker:`,
+//! `stream:`, `role:` and `protocol:` before it ask for one of them. Names repeat over thousands of
+//! sessions, so each is looked at once per message, and a session costs one look-up per word.
 
 use std::fmt::Write;
 
@@ -43,22 +43,23 @@ const FIELDS: [(&str, Field); 4] = [
 ];
 
 impl Filter {
-    /// Reads what was typed. Everything has a meaning, though no row may fit ([`Filter::check`]); nothing asks for nothing.
+    /// Reads what was typed. Everything has a meaning, though no row may fit ([`Filter::check`]);
+    /// nothing asks for nothing.
     pub(crate) fn new(text: &str) -> Self {
         Self { words: text.split_whitespace().map(Word::new).collect() }
     }
 
-    /// Whether rows could fit: `NAME:` must be one of the fields, and what follows a value there is, as far as that is known,
-    /// by `message` for workers and protocols. That no stream or session fits at the time is no error. The error tells
-    /// what there is instead.
+    /// Whether rows could fit: `NAME:` must be one of the fields, and what follows a value there
+    /// is, as far as that is known, by `message` for workers and protocols. That no stream or
+    /// session fits at the time is no error. The error tells what there is instead.
     pub(crate) fn check(&self, message: Option<&StatsMessage>) -> Result<(), String> {
         self.words.iter().try_for_each(|word| word.check(message))
     }
 
     /// Rows of `message` that fit, in its order.
     ///
-    /// A stream fits by its name, or because a session of it fits. Of sessions, only those of `stream` (`app/name`) are
-    /// listed when one is given.
+    /// A stream fits by its name, or because a session of it fits. Of sessions, only those of
+    /// `stream` (`app/name`) are listed when one is given.
     pub(crate) fn apply(&self, message: &StatsMessage, stream: Option<&str>) -> Fitting {
         let prepared: Vec<_> = self.words.iter().map(|word| Prepared::new(word, message)).collect();
         let of = &message.sessions.stream;
@@ -118,8 +119,8 @@ impl Word {
     }
 }
 
-/// Whether a word without a field is none because the field's name is wrong. Names of streams may have colons, but behind
-/// the name of the application, or `stream:`.
+/// Whether a word without a field is none because the field's name is wrong. Names of streams may
+/// have colons, but behind the name of the application, or `stream:`.
 fn check_field(text: &str) -> Result<(), String> {
     match text.split_once(':') {
         Some((name, _)) if !name.is_empty() && name.chars().all(char::is_alphabetic) => {

@@ -1,4 +1,5 @@
-//! Figures as people read them in a narrow column: three digits that count, a unit, and a mark for what is not known.
+//! Figures as people read them in a narrow column: three digits that count, a unit, and a mark for
+//! what is not known.
 
 /// In place of a figure that is not known or has no meaning in its row.
 pub(crate) const UNKNOWN: &str = "-";

@@ -1,6 +1,7 @@
 //! What streams and sessions did in the last two minutes, for the curves of the selected row.
 //!
-//! Kept for all of them, so that a row has a past when it is selected. Who is not in a message is forgotten with it.
+//! Kept for all of them, so that a row has a past when it is selected. Who is not in a message is
+//! forgotten with it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,7 +10,8 @@ use stats::message::StatsMessage;
 
 /// Samples of a curve: two minutes at one a second.
 pub(crate) const SAMPLES: usize = 120;
-/// Sessions, and as many streams, with a past; later ones have none until others have gone. 20,000 take 41 MB.
+/// Sessions, and as many streams, with a past; later ones have none until others have gone. 20,000
+/// take 41 MB.
 const CURVES_MAX: usize = 20_000;
 
 /// The last [`SAMPLES`] values of some figures, the newest last.
@@ -22,8 +24,8 @@ pub(crate) struct Curves {
     seen: u64,
 }
 
-/// Figures that have curves: of a session bits per second, percent lost, round trip and queue in ms; of a stream bits per
-/// second out and in, players, and nothing.
+/// Figures that have curves: of a session bits per second, percent lost, round trip and queue in
+/// ms; of a stream bits per second out and in, players, and nothing.
 pub(crate) const FIGURES: usize = 4;
 
 /// All curves.

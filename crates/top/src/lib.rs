@@ -1,9 +1,10 @@
 //! `millstream top`: the live statistics of a server in a terminal.
 //!
-//! A program of its own inside the binary: it reads no configuration and starts no server, but connects to one as the console in
-//! the browser does (`GET /api/v1/stats/stream`). `client` brings messages, `app` holds what is known and what keys do,
-//! `draw` makes the screen of it, `terminal` is the loop; `once` writes one message as text instead. It only looks: to end
-//! sessions, use the API or the console.
+//! A program of its own inside the binary: it reads no configuration and starts no server, but
+//! connects to one as the console in the browser does (`GET /api/v1/stats/stream`). `client` brings
+//! messages, `app` holds what is known and what keys do, `draw` makes the screen of it, `terminal`
+//! is the loop; `once` writes one message as text instead. It only looks: to end sessions, use the
+//! API or the console.
 
 mod app;
 mod client;
@@ -48,11 +49,12 @@ pub struct Args {
     /// The server: http://HOST:PORT, https://HOST:PORT, or HOST alone for port 8080.
     #[arg(long, value_name = "URL", default_value = "http://localhost:8080", env = URL_VARIABLE)]
     pub url: String,
-    /// Token for the management API; not needed on the server's own machine unless it is configured so. Better given by
-    /// the environment, which others on this machine cannot read.
+    /// Token for the management API; not needed on the server's own machine unless it is configured
+    /// so. Better given by the environment, which others on this machine cannot read.
     #[arg(long, value_name = "TOKEN", env = TOKEN_VARIABLE, hide_env_values = true)]
     pub token: Option<String>,
-    /// PEM file of the certificate authorities to trust in place of the system's; the server's own certificate will do.
+    /// PEM file of the certificate authorities to trust in place of the system's; the server's own
+    /// certificate will do.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Do not check the server's certificate: whoever answers can read the token, and tell what he likes.
@@ -61,7 +63,8 @@ pub struct Args {
     /// Print one message as text, a line for each worker, stream and session, and end.
     #[arg(long)]
     pub once: bool,
-    /// Only what fits these words: part of a stream, protocol or role, beginning of an id; worker:0 role:player ...
+    /// Only what fits these words: part of a stream, protocol or role, beginning of an id; worker:0
+    /// role:player ...
     #[arg(long, value_name = "WORDS")]
     pub filter: Option<String>,
     /// Column to sort sessions by, as in its header; with - before it, the other way round.

@@ -1,8 +1,9 @@
 //! One message as text, for scripts and for pipes: `millstream top --once`.
 //!
-//! A line for each worker, stream and session; the first word says which. Figures are plain numbers in the units of the
-//! message, what is not known is `-`, and no field holds blanks, so that `awk` finds its columns by number. Lines with the
-//! names of the columns begin with `#`. Sessions and streams are filtered and sorted as on the screen.
+//! A line for each worker, stream and session; the first word says which. Figures are plain numbers
+//! in the units of the message, what is not known is `-`, and no field holds blanks, so that `awk`
+//! finds its columns by number. Lines with the names of the columns begin with `#`. Sessions and
+//! streams are filtered and sorted as on the screen.
 
 use super::app::App;
 use super::columns::{Column, SESSIONS, STREAMS, Value};

@@ -1,7 +1,7 @@
 //! Messages for tests: any number of workers, streams and sessions, the same ones each time.
 //!
-//! Session `i` has the id `i % workers`-`i`, plays stream `i % streams` (the first of each stream publishes it), and
-//! goes by protocol `i % 3`; figures grow with `i`.
+//! Session `i` has the id `i % workers`-`i`, plays stream `i % streams` (the first of each stream
+//! publishes it), and goes by protocol `i % 3`; figures grow with `i`.
 
 use stats::message::{
     NO_STREAM, ROLE_PENDING, ROLE_PLAYER, ROLE_PUBLISHER, Sessions, StatsMessage, Streams, VERSION, Workers,

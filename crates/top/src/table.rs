@@ -1,7 +1,7 @@
 //! One table: which rows of the newest message it shows, in which order, and which of them is selected.
 //!
-//! The selection belongs to a session or stream, not to a place: it moves with its row when the order changes. Only
-//! when it was put on the first place, it stays there, whoever comes first.
+//! The selection belongs to a session or stream, not to a place: it moves with its row when the
+//! order changes. Only when it was put on the first place, it stays there, whoever comes first.
 
 use super::columns::Column;
 use stats::message::StatsMessage;
@@ -81,7 +81,8 @@ impl TableView {
         self.columns[self.sort].is_figure != self.reversed
     }
 
-    /// Shows `rows` of `message`, sorted. The selection stays with who was selected, or at its place if that is gone.
+    /// Shows `rows` of `message`, sorted. The selection stays with who was selected, or at its
+    /// place if that is gone.
     pub(crate) fn show(&mut self, message: &StatsMessage, rows: Vec<u32>) {
         self.rows = self.sorted(message, rows);
         let place = self.selected_key.as_ref().map(|key| {
@@ -132,7 +133,8 @@ impl TableView {
         self.selected_key = self.selected_row().map(|row| (self.key)(message, row));
     }
 
-    /// Rows to draw into `height` lines, with the place of the selected one among them. The selected row is always there.
+    /// Rows to draw into `height` lines, with the place of the selected one among them. The
+    /// selected row is always there.
     pub(crate) fn visible(&mut self, height: usize) -> (&[u32], usize) {
         self.page = height;
         let lowest = (self.selected + 1).saturating_sub(height);

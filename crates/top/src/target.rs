@@ -26,8 +26,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads a base URL: `http://HOST[:PORT][/PATH]`, the same with `https`, or `HOST[:PORT]` alone, which means
-    /// `http` and port 8080.
+    /// Reads a base URL: `http://HOST[:PORT][/PATH]`, the same with `https`, or `HOST[:PORT]`
+    /// alone, which means `http` and port 8080.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let complete = if text.contains("://") { text.to_owned() } else { bare(text) };
         let fail = |why: &str| format!("`{text}` is not the URL of a server: {why}");

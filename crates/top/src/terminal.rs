@@ -1,7 +1,8 @@
 //! The loop: the terminal, its keys, the connection and signals meet in one bounded queue.
 //!
-//! Three threads fill the queue (keys, messages, signals) and wait while it is full; this one takes everything that is
-//! there, then draws once. The terminal is given back as it was, also when the program is stopped by a signal or panics.
+//! Three threads fill the queue (keys, messages, signals) and wait while it is full; this one takes
+//! everything that is there, then draws once. The terminal is given back as it was, also when the
+//! program is stopped by a signal or panics.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -88,8 +89,8 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     raise(Signal::SIGTSTP)?;
     enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen)?;
-    // Redraws everything. `Terminal::clear` would ask the terminal where its cursor is, and the answer would go to the
-    // thread that reads keys.
+    // Redraws everything. `Terminal::clear` would ask the terminal where its cursor is, and the
+    // answer would go to the thread that reads keys.
     let size = terminal.size()?;
     terminal.resize(Rect::from((Position::ORIGIN, size)))
 }

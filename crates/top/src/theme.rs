@@ -1,6 +1,7 @@
 //! How things look: with colours or without, with block characters or ASCII.
 //!
-//! Without colours nothing is lost: what colours say is also in words, figures, and reversed or bold characters.
+//! Without colours nothing is lost: what colours say is also in words, figures, and reversed or
+//! bold characters.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols;
@@ -30,8 +31,8 @@ const ASCII_BARS: symbols::bar::Set<'static> = symbols::bar::Set {
 };
 
 impl Theme {
-    /// What the environment asks for: `NO_COLOR` (not empty) or `TERM=dumb` forbid colours; block characters need a
-    /// locale of UTF-8.
+    /// What the environment asks for: `NO_COLOR` (not empty) or `TERM=dumb` forbid colours; block
+    /// characters need a locale of UTF-8.
     pub(crate) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         // The first that is set decides (POSIX, section 8.2).

@@ -1,8 +1,8 @@
 //! Which servers `millstream top` trusts by TLS.
 //!
-//! Trust comes from the system's certificate authorities, or from one file of the user's choice in their place. A
-//! server with `tls.self_signed` generates its certificate at each start, so that nobody can know it beforehand:
-//! `--insecure` is for that case, and says so on the screen.
+//! Trust comes from the system's certificate authorities, or from one file of the user's choice in
+//! their place. A server with `tls.self_signed` generates its certificate at each start, so that
+//! nobody can know it beforehand: `--insecure` is for that case, and says so on the screen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

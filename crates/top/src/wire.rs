@@ -1,7 +1,7 @@
 //! A message as it comes from the network, made fit for the screen.
 //!
-//! Bytes come from whoever answers at the address: what a terminal would take for a command is taken out of texts.
-//! That the columns fit each other is `stats::message`'s business.
+//! Bytes come from whoever answers at the address: what a terminal would take for a command is
+//! taken out of texts. That the columns fit each other is `stats::message`'s business.
 
 use stats::message::{BadMessage, StatsMessage};
 
@@ -16,13 +16,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<StatsMessage, BadMessage> {
     Ok(message)
 }
 
-/// `text` with a mark in place of whatever would move the cursor, ring the bell or turn the direction of writing.
+/// `text` with a mark in place of whatever would move the cursor, ring the bell or turn the
+/// direction of writing.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(is_unprintable, "\u{fffd}")
 }
 
-/// Control characters, line and paragraph separators, and the invisible ones that reorder text (Unicode Standard
-/// Annex 9, section 2).
+/// Control characters, line and paragraph separators, and the invisible ones that reorder text
+/// (Unicode Standard Annex 9, section 2).
 fn is_unprintable(c: char) -> bool {
     let reorders =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,7 +1,7 @@
 //! What the fuzz target `netlink` checks: the table of next hops, fed with any bytes, against a naive twin.
 //!
-//! The input is a program: a byte that says what to do, a length, and the bytes of a datagram. The twin keeps plain
-//! lists and reads messages by offsets written out here.
+//! The input is a program: a byte that says what to do, a length, and the bytes of a datagram. The
+//! twin keeps plain lists and reads messages by offsets written out here.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -21,7 +21,8 @@ typedef enum {
    */
   MSGPACK_ARRAY_STATUS_OK = 0,
   /*
-   A pointer that must not be NULL was, or a number stands for no type or no instruction set; nothing has been written.
+   A pointer that must not be NULL was, or a number stands for no type or no instruction set;
+   nothing has been written.
    */
   MSGPACK_ARRAY_STATUS_BAD_ARGUMENT = 1,
   /*
@@ -135,8 +136,9 @@ typedef enum {
  */
 typedef struct {
   /*
-   Elements of the array, or bytes of the `bin`, as its header says; 0 if that could not be read. With the status
-   TOO_SMALL the input has at least as many bytes behind the header, so that one may allocate as many elements.
+   Elements of the array, or bytes of the `bin`, as its header says; 0 if that could not be
+   read. With the status TOO_SMALL the input has at least as many bytes behind the header, so
+   that one may allocate as many elements.
    */
   size_t count;
   /*
@@ -154,14 +156,15 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header included; 0 if there is no such type,
- SIZE_MAX if there are no such arrays, which is so above 2^32 - 1 elements or where the length is no size_t.
+ Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header
+ included; 0 if there is no such type, SIZE_MAX if there are no such arrays, which is so above
+ 2^32 - 1 elements or where the length is no size_t.
  */
-size_t msgpack_array_max_encoded_len(uint32_t element_type,
-                                     size_t count);
+size_t msgpack_array_max_encoded_len(uint32_t element_type, size_t count);
 
 /*
- The best instruction set of this machine, which the functions without one in their arguments use: a `msgpack_array_isa`.
+ The best instruction set of this machine, which the functions without one in their arguments
+ use: a `msgpack_array_isa`.
  */
 uint32_t msgpack_array_isa_detect(void);
 
@@ -171,7 +174,8 @@ uint32_t msgpack_array_isa_detect(void);
 bool msgpack_array_isa_is_available(uint32_t isa);
 
 /*
- As `msgpack_array_encode_i32` for elements of a `msgpack_array_type`, with a `msgpack_array_isa`: for tests and measurements.
+ As `msgpack_array_encode_i32` for elements of a `msgpack_array_type`, with a
+ `msgpack_array_isa`: for tests and measurements.
 
  # Safety
  As for that function; `values` are aligned as their type needs.
@@ -185,7 +189,8 @@ msgpack_array_status msgpack_array_encode(uint32_t isa,
                                           size_t *written);
 
 /*
- As `msgpack_array_decode_i32` for elements of a `msgpack_array_type`, with a `msgpack_array_isa`: for tests and measurements.
+ As `msgpack_array_decode_i32` for elements of a `msgpack_array_type`, with a
+ `msgpack_array_isa`: for tests and measurements.
 
  # Safety
  As for that function; `out` is aligned as its type needs.
@@ -199,8 +204,8 @@ msgpack_array_status msgpack_array_decode(uint32_t isa,
                                           msgpack_array_decoded *decoded);
 
 /*
- Writes the header of an array of `count` elements to `out`, of which it takes 5 bytes at most, and how many it took to
- `*written`. Any MessagePack values may follow as its elements.
+ Writes the header of an array of `count` elements to `out`, of which it takes 5 bytes at most,
+ and how many it took to `*written`. Any MessagePack values may follow as its elements.
 
  Returns BAD_ARGUMENT, TOO_SMALL or OK.
 
@@ -213,8 +218,9 @@ msgpack_array_status msgpack_array_encode_header(uint32_t count,
                                                  size_t *written);
 
 /*
- Reads the header of an array: its elements go to `decoded->count`, and the bytes of the header alone to `decoded->bytes`. What
- the header says may be a lie: do not allocate by it before there are as many bytes.
+ Reads the header of an array: its elements go to `decoded->count`, and the bytes of the header
+ alone to `decoded->bytes`. What the header says may be a lie: do not allocate by it before there
+ are as many bytes.
 
  Returns BAD_ARGUMENT, TRUNCATED, NOT_AN_ARRAY or OK.
 
@@ -226,8 +232,8 @@ msgpack_array_status msgpack_array_decode_header(const uint8_t *input,
                                                  msgpack_array_decoded *decoded);
 
 /*
- Writes `count` bytes as a MessagePack `bin`, which most readers take for a string of bytes and not for an array. It takes 5
- bytes more at most.
+ Writes `count` bytes as a MessagePack `bin`, which most readers take for a string of bytes and
+ not for an array. It takes 5 bytes more at most.
 
  Returns BAD_ARGUMENT, TOO_SMALL, TOO_MANY or OK.
 
@@ -241,8 +247,8 @@ msgpack_array_status msgpack_array_encode_bin(const uint8_t *bytes,
                                               size_t *written);
 
 /*
- Finds the bytes of a MessagePack `bin`: `*payload` becomes where in `input` they begin, NULL with every other status than
- OK, and `decoded->count` how many they are.
+ Finds the bytes of a MessagePack `bin`: `*payload` becomes where in `input` they begin, NULL
+ with every other status than OK, and `decoded->count` how many they are.
 
  Returns BAD_ARGUMENT, TRUNCATED, NOT_AN_ARRAY or OK.
 
@@ -255,16 +261,17 @@ msgpack_array_status msgpack_array_decode_bin(const uint8_t *input,
                                               msgpack_array_decoded *decoded);
 
 /*
- Writes `count` values to `out` as one MessagePack array, each in its shortest form, and the bytes that took to `*written`, 0
- if it was not done. `out_size` must be at least the length of the header, which is 1 for up to 15 elements, 3 for up to
- 65535 and 5 for more, and 5 bytes for each element; `msgpack_array_max_encoded_len` is always enough. Bytes behind those
- written, within `out_size`, may change.
+ Writes `count` values to `out` as one MessagePack array, each in its shortest form, and the
+ bytes that took to `*written`, 0 if it was not done. `out_size` must be at least the length of
+ the header, which is 1 for up to 15 elements, 3 for up to 65535 and 5 for more, and 5 bytes for
+ each element; `msgpack_array_max_encoded_len` is always enough. Bytes behind those written,
+ within `out_size`, may change.
 
  Returns BAD_ARGUMENT, TOO_SMALL, TOO_MANY or OK. `values` may be NULL if `count` is 0.
 
  # Safety
- `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not overlap; `written` is NULL or
- may be written to.
+ `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not
+ overlap; `written` is NULL or may be written to.
  */
 msgpack_array_status msgpack_array_encode_i32(const int32_t *values,
                                               size_t count,
@@ -393,16 +400,17 @@ msgpack_array_status msgpack_array_encode_f64(const double *values,
                                               size_t *written);
 
 /*
- Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity` elements. They may be of any
- width in the input, as long as the values fit. Of `out`, the first `decoded->count` elements are written with the status
- OK, and any may have changed with another.
+ Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity`
+ elements. They may be of any width in the input, as long as the values fit. Of `out`, the first
+ `decoded->count` elements are written with the status OK, and any may have changed with another.
 
- Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out` may be NULL if `capacity` is
- 0: that tells in `decoded->count` how much room it takes, with the status TOO_SMALL or, for an empty array, OK.
+ Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out`
+ may be NULL if `capacity` is 0: that tells in `decoded->count` how much room it takes, with the
+ status TOO_SMALL or, for an empty array, OK.
 
  # Safety
- `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do not overlap; `decoded` is NULL
- or may be written to.
+ `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do
+ not overlap; `decoded` is NULL or may be written to.
  */
 msgpack_array_status msgpack_array_decode_i32(const uint8_t *input,
                                               size_t input_size,
@@ -531,16 +539,17 @@ msgpack_array_status msgpack_array_decode_f64(const uint8_t *input,
                                               msgpack_array_decoded *decoded);
 
 /*
- Writes `count` values to `out` as one MessagePack array, each in its shortest form, and the bytes that took to `*written`, 0
- if it was not done. `out_size` must be at least the length of the header, which is 1 for up to 15 elements, 3 for up to
- 65535 and 5 for more, and 5 bytes for each element; `msgpack_array_max_encoded_len` is always enough. Bytes behind those
- written, within `out_size`, may change.
+ Writes `count` values to `out` as one MessagePack array, each in its shortest form, and the
+ bytes that took to `*written`, 0 if it was not done. `out_size` must be at least the length of
+ the header, which is 1 for up to 15 elements, 3 for up to 65535 and 5 for more, and 5 bytes for
+ each element; `msgpack_array_max_encoded_len` is always enough. Bytes behind those written,
+ within `out_size`, may change.
 
  Returns BAD_ARGUMENT, TOO_SMALL, TOO_MANY or OK. `values` may be NULL if `count` is 0.
 
  # Safety
- `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not overlap; `written` is NULL or
- may be written to.
+ `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not
+ overlap; `written` is NULL or may be written to.
  */
 msgpack_array_status msgpack_array_encode_i32(const int32_t *values,
                                               size_t count,
@@ -669,16 +678,17 @@ msgpack_array_status msgpack_array_encode_f64(const double *values,
                                               size_t *written);
 
 /*
- Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity` elements. They may be of any
- width in the input, as long as the values fit. Of `out`, the first `decoded->count` elements are written with the status
- OK, and any may have changed with another.
+ Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity`
+ elements. They may be of any width in the input, as long as the values fit. Of `out`, the first
+ `decoded->count` elements are written with the status OK, and any may have changed with another.
 
- Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out` may be NULL if `capacity` is
- 0: that tells in `decoded->count` how much room it takes, with the status TOO_SMALL or, for an empty array, OK.
+ Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out`
+ may be NULL if `capacity` is 0: that tells in `decoded->count` how much room it takes, with the
+ status TOO_SMALL or, for an empty array, OK.
 
  # Safety
- `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do not overlap; `decoded` is NULL
- or may be written to.
+ `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do
+ not overlap; `decoded` is NULL or may be written to.
  */
 msgpack_array_status msgpack_array_decode_i32(const uint8_t *input,
                                               size_t input_size,

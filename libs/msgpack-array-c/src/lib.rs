@@ -1,11 +1,14 @@
-//! `msgpack-array` for C and C++: `include/msgpack_array.h`, `libmsgpack_array_c.a` and `libmsgpack_array_c.so`.
+//! `msgpack-array` for C and C++: `include/msgpack_array.h`, `libmsgpack_array_c.a` and
+//! `libmsgpack_array_c.so`.
 //!
-//! All memory is the caller's; nothing is allocated here. The functions with a type in their name are in `typed.rs`, what
-//! they share and the ones for any type are here. The header is made from both files by cbindgen, kept in the repository,
-//! and compared by `tests/msgpack-array-c/main.rs`; programs in C and C++ are compiled and run against both libraries. How arrays are
-//! encoded is `msgpack-array`'s business.
+//! All memory is the caller's; nothing is allocated here. The functions with a type in their name
+//! are in `typed.rs`, what they share and the ones for any type are here. The header is made from
+//! both files by cbindgen, kept in the repository, and compared by `tests/msgpack-array-c/main.rs`;
+//! programs in C and C++ are compiled and run against both libraries. How arrays are encoded is
+//! `msgpack-array`'s business.
 //!
-//! A panic, which would be a bug in `msgpack-array`, ends the process at the boundary and never unwinds into C.
+//! A panic, which would be a bug in `msgpack-array`, ends the process at the boundary and never
+//! unwinds into C.
 
 mod typed;
 
@@ -22,7 +25,8 @@ pub use typed::*;
 pub enum Status {
     /// It was done.
     Ok = 0,
-    /// A pointer that must not be NULL was, or a number stands for no type or no instruction set; nothing has been written.
+    /// A pointer that must not be NULL was, or a number stands for no type or no instruction set;
+    /// nothing has been written.
     BadArgument = 1,
     /// The output is too small; nothing has been written to it.
     TooSmall = 2,
@@ -88,8 +92,9 @@ pub enum Isa {
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Decoded {
-    /// Elements of the array, or bytes of the `bin`, as its header says; 0 if that could not be read. With the status
-    /// TOO_SMALL the input has at least as many bytes behind the header, so that one may allocate as many elements.
+    /// Elements of the array, or bytes of the `bin`, as its header says; 0 if that could not be
+    /// read. With the status TOO_SMALL the input has at least as many bytes behind the header, so
+    /// that one may allocate as many elements.
     pub count: usize,
     /// Bytes that the array took, header included. 0 with every other status than OK.
     pub bytes: usize,
@@ -114,8 +119,9 @@ macro_rules! with_type {
     };
 }
 
-/// Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header included; 0 if there is no such type,
-/// SIZE_MAX if there are no such arrays, which is so above 2^32 - 1 elements or where the length is no size_t.
+/// Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header
+/// included; 0 if there is no such type, SIZE_MAX if there are no such arrays, which is so above
+/// 2^32 - 1 elements or where the length is no size_t.
 #[unsafe(no_mangle)]
 pub extern "C" fn msgpack_array_max_encoded_len(element_type: u32, count: usize) -> usize {
     with_type!(element_type, T => match u32::try_from(count) {
@@ -124,7 +130,8 @@ pub extern "C" fn msgpack_array_max_encoded_len(element_type: u32, count: usize)
     }, else 0)
 }
 
-/// The best instruction set of this machine, which the functions without one in their arguments use: a `msgpack_array_isa`.
+/// The best instruction set of this machine, which the functions without one in their arguments
+/// use: a `msgpack_array_isa`.
 #[unsafe(no_mangle)]
 pub extern "C" fn msgpack_array_isa_detect() -> u32 {
     ISAS.iter().position(|isa| *isa == msgpack_array::Isa::detect()).map_or(0, |index| index as u32)
@@ -136,7 +143,8 @@ pub extern "C" fn msgpack_array_isa_is_available(isa: u32) -> bool {
     ISAS.get(isa as usize).is_some_and(|isa| isa.is_available())
 }
 
-/// As `msgpack_array_encode_i32` for elements of a `msgpack_array_type`, with a `msgpack_array_isa`: for tests and measurements.
+/// As `msgpack_array_encode_i32` for elements of a `msgpack_array_type`, with a
+/// `msgpack_array_isa`: for tests and measurements.
 ///
 /// # Safety
 /// As for that function; `values` are aligned as their type needs.
@@ -162,7 +170,8 @@ pub unsafe extern "C" fn msgpack_array_encode(
     }, else Status::BadArgument)
 }
 
-/// As `msgpack_array_decode_i32` for elements of a `msgpack_array_type`, with a `msgpack_array_isa`: for tests and measurements.
+/// As `msgpack_array_decode_i32` for elements of a `msgpack_array_type`, with a
+/// `msgpack_array_isa`: for tests and measurements.
 ///
 /// # Safety
 /// As for that function; `out` is aligned as its type needs.
@@ -188,8 +197,8 @@ pub unsafe extern "C" fn msgpack_array_decode(
     }, else Status::BadArgument)
 }
 
-/// Writes the header of an array of `count` elements to `out`, of which it takes 5 bytes at most, and how many it took to
-/// `*written`. Any MessagePack values may follow as its elements.
+/// Writes the header of an array of `count` elements to `out`, of which it takes 5 bytes at most,
+/// and how many it took to `*written`. Any MessagePack values may follow as its elements.
 ///
 /// Returns BAD_ARGUMENT, TOO_SMALL or OK.
 ///
@@ -207,8 +216,9 @@ pub unsafe extern "C" fn msgpack_array_encode_header(
     unsafe { write(&[&header[..length]], out, out_size, written) }
 }
 
-/// Reads the header of an array: its elements go to `decoded->count`, and the bytes of the header alone to `decoded->bytes`. What
-/// the header says may be a lie: do not allocate by it before there are as many bytes.
+/// Reads the header of an array: its elements go to `decoded->count`, and the bytes of the header
+/// alone to `decoded->bytes`. What the header says may be a lie: do not allocate by it before there
+/// are as many bytes.
 ///
 /// Returns BAD_ARGUMENT, TRUNCATED, NOT_AN_ARRAY or OK.
 ///
@@ -231,8 +241,8 @@ pub unsafe extern "C" fn msgpack_array_decode_header(
     status
 }
 
-/// Writes `count` bytes as a MessagePack `bin`, which most readers take for a string of bytes and not for an array. It takes 5
-/// bytes more at most.
+/// Writes `count` bytes as a MessagePack `bin`, which most readers take for a string of bytes and
+/// not for an array. It takes 5 bytes more at most.
 ///
 /// Returns BAD_ARGUMENT, TOO_SMALL, TOO_MANY or OK.
 ///
@@ -254,8 +264,8 @@ pub unsafe extern "C" fn msgpack_array_encode_bin(
     unsafe { write(&[&header[..length], bytes], out, out_size, written) }
 }
 
-/// Finds the bytes of a MessagePack `bin`: `*payload` becomes where in `input` they begin, NULL with every other status than
-/// OK, and `decoded->count` how many they are.
+/// Finds the bytes of a MessagePack `bin`: `*payload` becomes where in `input` they begin, NULL
+/// with every other status than OK, and `decoded->count` how many they are.
 ///
 /// Returns BAD_ARGUMENT, TRUNCATED, NOT_AN_ARRAY or OK.
 ///
@@ -286,8 +296,8 @@ pub unsafe extern "C" fn msgpack_array_decode_bin(
 }
 
 /// # Safety
-/// `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not overlap; `written` is NULL or
-/// may be written to.
+/// `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not
+/// overlap; `written` is NULL or may be written to.
 unsafe fn encode<T: Element>(
     isa: msgpack_array::Isa,
     values: *const T,
@@ -314,8 +324,8 @@ unsafe fn encode<T: Element>(
 }
 
 /// # Safety
-/// `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do not overlap; `decoded` is NULL
-/// or may be written to.
+/// `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do
+/// not overlap; `decoded` is NULL or may be written to.
 unsafe fn decode<T: Element>(
     isa: msgpack_array::Isa,
     input: *const u8,
@@ -388,7 +398,8 @@ const TYPES: [Type; 11] = {
 /// Copies `parts` to `out`, one after the other, or none of them.
 ///
 /// # Safety
-/// `out` may be written to for `out_size` bytes and does not overlap them; `written` is NULL or may be written to.
+/// `out` may be written to for `out_size` bytes and does not overlap them; `written` is NULL or may
+/// be written to.
 unsafe fn write(parts: &[&[u8]], out: *mut u8, out_size: usize, written: *mut usize) -> Status {
     // SAFETY: the same contract as this function's.
     let Some(mut out) = (unsafe { writable(out, out_size) }) else { return Status::BadArgument };
@@ -410,7 +421,8 @@ unsafe fn write(parts: &[&[u8]], out: *mut u8, out_size: usize, written: *mut us
 /// `None` for NULL, unless nothing is to be read there.
 ///
 /// # Safety
-/// `from` may be read for `count` elements as long as the result is in use, and nobody writes there meanwhile.
+/// `from` may be read for `count` elements as long as the result is in use, and nobody writes there
+/// meanwhile.
 unsafe fn readable<'a, T>(from: *const T, count: usize) -> Option<&'a [T]> {
     match (from.is_null(), count) {
         (_, 0) => Some(&[]),
@@ -423,7 +435,8 @@ unsafe fn readable<'a, T>(from: *const T, count: usize) -> Option<&'a [T]> {
 /// `None` for NULL, unless nothing may be written there.
 ///
 /// # Safety
-/// `to` may be written to for `count` elements as long as the result is in use, and nobody else uses them meanwhile.
+/// `to` may be written to for `count` elements as long as the result is in use, and nobody else
+/// uses them meanwhile.
 unsafe fn writable<'a, T>(to: *mut T, count: usize) -> Option<&'a mut [MaybeUninit<T>]> {
     match (to.is_null(), count) {
         (_, 0) => Some(&mut []),

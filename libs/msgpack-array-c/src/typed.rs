@@ -1,20 +1,21 @@
-//! The functions with a type in their name. Written out, because cbindgen sees no further than the text of a macro; what
-//! they do is in `lib.rs`.
+//! The functions with a type in their name. Written out, because cbindgen sees no further than the
+//! text of a macro; what they do is in `lib.rs`.
 
 use msgpack_array::Isa;
 
 use crate::{Decoded, Status, decode, encode};
 
-/// Writes `count` values to `out` as one MessagePack array, each in its shortest form, and the bytes that took to `*written`, 0
-/// if it was not done. `out_size` must be at least the length of the header, which is 1 for up to 15 elements, 3 for up to
-/// 65535 and 5 for more, and 5 bytes for each element; `msgpack_array_max_encoded_len` is always enough. Bytes behind those
-/// written, within `out_size`, may change.
+/// Writes `count` values to `out` as one MessagePack array, each in its shortest form, and the
+/// bytes that took to `*written`, 0 if it was not done. `out_size` must be at least the length of
+/// the header, which is 1 for up to 15 elements, 3 for up to 65535 and 5 for more, and 5 bytes for
+/// each element; `msgpack_array_max_encoded_len` is always enough. Bytes behind those written,
+/// within `out_size`, may change.
 ///
 /// Returns BAD_ARGUMENT, TOO_SMALL, TOO_MANY or OK. `values` may be NULL if `count` is 0.
 ///
 /// # Safety
-/// `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not overlap; `written` is NULL or
-/// may be written to.
+/// `values` may be read for `count` elements and `out` written to for `out_size` bytes, and do not
+/// overlap; `written` is NULL or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msgpack_array_encode_i32(
     values: *const i32,
@@ -187,16 +188,17 @@ pub unsafe extern "C" fn msgpack_array_encode_f64(
     unsafe { encode(Isa::detect(), values, count, out, out_size, written) }
 }
 
-/// Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity` elements. They may be of any
-/// width in the input, as long as the values fit. Of `out`, the first `decoded->count` elements are written with the status
-/// OK, and any may have changed with another.
+/// Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity`
+/// elements. They may be of any width in the input, as long as the values fit. Of `out`, the first
+/// `decoded->count` elements are written with the status OK, and any may have changed with another.
 ///
-/// Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out` may be NULL if `capacity` is
-/// 0: that tells in `decoded->count` how much room it takes, with the status TOO_SMALL or, for an empty array, OK.
+/// Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out`
+/// may be NULL if `capacity` is 0: that tells in `decoded->count` how much room it takes, with the
+/// status TOO_SMALL or, for an empty array, OK.
 ///
 /// # Safety
-/// `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do not overlap; `decoded` is NULL
-/// or may be written to.
+/// `input` may be read for `input_size` bytes and `out` written to for `capacity` elements, and do
+/// not overlap; `decoded` is NULL or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msgpack_array_decode_i32(
     input: *const u8,

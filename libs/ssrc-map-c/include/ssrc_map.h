@@ -53,18 +53,17 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers of the operating
- system, so that nobody can choose SSRCs which make it slow. Never returns NULL. Costs one small allocation; streams
- cost memory as they come. Free it with `ssrc_map_destroy`.
+ Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers
+ of the operating system, so that nobody can choose SSRCs which make it slow. Never returns NULL.
+ Costs one small allocation; streams cost memory as they come. Free it with `ssrc_map_destroy`.
  */
 ssrc_map *ssrc_map_create(size_t limit);
 
 /*
- As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the seed can choose SSRCs
- that make look-ups slow.
+ As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the
+ seed can choose SSRCs that make look-ups slow.
  */
-ssrc_map *ssrc_map_create_with_seed(size_t limit,
-                                    uint64_t seed);
+ssrc_map *ssrc_map_create_with_seed(size_t limit, uint64_t seed);
 
 /*
  Frees a map; what its values point to is left alone. NULL is allowed and does nothing.
@@ -75,40 +74,36 @@ ssrc_map *ssrc_map_create_with_seed(size_t limit,
 void ssrc_map_destroy(ssrc_map *map);
 
 /*
- Maps `ssrc` to `value`. `*old` becomes the value that `ssrc` had before, NULL if it had none or when nothing has
- changed; `old` may be NULL.
+ Maps `ssrc` to `value`. `*old` becomes the value that `ssrc` had before, NULL if it had none or
+ when nothing has changed; `old` may be NULL.
 
- Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `value` is NULL, `SSRC_MAP_STATUS_FULL` if `ssrc` is new and the
- limit is reached.
+ Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `value` is NULL, `SSRC_MAP_STATUS_FULL` if
+ `ssrc` is new and the limit is reached.
 
  # Safety
  `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
  */
-ssrc_map_status ssrc_map_insert(ssrc_map *map,
-                                uint32_t ssrc,
-                                void *value,
-                                void **old);
+ssrc_map_status ssrc_map_insert(ssrc_map *map, uint32_t ssrc, void *value, void **old);
 
 /*
- The value of `ssrc`; NULL if there is none, or if `map` is NULL. This is the function to call for each packet.
+ The value of `ssrc`; NULL if there is none, or if `map` is NULL. This is the function to call
+ for each packet.
 
  # Safety
  `map` is NULL or a map nobody changes meanwhile.
  */
-void *ssrc_map_get(const ssrc_map *map,
-                   uint32_t ssrc);
+void *ssrc_map_get(const ssrc_map *map, uint32_t ssrc);
 
 /*
  Removes `ssrc`. `*old` becomes its value, NULL if it had none; `old` may be NULL.
 
- Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` is NULL, `SSRC_MAP_STATUS_NOT_FOUND` if it does not contain `ssrc`.
+ Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` is NULL, `SSRC_MAP_STATUS_NOT_FOUND` if it does
+ not contain `ssrc`.
 
  # Safety
  `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
  */
-ssrc_map_status ssrc_map_remove(ssrc_map *map,
-                                uint32_t ssrc,
-                                void **old);
+ssrc_map_status ssrc_map_remove(ssrc_map *map, uint32_t ssrc, void **old);
 
 /*
  Removes all entries; what their values point to is left alone. Does nothing if `map` is NULL.
@@ -121,18 +116,17 @@ void ssrc_map_clear(ssrc_map *map);
 /*
  Calls `visitor` for each entry, in no particular order, until it returns false.
 
- The visitor may change the map, but not destroy it: what it removes before its turn is left out, and what it inserts
- need not come. For that the SSRCs are noted first: 4 bytes of memory for each, and a look-up.
+ The visitor may change the map, but not destroy it: what it removes before its turn is left out,
+ and what it inserts need not come. For that the SSRCs are noted first: 4 bytes of memory for
+ each, and a look-up.
 
  Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `visitor` is NULL.
 
  # Safety
- `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`, and keeps to what its
- type says.
+ `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`,
+ and keeps to what its type says.
  */
-ssrc_map_status ssrc_map_for_each(ssrc_map *map,
-                                  ssrc_map_visitor visitor,
-                                  void *context);
+ssrc_map_status ssrc_map_for_each(ssrc_map *map, ssrc_map_visitor visitor, void *context);
 
 /*
  Number of entries; 0 if `map` is NULL.

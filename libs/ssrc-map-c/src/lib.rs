@@ -1,11 +1,12 @@
 //! `ssrc-map` for C and C++: `include/ssrc_map.h`, `libssrc_map_c.a` and `libssrc_map_c.so`.
 //!
-//! Maps SSRCs to pointers of the caller's; what they point to is never looked at, and belongs to the caller. The header is
-//! made from this file by cbindgen, kept in the repository, and compared by `tests/ssrc-map-c/main.rs`; programs in C and C++ are
-//! compiled and run against both libraries. How a look-up is done is `ssrc-map`'s business.
+//! Maps SSRCs to pointers of the caller's; what they point to is never looked at, and belongs to
+//! the caller. The header is made from this file by cbindgen, kept in the repository, and compared
+//! by `tests/ssrc-map-c/main.rs`; programs in C and C++ are compiled and run against both
+//! libraries. How a look-up is done is `ssrc-map`'s business.
 //!
-//! A panic, which would be a bug in `ssrc-map`, ends the process at the boundary and never unwinds into C. So does
-//! running out of memory.
+//! A panic, which would be a bug in `ssrc-map`, ends the process at the boundary and never unwinds
+//! into C. So does running out of memory.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -36,16 +37,16 @@ pub enum Status {
 /// It must return: an exception or `longjmp` out of it is undefined behaviour.
 pub type Visitor = Option<unsafe extern "C" fn(ssrc: u32, value: *mut c_void, context: *mut c_void) -> bool>;
 
-/// Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers of the operating
-/// system, so that nobody can choose SSRCs which make it slow. Never returns NULL. Costs one small allocation; streams
-/// cost memory as they come. Free it with `ssrc_map_destroy`.
+/// Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers
+/// of the operating system, so that nobody can choose SSRCs which make it slow. Never returns NULL.
+/// Costs one small allocation; streams cost memory as they come. Free it with `ssrc_map_destroy`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssrc_map_create(limit: usize) -> *mut Map {
     Box::into_raw(Box::new(Map(SsrcMap::new(limit))))
 }
 
-/// As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the seed can choose SSRCs
-/// that make look-ups slow.
+/// As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the
+/// seed can choose SSRCs that make look-ups slow.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssrc_map_create_with_seed(limit: usize, seed: u64) -> *mut Map {
     Box::into_raw(Box::new(Map(SsrcMap::with_seed(limit, seed))))
@@ -58,16 +59,17 @@ pub extern "C" fn ssrc_map_create_with_seed(limit: usize, seed: u64) -> *mut Map
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_destroy(map: *mut Map) {
     if !map.is_null() {
-        // SAFETY: by the contract it comes from `Box::into_raw` in one of the two functions above, and only once.
+        // SAFETY: by the contract it comes from `Box::into_raw` in one of the two functions above,
+        // and only once.
         drop(unsafe { Box::from_raw(map) });
     }
 }
 
-/// Maps `ssrc` to `value`. `*old` becomes the value that `ssrc` had before, NULL if it had none or when nothing has
-/// changed; `old` may be NULL.
+/// Maps `ssrc` to `value`. `*old` becomes the value that `ssrc` had before, NULL if it had none or
+/// when nothing has changed; `old` may be NULL.
 ///
-/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `value` is NULL, `SSRC_MAP_STATUS_FULL` if `ssrc` is new and the
-/// limit is reached.
+/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `value` is NULL, `SSRC_MAP_STATUS_FULL` if
+/// `ssrc` is new and the limit is reached.
 ///
 /// # Safety
 /// `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
@@ -92,7 +94,8 @@ pub unsafe extern "C" fn ssrc_map_insert(
     status
 }
 
-/// The value of `ssrc`; NULL if there is none, or if `map` is NULL. This is the function to call for each packet.
+/// The value of `ssrc`; NULL if there is none, or if `map` is NULL. This is the function to call
+/// for each packet.
 ///
 /// # Safety
 /// `map` is NULL or a map nobody changes meanwhile.
@@ -105,7 +108,8 @@ pub unsafe extern "C" fn ssrc_map_get(map: *const Map, ssrc: u32) -> *mut c_void
 
 /// Removes `ssrc`. `*old` becomes its value, NULL if it had none; `old` may be NULL.
 ///
-/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` is NULL, `SSRC_MAP_STATUS_NOT_FOUND` if it does not contain `ssrc`.
+/// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` is NULL, `SSRC_MAP_STATUS_NOT_FOUND` if it does
+/// not contain `ssrc`.
 ///
 /// # Safety
 /// `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
@@ -137,14 +141,15 @@ pub unsafe extern "C" fn ssrc_map_clear(map: *mut Map) {
 
 /// Calls `visitor` for each entry, in no particular order, until it returns false.
 ///
-/// The visitor may change the map, but not destroy it: what it removes before its turn is left out, and what it inserts
-/// need not come. For that the SSRCs are noted first: 4 bytes of memory for each, and a look-up.
+/// The visitor may change the map, but not destroy it: what it removes before its turn is left out,
+/// and what it inserts need not come. For that the SSRCs are noted first: 4 bytes of memory for
+/// each, and a look-up.
 ///
 /// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `visitor` is NULL.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`, and keeps to what its
-/// type says.
+/// `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`,
+/// and keeps to what its type says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_for_each(map: *mut Map, visitor: Visitor, context: *mut c_void) -> Status {
     // SAFETY: the same contract as this function's. The reference ends with this statement.

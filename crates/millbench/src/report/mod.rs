@@ -74,8 +74,9 @@ pub struct StepReport {
     pub generator_cpu_ms_per_client_s: f64,
     /// The generator's own CPU time, percent of one core.
     pub generator_core_percent: f64,
-    /// CPU time of everything else on this machine, percent of one core, with `--server-pid`. Above a few percent
-    /// the other figures are disturbed: a server that gets its core late finds more to do at once.
+    /// CPU time of everything else on this machine, percent of one core, with `--server-pid`. Above
+    /// a few percent the other figures are disturbed: a server that gets its core late finds more
+    /// to do at once.
     pub others_core_percent: Option<f64>,
     /// `read` calls per session and second: how finely the server's writes arrive.
     pub reads_per_client_s: f64,

@@ -14,8 +14,8 @@ use crate::option_values::{positive, seconds};
 pub enum RtcCommand {
     /// Publish generated media N times by WHIP. Give each its own stream with `{}`.
     ///
-    /// `http://host:port/whip/app/stream{}`, or `rtp://host:port` for plain RTP: audio to this port, video to the one two
-    /// above.
+    /// `http://host:port/whip/app/stream{}`, or `rtp://host:port` for plain RTP: audio to this
+    /// port, video to the one two above.
     Publish(RtcPublishArgs),
     /// Play N times by WHEP, or from Janus's streaming plugin.
     ///
@@ -42,12 +42,14 @@ pub struct RtcPlayArgs {
     #[command(flatten)]
     pub load: RtcLoadArgs,
 
-    /// Publish first, from this process: to the played URL with `whip` for `whep`, or to the URL given after `=`.
+    /// Publish first, from this process: to the played URL with `whip` for `whep`, or to the URL
+    /// given after `=`.
     ///
     /// An `rtmp://` URL publishes the same pictures as whole frames, and AAC, for the server to bridge.
     ///
-    /// With `{}` in the URL, one publisher per stream. Latency is measured from the publisher's send call to the arrival
-    /// in the viewer's socket; it needs the publisher on this machine, not in this process.
+    /// With `{}` in the URL, one publisher per stream. Latency is measured from the publisher's
+    /// send call to the arrival in the viewer's socket; it needs the publisher on this machine, not
+    /// in this process.
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub publish: Option<String>,
 
@@ -59,7 +61,8 @@ pub struct RtcPlayArgs {
 
     /// Kinds of offers that viewers make in turn: other payload types, other ids of header extensions.
     ///
-    /// The first three number as Chromium, Firefox and Safari do. A server writes packet headers for each kind.
+    /// The first three number as Chromium, Firefox and Safari do. A server writes packet headers
+    /// for each kind.
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=SHAPES_MAX))]
     pub shapes: u16,
 
@@ -130,15 +133,15 @@ pub struct RtcLoadArgs {
     #[arg(long, value_name = "PROFILE", value_delimiter = ',', default_value = "gcm128,gcm256,cm-sha1")]
     pub profiles: Vec<ProfileName>,
 
-    /// Do not have the kernel note arrival times, which costs it about 40 ns a datagram; latency then ends where this
-    /// program looks at the socket.
+    /// Do not have the kernel note arrival times, which costs it about 40 ns a datagram; latency
+    /// then ends where this program looks at the socket.
     #[arg(long)]
     pub no_timestamps: bool,
 
     /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
     ///
-    /// A sleeping generator on the server's own machine makes the server pay for waking it, datagram by datagram, which
-    /// a client elsewhere would not.
+    /// A sleeping generator on the server's own machine makes the server pay for waking it,
+    /// datagram by datagram, which a client elsewhere would not.
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub turn_ms: u32,
 

@@ -1,7 +1,8 @@
 //! Session descriptions of this program's publishers and viewers, and what was agreed.
 //!
-//! Publishers and viewers offer what browsers do for one H.264 and one Opus track, with retransmission and feedback.
-//! Janus offers instead, and is answered. Reading and writing the descriptions is `rtc::sdp`'s work.
+//! Publishers and viewers offer what browsers do for one H.264 and one Opus track, with
+//! retransmission and feedback. Janus offers instead, and is answered. Reading and writing the
+//! descriptions is `rtc::sdp`'s work.
 
 use std::sync::Arc;
 

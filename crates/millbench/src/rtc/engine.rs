@@ -1,7 +1,7 @@
 //! The loop that carries all sessions of a run: sockets, timers, starts, in one thread.
 //!
-//! A turn: wait, receive what came, take the answers of servers, send what is due, start sessions, run timers. `run.rs`
-//! calls it again and again and decides what is measured when.
+//! A turn: wait, receive what came, take the answers of servers, send what is due, start sessions,
+//! run timers. `run.rs` calls it again and again and decides what is measured when.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

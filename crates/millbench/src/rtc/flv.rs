@@ -1,8 +1,9 @@
 //! What RTMP publishers send: the pictures of `media.rs` as whole frames, and audio of the embedded clip.
 //!
-//! The same H.264, 600 kbit/s at 30 pictures a second with a key picture every 2 s, so that a bridge gives viewers what a
-//! WHIP publisher would have given them. The audio is a recording in AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that
-//! transcodes it has real work. Each picture ends in a place for a mark. Connecting and sending are left to `rtmp.rs`.
+//! The same H.264, 600 kbit/s at 30 pictures a second with a key picture every 2 s, so that a
+//! bridge gives viewers what a WHIP publisher would have given them. The audio is a recording in
+//! AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that transcodes it has real work. Each picture
+//! ends in a place for a mark. Connecting and sending are left to `rtmp.rs`.
 
 use rtmp::MediaKind;
 
@@ -142,7 +143,8 @@ fn body(is_key: bool, unit: &picture::Unit) -> Vec<u8> {
     body
 }
 
-/// Sampling frequency of an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1) behind the head of its message.
+/// Sampling frequency of an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1) behind the head
+/// of its message.
 fn sample_rate_of(body: &[u8]) -> Option<u32> {
     let &[0xa0..=0xaf, 0, first, second, ..] = body else { return None };
     RATES.get(usize::from((first & 7) << 1 | second >> 7)).copied()

@@ -1,7 +1,7 @@
 //! A small blocking HTTP/1.1 client: one connection, kept open from request to request.
 //!
-//! Enough for WHIP, WHEP and Janus. What the answers mean is decided in `signalling.rs`. Bodies are limited, redirections
-//! and TLS are left out: servers under test run beside this program.
+//! Enough for WHIP, WHEP and Janus. What the answers mean is decided in `signalling.rs`. Bodies are
+//! limited, redirections and TLS are left out: servers under test run beside this program.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -251,8 +251,8 @@ fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
     }
 }
 
-/// The path of a `Location` seen from the URL that was asked: absolute URLs lose their authority, relative ones are
-/// taken from the last slash (RFC 3986 section 5.2, as far as servers use it).
+/// The path of a `Location` seen from the URL that was asked: absolute URLs lose their authority,
+/// relative ones are taken from the last slash (RFC 3986 section 5.2, as far as servers use it).
 pub fn location_path(asked: &HttpUrl, location: &str) -> String {
     if let Some((_, rest)) = location.split_once("://") {
         return rest.find('/').map_or("/", |slash| &rest[slash..]).to_owned();

@@ -1,7 +1,7 @@
 //! A bad network at the generator's own sockets: datagrams lost by chance and delayed by a fixed time.
 //!
-//! Each direction has one, so `--delay 20` makes a round trip 40 ms longer. Nothing is reordered. A datagram that finds
-//! the line full is lost, as in a router.
+//! Each direction has one, so `--delay 20` makes a round trip 40 ms longer. Nothing is reordered. A
+//! datagram that finds the line full is lost, as in a router.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

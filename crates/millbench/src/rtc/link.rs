@@ -1,10 +1,11 @@
 //! One client's end of a connection: a socket of its own, the peer behind it, and the keys of its media.
 //!
-//! A socket each, because that is what viewers are: the server tells them apart by address, so each needs a port of its
-//! own. (On loopback alone one socket could serve many local addresses, and save a system call a frame.)
+//! A socket each, because that is what viewers are: the server tells them apart by address, so each
+//! needs a port of its own. (On loopback alone one socket could serve many local addresses, and
+//! save a system call a frame.)
 //!
-//! What media means is decided in `viewer.rs` and `publisher.rs`. Faults that `--loss` and `--delay` ask for are at
-//! home here: every datagram of both directions meets them.
+//! What media means is decided in `viewer.rs` and `publisher.rs`. Faults that `--loss` and
+//! `--delay` ask for are at home here: every datagram of both directions meets them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -120,7 +121,8 @@ impl Link {
         self.media.as_ref().map(|media| media.profile)
     }
 
-    /// Receives one batch; `media` gets what is media and may come from where it came. Returns whether more may wait.
+    /// Receives one batch; `media` gets what is media and may come from where it came. Returns
+    /// whether more may wait.
     ///
     /// # Errors
     /// A text for the session.
@@ -222,7 +224,8 @@ impl Link {
         self.news.take()
     }
 
-    /// Takes what the peer tells: at once after each of its datagrams, because media may come right behind the keys.
+    /// Takes what the peer tells: at once after each of its datagrams, because media may come right
+    /// behind the keys.
     fn poll_events(&mut self) {
         while let Some(event) = self.peer.poll_event() {
             match event {
@@ -351,5 +354,6 @@ const BUFFER_BYTES: usize = 512 * 1024;
 /// Longer than any packet that leaves here.
 const PACKET_BYTES_MAX: usize = 1500;
 
-/// 50 pairs of tracks and what is sent again of them, and as much again for a publisher that comes back with others.
+/// 50 pairs of tracks and what is sent again of them, and as much again for a publisher that comes
+/// back with others.
 const STREAMS_MAX: usize = 400;

@@ -1,9 +1,11 @@
-//! What publishers send: two seconds of H.264 and Opus, made by code, cut into packets as browsers do, and repeated.
+//! What publishers send: two seconds of H.264 and Opus, made by code, cut into packets as browsers
+//! do, and repeated.
 //!
-//! 600 kbit/s of video at 30 pictures a second, a key picture every 2 s, and an Opus packet of 160 bytes every 20 ms:
-//! 71 + 50 packets a second. A picture that does not fit into a packet is cut into nearly equal ones, the last of which
-//! are a byte larger (FU-A, RFC 6184 section 5.8); parameter sets travel in a packet of their own before each key
-//! picture (STAP-A, section 5.7.1). Sizes vary from picture to picture. Sending is left to `publisher.rs`.
+//! 600 kbit/s of video at 30 pictures a second, a key picture every 2 s, and an Opus packet of 160
+//! bytes every 20 ms: 71 + 50 packets a second. A picture that does not fit into a packet is cut
+//! into nearly equal ones, the last of which are a byte larger (FU-A, RFC 6184 section 5.8);
+//! parameter sets travel in a packet of their own before each key picture (STAP-A, section 5.7.1).
+//! Sizes vary from picture to picture. Sending is left to `publisher.rs`.
 
 use super::mark::{self, MARK_BYTES};
 use super::picture::{self, Unit};
@@ -160,7 +162,8 @@ pub(super) fn pictures() -> Vec<Unit> {
     std::iter::once(picture::key_picture(KEY_RAW)).chain(changed).collect()
 }
 
-/// Raw macroblocks of each picture after the key picture: 59 pictures of one to three packets, 600 kbit/s in all.
+/// Raw macroblocks of each picture after the key picture: 59 pictures of one to three packets, 600
+/// kbit/s in all.
 fn picture_sizes() -> Vec<u32> {
     // How often each size occurs. Sizes from 7 on take three packets, 3 to 6 take two.
     let mut sizes: Vec<u32> = [(4, 6), (5, 8), (6, 32), (7, 5), (8, 5), (9, 3)]
@@ -210,8 +213,8 @@ fn fragments(unit: &Unit) -> Vec<Payload> {
     (0..count).map(&mut cut).collect()
 }
 
-/// Bytes of the NAL unit that a mark would take in a payload of `length` whose bytes from `skipped` on are those of the
-/// unit from `begin` on.
+/// Bytes of the NAL unit that a mark would take in a payload of `length` whose bytes from `skipped`
+/// on are those of the unit from `begin` on.
 fn mark_range(begin: usize, skipped: usize, length: usize) -> Option<std::ops::Range<usize>> {
     let at = mark::place(length)?.checked_sub(skipped)? + begin;
     Some(at..at + MARK_BYTES)

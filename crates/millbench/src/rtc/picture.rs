@@ -1,9 +1,10 @@
 //! A small H.264 encoder: pictures of exactly the wished size whose bytes may be changed.
 //!
-//! Constrained baseline, CAVLC, one slice a picture, 320x240. Most of a key picture is flat grey, most of another
-//! picture is skipped; the last macroblocks of both are raw samples (`I_PCM`, ITU-T H.264 section 7.3.5), 384 bytes each
-//! that mean nothing but brightness and colour. So a decoder takes the stream whatever marks are written into it, a
-//! picture has any size wanted, and no recording has to be committed. Packets are made in `media.rs`.
+//! Constrained baseline, CAVLC, one slice a picture, 320x240. Most of a key picture is flat grey,
+//! most of another picture is skipped; the last macroblocks of both are raw samples (`I_PCM`, ITU-T
+//! H.264 section 7.3.5), 384 bytes each that mean nothing but brightness and colour. So a decoder
+//! takes the stream whatever marks are written into it, a picture has any size wanted, and no
+//! recording has to be committed. Packets are made in `media.rs`.
 
 /// Macroblocks of a picture.
 pub const MACROBLOCKS: u32 = COLUMNS * ROWS;
@@ -151,8 +152,8 @@ impl Bits {
         self.finish_unit().bytes
     }
 
-    /// Stop bit and alignment (section 7.3.2.11). Nothing here ever holds two zero bytes in a row, so no emulation
-    /// prevention is needed (section 7.4.1.1); the tests see to that.
+    /// Stop bit and alignment (section 7.3.2.11). Nothing here ever holds two zero bytes in a row,
+    /// so no emulation prevention is needed (section 7.4.1.1); the tests see to that.
     fn finish_unit(mut self) -> Unit {
         self.put(1, 1);
         self.unit

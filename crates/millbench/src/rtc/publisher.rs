@@ -1,7 +1,8 @@
 //! A publisher: sends the generated media when it is due, sends again what is asked for, and reports.
 //!
-//! A packet that was sent is not kept: it is made again of its place in the media and its mark, of which the last few
-//! hundred are remembered. Where packets go, encrypted or not, is a matter of the [`Outlet`].
+//! A packet that was sent is not kept: it is made again of its place in the media and its mark, of
+//! which the last few hundred are remembered. Where packets go, encrypted or not, is a matter of
+//! the [`Outlet`].
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -120,7 +121,8 @@ struct Sent {
 }
 
 impl Publisher {
-    /// Begins now; `tracks` are those agreed on, audio and video in turn. None for plain RTP, which is one pair.
+    /// Begins now; `tracks` are those agreed on, audio and video in turn. None for plain RTP, which
+    /// is one pair.
     pub fn new(
         id: u64,
         number: usize,
@@ -378,7 +380,8 @@ impl Sent {
 /// Time between two pictures.
 const PICTURE_NS: u64 = 1_000_000_000 / 30;
 
-/// Packets of a track that can be sent again: 3 s of video. A power of two, so that it divides the sequence numbers.
+/// Packets of a track that can be sent again: 3 s of video. A power of two, so that it divides the
+/// sequence numbers.
 const HISTORY: usize = 256;
 
 /// Sender reports of 28 bytes, two a pair, that fit in one datagram with a name.

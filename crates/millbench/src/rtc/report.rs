@@ -47,8 +47,8 @@ pub struct RtcStep {
     pub packets: u64,
     /// The server's CPU time per such packet, microseconds, with `--server-pid`.
     pub us_per_packet: Option<f64>,
-    /// Packets of media received, of all that the publishers sent in that time to as many viewers. Of RTMP publishers: whole
-    /// pictures and audio packets of 20 ms.
+    /// Packets of media received, of all that the publishers sent in that time to as many viewers.
+    /// Of RTMP publishers: whole pictures and audio packets of 20 ms.
     pub delivered: Option<f64>,
     /// Sequence numbers that viewers should have got.
     pub expected: u64,
@@ -60,7 +60,8 @@ pub struct RtcStep {
     pub lost_video: u64,
     /// Those of them that were numbered away by the server.
     pub hidden: u64,
-    /// Packets that viewers which were still catching up were not given, before a key picture. Not among `lost`.
+    /// Packets that viewers which were still catching up were not given, before a key picture. Not
+    /// among `lost`.
     pub skipped: u64,
     /// Packets that came twice.
     pub duplicates: u64,

@@ -1,7 +1,7 @@
 //! A publisher that hands in whole frames by RTMP, for viewers by WebRTC to get through a server's bridge.
 //!
-//! One non-blocking socket in the loop of `engine.rs`: it says when the socket is ready and when something is due, and is
-//! told what went wrong. What is sent, and when, is in `flv.rs`.
+//! One non-blocking socket in the loop of `engine.rs`: it says when the socket is ready and when
+//! something is due, and is told what went wrong. What is sent, and when, is in `flv.rs`.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -79,7 +79,8 @@ impl RtmpPublisher {
         Ok(may_begin)
     }
 
-    /// Sends what is due by `wall_ns`, frame by frame; when the next one is, wall clock nanoseconds. `None`: not begun.
+    /// Sends what is due by `wall_ns`, frame by frame; when the next one is, wall clock
+    /// nanoseconds. `None`: not begun.
     ///
     /// # Errors
     /// Why the session is over.

@@ -1,7 +1,8 @@
 //! A run: publishers first, then step by step more sessions, each step measured; in the end a verdict.
 //!
-//! Steps run like those of the RTMP side: raise the number of sessions, wait until all are up or have failed, let things
-//! settle, then measure for a while. CPU and loss are differences over that window.
+//! Steps run like those of the RTMP side: raise the number of sessions, wait until all are up or
+//! have failed, let things settle, then measure for a while. CPU and loss are differences over that
+//! window.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,10 +1,12 @@
 //! How sessions are asked for: WHIP (RFC 9725), WHEP, and the HTTP interface of Janus.
 //!
-//! Asking waits for answers, so it is done by a few threads beside the loop that carries media. They get [`Job`]s and
-//! give [`Signalled`]s; what the descriptions say is read by others. A session's jobs are done in order by one thread.
+//! Asking waits for answers, so it is done by a few threads beside the loop that carries media.
+//! They get [`Job`]s and give [`Signalled`]s; what the descriptions say is read by others. A
+//! session's jobs are done in order by one thread.
 //!
-//! A Janus session is asked for in steps: create, attach to the streaming plugin, ask to watch, wait for the offer; and
-//! once there is an answer, start. The offer comes through a request for events that stays open until there is one.
+//! A Janus session is asked for in steps: create, attach to the streaming plugin, ask to watch,
+//! wait for the offer; and once there is an answer, start. The offer comes through a request for
+//! events that stays open until there is one.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -216,8 +218,8 @@ impl Asker {
     }
 }
 
-/// What the server says about a refusal, after a colon: `error.message`, or `detail` or `title` as RFC 9457 has them.
-/// Empty if it says nothing.
+/// What the server says about a refusal, after a colon: `error.message`, or `detail` or `title` as
+/// RFC 9457 has them. Empty if it says nothing.
 fn reason_of(body: &[u8]) -> String {
     let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let texts = [&body["error"]["message"], &body["detail"], &body["title"]];

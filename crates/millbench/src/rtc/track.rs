@@ -1,8 +1,9 @@
 //! What a viewer knows of one received track: numbers that came, that are missing, and how evenly they came.
 //!
-//! Loss is counted by RTP sequence number (RFC 3550 appendix A.1 and A.3), jitter as section 6.4.1 defines it. Missing
-//! numbers can be asked for again (`NACK`, RFC 4585 section 6.2.1). Decrypted packets with a mark of the publisher tell
-//! besides whether a server numbered a loss away. Keys and sockets are left to others.
+//! Loss is counted by RTP sequence number (RFC 3550 appendix A.1 and A.3), jitter as section 6.4.1
+//! defines it. Missing numbers can be asked for again (`NACK`, RFC 4585 section 6.2.1). Decrypted
+//! packets with a mark of the publisher tell besides whether a server numbered a loss away. Keys
+//! and sockets are left to others.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,8 @@ pub struct Counts {
     pub repaired: u64,
     /// Numbers further away than the window: a stream that jumps.
     pub jumps: u64,
-    /// Packets of the publisher that are missing although no sequence number is; frames, where frames are marked.
+    /// Packets of the publisher that are missing although no sequence number is; frames, where
+    /// frames are marked.
     pub hidden: u64,
     /// The same where a viewer that was still catching up was moved on to the next key picture.
     pub skipped: u64,
@@ -150,8 +152,8 @@ impl ReceivedTrack {
         true
     }
 
-    /// Takes the mark of a decrypted packet into account, which [`ReceivedTrack::receive`] has just said is new.
-    /// `may_skip`: packets missing before this one were left out for a newcomer.
+    /// Takes the mark of a decrypted packet into account, which [`ReceivedTrack::receive`] has just
+    /// said is new. `may_skip`: packets missing before this one were left out for a newcomer.
     pub fn note_mark(&mut self, sequence: u16, mark: Mark, may_skip: bool) {
         if mark.counts == Counted::Frames {
             return self.note_frame(mark, may_skip);
@@ -171,8 +173,8 @@ impl ReceivedTrack {
         self.last_mark = Some((number, mark));
     }
 
-    /// Frames are missing if pictures did not end as often as their numbers rose, and missing packets are too few to have
-    /// ended them.
+    /// Frames are missing if pictures did not end as often as their numbers rose, and missing
+    /// packets are too few to have ended them.
     fn note_frame(&mut self, mark: Mark, may_skip: bool) {
         let absent = self.counts.expected.saturating_sub(self.counts.received);
         let zero = match &mut self.frame_zero {
@@ -191,7 +193,8 @@ impl ReceivedTrack {
         *count += missing;
     }
 
-    /// Sequence numbers to ask for now, into `out`; each is asked for again every `retry` until it is given up.
+    /// Sequence numbers to ask for now, into `out`; each is asked for again every `retry` until it
+    /// is given up.
     pub fn poll_missing(&mut self, now: Instant, retry: Duration, out: &mut Vec<u16>) {
         self.missing.retain(|missing| now.saturating_duration_since(missing.since) < GIVEN_UP_AFTER);
         for missing in &mut self.missing {
@@ -212,8 +215,9 @@ impl ReceivedTrack {
         self.highest.map(|_| self.jitter.value / f64::from(clock_rate))
     }
 
-    /// Figures of a receiver report since the last one (RFC 3550 section 6.4.1): fraction lost, cumulative number lost,
-    /// extended highest sequence number, jitter. `None` before the first packet.
+    /// Figures of a receiver report since the last one (RFC 3550 section 6.4.1): fraction lost,
+    /// cumulative number lost, extended highest sequence number, jitter. `None` before the first
+    /// packet.
     pub fn report(&mut self) -> Option<(u8, i32, u32, u32)> {
         let highest = self.highest?;
         let (expected, received) =
@@ -438,7 +442,8 @@ mod tests {
         assert_eq!((track.counts.skipped, track.counts.hidden, track.counts.lost()), (49, 1, 1));
     }
 
-    /// Packets of pictures by sequence number, and what has come of each: the end of frame `number` is marked.
+    /// Packets of pictures by sequence number, and what has come of each: the end of frame `number`
+    /// is marked.
     fn receive_frames(track: &mut ReceivedTrack, packets: &[(u16, Option<u64>, bool)]) {
         let now = now();
         for &(sequence, ends, again) in packets {

@@ -1,8 +1,9 @@
 //! A viewer: counts what comes, decrypts some or all of it, asks for what is missing, reports.
 //!
-//! The header of a packet is readable without decrypting it, and is enough for loss, order and jitter. Every packet is
-//! decrypted until a while after the first key picture, and then one in as many as asked for; those prove the keys, tell
-//! the latency by the publisher's mark, and show whether a server numbered losses away.
+//! The header of a packet is readable without decrypting it, and is enough for loss, order and
+//! jitter. Every packet is decrypted until a while after the first key picture, and then one in as
+//! many as asked for; those prove the keys, tell the latency by the publisher's mark, and show
+//! whether a server numbered losses away.
 
 use std::time::{Duration, Instant};
 
@@ -136,8 +137,8 @@ impl Viewer {
         }
     }
 
-    /// Whether a server may still be bringing it up to date: it gets what came since the last key picture, and may be
-    /// moved on when the next one comes first.
+    /// Whether a server may still be bringing it up to date: it gets what came since the last key
+    /// picture, and may be moved on when the next one comes first.
     fn is_joining(&self, now: Instant) -> bool {
         self.up_at.is_none_or(|up_at| now.saturating_duration_since(up_at) < JOIN_TIME)
     }
@@ -206,8 +207,8 @@ impl Viewer {
         }
     }
 
-    /// Audio that a server transcoded has no marks. When it was published is known all the same: reports tell which
-    /// picture belongs to it, and the mark of that picture when it was sent.
+    /// Audio that a server transcoded has no marks. When it was published is known all the same:
+    /// reports tell which picture belongs to it, and the mark of that picture when it was sent.
     fn audio_latency_ns(&self, head: Head, at_ns: u64) -> Option<u64> {
         let wall_ns =
             self.sources[Track::Audio.index()]?.wall_ns(head.timestamp, Track::Audio.clock_rate())?;

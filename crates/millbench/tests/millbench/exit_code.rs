@@ -1,4 +1,5 @@
-//! The exit code of `millbench` is its verdict: a lost message, a lost byte or a failed session is never a success.
+//! The exit code of `millbench` is its verdict: a lost message, a lost byte or a failed session is
+//! never a success.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,5 @@
-//! The load generator's exit codes and what it sends, against stand-ins that misbehave: a module for each behaviour.
+//! The load generator's exit codes and what it sends, against stand-ins that misbehave: a module
+//! for each behaviour.
 
 mod exit_code;
 mod forwarder;

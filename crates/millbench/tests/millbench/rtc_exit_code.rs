@@ -1,4 +1,5 @@
-//! The exit code of `millbench rtc` is its verdict: a lost, hidden or forged packet or a failed session is no success.
+//! The exit code of `millbench rtc` is its verdict: a lost, hidden or forged packet or a failed
+//! session is no success.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,5 @@
-//! AV1 (RTP payload format for AV1, section 4): OBU fragments are joined and get their sizes back. The layout is drawn in
-//! `payload/av1.rs`.
+//! AV1 (RTP payload format for AV1, section 4): OBU fragments are joined and get their sizes back.
+//! The layout is drawn in `payload/av1.rs`.
 //!
 //! Temporal delimiters, tile lists and padding are left out, as in files (AV1 ISOBMFF binding, section 2.4).
 

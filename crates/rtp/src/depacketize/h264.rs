@@ -1,4 +1,5 @@
-//! H.264 (RFC 6184 sections 5.6 to 5.8): single NAL units, STAP-A, FU-A. The layouts are drawn in `payload/h264.rs`.
+//! H.264 (RFC 6184 sections 5.6 to 5.8): single NAL units, STAP-A, FU-A. The layouts are drawn in
+//! `payload/h264.rs`.
 //!
 //! STAP-B, MTAP and FU-B belong to the interleaved mode, which nobody negotiates here, and are refused.
 

@@ -1,5 +1,5 @@
-//! H.265 (RFC 7798 sections 4.4.1 to 4.4.3): single NAL units, aggregation packets, fragmentation units. The layouts
-//! are drawn in `payload/h265.rs`.
+//! H.265 (RFC 7798 sections 4.4.1 to 4.4.3): single NAL units, aggregation packets, fragmentation
+//! units. The layouts are drawn in `payload/h265.rs`.
 //!
 //! Without decoding order numbers: `sprop-max-don-diff` above 0 is not negotiated. PACI is refused.
 

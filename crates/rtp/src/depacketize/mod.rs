@@ -1,8 +1,9 @@
 //! Payloads back to coded frames, one file per payload format.
 //!
 //! A [`Depacketizer`] is given the payloads of one track in order: [`Depacketizer::push`] for each,
-//! [`Depacketizer::finish`] where a frame ends (marker, or another timestamp), [`Depacketizer::abandon`] where packets
-//! are missing. What a frame looks like is what containers hold:
+//! [`Depacketizer::finish`] where a frame ends (marker, or another timestamp),
+//! [`Depacketizer::abandon`] where packets are missing. What a frame looks like is what containers
+//! hold:
 //!
 //! ```text
 //! H.264, H.265   size 32 | NAL unit | size 32 | NAL unit | ...        (ISO/IEC 14496-15, sizes of four bytes)
@@ -10,7 +11,8 @@
 //! VP8            the frame                VP9   the frame, or a superframe of all spatial layers (VP9 annex B)
 //! Opus, G.711    the payload
 //! ```
-//! Putting packets into order and waiting for late ones is left to the caller, and so is knowing which frame needs which.
+//! Putting packets into order and waiting for late ones is left to the caller, and so is knowing
+//! which frame needs which.
 
 mod av1;
 mod h264;
@@ -78,7 +80,8 @@ impl Format {
 }
 
 impl Depacketizer {
-    /// For a track of this codec. One without a payload format here is taken to have a frame per packet, like G.711.
+    /// For a track of this codec. One without a payload format here is taken to have a frame per
+    /// packet, like G.711.
     pub fn new(codec: Codec) -> Self {
         Self { codec, format: Format::of(codec), frame: Vec::new(), broken: None, has_payload: false }
     }
@@ -91,8 +94,8 @@ impl Depacketizer {
     /// Takes the next payload (without padding) of the frame under way, or the first of a new one.
     ///
     /// # Errors
-    /// [`Broken`] when this payload is what breaks the frame. Further payloads of a broken frame are passed over
-    /// without an error: it is counted once.
+    /// [`Broken`] when this payload is what breaks the frame. Further payloads of a broken frame
+    /// are passed over without an error: it is counted once.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), Broken> {
         self.has_payload = true;
         if self.broken.is_some() {
@@ -104,7 +107,8 @@ impl Depacketizer {
     }
 
     fn take(&mut self, payload: &[u8]) -> Result<(), Broken> {
-        // No format makes more of a payload than this: sizes of four bytes for units of one byte with a size of two.
+        // No format makes more of a payload than this: sizes of four bytes for units of one byte
+        // with a size of two.
         if self.frame.len() + 4 * payload.len() > FRAME_BYTES_MAX {
             return Err(Broken::TooLarge);
         }

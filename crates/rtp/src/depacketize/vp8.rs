@@ -1,4 +1,5 @@
-//! VP8 (RFC 7741 section 4): the descriptor is taken off, the rest is the frame. `payload/vp8.rs` reads descriptors.
+//! VP8 (RFC 7741 section 4): the descriptor is taken off, the rest is the frame. `payload/vp8.rs`
+//! reads descriptors.
 
 use super::Broken;
 use crate::payload::vp8::Descriptor;

@@ -1,7 +1,8 @@
 //! Writing a block of header extensions, and rewriting one with the ids of another session.
 //!
-//! A block is begun in the one-byte form, which every receiver takes and which is smaller, and turned into the
-//! two-byte form when an element needs it, if the receiver takes that (`a=extmap-allow-mixed`).
+//! A block is begun in the one-byte form, which every receiver takes and which is smaller, and
+//! turned into the two-byte form when an element needs it, if the receiver takes that
+//! (`a=extmap-allow-mixed`).
 
 use std::error::Error;
 use std::fmt;
@@ -73,7 +74,8 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Turns the elements written so far into the two-byte form, if then `id` with `len` bytes fits behind them.
+    /// Turns the elements written so far into the two-byte form, if then `id` with `len` bytes fits
+    /// behind them.
     fn widen(&mut self, id: u8, len: usize) -> Result<(), NoRoom> {
         if self.form == Form::OneByte || id == 0 || len > 255 || self.out.len() < 4 {
             return Err(NoRoom);
@@ -94,8 +96,8 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Pads the block, writes its head, and returns its length in bytes: 0 if it has no elements, else a multiple
-    /// of four.
+    /// Pads the block, writes its head, and returns its length in bytes: 0 if it has no elements,
+    /// else a multiple of four.
     #[inline]
     pub fn finish(self) -> usize {
         if self.len <= 4 {
@@ -111,8 +113,9 @@ impl<'a> BlockWriter<'a> {
 
 /// Appends the elements of `block`, whose ids are those of `from`, under the ids they have in `to`.
 ///
-/// Elements that one of the two sessions does not have are left out, those for which `keep` is false as well, and
-/// those that do not fit. Extensions the caller writes itself (MID, transport-cc) are left to it by `keep`.
+/// Elements that one of the two sessions does not have are left out, those for which `keep` is
+/// false as well, and those that do not fit. Extensions the caller writes itself (MID,
+/// transport-cc) are left to it by `keep`.
 #[inline]
 pub fn rewrite(
     block: &[u8],

@@ -1,10 +1,12 @@
-//! Dependency descriptor (AV1 RTP specification, appendix A): frame borders beside the payload, for any codec.
+//! Dependency descriptor (AV1 RTP specification, appendix A): frame borders beside the payload, for
+//! any codec.
 //!
 //! ```text
 //! |S|E| template id |       frame number (16)       |T|A|D|F|C| ...   the second part only if there are more bytes
 //! ```
-//! Read as far as forwarding whole layers needs it. Left out: templates, chains and decode targets, which only a
-//! server that drops frames out of a layer needs; the descriptor is carried through as it is.
+//! Read as far as forwarding whole layers needs it. Left out: templates, chains and decode targets,
+//! which only a server that drops frames out of a layer needs; the descriptor is carried through as
+//! it is.
 
 /// The fields of a dependency descriptor that every packet has, and whether it brings a new structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

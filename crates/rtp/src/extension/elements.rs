@@ -1,7 +1,7 @@
 //! Reading a block of header extensions element by element, in the one-byte and the two-byte form.
 //!
-//! A broken element ends the walk and leaves what came before it valid (RFC 8285 section 4.2); a block of another
-//! profile has no elements.
+//! A broken element ends the walk and leaves what came before it valid (RFC 8285 section 4.2); a
+//! block of another profile has no elements.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
@@ -16,8 +16,8 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Reads a block that begins with its four-byte head; an empty one, and one shorter than its head, have no
-    /// elements. The length in the head is not looked at, the slice is the block.
+    /// Reads a block that begins with its four-byte head; an empty one, and one shorter than its
+    /// head, have no elements. The length in the head is not looked at, the slice is the block.
     #[inline]
     pub fn new(block: &'a [u8]) -> Self {
         let (at, two_byte) = match block {

@@ -1,4 +1,5 @@
-//! RTP header extensions (RFC 8285): which there are, which id each has in a session, reading, writing, renaming.
+//! RTP header extensions (RFC 8285): which there are, which id each has in a session, reading,
+//! writing, renaming.
 //!
 //! ```text
 //! one-byte form   |    0xbede     |     words     |  then |  id |len-1| data ...      id 1..=14, 1..=16 bytes

@@ -1,7 +1,7 @@
 //! What the data of each header extension says.
 //!
-//! Readers return `None` for data of the wrong length; data that is longer than needed is read as far as it is
-//! known, since later versions of an extension append.
+//! Readers return `None` for data of the wrong length; data that is longer than needed is read as
+//! far as it is known, since later versions of an extension append.
 
 use crate::rtcp::NtpTime;
 

@@ -1,27 +1,30 @@
-//! AV1 temporal units to payloads (RTP payload format for AV1, section 4): an aggregation header, then pieces of OBUs.
+//! AV1 temporal units to payloads (RTP payload format for AV1, section 4): an aggregation header,
+//! then pieces of OBUs.
 //!
 //! ```text
 //! |Z|Y| W (2) |N|RSV|   Z: goes on with an OBU of the packet before   Y: its last OBU goes on in the next packet
 //! W = 0: each element has its length ahead of it (LEB128); else W elements, the last without length
 //! OBU   |F| type (4) |X|S|R|   X: | temporal (3) | spatial (2) | RSV |   S: | size (LEB128) |
 //! ```
-//! OBUs may be cut anywhere, so all packets of a unit but the last get the same length: the shortest that needs no more
-//! packets than the limit does. Size fields are taken out, and temporal delimiters, tile lists and padding are not sent
-//! (section 5).
+//! OBUs may be cut anywhere, so all packets of a unit but the last get the same length: the
+//! shortest that needs no more packets than the limit does. Size fields are taken out, and temporal
+//! delimiters, tile lists and padding are not sent (section 5).
 
 use media::bitstream::next_obu;
 
 use super::{FrameWriter, limited};
 
-/// OBUs of one temporal unit; one with more is refused. The standard's largest level has 128 tiles, so that a frame of
-/// one group for each tile stays far below.
+/// OBUs of one temporal unit; one with more is refused. The standard's largest level has 128 tiles,
+/// so that a frame of one group for each tile stays far below.
 pub const OBUS_MAX: usize = 1_024;
 
-/// Writes the OBUs of one temporal unit in the low-overhead format (AV1 specification, section 5.2), with `ahead`, OBUs of
-/// the same form, in front of them: the sequence header where it is to be repeated.
+/// Writes the OBUs of one temporal unit in the low-overhead format (AV1 specification, section
+/// 5.2), with `ahead`, OBUs of the same form, in front of them: the sequence header where it is to
+/// be repeated.
 ///
-/// `begins_sequence`: the unit begins a coded video sequence (N). Returns whether it could be read; if not (a size beyond
-/// the end, the forbidden bit, more than [`OBUS_MAX`] OBUs, nothing to send), nothing is written.
+/// `begins_sequence`: the unit begins a coded video sequence (N). Returns whether it could be read;
+/// if not (a size beyond the end, the forbidden bit, more than [`OBUS_MAX`] OBUs, nothing to send),
+/// nothing is written.
 pub fn packetize(
     ahead: &[u8],
     unit: &[u8],
@@ -205,7 +208,8 @@ impl<'a, I: Iterator<Item = Obu<'a>> + Clone> Cutter<'a, I> {
         plan
     }
 
-    /// Goes behind what `plan` says and tells `element` what is passed: the OBU, from where, how much, with a length.
+    /// Goes behind what `plan` says and tells `element` what is passed: the OBU, from where, how
+    /// much, with a length.
     fn advance(&mut self, plan: Plan, mut element: impl FnMut(&Obu<'a>, usize, usize, bool)) {
         for index in 1..=plan.elements {
             let Some((obu, sent)) = self.current else { return };

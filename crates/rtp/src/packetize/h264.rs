@@ -5,16 +5,18 @@
 //! STAP-A     |F|NRI|   24    | size (16) | NAL unit | size (16) | NAL unit | ...
 //! FU-A       |F|NRI|   28    |S|E|R|  type   | fragment
 //! ```
-//! Parameter sets and SEI, which are short, share a packet (section 5.7.1); slices are cut into equal fragments
-//! (section 5.8). Units are sent as they are: what a receiver needs no more (delimiters, filler) the caller leaves out.
+//! Parameter sets and SEI, which are short, share a packet (section 5.7.1); slices are cut into
+//! equal fragments (section 5.8). Units are sent as they are: what a receiver needs no more
+//! (delimiters, filler) the caller leaves out.
 
 use super::FrameWriter;
 use super::units::Format;
 
 /// Writes the NAL units of one access unit, without start codes or lengths ahead of them, in decoding order.
 ///
-/// Units that are empty or of a type that is not a NAL unit's own (0, 24 to 31) are left out: a receiver would take them
-/// for packets of this format. So are those with the forbidden bit: they say that they are damaged.
+/// Units that are empty or of a type that is not a NAL unit's own (0, 24 to 31) are left out: a
+/// receiver would take them for packets of this format. So are those with the forbidden bit: they
+/// say that they are damaged.
 pub fn packetize<'a>(
     units: impl Iterator<Item = &'a [u8]> + Clone,
     payload_bytes_max: usize,

@@ -12,8 +12,8 @@ use super::units::Format;
 
 /// Writes the NAL units of one access unit, without start codes or lengths ahead of them, in decoding order.
 ///
-/// Units without a whole head, with a temporal id of 0 on the wire or of a type that is not a NAL unit's own (48 to 63)
-/// are left out, and so are those with the forbidden bit.
+/// Units without a whole head, with a temporal id of 0 on the wire or of a type that is not a NAL
+/// unit's own (48 to 63) are left out, and so are those with the forbidden bit.
 pub fn packetize<'a>(
     units: impl Iterator<Item = &'a [u8]> + Clone,
     payload_bytes_max: usize,

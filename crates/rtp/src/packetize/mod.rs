@@ -3,12 +3,13 @@
 //! ```text
 //!  access unit ─▶ h264::packetize(units, limit, &mut FrameWriter) ─▶ headers and payloads in a PacketSlab
 //! ```
-//! A frame becomes as few packets as its format and the limit allow, and what is cut is cut into pieces of one size, the
-//! last of which may be a few bytes shorter: segmentation offload takes a run of equal datagrams that ends with a shorter
-//! one. Where a format forbids cutting (several units in one packet) sizes differ, which costs a run more.
+//! A frame becomes as few packets as its format and the limit allow, and what is cut is cut into
+//! pieces of one size, the last of which may be a few bytes shorter: segmentation offload takes a
+//! run of equal datagrams that ends with a shorter one. Where a format forbids cutting (several
+//! units in one packet) sizes differ, which costs a run more.
 //!
-//! Nothing is allocated per packet in the steady state: packets lie one behind the other in memory that is used again.
-//! Which frames are sent, and their timestamps, others decide.
+//! Nothing is allocated per packet in the steady state: packets lie one behind the other in memory
+//! that is used again. Which frames are sent, and their timestamps, others decide.
 
 pub mod audio;
 pub mod av1;
@@ -63,8 +64,9 @@ impl Sender {
 
 /// Writes the packets of one frame: those of one timestamp.
 ///
-/// **To be driven like this:** [`FrameWriter::begin`], [`FrameWriter::put`] as often as needed, for each packet; then
-/// [`FrameWriter::end_frame`]. The functions of this module's submodules do the former.
+/// **To be driven like this:** [`FrameWriter::begin`], [`FrameWriter::put`] as often as needed, for
+/// each packet; then [`FrameWriter::end_frame`]. The functions of this module's submodules do the
+/// former.
 #[derive(Debug)]
 pub struct FrameWriter<'a> {
     sender: &'a mut Sender,
@@ -106,7 +108,8 @@ impl FrameWriter<'_> {
         self.packets
     }
 
-    /// Ends the frame: its last packet, if there is one, gets the marker when `marker` is set. Returns the packets written.
+    /// Ends the frame: its last packet, if there is one, gets the marker when `marker` is set.
+    /// Returns the packets written.
     pub fn end_frame(self, marker: bool) -> usize {
         if marker && self.packets > 0 {
             self.slab.mark_last();
@@ -120,14 +123,15 @@ fn limited(payload_bytes_max: usize) -> usize {
     payload_bytes_max.clamp(PAYLOAD_BYTES_MIN, PAYLOAD_BYTES_MAX)
 }
 
-/// Size of the pieces when `len` bytes are cut into the fewest pieces of at most `max` bytes: all but the last have it,
-/// and the last lacks less bytes than there are pieces.
+/// Size of the pieces when `len` bytes are cut into the fewest pieces of at most `max` bytes: all
+/// but the last have it, and the last lacks less bytes than there are pieces.
 fn piece_len(len: usize, max: usize) -> usize {
     len.div_ceil(len.div_ceil(max).max(1)).max(1)
 }
 
-/// Cuts `data` into packets that each begin with a descriptor `descriptor` of at most [`PAYLOAD_BYTES_MIN`] / 2 bytes,
-/// of the same length in all of them; it is told whether the piece is the first and whether it is the last.
+/// Cuts `data` into packets that each begin with a descriptor `descriptor` of at most
+/// [`PAYLOAD_BYTES_MIN`] / 2 bytes, of the same length in all of them; it is told whether the piece
+/// is the first and whether it is the last.
 fn cut<const N: usize>(
     data: &[u8],
     payload_bytes_max: usize,

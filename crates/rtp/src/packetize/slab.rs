@@ -8,7 +8,8 @@ use crate::HeaderFields;
 #[derive(Clone, Debug, Default)]
 pub struct PacketSlab {
     payloads: Vec<u8>,
-    /// Each header, and where its payload begins; it ends where the next begins, the last at the end of `payloads`.
+    /// Each header, and where its payload begins; it ends where the next begins, the last at the
+    /// end of `payloads`.
     packets: Vec<(HeaderFields, usize)>,
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! |X|R|N|S|R| PID = 0 |I|L|T|K| RSV |M| picture id (15) |
 //! ```
-//! Pieces do not follow the partitions (section 4.4 allows that): only the first packet starts one, the first.
+//! Pieces do not follow the partitions (section 4.4 allows that): only the first packet starts one,
+//! the first.
 
 use super::{FrameWriter, cut};
 
@@ -13,7 +14,8 @@ pub fn packetize(frame: &[u8], picture_id: u16, payload_bytes_max: usize, writer
     cut(frame, payload_bytes_max, writer, |is_first, _| [0x80 | u8::from(is_first) << 4, 0x80, high, low]);
 }
 
-/// Whether a decoder can start with the frame (RFC 6386 section 9.1); `None` if it is too short to say or no VP8.
+/// Whether a decoder can start with the frame (RFC 6386 section 9.1); `None` if it is too short to
+/// say or no VP8.
 pub fn is_key_frame(frame: &[u8]) -> Option<bool> {
     let tag = frame.first_chunk::<3>()?;
     let is_key = tag[0] & 1 == 0;

@@ -1,15 +1,16 @@
-//! VP9 pictures to payloads (RFC 9628): a descriptor with a picture id of 15 bits, then a piece of the picture.
+//! VP9 pictures to payloads (RFC 9628): a descriptor with a picture id of 15 bits, then a piece of
+//! the picture.
 //!
 //! ```text
 //! |I=1|P|L=0|F=0|B|E|V=0|Z=0|M=1| picture id (15) |
 //! ```
-//! Non-flexible mode without layers: a picture refers to earlier ones or, when it is a key frame, to none. A superframe
-//! (several frames of which one is shown) is one picture and stays together.
+//! Non-flexible mode without layers: a picture refers to earlier ones or, when it is a key frame,
+//! to none. A superframe (several frames of which one is shown) is one picture and stays together.
 
 use super::{FrameWriter, cut};
 
-/// Writes one picture, which must not be empty, with the picture id given; its low 15 bits count. `is_key`: it refers to no
-/// earlier one.
+/// Writes one picture, which must not be empty, with the picture id given; its low 15 bits count.
+/// `is_key`: it refers to no earlier one.
 pub fn packetize(
     picture: &[u8],
     picture_id: u16,
@@ -24,8 +25,8 @@ pub fn packetize(
     });
 }
 
-/// Whether a decoder can start with the picture: its first frame is a key frame ("VP9 Bitstream & Decoding Process
-/// Specification", 6.2). `None` if it is empty or no VP9.
+/// Whether a decoder can start with the picture: its first frame is a key frame ("VP9 Bitstream &
+/// Decoding Process Specification", 6.2). `None` if it is empty or no VP9.
 ///
 /// ```text
 ///  marker 10 | profile low 1, high 1 [profile 3: 0] | show existing 1 | not key 1 | ..

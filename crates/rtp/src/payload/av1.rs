@@ -5,7 +5,8 @@
 //! W = 0: each element has its length ahead of it (LEB128); else W elements, the last without length
 //! OBU   |F| type (4) |X|S|R|   X: | temporal (3) | spatial (2) | RSV |   S: | size (LEB128) |
 //! ```
-//! Temporal delimiters are not sent. Nothing says outright where a frame starts; it is told from the kind of OBU.
+//! Temporal delimiters are not sent. Nothing says outright where a frame starts; it is told from
+//! the kind of OBU.
 
 use media::bitstream::sized;
 
@@ -36,8 +37,8 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     (count == 0 || index == count).then_some(info)
 }
 
-/// Adds what an OBU's head says; `first`: it is the first of its packet, `is_cut`: more of it is in the next one. An
-/// empty element says nothing.
+/// Adds what an OBU's head says; `first`: it is the first of its packet, `is_cut`: more of it is in
+/// the next one. An empty element says nothing.
 fn obu(element: &[u8], first: bool, is_cut: bool, info: &mut PayloadInfo) -> Option<()> {
     let Some(head) = element.first() else { return Some(()) };
     if head & 0x80 != 0 {

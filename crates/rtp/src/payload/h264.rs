@@ -5,15 +5,16 @@
 //! STAP-A     |24| size (16) | NAL unit | size (16) | NAL unit | ...
 //! FU-A       |28|S|E|R|  type   | fragment
 //! ```
-//! Nothing in the payload says where a picture starts; it is told from the slice that holds macroblock 0, and from the
-//! units that come ahead of slices. Interleaved packets (STAP-B, MTAP, FU-B) are refused: nobody negotiates them here.
+//! Nothing in the payload says where a picture starts; it is told from the slice that holds
+//! macroblock 0, and from the units that come ahead of slices. Interleaved packets (STAP-B, MTAP,
+//! FU-B) are refused: nobody negotiates them here.
 
 use super::PayloadInfo;
 
 /// Looks into one payload.
 ///
-/// `key_frame`: an IDR slice or an SPS is inside. Encoders send an SPS with each picture a decoder can start with,
-/// also where that picture is no IDR but begins a refresh.
+/// `key_frame`: an IDR slice or an SPS is inside. Encoders send an SPS with each picture a decoder
+/// can start with, also where that picture is no IDR but begins a refresh.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let mut info = PayloadInfo { ends_frame: marker, discardable: true, ..PayloadInfo::default() };
     let header = *payload.first()?;

@@ -5,8 +5,8 @@
 //! AP         | head of type 48 | size (16) | NAL unit | size (16) | NAL unit | ...
 //! FU         | head of type 49 |S|E| type (6) | fragment
 //! ```
-//! Decoding order numbers (`sprop-max-don-diff` above 0) and PACI packets are refused or misread: nobody offers them
-//! for WebRTC.
+//! Decoding order numbers (`sprop-max-don-diff` above 0) and PACI packets are refused or misread:
+//! nobody offers them for WebRTC.
 
 use super::PayloadInfo;
 
@@ -54,8 +54,8 @@ fn aggregation(mut rest: &[u8], info: &mut PayloadInfo) -> Option<()> {
 
 /// Adds what one NAL unit says; `first`: its body begins with the unit's first byte behind the head.
 fn unit(kind: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
-    // Even types below 16 are pictures that no other of their temporal layer refers to (H.265 table 7-1); delimiters,
-    // SEI and filler are no pictures.
+    // Even types below 16 are pictures that no other of their temporal layer refers to (H.265 table
+    // 7-1); delimiters, SEI and filler are no pictures.
     info.discardable &= kind < 16 && kind.is_multiple_of(2) || (DELIMITER..=SEI_SUFFIX).contains(&kind);
     match kind {
         0..=31 => {

@@ -1,7 +1,9 @@
-//! What a server must know of a payload to forward it: can a decoder start here, where do frames begin, which layer.
+//! What a server must know of a payload to forward it: can a decoder start here, where do frames
+//! begin, which layer.
 //!
-//! One file per payload format. Only descriptors and the first bits of bitstreams are read, of one packet alone: what
-//! only the frame's first packet says (VP8, AV1: key frame) is not known of the others. Nothing is decoded.
+//! One file per payload format. Only descriptors and the first bits of bitstreams are read, of one
+//! packet alone: what only the frame's first packet says (VP8, AV1: key frame) is not known of the
+//! others. Nothing is decoded.
 
 pub mod av1;
 pub mod h264;
@@ -12,8 +14,9 @@ pub mod vp9;
 
 pub use media::{Codec, MediaKind};
 
-/// The codecs that can be carried: H.264 (RFC 6184), H.265 (RFC 7798), VP8 (RFC 7741), VP9 (RFC 9628), AV1 (RTP payload
-/// format for AV1, version 1.0), Opus (RFC 7587), G.711 mu-law and A-law (RFC 3551 section 4.5.14).
+/// The codecs that can be carried: H.264 (RFC 6184), H.265 (RFC 7798), VP8 (RFC 7741), VP9 (RFC
+/// 9628), AV1 (RTP payload format for AV1, version 1.0), Opus (RFC 7587), G.711 mu-law and A-law
+/// (RFC 3551 section 4.5.14).
 pub const CODECS: [Codec; 8] =
     [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::Opus, Codec::Pcmu, Codec::Pcma];
 
@@ -49,11 +52,11 @@ pub fn codec_of_name(name: &str) -> Option<Codec> {
 /// What one packet's payload says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PayloadInfo {
-    /// A decoder can start with the frame this packet belongs to. Always known of the packet that starts such a
-    /// frame; of the ones behind it only in H.264, H.265 and VP9.
+    /// A decoder can start with the frame this packet belongs to. Always known of the packet that
+    /// starts such a frame; of the ones behind it only in H.264, H.265 and VP9.
     pub key_frame: bool,
-    /// The packet may be the first of its frame. Where several packets of one timestamp say so (H.264: parameter
-    /// sets, then slices), the frame starts with the first of them.
+    /// The packet may be the first of its frame. Where several packets of one timestamp say so
+    /// (H.264: parameter sets, then slices), the frame starts with the first of them.
     pub starts_frame: bool,
     /// The packet is the last of its picture.
     pub ends_frame: bool,

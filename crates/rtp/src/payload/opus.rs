@@ -1,4 +1,5 @@
-//! Opus payloads (RFC 7587): one Opus packet each, whose first bytes say how long it plays (RFC 6716 section 3).
+//! Opus payloads (RFC 7587): one Opus packet each, whose first bytes say how long it plays (RFC
+//! 6716 section 3).
 //!
 //! ```text
 //! TOC   | config (5) | stereo | code (2) |     code 0: one frame   1, 2: two   3: | VBR | padding | frames (6) |

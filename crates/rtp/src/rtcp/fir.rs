@@ -1,4 +1,5 @@
-//! Full intra request (RFC 5104 section 4.3.1): commands key frames, each with a number that tells it from repeats.
+//! Full intra request (RFC 5104 section 4.3.1): commands key frames, each with a number that tells
+//! it from repeats.
 
 use super::{FULL_INTRA, PAYLOAD_SPECIFIC, begin, end, word};
 

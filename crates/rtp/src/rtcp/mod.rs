@@ -3,8 +3,9 @@
 //! ```text
 //! |V=2|P| count or format |  packet type  |  length in words - 1  |  body ...
 //! ```
-//! One file per packet type. A packet that is well framed and has a broken body is an error of its own; the walk goes
-//! on behind it. Reduced-size RTCP is taken (RFC 5506): the first packet need not be a report.
+//! One file per packet type. A packet that is well framed and has a broken body is an error of its
+//! own; the walk goes on behind it. Reduced-size RTCP is taken (RFC 5506): the first packet need
+//! not be a report.
 
 mod bye;
 mod fir;
@@ -100,7 +101,8 @@ impl Error for RtcpError {}
 
 /// The packets of a compound packet, decrypted and authenticated by others.
 ///
-/// At most one per four bytes. An error of the framing is the last item, since nothing behind it can be found.
+/// At most one per four bytes. An error of the framing is the last item, since nothing behind it
+/// can be found.
 pub fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { rest: compound }
 }
@@ -144,7 +146,8 @@ fn frame(bytes: &[u8]) -> Result<Frame<'_>, RtcpError> {
     let mut body = &packet[HEAD_LEN..];
     if head[0] & 0x20 != 0 {
         let padding = usize::from(*body.last().ok_or(RtcpError::BadPadding)?);
-        // RFC 3550 wants whole words of it; Chromium pads transport-wide feedback by 1 to 3 bytes and says so here.
+        // RFC 3550 wants whole words of it; Chromium pads transport-wide feedback by 1 to 3 bytes
+        // and says so here.
         if padding == 0 || padding > body.len() {
             return Err(RtcpError::BadPadding);
         }

@@ -34,7 +34,8 @@ impl<'a> Nack<'a> {
         })
     }
 
-    /// Appends a NACK for as many of `lost` as fit [`NACK_ENTRIES_MAX`] entries, and returns how many those are.
+    /// Appends a NACK for as many of `lost` as fit [`NACK_ENTRIES_MAX`] entries, and returns how
+    /// many those are.
     ///
     /// Numbers in rising order need the fewest entries. Nothing is appended for none.
     pub fn write(out: &mut Vec<u8>, sender_ssrc: u32, media_ssrc: u32, lost: &[u16]) -> usize {

@@ -1,4 +1,5 @@
-//! NTP time as RTCP carries it (RFC 3550 section 4): seconds since 1900, 32 bits before the point and 32 after.
+//! NTP time as RTCP carries it (RFC 3550 section 4): seconds since 1900, 32 bits before the point
+//! and 32 after.
 //!
 //! The seconds wrap in 2036; differences are taken modulo 2^64 and 2^32, so that nothing happens then.
 
@@ -37,7 +38,8 @@ impl NtpTime {
 }
 
 impl NtpMiddle {
-    /// Round trip time when a report with `last_report` and `delay` arrives at this time (RFC 3550 section 6.4.1).
+    /// Round trip time when a report with `last_report` and `delay` arrives at this time (RFC 3550
+    /// section 6.4.1).
     ///
     /// `None` without a last report, and for figures that would make it negative or longer than half a cycle.
     pub fn round_trip(self, last_report: Self, delay: Self) -> Option<Duration> {

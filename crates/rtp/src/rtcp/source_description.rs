@@ -1,4 +1,5 @@
-//! Source description (RFC 3550 section 6.5): the canonical name that ties the streams of one sender together.
+//! Source description (RFC 3550 section 6.5): the canonical name that ties the streams of one
+//! sender together.
 //!
 //! Only CNAME is written; other items are read as they are and mean nothing to this server.
 

@@ -1,12 +1,13 @@
-//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01 section 3.1): when each packet arrived.
+//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01 section 3.1): when
+//! each packet arrived.
 //!
 //! ```text
 //! | sender SSRC | media SSRC | base sequence (16) | statuses (16) | reference time (24) | feedback count (8) |
 //! | chunks (16 each) ... | receive deltas (8 or 16 each) ... |
 //! chunk  |0| symbol (2) | run length (13) |      |1|0| 14 symbols of 1 bit |      |1|1| 7 symbols of 2 bits |
 //! ```
-//! Symbols: 0 not received, 1 received with a delta of 0..=255, 2 with one of 16 bits and sign. Deltas count from the
-//! packet before, the first from the reference time, in units of 250 us.
+//! Symbols: 0 not received, 1 received with a delta of 0..=255, 2 with one of 16 bits and sign.
+//! Deltas count from the packet before, the first from the reference time, in units of 250 us.
 
 use super::{TRANSPORT_LAYER, TRANSPORT_WIDE, begin, end, word};
 
@@ -37,7 +38,8 @@ pub struct TransportFeedback<'a> {
 pub struct PacketStatus {
     /// Its transport-wide sequence number.
     pub sequence_number: u16,
-    /// When it arrived, in units of 250 us of the receiver's clock, which wraps after 12 days; `None`: it did not.
+    /// When it arrived, in units of 250 us of the receiver's clock, which wraps after 12 days;
+    /// `None`: it did not.
     pub arrival_ticks: Option<i64>,
 }
 
@@ -122,8 +124,9 @@ impl<'a> TransportFeedback<'a> {
         })
     }
 
-    /// Appends a feedback on as many of `arrivals` as it can hold, which are in rising order of their numbers, each
-    /// once, none below `head.base`; nothing for none. **Call again with the rest and `next_base`.**
+    /// Appends a feedback on as many of `arrivals` as it can hold, which are in rising order of
+    /// their numbers, each once, none below `head.base`; nothing for none. **Call again with the
+    /// rest and `next_base`.**
     ///
     /// It holds [`FEEDBACK_STATUSES_MAX`] packets, and no two arrivals in a row more than 8 s apart.
     pub fn write(out: &mut Vec<u8>, head: &FeedbackHead, arrivals: &[Arrival]) -> Written {
@@ -267,7 +270,8 @@ mod tests {
         }
     }
 
-    /// A packet Chromium sent, kept among the tests of pion/rtcp: one byte of padding, which RFC 3550 does not know.
+    /// A packet Chromium sent, kept among the tests of pion/rtcp: one byte of padding, which RFC
+    /// 3550 does not know.
     #[test]
     fn a_packet_of_chromium_is_read() {
         let bytes = [

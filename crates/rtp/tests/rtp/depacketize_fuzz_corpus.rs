@@ -1,4 +1,5 @@
-//! The kept fuzz corpus of `rtp_depacketize`, replayed through the same checks as the fuzz targets, with a stable compiler.
+//! The kept fuzz corpus of `rtp_depacketize`, replayed through the same checks as the fuzz targets,
+//! with a stable compiler.
 
 #[path = "../../../../fuzz/src/rtp_depacketize.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]

@@ -1,4 +1,5 @@
-//! Every parser takes every length from 0 to 1500 bytes: zeros, ones, noise, and valid packets cut or drawn out.
+//! Every parser takes every length from 0 to 1500 bytes: zeros, ones, noise, and valid packets cut
+//! or drawn out.
 
 use crate::fuzz_corpus::checks;
 

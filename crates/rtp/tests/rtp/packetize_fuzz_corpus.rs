@@ -1,4 +1,5 @@
-//! The kept fuzz corpus of `packetize`, replayed through the same check as the fuzz target, with a stable compiler.
+//! The kept fuzz corpus of `packetize`, replayed through the same check as the fuzz target, with a
+//! stable compiler.
 
 #[path = "../../../../fuzz/src/rtp_packetize.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]

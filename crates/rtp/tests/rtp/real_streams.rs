@@ -1,7 +1,9 @@
-//! Streams of real encoders, with a key frame every five pictures, are told apart as those encoders meant them.
+//! Streams of real encoders, with a key frame every five pictures, are told apart as those encoders
+//! meant them.
 //!
-//! `data/*.rtp` are the first packets that ffmpeg 5.1 sent of its test picture (160x120, 10 a second, `-g 5`, packets
-//! of at most 600 bytes) and its test tone, each behind its length in two bytes.
+//! `data/*.rtp` are the first packets that ffmpeg 5.1 sent of its test picture (160x120, 10 a
+//! second, `-g 5`, packets of at most 600 bytes) and its test tone, each behind its length in two
+//! bytes.
 
 use std::path::Path;
 

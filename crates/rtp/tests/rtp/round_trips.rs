@@ -1,4 +1,5 @@
-//! What is written is read back, for random packets: headers with extensions, every RTCP type, retransmissions.
+//! What is written is read back, for random packets: headers with extensions, every RTCP type,
+//! retransmissions.
 
 use std::time::Duration;
 

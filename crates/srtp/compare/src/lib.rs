@@ -1,5 +1,5 @@
-//! What the interoperation tests and the benchmarks share: libsrtp as a safe type, packets of every shape, and pairs
-//! of one implementation that sends and another that receives.
+//! What the interoperation tests and the benchmarks share: libsrtp as a safe type, packets of every
+//! shape, and pairs of one implementation that sends and another that receives.
 //!
 //! Belongs to no product: see Cargo.toml.
 

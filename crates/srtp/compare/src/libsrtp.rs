@@ -1,7 +1,8 @@
 //! Debian's libsrtp2 as a safe type: sessions, streams, protect and unprotect in place.
 //!
-//! Only what the tests and the benchmark call. The structures of libsrtp are filled in `policy.c`; here are functions
-//! with plain arguments. One [`Session`] has one direction, as libsrtp's documentation asks.
+//! Only what the tests and the benchmark call. The structures of libsrtp are filled in `policy.c`;
+//! here are functions with plain arguments. One [`Session`] has one direction, as libsrtp's
+//! documentation asks.
 #![expect(unsafe_code, reason = "calls into a C library")]
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
@@ -103,8 +104,9 @@ impl Session {
             Ssrc::AnyInbound => (2, 0),
             Ssrc::AnyOutbound => (3, 0),
         };
-        // SAFETY: `raw` is null or a session of ours. Both arrays have `keys.len()` pointers, each to as many bytes as
-        // the profile or `mki_len` says, all alive until the call is over; libsrtp keeps copies.
+        // SAFETY: `raw` is null or a session of ours. Both arrays have `keys.len()` pointers, each
+        // to as many bytes as the profile or `mki_len` says, all alive until the call is over;
+        // libsrtp keeps copies.
         let status = unsafe {
             srtp_compare_add_stream(
                 &mut self.raw,
@@ -172,7 +174,8 @@ impl Session {
     /// What libsrtp says; `packet` may be changed then.
     pub fn unprotect_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Status> {
         let mut length = checked(packet, packet.len(), 0);
-        // SAFETY: `packet` is aligned and has `length` bytes, which libsrtp does not go beyond; the session is alive.
+        // SAFETY: `packet` is aligned and has `length` bytes, which libsrtp does not go beyond; the
+        // session is alive.
         let status = unsafe {
             srtp_unprotect_mki(self.raw, packet.as_mut_ptr().cast(), &mut length, self.with_mki.into())
         };
@@ -185,7 +188,8 @@ impl Session {
     /// What libsrtp says; `packet` may be changed then.
     pub fn unprotect_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, Status> {
         let mut length = checked(packet, packet.len(), 0);
-        // SAFETY: `packet` is aligned and has `length` bytes, which libsrtp does not go beyond; the session is alive.
+        // SAFETY: `packet` is aligned and has `length` bytes, which libsrtp does not go beyond; the
+        // session is alive.
         let status = unsafe {
             srtp_unprotect_rtcp_mki(self.raw, packet.as_mut_ptr().cast(), &mut length, self.with_mki.into())
         };
@@ -221,7 +225,8 @@ impl Drop for Session {
     }
 }
 
-/// `len` as libsrtp wants it, once `packet` is known to be aligned to a word and to have `spare` bytes behind it.
+/// `len` as libsrtp wants it, once `packet` is known to be aligned to a word and to have `spare`
+/// bytes behind it.
 fn checked(packet: &[u8], len: usize, spare: usize) -> c_int {
     assert!(packet.as_ptr().addr().is_multiple_of(4), "libsrtp wants packets aligned to a word");
     assert!(len <= 0xffff && len + spare <= packet.len(), "libsrtp needs {spare} bytes behind {len}");

@@ -6,7 +6,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// CPU time this thread has used, nanoseconds. Other threads on the core do not count; what they do to its caches does.
+/// CPU time this thread has used, nanoseconds. Other threads on the core do not count; what they do
+/// to its caches does.
 pub fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64

@@ -48,7 +48,8 @@ pub fn rtcp(random: &mut Random, ssrc: u32, words: usize) -> Vec<u8> {
     packet
 }
 
-/// None, one-byte elements, two-byte elements, or words under a profile nobody knows; possibly without any word.
+/// None, one-byte elements, two-byte elements, or words under a profile nobody knows; possibly
+/// without any word.
 fn extension(random: &mut Random) -> Option<Vec<u8>> {
     let (profile, words): (u16, Vec<u8>) = match random.in_range(0..=5) {
         0 => (0xbede, vec![0x12, 1, 2, 3, 0x30, 9, 0, 0]),

@@ -1,7 +1,8 @@
 //! Ours and libsrtp as senders and receivers under one interface, and every pair of them a test should try.
 //!
-//! Packets go in and out as vectors here, because tests keep and mix them. Ours is called in both of its ways: every
-//! second packet in place, the others from separate header and payload into a destination.
+//! Packets go in and out as vectors here, because tests keep and mix them. Ours is called in both
+//! of its ways: every second packet in place, the others from separate header and payload into a
+//! destination.
 
 use srtp::{
     Backend, Config, InboundContext, MasterKey, OutboundContext, Profile, ProtectError, UnprotectError,

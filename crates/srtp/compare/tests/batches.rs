@@ -122,8 +122,8 @@ fn a_batch_reads_what_libsrtp_has_protected() {
             if !opening {
                 random.shuffle(&mut packets);
             }
-            // The second of two equal packets of one batch is a replay, though the first is not yet accepted when the
-            // batch is looked at.
+            // The second of two equal packets of one batch is a replay, though the first is not yet
+            // accepted when the batch is looked at.
             let repeated = random.in_range(0..=count - 1);
             packets.push(packets[repeated].clone());
             let mut received: Vec<Vec<u8>> =

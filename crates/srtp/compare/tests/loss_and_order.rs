@@ -36,7 +36,8 @@ fn rtp_with_loss_reordering_and_duplicates_over_several_rollovers() {
         let protected: Vec<Vec<u8>> = plains.iter().map(|plain| sender.protect_rtp(plain).unwrap()).collect();
         // What the network swaps is a few packets apart, and so well inside the replay window.
         let mut seen = vec![false; plains.len()];
-        // The first must come first: the receiver learns from it where the numbers start (RFC 3711 section 3.3.1).
+        // The first must come first: the receiver learns from it where the numbers start (RFC 3711
+        // section 3.3.1).
         for index in [0].into_iter().chain(network(&mut random, plains.len(), 3)) {
             let result = receiver.unprotect_rtp(&protected[index]);
             if std::mem::replace(&mut seen[index], true) {

@@ -77,9 +77,10 @@ fn a_name_nobody_knows_is_refused() {
     }
 }
 
-/// libsrtp 2.5 looks for the MKI of an SRTCP packet in front of a tag as long as that of SRTP. Where the two differ it
-/// does not find its own MKI either. RFC 3711 section 3.4 puts the MKI in front of the tag of SRTCP, which has 80 bits in
-/// these profiles (RFC 5764 section 4.1.2): so do both of our sides, and so does libsrtp when it sends.
+/// libsrtp 2.5 looks for the MKI of an SRTCP packet in front of a tag as long as that of SRTP.
+/// Where the two differ it does not find its own MKI either. RFC 3711 section 3.4 puts the MKI in
+/// front of the tag of SRTCP, which has 80 bits in these profiles (RFC 5764 section 4.1.2): so do
+/// both of our sides, and so does libsrtp when it sends.
 #[test]
 fn srtcp_with_mki_and_short_srtp_tags_is_as_the_standard_says_and_not_as_libsrtp_reads_it() {
     let mut random = Random::new();

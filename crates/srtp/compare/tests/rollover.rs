@@ -1,4 +1,5 @@
-//! The rollover counter: wrap at 65535 with loss around it, the end of its 32 bits, and receivers that join late.
+//! The rollover counter: wrap at 65535 with loss around it, the end of its 32 bits, and receivers
+//! that join late.
 
 use srtp_compare::packet;
 use srtp_compare::peer::{Case, Refusal, key};

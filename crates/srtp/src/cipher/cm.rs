@@ -1,10 +1,11 @@
-//! Session keys of AES in counter mode with HMAC-SHA1 (RFC 3711 sections 4.1.1 and 4.2.1, RFC 6188), and batches of
-//! packets under such keys.
+//! Session keys of AES in counter mode with HMAC-SHA1 (RFC 3711 sections 4.1.1 and 4.2.1, RFC
+//! 6188), and batches of packets under such keys.
 //!
-//! SHA-1 of one packet is a chain of instructions that wait for each other, but packets can be hashed side by side. Here
-//! is decided which way a batch takes; how the work is done is in `avx512.rs` (counter mode, sixteen hashes), `chain.rs`
-//! (one or two hashes), `sha_ni.rs` (CPUs without AVX-512) and `library.rs`. What the counter block and the authenticated
-//! suffix of a packet are is decided by the caller.
+//! SHA-1 of one packet is a chain of instructions that wait for each other, but packets can be
+//! hashed side by side. Here is decided which way a batch takes; how the work is done is in
+//! `avx512.rs` (counter mode, sixteen hashes), `chain.rs` (one or two hashes), `sha_ni.rs` (CPUs
+//! without AVX-512) and `library.rs`. What the counter block and the authenticated suffix of a
+//! packet are is decided by the caller.
 #![cfg_attr(
     not(target_arch = "x86_64"),
     allow(dead_code, unused_imports, reason = "without vector code there is nothing to choose from")
@@ -27,8 +28,8 @@ use zeroize::Zeroize;
 
 use crate::Backend;
 
-/// Longest packet in bytes. Its 4096 cipher blocks cannot carry the 16-bit block counter, which starts at 0 in every
-/// packet (RFC 3711 section 4.1.1), into the packet index above it.
+/// Longest packet in bytes. Its 4096 cipher blocks cannot carry the 16-bit block counter, which
+/// starts at 0 in every packet (RFC 3711 section 4.1.1), into the packet index above it.
 pub(crate) const PACKET_BYTES_MAX: usize = 1 << 16;
 
 /// Bytes of HMAC-SHA1 before it is truncated to the tag of the profile.
@@ -102,8 +103,8 @@ impl CmJob<'_> {
 /// Encrypts every packet, then authenticates what came out. Lengths and keys may differ.
 ///
 /// # Panics
-/// When a packet is longer than [`PACKET_BYTES_MAX`], a payload begins behind its packet's end, or a source is not as
-/// long as the payload.
+/// When a packet is longer than [`PACKET_BYTES_MAX`], a payload begins behind its packet's end, or
+/// a source is not as long as the payload.
 #[inline]
 pub fn seal(jobs: &mut [CmJob<'_>]) {
     for jobs in jobs.chunks_mut(LANES) {
@@ -233,9 +234,10 @@ enum Plan {
 
 /// Chooses by the blocks of each packet, the outer hash included.
 ///
-/// Lanes cost [`LANES_PS`] and [`LANES_ROW_PS`] for each block of the longest packet. A pair costs [`PAIR_PS`] and
-/// [`PAIR_ROW_PS`] for each block of the longer, a packet left alone [`ALONE_PS`] and [`ALONE_ROW_PS`] for each of its
-/// own. For equal lengths lanes win from seven packets on; one long packet among short ones takes the pairs.
+/// Lanes cost [`LANES_PS`] and [`LANES_ROW_PS`] for each block of the longest packet. A pair costs
+/// [`PAIR_PS`] and [`PAIR_ROW_PS`] for each block of the longer, a packet left alone [`ALONE_PS`]
+/// and [`ALONE_ROW_PS`] for each of its own. For equal lengths lanes win from seven packets on; one
+/// long packet among short ones takes the pairs.
 fn plan(blocks: &[usize]) -> Plan {
     let pairs: usize = blocks
         .chunks(2)
@@ -249,8 +251,8 @@ fn plan(blocks: &[usize]) -> Plan {
     if LANES_PS + longest * LANES_ROW_PS < pairs { Plan::Lanes } else { Plan::Pairs }
 }
 
-/// Blocks of HMAC-SHA1 of a packet and its suffix that are hashed per packet: the inner ones without the key's, with
-/// the padding, and one outer.
+/// Blocks of HMAC-SHA1 of a packet and its suffix that are hashed per packet: the inner ones
+/// without the key's, with the padding, and one outer.
 fn hashed_blocks(packet_len: usize) -> usize {
     inner_blocks(packet_len) + 1
 }
@@ -261,8 +263,8 @@ fn inner_blocks(packet_len: usize) -> usize {
     (packet_len + 4 + 9).div_ceil(BLOCK_BYTES)
 }
 
-/// HMAC-SHA1 states after the key's block (RFC 2104 section 4), in the order in which kernels load them: inner A to D,
-/// outer A to D, inner E, outer E, two words of nothing.
+/// HMAC-SHA1 states after the key's block (RFC 2104 section 4), in the order in which kernels load
+/// them: inner A to D, outer A to D, inner E, outer E, two words of nothing.
 #[cfg(target_arch = "x86_64")]
 #[repr(C, align(16))]
 struct Midstates([u32; 12]);

@@ -1,8 +1,9 @@
 //! AES-GCM session keys (RFC 7714; NIST SP 800-38D) of 128 and 256 bits.
 //!
-//! A key holds whatever its backend computes in advance, so that a packet costs no set-up: `avx512.rs` is our vector
-//! kernel, `library.rs` the same by AWS-LC. The nonce is always 12 bytes and the tag always 16 (RFC 7714 §8.1, §13.2).
-//! What is nonce, associated data and text of a packet, and whether a nonce may be used, is decided by the caller.
+//! A key holds whatever its backend computes in advance, so that a packet costs no set-up:
+//! `avx512.rs` is our vector kernel, `library.rs` the same by AWS-LC. The nonce is always 12 bytes
+//! and the tag always 16 (RFC 7714 §8.1, §13.2). What is nonce, associated data and text of a
+//! packet, and whether a nonce may be used, is decided by the caller.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -10,15 +11,15 @@ mod library;
 
 use crate::Backend;
 
-/// Longest text of a packet in bytes; datagrams are shorter. No counter can wrap below it: it has 4096 blocks,
-/// and the 32-bit block counter starts at 2 in every packet (SP 800-38D §7.1).
+/// Longest text of a packet in bytes; datagrams are shorter. No counter can wrap below it: it has
+/// 4096 blocks, and the 32-bit block counter starts at 2 in every packet (SP 800-38D §7.1).
 pub const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
 
-/// One session key for AES-GCM. Its memory is cleared when it is dropped; moving it may leave a copy behind, so whoever
-/// holds keys makes them once and lets them lie.
+/// One session key for AES-GCM. Its memory is cleared when it is dropped; moving it may leave a
+/// copy behind, so whoever holds keys makes them once and lets them lie.
 pub struct GcmKey(Inner);
 
 /// Not boxed: with the keys of a thousand contexts in rotation, each pointer on the way is a cache miss.
@@ -46,7 +47,8 @@ impl GcmKey {
         })
     }
 
-    /// Encrypts `text` in place, or `source` into `text` in one pass, and returns the tag over `aad` and the ciphertext.
+    /// Encrypts `text` in place, or `source` into `text` in one pass, and returns the tag over
+    /// `aad` and the ciphertext.
     ///
     /// # Panics
     /// When `source` is not as long as `text`, or `text` is longer than [`TEXT_BYTES_MAX`].

@@ -1,7 +1,8 @@
 //! A batch does what its packets would do one by one: results, bytes and state, whatever is in it.
 //!
-//! Wraps, replays, forgeries, packets too old, streams that begin, caps that are met and contexts that are not there,
-//! in one call; beside it, the same packets go through single calls on contexts of the same keys.
+//! Wraps, replays, forgeries, packets too old, streams that begin, caps that are met and contexts
+//! that are not there, in one call; beside it, the same packets go through single calls on contexts
+//! of the same keys.
 
 use crate::common::{Keys, Numbers, Rtp, backends, config, hex};
 use proptest::prelude::*;

@@ -5,8 +5,9 @@ use srtp::{Backend, InboundContext, OutboundContext, Profile, UnprotectError};
 
 const SSRC: u32 = 0x0102_0304;
 
-/// `clear` bytes of a packet are in the clear. One flip a packet: the flipped one is refused, and the genuine one, after it, accepted. Were an index, a rollover
-/// counter or a stream remembered of the forged one, the genuine one would suffer.
+/// `clear` bytes of a packet are in the clear. One flip a packet: the flipped one is refused, and
+/// the genuine one, after it, accepted. Were an index, a rollover counter or a stream remembered of
+/// the forged one, the genuine one would suffer.
 fn flip_every_bit(
     keys: &Keys,
     backend: Backend,
@@ -24,7 +25,8 @@ fn flip_every_bit(
         forged[bit / 8] ^= 0x80 >> (bit % 8);
         let name = || format!("{} {backend}, bit {bit} of {bits}", keys.profile);
         let error = unprotect(&mut inbound, &forged).expect_err(&name());
-        // A forged header, index or MKI may be refused for what it says; of the payload only the tag can tell.
+        // A forged header, index or MKI may be refused for what it says; of the payload only the
+        // tag can tell.
         if (clear..plain.len()).contains(&(bit / 8)) {
             assert_eq!(error, UnprotectError::AuthFailed, "{}", name());
         }

@@ -1,5 +1,5 @@
-//! Keys from a DTLS handshake: how exported keying material is divided (RFC 5764 section 4.2), and which numbers the
-//! profiles have there (RFC 5764 section 4.1.2, RFC 7714 section 14.2).
+//! Keys from a DTLS handshake: how exported keying material is divided (RFC 5764 section 4.2), and
+//! which numbers the profiles have there (RFC 5764 section 4.1.2, RFC 7714 section 14.2).
 
 use crate::common::naive::{Naive, shape};
 use crate::common::{Rtp, protect_rtp, unprotect_rtp};

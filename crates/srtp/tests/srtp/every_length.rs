@@ -1,5 +1,5 @@
-//! Every length from 0 to 1500 of random bytes, of plausible ones and of cut genuine packets: an error that fits, and
-//! no panic.
+//! Every length from 0 to 1500 of random bytes, of plausible ones and of cut genuine packets: an
+//! error that fits, and no panic.
 
 use crate::common::{Keys, Numbers, Rtp, backends, config, hex, naive, rtcp, unprotect_rtcp, unprotect_rtp};
 use srtp::{Backend, InboundContext, OutboundContext, Profile, ProtectError, UnprotectError};
@@ -74,7 +74,8 @@ fn of_a_plausible_packet_is_refused_for_its_length_or_its_tag() {
     }
 }
 
-/// The genuine packet is there, but not all of it. Header with CSRCs and extension, so that cuts fall into each.
+/// The genuine packet is there, but not all of it. Header with CSRCs and extension, so that cuts
+/// fall into each.
 #[test]
 fn of_a_cut_packet_is_refused() {
     for (keys, mut inbound, _) in contexts() {
@@ -120,7 +121,8 @@ fn of_what_follows_a_packet_is_refused() {
     }
 }
 
-/// What is sent, at every length: the twin's bytes, when the destination has room to the byte, and else an error.
+/// What is sent, at every length: the twin's bytes, when the destination has room to the byte, and
+/// else an error.
 #[test]
 fn of_plaintext_is_protected() {
     let mut numbers = Numbers::new(3);

@@ -1,4 +1,5 @@
-//! The master key identifier: where it stands, how it chooses the key, what a wrong one does (RFC 3711 section 3.1).
+//! The master key identifier: where it stands, how it chooses the key, what a wrong one does (RFC
+//! 3711 section 3.1).
 
 use crate::common::{Keys, Rtp, hex, naive, protect_rtcp, protect_rtp, rtcp, unprotect_rtcp, unprotect_rtp};
 use srtp::{Config, InboundContext, MasterKey, OutboundContext, Profile, SetupError, UnprotectError};
@@ -11,8 +12,9 @@ fn two(profile: Profile) -> (Keys, Keys) {
     (Keys::new(profile, 1).with_mki(&hex("00000001")), Keys::new(profile, 2).with_mki(&hex("00000002")))
 }
 
-/// Before the tag in counter mode (RFC 3711 figure 1), behind it in GCM, where the tag is part of the ciphertext
-/// (RFC 7714 section 8.2); in SRTCP behind the index (RFC 3711 figure 2, RFC 7714 section 9.2).
+/// Before the tag in counter mode (RFC 3711 figure 1), behind it in GCM, where the tag is part of
+/// the ciphertext (RFC 7714 section 8.2); in SRTCP behind the index (RFC 3711 figure 2, RFC 7714
+/// section 9.2).
 #[test]
 fn stands_where_the_rfcs_put_it() {
     let mki = hex("a1b2c3d4e5");
@@ -86,7 +88,8 @@ fn that_is_unknown_or_another_keys_delivers_nothing() {
         assert_eq!(refused, Err(UnprotectError::UnknownMki), "{profile}");
         let refused = unprotect_rtcp(&mut inbound, &stranger.naive().protect_rtcp(&rtcp(1, &[0; 8]), 1));
         assert_eq!(refused, Err(UnprotectError::UnknownMki), "{profile}");
-        // The MKI itself is not authenticated: the other key's leads to the other key, and there the tag is wrong.
+        // The MKI itself is not authenticated: the other key's leads to the other key, and there
+        // the tag is wrong.
         let exchanged = Keys { mki: second.mki.clone(), ..first.clone() };
         let refused = unprotect_rtp(&mut inbound, &exchanged.naive().protect_rtp(&media(1), 0));
         assert_eq!(refused, Err(UnprotectError::AuthFailed), "{profile}");

@@ -1,7 +1,7 @@
 //! Contexts give the bytes of the naive twin, and take them: random packets, every profile, every backend.
 //!
-//! In place, from shared plaintext and in batches. What the twin leaves out (replay, estimates, limits) has files of
-//! its own; here every packet is one that must pass.
+//! In place, from shared plaintext and in batches. What the twin leaves out (replay, estimates,
+//! limits) has files of its own; here every packet is one that must pass.
 
 use crate::common::{Keys, Rtp, backends, config, rtcp};
 use proptest::prelude::*;
@@ -192,8 +192,8 @@ proptest! {
                 prop_assert_eq!(&buffers[at], &expected, "{} {}", peers[*peer].profile, backend);
             }
 
-            // And back, every other one with a tag that is wrong the first time; but not the first of each stream,
-            // without which a wrap cannot be seen.
+            // And back, every other one with a tag that is wrong the first time; but not the first
+            // of each stream, without which a wrap cannot be seen.
             let genuine = buffers.clone();
             let spoiled = |at: usize| at >= peers.len() && at % 2 == 1;
             for (at, buffer) in buffers.iter_mut().enumerate().filter(|(at, _)| spoiled(*at)) {

@@ -10,8 +10,8 @@ const SESSION_SALT: &str = "F0F1F2F3F4F5F6F7F8F9FAFBFCFD";
 const KEY_STREAM: &str = "E03EAD0935C95E80E166B16DD92B4EB4 D23513162B02D0F72A43A2FE4A5F97AB
                           41E95B3BB0A2E8DD477901E4FCA894C0";
 
-/// Appendix B.2: SSRC, rollover counter and sequence number are 0, so the counter begins at the salt. Encrypted zeros
-/// are the key stream.
+/// Appendix B.2: SSRC, rollover counter and sequence number are 0, so the counter begins at the
+/// salt. Encrypted zeros are the key stream.
 #[test]
 fn section_b_2_a_packet_of_zeros_shows_the_key_stream() {
     let profiles = [Profile::AesCm128HmacSha1_80, Profile::AesCm128HmacSha1_32];
@@ -41,8 +41,8 @@ fn section_b_3_session_keys_are_derived() {
     assert_eq!(keys.rtp_authentication[..], hex("CEBE321F6FF7716B6FD4AB49AF256A156D38BAA4"));
 }
 
-/// The appendix has SRTP keys only; those of SRTCP come from the same function with labels 3 to 5 (section 4.3.2),
-/// and the twin's function is checked against all 94 bytes.
+/// The appendix has SRTP keys only; those of SRTCP come from the same function with labels 3 to 5
+/// (section 4.3.2), and the twin's function is checked against all 94 bytes.
 #[test]
 fn section_b_3_the_twin_derives_the_same() {
     let long = "CEBE321F6FF7716B6FD4AB49AF256A15 6D38BAA48F0A0ACF3C34E2359E6CDBCE E049646C43D9327AD175578EF7227098

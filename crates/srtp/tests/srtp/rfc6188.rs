@@ -1,5 +1,5 @@
-//! The vectors of RFC 6188, section 7: AES-256 in counter mode and the key derivation on it. AES-192 is left out, as
-//! in the crate.
+//! The vectors of RFC 6188, section 7: AES-256 in counter mode and the key derivation on it.
+//! AES-192 is left out, as in the crate.
 
 use crate::common::naive;
 use crate::common::{assert_key_stream, hex};

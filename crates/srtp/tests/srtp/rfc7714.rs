@@ -1,8 +1,9 @@
 //! The vectors of RFC 7714: section 16 (SRTP) and 17 (SRTCP), AEAD_AES_128_GCM and AEAD_AES_256_GCM.
 //!
-//! They begin at session keys. The tagging-only ones are for packets without encryption, which contexts refuse; the
-//! ciphers beneath are asked for them. (Section 17 prints another packet in its introduction than its subsections
-//! use; the subsections agree with each other and are followed here.)
+//! They begin at session keys. The tagging-only ones are for packets without encryption, which
+//! contexts refuse; the ciphers beneath are asked for them. (Section 17 prints another packet in
+//! its introduction than its subsections use; the subsections agree with each other and are
+//! followed here.)
 
 use crate::common::{backends, config, hex, protect_rtcp, protect_rtp, unprotect_rtcp, unprotect_rtp};
 use srtp::internals::{self, GcmKey, SessionKeys};

@@ -1,4 +1,5 @@
-//! The rollover counter: which round of sequence numbers a packet belongs to (RFC 3711 section 3.3.1, appendix A).
+//! The rollover counter: which round of sequence numbers a packet belongs to (RFC 3711 section
+//! 3.3.1, appendix A).
 //!
 //! Packets come from the naive twin, which is told their round; a context has to find it.
 
@@ -21,7 +22,8 @@ fn receiver(keys: &Keys, (roc, sequence): (u32, u16)) -> InboundContext {
     inbound
 }
 
-/// The window is so wide that only the estimate decides; a packet of another round than estimated fails its tag.
+/// The window is so wide that only the estimate decides; a packet of another round than estimated
+/// fails its tag.
 #[test]
 fn of_a_packet_is_the_nearest() {
     use UnprotectError::{AuthFailed, TooOld};

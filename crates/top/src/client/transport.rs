@@ -1,7 +1,8 @@
 //! TCP, or TLS on it, with a time by which whatever is waited for must be there.
 //!
-//! A time limit for each read would not do: who sends a byte now and then, or frames that mean nothing, never exceeds it.
-//! What is waited for, and what it means that it did not come, is the caller's business.
+//! A time limit for each read would not do: who sends a byte now and then, or frames that mean
+//! nothing, never exceeds it. What is waited for, and what it means that it did not come, is the
+//! caller's business.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

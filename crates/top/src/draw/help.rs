@@ -31,7 +31,8 @@ const MORE: [(&str, &str); 3] = [
 /// Characters for keys on the page.
 const KEYS_WIDTH: u16 = 12;
 
-/// The last line: the filter while it is typed, keys otherwise. Gives the column of the cursor while something is typed.
+/// The last line: the filter while it is typed, keys otherwise. Gives the column of the cursor
+/// while something is typed.
 pub(super) fn keys(pen: &mut Pen<'_>, area: Rect, app: &App) -> Option<u16> {
     if area.is_empty() {
         return None;

@@ -1,7 +1,8 @@
 //! The screen: what goes where at which size.
 //!
-//! From top to bottom: the server and its totals, its workers, streams, sessions, curves of the selected row, keys. What
-//! does not fit leaves in the order of its worth: curves, workers, the table that is not in focus, totals.
+//! From top to bottom: the server and its totals, its workers, streams, sessions, curves of the
+//! selected row, keys. What does not fit leaves in the order of its worth: curves, workers, the
+//! table that is not in focus, totals.
 
 mod detail;
 mod header;

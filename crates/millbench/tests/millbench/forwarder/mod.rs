@@ -1,7 +1,8 @@
 //! A WHIP and WHEP server of the simplest kind, which can be made to do one thing wrong.
 //!
-//! One publisher's packets go to every viewer as they are. One thread owns the UDP socket and all peers; a thread for
-//! each HTTP connection hands offers to it. It is what `millbench rtc` is compared with, and shares only `rtc` with it.
+//! One publisher's packets go to every viewer as they are. One thread owns the UDP socket and all
+//! peers; a thread for each HTTP connection hands offers to it. It is what `millbench rtc` is
+//! compared with, and shares only `rtc` with it.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -278,5 +279,6 @@ impl Server {
 
 /// Late enough that the first key picture has come.
 const FAULT_AT: u64 = 60;
-/// Where [`Fault::Stop`] stops: after more than the 242 packets between two key pictures, so that whoever comes at any time has one.
+/// Where [`Fault::Stop`] stops: after more than the 242 packets between two key pictures, so that
+/// whoever comes at any time has one.
 const STOP_AT: u64 = 300;

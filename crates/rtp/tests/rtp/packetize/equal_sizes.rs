@@ -1,5 +1,5 @@
-//! A frame leaves in the fewest packets its limit allows, and they are of one size, the last being at most that long: the
-//! run of datagrams segmentation offload takes.
+//! A frame leaves in the fewest packets its limit allows, and they are of one size, the last being
+//! at most that long: the run of datagrams segmentation offload takes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -90,7 +90,8 @@ proptest! {
 
 #[test]
 fn what_cannot_be_sent_is_not_begun() {
-    // Forbidden bit; a size beyond the end; a size that does not end; extension cut off; delimiters only; nothing.
+    // Forbidden bit; a size beyond the end; a size that does not end; extension cut off; delimiters
+    // only; nothing.
     for unit in [&[0x80u8, 0][..], &[0x32, 5, 1], &[0x32, 0xff, 0xff], &[0x36], &[0x12, 0], &[]] {
         let slab = packets(|writer| assert!(!av1::packetize(&[], unit, true, 1_200, writer), "{unit:x?}"));
         assert!(slab.is_empty());

@@ -1,4 +1,5 @@
-//! Once a slab has held a frame, the next ones up to that size lie in the same memory; a huge one does not keep its own.
+//! Once a slab has held a frame, the next ones up to that size lie in the same memory; a huge one
+//! does not keep its own.
 
 use rtp::packetize::{PacketSlab, Sender, vp9};
 

@@ -1,7 +1,8 @@
 //! Measures what the ciphers beneath SRTP cost for one packet, ours beside every library's.
 //!
-//! Run by `scripts/bench srtp-ciphers`, which says what is measured and how. Key schedules and HMAC states are prepared
-//! once per key wherever a library lets one. All contenders seal the same packets first, and their bytes must agree.
+//! Run by `scripts/bench srtp-ciphers`, which says what is measured and how. Key schedules and HMAC
+//! states are prepared once per key wherever a library lets one. All contenders seal the same
+//! packets first, and their bytes must agree.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,8 @@ type Keys = [(Vec<u8>, [u8; 20])];
 
 /// All keys of one implementation.
 trait Contender {
-    /// Seals packet `i` (of `packets`, in turn) in place with key `i`, for every key, and stores the tags if asked.
+    /// Seals packet `i` (of `packets`, in turn) in place with key `i`, for every key, and stores
+    /// the tags if asked.
     fn seal_all(&mut self, turn: u32, packets: &mut [Vec<u8>], tags: Option<&mut [[u8; 20]]>);
 }
 
@@ -346,7 +348,8 @@ fn openssl(suite: Suite, keys: &Keys) -> Made {
             padded(&tag)
         });
     }
-    // Its HMAC interface prepares a key anew for every packet; two digests that have read the key's block do not.
+    // Its HMAC interface prepares a key anew for every packet; two digests that have read the key's
+    // block do not.
     let digest = |auth: &[u8; 20], pad: u8| {
         let mut block = [pad; 64];
         block.iter_mut().zip(auth).for_each(|(byte, key)| *byte ^= key);

@@ -1,7 +1,8 @@
 //! Measures what protecting or unprotecting one packet costs, ours beside every other implementation.
 //!
-//! Run by `scripts/bench srtp`, which says what is measured and how. Every contender's bytes are compared with ours
-//! (and so with libsrtp's) before and after it is timed; one that differs is left out, with the reason.
+//! Run by `scripts/bench srtp`, which says what is measured and how. Every contender's bytes are
+//! compared with ours (and so with libsrtp's) before and after it is timed; one that differs is
+//! left out, with the reason.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,8 @@ const SEGMENT: usize = 64;
 /// Segments that go round all contexts once.
 const ROUND: usize = CONTEXTS.div_ceil(SEGMENT);
 
-/// A contender that has used more of the time so far sits a turn out, so that a slow one leaves time for the others.
+/// A contender that has used more of the time so far sits a turn out, so that a slow one leaves
+/// time for the others.
 const SHARE: f64 = 0.3;
 
 /// What the command line says.
@@ -128,8 +130,8 @@ fn measure_profile(
     }
 }
 
-/// How often a contender goes round all contexts in its turn: two milliseconds of them, so that what the others have
-/// left in the caches hardly counts; but at least twice for each stream.
+/// How often a contender goes round all contexts in its turn: two milliseconds of them, so that
+/// what the others have left in the caches hardly counts; but at least twice for each stream.
 fn rounds_of_a_turn(ns: f64) -> usize {
     ((2e6 / CONTEXTS as f64 / ns) as usize).clamp(4, 16)
 }
@@ -162,7 +164,8 @@ fn report(profile: Profile, case: &Case, costs: &[(&Kind, Cost)]) -> String {
 /// Where the packets come from: a sender for each context, whose keys all contenders have.
 struct Field {
     senders: Vec<OutboundContext>,
-    /// Packets before the next one: it is for context `position % CONTEXTS`, which has had `position / CONTEXTS`.
+    /// Packets before the next one: it is for context `position % CONTEXTS`, which has had
+    /// `position / CONTEXTS`.
     position: usize,
     random: Random,
     packets: Packets,

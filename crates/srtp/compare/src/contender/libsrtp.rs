@@ -1,4 +1,5 @@
-//! Debian's libsrtp2. It protects in place, so the shared payload is copied behind the recipient's header first.
+//! Debian's libsrtp2. It protects in place, so the shared payload is copied behind the recipient's
+//! header first.
 
 use srtp::Profile;
 

@@ -1,5 +1,6 @@
-//! The crate libsrtp (pure Rust, on RustCrypto; no relation to the C library but its interface). It takes a vector
-//! with the packet and gives it back changed; one vector is used over and over for protecting.
+//! The crate libsrtp (pure Rust, on RustCrypto; no relation to the C library but its interface). It
+//! takes a vector with the packet and gives it back changed; one vector is used over and over for
+//! protecting.
 
 use ::libsrtp::{MasterKey, ProtectionProfile, RecvSession, SendSession, StreamConfig};
 use srtp::Profile;

@@ -1,9 +1,10 @@
 //! What the benchmark `srtp` measures: every implementation with a thousand contexts, called in its best way.
 //!
-//! A [`Contender`] protects one shared payload for the recipients of a round, each with a header of its own, as a
-//! server forwards a packet; and it unprotects one packet from each of many senders. What is needed to have the
-//! protected packet somewhere it can be sent from is part of the time: ours writes it there, libsrtp works in place and
-//! so needs a copy first, the crates return a buffer of their own.
+//! A [`Contender`] protects one shared payload for the recipients of a round, each with a header of
+//! its own, as a server forwards a packet; and it unprotects one packet from each of many senders.
+//! What is needed to have the protected packet somewhere it can be sent from is part of the time:
+//! ours writes it there, libsrtp works in place and so needs a copy first, the crates return a
+//! buffer of their own.
 
 mod libsrtp;
 mod libsrtp_rs;
@@ -36,7 +37,8 @@ pub trait Contender {
     fn unprotect(&mut self, first_context: usize, batch: usize, check: Check<'_>);
 }
 
-/// Recipients of one payload: packet `i` has `headers[i]` and is for context `(first_context + i) % CONTEXTS`.
+/// Recipients of one payload: packet `i` has `headers[i]` and is for context
+/// `(first_context + i) % CONTEXTS`.
 pub struct Round<'a> {
     pub first_context: usize,
     pub headers: &'a [[u8; 12]],

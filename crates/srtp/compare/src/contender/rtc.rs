@@ -1,5 +1,6 @@
-//! The crate rtc-srtp (webrtc-rs without sockets), with each of its two providers of ciphers. It takes the plaintext
-//! packet with its header and returns a new buffer; the header is given parsed as well, which saves it the parsing.
+//! The crate rtc-srtp (webrtc-rs without sockets), with each of its two providers of ciphers. It
+//! takes the plaintext packet with its header and returns a new buffer; the header is given parsed
+//! as well, which saves it the parsing.
 
 use rtc_crypto::RTCCrypto;
 use rtc_crypto::providers::{AwsLcRsCrypto, RingCrypto};

@@ -1,5 +1,5 @@
-//! The crate webrtc-srtp (webrtc-rs, on RustCrypto). It takes the plaintext packet with its header and returns a new
-//! buffer; the header is given parsed as well, which saves it the parsing.
+//! The crate webrtc-srtp (webrtc-rs, on RustCrypto). It takes the plaintext packet with its header
+//! and returns a new buffer; the header is given parsed as well, which saves it the parsing.
 
 use rtp::header::Header;
 use srtp::Profile;

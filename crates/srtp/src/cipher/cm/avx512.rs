@@ -1,8 +1,10 @@
-//! AES in counter mode on four blocks a register (VAES), and HMAC-SHA1 of sixteen packets at once, a packet per lane.
+//! AES in counter mode on four blocks a register (VAES), and HMAC-SHA1 of sixteen packets at once,
+//! a packet per lane.
 //!
-//! The sixteen packets may differ in length, key and alignment: a block is gathered from each with 16-byte loads and
-//! transposed, a packet that has ended no longer changes its lane, and what does not fill a block is padded in a
-//! buffer beside it. When sixteen at once pay off is decided in `cm.rs`.
+//! The sixteen packets may differ in length, key and alignment: a block is gathered from each with
+//! 16-byte loads and transposed, a packet that has ended no longer changes its lane, and what does
+//! not fill a block is padded in a buffer beside it. When sixteen at once pay off is decided in
+//! `cm.rs`.
 //!
 //! Constant time: no branch and no address depends on key, text or hash, only on lengths.
 #![expect(unsafe_code, reason = "vector loads and stores through pointers, and calls of code for this CPU")]
@@ -26,8 +28,9 @@ pub(super) struct Key<const ROUND_KEYS: usize> {
 }
 
 impl<const ROUND_KEYS: usize> Key<ROUND_KEYS> {
-    /// Expands the keys. **The CPU must run [`Backend::Avx512`](crate::Backend::Avx512)**, which is asserted here: a
-    /// key cannot be had otherwise, so holding one is the safety argument of everything done with it.
+    /// Expands the keys. **The CPU must run [`Backend::Avx512`](crate::Backend::Avx512)**, which is
+    /// asserted here: a key cannot be had otherwise, so holding one is the safety argument of
+    /// everything done with it.
     pub(super) fn new(encryption_key: &[u8], auth_key: &[u8; 20]) -> Self {
         assert!(crate::Backend::Avx512.is_supported());
         assert_eq!(encryption_key.len() / 4 + 7, ROUND_KEYS, "AES keys of SRTP are 16 or 32 bytes long");
@@ -42,7 +45,8 @@ impl<const ROUND_KEYS: usize> Key<ROUND_KEYS> {
         let target = text.as_mut_ptr();
         assert!(source.is_none_or(|source| source.len() == text.len()));
         let source = source.map_or(target.cast_const(), <[u8]>::as_ptr);
-        // SAFETY: `new` made this key, so the CPU has the instructions; both pointers are `text.len()` bytes long.
+        // SAFETY: `new` made this key, so the CPU has the instructions; both pointers are
+        // `text.len()` bytes long.
         unsafe { counter_mode(&self.round_keys, u128::from_le_bytes(*iv), source, target, text.len()) }
     }
 }
@@ -65,7 +69,8 @@ pub(super) fn hmac(jobs: &mut [&mut CmJob<'_>]) {
         };
         *message = Message { mac, bytes: job.packet, suffix: job.suffix };
     }
-    // SAFETY: the first message's key is a `Key`, so the CPU has the instructions. Without any nothing is called.
+    // SAFETY: the first message's key is a `Key`, so the CPU has the instructions. Without any
+    // nothing is called.
     let tags = if jobs.is_empty() { return } else { unsafe { hmac_lanes(&messages[..jobs.len()]) } };
     for (job, tag) in jobs.iter_mut().zip(tags) {
         job.tag = tag;
@@ -143,7 +148,8 @@ fn hmac_lanes(messages: &[Message<'_>]) -> [[u8; MAC_BYTES]; LANES] {
     tags(state)
 }
 
-/// What of a message does not fill a block, its suffix and the padding (FIPS 180-4 section 5.1.1): one block or two.
+/// What of a message does not fill a block, its suffix and the padding (FIPS 180-4 section 5.1.1):
+/// one block or two.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Tail([u8; 2 * BLOCK_BYTES]);
@@ -169,7 +175,8 @@ impl Tail {
 /// Hashes the blocks of `rows` in the lanes that are `live`.
 ///
 /// # Safety
-/// `blocks[lane] + row * BLOCK_BYTES` is readable for `BLOCK_BYTES`, for every lane, live or not, and every row.
+/// `blocks[lane] + row * BLOCK_BYTES` is readable for `BLOCK_BYTES`, for every lane, live or not,
+/// and every row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn compress_rows(
@@ -192,7 +199,8 @@ unsafe fn compress_rows(
     }
 }
 
-/// Four words of 32 bits from every lane, transposed: lane `n` of result `w` is word `w` at `pointers[n] + offset`.
+/// Four words of 32 bits from every lane, transposed: lane `n` of result `w` is word `w` at
+/// `pointers[n] + offset`.
 ///
 /// Quarters of a register are joined by loads, which take no part of the one port that shuffles across them.
 ///
@@ -231,7 +239,8 @@ fn transpose(rows: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
-/// The compression function of SHA-1 (FIPS 180-4 section 6.1.2) in every lane; `state` changes in those that are live.
+/// The compression function of SHA-1 (FIPS 180-4 section 6.1.2) in every lane; `state` changes in
+/// those that are live.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn compress(state: &mut [__m512i; 5], mut words: [__m512i; 16], live: __mmask16) {
@@ -248,7 +257,8 @@ fn compress(state: &mut [__m512i; 5], mut words: [__m512i; 16], live: __mmask16)
     }
 }
 
-/// One round. The variables stay where they are and change their names: after five rounds A is in its place again.
+/// One round. The variables stay where they are and change their names: after five rounds A is in
+/// its place again.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn round<const ROUND: usize>(working: &mut [__m512i; 5], words: &mut [__m512i; 16]) {
@@ -296,9 +306,10 @@ fn tags(state: [__m512i; 5]) -> [[u8; MAC_BYTES]; LANES] {
 
 /// Counter mode over `len` bytes.
 ///
-/// The counter is the last two bytes of the block and starts at 0, so that a sum in the last byte alone numbers the
-/// 256 blocks of 4096 bytes ("page"), and the byte before it numbers the pages. The first block comes by value: it was
-/// written in halves a moment ago, and a load of the whole would wait until they have left the pipeline.
+/// The counter is the last two bytes of the block and starts at 0, so that a sum in the last byte
+/// alone numbers the 256 blocks of 4096 bytes ("page"), and the byte before it numbers the pages.
+/// The first block comes by value: it was written in halves a moment ago, and a load of the whole
+/// would wait until they have left the pipeline.
 ///
 /// # Safety
 /// `source` and `target` are `len` readable and writable bytes, the same or not overlapping.
@@ -348,7 +359,8 @@ unsafe fn counter_mode<const ROUND_KEYS: usize>(
     }
 }
 
-/// Encrypts `VECTORS` times 64 bytes, `last` of them (1 to 64) in the last vector. Returns the blocks after them.
+/// Encrypts `VECTORS` times 64 bytes, `last` of them (1 to 64) in the last vector. Returns the
+/// blocks after them.
 ///
 /// # Safety
 /// `source` and `target` are so many readable and writable bytes, the same or not overlapping.

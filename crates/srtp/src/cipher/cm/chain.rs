@@ -1,12 +1,14 @@
 //! HMAC-SHA1 of one packet or two under AVX-512 keys, by the SHA extensions: shorter chains than `sha_ni.rs`.
 //!
-//! SHA-1 of a packet alone is a chain of twenty groups of rounds a block, four cycles each at best. Two things keep it at
-//! 85 cycles a block here, where the instructions made for the purpose need 117: the schedule is computed by plain vector
-//! instructions, because SHA1MSG2 takes four cycles of the unit that the chain needs; and E is rotated and added by two
-//! instructions of a cycle each, because SHA1NEXTE, with the way there and back, takes five cycles of which four are free.
+//! SHA-1 of a packet alone is a chain of twenty groups of rounds a block, four cycles each at best.
+//! Two things keep it at 85 cycles a block here, where the instructions made for the purpose need
+//! 117: the schedule is computed by plain vector instructions, because SHA1MSG2 takes four cycles
+//! of the unit that the chain needs; and E is rotated and added by two instructions of a cycle
+//! each, because SHA1NEXTE, with the way there and back, takes five cycles of which four are free.
 //!
-//! The SHA extensions have only the legacy encoding, and each legacy instruction costs some 400 cycles here while the
-//! upper part of a vector register is in use; so a hash is a function of its own that begins by clearing them.
+//! The SHA extensions have only the legacy encoding, and each legacy instruction costs some 400
+//! cycles here while the upper part of a vector register is in use; so a hash is a function of its
+//! own that begins by clearing them.
 //!
 //! Constant time: no branch and no address depends on key, text or hash, only on lengths.
 #![expect(unsafe_code, reason = "calls of code for this CPU")]
@@ -46,8 +48,9 @@ fn hmac_messages<const N: usize>(messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES
 
 /// Words of group `GROUP` of the message schedule (FIPS 180-4 section 6.1.2, step 1), the first one highest.
 ///
-/// From word 32 on, `W[t] = (W[t-3] ^ W[t-8] ^ W[t-14] ^ W[t-16]) <<< 1` put into itself gives `W[t] = (W[t-6] ^
-/// W[t-16] ^ W[t-28] ^ W[t-32]) <<< 2`, in which none of four words needs another. Before, the last one needs the first.
+/// From word 32 on, `W[t] = (W[t-3] ^ W[t-8] ^ W[t-14] ^ W[t-16]) <<< 1` put into itself gives
+/// `W[t] = (W[t-6] ^ W[t-16] ^ W[t-28] ^ W[t-32]) <<< 2`, in which none of four words needs
+/// another. Before, the last one needs the first.
 #[inline]
 #[target_feature(enable = "ssse3,avx512f,avx512vl")]
 fn schedule<const GROUP: usize>(words: &[__m128i; 20]) -> __m128i {

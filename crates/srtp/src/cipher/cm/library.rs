@@ -1,7 +1,8 @@
 //! Counter mode by AWS-LC and HMAC-SHA1 by the RustCrypto crates: the backend for every CPU.
 //!
-//! Each part by the faster library: AWS-LC's HMAC spends hundreds of cycles a packet before the first byte, and the
-//! other's counter mode takes longer a block (`scripts/bench srtp-ciphers`). Both ask the CPU what it has.
+//! Each part by the faster library: AWS-LC's HMAC spends hundreds of cycles a packet before the
+//! first byte, and the other's counter mode takes longer a block (`scripts/bench srtp-ciphers`).
+//! Both ask the CPU what it has.
 
 use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};

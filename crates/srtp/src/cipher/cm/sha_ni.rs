@@ -1,7 +1,8 @@
 //! SHA-1 by the SHA extensions, on one packet or two at once; AES is the library's.
 //!
-//! For CPUs without AVX-512. Also home of what the AVX-512 key needs once: compressing the key's blocks. A hash of its
-//! own is a chain of instructions that wait for each other; a second one fits into the gaps.
+//! For CPUs without AVX-512. Also home of what the AVX-512 key needs once: compressing the key's
+//! blocks. A hash of its own is a chain of instructions that wait for each other; a second one fits
+//! into the gaps.
 //!
 //! Constant time: no branch and no address depends on key, text or hash, only on lengths.
 #![expect(unsafe_code, reason = "vector loads through pointers, and calls of code for this CPU")]
@@ -52,7 +53,8 @@ pub(super) struct Message<'a> {
     pub(super) suffix: [u8; 4],
 }
 
-/// HMAC-SHA1 of `N` messages. Not part of its caller, so that no register is left in the caller's state (see `chain.rs`).
+/// HMAC-SHA1 of `N` messages. Not part of its caller, so that no register is left in the caller's
+/// state (see `chain.rs`).
 #[inline(never)]
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn hmac_messages<const N: usize>(messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES]; N] {
@@ -70,8 +72,8 @@ fn compress_bytes(state: [u32; 5], block: &[u8; BLOCK_BYTES]) -> [u32; 5] {
     std::array::from_fn(|word| u32::from_be_bytes(tag.as_chunks().0[word]))
 }
 
-/// Writes what does not fill a block, the suffix and the padding (FIPS 180-4 section 5.1.1) into one block or two that
-/// were zero.
+/// Writes what does not fill a block, the suffix and the padding (FIPS 180-4 section 5.1.1) into
+/// one block or two that were zero.
 #[inline]
 pub(super) fn tail(message: &Message<'_>, tail: &mut [u8; 2 * BLOCK_BYTES]) {
     let (_, rest) = message.bytes.as_chunks::<BLOCK_BYTES>();
@@ -157,7 +159,8 @@ macro_rules! hmac_rows {
         }
         let mut tags = [[0; MAC_BYTES]; $n];
         let last = rows.iter().copied().max().unwrap_or(0);
-        // The row behind a message's last is the outer hash. A message that is through runs along until all are.
+        // The row behind a message's last is the outer hash. A message that is through runs along
+        // until all are.
         for row in 0..=last {
             let mut words = [[_mm_setzero_si128(); 4]; $n];
             for at in 0..$n {
@@ -196,10 +199,12 @@ pub(super) fn load(block: &[u8; BLOCK_BYTES]) -> [__m128i; 4] {
     words
 }
 
-/// The 80 rounds of a block (FIPS 180-4 section 6.1.2), twenty groups of four. `N` blocks are worked on in turn.
+/// The 80 rounds of a block (FIPS 180-4 section 6.1.2), twenty groups of four. `N` blocks are
+/// worked on in turn.
 ///
-/// `$schedule(words, group)` gives the words of the groups from the fourth on. `$next(before, words)` adds E to the first
-/// word: it is A from before the previous group, rotated. `$in_turn(states)` keeps the blocks in step.
+/// `$schedule(words, group)` gives the words of the groups from the fourth on.
+/// `$next(before, words)` adds E to the first word: it is A from before the previous group,
+/// rotated. `$in_turn(states)` keeps the blocks in step.
 macro_rules! twenty_groups {
     ($states:ident, $words:ident, $n:ident, $schedule:ident, $next:ident, $in_turn:ident) => {{
         let start = $states;
@@ -251,8 +256,8 @@ macro_rules! twenty_groups {
 }
 pub(super) use twenty_groups;
 
-/// Keeps the compiler from finishing one of several blocks before it begins the next: it sees an instruction here that
-/// needs all of them. There is none.
+/// Keeps the compiler from finishing one of several blocks before it begins the next: it sees an
+/// instruction here that needs all of them. There is none.
 #[inline]
 #[target_feature(enable = "sse2")]
 pub(super) fn in_turn<const N: usize>(states: &mut [State; N]) {

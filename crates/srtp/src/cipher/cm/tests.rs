@@ -268,8 +268,9 @@ fn sealed(
         .collect()
 }
 
-/// RFC 3711 appendix B.2 (AES-128) and RFC 6188 section 7.1 (AES-256): first blocks of the key stream, then those about
-/// block 0xff00, which lie beyond the longest packet and are asked of the kernel itself.
+/// RFC 3711 appendix B.2 (AES-128) and RFC 6188 section 7.1 (AES-256): first blocks of the key
+/// stream, then those about block 0xff00, which lie beyond the longest packet and are asked of the
+/// kernel itself.
 #[test]
 fn key_streams_are_those_of_rfc_3711_and_rfc_6188() {
     let iv = bytes("F0F1F2F3F4F5F6F7F8F9FAFBFCFD0000").try_into().unwrap();
@@ -301,8 +302,8 @@ fn key_streams_are_those_of_rfc_3711_and_rfc_6188() {
     }
 }
 
-/// NIST SP 800-38A sections F.5.1 and F.5.5. Their counter does not start at 0, as that of SRTP does, so only the library
-/// takes them; the kernels are compared with the library above.
+/// NIST SP 800-38A sections F.5.1 and F.5.5. Their counter does not start at 0, as that of SRTP
+/// does, so only the library takes them; the kernels are compared with the library above.
 #[test]
 fn the_library_gives_the_counter_mode_of_sp_800_38a() {
     let counter = bytes("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff").try_into().unwrap();
@@ -329,8 +330,8 @@ fn the_library_gives_the_counter_mode_of_sp_800_38a() {
     }
 }
 
-/// RFC 2202 section 3, cases 1 and 3 with the 20-byte keys SRTP has, the last four bytes of the message as the suffix; and
-/// FIPS 180-4 by its example "abc" (NIST, "SHA1 Example", one block).
+/// RFC 2202 section 3, cases 1 and 3 with the 20-byte keys SRTP has, the last four bytes of the
+/// message as the suffix; and FIPS 180-4 by its example "abc" (NIST, "SHA1 Example", one block).
 #[test]
 fn hashes_are_those_of_rfc_2202_and_fips_180() {
     let tables: [(&str, &[u8], &str); 2] = [

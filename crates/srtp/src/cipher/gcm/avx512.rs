@@ -1,9 +1,10 @@
 //! AES-GCM on four blocks a register: VAES for the key stream, VPCLMULQDQ for GHASH, one pass over the text.
 //!
-//! The only unsafe code of GCM. Method, all from public literature: the text is byte-reversed and the powers of H are
-//! kept divided by x, which saves GHASH its bit reflection and its shift (Gueron and Kounavis, "Intel Carry-Less
-//! Multiplication Instruction and its Usage for Computing the GCM Mode"); products of up to seventeen blocks are
-//! summed before one reduction, by powers H^17 to H^1. What a nonce is and which lengths are allowed is decided above.
+//! The only unsafe code of GCM. Method, all from public literature: the text is byte-reversed and
+//! the powers of H are kept divided by x, which saves GHASH its bit reflection and its shift
+//! (Gueron and Kounavis, "Intel Carry-Less Multiplication Instruction and its Usage for Computing
+//! the GCM Mode"); products of up to seventeen blocks are summed before one reduction, by powers
+//! H^17 to H^1. What a nonce is and which lengths are allowed is decided above.
 //!
 //! Constant time: no branch and no address depends on key, text or tag, only on lengths.
 #![expect(unsafe_code, reason = "loads, stores and calls of vector code; see the arguments above each")]
@@ -22,9 +23,9 @@ pub(super) type Key256 = Key<32>;
 
 /// Powers of H, then round keys; 7 or 8 cache lines, and nothing else is read for a packet.
 ///
-/// `blocks[17 - k]` is H^k / x, for k = 17 down to 1, byte-reversed. Four consecutive blocks are the factors of four
-/// consecutive blocks of text. A load that starts at H^3 or later runs on into round keys: lanes without text are
-/// zero, so what they are multiplied by does not count.
+/// `blocks[17 - k]` is H^k / x, for k = 17 down to 1, byte-reversed. Four consecutive blocks are
+/// the factors of four consecutive blocks of text. A load that starts at H^3 or later runs on into
+/// round keys: lanes without text are zero, so what they are multiplied by does not count.
 #[repr(C, align(64))]
 pub(super) struct Key<const BLOCKS: usize> {
     blocks: [[u8; 16]; BLOCKS],
@@ -34,10 +35,12 @@ impl<const BLOCKS: usize> Key<BLOCKS> {
     /// Rounds of AES: 10 or 14.
     const ROUNDS: usize = BLOCKS - POWERS - 1;
 
-    /// Expands a key. There is no other way to a key, and this one asks the CPU: whoever holds a key may run the kernel.
+    /// Expands a key. There is no other way to a key, and this one asks the CPU: whoever holds a
+    /// key may run the kernel.
     ///
     /// # Panics
-    /// When the CPU cannot run [`Backend::Avx512`](crate::Backend::Avx512), or `bytes` are not as many as the type says.
+    /// When the CPU cannot run [`Backend::Avx512`](crate::Backend::Avx512), or `bytes` are not as
+    /// many as the type says.
     pub(super) fn new(bytes: &[u8]) -> Self {
         assert!(crate::Backend::Avx512.is_supported());
         assert_eq!(bytes.len(), 4 * (Self::ROUNDS - 6), "the key's length is the type's");
@@ -85,12 +88,13 @@ impl<const BLOCKS: usize> Drop for Key<BLOCKS> {
 const POWERS: usize = 17;
 /// Bytes of a register.
 const VECTOR: usize = 64;
-/// Bytes encrypted per turn of the main loop. Four registers are in flight: a round of AES takes three cycles and one
-/// can start in each, so three keep its port busy.
+/// Bytes encrypted per turn of the main loop. Four registers are in flight: a round of AES takes
+/// three cycles and one can start in each, so three keep its port busy.
 const CHUNK: usize = 4 * VECTOR;
 
-/// Eight bytes and four of a nonce, little-endian. By value: the nonce has just been computed, and a wide load of bytes
-/// whose narrower stores are still under way waits until the packet before is done. That was 9 of 33 ns for 160 bytes.
+/// Eight bytes and four of a nonce, little-endian. By value: the nonce has just been computed, and
+/// a wide load of bytes whose narrower stores are still under way waits until the packet before is
+/// done. That was 9 of 33 ns for 160 bytes.
 type Nonce = (i64, u32);
 
 #[inline]
@@ -101,7 +105,8 @@ fn words(nonce: &[u8; 12]) -> Nonce {
 
 /// Where text is read and where it is written: `len` bytes each, the same memory or not overlapping.
 ///
-/// **Invariant:** for `'a`, `len` bytes from `source` may be read and `len` bytes from `target` may be written.
+/// **Invariant:** for `'a`, `len` bytes from `source` may be read and `len` bytes from `target` may
+/// be written.
 struct Text<'a> {
     source: *const u8,
     target: *mut u8,
@@ -203,9 +208,9 @@ struct Tail {
 
 /// The last 0 to 255 bytes, the block of lengths and the tag, in `VECTORS` registers and one reduction.
 ///
-/// `VECTORS` is the number of the text's blocks divided by 4, plus 1, so the last register has a lane or more to
-/// spare: the last lane of it makes the tag's pad, E(K, J0), at no cost of its own, and the hash has the lengths in
-/// the lane behind the text.
+/// `VECTORS` is the number of the text's blocks divided by 4, plus 1, so the last register has a
+/// lane or more to spare: the last lane of it makes the tag's pad, E(K, J0), at no cost of its own,
+/// and the hash has the lengths in the lane behind the text.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn finish<const BLOCKS: usize, const OPEN: bool, const VECTORS: usize>(
@@ -227,7 +232,8 @@ fn finish<const BLOCKS: usize, const OPEN: bool, const VECTORS: usize>(
     for (i, stream) in stream.into_iter().enumerate() {
         let (source, target) = (text.source.wrapping_add(i * VECTOR), text.target.wrapping_add(i * VECTOR));
         let cipher = if i + 2 < VECTORS {
-            // SAFETY: `blocks` is at least 4 * (VECTORS - 1), so these 64 readable bytes lie before the last 4 blocks.
+            // SAFETY: `blocks` is at least 4 * (VECTORS - 1), so these 64 readable bytes lie before
+            // the last 4 blocks.
             let input = unsafe { _mm512_loadu_si512(source.cast()) };
             let output = _mm512_xor_si512(input, stream);
             // SAFETY: as above, 64 writable bytes.
@@ -281,8 +287,8 @@ fn hash_chunk<const BLOCKS: usize>(key: &Key<BLOCKS>, blocks: &[__m512i; 4], has
     product.reduce()
 }
 
-/// Sixteen blocks of key stream, and meanwhile GHASH of `hash` and sixteen blocks: the one keeps port 0 busy, the
-/// other port 5.
+/// Sixteen blocks of key stream, and meanwhile GHASH of `hash` and sixteen blocks: the one keeps
+/// port 0 busy, the other port 5.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn key_stream_and_hash<const BLOCKS: usize>(
@@ -319,7 +325,8 @@ fn key_stream<const BLOCKS: usize, const VECTORS: usize>(
     states
 }
 
-/// AES's rounds `FIRST` to `LAST`; few at a time, so that the compiler unrolls the loop and keeps all in registers.
+/// AES's rounds `FIRST` to `LAST`; few at a time, so that the compiler unrolls the loop and keeps
+/// all in registers.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn rounds<const VECTORS: usize, const FIRST: usize, const LAST: usize>(
@@ -372,8 +379,9 @@ fn counter_start((low, high): Nonce, round_keys: &RoundKeys) -> __m512i {
 
 /// AES states before the first round, for the text's blocks from `block` on, which is a multiple of 16.
 ///
-/// The text's first counter is 2, so the low four bits of the counters are the same for every `block`, and with them
-/// the bits to exclusive-or: no addition, no turning of the byte order. Every fourth register ends in the next 16.
+/// The text's first counter is 2, so the low four bits of the counters are the same for every
+/// `block`, and with them the bits to exclusive-or: no addition, no turning of the byte order.
+/// Every fourth register ends in the next 16.
 #[inline]
 #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
 fn counters<const VECTORS: usize>(start: __m512i, block: usize) -> [__m512i; VECTORS] {
@@ -426,8 +434,8 @@ impl Product {
 
     /// The sum over the lanes, modulo GHASH's polynomial.
     ///
-    /// Bits are reflected, so the low 128 bits are those too many. Each 64 of them, times x^128 mod p = 1 + x + x^2 +
-    /// x^7, go 64 bits up: the 1 by exchanging halves, the rest by the constant.
+    /// Bits are reflected, so the low 128 bits are those too many. Each 64 of them, times x^128 mod
+    /// p = 1 + x + x^2 + x^7, go 64 bits up: the 1 by exchanging halves, the rest by the constant.
     #[inline]
     #[target_feature(enable = "avx512bw,avx512dq,avx512vl,vaes,vpclmulqdq,bmi2")]
     fn reduce(self) -> __m128i {
@@ -528,7 +536,8 @@ fn expand<const BLOCKS: usize>(key: &mut Key<BLOCKS>, bytes: &[u8]) {
         hash_key = _mm_aesenc_si128(hash_key, load_128(round_key));
     }
     hash_key = _mm_aesenclast_si128(hash_key, load_128(&round_keys[round_keys.len() - 1]));
-    // H / x: reflected, that is a shift to the left; the coefficient that falls out is 1 / x = x^127 + x^6 + x + 1.
+    // H / x: reflected, that is a shift to the left; the coefficient that falls out is 1 / x =
+    // x^127 + x^6 + x + 1.
     let hash_key = u128::from_be_bytes(to_bytes(hash_key));
     let first = (hash_key << 1) ^ ((hash_key >> 127) * (0xc2 << 120 | 1));
     powers[POWERS - 1] = first.to_le_bytes();

@@ -1,8 +1,8 @@
 //! AES-GCM by AWS-LC: the portable twin of `avx512.rs`, its oracle in tests, and the way of every other CPU.
 //!
-//! Sealing reads the source and writes the ciphertext in one pass. Opening costs a copy of the ciphertext, because
-//! AWS-LC clears its output when the tag is wrong and [`Key::open`] promises to leave the packet as it was received.
-//! AWS-LC clears the key when it frees it.
+//! Sealing reads the source and writes the ciphertext in one pass. Opening costs a copy of the
+//! ciphertext, because AWS-LC clears its output when the tag is wrong and [`Key::open`] promises to
+//! leave the packet as it was received. AWS-LC clears the key when it frees it.
 
 use arrayvec::ArrayVec;
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -41,7 +41,8 @@ impl Key {
     }
 
     pub(super) fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_BYTES]) -> bool {
-        // Two sizes of scratch memory on the stack: probing 64 KiB of it would cost a small packet its caches.
+        // Two sizes of scratch memory on the stack: probing 64 KiB of it would cost a small packet
+        // its caches.
         match text.len() {
             0..=2048 => self.open_from_copy::<2048>(nonce, aad, text, tag),
             _ => self.open_from_copy::<TEXT_BYTES_MAX>(nonce, aad, text, tag),

@@ -1,4 +1,5 @@
-//! Both backends against published vectors and against each other: every length, every alignment, every tag bit.
+//! Both backends against published vectors and against each other: every length, every alignment,
+//! every tag bit.
 
 use super::*;
 
@@ -42,8 +43,8 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
 }
 
-/// McGrew and Viega, "The Galois/Counter Mode of Operation (GCM)", appendix B: test cases 1 to 4 and 13 to 16.
-/// Key, nonce, associated data, plaintext, ciphertext, tag.
+/// McGrew and Viega, "The Galois/Counter Mode of Operation (GCM)", appendix B: test cases 1 to 4
+/// and 13 to 16. Key, nonce, associated data, plaintext, ciphertext, tag.
 const SPECIFICATION: [[&str; 6]; 8] = [
     [
         "00000000000000000000000000000000",
@@ -128,8 +129,8 @@ fn gives_the_values_of_the_specification() {
     }
 }
 
-/// Every length with some lengths of associated data: the twins agree on ciphertext and tag, in place and from a
-/// source, and open each other's.
+/// Every length with some lengths of associated data: the twins agree on ciphertext and tag, in
+/// place and from a source, and open each other's.
 #[test]
 fn every_length_is_sealed_and_opened_as_by_the_library() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

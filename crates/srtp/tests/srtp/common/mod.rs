@@ -1,4 +1,5 @@
-//! What the behaviour tests share: packets, keys, and contexts with the naive twin of the same keys beside them.
+//! What the behaviour tests share: packets, keys, and contexts with the naive twin of the same keys
+//! beside them.
 #![allow(dead_code, unreachable_pub, reason = "shared by three test binaries, each of which uses some of it")]
 
 pub mod naive;
@@ -201,8 +202,9 @@ impl Numbers {
     }
 }
 
-/// Encrypted zeros are the key stream: with SSRC, rollover counter and sequence number 0 the counter begins at the salt,
-/// as in the vectors of RFC 3711 appendix B.2 and RFC 6188 section 7.1. Checked for every backend, and back.
+/// Encrypted zeros are the key stream: with SSRC, rollover counter and sequence number 0 the
+/// counter begins at the salt, as in the vectors of RFC 3711 appendix B.2 and RFC 6188 section 7.1.
+/// Checked for every backend, and back.
 pub fn assert_key_stream(profiles: [Profile; 2], key: &str, salt: &str, stream: &str) {
     let keys = SessionKeys {
         rtp_encryption: hex(key),

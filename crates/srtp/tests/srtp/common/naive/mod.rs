@@ -1,8 +1,9 @@
 //! SRTP and SRTCP as plainly as the RFCs put them: the naive twin that the behaviour tests compare with.
 //!
-//! Written from RFC 3711, RFC 7714 and RFC 6188 on RustCrypto's AES, GHASH and SHA-1, and sharing nothing with the
-//! crate under test, not even its table of profiles' sizes. Rollover counters and SRTCP indices are arguments;
-//! there is no replay protection, no estimate of an index, no state of any kind. Packets are given well formed.
+//! Written from RFC 3711, RFC 7714 and RFC 6188 on RustCrypto's AES, GHASH and SHA-1, and sharing
+//! nothing with the crate under test, not even its table of profiles' sizes. Rollover counters and
+//! SRTCP indices are arguments; there is no replay protection, no estimate of an index, no state of
+//! any kind. Packets are given well formed.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -16,8 +17,8 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use srtp::Profile;
 
-/// What distinguishes the profiles: bytes of key, salt and the two tags (RFC 3711 section 8.2, RFC 6188 section 3.1,
-/// RFC 7714 sections 12 and 13).
+/// What distinguishes the profiles: bytes of key, salt and the two tags (RFC 3711 section 8.2, RFC
+/// 6188 section 3.1, RFC 7714 sections 12 and 13).
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub gcm: bool,
