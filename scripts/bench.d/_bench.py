@@ -22,9 +22,10 @@ SERVER_CORE = "0"
 LOAD_CORE = "1"
 DESCRIPTORS = 20_000
 
-# A generator that sleeps in epoll_wait is woken by the server's writes, at the server's cost: 12 to 20 % of the floor's
-# CPU here, and by how much depends on how idle the machine is. Clients elsewhere cost no wake-ups. Looking at the
-# sockets every millisecond instead adds at most that to each latency.
+# A generator that sleeps in epoll_wait is woken by the server's writes, at the server's cost: 12 to
+# 20 % of the floor's CPU here, and by how much depends on how idle the machine is. Clients
+# elsewhere cost no wake-ups. Looking at the sockets every millisecond instead adds at most that to
+# each latency.
 TURN_MS = "1"
 
 

@@ -21,8 +21,8 @@ WIDTH, HEIGHT, RATE = 640, 360, 30
 BLOCK = 16
 STREAM = "live/glass"
 
-# Not what a viewer sees later: buffers that are being filled, and with audio, until a few reports have told which picture
-# belongs to which audio, pictures that are not held back for it yet.
+# Not what a viewer sees later: buffers that are being filled, and with audio, until a few reports
+# have told which picture belongs to which audio, pictures that are not held back for it yet.
 WARM_UP_SECONDS = {False: 3.0, True: 10.0}
 
 

@@ -194,7 +194,8 @@ def loop_kpps(cells):
     return f"{min(figures):.0f} to {max(figures):.0f} thousand" if figures else "nothing"
 
 
-# One row of pictures for each k, one picture for each thing that is varied; the others stay at the usual value.
+# One row of pictures for each k, one picture for each thing that is varied; the others stay at the
+# usual value.
 CHART_KS = [1, 8]
 USUAL_N, USUAL_BYTES = 100, 1200
 PICTURE = (330, 240)

@@ -17,8 +17,9 @@ from _bench import free_port, nginx_binary, prefer, say
 LINKS = {"rtt50": (50, 20), "rtt2": (2, 1000), "rtt200": (200, 5)}
 CLIENTS = ["millstream-hints", "millstream", "ffmpeg", "ffmpeg-prepatch", "reopen", "read-through"]
 
-# Two video tracks and one audio track, interleaved in pieces of half a second, the index behind them; 88.5 s, 25 MB. Reading the first
-# video track and the audio are 177 runs with a gap between each.
+# Two video tracks and one audio track, interleaved in pieces of half a second, the index behind
+# them; 88.5 s, 25 MB. Reading the first video track and the audio are 177 runs with a gap between
+# each.
 SECONDS = 88.5
 PICTURE = "testsrc2=s={size}:r=30,noise=alls=24:allf=t"
 NOISE = "anoisesrc=r=48000:a=0.2:c=pink:seed=1"
@@ -159,7 +160,8 @@ def start_nginx(bench, file):
     directory.mkdir()
     # Paths of any kind come through a link.
     (directory / "file").symlink_to(file.resolve())
-    # The files are world readable or the server runs as whom they belong to: with one process it is this user.
+    # The files are world readable or the server runs as whom they belong to: with one process it is
+    # this user.
     text = NGINX.format(directory=directory, port=port, file=directory / "file")
     (directory / "nginx.conf").write_text(text)
     command = [nginx_binary(), "-p", str(directory), "-c", str(directory / "nginx.conf"), "-e", str(directory / "nginx-error.log")]

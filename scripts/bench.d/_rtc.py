@@ -29,7 +29,8 @@ NEAR, FAR = "10.79.0.1", "10.79.0.2"
 BACKLOG = pathlib.Path("/proc/sys/net/core/netdev_max_backlog")
 BACKLOG_PACKETS = 60_000
 
-# Looking at the sockets every millisecond, so that the server does not pay for waking the load generator: see _bench.py.
+# Looking at the sockets every millisecond, so that the server does not pay for waking the load
+# generator: see _bench.py.
 TURN_MS = "1"
 
 
@@ -325,9 +326,9 @@ def fill(text, values):
     return re.sub(r"<(\w+)>", lambda match: str(values[match.group(1)]), text)
 
 
-# The package's defaults, but: no timeout of sessions without keep-alives, ICE-lite as it suits a server with a public
-# address, only the modules that are needed. The key picture is not kept for newcomers, who would get it with a gap in
-# the sequence numbers behind it.
+# The package's defaults, but: no timeout of sessions without keep-alives, ICE-lite as it suits a
+# server with a public address, only the modules that are needed. The key picture is not kept for
+# newcomers, who would get it with a gap in the sequence numbers behind it.
 JANUS_CONFIGURATION = {
     "janus.jcfg": """
 general: {

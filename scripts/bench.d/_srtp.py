@@ -17,7 +17,8 @@ HEADERS = {
     "libsrtp2-dev": pathlib.Path("/usr/include/srtp2/srtp.h"),
     "libssl-dev": pathlib.Path("/usr/include/openssl/ssl.h"),
 }
-# How the programs print a case for people: `what, ns: contender 12.3 (spread 15 %), contender 45.6; 99 samples`.
+# How the programs print a case for people:
+# `what, ns: contender 12.3 (spread 15 %), contender 45.6; 99 samples`.
 CASE = re.compile(r"^(.*), ns: (.*); (\d+) samples$")
 FIGURE = re.compile(r"(\S+(?: x\d+)?) (\d+\.\d)(?: \(spread (\d+) %\))?(?:, |$)")
 

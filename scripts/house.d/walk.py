@@ -18,15 +18,17 @@ OTHER_PACKAGES = {"group-send", "msgpack-array", "range-reader", "ssrc-map", "ne
 
 # Paths traced for one walk. A function is on the path if it runs in this share of them.
 PATHS, SHARE = 60, 0.7
-# A list may have, but need not have, what runs in a share between these: it depends on how busy the machine is.
+# A list may have, but need not have, what runs in a share between these: it depends on how busy the
+# machine is.
 SHARE_LEAST, SHARE_SURE = 0.4, 0.9
 SECONDS = 60
 
 # What the loop does in most turns without media is no part of the path, unless it leads to the read.
 IDLE_TURNS, IDLE_SHARE = 30, 0.6
 
-# No stop on the way, for the count of files: fewer lines of code inside the braces, and neither branch nor loop. Such a
-# function reads a field, makes a value, or hands on to the next. For the count of functions: fewer lines than the second.
+# No stop on the way, for the count of files: fewer lines of code inside the braces, and neither
+# branch nor loop. Such a function reads a field, makes a value, or hands on to the next. For the
+# count of functions: fewer lines than the second.
 STEP_LINES, FUNCTION_LINES = 3, 8
 BRANCHES = {"if", "match", "while", "for", "loop", "?"}
 

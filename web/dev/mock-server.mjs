@@ -41,7 +41,8 @@ if (rtc !== null) setInterval(async () => (rtcKeys = await rtc.keys().catch(() =
 const startedAt = Date.now();
 const uptime = () => Math.floor((Date.now() - startedAt) / 1000);
 
-// --- the clip -------------------------------------------------------------------------------------------------
+// --- the
+// clip -------------------------------------------------------------------------------------------------
 
 /** Splits an FLV file into tags `{ type, time, body, key, config }`. */
 function readTags(file) {
@@ -126,7 +127,8 @@ function addPlayer(protocol, request, send, end) {
   return player;
 }
 
-// --- made-up figures ------------------------------------------------------------------------------------------
+// --- made-up
+// figures ------------------------------------------------------------------------------------------
 
 const wobble = (middle, seed) => middle * (1 + 0.12 * Math.sin(Date.now() / 3000 + seed) + 0.06 * Math.sin(Date.now() / 700 + seed * 3));
 const KINDS = [
@@ -252,7 +254,8 @@ function workers() {
   }));
 }
 
-// --- HTTP -----------------------------------------------------------------------------------------------------
+// ---
+// HTTP -----------------------------------------------------------------------------------------------------
 
 const fail = (status, code, message) => ({ status, body: { error: { code, message } } });
 

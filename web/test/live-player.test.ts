@@ -46,7 +46,8 @@ class FakePlayer {
   }
   async emit(event: string, ...values: unknown[]): Promise<void> {
     this.handlers.get(event)?.(...values);
-    // mpegts.js hands its events on by microtasks, and what it does there is not for a player that is destroyed.
+    // mpegts.js hands its events on by microtasks, and what it does there is not for a player that
+    // is destroyed.
     await Promise.resolve();
     this.destroyedEarly ||= this.destroyed;
     await vi.advanceTimersByTimeAsync(0);

@@ -155,8 +155,8 @@ export class LivePlayer implements StreamPlayer {
     const player = mpegts.createPlayer(source, PLAYER_CONFIG);
     this.#player = player;
     const current = () => generation === this.#generation;
-    // Closing is put off to a task of its own: this is the library's own call, and more of its calls are queued as microtasks,
-    // which find nothing where a player was that is destroyed.
+    // Closing is put off to a task of its own: this is the library's own call, and more of its
+    // calls are queued as microtasks, which find nothing where a player was that is destroyed.
     const later = (close: () => void) => setTimeout(() => current() && close());
     player.on(mpegts.Events.ERROR, (_type: string, detail: string, info: ErrorInfo) => {
       if (current()) later(() => this.#fail(describeError(detail, info ?? {}, webSocket)));

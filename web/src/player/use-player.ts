@@ -53,7 +53,8 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
   const latest = useRef({ sources, advice });
   latest.current = { sources, advice };
   const [made, setMade] = useState<{ key: string; player: AutoPlayer } | null>(null);
-  // Until the next drawing the player is that of the stream before: it has been stopped and must not be started again.
+  // Until the next drawing the player is that of the stream before: it has been stopped and must
+  // not be started again.
   const player = made?.key === key ? made.player : null;
   const [state, setState] = useState<AutoState>({ ...IDLE, transport: 'rtc', fallback: '' });
   const [samples, setSamples] = useState<Samples>(NO_SAMPLES);

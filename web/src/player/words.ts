@@ -18,7 +18,8 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
       return describeStatus(info.code ?? 0);
     case 'Exception':
     case 'ConnectingTimeout':
-      // A browser does not tell why a WebSocket was refused: it may be that the stream is there by other transports only.
+      // A browser does not tell why a WebSocket was refused: it may be that the stream is there by
+      // other transports only.
       if (webSocket) return { ...always('The WebSocket connection could not be opened or broke.'), elsewhere: 'absent' };
       return always('The server cannot be reached.');
     case 'EarlyEof':
