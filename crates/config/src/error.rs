@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where it was written.
+//! Errors of a configuration, with their locations.
 //!
 //! All errors of a load are collected, so that one run of `config check` shows all of them.
 

@@ -1,8 +1,8 @@
 //! Reads the TOML file into entries that remember their line.
 //!
-//! Knows the shape of the file (sections, lists of tables), not what the keys mean: that is decided
-//! in `mod.rs` with the table of `keys.rs`. Syntax errors are reported with their line like every
-//! other error.
+//! Knows the structure of the file (sections, lists of tables), not what the keys mean: that is
+//! decided in `lib.rs` with the table of `keys.rs`. Syntax errors are reported with their line like
+//! every other error.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -35,7 +35,7 @@ pub struct ListTable {
     pub origin: Origin,
 }
 
-/// All a file says, in its order.
+/// The contents of a file, in order.
 #[derive(Debug, Clone, Default)]
 pub struct FileContent {
     /// Names of the tables at the top, and where they begin.

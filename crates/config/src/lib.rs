@@ -1,8 +1,7 @@
 //! Configuration: defaults, then the TOML file, then the environment, then flags.
 //!
 //! `load` applies the layers and collects every error with its place. The keys are in `keys.rs`;
-//! what they become for workers, authorisation and TLS is in `resolve.rs`; how they are shown is in
-//! `print.rs`.
+//! `resolve.rs` turns them into settings of workers, authorisation and TLS; `print.rs` prints them.
 
 pub mod error;
 pub mod file;
@@ -87,7 +86,7 @@ pub struct ApplicationEntry {
 /// One `[[auth.publish]]` or `[[auth.play]]`.
 #[derive(Debug, Clone)]
 pub struct RuleEntry {
-    /// What it says.
+    /// Its values.
     pub rule: AuthRule,
     /// Whether `allow` was written.
     pub allow_given: bool,
@@ -98,7 +97,7 @@ pub struct RuleEntry {
 /// One `[[pull]]`.
 #[derive(Debug, Clone)]
 pub struct PulledEntry {
-    /// What it says.
+    /// Its values.
     pub pull: PullEntry,
     /// Where it begins.
     pub origin: Origin,
@@ -107,13 +106,13 @@ pub struct PulledEntry {
 /// One `[[channel]]`.
 #[derive(Debug, Clone)]
 pub struct ChannelledEntry {
-    /// What it says.
+    /// Its values.
     pub channel: ChannelEntry,
     /// Where it begins.
     pub origin: Origin,
 }
 
-/// What the layers above the defaults say.
+/// The layers above the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     /// Name and text of the file.
@@ -256,7 +255,7 @@ impl Config {
             |path: &str| unknown.iter().any(|(section, _)| path.split('.').next() == Some(section));
         for entry in content.entries {
             if of_unknown(&entry.path) {
-                // Said once, for the section.
+                // Reported once, for the section.
             } else if file::LISTS.contains(&entry.path.as_str()) {
                 let message = format!("`{0}` is a list of tables: write [[{0}]]", entry.path);
                 errors.push(ConfigError::new(&entry.origin, message));
@@ -281,7 +280,7 @@ impl Config {
             || name
                 .strip_prefix("MILLSTREAM_PORT_")
                 .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        // Options of another command; whoever watches a server may start one from the same shell.
+        // Options of `millstream top`, which may be set in the shell that starts a server.
         let foreign = foreign || name.starts_with(top::VARIABLES);
         if !name.starts_with("MILLSTREAM_") || name == CONFIG_VARIABLE || foreign {
             return;
@@ -357,7 +356,7 @@ impl Config {
     }
 }
 
-/// Names the file to read; `--config` is stronger.
+/// Names the file to read; `--config` takes precedence.
 pub const CONFIG_VARIABLE: &str = "MILLSTREAM_CONFIG";
 
 fn unknown_key(path: &str, origin: &Origin) -> ConfigError {

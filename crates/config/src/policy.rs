@@ -1,7 +1,7 @@
 //! The authorisation side of the configuration: rules and tokens become a policy.
 //!
-//! Anything unclear refuses to start: a rule without a token, a token nothing asks for, a token
-//! file that cannot be read, a token set to nothing. What the policy then decides is in `auth`.
+//! The server does not start with anything unclear: a rule without a token, a token that nothing
+//! requires, an unreadable token file, an empty token. The decisions of the policy are in `auth`.
 
 use std::path::Path;
 
@@ -68,7 +68,8 @@ pub(super) fn policy(
     }
 }
 
-/// Rules of one list. Without rules and token `default` applies; with rules, what none matches is refused.
+/// Rules of one list. Without rules and token `default` applies; with rules, streams that none
+/// matches are refused.
 fn rules(
     entries: &[RuleEntry],
     list: &str,
@@ -131,7 +132,8 @@ fn token(config: &Config, key: &str, text: &str, file: &str, errors: &mut Errors
     let file_key = format!("{key}_file");
     let tokens = match (text, file) {
         ("", "") if config.origin(key) == Origin::Default => Vec::new(),
-        // Set to nothing on purpose or by an unset variable: opening the door would be the wrong reading.
+        // Empty on purpose or by an unset variable: granting access would be the wrong
+        // interpretation.
         ("", "") => {
             errors.add(&config.origin(key), format!("`{key}` is empty"));
             Vec::new()

@@ -1,8 +1,8 @@
-//! Turns a configuration into what the parts of the server take: worker settings, policy, sources,
-//! demo stream.
+//! Turns a configuration into the settings of the server's parts: workers, policy, sources, demo
+//! stream.
 //!
-//! Checks what one key alone cannot show: files that must be readable, keys that need each other,
-//! cores that must exist. Reads files, binds nothing.
+//! Checks what cannot be seen from one key alone: files that must be readable, keys that require
+//! each other, cores that must exist. Reads files, binds no socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use worker_api::settings::{
 /// take cores from workers.
 const THREADS_UNASKED: usize = 8;
 
-/// A configuration that can be started.
+/// A configuration a server can be started with.
 #[derive(Debug)]
 pub struct Resolved {
     /// For the workers.
     pub worker: WorkerSettings,
     /// For workers and control.
     pub policy: Policy,
-    /// What channels and pulls may do.
+    /// Limits of channels and pulls.
     pub sources: SourceSettings,
     /// `[[pull]]` entries.
     pub pulls: Vec<PullSpec>,

@@ -1,8 +1,7 @@
 //! The WebRTC side of the configuration: addresses, servers named to clients, limits.
 //!
-//! Checks what would only show once a client cannot connect: public addresses that are none,
-//! servers that are not written as RFC 7064 and RFC 7065 have it, ports that do not suffice for all
-//! workers.
+//! Finds errors that otherwise show only when a client cannot connect: invalid public addresses,
+//! server URIs that do not follow RFC 7064 and RFC 7065, too few ports for all workers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +21,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
     };
     RtcSettings {
         udp: addresses("rtc.udp_listen", &rtc.udp_listen),
-        // Without UDP there is no WebRTC, and a default that waits for it is no contradiction.
+        // Without UDP there is no WebRTC; a default TCP address does not contradict that.
         tcp: if rtc.udp_listen.0.is_empty() {
             Vec::new()
         } else {
@@ -46,7 +45,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
     }
 }
 
-/// Worker `i` takes the port plus `i`: the last one must exist, and two lists entries must not meet.
+/// Worker `i` takes the port plus `i`: the last port must exist, and two entries must not overlap.
 fn check_ports(config: &Config, key: &str, addresses: &[SocketAddr], workers: usize, errors: &mut Errors) {
     for address in addresses.iter().filter(|address| address.port() != 0) {
         let last = usize::from(address.port()) + workers.saturating_sub(1);
@@ -99,8 +98,7 @@ fn ice_servers(config: &Config, errors: &mut Errors) -> Vec<IceServer> {
     servers
 }
 
-/// Whether `uri` is of a relay (TURN); `None`: it is not of a STUN or TURN server (RFC 7064 §3.1,
-/// RFC 7065 §3.1).
+/// Whether `uri` names a TURN server; `None`: neither STUN nor TURN (RFC 7064 §3.1, RFC 7065 §3.1).
 fn relay_of(uri: &str) -> Option<bool> {
     let (scheme, rest) = uri.split_once(':')?;
     let relay = match scheme {
@@ -177,7 +175,7 @@ mod tests {
             ("stun:host:0", None),
             ("stun:host:99999", None),
             ("stun:[2001:db8::1", None),
-            ("stun:a>; rel=\"x\"", None), // would end the link it is put into
+            ("stun:a>; rel=\"x\"", None), // would end the `Link` header it is put into
             ("http://example.net", None),
             ("example.net", None),
         ];

@@ -2,7 +2,7 @@
 //!
 //! `section!` expands a list of keys into a plain struct, its defaults, and the table from which
 //! the file reader, the environment, the flags, `config print` and `docs/configuration.md` are all
-//! served. So a key cannot exist without a meaning, a default and a cost. What the keys are is in
+//! served. So a key cannot exist without a meaning, a default and a cost. The keys are in
 //! `keys.rs`.
 
 use super::value::{NotAccepted, Raw};
@@ -41,7 +41,7 @@ impl Key {
         format!("MILLSTREAM_{}_{}", self.section, self.name).to_uppercase().replace('.', "_")
     }
 
-    /// Flag without the leading `--`: `section-name`, or the short form of the few that everybody uses.
+    /// Flag without the leading `--`: `section-name`, or the short form for some common ones.
     pub fn flag(&self) -> String {
         match (self.section, self.name) {
             ("server", name) | ("rtc", name @ "udp_backend") => name.replace('_', "-"),
@@ -71,7 +71,7 @@ pub trait Section: Default + Clone {
     fn get(&self, name: &str) -> Option<String>;
 }
 
-/// Name of a key whose field needs `r#` because it is a word of the language.
+/// Name of a key whose field needs `r#` because it is a Rust keyword.
 pub(super) fn plain(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
 }

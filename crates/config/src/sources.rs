@@ -1,5 +1,5 @@
-//! The side of the configuration that is about what this server publishes itself: `[sources]`,
-//! `[[pull]]`, `[[channel]]`.
+//! Configuration of the streams that this server publishes itself: `[sources]`, `[[pull]]`,
+//! `[[channel]]`.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> SourceSettings {
         }),
     };
     let files_root = (!sources.files_root.is_empty()).then(|| {
-        // Resolved once: what a file's path is compared with must not contain links itself.
+        // Resolved once: the path that file paths are compared with must not contain links itself.
         std::fs::canonicalize(&sources.files_root).unwrap_or_else(|error| {
             let origin = config.origin("sources.files_root");
             errors.add(&origin, format!("`sources.files_root` {}: {error}", sources.files_root));
@@ -54,7 +54,7 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> SourceSettings {
     }
 }
 
-/// The bytes of a file that holds nothing but readable certificates.
+/// The bytes of a file that contains only readable certificates.
 fn certificates(path: &Path) -> Result<Vec<u8>, String> {
     let pem = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();

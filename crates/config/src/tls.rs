@@ -1,6 +1,6 @@
-//! The TLS side of the configuration: certificate and key from files, or made on the spot for trials.
+//! The TLS side of the configuration: certificate and key from files, or self-signed for trials.
 //!
-//! One provider, aws-lc-rs. Errors name the key and what to do about it.
+//! One provider, aws-lc-rs. Errors name the key and the remedy.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::Config;
 use super::error::ConfigError;
 
-/// TLS for RTMPS and HTTPS, or `None` when nothing asks for it.
+/// TLS for RTMPS and HTTPS, or `None` when it is not configured.
 pub fn server_config(config: &Config) -> Result<Option<Arc<rustls::ServerConfig>>, ConfigError> {
     let tls = &config.tls;
     let at = |key: &str, message: String| ConfigError::new(&config.origin(key), message);

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use worker_api::time::{parse_rfc3339, rfc3339};
 
-/// A value as a source gave it, before it is checked.
+/// A value as its source has it, before it is checked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Raw {
     /// A TOML integer.
@@ -22,7 +22,7 @@ pub enum Raw {
     Moment(String),
     /// A TOML array.
     List(Vec<Raw>),
-    /// From the environment or a flag: text whose type the key decides.
+    /// From the environment or a flag: text whose type is that of the key.
     Untyped(String),
     /// A TOML type no setting uses, by its name.
     Unsupported(&'static str),
@@ -280,7 +280,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of B-frames on their way to WebRTC.
+    /// How B-frames are bridged to WebRTC.
     BFramesChoice: "\"drop\" or \"refuse\"" {
         /// They are left out.
         Drop = "drop",
@@ -300,7 +300,7 @@ choice! {
         Gso = "gso",
         /// io_uring.
         IoUring = "io_uring",
-        /// Frames past the kernel's UDP stack.
+        /// AF_XDP: frames that bypass the kernel's UDP stack.
         AfXdp = "af_xdp",
     }
 }
@@ -316,9 +316,9 @@ choice! {
 }
 
 choice! {
-    /// Who a publish or play rule lets in.
+    /// Who is allowed by a publish or play rule.
     AllowChoice: "\"token\", \"loopback\", \"token_or_loopback\", \"anyone\" or \"nobody\"" {
-        /// Whoever shows one of the rule's tokens.
+        /// Clients with one of the rule's tokens.
         Token = "token",
         /// Peers on this machine.
         Loopback = "loopback",
@@ -336,7 +336,7 @@ choice! {
     ManageChoice: "\"auto\", \"token\", \"loopback\", \"token_or_loopback\" or \"nobody\"" {
         /// `token` once a token is configured, `loopback` until then.
         Auto = "auto",
-        /// Whoever shows the token.
+        /// Clients with the token.
         Token = "token",
         /// Clients on this machine.
         Loopback = "loopback",
@@ -350,7 +350,7 @@ choice! {
 choice! {
     /// Who may read metrics.
     MetricsChoice: "\"auto\" or \"anyone\"" {
-        /// Whoever may use the management API, and whoever shows the metrics token.
+        /// Clients that may use the management API, and clients with the metrics token.
         Auto = "auto",
         /// Everybody.
         Anyone = "anyone",

@@ -1,9 +1,8 @@
-//! `millstream fetch-trace`: reads of a remote file made again, and what they cost.
+//! `millstream fetch-trace`: replays reads of a remote file and reports what they cost.
 //!
-//! For anyone who has a program that seeks in files behind HTTP and wants to know what those seeks
-//! cost, or would cost with `range_reader`: with `--hints` the reader gets all reads as hints,
-//! without it has to predict them. `trace` reads the list, `replay` makes the reads. Being a
-//! command that a person runs, it may reach any address.
+//! Shows what the seeks of a program in files behind HTTP cost, or would cost with `range_reader`:
+//! with `--hints` the reader gets all reads as hints, without it has to predict them. `trace` reads
+//! the list, `replay` makes the reads. A person runs this command, so it may reach any address.
 
 mod replay;
 mod trace;
@@ -27,7 +26,7 @@ use url::Url;
 
 /// Exit code when the reads could not be made.
 const EXIT_FAILED: u8 = 1;
-/// Exit code when the arguments make no sense, as clap's.
+/// Exit code for invalid arguments, the same as clap's.
 const EXIT_USAGE: u8 = 2;
 
 /// Options of `millstream fetch-trace`.
@@ -36,13 +35,13 @@ pub struct Args {
     /// The file: http://... or https://...
     #[arg(value_name = "URL")]
     pub url: String,
-    /// The reads: a line `offset,length` for each, in bytes; a line of headings may stand first.
+    /// The reads: a line `offset,length` for each, in bytes; the first line may be a header.
     #[arg(long, value_name = "FILE")]
     pub trace: PathBuf,
     /// Pass all reads to the reader as hints.
     #[arg(long)]
     pub hints: bool,
-    /// Write the bytes here, one read after the other; what was in the file is lost.
+    /// Write the bytes here, one read after the other; an existing file is overwritten.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Header field for each request, such as `authorization: Bearer ...`; may be given several times.
@@ -79,7 +78,7 @@ pub fn run(args: &Args) -> ExitCode {
     match fetch(args, &url, http, &reads) {
         Ok(report) => {
             let line = serde_json::to_string(&report).expect("numbers and a word are JSON");
-            // A reader that went away (`| head`) is no error.
+            // A closed pipe (`| head`) is not an error.
             let _ = writeln!(io::stdout(), "{line}");
             ExitCode::SUCCESS
         }
@@ -87,7 +86,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Everything that can be wrong before anything is asked of the server.
+/// Checks everything that can be checked before the first request.
 fn prepare(args: &Args) -> Result<(Url, HttpConfig, Vec<Wanted>), String> {
     let url = Url::parse(&args.url).map_err(|error| format!("{}: {error}", args.url))?;
     let mut http = HttpConfig { addresses: AddressPolicy::Any, ..HttpConfig::default() };
@@ -108,8 +107,8 @@ fn prepare(args: &Args) -> Result<(Url, HttpConfig, Vec<Wanted>), String> {
     Ok((url, http, reads))
 }
 
-/// Whether two names are of one regular file: of links, symbolic or not, and of other spellings
-/// too. A terminal or a pipe may be both read and written.
+/// Whether two names refer to one regular file, also through links and other spellings. A terminal
+/// or a pipe may be both read and written.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else { return false };
     one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
@@ -169,7 +168,7 @@ fn report(replayed: Replayed, seconds: f64, reads: usize, counters: Counters) ->
         bytes_received: counters.bytes_received,
         bytes_used: counters.bytes_used,
         bytes_skipped: counters.bytes_skipped,
-        // What the reader still holds was wasted as well: nothing reads it any more.
+        // What the reader still holds is wasted too: it will not be read.
         bytes_wasted: counters.bytes_received.saturating_sub(counters.bytes_used + counters.bytes_skipped),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads made again, one after the other, from anything that can be read and sought.
+//! Replays reads, one after the other, from anything that implements `Read` and `Seek`.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::trace::Wanted;
 
-/// Bytes asked of the reader at a time.
+/// Bytes requested from the reader at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// What the reads gave.
@@ -23,9 +23,9 @@ pub(crate) struct Replayed {
 pub(crate) enum ReplayError {
     /// The read of this line of the trace.
     Read(Wanted, io::Error),
-    /// The file ends before this read does: here, if that is known.
+    /// The file ends before this read does; its length, if known.
     End(Wanted, Option<u64>),
-    /// What was read could not be written.
+    /// The output could not be written.
     Write(io::Error),
 }
 

@@ -1,13 +1,13 @@
-//! Lists of reads as text: a line `offset,length` for each, with or without a line of headings.
+//! Lists of reads as text: a line `offset,length` for each, with or without a header line.
 
 use std::io::{BufRead, Read as _};
 
-/// Reads of one trace at most; a longer one is refused.
+/// Maximum reads in a trace; a longer one is refused.
 pub(crate) const READS_MAX: usize = 1_000_000;
-/// Bytes of a line at most, so that a file of another kind is refused before it is in memory.
+/// Maximum bytes of a line, so that a file of another kind is refused before it is in memory.
 const LINE_BYTES_MAX: u64 = 256;
 
-/// Bytes to read, and where this was said.
+/// Bytes to read, and the line that asks for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// First byte in the file.

@@ -1,4 +1,4 @@
-//! The time of a simulation: moves when it is told to, and only forward.
+//! The time of a simulation: moves only when the test moves it, and only forward.
 
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,12 @@ impl Clock {
         Self { start, now: start }
     }
 
-    /// Goes to `at`, if that lies ahead.
+    /// Advances to `at`, unless that is in the past.
     pub fn advance_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
     }
 
-    /// Goes on by `by`.
+    /// Advances by `by`.
     pub fn advance(&mut self, by: Duration) {
         self.now += by;
     }
@@ -52,7 +52,7 @@ impl Default for Clock {
     }
 }
 
-/// The earliest of the moments that parts of a simulation wait for; `None` if none waits.
+/// The earliest of the timeouts of all parts of a simulation; `None` if there is none.
 pub fn earliest(timeouts: impl IntoIterator<Item = Option<Instant>>) -> Option<Instant> {
     timeouts.into_iter().flatten().min()
 }

@@ -18,8 +18,8 @@
 //!
 //! A test is a loop: advance the clock to the earliest [`earliest`] of all parts, let each handle
 //! it, move what they send into links. Everything is decided by the seed of each link, so that a
-//! failing run fails again; nothing sleeps and no socket is opened. What a datagram contains is
-//! nobody's business here.
+//! failing run fails again; nothing sleeps and no socket is opened. What a datagram contains does
+//! not matter here.
 
 mod clock;
 mod link;

@@ -31,30 +31,30 @@ impl<T: Clone> Payload for (T, Vec<u8>) {
     }
 }
 
-/// How bad a link is. By default it is perfect: no loss, no delay, no limit.
+/// Impairments of a link. The default is perfect: no loss, no delay, no limit.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// Probability that a datagram is lost, each for itself, `0.0..=1.0`.
+    /// Probability that a datagram is lost, independently of others, `0.0..=1.0`.
     pub loss: f64,
     /// Losses in a row, on top of `loss`.
     pub burst: Option<Burst>,
     /// When nothing gets through.
     pub outages: Vec<Range<Instant>>,
-    /// How long every datagram takes at least.
+    /// Minimum delay of a datagram.
     pub delay: Duration,
-    /// Most it may take longer, evenly distributed. Datagrams stay in order: one that is held up
-    /// holds up those behind it, as a queue does.
+    /// Maximum additional delay, evenly distributed. Datagrams stay in order: a delayed one delays
+    /// those behind it, as a queue does.
     pub jitter: Duration,
-    /// Probability that a datagram is overtaken by those behind it: it takes up to `reorder_delay`
-    /// longer alone.
+    /// Probability that later datagrams overtake this one: it alone takes up to `reorder_delay`
+    /// longer.
     pub reorder: f64,
-    /// Most a reordered datagram takes longer.
+    /// Maximum additional delay of a reordered datagram.
     pub reorder_delay: Duration,
     /// Probability that a datagram arrives twice, the second up to 10 ms after the first.
     pub duplicate: f64,
     /// Bits per second the link carries; `None`: any.
     pub rate_bits_per_second: Option<u64>,
-    /// Bytes that may wait for the rate limit; what comes then is lost.
+    /// Bytes that may wait for the rate limit; further ones are lost.
     pub queue_bytes_max: usize,
 }
 
@@ -68,16 +68,16 @@ pub struct Burst {
     pub lasts: Duration,
 }
 
-/// What became of the datagrams.
+/// Counts of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Given to the link.
     pub sent: u64,
-    /// Come out, duplicates included.
+    /// Delivered, including duplicates.
     pub delivered: u64,
     /// Lost by chance, bursts and outages.
     pub lost: u64,
-    /// Lost for want of room in the queue.
+    /// Lost because the queue was full.
     pub overflowed: u64,
     /// Delivered twice.
     pub duplicated: u64,
@@ -108,16 +108,16 @@ pub struct Link<T: Payload = Vec<u8>> {
     in_burst: bool,
     /// When a burst begins or ends next.
     burst_turns: Option<Instant>,
-    /// When the rate limit has sent all that waits for it.
+    /// When the rate limiter has sent everything in its queue.
     idle_at: Option<Instant>,
-    /// When the last datagram that keeps its place in the order arrives.
+    /// When the last datagram that is not reordered arrives.
     last_arrival: Option<Instant>,
     under_way: BinaryHeap<Reverse<Arriving<T>>>,
     statistics: Statistics,
 }
 
 impl<T: Payload> Link<T> {
-    /// A link whose whims are those of `seed`.
+    /// A link whose random decisions follow from `seed`.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self {
             config,
@@ -131,7 +131,7 @@ impl<T: Payload> Link<T> {
         }
     }
 
-    /// Makes the link better or worse from now on; what is under way arrives as it would have.
+    /// Changes the impairments from now on; datagrams in flight are not affected.
     pub fn set_config(&mut self, config: LinkConfig) {
         self.config = config;
     }
@@ -176,13 +176,13 @@ impl<T: Payload> Link<T> {
         self.under_way.peek().map(|Reverse(arriving)| arriving.at)
     }
 
-    /// What became of the datagrams so far.
+    /// Counts so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
     fn loses(&mut self, now: Instant) -> bool {
-        // The dice are thrown for each datagram, so that an outage does not change the luck of later ones.
+        // One random number per datagram, so that an outage does not change the fate of later ones.
         let by_chance = self.random.chance(self.config.loss);
         by_chance || self.is_in_burst(now) || self.config.outages.iter().any(|outage| outage.contains(&now))
     }
@@ -195,7 +195,7 @@ impl<T: Payload> Link<T> {
         };
         while turns <= now {
             self.in_burst = !self.in_burst;
-            // A length of nothing would never get there.
+            // With a length of zero this would never end.
             let length = self.random.about(if self.in_burst { burst.lasts } else { burst.apart });
             turns += length.max(Duration::from_micros(1));
         }
@@ -203,7 +203,7 @@ impl<T: Payload> Link<T> {
         self.in_burst
     }
 
-    /// When the last bit of a datagram leaves the rate limit; `None` if there is no room to wait.
+    /// When the last bit of a datagram leaves the rate limiter; `None` if the queue is full.
     fn departure(&mut self, now: Instant, len: usize) -> Option<Instant> {
         let Some(rate) = self.config.rate_bits_per_second else { return Some(now) };
         let begins = self.idle_at.map_or(now, |idle| idle.max(now));
@@ -222,7 +222,7 @@ impl<T: Payload> Link<T> {
     }
 }
 
-/// A datagram under way, ordered by arrival and then by sending.
+/// A datagram in flight, ordered by arrival and then by sending.
 #[derive(Clone, Debug)]
 struct Arriving<T> {
     at: Instant,

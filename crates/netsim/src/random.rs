@@ -1,4 +1,4 @@
-//! Random numbers of a seed (SplitMix64), the same on every machine.
+//! Random numbers from a seed (SplitMix64), the same on every machine.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Random {
 
     /// A duration that is exponentially distributed around this average.
     pub fn about(&mut self, average: Duration) -> Duration {
-        // In `0.0..1.0`, so that the logarithm is of more than nothing.
+        // In `0.0..1.0`, so that the logarithm is not of zero.
         let uniform = (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         average.mul_f64(-(1.0 - uniform).ln())
     }

@@ -38,7 +38,7 @@ pub struct Client {
     pub reports: VecDeque<Vec<u8>>,
     /// Datagrams of any kind that arrived.
     pub received: u64,
-    /// Those that were RTP or RTCP and did not decrypt.
+    /// Of these, those that were RTP or RTCP and did not decrypt.
     pub bad: u64,
     /// Why the connection failed.
     pub failed: Option<FailReason>,

@@ -1,4 +1,4 @@
-//! Packets of the test streams: each says its number in its payload.
+//! Packets of the test streams: each has its number in its payload.
 
 use rtp::HeaderFields;
 

@@ -1,4 +1,4 @@
-//! The offer of a test client, and what makes it different from all others.
+//! The offer of a test client, with credentials of its own.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -88,7 +88,7 @@ pub fn credentials() -> IceCredentials {
     IceCredentials::new(&ufrag, &password).expect("hexadecimal digits")
 }
 
-/// One certificate for all clients of a process: making it is not what is tested.
+/// One certificate for all clients of a process: generating it is not what is tested.
 pub fn certificate() -> Arc<Certificate> {
     static CERTIFICATE: OnceLock<Arc<Certificate>> = OnceLock::new();
     CERTIFICATE.get_or_init(|| Arc::new(Certificate::generate().expect("random bytes"))).clone()

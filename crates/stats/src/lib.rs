@@ -1,6 +1,6 @@
-//! Live statistics as they travel: one message a second with a column per figure.
+//! Live statistics on the wire: one message a second with a column per figure.
 //!
-//! Shared by the side that sends (`control::stats`) and the side that reads (`top`). What is
-//! counted is counted by the workers, in columns from the start (`worker::columns`).
+//! Shared by the sender (`control::stats`) and the reader (`top`). The workers count, in columns
+//! from the start (`worker::columns`).
 
 pub mod message;

@@ -21,10 +21,10 @@ use utoipa::ToSchema;
 pub const VERSION: u32 = 1;
 /// WebSocket subprotocol of the stream of messages (RFC 6455 section 1.9).
 pub const SUBPROTOCOL: &str = "millstream.stats.v1";
-/// Begins the subprotocol by which a browser, which cannot set headers here, shows a token: what
-/// follows is the token in base64url without padding (RFC 4648 section 5).
+/// Prefix of the subprotocol in which a browser, which cannot set headers here, passes a token: the
+/// token follows in base64url without padding (RFC 4648 section 5).
 pub const TOKEN_SUBPROTOCOL_PREFIX: &str = "bearer.";
-/// Bytes a reader should be ready to take in one message: a million sessions fit.
+/// Maximum bytes of a message that a reader should accept: enough for a million sessions.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 /// `Sessions::stream` of a session that has no stream.
 pub const NO_STREAM: u32 = u32::MAX;
@@ -47,15 +47,15 @@ pub struct StatsMessage {
     pub sequence: u64,
     /// When the message was put together, milliseconds since 1970, UTC.
     pub time_ms: u64,
-    /// Distance of messages, milliseconds.
+    /// Interval between messages, milliseconds.
     pub interval_ms: u32,
-    /// Names of protocols: what `sessions.protocol` are indices of.
+    /// Names of protocols, indexed by `sessions.protocol`.
     pub protocols: Vec<String>,
     /// Workers, one element each.
     pub workers: Workers,
-    /// Streams, one element each, in no order that would last.
+    /// Streams, one element each, in no stable order.
     pub streams: Streams,
-    /// Sessions, one element each, in no order that would last.
+    /// Sessions, one element each, in no stable order.
     pub sessions: Sessions,
 }
 
@@ -111,7 +111,7 @@ pub struct Sessions {
     /// everywhere else in the API.
     #[serde(with = "msgpack_array::serde")]
     pub worker: Vec<u16>,
-    /// Its number on the worker, below 2^48; never used again.
+    /// Its number on the worker, below 2^48; never reused.
     #[serde(with = "msgpack_array::serde")]
     pub serial: Vec<u64>,
     /// Its stream: an index into the arrays of `streams` of the same message; 4294967295 for none.
@@ -120,7 +120,7 @@ pub struct Sessions {
     /// 0: neither publishes nor plays yet, 1: publisher, 2: player.
     #[serde(with = "msgpack_array::serde")]
     pub role: Vec<u8>,
-    /// How it came in: an index into `protocols`.
+    /// An index into `protocols`.
     #[serde(with = "msgpack_array::serde")]
     pub protocol: Vec<u8>,
     /// Time since it was accepted, milliseconds.
@@ -152,10 +152,11 @@ pub struct Sessions {
     /// Player: bytes waiting for it.
     #[serde(with = "msgpack_array::serde")]
     pub queue_bytes: Vec<u64>,
-    /// Player: time between the arrival of what it gets next and of the newest message, milliseconds.
+    /// Player: how far it is behind: time between the arrivals of the message it gets next and of
+    /// the newest one, milliseconds.
     #[serde(with = "msgpack_array::serde")]
     pub queue_ms: Vec<u32>,
-    /// Player: frames it did not get because it was too slow.
+    /// Player: frames skipped because it was too slow.
     #[serde(with = "msgpack_array::serde")]
     pub dropped_frames: Vec<u64>,
 }
@@ -188,7 +189,7 @@ impl fmt::Display for BadMessage {
 
 impl std::error::Error for BadMessage {}
 
-/// What is read before the rest, to tell another version from rubbish.
+/// Read first, to distinguish another version from garbage.
 #[derive(Deserialize)]
 struct VersionOnly {
     version: u32,
@@ -221,7 +222,7 @@ impl StatsMessage {
         message.check().map(|()| message)
     }
 
-    /// Whether the arrays fit each other.
+    /// Whether lengths and indices are consistent.
     pub fn check(&self) -> Result<(), BadMessage> {
         let groups = [
             ("workers", self.workers.are_even()),
@@ -239,7 +240,7 @@ impl StatsMessage {
         if exist { Ok(()) } else { Err(BadMessage::BadIndex) }
     }
 
-    /// Room for the message, so that it is seldom moved while it is written.
+    /// Estimated size of the message, so that the buffer rarely grows while it is written.
     fn bytes_hint(&self) -> usize {
         let names: usize = self.streams.name.iter().map(|name| name.len() + 3).sum();
         1024 + names + self.streams.name.len() * 32 + self.sessions.serial.len() * 96
@@ -383,7 +384,7 @@ mod tests {
         let mut value: serde_json::Value = serde_json::from_slice(&message.to_json()).expect("JSON");
         let sessions = value["sessions"].as_object_mut().expect("a map");
         sessions.insert("mood".to_owned(), serde_json::json!(["fine", "fine", "fine"]));
-        // Not a number has no form in JSON.
+        // NaN cannot be written in JSON.
         for column in ["loss_percent", "rtt_ms", "jitter_ms"] {
             sessions.insert(column.to_owned(), serde_json::json!([0.5, 0.5, 0.5]));
         }
@@ -409,7 +410,7 @@ mod tests {
         assert!(read > 0 && read < bytes.len() * 5, "{read} of {} are still messages", bytes.len() * 5);
     }
 
-    /// Spoils a message.
+    /// Makes a message invalid.
     type Change = fn(&mut StatsMessage);
 
     #[test]

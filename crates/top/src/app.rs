@@ -1,5 +1,5 @@
-//! What `millstream top` knows and what keys do to it. No terminal, no socket, no clock: those are
-//! in `terminal.rs`.
+//! The state of `millstream top` and how keys change it. No terminal, no socket, no clock: those
+//! are in `terminal.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use super::history::History;
 use super::table::{Key, Move, TableView};
 use stats::message::StatsMessage;
 
-/// How the connection is.
+/// State of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// An attempt is being made.
+    /// Connecting.
     Connecting,
-    /// Messages come.
+    /// Connected.
     Connected,
-    /// Lost, or not made; the next attempt is at `retry_at`.
+    /// Lost or failed; the next attempt is at `retry_at`.
     Lost {
         /// Why.
         reason: String,
@@ -27,7 +27,7 @@ pub(crate) enum Link {
     },
 }
 
-/// Which table keys go to.
+/// The table that has the focus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Focus {
     /// Streams.
@@ -39,43 +39,43 @@ pub(crate) enum Focus {
 /// What the program does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Goes on.
+    /// Continues.
     Continue,
     /// Ends.
     Quit,
-    /// Lets the shell have the terminal until it is called back.
+    /// Suspends, until the shell resumes it.
     Suspend,
 }
 
 /// Everything on the screen.
 pub(crate) struct App {
-    /// Address of the server, and what is to be known about the connection from the start.
+    /// Address of the server, with remarks on the connection.
     pub server: String,
-    /// How the connection is.
+    /// State of the connection.
     pub link: Link,
     /// The message on the screen.
     pub message: StatsMessage,
-    /// Whether a message has come at all.
+    /// Whether a message has arrived at all.
     pub has_data: bool,
     /// The table of streams.
     pub streams: TableView,
     /// The table of sessions.
     pub sessions: TableView,
-    /// The table keys go to.
+    /// The table that has the focus.
     pub focus: Focus,
     /// The text of the filter.
     pub filter: String,
-    /// Why no row can fit the filter, if that is so.
+    /// Why no row can match the filter, if so.
     pub filter_error: Option<String>,
     /// Whether the filter is being typed.
     pub typing: bool,
     /// Only sessions of this stream are listed.
     pub only_stream: Option<String>,
-    /// Whether the screen stands still. Curves go on.
+    /// Whether the screen is paused. History is still recorded.
     pub paused: bool,
-    /// Whether help covers the tables, from which line on.
+    /// First line of the help page while it is shown.
     pub help: Option<usize>,
-    /// The past of every row.
+    /// History of every row.
     pub history: History,
 }
 
@@ -113,7 +113,7 @@ impl App {
         }
     }
 
-    /// Takes note that the connection is lost for `retry`.
+    /// Records that the connection is lost; the next attempt is in `retry`.
     pub(crate) fn lose(&mut self, reason: String, retry: Duration, now: Instant) {
         self.link = Link::Lost { reason, retry_at: now + retry };
     }
@@ -127,7 +127,7 @@ impl App {
         self.sessions.show(&self.message, fitting.sessions);
     }
 
-    /// The table keys go to.
+    /// The table that has the focus.
     pub(crate) fn focused(&mut self) -> &mut TableView {
         match self.focus {
             Focus::Streams => &mut self.streams,
@@ -135,7 +135,7 @@ impl App {
         }
     }
 
-    /// Does what a key stands for; the table of them is in `draw/help.rs`.
+    /// Handles a key; the list of keys is in `draw/help.rs`.
     pub(crate) fn handle_key(&mut self, key: KeyEvent) -> Flow {
         if key.kind == KeyEventKind::Release {
             return Flow::Continue;
@@ -211,7 +211,7 @@ impl App {
         Flow::Continue
     }
 
-    /// Leaves the innermost thing: help, the sessions of one stream, the filter.
+    /// Leaves the innermost mode: help, the sessions of one stream, the filter.
     fn go_back(&mut self) {
         if self.help.take().is_some() {
             return;
@@ -247,7 +247,7 @@ impl App {
     }
 }
 
-/// First line of the page of help after a move. It is kept within the page when that is drawn.
+/// First line of the help page after a move. Drawing limits it to the page.
 fn scrolled(first: usize, to: Move) -> usize {
     match to {
         Move::Up => first.saturating_sub(1),

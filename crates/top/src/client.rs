@@ -2,9 +2,8 @@
 //!
 //! Blocking, on a thread of its own (`spawn`), which hands over what it receives through the
 //! program's bounded queue and connects again when the connection is lost. While the queue is full
-//! the thread waits; the server then leaves messages out for this reader. What may be wrong with
-//! the server's answers ends in a [`Failure`], and so does whatever is no message within the time
-//! for one (`transport`).
+//! the thread waits; the server then skips messages for this reader. Errors in the server's answers
+//! end in a [`Failure`], and so does a message that does not arrive in time (`transport`).
 
 mod transport;
 
@@ -30,12 +29,12 @@ use stats::message::{MESSAGE_BYTES_MAX, SUBPROTOCOL, StatsMessage};
 /// Environment variable for `--token`, which others on the machine can read in the list of processes.
 pub(crate) const TOKEN_VARIABLE: &str = "MILLSTREAM_TOP_TOKEN";
 
-/// Time for one address to accept the connection.
+/// Timeout for one address to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for the handshakes, and then for each message, whatever else comes. The server sends every
-/// second, and gives a reader as long as this to take a message.
+/// Timeout for the handshakes, and then for each message, whatever else arrives. The server sends
+/// every second, and gives a reader as long as this to receive a message.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// First and longest time between two attempts to connect; it doubles in between.
+/// First and longest pause between two attempts to connect; it doubles in between.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
 /// What happens on the connection.
@@ -43,9 +42,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 pub(crate) enum FeedEvent {
     /// An attempt begins.
     Connecting,
-    /// A message came.
+    /// A message arrived.
     Message(Box<StatsMessage>),
-    /// The connection is lost, or could not be made; the next attempt follows after `retry`.
+    /// The connection is lost or failed; the next attempt follows after `retry`.
     Lost {
         /// Why, for people.
         reason: String,
@@ -59,9 +58,9 @@ pub(crate) enum FeedEvent {
 /// Why there is no message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// May be different soon.
+    /// A later attempt may succeed.
     Lost(String),
-    /// The same would happen again.
+    /// A later attempt would fail the same way.
     Refused(String),
 }
 
@@ -124,7 +123,7 @@ impl Connector {
         Ok(Self { target, authorization: authorization.transpose()?, tls, timeout: READ_TIMEOUT })
     }
 
-    /// Connects and asks for the statistics.
+    /// Connects and requests the statistics.
     pub(crate) fn connect(&self) -> Result<Feed, Failure> {
         let socket = self.connect_tcp().map_err(|error| Failure::Lost(error.to_string()))?;
         let socket = TimedSocket::new(socket, self.timeout);
@@ -172,7 +171,7 @@ impl Connector {
         Ok(request)
     }
 
-    /// What an error before the first frame means: above all, whether it is the right port that was asked.
+    /// The meaning of an error before the first frame: above all, whether it is the wrong port.
     fn handshake_failure(&self, error: Error) -> Failure {
         let doubt = if self.target.tls {
             "is it the HTTPS port of a Millstream?"
@@ -201,7 +200,7 @@ impl Connector {
     }
 }
 
-/// Whether the first bytes that came were no record of TLS.
+/// Whether the first bytes received were not a TLS record.
 fn speaks_no_tls(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     matches!(inner, Some(rustls::Error::InvalidMessage(_)))
@@ -220,7 +219,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Waits for the next message. Pings are answered on the way, and give no more time.
+    /// Waits for the next message. Pings are answered meanwhile and do not extend the timeout.
     pub(crate) fn next(&mut self) -> Result<StatsMessage, Failure> {
         self.socket.get_mut().allow(self.timeout);
         loop {
@@ -243,12 +242,12 @@ impl Feed {
     }
 }
 
-/// What an error of the WebSocket means for going on.
+/// What an error of the WebSocket means for further attempts.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Io(error) => match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::Lost(silent()),
-            // What TLS refuses, a certificate above all, stays as it is.
+            // What TLS refuses, a certificate above all, it will refuse again.
             _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
                 Failure::Refused(format!("TLS: {error}"))
             }
@@ -260,8 +259,8 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// What an HTTP answer that is no upgrade means, with what its body tells
-/// (`{"error": {"message": ...}}`). `has_token`: whether one was shown.
+/// What an HTTP response other than an upgrade means, with the message of its body
+/// (`{"error": {"message": ...}}`). `has_token`: whether one was sent.
 fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> Failure {
     let body = serde_json::from_slice::<serde_json::Value>(body).ok();
     let message = body.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);

@@ -1,8 +1,8 @@
-//! The columns of the two tables: how each cell is sorted, written and judged.
+//! The columns of the two tables: how each cell is sorted, printed and rated.
 //!
 //! One list per table, in the order of the screen; headers, help, `--sort` and `--once` follow
-//! them. A cell is a function of a message and a row, so that rows that are not shown cost a
-//! comparison and nothing else.
+//! them. A cell is a function of a message and a row, so that rows that are not shown cost only a
+//! comparison.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -19,11 +19,12 @@ pub(crate) struct Column {
     pub field: &'static str,
     /// What it shows, for help.
     pub meaning: &'static str,
-    /// Characters, more than the title has, so that the mark of the order fits beside it; or [`FLEXIBLE`].
+    /// Width in characters, more than that of the title, so that the mark of the order fits beside
+    /// it; or [`FLEXIBLE`].
     pub width: u16,
-    /// Whether it holds figures: they stand at the right, and of them people look for the largest first.
+    /// Whether it holds figures: they are aligned right and sorted largest first.
     pub is_figure: bool,
-    /// Columns of the highest number go first where there is no room for all.
+    /// Columns with the highest number are dropped first where there is no room for all.
     pub order_of_leaving: u8,
     /// The value of a row.
     pub value: for<'a> fn(&'a StatsMessage, usize) -> Value<'a>,
@@ -33,7 +34,7 @@ pub(crate) struct Column {
     pub judge: fn(Value<'_>) -> Level,
 }
 
-/// Width of the column that takes what the others leave, but at least [`FLEXIBLE_MIN`].
+/// Width of the column that takes the remaining space, but at least [`FLEXIBLE_MIN`].
 pub(crate) const FLEXIBLE: u16 = 0;
 /// Least width of the flexible column.
 pub(crate) const FLEXIBLE_MIN: u16 = 14;
@@ -49,25 +50,25 @@ pub(crate) enum Value<'a> {
     Id(u16, u64),
     /// A name.
     Text(Cow<'a, str>),
-    /// Not known, or of no meaning in this row. Comes last in any order.
+    /// Unknown, or without meaning in this row. Comes last in any order.
     Unknown,
 }
 
 /// How good a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// Nothing to say about it.
+    /// Neutral.
     Plain,
-    /// As it should be, where it could be otherwise.
+    /// As it should be.
     Good,
-    /// Worth a look.
+    /// Worth attention.
     Warning,
-    /// Hurts.
+    /// Bad.
     Bad,
 }
 
 impl Value<'_> {
-    /// Order of two values of one column; unknown ones are the last, whichever way the rest goes.
+    /// Order of two values of one column; unknown ones come last in both directions.
     pub(crate) fn compare(&self, other: &Self, descending: bool) -> Ordering {
         let order = match (self, other) {
             (Self::Unknown, Self::Unknown) => return Ordering::Equal,
@@ -116,7 +117,7 @@ pub(crate) fn stream_of(message: &StatsMessage, row: usize) -> Option<&str> {
 /// What sessions are, as texts.
 pub(crate) const ROLES: [&str; 3] = ["publisher", "player", "pending"];
 
-/// What session `row` does.
+/// The role of session `row`.
 pub(crate) fn role_of(message: &StatsMessage, row: usize) -> &'static str {
     match message.sessions.role[row] {
         ROLE_PUBLISHER => ROLES[0],
@@ -142,7 +143,7 @@ fn as_is(value: Value<'_>) -> Cow<'_, str> {
     }
 }
 
-/// A count with all its digits: of players people want to know one more or less.
+/// A count with all its digits: for players, one more or less matters.
 fn exact(value: Value<'_>) -> Cow<'_, str> {
     match value {
         Value::Count(value) => format::grouped(value).into(),
@@ -161,27 +162,28 @@ fn plain(_: Value<'_>) -> Level {
     Level::Plain
 }
 
-/// Judges counts that should be 0.
+/// Rates counts that should be 0.
 fn none_is_best(value: Value<'_>) -> Level {
     if matches!(value, Value::Count(1..)) { Level::Warning } else { Level::Plain }
 }
 
-/// Loss in percent: from 1 it can be seen, from 5 it hurts.
+/// Loss in percent: visible from 1, bad from 5.
 fn loss(value: Value<'_>) -> Level {
     above(value, 1.0, 5.0)
 }
 
-/// Round trip in milliseconds: what comes late to be sent again, and too late.
+/// Round trip in milliseconds: where retransmissions begin to arrive late, and too late.
 fn round_trip(value: Value<'_>) -> Level {
     above(value, 200.0, 500.0)
 }
 
-/// Interarrival jitter in milliseconds: what usual receive buffers take, and what none takes.
+/// Interarrival jitter in milliseconds: more than usual receive buffers absorb, and more than any
+/// does.
 fn jitter(value: Value<'_>) -> Level {
     above(value, 30.0, 100.0)
 }
 
-/// What waits for a player, in milliseconds: more than any merging delay, and half of what moves it
+/// Queue of a player, in milliseconds: more than any merging delay, and half of what makes it skip
 /// to the next key frame.
 fn waiting(value: Value<'_>) -> Level {
     match value {
@@ -203,12 +205,12 @@ fn state(value: Value<'_>) -> Level {
     if value == Value::Text("live".into()) { Level::Good } else { Level::Warning }
 }
 
-/// A column of names, for the rest to be filled in.
+/// A column of names, without its functions.
 const fn name(title: &'static str, field: &'static str, width: u16, leaving: u8) -> Column {
     Column { is_figure: false, ..figure(title, field, width, leaving) }
 }
 
-/// A column of figures, for the rest to be filled in.
+/// A column of figures, without its functions.
 const fn figure(title: &'static str, field: &'static str, width: u16, leaving: u8) -> Column {
     Column {
         title,
@@ -299,7 +301,7 @@ pub(crate) const SESSIONS: [Column; 14] = [
     },
     Column {
         meaning: "packets lost so far (WebRTC)",
-        // Where nobody reports losses, none were counted.
+        // Without loss reports, none were counted.
         value: |m, row| match m.sessions.lost_packets[row] {
             0 if m.sessions.loss_percent[row].is_nan() => Value::Unknown,
             lost => Value::Count(lost),
@@ -343,8 +345,8 @@ pub(crate) const SESSIONS: [Column; 14] = [
     },
 ];
 
-/// Which columns fit into `width` characters with one between them, by their places in `columns`.
-/// The one at `sorted` stays as long as the flexible one.
+/// Indices of the columns that fit into `width` characters, with one character between them. The
+/// one at `sorted` is kept as long as the flexible one.
 pub(crate) fn fitting(columns: &[Column], width: u16, sorted: usize) -> Vec<usize> {
     let least = |at: usize| {
         usize::from(columns[at].width.max(FLEXIBLE_MIN * u16::from(columns[at].width == FLEXIBLE)))

@@ -1,18 +1,18 @@
-//! Which rows are shown: words the user types, all of which must fit.
+//! Which rows are shown: words the user types, all of which must match.
 //!
-//! A word fits a session by its id, stream, role or protocol, in any case of letters; `worker:`,
-//! `stream:`, `role:` and `protocol:` before it ask for one of them. Names repeat over thousands of
-//! sessions, so each is looked at once per message, and a session costs one look-up per word.
+//! A word matches the id, stream, role or protocol of a session, ignoring case; the prefixes
+//! `worker:`, `stream:`, `role:` and `protocol:` select one of them. Names repeat over thousands of
+//! sessions, so each is compared once per message, and a session costs one look-up per word.
 
 use std::fmt::Write;
 
 use super::columns::{ROLES, role_of};
 use stats::message::StatsMessage;
 
-/// Longest text that is taken; more is not typed.
+/// Maximum length of the text.
 pub(crate) const TEXT_MAX: usize = 100;
 
-/// What is asked of rows.
+/// The parsed filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     words: Vec<Word>,
@@ -34,7 +34,7 @@ enum Field {
     Protocol,
 }
 
-/// Every field that can be named.
+/// All fields.
 const FIELDS: [(&str, Field); 4] = [
     ("worker", Field::Worker),
     ("stream", Field::Stream),
@@ -43,23 +43,23 @@ const FIELDS: [(&str, Field); 4] = [
 ];
 
 impl Filter {
-    /// Reads what was typed. Everything has a meaning, though no row may fit ([`Filter::check`]);
-    /// nothing asks for nothing.
+    /// Parses the text. Any text is valid, though no row may match ([`Filter::check`]); the empty
+    /// filter matches everything.
     pub(crate) fn new(text: &str) -> Self {
         Self { words: text.split_whitespace().map(Word::new).collect() }
     }
 
-    /// Whether rows could fit: `NAME:` must be one of the fields, and what follows a value there
-    /// is, as far as that is known, by `message` for workers and protocols. That no stream or
-    /// session fits at the time is no error. The error tells what there is instead.
+    /// Whether rows could match: `NAME:` must be a field, and its value a possible one, where the
+    /// values are known (for workers and protocols from `message`). It is not an error that no
+    /// stream or session matches at the moment. The error lists the possible values.
     pub(crate) fn check(&self, message: Option<&StatsMessage>) -> Result<(), String> {
         self.words.iter().try_for_each(|word| word.check(message))
     }
 
-    /// Rows of `message` that fit, in its order.
+    /// Rows of `message` that match, in its order.
     ///
-    /// A stream fits by its name, or because a session of it fits. Of sessions, only those of
-    /// `stream` (`app/name`) are listed when one is given.
+    /// A stream matches by its name, or because one of its sessions matches. If `stream`
+    /// (`app/name`) is given, only its sessions are listed.
     pub(crate) fn apply(&self, message: &StatsMessage, stream: Option<&str>) -> Fitting {
         let prepared: Vec<_> = self.words.iter().map(|word| Prepared::new(word, message)).collect();
         let of = &message.sessions.stream;
@@ -75,14 +75,14 @@ impl Filter {
         }
         if let Some(stream) = stream {
             let only = message.streams.name.iter().position(|name| name == stream);
-            // A stream that is gone has no sessions.
+            // A stream that has ended has no sessions.
             sessions.retain(|row| only == Some(of[*row as usize] as usize));
         }
         Fitting { streams: rows(fits.len(), |row| fits[row]), sessions }
     }
 }
 
-/// Rows that fit.
+/// Rows that match.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fitting {
     /// Rows of `streams`.
@@ -119,8 +119,8 @@ impl Word {
     }
 }
 
-/// Whether a word without a field is none because the field's name is wrong. Names of streams may
-/// have colons, but behind the name of the application, or `stream:`.
+/// Whether a word has an unknown field's name before its colon. Names of streams may contain colons
+/// too, but only after the application's name or `stream:`.
 fn check_field(text: &str) -> Result<(), String> {
     match text.split_once(':') {
         Some((name, _)) if !name.is_empty() && name.chars().all(char::is_alphabetic) => {
@@ -143,7 +143,7 @@ fn check_worker(text: &str, message: Option<&StatsMessage>) -> Result<(), String
     Err(format!("there is no worker {index}, but {most}"))
 }
 
-/// A word with the names of one message that it fits.
+/// A word with the names in one message that it matches.
 struct Prepared<'a> {
     word: &'a Word,
     streams: Vec<bool>,
@@ -186,7 +186,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Those of `count` rows that `fit`.
+/// Those of `count` rows that match.
 fn rows(count: usize, mut fit: impl FnMut(usize) -> bool) -> Vec<u32> {
     (0..u32::try_from(count).unwrap_or(u32::MAX)).filter(|row| fit(*row as usize)).collect()
 }

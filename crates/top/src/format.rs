@@ -1,10 +1,9 @@
-//! Figures as people read them in a narrow column: three digits that count, a unit, and a mark for
-//! what is not known.
+//! Figures for a narrow column: three significant digits, a unit, and a mark for unknown values.
 
-/// In place of a figure that is not known or has no meaning in its row.
+/// Shown for a value that is unknown or has no meaning in its row.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// `0`, `999`, `1.23k`, `45.6M`, `789G`: what is counted or measured, by powers of 1000.
+/// `0`, `999`, `1.23k`, `45.6M`, `789G`: powers of 1000.
 pub(crate) fn scaled(value: u64) -> String {
     const UNITS: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
     if value < 1000 {
@@ -29,7 +28,7 @@ pub(crate) fn bits_per_second(value: u64) -> String {
     }
 }
 
-/// A whole number with its thousands apart: `10,000`.
+/// An integer with thousands separators: `10,000`.
 pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -42,7 +41,7 @@ pub(crate) fn grouped(value: u64) -> String {
     out
 }
 
-/// Milliseconds or percent: `0.4`, `21.3`, `340`; [`UNKNOWN`] for what is not a number.
+/// Milliseconds or percent: `0.4`, `21.3`, `340`; [`UNKNOWN`] for NaN.
 pub(crate) fn real(value: f32) -> String {
     match value {
         value if !value.is_finite() => UNKNOWN.to_owned(),

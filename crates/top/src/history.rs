@@ -1,7 +1,7 @@
-//! What streams and sessions did in the last two minutes, for the curves of the selected row.
+//! History of the last two minutes of streams and sessions, for the curves of the selected row.
 //!
-//! Kept for all of them, so that a row has a past when it is selected. Who is not in a message is
-//! forgotten with it.
+//! Kept for all of them, so that a row has a history when it is selected. What is missing in a
+//! message is forgotten.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,8 +10,8 @@ use stats::message::StatsMessage;
 
 /// Samples of a curve: two minutes at one a second.
 pub(crate) const SAMPLES: usize = 120;
-/// Sessions, and as many streams, with a past; later ones have none until others have gone. 20,000
-/// take 41 MB.
+/// Maximum sessions, and as many streams, with a history; further ones have none until others have
+/// left. 20,000 take 41 MB.
 const CURVES_MAX: usize = 20_000;
 
 /// The last [`SAMPLES`] values of some figures, the newest last.
@@ -24,8 +24,8 @@ pub(crate) struct Curves {
     seen: u64,
 }
 
-/// Figures that have curves: of a session bits per second, percent lost, round trip and queue in
-/// ms; of a stream bits per second out and in, players, and nothing.
+/// Figures with curves. Session: bits per second, percent lost, round trip and queue in ms. Stream:
+/// bits per second out and in, players, unused.
 pub(crate) const FIGURES: usize = 4;
 
 /// All curves.
@@ -90,7 +90,7 @@ impl Curves {
         }
     }
 
-    /// The newest `count` values of figure `of`, oldest first; those that were not known are not numbers.
+    /// The newest `count` values of figure `of`, oldest first; unknown ones are NaN.
     pub(crate) fn last(&self, of: usize, count: usize) -> Vec<f32> {
         let (newer, older) = self.samples.split_at(self.next);
         let skipped = self.samples.len().saturating_sub(count);

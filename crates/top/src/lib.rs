@@ -1,10 +1,10 @@
 //! `millstream top`: the live statistics of a server in a terminal.
 //!
 //! A program of its own inside the binary: it reads no configuration and starts no server, but
-//! connects to one as the console in the browser does (`GET /api/v1/stats/stream`). `client` brings
-//! messages, `app` holds what is known and what keys do, `draw` makes the screen of it, `terminal`
-//! is the loop; `once` writes one message as text instead. It only looks: to end sessions, use the
-//! API or the console.
+//! connects to one as the console in the browser does (`GET /api/v1/stats/stream`). `client`
+//! receives messages, `app` holds the state and handles keys, `draw` draws it, `terminal` is the
+//! loop; `once` prints one message as text instead. It only shows: to end sessions, use the API or
+//! the console.
 
 mod app;
 mod client;
@@ -34,13 +34,13 @@ use target::Target;
 use theme::Theme;
 use tls::Trust;
 
-/// What the names of this command's environment variables begin with.
+/// Prefix of this command's environment variables.
 pub const VARIABLES: &str = "MILLSTREAM_TOP_";
 /// Environment variable for `--url`.
 const URL_VARIABLE: &str = "MILLSTREAM_TOP_URL";
 /// Exit code when there are no statistics to show.
 const EXIT_FAILED: u8 = 1;
-/// Exit code when the arguments make no sense, as clap's.
+/// Exit code for invalid arguments, the same as clap's.
 const EXIT_USAGE: u8 = 2;
 
 /// Options of `millstream top`.
@@ -50,24 +50,25 @@ pub struct Args {
     #[arg(long, value_name = "URL", default_value = "http://localhost:8080", env = URL_VARIABLE)]
     pub url: String,
     /// Token for the management API; not needed on the server's own machine unless it is configured
-    /// so. Better given by the environment, which others on this machine cannot read.
+    /// so. Better passed in the environment, which others on this machine cannot read.
     #[arg(long, value_name = "TOKEN", env = TOKEN_VARIABLE, hide_env_values = true)]
     pub token: Option<String>,
-    /// PEM file of the certificate authorities to trust in place of the system's; the server's own
-    /// certificate will do.
+    /// PEM file of the certificate authorities to trust instead of the system's; the server's own
+    /// certificate works too.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Do not check the server's certificate: whoever answers can read the token, and tell what he likes.
+    /// Do not check the server's certificate: anyone who answers can read the token and send false
+    /// statistics.
     #[arg(long, conflicts_with = "ca")]
     pub insecure: bool,
-    /// Print one message as text, a line for each worker, stream and session, and end.
+    /// Print one message as text, a line for each worker, stream and session, and exit.
     #[arg(long)]
     pub once: bool,
-    /// Only what fits these words: part of a stream, protocol or role, beginning of an id; worker:0
-    /// role:player ...
+    /// Only rows that match these words: part of a stream, protocol or role, beginning of an id;
+    /// worker:0 role:player ...
     #[arg(long, value_name = "WORDS")]
     pub filter: Option<String>,
-    /// Column to sort sessions by, as in its header; with - before it, the other way round.
+    /// Column to sort sessions by, as in its header; with - before it, in reverse.
     #[arg(long, value_name = "COLUMN", default_value = "BIT/S", allow_hyphen_values = true)]
     pub sort: String,
     /// No colours; the same as NO_COLOR=1 in the environment.
@@ -115,7 +116,7 @@ fn prepare(args: &Args) -> Result<(Connector, App), String> {
     app.filter = args.filter.as_deref().unwrap_or_default().chars().take(filter::TEXT_MAX).collect();
     Filter::new(&app.filter).check(None).map_err(|error| format!("--filter: {error}"))?;
     let tls = target.tls.then(|| tls::client_config(&trust)).transpose()?;
-    // An empty variable is what scripts have instead of none.
+    // Scripts set a variable to nothing instead of unsetting it.
     let token = args.token.as_deref().filter(|token| !token.is_empty());
     Ok((Connector::new(target, token, tls)?, app))
 }
@@ -127,7 +128,7 @@ fn print_once(connector: &Connector, app: &mut App) -> ExitCode {
             if let Some(error) = &app.filter_error {
                 return fail(&format!("--filter: {error}"), EXIT_USAGE);
             }
-            // A reader that went away (`| head`) is no error.
+            // A closed pipe (`| head`) is not an error.
             let _ = io::stdout().write_all(once::text(app).as_bytes());
             ExitCode::SUCCESS
         }

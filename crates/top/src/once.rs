@@ -1,7 +1,7 @@
-//! One message as text, for scripts and for pipes: `millstream top --once`.
+//! One message as text, for scripts and pipes: `millstream top --once`.
 //!
 //! A line for each worker, stream and session; the first word says which. Figures are plain numbers
-//! in the units of the message, what is not known is `-`, and no field holds blanks, so that `awk`
+//! in the units of the message, unknown values are `-`, and no field contains spaces, so that `awk`
 //! finds its columns by number. Lines with the names of the columns begin with `#`. Sessions and
 //! streams are filtered and sorted as on the screen.
 

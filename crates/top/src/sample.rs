@@ -1,4 +1,4 @@
-//! Messages for tests: any number of workers, streams and sessions, the same ones each time.
+//! Messages for tests: any number of workers, streams and sessions, the same each time.
 //!
 //! Session `i` has the id `i % workers`-`i`, plays stream `i % streams` (the first of each stream
 //! publishes it), and goes by protocol `i % 3`; figures grow with `i`.

@@ -1,7 +1,7 @@
 //! One table: which rows of the newest message it shows, in which order, and which of them is selected.
 //!
-//! The selection belongs to a session or stream, not to a place: it moves with its row when the
-//! order changes. Only when it was put on the first place, it stays there, whoever comes first.
+//! The selection belongs to a session or stream, not to a position: it moves with its row when the
+//! order changes. Only if it was moved to the first row, it stays there, whichever row that is.
 
 use super::columns::Column;
 use stats::message::StatsMessage;
@@ -10,23 +10,23 @@ use stats::message::StatsMessage;
 pub(crate) struct TableView {
     /// Its columns.
     pub columns: &'static [Column],
-    /// Place of the column it is sorted by.
+    /// Index of the column it is sorted by.
     pub sort: usize,
-    /// Whether the order is the opposite of the usual one of that column.
+    /// Whether that column's usual order is reversed.
     pub reversed: bool,
     key: fn(&StatsMessage, usize) -> Key,
     /// Rows of the message, in order.
     rows: Vec<u32>,
     selected: usize,
-    /// Who is selected; nobody: whoever comes first.
+    /// What is selected; `None`: the first row.
     selected_key: Option<Key>,
-    /// Place of the first row on the screen.
+    /// Index of the first row on the screen.
     offset: usize,
     /// Rows on the screen when it was drawn last.
     page: usize,
 }
 
-/// Who a row is about.
+/// What a row is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
     /// A session: its worker and number.
@@ -46,7 +46,7 @@ pub(crate) enum Move {
     PageUp,
     /// One screen down.
     PageDown,
-    /// To the first place, to stay there.
+    /// To the first row, and stay there.
     First,
     /// To the last row.
     Last,
@@ -69,7 +69,7 @@ impl TableView {
         }
     }
 
-    /// Sorts by the column of that title, in any case; false when there is none.
+    /// Sorts by the column of that title, ignoring case; false when there is none.
     pub(crate) fn sort_by(&mut self, title: &str) -> bool {
         let found = self.columns.iter().position(|column| column.title.eq_ignore_ascii_case(title));
         self.sort = found.unwrap_or(self.sort);
@@ -81,8 +81,8 @@ impl TableView {
         self.columns[self.sort].is_figure != self.reversed
     }
 
-    /// Shows `rows` of `message`, sorted. The selection stays with who was selected, or at its
-    /// place if that is gone.
+    /// Shows `rows` of `message`, sorted. The selection stays with its session or stream, or at its
+    /// position if that has left.
     pub(crate) fn show(&mut self, message: &StatsMessage, rows: Vec<u32>) {
         self.rows = self.sorted(message, rows);
         let place = self.selected_key.as_ref().map(|key| {
@@ -101,7 +101,7 @@ impl TableView {
         let mut keyed: Vec<_> =
             rows.into_iter().map(|row| ((by.value)(message, row as usize), row)).collect();
         keyed.sort_unstable_by(|(a, row_a), (b, row_b)| {
-            // Equal rows keep their places from second to second: by id or name.
+            // Equal rows keep their order from second to second: by id or name.
             let tie = || {
                 let [a, b] = [row_a, row_b].map(|row| (first.value)(message, *row as usize));
                 a.compare(&b, false)
@@ -133,8 +133,8 @@ impl TableView {
         self.selected_key = self.selected_row().map(|row| (self.key)(message, row));
     }
 
-    /// Rows to draw into `height` lines, with the place of the selected one among them. The
-    /// selected row is always there.
+    /// Rows to draw into `height` lines, with the index of the selected one among them. The
+    /// selected row is always included.
     pub(crate) fn visible(&mut self, height: usize) -> (&[u32], usize) {
         self.page = height;
         let lowest = (self.selected + 1).saturating_sub(height);
@@ -154,7 +154,7 @@ impl TableView {
         self.rows.get(self.selected).map(|row| *row as usize)
     }
 
-    /// Place of the selected row, from 1 on; 0 without rows.
+    /// Number of the selected row, from 1; 0 without rows.
     pub(crate) fn selected_place(&self) -> usize {
         self.selected + usize::from(!self.rows.is_empty())
     }
@@ -202,7 +202,7 @@ mod tests {
         message.sessions.bits_per_second[4] = 0;
         table.show(&message, (0..6).collect());
         assert_eq!((table.selected_row(), table.selected_place()), (Some(4), 6));
-        // Gone: whoever is at its place now.
+        // Left: the row at its position now.
         table.show(&message, (0..4).collect());
         assert_eq!((table.selected_row(), table.selected_place()), (Some(0), 4));
     }

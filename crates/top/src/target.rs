@@ -1,19 +1,19 @@
-//! Which server `millstream top` watches: the address people give, and where the statistics are there.
+//! Which server `millstream top` watches: the address given, and the path of the statistics there.
 //!
-//! Only reads text. Names are looked up and connections made in `client.rs`.
+//! Only parses text. Names are resolved and connections made in `client.rs`.
 
 use tungstenite::http::Uri;
 use tungstenite::http::uri::InvalidUri;
 
 /// HTTP port of a server that was named without scheme and port: the server's own default.
 const DEFAULT_PORT: u16 = 8080;
-/// Where the statistics are, below the base URL.
+/// Path of the statistics, below the base URL.
 const STREAM_PATH: &str = "/api/v1/stats/stream";
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Whether the connection is made by TLS.
+    /// Whether the connection uses TLS.
     pub tls: bool,
     /// Name or address, IPv6 addresses without brackets.
     pub host: String,

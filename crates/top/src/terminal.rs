@@ -1,8 +1,8 @@
 //! The loop: the terminal, its keys, the connection and signals meet in one bounded queue.
 //!
 //! Three threads fill the queue (keys, messages, signals) and wait while it is full; this one takes
-//! everything that is there, then draws once. The terminal is given back as it was, also when the
-//! program is stopped by a signal or panics.
+//! all events that are queued, then draws once. The terminal is restored also when the program is
+//! stopped by a signal or panics.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -23,7 +23,7 @@ use super::theme::Theme;
 
 /// Events that may wait. Keys come faster than this only from a paste.
 const QUEUE_EVENTS: usize = 64;
-/// How often the screen is drawn without an event: it counts seconds down.
+/// How often the screen is drawn without an event, for the countdown to the next attempt.
 const TICK: Duration = Duration::from_secs(1);
 
 enum Event {
@@ -83,7 +83,7 @@ fn handle(app: &mut App, event: Event) -> Result<Flow, String> {
     Ok(Flow::Continue)
 }
 
-/// Gives the terminal to the shell, as programs do at Ctrl-Z, and takes it again when called back.
+/// Suspends the program, as at Ctrl-Z, and takes the terminal again when it is resumed.
 fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     ratatui::try_restore()?;
     raise(Signal::SIGTSTP)?;
@@ -97,7 +97,7 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
 
 fn start_threads(connector: &Connector) -> io::Result<Receiver<Event>> {
     let (sender, events) = sync_channel(QUEUE_EVENTS);
-    // Before there is any thread that could take them instead.
+    // Before any other thread exists that could receive them.
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
     signals.thread_block()?;
     start("signals", &sender, move |sender| {

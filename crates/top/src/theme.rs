@@ -31,11 +31,11 @@ const ASCII_BARS: symbols::bar::Set<'static> = symbols::bar::Set {
 };
 
 impl Theme {
-    /// What the environment asks for: `NO_COLOR` (not empty) or `TERM=dumb` forbid colours; block
-    /// characters need a locale of UTF-8.
+    /// The theme for the environment: `NO_COLOR` (not empty) or `TERM=dumb` forbid colours; block
+    /// characters need a UTF-8 locale.
     pub(crate) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        // The first that is set decides (POSIX, section 8.2).
+        // The first one set applies (POSIX, section 8.2).
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         Self {
@@ -44,7 +44,7 @@ impl Theme {
         }
     }
 
-    /// Style of a value that was judged.
+    /// Style of a rated value.
     pub(crate) fn level(self, level: Level) -> Style {
         match level {
             Level::Plain => Style::new(),

@@ -1,8 +1,8 @@
-//! Which servers `millstream top` trusts by TLS.
+//! Which TLS servers `millstream top` trusts.
 //!
-//! Trust comes from the system's certificate authorities, or from one file of the user's choice in
-//! their place. A server with `tls.self_signed` generates its certificate at each start, so that
-//! nobody can know it beforehand: `--insecure` is for that case, and says so on the screen.
+//! The system's certificate authorities, or those in one file instead. A server with
+//! `tls.self_signed` generates its certificate at each start, so it cannot be known in advance:
+//! `--insecure` is for that case, and is shown on the screen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 /// Where distributions keep the system's authorities: Debian and Arch, Fedora and its family, Alpine.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-/// Names another file in their place, for OpenSSL and most who came after it.
+/// Names another file instead, for OpenSSL and most other programs.
 const BUNDLE_VARIABLE: &str = "SSL_CERT_FILE";
 
 /// Whose certificates are trusted.
@@ -24,7 +24,7 @@ const BUNDLE_VARIABLE: &str = "SSL_CERT_FILE";
 pub(crate) enum Trust {
     /// Those of the system's authorities.
     System,
-    /// Those of the authorities in a PEM file; a server's own certificate may be there as well.
+    /// Those of the authorities in a PEM file, which may also contain a server's own certificate.
     File(PathBuf),
     /// Anybody's.
     Anybody,
@@ -65,12 +65,12 @@ fn read_roots(path: &Path) -> Result<RootCertStore, String> {
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| fail(&format!("no PEM certificates could be read ({error})")))?;
     let mut roots = RootCertStore::empty();
-    // The system's file may hold one that is not understood; that is no reason to trust none of the others.
+    // The system's file may contain one that is not understood; the others are still trusted.
     let (added, _) = roots.add_parsable_certificates(certificates);
     if added == 0 { Err(fail("holds no certificate that can be used")) } else { Ok(roots) }
 }
 
-/// Accepts every certificate. The peer must still hold the key of the one it shows.
+/// Accepts every certificate. The peer must still have the key of the one it presents.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 

@@ -1,7 +1,7 @@
-//! A message as it comes from the network, made fit for the screen.
+//! A message from the network, made safe for the terminal.
 //!
-//! Bytes come from whoever answers at the address: what a terminal would take for a command is
-//! taken out of texts. That the columns fit each other is `stats::message`'s business.
+//! The server is not trusted: control characters are removed from texts. `stats::message` checks
+//! that the columns are consistent.
 
 use stats::message::{BadMessage, StatsMessage};
 
@@ -16,8 +16,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<StatsMessage, BadMessage> {
     Ok(message)
 }
 
-/// `text` with a mark in place of whatever would move the cursor, ring the bell or turn the
-/// direction of writing.
+/// `text` with a mark in place of every character that would move the cursor, ring the bell or
+/// change the direction of writing.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(is_unprintable, "\u{fffd}")
 }

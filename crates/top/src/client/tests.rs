@@ -1,4 +1,4 @@
-//! The connection against servers that end it, refuse, and talk nonsense, over loopback.
+//! The connection against servers that close it, refuse it or send garbage, over loopback.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::tls::{Trust, client_config};
 
 type Socket = WebSocket<TcpStream>;
 
-/// A server that treats each connection in turn by the next of `turns`; and a client for it.
+/// A server that handles each connection by the next of `turns`, and a client for it.
 fn serve(turns: Vec<fn(TcpStream)>) -> (Connector, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -55,7 +55,7 @@ fn send(socket: &mut Socket, sequence: u64) {
     socket.send(Frame::Binary(message.to_messagepack().into())).expect("sent");
 }
 
-/// Answers any request with `answer`, once it is there in full.
+/// Answers any request with `answer`, once it is complete.
 fn answer(mut stream: TcpStream, answer: &str) {
     let mut asked = Vec::new();
     let mut byte = [0];
@@ -174,7 +174,7 @@ fn who_has_no_token_is_told_where_to_give_one() {
 const SHORT: Duration = Duration::from_millis(200);
 const FOREVER: Duration = Duration::from_secs(60);
 
-/// Sends `bytes` again and again, until the client has gone.
+/// Sends `bytes` again and again until the client has closed.
 fn repeat(mut stream: TcpStream, bytes: &[u8]) {
     while stream.write_all(bytes).is_ok() {}
 }
@@ -211,7 +211,7 @@ fn a_server_that_keeps_the_connection_busy_with_anything_but_messages_is_given_u
     ];
     for (name, has_handshake, turn) in cases {
         let (mut connector, server) = serve(vec![turn]);
-        // Handshakes that come have time, however busy the machine is.
+        // Handshakes have time, however busy the machine is.
         connector.timeout = if has_handshake { FOREVER } else { SHORT };
         let (sender, result) = channel();
         thread::spawn(move || {
@@ -228,7 +228,7 @@ fn a_server_that_keeps_the_connection_busy_with_anything_but_messages_is_given_u
     }
 }
 
-/// Waits for the time limit of reads, or until the client has gone. What it says is nothing to this server.
+/// Waits for the timeout of reads, or until the client has closed; ignores what it sends.
 fn has_gone(mut stream: &TcpStream) -> bool {
     match stream.read(&mut [0; 1024]) {
         Ok(count) => count == 0,

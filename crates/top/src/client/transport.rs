@@ -1,8 +1,7 @@
-//! TCP, or TLS on it, with a time by which whatever is waited for must be there.
+//! TCP, or TLS on it, with a deadline for the next message.
 //!
-//! A time limit for each read would not do: who sends a byte now and then, or frames that mean
-//! nothing, never exceeds it. What is waited for, and what it means that it did not come, is the
-//! caller's business.
+//! A timeout for each read would not do: a server that sends a byte now and then, or meaningless
+//! frames, never exceeds it. The caller decides what must arrive and what its absence means.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -23,12 +22,12 @@ pub(super) enum Transport {
 }
 
 impl TimedSocket {
-    /// What is read and written must be done `timeout` from now.
+    /// Everything read and written must be done `timeout` from now.
     pub(super) fn new(socket: TcpStream, timeout: Duration) -> Self {
         Self { socket, deadline: now() + timeout }
     }
 
-    /// Time that is left. Errors with `TimedOut` when there is none.
+    /// Time left. `TimedOut` when there is none.
     fn left(&self) -> io::Result<Duration> {
         let left = self.deadline.saturating_duration_since(now());
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -36,7 +35,7 @@ impl TimedSocket {
 }
 
 impl Transport {
-    /// Gives what is waited for next `timeout` from now on.
+    /// Sets the next deadline `timeout` from now.
     pub(super) fn allow(&mut self, timeout: Duration) {
         let socket = match self {
             Self::Plain(socket) => socket,

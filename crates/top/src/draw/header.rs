@@ -1,4 +1,4 @@
-//! The first lines: which server, how the connection is, totals, and the load of each worker.
+//! The first lines: server, connection, totals, and the load of each worker.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::columns::Level;
 use crate::format;
 use stats::message::{ROLE_PLAYER, ROLE_PUBLISHER, StatsMessage, Workers};
 
-/// Most lines for workers, and the share of the screen's height they may take.
+/// Maximum lines for workers, and the share of the screen's height they may take.
 const WORKER_LINES_MAX: u16 = 8;
 const WORKER_LINES_SHARE: u16 = 5;
 /// Characters of a worker where there is no line for each, and of its bar on a line of its own.
@@ -119,7 +119,7 @@ pub(super) fn workers(pen: &mut Pen<'_>, area: Rect, message: &StatsMessage) {
     }
     let per_line = usize::from(per_line(area.width));
     let places = per_line * usize::from(area.height);
-    // One place tells how many more there are.
+    // The last cell says how many more there are.
     let shown = if count > places { places.saturating_sub(1) } else { count };
     let place = |index: usize| {
         let (x, y) = ((index % per_line) as u16, (index / per_line) as u16);
@@ -171,7 +171,7 @@ fn bar(percent: f32, width: u16) -> String {
     format!("[{}{}]", "|".repeat(full), " ".repeat(inner - full))
 }
 
-/// Judges the load of a core: what is left for a burst.
+/// Rates the load of a core by what is left for a burst.
 fn load(percent: f32) -> Level {
     match percent {
         percent if !percent.is_finite() => Level::Plain,

@@ -9,7 +9,7 @@ use super::pen::{Pen, after, line, width};
 use crate::app::App;
 use crate::columns::Level;
 
-/// Keys, what they do in a word, and in a sentence.
+/// Keys, what they do in one word and in a sentence.
 const KEYS: [(&str, &str, &str); 10] = [
     ("q", "quit", "ends it; so does Ctrl-C"),
     ("?", "help", "this page, and back"),
@@ -26,7 +26,7 @@ const KEYS: [(&str, &str, &str); 10] = [
 const MORE: [(&str, &str); 3] = [
     ("/", "beginning of an id; worker:0, stream:cam, role:player, protocol:whep"),
     ("Up Down", "End or G: the last row"),
-    ("Up Down", "Home or g: the first place, whoever comes there"),
+    ("Up Down", "Home or g: the first row, whichever it is"),
 ];
 /// Characters for keys on the page.
 const KEYS_WIDTH: u16 = 12;
@@ -39,7 +39,7 @@ pub(super) fn keys(pen: &mut Pen<'_>, area: Rect, app: &App) -> Option<u16> {
     }
     if app.typing {
         let rest = pen.pieces(area, &[("filter: ", pen.theme.key())]);
-        // What was typed last is what must be seen.
+        // The end of the text must be visible.
         let mut text = app.filter.as_str();
         while width(text) >= rest.width && !text.is_empty() {
             text = &text[text.char_indices().nth(1).map_or(text.len(), |(at, _)| at)..];
@@ -63,7 +63,8 @@ pub(super) fn keys(pen: &mut Pen<'_>, area: Rect, app: &App) -> Option<u16> {
     None
 }
 
-/// The page, over what is in `area`, from line `first` on; that is moved so that the page fills the area.
+/// The page, drawn over `area` from line `first` on; `first` is limited so that the page fills the
+/// area.
 pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, first: &mut usize) {
     Clear.render(area, pen.buffer);
     let mut lines = Vec::new();

@@ -1,8 +1,8 @@
-//! The screen: what goes where at which size.
+//! The layout of the screen by its size.
 //!
 //! From top to bottom: the server and its totals, its workers, streams, sessions, curves of the
-//! selected row, keys. What does not fit leaves in the order of its worth: curves, workers, the
-//! table that is not in focus, totals.
+//! selected row, keys. What does not fit is left out in this order: curves, workers, the table
+//! without the focus, totals.
 
 mod detail;
 mod header;
@@ -20,11 +20,11 @@ use super::columns::{SESSIONS, STREAMS};
 use super::theme::Theme;
 use pen::Pen;
 
-/// Least height of the terminal for each of the parts that may be left out.
+/// Minimum height of the terminal for each of the optional parts.
 const HEIGHT_FOR_TOTALS: u16 = 6;
 const HEIGHT_FOR_WORKERS: u16 = 12;
 const HEIGHT_FOR_CURVES: u16 = 18;
-/// Least height of the two tables together: a title, a header and three rows each.
+/// Minimum height of the two tables together: a title, a header and three rows each.
 const HEIGHT_FOR_BOTH: u16 = 10;
 
 /// Where everything is.
@@ -84,7 +84,7 @@ fn areas(whole: Rect, app: &App) -> Areas {
     Areas { title, totals, workers, streams, sessions, curves, keys }
 }
 
-/// Lines of the table of streams: what it needs, at most a third, or half while keys go to it.
+/// Lines of the table of streams: what it needs, at most a third, or half while it has the focus.
 fn streams_height(body: u16, app: &App) -> u16 {
     if !app.has_data {
         return 0;

@@ -1,4 +1,4 @@
-//! Writes text into the screen's buffer: cut to its place, to the left or the right of it.
+//! Writes text into the screen's buffer, cut to fit, aligned left or right.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,7 +19,7 @@ pub(super) fn width(text: &str) -> u16 {
 }
 
 impl Pen<'_> {
-    /// Writes `text` at the left of the first line of `area`, and gives the column after it.
+    /// Writes `text` at the left of the first line of `area`; returns the column after it.
     pub(super) fn left(&mut self, area: Rect, text: &str, style: Style) -> u16 {
         if area.is_empty() {
             return area.x;
@@ -38,7 +38,7 @@ impl Pen<'_> {
         self.left(Rect { x: area.x + free, width: area.width - free, ..area }, text, style);
     }
 
-    /// Writes pieces one after the other, and gives what is left of the line.
+    /// Writes pieces one after the other; returns the rest of the line.
     pub(super) fn pieces(&mut self, mut area: Rect, pieces: &[(&str, Style)]) -> Rect {
         for (text, style) in pieces {
             area = after(area, self.left(area, text, *style));
@@ -46,7 +46,8 @@ impl Pen<'_> {
         area
     }
 
-    /// Writes pieces one after the other as long as they fit as a whole, and gives what is left of the line.
+    /// Writes pieces one after the other as long as they fit completely; returns the rest of the
+    /// line.
     pub(super) fn whole_pieces(&mut self, mut area: Rect, pieces: &[(&str, Style)]) -> Rect {
         for piece in pieces {
             if width(piece.0) > area.width {
@@ -68,13 +69,13 @@ impl Pen<'_> {
         self.left(rest, &self.theme.rule().repeat(rest.width.into()), style);
     }
 
-    /// Style for a whole area, over what is written there.
+    /// Sets the style of a whole area.
     pub(super) fn restyle(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area, style);
     }
 }
 
-/// What is left of `area` from column `x` on.
+/// The rest of `area` from column `x` on.
 pub(super) fn after(area: Rect, x: u16) -> Rect {
     Rect { x, width: area.right().saturating_sub(x), ..area }
 }

@@ -61,7 +61,7 @@ pub(super) fn sessions_title(app: &App) -> String {
     format!("Sessions{of} {}{}", counts(&app.sessions, all), filtered(app))
 }
 
-/// `17/300 of 10,000`: place of the selected row, rows, and rows without a filter.
+/// `17/300 of 10,000`: number of the selected row, rows, and rows without the filter.
 fn counts(table: &TableView, all: usize) -> String {
     let shown = table.rows().len();
     let place = format!("{}/{}", grouped(table.selected_place() as u64), grouped(shown as u64));
@@ -112,7 +112,7 @@ impl ColumnLayout {
     }
 }
 
-/// Where the columns that fit into `area` are. The flexible one takes what is left.
+/// Positions of the columns that fit into `area`. The flexible one takes the remaining space.
 fn layouts(columns: &[Column], sorted: usize, area: Rect) -> Vec<ColumnLayout> {
     let chosen = fitting(columns, area.width, sorted);
     let fixed: u16 = chosen.iter().map(|at| columns[*at].width).sum();
