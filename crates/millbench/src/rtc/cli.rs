@@ -45,7 +45,7 @@ pub struct RtcPlayArgs {
     /// Publish first, from this process: to the played URL with `whip` for `whep`, or to the URL
     /// given after `=`.
     ///
-    /// An `rtmp://` URL publishes the same pictures as whole frames, and AAC, for the server to bridge.
+    /// An `rtmp://` URL publishes the same frames as whole frames, and AAC, for the server to bridge.
     ///
     /// With `{}` in the URL, one publisher per stream. Latency is measured from the publisher's
     /// send call to the arrival in the viewer's socket; it needs the publisher on this machine, not
@@ -53,7 +53,7 @@ pub struct RtcPlayArgs {
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub publish: Option<String>,
 
-    /// Decrypt one packet in as many, after the first key picture; `all` is 1, `none` is 0.
+    /// Decrypt one packet in as many, after the first key frame; `all` is 1, `none` is 0.
     ///
     /// Undecrypted packets are counted by their headers. Only decrypted ones tell latency.
     #[arg(long, value_name = "N", default_value = "all", value_parser = one_in)]
@@ -97,7 +97,7 @@ pub struct RtcLoadArgs {
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     pub settle: Duration,
 
-    /// Time a session has to come up: answered, connected, first key picture. Seconds.
+    /// Time a session has to come up: answered, connected, first key frame. Seconds.
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     pub start_timeout: Duration,
 

@@ -31,9 +31,9 @@ pub struct Counters {
     pub refused_signals: u64,
     /// Sequence numbers viewers asked for again, and publishers were asked for.
     pub nacks: Nacks,
-    /// Key pictures asked for: by viewers, of publishers.
+    /// Key frames asked for: by viewers, of publishers.
     pub plis_sent: u64,
-    /// Key pictures asked of publishers.
+    /// Key frames asked of publishers.
     pub plis_received: u64,
     /// Reports about transport-wide congestion control that publishers got.
     pub transport_feedback: u64,
@@ -45,7 +45,7 @@ pub struct Counters {
     pub latency: Times,
     /// From the time an audio frame was published to the arrival of what a server made of it.
     pub audio_latency: Times,
-    /// From the begin of a session to its first whole key picture.
+    /// From the begin of a session to its first whole key frame.
     pub first_key: Times,
     /// From the begin of a publisher to its keys.
     pub connected: Times,

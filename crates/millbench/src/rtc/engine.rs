@@ -303,7 +303,7 @@ impl Engine {
             match session.phase {
                 Phase::Asking => session.fail("the server did not answer in time".to_owned()),
                 Phase::Connecting => session.fail("not connected in time".to_owned()),
-                Phase::Starting => session.fail("no key picture in time".to_owned()),
+                Phase::Starting => session.fail("no key frame in time".to_owned()),
                 Phase::Up | Phase::Failed(_) => {}
             }
         }

@@ -1,15 +1,15 @@
-//! What RTMP publishers send: the pictures of `media.rs` as whole frames, and audio of the embedded clip.
+//! What RTMP publishers send: the frames of `media.rs` as whole frames, and audio of the embedded clip.
 //!
-//! The same H.264, 600 kbit/s at 30 pictures a second with a key picture every 2 s, so that a
+//! The same H.264, 600 kbit/s at 30 frames a second with a key frame every 2 s, so that a
 //! bridge gives viewers what a WHIP publisher would have given them. The audio is a recording in
-//! AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that transcodes it has real work. Each picture
+//! AAC-LC (44.1 kHz, stereo, 64 kbit/s): a server that transcodes it has real work. Each frame
 //! ends in a place for a mark. Connecting and sending are left to `rtmp.rs`.
 
 use rtmp::MediaKind;
 
+use super::h264;
 use super::mark::{self, MARK_BYTES, Mark};
 use super::media;
-use super::picture;
 use crate::sample::Sample;
 
 /// The repeated media; shared by all publishers.
@@ -17,8 +17,8 @@ use crate::sample::Sample;
 pub struct FlvMedia {
     /// Sequence headers, in the order they are sent.
     pub headers: Vec<(MediaKind, Vec<u8>)>,
-    /// FLV bodies of a group of pictures, the key picture first; each has room for a mark.
-    pictures: Vec<Vec<u8>>,
+    /// FLV bodies of a group of pictures, the key frame first; each has room for a mark.
+    video: Vec<Vec<u8>>,
     /// FLV bodies.
     audio: Vec<Vec<u8>>,
     /// Audio samples per second.
@@ -26,7 +26,7 @@ pub struct FlvMedia {
 }
 
 impl FlvMedia {
-    /// Encodes the pictures and takes the audio out of the embedded clip.
+    /// Encodes the frames and takes the audio out of the embedded clip.
     ///
     /// # Errors
     /// Never in a released binary; the text tells what is wrong with the clip.
@@ -36,7 +36,7 @@ impl FlvMedia {
         let sample_rate = sample_rate_of(config).ok_or("the clip's audio is not AAC")?;
         Ok(FlvMedia {
             headers: vec![(MediaKind::Video, video_header()), (MediaKind::Audio, config.to_vec())],
-            pictures: media::pictures()
+            video: media::video_frames()
                 .iter()
                 .enumerate()
                 .map(|(index, unit)| body(index == 0, unit))
@@ -46,13 +46,13 @@ impl FlvMedia {
         })
     }
 
-    /// Pictures from one key picture to the next.
+    /// Frames from one key frame to the next.
     pub fn group_length(&self) -> usize {
-        self.pictures.len()
+        self.video.len()
     }
 
-    /// Frames of a publisher per second: pictures and packets of 20 ms that its audio is made into.
-    pub const FRAMES_PER_SECOND: u32 = PICTURES_PER_SECOND as u32 + 50;
+    /// Frames of a publisher per second: frames and packets of 20 ms that its audio is made into.
+    pub const FRAMES_PER_SECOND: u32 = VIDEO_FRAMES_PER_SECOND as u32 + 50;
 }
 
 /// A message to send.
@@ -71,7 +71,7 @@ pub struct Due<'a> {
 pub struct Timeline {
     publisher: u64,
     origin_ns: u64,
-    pictures: u64,
+    video_frames: u64,
     audio_frames: u64,
     scratch: Vec<u8>,
 }
@@ -79,61 +79,61 @@ pub struct Timeline {
 impl Timeline {
     /// Begins at `origin_ns`; `publisher` is written into the marks.
     pub fn new(publisher: u64, origin_ns: u64) -> Timeline {
-        Timeline { publisher, origin_ns, pictures: 0, audio_frames: 0, scratch: Vec::new() }
+        Timeline { publisher, origin_ns, video_frames: 0, audio_frames: 0, scratch: Vec::new() }
     }
 
     /// When the next message is due, in the clock of `origin_ns`.
     pub fn next_due_ns(&self, media: &FlvMedia) -> u64 {
-        self.picture_ns().min(self.sound_ns(media))
+        self.video_ns().min(self.audio_ns(media))
     }
 
-    /// The next message; a picture is marked with `now_ns`.
+    /// The next message; a frame is marked with `now_ns`.
     pub fn take<'a>(&'a mut self, media: &'a FlvMedia, now_ns: u64) -> Due<'a> {
         let due_ns = self.next_due_ns(media);
         let timestamp = ((due_ns - self.origin_ns) / 1_000_000) as u32;
-        if due_ns < self.picture_ns() {
+        if due_ns < self.video_ns() {
             let body = &media.audio[self.audio_frames as usize % media.audio.len()];
             self.audio_frames += 1;
             return Due { kind: MediaKind::Audio, timestamp, body };
         }
         self.scratch.clear();
-        self.scratch.extend_from_slice(&media.pictures[self.pictures as usize % media.pictures.len()]);
+        self.scratch.extend_from_slice(&media.video[self.video_frames as usize % media.video.len()]);
         let mark = Mark {
             publisher: self.publisher,
             sent_ns: now_ns,
-            number: self.pictures,
+            number: self.video_frames,
             counts: mark::Counted::Frames,
         };
         mark::write(&mut self.scratch, &mark);
-        self.pictures += 1;
+        self.video_frames += 1;
         Due { kind: MediaKind::Video, timestamp, body: &self.scratch }
     }
 
-    fn picture_ns(&self) -> u64 {
-        self.origin_ns + self.pictures * 1_000_000_000 / PICTURES_PER_SECOND
+    fn video_ns(&self) -> u64 {
+        self.origin_ns + self.video_frames * 1_000_000_000 / VIDEO_FRAMES_PER_SECOND
     }
 
-    fn sound_ns(&self, media: &FlvMedia) -> u64 {
+    fn audio_ns(&self, media: &FlvMedia) -> u64 {
         self.origin_ns + self.audio_frames * AAC_SAMPLES * 1_000_000_000 / u64::from(media.sample_rate)
     }
 }
 
 /// AVCDecoderConfigurationRecord (ISO/IEC 14496-15 section 5.3.3.1) behind the head of a sequence header.
 fn video_header() -> Vec<u8> {
-    let (sequence, pictures) = (picture::sequence_parameters(), picture::picture_parameters());
+    let (sequence, parameters) = (h264::sequence_parameters(), h264::picture_parameters());
     let mut body = vec![0x17, 0, 0, 0, 0];
     // Version; profile, compatibility and level as in the parameter set; lengths of four bytes; one set.
     body.extend_from_slice(&[1, sequence[1], sequence[2], sequence[3], 0xff, 0xe1]);
     body.extend_from_slice(&(sequence.len() as u16).to_be_bytes());
     body.extend_from_slice(&sequence);
     body.push(1);
-    body.extend_from_slice(&(pictures.len() as u16).to_be_bytes());
-    body.extend_from_slice(&pictures);
+    body.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
+    body.extend_from_slice(&parameters);
     body
 }
 
-/// A picture of one slice: head of the tag, no composition offset, length, slice.
-fn body(is_key: bool, unit: &picture::Unit) -> Vec<u8> {
+/// A frame of one slice: head of the tag, no composition offset, length, slice.
+fn body(is_key: bool, unit: &h264::Unit) -> Vec<u8> {
     let mut body = vec![if is_key { 0x17 } else { 0x27 }, 1, 0, 0, 0];
     body.extend_from_slice(&(unit.bytes.len() as u32).to_be_bytes());
     let skipped = body.len();
@@ -153,7 +153,7 @@ fn sample_rate_of(body: &[u8]) -> Option<u32> {
 const RATES: [u32; 13] =
     [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
 
-const PICTURES_PER_SECOND: u64 = 30;
+const VIDEO_FRAMES_PER_SECOND: u64 = 30;
 
 /// Samples of a frame of AAC.
 const AAC_SAMPLES: u64 = 1024;
@@ -166,9 +166,10 @@ mod tests {
     const BEGIN_NS: u64 = 1_795_000_000_000_000_000;
 
     #[test]
-    fn two_seconds_hold_a_group_of_marked_pictures_and_the_sound() {
+    fn two_seconds_hold_a_group_of_marked_frames_and_the_sound() {
         let media = FlvMedia::new().expect("the clip is readable");
-        let (mut timeline, mut pictures, mut audio_frames, mut last) = (Timeline::new(7, BEGIN_NS), 0, 0, 0);
+        let (mut timeline, mut video_frames, mut audio_frames, mut last) =
+            (Timeline::new(7, BEGIN_NS), 0, 0, 0);
         while timeline.next_due_ns(&media) < BEGIN_NS + 2_000_000_000 {
             let due = timeline.take(&media, BEGIN_NS + 5);
             assert!(due.timestamp >= last, "{} after {last}", due.timestamp);
@@ -177,17 +178,17 @@ mod tests {
                 audio_frames += 1;
                 continue;
             }
-            let mark = mark::find(due.body).expect("every picture is marked");
+            let mark = mark::find(due.body).expect("every frame is marked");
             let counts = mark::Counted::Frames;
-            assert_eq!(mark, Mark { publisher: 7, sent_ns: BEGIN_NS + 5, number: pictures, counts });
-            assert_eq!(due.body[0] == 0x17, pictures % 60 == 0);
-            pictures += 1;
+            assert_eq!(mark, Mark { publisher: 7, sent_ns: BEGIN_NS + 5, number: video_frames, counts });
+            assert_eq!(due.body[0] == 0x17, video_frames % 60 == 0);
+            video_frames += 1;
         }
-        assert_eq!((pictures, audio_frames), (60, 2 * 44_100 / 1024 + 1));
+        assert_eq!((video_frames, audio_frames), (60, 2 * 44_100 / 1024 + 1));
     }
 
     #[test]
-    fn marks_survive_however_pictures_are_cut() {
+    fn marks_survive_however_frames_are_cut() {
         let media = FlvMedia::new().expect("the clip is readable");
         let mut timeline = Timeline::new(7, BEGIN_NS);
         let (mut slab, mut sender) = (PacketSlab::default(), Sender::new(1, 0));
@@ -201,7 +202,7 @@ mod tests {
             packetize::h264::packetize(std::iter::once(&due.body[9..]), payload_bytes_max, &mut writer);
             writer.end_frame(true);
             let (_, last) = slab.iter().next_back().expect("a packet");
-            let number = timeline.pictures - 1;
+            let number = timeline.video_frames - 1;
             assert_eq!(mark::find(last).map(|mark| mark.number), Some(number), "{payload_bytes_max}");
         }
     }
@@ -215,7 +216,7 @@ mod tests {
             .map(|(kind, body)| rtmp::flv::inspect(*kind, body).expect("a header").role)
             .collect();
         assert_eq!(roles, [rtmp::flv::BodyRole::Config; 2]);
-        for (index, body) in media.pictures.iter().enumerate() {
+        for (index, body) in media.video.iter().enumerate() {
             let length = u32::from_be_bytes([body[5], body[6], body[7], body[8]]) as usize;
             assert_eq!(length, body.len() - 9, "{index}");
         }

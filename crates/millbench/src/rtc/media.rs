@@ -1,14 +1,14 @@
 //! What publishers send: two seconds of H.264 and Opus, made by code, cut into packets as browsers
 //! do, and repeated.
 //!
-//! 600 kbit/s of video at 30 pictures a second, a key picture every 2 s, and an Opus packet of 160
-//! bytes every 20 ms: 71 + 50 packets a second. A picture that does not fit into a packet is cut
+//! 600 kbit/s of video at 30 frames a second, a key frame every 2 s, and an Opus packet of 160
+//! bytes every 20 ms: 71 + 50 packets a second. A frame that does not fit into a packet is cut
 //! into nearly equal ones, the last of which are a byte larger (FU-A, RFC 6184 section 5.8);
-//! parameter sets travel in a packet of their own before each key picture (STAP-A, section 5.7.1).
-//! Sizes vary from picture to picture. Sending is left to `publisher.rs`.
+//! parameter sets travel in a packet of their own before each key frame (STAP-A, section 5.7.1).
+//! Sizes vary from frame to frame. Sending is left to `publisher.rs`.
 
+use super::h264::{self, Unit};
 use super::mark::{self, MARK_BYTES};
-use super::picture::{self, Unit};
 
 /// Which of the two tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,30 +57,30 @@ pub struct Payload {
 /// The repeated media; shared by all publishers.
 #[derive(Clone, Debug)]
 pub struct Media {
-    /// Payloads of each picture of a group, the key picture first.
-    pictures: Vec<Vec<Payload>>,
+    /// Payloads of each frame of a group, the key frame first.
+    video: Vec<Vec<Payload>>,
     audio: Vec<Payload>,
 }
 
 impl Media {
     /// Encodes it.
     pub fn new() -> Media {
-        let mut pictures: Vec<_> = pictures().iter().map(fragments).collect();
-        pictures[0].insert(0, parameter_sets());
-        Media { pictures, audio: vec![opus_payload()] }
+        let mut video: Vec<_> = video_frames().iter().map(fragments).collect();
+        video[0].insert(0, parameter_sets());
+        Media { video, audio: vec![opus_payload()] }
     }
 
     /// Payloads of a frame.
     pub fn payloads(&self, frame: Frame) -> &[Payload] {
         match frame.track {
             Track::Audio => &self.audio,
-            Track::Video => &self.pictures[frame.position % self.pictures.len()],
+            Track::Video => &self.video[frame.position % self.video.len()],
         }
     }
 
-    /// Pictures from one key picture to the next.
+    /// Frames from one key frame to the next.
     pub fn group_length(&self) -> usize {
-        self.pictures.len()
+        self.video.len()
     }
 }
 
@@ -98,7 +98,7 @@ pub const PACKETS_PER_SECOND: u32 = 121;
 pub struct Frame {
     /// Of which track.
     pub track: Track,
-    /// Place in the group of pictures; 0 is the key picture. 0 for audio.
+    /// Place in the group of pictures; 0 is the key frame. 0 for audio.
     pub position: usize,
     /// RTP units since the begin.
     pub timestamp: u32,
@@ -114,7 +114,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Begins with a key picture at `origin_ns`.
+    /// Begins with a key frame at `origin_ns`.
     pub fn new(origin_ns: u64) -> Timeline {
         Timeline { origin_ns, taken: [0; 2], position: 0 }
     }
@@ -138,8 +138,8 @@ impl Timeline {
         Frame { track, position, timestamp }
     }
 
-    /// Makes the next picture a key picture, unless the last one was.
-    pub fn want_key_picture(&mut self) {
+    /// Makes the next frame a key frame, unless the last one was.
+    pub fn want_key_frame(&mut self) {
         if self.position != 1 {
             self.position = 0;
         }
@@ -155,16 +155,15 @@ impl Timeline {
     }
 }
 
-/// The pictures of a group, the key picture first.
-pub(super) fn pictures() -> Vec<Unit> {
-    let changed =
-        picture_sizes().into_iter().zip(1..).map(|(raw, number)| picture::changed_picture(number, raw));
-    std::iter::once(picture::key_picture(KEY_RAW)).chain(changed).collect()
+/// The frames of a group, the key frame first.
+pub(super) fn video_frames() -> Vec<Unit> {
+    let changed = frame_sizes().into_iter().zip(1..).map(|(raw, number)| h264::changed_frame(number, raw));
+    std::iter::once(h264::key_frame(KEY_RAW)).chain(changed).collect()
 }
 
-/// Raw macroblocks of each picture after the key picture: 59 pictures of one to three packets, 600
+/// Raw macroblocks of each frame after the key frame: 59 frames of one to three packets, 600
 /// kbit/s in all.
-fn picture_sizes() -> Vec<u32> {
+fn frame_sizes() -> Vec<u32> {
     // How often each size occurs. Sizes from 7 on take three packets, 3 to 6 take two.
     let mut sizes: Vec<u32> = [(4, 6), (5, 8), (6, 32), (7, 5), (8, 5), (9, 3)]
         .iter()
@@ -181,10 +180,10 @@ fn picture_sizes() -> Vec<u32> {
     sizes
 }
 
-/// In one packet, before each key picture.
+/// In one packet, before each key frame.
 fn parameter_sets() -> Payload {
     let mut bytes = vec![STAP_A | 0x60];
-    for set in [picture::sequence_parameters(), picture::picture_parameters()] {
+    for set in [h264::sequence_parameters(), h264::picture_parameters()] {
         bytes.extend_from_slice(&(set.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&set);
     }
@@ -233,7 +232,7 @@ fn opus_payload() -> Payload {
     Payload { bytes, marked: true }
 }
 
-/// Raw macroblocks of a key picture.
+/// Raw macroblocks of a key frame.
 const KEY_RAW: u32 = 28;
 
 /// Browsers keep packets at 1200 bytes with RTP header and extensions.
@@ -252,7 +251,7 @@ mod tests {
     #[test]
     fn a_second_has_the_promised_packets_and_bits() {
         let media = Media::new();
-        let video: Vec<&Payload> = media.pictures.iter().flatten().collect();
+        let video: Vec<&Payload> = media.video.iter().flatten().collect();
         assert_eq!(media.group_length(), 60);
         assert_eq!(video.len() as u32 / 2 + 50, PACKETS_PER_SECOND);
         assert_eq!(video.len() % 2, 0);
@@ -261,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_cut_nearly_equally_with_larger_packets_last() {
-        for (index, payloads) in Media::new().pictures.iter().enumerate() {
+    fn frames_are_cut_nearly_equally_with_larger_packets_last() {
+        for (index, payloads) in Media::new().video.iter().enumerate() {
             let cut = &payloads[usize::from(index == 0)..];
             let (first, last) = (cut[0].bytes.len(), cut[cut.len() - 1].bytes.len());
             assert!(last - first <= 1 && cut.is_sorted_by_key(|payload| payload.bytes.len()), "{index}");
@@ -270,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Takes the packets of a picture together again (RFC 6184 section 5.8).
+    /// Takes the packets of a frame together again (RFC 6184 section 5.8).
     fn reassemble(payloads: &[Payload]) -> Vec<u8> {
         let mut unit = Vec::new();
         for payload in payloads {
@@ -286,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_the_picture_again() {
+    fn fragments_are_the_frame_again() {
         for raw in 0..40 {
-            let unit = picture::key_picture(raw);
+            let unit = h264::key_frame(raw);
             assert_eq!(reassemble(&fragments(&unit)), unit.bytes, "{raw}");
         }
     }
@@ -296,9 +295,9 @@ mod tests {
     #[test]
     fn marks_change_samples_only() {
         let media = Media::new();
-        for (position, raw) in picture_sizes().into_iter().enumerate() {
-            let unit = picture::changed_picture(position as u32 + 1, raw);
-            let mut payloads = media.pictures[position + 1].clone();
+        for (position, raw) in frame_sizes().into_iter().enumerate() {
+            let unit = h264::changed_frame(position as u32 + 1, raw);
+            let mut payloads = media.video[position + 1].clone();
             for payload in payloads.iter_mut().filter(|payload| payload.marked) {
                 let mark = Mark { publisher: 1, sent_ns: 2, number: 3, ..Mark::default() };
                 mark::write(&mut payload.bytes, &mark);
@@ -316,7 +315,7 @@ mod tests {
     #[test]
     fn most_packets_can_be_marked() {
         let media = Media::new();
-        let video: Vec<&Payload> = media.pictures.iter().flatten().collect();
+        let video: Vec<&Payload> = media.video.iter().flatten().collect();
         let marked = video.iter().filter(|payload| payload.marked).count();
         assert!(marked * 10 >= video.len() * 8, "{marked} of {}", video.len());
         assert!(media.audio.iter().all(|payload| payload.marked && payload.bytes.len() == OPUS_BYTES));
@@ -339,18 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wanted_key_picture_is_the_next_one() {
+    fn a_wanted_key_frame_is_the_next_one() {
         let (media, mut timeline) = (Media::new(), Timeline::new(0));
-        let next_picture = |timeline: &mut Timeline| loop {
+        let next_frame = |timeline: &mut Timeline| loop {
             let frame = timeline.take(&media);
             if frame.track == Track::Video {
                 break frame.position;
             }
         };
-        assert_eq!((next_picture(&mut timeline), next_picture(&mut timeline)), (0, 1));
-        timeline.want_key_picture();
-        assert_eq!(next_picture(&mut timeline), 0);
-        timeline.want_key_picture();
-        assert_eq!(next_picture(&mut timeline), 1, "the last one was a key picture: not again");
+        assert_eq!((next_frame(&mut timeline), next_frame(&mut timeline)), (0, 1));
+        timeline.want_key_frame();
+        assert_eq!(next_frame(&mut timeline), 0);
+        timeline.want_key_frame();
+        assert_eq!(next_frame(&mut timeline), 1, "the last one was a key frame: not again");
     }
 }

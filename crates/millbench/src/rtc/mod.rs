@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! signalling (threads, HTTP) ─▶ describe ─▶ engine ─▶ session ─▶ link (socket, ICE, DTLS, SRTP)
-//!                                                       ├─▶ publisher ◀─ media ◀─ picture, mark
-//!                                                       ├─▶ rtmp ◀─ flv ◀─ picture, mark
+//!                                                       ├─▶ publisher ◀─ media ◀─ h264, mark
+//!                                                       ├─▶ rtmp ◀─ flv ◀─ h264, mark
 //!                                                       └─▶ viewer ─▶ track ─▶ counters ─▶ report
 //! ```
 
@@ -12,12 +12,12 @@ pub mod counters;
 pub mod describe;
 pub mod engine;
 pub mod flv;
+pub mod h264;
 pub mod http;
 pub mod impair;
 pub mod link;
 pub mod mark;
 pub mod media;
-pub mod picture;
 pub mod publisher;
 pub mod report;
 pub mod rtmp;

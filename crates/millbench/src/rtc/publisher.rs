@@ -134,8 +134,8 @@ impl Publisher {
         let pair = |pair: usize| {
             let [audio, video, audio_rtx, video_rtx] = describe::ssrcs(number, pair);
             let agreed = |track: Track| tracks.get(2 * pair + track.index()).and_then(Option::as_ref);
-            // Spread over the time between two pictures, as if they came from different people.
-            let offset_ns = pair as u64 * PICTURE_NS / pairs as u64;
+            // Spread over the time between two frames, as if they came from different people.
+            let offset_ns = pair as u64 * FRAME_NS / pairs as u64;
             Pair {
                 timeline: Timeline::new(now_ns + offset_ns),
                 tracks: [
@@ -249,11 +249,11 @@ impl Publisher {
                 }
                 Ok(Rtcp::Pli(pli)) => {
                     counters.plis_received += 1;
-                    self.want_key_picture(pli.media_ssrc);
+                    self.want_key_frame(pli.media_ssrc);
                 }
                 Ok(Rtcp::Fir(fir)) => {
                     counters.plis_received += 1;
-                    fir.entries().for_each(|entry| self.want_key_picture(entry.ssrc));
+                    fir.entries().for_each(|entry| self.want_key_frame(entry.ssrc));
                 }
                 Ok(Rtcp::TransportFeedback(_)) => counters.transport_feedback += 1,
                 Ok(Rtcp::ReceiverReport(_)) => counters.receiver_reports += 1,
@@ -262,10 +262,10 @@ impl Publisher {
         }
     }
 
-    fn want_key_picture(&mut self, ssrc: u32) {
+    fn want_key_frame(&mut self, ssrc: u32) {
         let of = |pair: &&mut Pair| pair.tracks.iter().any(|track| track.ssrc == ssrc);
         if let Some(pair) = self.pairs.iter_mut().find(of) {
-            pair.timeline.want_key_picture();
+            pair.timeline.want_key_frame();
         }
     }
 
@@ -377,8 +377,8 @@ impl Sent {
     }
 }
 
-/// Time between two pictures.
-const PICTURE_NS: u64 = 1_000_000_000 / 30;
+/// Time between two frames.
+const FRAME_NS: u64 = 1_000_000_000 / 30;
 
 /// Packets of a track that can be sent again: 3 s of video. A power of two, so that it divides the
 /// sequence numbers.
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_loss_is_answered_by_a_key_picture() {
+    fn a_frame_loss_is_answered_by_a_key_frame() {
         let (mut publisher, media, now) = publisher();
         let (mut kept, mut counters) = (Kept::default(), Counters::default());
         publisher.send_due(&media, now, BEGIN_NS + 500_000_000, &mut kept, &mut counters);

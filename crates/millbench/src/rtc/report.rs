@@ -48,7 +48,7 @@ pub struct RtcStep {
     /// The server's CPU time per such packet, microseconds, with `--server-pid`.
     pub us_per_packet: Option<f64>,
     /// Packets of media received, of all that the publishers sent in that time to as many viewers.
-    /// Of RTMP publishers: whole pictures and audio packets of 20 ms.
+    /// Of RTMP publishers: whole frames and audio packets of 20 ms.
     pub delivered: Option<f64>,
     /// Sequence numbers that viewers should have got.
     pub expected: u64,
@@ -60,7 +60,7 @@ pub struct RtcStep {
     pub lost_video: u64,
     /// Those of them that were numbered away by the server.
     pub hidden: u64,
-    /// Packets that viewers which were still catching up were not given, before a key picture. Not
+    /// Packets that viewers which were still catching up were not given, before a key frame. Not
     /// among `lost`.
     pub skipped: u64,
     /// Packets that came twice.
@@ -75,7 +75,7 @@ pub struct RtcStep {
     pub audio_latency: Option<Percentiles>,
     /// Interarrival jitter (RFC 3550) of each received track.
     pub jitter: Option<Percentiles>,
-    /// From the begin of a viewer to its first whole key picture, for those started in this step.
+    /// From the begin of a viewer to its first whole key frame, for those started in this step.
     pub first_key: Option<Percentiles>,
     /// From the begin of a publisher to its keys, for those started in this step.
     pub connected: Option<Percentiles>,
@@ -87,9 +87,9 @@ pub struct RtcStep {
     pub nacks_received: u64,
     /// Packets that publishers sent again.
     pub nacks_answered: u64,
-    /// Key pictures that viewers asked for.
+    /// Key frames that viewers asked for.
     pub plis_sent: u64,
-    /// Key pictures that publishers were asked for.
+    /// Key frames that publishers were asked for.
     pub plis_received: u64,
     /// The server's cost, with `--server-pid`.
     pub server: Option<ServerStep>,
@@ -160,7 +160,7 @@ impl RtcReport {
         let profiles: Vec<String> =
             self.profiles.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let one_in = match self.decrypted_one_in {
-            0 => "none after the first key picture".to_owned(),
+            0 => "none after the first key frame".to_owned(),
             1 => "all".to_owned(),
             n => format!("one in {n}"),
         };
@@ -212,7 +212,7 @@ impl RtcStep {
             ("latency", &self.latency),
             ("audio latency", &self.audio_latency),
             ("jitter", &self.jitter),
-            ("first key picture", &self.first_key),
+            ("first key frame", &self.first_key),
             ("publisher connected", &self.connected),
             ("sent late", &self.send_lateness),
         ];
@@ -226,7 +226,7 @@ impl RtcStep {
         }
         let _ = writeln!(
             text,
-            "  nacks: sent {}, received {}, answered {}; key pictures asked: {} by viewers, {} of publishers; generator {:.0} %",
+            "  nacks: sent {}, received {}, answered {}; key frames asked: {} by viewers, {} of publishers; generator {:.0} %",
             self.nacks_sent,
             self.nacks_received,
             self.nacks_answered,

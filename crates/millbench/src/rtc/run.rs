@@ -259,9 +259,9 @@ impl Conductor {
         let [audio, video] = [0, 1].map(|track| after.tracks[track].since(&before.tracks[track]));
         let mut tracks = audio;
         tracks.add(&video);
-        // How a server cuts the pictures of an RTMP publisher is its own affair: whole ones are counted.
+        // How a server cuts the frames of an RTMP publisher is its own affair: whole ones are counted.
         let (arrived, due_per_second) = match self.publishes_frames {
-            true => (audio.received + video.pictures, FlvMedia::FRAMES_PER_SECOND),
+            true => (audio.received + video.frames, FlvMedia::FRAMES_PER_SECOND),
             false => (tracks.received, PACKETS_PER_SECOND),
         };
         let due = client_seconds * f64::from(due_per_second);
@@ -378,7 +378,7 @@ fn judge(session: &mut Session, ended_at: Instant, load: &RtcLoadArgs) {
     match session.phase {
         Phase::Asking => session.fail("the server did not answer until the end".to_owned()),
         Phase::Connecting => session.fail("not connected until the end".to_owned()),
-        Phase::Starting => session.fail("no key picture until the end".to_owned()),
+        Phase::Starting => session.fail("no key frame until the end".to_owned()),
         Phase::Up | Phase::Failed(_) => {}
     }
     let Role::Viewer(Some(viewer)) = &session.role else { return };

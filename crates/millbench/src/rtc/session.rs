@@ -1,7 +1,7 @@
 //! One publisher or viewer from its first request to its end.
 //!
 //! ```text
-//! Asking ─answer─▶ Connecting ─keys─▶ (viewer: Starting ─first key picture─▶) Up
+//! Asking ─answer─▶ Connecting ─keys─▶ (viewer: Starting ─first key frame─▶) Up
 //!    └────────────────┴──────────────────────────┴────▶ Failed(why)
 //! ```
 
@@ -23,7 +23,7 @@ pub enum Phase {
     Asking,
     /// ICE and DTLS.
     Connecting,
-    /// A viewer without a picture.
+    /// A viewer without a frame.
     Starting,
     /// It works.
     Up,

@@ -20,8 +20,8 @@ pub struct Arrival {
     pub at_ns: u64,
     /// It was sent again (RTX, RFC 4588).
     pub again: bool,
-    /// It is the last one of a picture.
-    pub ends_picture: bool,
+    /// It is the last one of a frame.
+    pub ends_frame: bool,
 }
 
 /// Counts since the begin.
@@ -42,10 +42,10 @@ pub struct Counts {
     /// Packets of the publisher that are missing although no sequence number is; frames, where
     /// frames are marked.
     pub hidden: u64,
-    /// The same where a viewer that was still catching up was moved on to the next key picture.
+    /// The same where a viewer that was still catching up was moved on to the next key frame.
     pub skipped: u64,
-    /// Pictures whose last packet has come.
-    pub pictures: u64,
+    /// Frames whose last packet has come.
+    pub frames: u64,
 }
 
 impl Counts {
@@ -65,7 +65,7 @@ impl Counts {
             jumps: self.jumps - earlier.jumps,
             hidden: self.hidden - earlier.hidden,
             skipped: self.skipped - earlier.skipped,
-            pictures: self.pictures - earlier.pictures,
+            frames: self.frames - earlier.frames,
         }
     }
 
@@ -79,7 +79,7 @@ impl Counts {
         self.jumps += other.jumps;
         self.hidden += other.hidden;
         self.skipped += other.skipped;
-        self.pictures += other.pictures;
+        self.frames += other.frames;
     }
 }
 
@@ -107,8 +107,8 @@ struct FrameZero {
     publisher: u64,
     /// Number of a frame by its mark.
     number: u64,
-    /// Pictures counted when it had come.
-    pictures: u64,
+    /// Frames counted when it had come.
+    frames: u64,
 }
 
 /// Interarrival jitter (RFC 3550 section 6.4.1), RTP units.
@@ -131,7 +131,7 @@ impl ReceivedTrack {
     pub fn receive(&mut self, now: Instant, arrival: Arrival, clock_rate: u32) -> bool {
         let Some(highest) = self.highest else {
             self.begin(u64::from(arrival.sequence) + (1 << 16));
-            self.counts.pictures += u64::from(arrival.ends_picture);
+            self.counts.frames += u64::from(arrival.ends_frame);
             self.jitter.note(&arrival, clock_rate);
             return true;
         };
@@ -147,7 +147,7 @@ impl ReceivedTrack {
         }
         self.counts.received += 1;
         self.counts.repaired += u64::from(arrival.again);
-        self.counts.pictures += u64::from(arrival.ends_picture);
+        self.counts.frames += u64::from(arrival.ends_frame);
         self.missing.retain(|missing| missing.number != number);
         true
     }
@@ -173,7 +173,7 @@ impl ReceivedTrack {
         self.last_mark = Some((number, mark));
     }
 
-    /// Frames are missing if pictures did not end as often as their numbers rose, and missing
+    /// Frames are missing if frames did not end as often as their numbers rose, and missing
     /// packets are too few to have ended them.
     fn note_frame(&mut self, mark: Mark, may_skip: bool) {
         let absent = self.counts.expected.saturating_sub(self.counts.received);
@@ -183,11 +183,11 @@ impl ReceivedTrack {
             zero => zero.insert(FrameZero {
                 publisher: mark.publisher,
                 number: mark.number,
-                pictures: self.counts.pictures,
+                frames: self.counts.frames,
             }),
         };
         let sent = mark.number.saturating_sub(zero.number);
-        let missing = sent.saturating_sub(self.counts.pictures - zero.pictures + absent);
+        let missing = sent.saturating_sub(self.counts.frames - zero.frames + absent);
         zero.number += missing;
         let count = if may_skip { &mut self.counts.skipped } else { &mut self.counts.hidden };
         *count += missing;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn arrival(sequence: u16) -> Arrival {
-        Arrival { sequence, timestamp: 0, at_ns: 0, again: false, ends_picture: false }
+        Arrival { sequence, timestamp: 0, at_ns: 0, again: false, ends_frame: false }
     }
 
     fn receive(track: &mut ReceivedTrack, sequences: impl IntoIterator<Item = u16>) {
@@ -442,12 +442,12 @@ mod tests {
         assert_eq!((track.counts.skipped, track.counts.hidden, track.counts.lost()), (49, 1, 1));
     }
 
-    /// Packets of pictures by sequence number, and what has come of each: the end of frame `number`
+    /// Packets of frames by sequence number, and what has come of each: the end of frame `number`
     /// is marked.
     fn receive_frames(track: &mut ReceivedTrack, packets: &[(u16, Option<u64>, bool)]) {
         let now = now();
         for &(sequence, ends, again) in packets {
-            let arrival = Arrival { ends_picture: ends.is_some(), again, ..arrival(sequence) };
+            let arrival = Arrival { ends_frame: ends.is_some(), again, ..arrival(sequence) };
             assert!(track.receive(now, arrival, 90_000), "{sequence}");
             if let Some(number) = ends {
                 let mark = Mark { publisher: 1, number, counts: Counted::Frames, ..Mark::default() };
@@ -499,7 +499,7 @@ mod tests {
                 timestamp: (index * 3000).wrapping_sub(7),
                 at_ns: u64::from(index) * 100_000_000 / 3,
                 again: false,
-                ends_picture: false,
+                ends_frame: false,
             };
             even.receive(now, on_time, 90_000);
             let late_ns = u64::from(index % 2) * 10_000_000;

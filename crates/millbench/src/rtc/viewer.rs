@@ -1,7 +1,7 @@
 //! A viewer: counts what comes, decrypts some or all of it, asks for what is missing, reports.
 //!
 //! The header of a packet is readable without decrypting it, and is enough for loss, order and
-//! jitter. Every packet is decrypted until a while after the first key picture, and then one in as
+//! jitter. Every packet is decrypted until a while after the first key frame, and then one in as
 //! many as asked for; those prove the keys, tell the latency by the publisher's mark, and show
 //! whether a server numbered losses away.
 
@@ -32,7 +32,7 @@ pub struct Meaning {
 /// How a viewer behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewerConfig {
-    /// One in as many packets is decrypted; 0 for none after the first key picture.
+    /// One in as many packets is decrypted; 0 for none after the first key frame.
     pub decrypt_one_in: u32,
     /// Whether missing packets are asked for, of tracks for which that was agreed.
     pub nack: bool,
@@ -51,8 +51,8 @@ pub struct Viewer {
     sources: [Option<Source>; 2],
     /// How far the wall clock of the sender's reports is ahead of that of the marks.
     report_lag_ns: Option<i64>,
-    key_picture: KeyPicture,
-    /// When the first key picture was complete.
+    key_frame: KeyFrame,
+    /// When the first key frame was complete.
     pub up_at: Option<Instant>,
     /// When media last came.
     pub last_media: Option<Instant>,
@@ -95,7 +95,7 @@ impl Viewer {
             tracks: Default::default(),
             sources: [None; 2],
             report_lag_ns: None,
-            key_picture: KeyPicture::default(),
+            key_frame: KeyFrame::default(),
             up_at: None,
             last_media: None,
             until_decrypt: number as u32 % config.decrypt_one_in.max(1),
@@ -138,7 +138,7 @@ impl Viewer {
     }
 
     /// Whether a server may still be bringing it up to date: it gets what came since the last key
-    /// picture, and may be moved on when the next one comes first.
+    /// frame, and may be moved on when the next one comes first.
     fn is_joining(&self, now: Instant) -> bool {
         self.up_at.is_none_or(|up_at| now.saturating_duration_since(up_at) < JOIN_TIME)
     }
@@ -192,13 +192,13 @@ impl Viewer {
         }
         if self.up_at.is_none()
             && meaning.track == Track::Video
-            && self.key_picture.note(head.timestamp, sequence, head.marker, info.has_parameter_sets)
+            && self.key_frame.note(head.timestamp, sequence, head.marker, info.has_parameter_sets)
         {
             self.up_at = Some(now);
         }
     }
 
-    /// What a mark in a picture tells about the sender's reports.
+    /// What a mark in a frame tells about the sender's reports.
     fn note_lag(&mut self, track: Track, timestamp: u32, mark: &Mark) {
         if track == Track::Video && mark.counts == Counted::Frames {
             let wall_ns =
@@ -208,7 +208,7 @@ impl Viewer {
     }
 
     /// Audio that a server transcoded has no marks. When it was published is known all the same:
-    /// reports tell which picture belongs to it, and the mark of that picture when it was sent.
+    /// reports tell which frame belongs to it, and the mark of that frame when it was sent.
     fn audio_latency_ns(&self, head: Head, at_ns: u64) -> Option<u64> {
         let wall_ns =
             self.sources[Track::Audio.index()]?.wall_ns(head.timestamp, Track::Audio.clock_rate())?;
@@ -222,9 +222,9 @@ impl Viewer {
         if !meaning.again && self.sources[index].is_none_or(|source| source.ssrc != head.ssrc) {
             self.sources[index] = Some(Source { ssrc: head.ssrc, report: None });
         }
-        let ends_picture = head.marker && meaning.track == Track::Video;
+        let ends_frame = head.marker && meaning.track == Track::Video;
         let arrival =
-            Arrival { sequence, timestamp: head.timestamp, at_ns, again: meaning.again, ends_picture };
+            Arrival { sequence, timestamp: head.timestamp, at_ns, again: meaning.again, ends_frame };
         self.tracks[index].receive(now, arrival, meaning.track.clock_rate())
     }
 
@@ -264,7 +264,7 @@ impl Viewer {
         }
     }
 
-    /// Sends a report when it is time, and asks for a key picture that does not come.
+    /// Sends a report when it is time, and asks for a key frame that does not come.
     pub fn report(&mut self, link: &mut Link, now: Instant, scratch: &mut Vec<u8>, counters: &mut Counters) {
         scratch.clear();
         if now >= self.report_at {
@@ -328,20 +328,20 @@ impl Head {
     }
 }
 
-/// Waits until all packets of a key picture have come; the first one has the parameter sets.
+/// Waits until all packets of a key frame have come; the first one has the parameter sets.
 #[derive(Debug, Default)]
-struct KeyPicture {
+struct KeyFrame {
     timestamp: Option<u32>,
     first: Option<u16>,
     last: Option<u16>,
     received: u16,
 }
 
-impl KeyPicture {
-    /// Takes a packet that had not come before; `true` once the picture is whole.
+impl KeyFrame {
+    /// Takes a packet that had not come before; `true` once the frame is whole.
     fn note(&mut self, timestamp: u32, sequence: u16, marker: bool, begins: bool) -> bool {
         if self.timestamp != Some(timestamp) {
-            *self = KeyPicture { timestamp: Some(timestamp), ..KeyPicture::default() };
+            *self = KeyFrame { timestamp: Some(timestamp), ..KeyFrame::default() };
         }
         self.received += 1;
         // Parameter sets can be in several packets.
@@ -358,10 +358,10 @@ impl KeyPicture {
 
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Two key picture intervals.
+/// Two key frame intervals.
 const JOIN_TIME: Duration = Duration::from_secs(4);
 
-/// After this time without a key picture a viewer asks for one, as browsers do.
+/// After this time without a key frame a viewer asks for one, as browsers do.
 const KEY_PATIENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -369,14 +369,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_picture_is_complete_when_all_its_packets_have_come() {
-        /// Timestamp, sequence number, marker, whether it begins a key picture.
+    fn a_key_frame_is_complete_when_all_its_packets_have_come() {
+        /// Timestamp, sequence number, marker, whether it begins a key frame.
         type Noted = (u32, u16, bool, bool);
         let cases: [(&[Noted], &str); 6] = [
             (&[(9, 1, false, true), (9, 2, false, false), (9, 3, true, false)], "in order"),
             (&[(9, 65_535, false, true), (9, 1, true, false), (9, 0, false, false)], "late, across the wrap"),
             (&[(9, 2, true, false), (9, 1, false, true)], "the last one first"),
-            (&[(8, 1, true, false), (9, 2, true, true)], "after another picture"),
+            (&[(8, 1, true, false), (9, 2, true, true)], "after another frame"),
             (
                 &[(9, 1, false, true), (9, 2, false, true), (9, 3, true, false)],
                 "two packets of parameter sets",
@@ -387,9 +387,9 @@ mod tests {
             ),
         ];
         for (packets, remark) in cases {
-            let mut picture = KeyPicture::default();
+            let mut frame = KeyFrame::default();
             for (index, &(timestamp, sequence, marker, key)) in packets.iter().enumerate() {
-                let complete = picture.note(timestamp, sequence, marker, key);
+                let complete = frame.note(timestamp, sequence, marker, key);
                 assert_eq!(complete, index + 1 == packets.len(), "{remark}: {sequence}");
             }
         }

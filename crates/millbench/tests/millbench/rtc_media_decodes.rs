@@ -74,7 +74,7 @@ fn byte_stream(media: &Media) -> Vec<u8> {
 }
 
 #[test]
-fn every_picture_is_decoded_and_differs_from_the_one_before() {
+fn every_frame_is_decoded_and_differs_from_the_one_before() {
     let (complaints, frames) = decode(&["-f", "h264"], &byte_stream(&Media::new()));
     assert_eq!(complaints, "");
     assert_eq!(frames.len(), 120, "{frames:?}");

@@ -223,11 +223,11 @@ impl Server {
             && self.sessions[index].keys.is_some()
             && self.sessions[index].sent == 0
         {
-            self.ask_for_key_picture();
+            self.ask_for_key_frame();
         }
     }
 
-    fn ask_for_key_picture(&mut self) {
+    fn ask_for_key_frame(&mut self) {
         let (Some(ssrc), mut plain) =
             (self.published.iter().find_map(|track| track.sources.last()), Vec::new())
         else {
@@ -277,8 +277,8 @@ impl Server {
     }
 }
 
-/// Late enough that the first key picture has come.
+/// Late enough that the first key frame has come.
 const FAULT_AT: u64 = 60;
-/// Where [`Fault::Stop`] stops: after more than the 242 packets between two key pictures, so that
+/// Where [`Fault::Stop`] stops: after more than the 242 packets between two key frames, so that
 /// whoever comes at any time has one.
 const STOP_AT: u64 = 300;

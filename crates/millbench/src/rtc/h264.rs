@@ -1,12 +1,12 @@
-//! A small H.264 encoder: pictures of exactly the wished size whose bytes may be changed.
+//! A small H.264 encoder: frames of exactly the wished size whose bytes may be changed.
 //!
-//! Constrained baseline, CAVLC, one slice a picture, 320x240. Most of a key picture is flat grey,
-//! most of another picture is skipped; the last macroblocks of both are raw samples (`I_PCM`, ITU-T
+//! Constrained baseline, CAVLC, one slice a frame, 320x240. Most of a key frame is flat grey,
+//! most of another frame is skipped; the last macroblocks of both are raw samples (`I_PCM`, ITU-T
 //! H.264 section 7.3.5), 384 bytes each that mean nothing but brightness and colour. So a decoder
-//! takes the stream whatever marks are written into it, a picture has any size wanted, and no
+//! takes the stream whatever marks are written into it, a frame has any size wanted, and no
 //! recording has to be committed. Packets are made in `media.rs`.
 
-/// Macroblocks of a picture.
+/// Macroblocks of a frame.
 pub const MACROBLOCKS: u32 = COLUMNS * ROWS;
 
 /// A NAL unit, and where in it there are raw samples.
@@ -54,8 +54,8 @@ pub fn picture_parameters() -> Vec<u8> {
     bits.finish()
 }
 
-/// A picture that needs no other (IDR), with `raw` macroblocks of samples.
-pub fn key_picture(raw: u32) -> Unit {
+/// A frame that needs no other (IDR), with `raw` macroblocks of samples.
+pub fn key_frame(raw: u32) -> Unit {
     let raw = raw.min(MACROBLOCKS);
     let mut bits = Bits::new(0x65);
     bits.golomb(0); // first_mb_in_slice
@@ -79,8 +79,8 @@ pub fn key_picture(raw: u32) -> Unit {
     bits.finish_unit()
 }
 
-/// A picture that changes `raw` macroblocks of the one before. `frame_num` counts from the key picture.
-pub fn changed_picture(frame_num: u32, raw: u32) -> Unit {
+/// A frame that changes `raw` macroblocks of the one before. `frame_num` counts from the key frame.
+pub fn changed_frame(frame_num: u32, raw: u32) -> Unit {
     let raw = raw.min(MACROBLOCKS);
     let mut bits = Bits::new(0x41);
     bits.golomb(0); // first_mb_in_slice
@@ -174,8 +174,8 @@ mod tests {
     fn units() -> Vec<Unit> {
         let plain = |bytes| Unit { bytes, free: Vec::new() };
         let mut units = vec![plain(sequence_parameters()), plain(picture_parameters())];
-        units.extend((0..=40).chain([MACROBLOCKS, MACROBLOCKS + 1]).map(key_picture));
-        units.extend((1..300).map(|number| changed_picture(number, number % 12)));
+        units.extend((0..=40).chain([MACROBLOCKS, MACROBLOCKS + 1]).map(key_frame));
+        units.extend((1..300).map(|number| changed_frame(number, number % 12)));
         units
     }
 
@@ -189,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_as_large_as_its_raw_macroblocks() {
+    fn a_frame_is_as_large_as_its_raw_macroblocks() {
         for raw in 1..20 {
-            assert_eq!(changed_picture(1, raw).free.len(), raw as usize);
-            let bytes = changed_picture(1, raw).bytes.len();
+            assert_eq!(changed_frame(1, raw).free.len(), raw as usize);
+            let bytes = changed_frame(1, raw).bytes.len();
             assert!((raw as usize * 386..raw as usize * 386 + 12).contains(&bytes), "{raw}: {bytes}");
         }
-        assert_eq!(key_picture(MACROBLOCKS + 1), key_picture(MACROBLOCKS), "no more than there is");
+        assert_eq!(key_frame(MACROBLOCKS + 1), key_frame(MACROBLOCKS), "no more than there is");
     }
 }
