@@ -172,7 +172,7 @@ pub struct LoadArgs {
 /// Options of `floor`.
 #[derive(Debug, Args)]
 pub struct FloorArgs {
-    /// Address to listen on; port 0 takes a free one, which the first line printed tells.
+    /// Address to listen on; port 0 takes a free port, which the first line of output names.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
 

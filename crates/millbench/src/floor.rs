@@ -248,7 +248,8 @@ impl Floor {
         }
     }
 
-    /// Accepts all that wait. Failing is no reason to stop: the peer may have gone again.
+    /// Accepts all waiting connections. An error is no reason to stop: the peer may have closed
+    /// already.
     fn accept(&mut self) {
         while let Ok((mut socket, _)) = self.listener.accept() {
             let index = self.free.pop().unwrap_or_else(|| {
@@ -299,8 +300,8 @@ impl Floor {
 }
 
 impl Joining {
-    /// Reads, answers and flushes; `Ok(true)` once the player has its prelude and only media is left to send.
-    /// `Err` when the connection is of no use.
+    /// Reads, answers and flushes; `Ok(true)` once the player has its prelude and only media is
+    /// left to send. `Err` when the connection is useless.
     fn advance(&mut self, prelude: &[u8]) -> Result<bool, ()> {
         let mut buffer = [0; 16 * 1024];
         loop {
@@ -337,7 +338,7 @@ impl Joining {
     }
 }
 
-/// A closed standard output only means that nobody wants the counters.
+/// A closed standard output only means that the counters are not wanted.
 fn print_line(value: &serde_json::Value) {
     let _ = writeln!(io::stdout(), "{value}");
 }

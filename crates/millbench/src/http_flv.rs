@@ -34,7 +34,7 @@ enum State {
     Ended,
 }
 
-/// Why a download cannot go on.
+/// Why a download failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HttpFlvError {
     /// The answer is not 200; holds the status line.
@@ -153,7 +153,7 @@ impl Default for HttpFlvClient {
     }
 }
 
-/// Checks status and version, and tells whether the body is chunked (RFC 9112 §2.1, §6.1).
+/// Checks status and version; returns whether the body is chunked (RFC 9112 §2.1, §6.1).
 fn read_head(head: &[u8]) -> Result<bool, HttpFlvError> {
     let text = std::str::from_utf8(head).map_err(|_| HttpFlvError::BadHead)?;
     let mut lines = text.split("\r\n");

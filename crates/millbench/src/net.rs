@@ -79,7 +79,7 @@ impl Target {
     }
 }
 
-/// What is said about `https://` URLs.
+/// The error for `https://` URLs.
 pub(crate) const HTTPS_UNSUPPORTED: &str = "HTTPS is not supported";
 
 /// The parts of an `http://` URL.

@@ -1,4 +1,4 @@
-//! Simulated playback of one player: would its viewer have seen the picture stop?
+//! Simulated playback of one player: would its viewer have seen the video freeze?
 //!
 //! The model is a clock without a decoder. Media arrives with timestamps; nothing plays until
 //! `buffer_ms` of media are there (newest minus oldest timestamp); then the playhead moves with the wall

@@ -16,7 +16,7 @@ pub struct Usage {
     pub user_s: f64,
     /// System time, seconds, in steps of a tick.
     pub system_s: f64,
-    /// User and system time together, seconds, as exact as the kernel tells.
+    /// User and system time together, seconds, at the kernel's resolution.
     pub cpu_s: f64,
     /// Resident set, KiB.
     pub rss_kib: u64,
@@ -38,7 +38,7 @@ pub fn read(pid: u32) -> io::Result<Usage> {
     Ok(Usage { user_s, system_s, cpu_s, rss_kib })
 }
 
-/// Seconds on CPU of all living threads; `None` where the kernel does not tell.
+/// Seconds on CPU of all living threads; `None` where the kernel does not report it.
 fn read_schedstat(pid: u32) -> Option<f64> {
     let mut total_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {

@@ -361,7 +361,7 @@ impl Conductor {
 
     fn order(&mut self, order: Order) {
         for sender in &self.orders {
-            // A worker that is gone is found by the missing report.
+            // A worker that has ended is noticed by its missing report.
             let _ = sender.send(order);
         }
     }

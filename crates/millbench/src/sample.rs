@@ -44,7 +44,7 @@ impl Sample {
     /// The embedded demo clip.
     ///
     /// # Errors
-    /// Never in a released binary; the text tells what is wrong with the embedded file.
+    /// Never in a released binary; the text says what is wrong with the embedded file.
     pub fn embedded() -> Result<Sample, String> {
         Sample::from_flv(EMBEDDED)
     }

@@ -1,7 +1,7 @@
 //! One session: a socket, the protocol machine on it, and what is known of its success.
 //!
-//! A session belongs to one worker thread and is never restarted: its first failure is its verdict. The
-//! worker owns the read buffer, the sample and the statistics and passes them in.
+//! A session belongs to one worker thread and is never restarted: its first failure is its result.
+//! The worker owns the read buffer, the sample and the statistics and passes them in.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -32,14 +32,14 @@ pub struct Session {
     /// When connecting began, wall clock nanoseconds.
     pub begun_ns: u64,
     socket: Option<TcpStream>,
-    /// Whether the server has said anything yet, or never will.
+    /// Whether the server has sent anything yet, or never will.
     answered: bool,
 }
 
 /// Where a session stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// TCP handshake under way.
+    /// TCP handshake in progress.
     Connecting,
     /// Connected; the server has not accepted it, or a player has no frame yet.
     Starting,
@@ -199,7 +199,7 @@ impl Session {
         Some(next_ns)
     }
 
-    /// Says goodbye; `is_drained` tells when everything was sent and the server has closed.
+    /// Closes the session; `is_drained` is true when everything was sent and the server has closed.
     pub fn end(&mut self, counters: &mut Counters) {
         match &mut self.role {
             Role::Publisher(publisher) if publisher.origin_ns.is_some() => publisher.client.end(),
@@ -258,8 +258,8 @@ impl Session {
         self.flush(lent.counters)
     }
 
-    /// Reads until the socket is empty. The registration is edge-triggered: a short read means empty, but a
-    /// FIN behind it is announced by a further event.
+    /// Reads until the socket is empty. The registration is edge-triggered: a short read means
+    /// empty, but a FIN after it raises another event.
     fn receive(&mut self, lent: &mut Lent<'_>) -> Result<(), String> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
         loop {

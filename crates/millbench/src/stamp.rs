@@ -1,10 +1,11 @@
 //! The in-band stamp: what lets a player check every byte without knowing the publisher.
 //!
 //! An H.264 access unit of the sample gets one more NAL unit in front, an SEI message of type
-//! `user_data_unregistered` (ITU-T H.264 §7.3.2.3.1, §D.1.7), which decoders skip. It tells when the frame
-//! was sent, its number, and how many media messages and payload bytes the publisher had sent before it.
-//! Counting what arrives between two stamps and comparing with their difference shows one missing message
-//! or byte. Sequence headers are counted by neither side, because servers repeat and reorder them.
+//! `user_data_unregistered` (ITU-T H.264 §7.3.2.3.1, §D.1.7), which decoders skip. It has the send
+//! time of the frame, its number, and how many media messages and payload bytes the publisher had
+//! sent before it. Counting what arrives between two stamps and comparing with their difference
+//! shows one missing message or byte. Sequence headers are counted by neither side, because servers
+//! repeat and reorder them.
 //!
 //! ```text
 //! offset  0        5          9   10  11    12       28       33       43         53           63       73    74

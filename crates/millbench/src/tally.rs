@@ -5,10 +5,11 @@
 //! really came, so each player proves completeness alone. What follows the last stamp cannot be
 //! judged yet, and is not.
 //!
-//! **Live frames.** A server starts a player with the frames of its GOP cache; these are old when they
-//! arrive and say nothing of the server's delay. A frame counts for latency when its publisher sent it
-//! after the first media message of this session had arrived: `stamp.sent_ns > first_media_ns`. Everything
-//! older was history when the session joined. Publisher and player must share a clock, that is, a machine.
+//! **Live frames.** A server starts a player with the frames of its GOP cache; these are old when
+//! they arrive and say nothing about the server's delay. A frame counts for latency when its
+//! publisher sent it after the first media message of this session had arrived:
+//! `stamp.sent_ns > first_media_ns`. Everything older was history when the session joined.
+//! Publisher and player must share a clock, that is, a machine.
 
 use rtmp::MediaKind;
 
@@ -33,7 +34,7 @@ pub struct Tally {
     pub media_bytes: u64,
     /// Audio and video messages received.
     pub media_messages: u64,
-    /// Judged by stamps: what should have come and what did.
+    /// What should have arrived according to the stamps, and what did.
     pub judged: Judged,
     /// Simulated playback.
     pub playback: Playback,
@@ -48,8 +49,8 @@ pub struct Judged {
     pub expected: Count,
     /// What arrived.
     pub received: Count,
-    /// Bytes that should have come and did not, summed over stamp intervals (an excess elsewhere does not
-    /// cancel them).
+    /// Bytes that should have arrived and did not, summed over stamp intervals (an excess elsewhere
+    /// does not cancel them).
     pub missing: Count,
     /// Bytes that came and were never sent, or were sent once and came twice.
     pub excess: Count,
@@ -130,7 +131,7 @@ impl Tally {
         self.last_sent_ns.map_or(0, |sent_ns| now_ns.saturating_sub(sent_ns))
     }
 
-    /// Whether any stamp was seen; without one nothing is known of what should have come.
+    /// Whether any stamp was seen; without one it is unknown what should have arrived.
     pub fn is_stamped(&self) -> bool {
         self.last.is_some()
     }

@@ -63,7 +63,7 @@ pub enum Order {
     Finish,
 }
 
-/// What a worker tells.
+/// A report of a worker.
 #[derive(Debug)]
 pub enum Report {
     /// State now; sent about ten times a second.
@@ -216,7 +216,7 @@ impl Window {
     }
 }
 
-/// The end of a worker: what became of its sessions.
+/// The final report of a worker on its sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Sessions that did all they should.
@@ -262,7 +262,7 @@ impl Verdict {
     }
 }
 
-/// Runs until `Finish` or until the coordinator is gone.
+/// Runs until `Finish` or until the coordinator has ended.
 ///
 /// # Errors
 /// When epoll itself fails; session errors are verdicts.
@@ -270,7 +270,7 @@ pub fn run(config: WorkerConfig, orders: &Receiver<Order>, reports: &Sender<Repo
     let mut worker = Worker::new(config)?;
     loop {
         while let Ok(order) = orders.try_recv() {
-            // A send fails only when the coordinator is gone, and then nobody needs the answer.
+            // A send fails only when the coordinator has ended, and then the answer is not needed.
             match order {
                 Order::Publishers(total) => worker.publishers.raise(total),
                 Order::Players(total) => worker.players.raise(total),
@@ -660,8 +660,8 @@ const EVENTS_PER_TURN: usize = 1024;
 /// New connections per turn: keeps a turn short while a ramp runs.
 const STARTS_PER_TURN: usize = 64;
 
-/// Connections under way at once: fewer than the backlog of any listener, so that no SYN is lost
-/// and tried again a second later. A ramp is never faster than the server answers.
+/// Maximum connection attempts at once: fewer than the backlog of any listener, so that no SYN is
+/// lost and retried a second later. A ramp is never faster than the server answers.
 const UNANSWERED_MAX: usize = 256;
 const IDLE_TURN: Duration = Duration::from_millis(10);
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);

@@ -137,7 +137,7 @@ pub struct Outcome {
     pub failed: usize,
     /// Failures by reason.
     pub failures: BTreeMap<String, usize>,
-    /// Bytes that should have arrived over the whole run, as far as stamps tell.
+    /// Bytes that should have arrived over the whole run, according to the stamps.
     pub expected_bytes: Option<u64>,
     /// Bytes of these that did arrive, plus anything too much.
     pub received_bytes: u64,

@@ -55,7 +55,7 @@ pub struct RtcPlayArgs {
 
     /// Decrypt one packet in as many, after the first key frame; `all` is 1, `none` is 0.
     ///
-    /// Undecrypted packets are counted by their headers. Only decrypted ones tell latency.
+    /// Undecrypted packets are counted by their headers. Only decrypted ones yield latency.
     #[arg(long, value_name = "N", default_value = "all", value_parser = one_in)]
     pub decrypt: u32,
 

@@ -21,7 +21,7 @@ pub struct Counters {
     pub decrypted: u64,
     /// Packets that were not authentic.
     pub not_authentic: u64,
-    /// Packets that had come before, as the replay window says.
+    /// Packets received before, according to the replay window.
     pub replayed: u64,
     /// Packets of no known kind or payload type.
     pub unknown: u64,

@@ -35,7 +35,7 @@ pub fn ssrcs(number: usize, pair: usize) -> [u32; 4] {
     [first, first + 1, first + 2, first + 3]
 }
 
-/// Credentials that differ from session to session. Nobody is to be kept out of a load generator.
+/// Credentials that differ from session to session. They need not be secret in a load generator.
 pub fn credentials(seed: u64) -> IceCredentials {
     let mut state = seed;
     let mut word = || {

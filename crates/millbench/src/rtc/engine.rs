@@ -1,7 +1,7 @@
 //! The loop that carries all sessions of a run: sockets, timers, starts, in one thread.
 //!
-//! A turn: wait, receive what came, take the answers of servers, send what is due, start sessions,
-//! run timers. `run.rs` calls it again and again and decides what is measured when.
+//! A turn: wait, receive, take the answers of servers, send what is due, start sessions, run
+//! timers. `run.rs` calls it repeatedly and decides what is measured when.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -208,7 +208,7 @@ impl Engine {
     /// One turn of the loop; waits no longer than some milliseconds.
     ///
     /// # Errors
-    /// A text for the user: the run cannot go on.
+    /// A text for the user: the run cannot continue.
     pub fn turn(&mut self) -> Result<(), String> {
         self.wait().map_err(|error| format!("epoll: {error}"))?;
         self.handle_events();
@@ -505,7 +505,7 @@ const WAKE: Token = Token(usize::MAX);
 const EVENTS_PER_TURN: usize = 4096;
 const STARTS_PER_TURN: usize = 16;
 
-/// Requests under way: what a server that does not answer gets at most.
+/// Maximum pending requests to a server that does not answer.
 const UNANSWERED_MAX: usize = 512;
 const IDLE_TURN: Duration = Duration::from_millis(5);
 

@@ -1,4 +1,5 @@
-//! What RTMP publishers send: the frames of `media.rs` as whole frames, and audio of the embedded clip.
+//! What RTMP publishers send: the video of `media.rs` as whole frames, and audio of the embedded
+//! clip.
 //!
 //! The same H.264, 600 kbit/s at 30 frames a second with a key frame every 2 s, so that a
 //! bridge gives viewers what a WHIP publisher would have given them. The audio is a recording in
@@ -29,7 +30,7 @@ impl FlvMedia {
     /// Encodes the frames and takes the audio out of the embedded clip.
     ///
     /// # Errors
-    /// Never in a released binary; the text tells what is wrong with the clip.
+    /// Never in a released binary; the text says what is wrong with the clip.
     pub fn new() -> Result<FlvMedia, String> {
         let clip = Sample::embedded()?;
         let (config, frames) = clip.audio().ok_or("the clip has no audio")?;
@@ -51,7 +52,7 @@ impl FlvMedia {
         self.video.len()
     }
 
-    /// Frames of a publisher per second: frames and packets of 20 ms that its audio is made into.
+    /// Frames of a publisher per second: of video, and the packets of 20 ms that its audio becomes.
     pub const FRAMES_PER_SECOND: u32 = VIDEO_FRAMES_PER_SECOND as u32 + 50;
 }
 
@@ -87,7 +88,7 @@ impl Timeline {
         self.video_ns().min(self.audio_ns(media))
     }
 
-    /// The next message; a frame is marked with `now_ns`.
+    /// The next message; a video frame is marked with `now_ns`.
     pub fn take<'a>(&'a mut self, media: &'a FlvMedia, now_ns: u64) -> Due<'a> {
         let due_ns = self.next_due_ns(media);
         let timestamp = ((due_ns - self.origin_ns) / 1_000_000) as u32;
@@ -166,7 +167,7 @@ mod tests {
     const BEGIN_NS: u64 = 1_795_000_000_000_000_000;
 
     #[test]
-    fn two_seconds_hold_a_group_of_marked_frames_and_the_sound() {
+    fn two_seconds_hold_a_group_of_marked_frames_and_the_audio() {
         let media = FlvMedia::new().expect("the clip is readable");
         let (mut timeline, mut video_frames, mut audio_frames, mut last) =
             (Timeline::new(7, BEGIN_NS), 0, 0, 0);

@@ -1,4 +1,4 @@
-//! A small H.264 encoder: frames of exactly the wished size whose bytes may be changed.
+//! A small H.264 encoder: frames of exactly the requested size whose bytes may be changed.
 //!
 //! Constrained baseline, CAVLC, one slice a frame, 320x240. Most of a key frame is flat grey,
 //! most of another frame is skipped; the last macroblocks of both are raw samples (`I_PCM`, ITU-T

@@ -22,7 +22,7 @@ impl Faults {
     }
 }
 
-/// Datagrams under way.
+/// Datagrams in flight.
 #[derive(Debug)]
 pub struct Line<T> {
     faults: Faults,
@@ -71,7 +71,7 @@ impl<T> Line<T> {
     }
 }
 
-/// Datagrams under way on one line: 8 s of a stream.
+/// Maximum datagrams in flight on one line: 8 s of a stream.
 const UNDER_WAY_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! One client's end of a connection: a socket of its own, the peer behind it, and the keys of its media.
+//! One client's end of a connection: its own socket, the peer, and the SRTP keys.
 //!
-//! A socket each, because that is what viewers are: the server tells them apart by address, so each
-//! needs a port of its own. (On loopback alone one socket could serve many local addresses, and
-//! save a system call a frame.)
+//! One socket per viewer, as in reality: the server distinguishes viewers by address, so each needs
+//! its own port. (On loopback, one socket could serve many local addresses and save a system call
+//! per frame.)
 //!
-//! What media means is decided in `viewer.rs` and `publisher.rs`. Faults that `--loss` and
-//! `--delay` ask for are at home here: every datagram of both directions meets them.
+//! `viewer.rs` and `publisher.rs` interpret the media. `--loss` and `--delay` are applied here, to
+//! every datagram of both directions.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,11 +30,11 @@ pub struct Link {
     lines: Option<Box<Lines>>,
     /// STUN or DTLS came since [`Link::run`].
     signalled: bool,
-    /// Not told yet.
+    /// Not reported yet.
     news: Option<News>,
 }
 
-/// What a connected link has.
+/// State of a connected link.
 struct Media {
     profile: Profile,
     inbound: InboundContext,
@@ -44,7 +44,7 @@ struct Media {
     announced: bool,
 }
 
-/// Datagrams that faults hold back.
+/// Datagrams delayed by faults.
 struct Lines {
     incoming: Line<Held>,
     outgoing: Line<(SocketAddr, Vec<u8>)>,
@@ -66,17 +66,17 @@ pub struct MediaDatagram<'a> {
     pub at_ns: u64,
 }
 
-/// What became of the connection.
+/// State changes of the connection.
 #[derive(Debug)]
 pub enum News {
     /// There are keys; media may flow.
     Connected,
-    /// It is over; why.
+    /// It has ended, with the reason.
     Over(String),
 }
 
 impl Link {
-    /// Opens a socket at `local` (port 0), on which [`Link::begin`] connects.
+    /// Opens a socket at `local` (port 0) for [`Link::begin`].
     ///
     /// # Errors
     /// As the system calls report them.
@@ -121,8 +121,8 @@ impl Link {
         self.media.as_ref().map(|media| media.profile)
     }
 
-    /// Receives one batch; `media` gets what is media and may come from where it came. Returns
-    /// whether more may wait.
+    /// Receives one batch; `media` gets the media from the selected address. Returns whether more
+    /// may be waiting.
     ///
     /// # Errors
     /// A text for the session.
@@ -154,7 +154,7 @@ impl Link {
         Ok(batch.is_full())
     }
 
-    /// Moves on what faults have held back until now.
+    /// Delivers datagrams whose delay is over.
     pub fn run_lines(
         &mut self,
         now: Instant,
@@ -175,7 +175,7 @@ impl Link {
         self.lines.is_some()
     }
 
-    /// Datagrams that faults took away so far, both directions.
+    /// Datagrams dropped by faults so far, both directions.
     pub fn taken_away(&self) -> u64 {
         self.lines.as_ref().map_or(0, |lines| lines.incoming.lost + lines.outgoing.lost)
     }
@@ -213,7 +213,7 @@ impl Link {
         self.signalled
     }
 
-    /// Runs what is due, sends what the peer has to send, and tells what became of the connection.
+    /// Runs timers, sends what the peer has to send, and returns a state change of the connection.
     pub fn run(&mut self, now: Instant, counters: &mut Counters) -> Option<News> {
         self.signalled = false;
         if self.peer.next_timeout().is_some_and(|due| due <= now) {
@@ -224,8 +224,8 @@ impl Link {
         self.news.take()
     }
 
-    /// Takes what the peer tells: at once after each of its datagrams, because media may come right
-    /// behind the keys.
+    /// Handles the peer's events: directly after each of its datagrams, because media may follow
+    /// right after the keys.
     fn poll_events(&mut self) {
         while let Some(event) = self.peer.poll_event() {
             match event {
@@ -348,12 +348,12 @@ fn fail_text(reason: FailReason) -> String {
     }
 }
 
-/// Enough for bursts of a second.
+/// Enough for a burst of one second.
 const BUFFER_BYTES: usize = 512 * 1024;
 
-/// Longer than any packet that leaves here.
+/// Larger than any packet sent here.
 const PACKET_BYTES_MAX: usize = 1500;
 
-/// 50 pairs of tracks and what is sent again of them, and as much again for a publisher that comes
-/// back with others.
+/// 50 pairs of tracks with their retransmission streams, and as many for a publisher that
+/// reconnects with others.
 const STREAMS_MAX: usize = 400;

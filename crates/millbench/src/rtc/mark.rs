@@ -1,12 +1,12 @@
-//! The mark inside a packet or a frame: who sent it, when, and the how manieth it was.
+//! The mark inside a packet or a frame: its publisher, send time and number.
 //!
 //! A packet of the generated media has a place of [`MARK_BYTES`] bytes that a decoder does not
 //! mind: samples of a raw macroblock in H.264, padding in Opus. A viewer that decrypts the packet
 //! learns when it was sent, and sees from the number whether packets are missing that a server
 //! numbered away. No byte of a mark is zero, so nothing in H.264 moves.
 //!
-//! Who publishes whole frames (RTMP) does not know how a server will cut them. It marks the end of
-//! each frame, which is the end of the frame's last packet however it was cut, and counts frames.
+//! A publisher of whole frames (RTMP) does not know how a server packetizes them. It marks the end
+//! of each frame, which is the end of the frame's last packet in any case, and counts frames.
 //!
 //! ```text
 //! offset  0        4           9          19            24   then, to the end of the payload:

@@ -2,7 +2,7 @@
 //! do, and repeated.
 //!
 //! 600 kbit/s of video at 30 frames a second, a key frame every 2 s, and an Opus packet of 160
-//! bytes every 20 ms: 71 + 50 packets a second. A frame that does not fit into a packet is cut
+//! bytes every 20 ms: 71 + 50 packets a second. A frame that does not fit into a packet is split
 //! into nearly equal ones, the last of which are a byte larger (FU-A, RFC 6184 section 5.8);
 //! parameter sets travel in a packet of their own before each key frame (STAP-A, section 5.7.1).
 //! Sizes vary from frame to frame. Sending is left to `publisher.rs`.
@@ -98,7 +98,7 @@ pub const PACKETS_PER_SECOND: u32 = 121;
 pub struct Frame {
     /// Of which track.
     pub track: Track,
-    /// Place in the group of pictures; 0 is the key frame. 0 for audio.
+    /// Position in the group of pictures; 0 is the key frame. 0 for audio.
     pub position: usize,
     /// RTP units since the begin.
     pub timestamp: u32,
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Takes the packets of a frame together again (RFC 6184 section 5.8).
+    /// Reassembles the packets of a frame (RFC 6184 section 5.8).
     fn reassemble(payloads: &[Payload]) -> Vec<u8> {
         let mut unit = Vec::new();
         for payload in payloads {

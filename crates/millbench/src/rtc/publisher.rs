@@ -134,7 +134,7 @@ impl Publisher {
         let pair = |pair: usize| {
             let [audio, video, audio_rtx, video_rtx] = describe::ssrcs(number, pair);
             let agreed = |track: Track| tracks.get(2 * pair + track.index()).and_then(Option::as_ref);
-            // Spread over the time between two frames, as if they came from different people.
+            // Spread over the time between two frames, as if from independent sources.
             let offset_ns = pair as u64 * FRAME_NS / pairs as u64;
             Pair {
                 timeline: Timeline::new(now_ns + offset_ns),

@@ -54,14 +54,14 @@ pub struct RtcStep {
     pub expected: u64,
     /// Packets that are missing, by sequence number or by mark.
     pub lost: u64,
-    /// Those of them that are audio, which is not asked for again unless so wished.
+    /// Lost audio packets, which are not requested again unless configured.
     pub lost_audio: u64,
     /// Those of them that are video.
     pub lost_video: u64,
     /// Those of them that were numbered away by the server.
     pub hidden: u64,
-    /// Packets that viewers which were still catching up were not given, before a key frame. Not
-    /// among `lost`.
+    /// Packets skipped for viewers that were still catching up, before a key frame. Not among
+    /// `lost`.
     pub skipped: u64,
     /// Packets that came twice.
     pub duplicates: u64,

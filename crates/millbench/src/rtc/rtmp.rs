@@ -1,7 +1,7 @@
 //! A publisher that hands in whole frames by RTMP, for viewers by WebRTC to get through a server's bridge.
 //!
-//! One non-blocking socket in the loop of `engine.rs`: it says when the socket is ready and when
-//! something is due, and is told what went wrong. What is sent, and when, is in `flv.rs`.
+//! One non-blocking socket in the loop of `engine.rs`: the engine says when the socket is ready and
+//! when something is due, and gets the errors. What is sent, and when, is in `flv.rs`.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -103,7 +103,7 @@ impl RtmpPublisher {
     /// Says goodbye as far as the socket takes it.
     pub fn end(&mut self, counters: &mut Counters) {
         self.client.end();
-        // It is over either way.
+        // It has ended either way.
         let _ = self.flush(counters);
         let _ = self.socket.shutdown(Shutdown::Write);
     }

@@ -63,7 +63,7 @@ pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
         Some(target) if target.has_placeholder() => args.load.streams.unwrap_or(args.load.sessions_max()),
         Some(_) => 1,
     };
-    // Who is offered something takes its numbers.
+    // The answering side uses the offer's payload types.
     let shapes = if target.scheme == Scheme::Http { args.shapes.into() } else { 1 };
     let mut config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
     config.shapes = shapes;
@@ -259,7 +259,8 @@ impl Conductor {
         let [audio, video] = [0, 1].map(|track| after.tracks[track].since(&before.tracks[track]));
         let mut tracks = audio;
         tracks.add(&video);
-        // How a server cuts the frames of an RTMP publisher is its own affair: whole ones are counted.
+        // A server may packetize the frames of an RTMP publisher as it likes: whole frames are
+        // counted.
         let (arrived, due_per_second) = match self.publishes_frames {
             true => (audio.received + video.frames, FlvMedia::FRAMES_PER_SECOND),
             false => (tracks.received, PACKETS_PER_SECOND),
@@ -338,7 +339,7 @@ impl Conductor {
     fn finish(mut self, load: &RtcLoadArgs) -> Result<RtcReport, String> {
         let ended_at = clock::monotonic();
         self.engine.stop_publishing();
-        // What is under way or was asked for again may still come.
+        // Packets in flight and retransmissions may still arrive.
         self.wait(DRAIN_TIME + Duration::from_millis(4 * u64::from(load.delay)))?;
         self.report.profiles = profiles(&self.engine.sessions);
         let mut outcome = RtcOutcome { interrupted: self.interrupted, ..RtcOutcome::default() };

@@ -16,14 +16,14 @@ use super::publisher::{Encrypted, Plain, Publisher};
 use super::rtmp::RtmpPublisher;
 use super::viewer::Viewer;
 
-/// How far a session has come.
+/// State of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The server has not answered yet.
     Asking,
     /// ICE and DTLS.
     Connecting,
-    /// A viewer without a frame.
+    /// A viewer that has no frame yet.
     Starting,
     /// It works.
     Up,
@@ -47,7 +47,7 @@ pub enum Role {
 pub struct Session {
     /// Number among those of its role.
     pub number: usize,
-    /// How far it has come.
+    /// Its state.
     pub phase: Phase,
     /// What it does.
     pub role: Role,
@@ -148,7 +148,7 @@ impl Session {
         self.after(true, lent)
     }
 
-    /// What follows from what an RTMP server said.
+    /// Handles the result of an RTMP publisher.
     fn after_rtmp(&mut self, began: Result<bool, String>, lent: &mut Lent<'_>) -> bool {
         let began = began.unwrap_or_else(|why| {
             self.fail(why);
@@ -161,7 +161,7 @@ impl Session {
         began
     }
 
-    /// What follows from what came.
+    /// Runs the link and handles its news.
     fn after(&mut self, run: bool, lent: &mut Lent<'_>) -> bool {
         let Some(link) = &mut self.link else { return false };
         let news = if run { link.run(lent.now, lent.counters) } else { None };
@@ -192,7 +192,7 @@ impl Session {
         }
     }
 
-    /// Says goodbye.
+    /// Closes the connection.
     pub fn end(&mut self, now: Instant, counters: &mut Counters) {
         if let Some(link) = &mut self.link {
             link.close(now, counters);
@@ -241,5 +241,5 @@ fn take_media(
     }
 }
 
-/// A sender faster than this program must not keep it at one socket.
+/// A sender that is faster than this program must not occupy it with one socket.
 const BATCHES_PER_EVENT_MAX: usize = 16;

@@ -1,12 +1,12 @@
-//! How sessions are asked for: WHIP (RFC 9725), WHEP, and the HTTP interface of Janus.
+//! Signalling: WHIP (RFC 9725), WHEP, and the HTTP interface of Janus.
 //!
-//! Asking waits for answers, so it is done by a few threads beside the loop that carries media.
-//! They get [`Job`]s and give [`Signalled`]s; what the descriptions say is read by others. A
-//! session's jobs are done in order by one thread.
+//! Requests block, so a few threads beside the media loop make them. They take [`Job`]s and return
+//! [`Signalled`]s; `describe.rs` interprets the descriptions. A session's jobs are done in order by
+//! one thread.
 //!
-//! A Janus session is asked for in steps: create, attach to the streaming plugin, ask to watch,
-//! wait for the offer; and once there is an answer, start. The offer comes through a request for
-//! events that stays open until there is one.
+//! A Janus session takes several steps: create, attach to the streaming plugin, ask to watch, wait
+//! for the offer; and once there is an answer, start. The offer arrives in response to a request
+//! for events, which stays open until there is one.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -17,19 +17,19 @@ use serde_json::{Value, json};
 use super::http::{Connection, Request, Response, location_path};
 use crate::net::HttpUrl;
 
-/// Something to ask a server for.
+/// A request to a server.
 #[derive(Debug)]
 pub struct Job {
-    /// The session it is for.
+    /// Its session.
     pub session: usize,
     /// What.
     pub ask: Ask,
 }
 
-/// What to ask for.
+/// The kinds of requests.
 #[derive(Debug)]
 pub enum Ask {
-    /// Hand in an offer (WHIP, WHEP).
+    /// Post an offer (WHIP, WHEP).
     Offer {
         /// Where.
         url: HttpUrl,
@@ -41,7 +41,7 @@ pub enum Ask {
         /// Number of the mountpoint.
         mountpoint: u64,
     },
-    /// Start what [`Ask::Watch`] has offered.
+    /// Start the stream that [`Ask::Watch`] has offered.
     Start {
         /// Where, as the offer's [`Answer::location`] says.
         location: String,
@@ -64,16 +64,16 @@ pub struct Answer {
     pub location: String,
 }
 
-/// A job that is done.
+/// A completed job.
 #[derive(Debug)]
 pub struct Signalled {
     /// The session it was for.
     pub session: usize,
-    /// What came of it.
+    /// Its result.
     pub result: Result<Answer, String>,
 }
 
-/// The threads that ask.
+/// The signalling threads.
 #[derive(Debug)]
 pub struct Signalling {
     threads: Vec<Sender<Job>>,
@@ -119,13 +119,13 @@ impl Signalling {
         Ok(Signalling { threads: senders, done })
     }
 
-    /// Has something asked.
+    /// Queues a request.
     pub fn ask(&self, job: Job) {
-        // A thread ends only when this end of its queue is gone.
+        // A thread ends only when this end of its queue is dropped.
         let _ = self.threads[job.session % self.threads.len()].send(job);
     }
 
-    /// A job that is done, if any.
+    /// A completed job, if any.
     pub fn poll(&self) -> Option<Signalled> {
         self.done.try_recv().ok()
     }
@@ -218,8 +218,8 @@ impl Asker {
     }
 }
 
-/// What the server says about a refusal, after a colon: `error.message`, or `detail` or `title` as
-/// RFC 9457 has them. Empty if it says nothing.
+/// The server's reason for a refusal, after a colon: `error.message`, or `detail` or `title` of
+/// RFC 9457. Empty if it gives none.
 fn reason_of(body: &[u8]) -> String {
     let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let texts = [&body["error"]["message"], &body["detail"], &body["title"]];
@@ -242,7 +242,7 @@ fn id_of(answer: &Value) -> Result<u64, String> {
 /// Events before the offer: the acknowledgement of keep-alives and "preparing".
 const EVENTS_MAX: usize = 10;
 
-/// Letters of a server's words that are shown.
+/// Maximum characters of a server's message that are shown.
 const REASON_CHARS_MAX: usize = 200;
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_by_its_status_and_the_servers_words() {
+    fn a_refusal_is_reported_with_its_status_and_the_servers_message() {
         let cases = [
             ("", "the server answered 409"),
             ("<html>409</html>", "the server answered 409"),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_janus_is_told_in_its_words() {
+    fn an_error_of_janus_is_reported_with_its_message() {
         let (address, server) =
             server(vec![http("200 OK", "", r#"{"janus":"error","error":{"reason":"No such thing"}}"#)]);
         assert_eq!(

@@ -91,7 +91,7 @@ impl Target {
         self.url.replace("{}", &stream_number.to_string())
     }
 
-    /// The WHIP URL that belongs to this WHEP URL.
+    /// The WHIP URL for this WHEP URL.
     ///
     /// # Errors
     /// A text for the user.

@@ -1,15 +1,15 @@
 //! What a viewer knows of one received track: numbers that came, that are missing, and how evenly they came.
 //!
 //! Loss is counted by RTP sequence number (RFC 3550 appendix A.1 and A.3), jitter as section 6.4.1
-//! defines it. Missing numbers can be asked for again (`NACK`, RFC 4585 section 6.2.1). Decrypted
-//! packets with a mark of the publisher tell besides whether a server numbered a loss away. Keys
-//! and sockets are left to others.
+//! defines it. Missing numbers can be requested again (`NACK`, RFC 4585 section 6.2.1). Decrypted
+//! packets with the publisher's mark also show whether a server hid a loss by renumbering. Keys and
+//! sockets are handled elsewhere.
 
 use std::time::{Duration, Instant};
 
 use super::mark::{Counted, Mark};
 
-/// A received packet, as its header tells.
+/// A received packet, described by its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// RTP sequence number.
@@ -44,7 +44,7 @@ pub struct Counts {
     pub hidden: u64,
     /// The same where a viewer that was still catching up was moved on to the next key frame.
     pub skipped: u64,
-    /// Frames whose last packet has come.
+    /// Frames whose last packet was received.
     pub frames: u64,
 }
 
@@ -90,14 +90,14 @@ pub struct ReceivedTrack {
     pub counts: Counts,
     /// Extended number of the highest packet.
     highest: Option<u64>,
-    /// Bit i: the packet `highest - i` has come.
+    /// Bit i: the packet `highest - i` was received.
     window: Window,
     /// Missing numbers that may still be asked for, lowest first.
     missing: Vec<Missing>,
     jitter: Jitter,
     last_mark: Option<(u64, Mark)>,
     frame_zero: Option<FrameZero>,
-    /// What the last receiver report said: expected, received.
+    /// Counts at the last receiver report: expected, received.
     reported: (u64, u64),
 }
 
@@ -107,7 +107,7 @@ struct FrameZero {
     publisher: u64,
     /// Number of a frame by its mark.
     number: u64,
-    /// Frames counted when it had come.
+    /// Frames counted at its arrival.
     frames: u64,
 }
 
@@ -152,8 +152,8 @@ impl ReceivedTrack {
         true
     }
 
-    /// Takes the mark of a decrypted packet into account, which [`ReceivedTrack::receive`] has just
-    /// said is new. `may_skip`: packets missing before this one were left out for a newcomer.
+    /// Evaluates the mark of a decrypted packet that [`ReceivedTrack::receive`] has just reported
+    /// as new. `may_skip`: packets missing before this one were skipped for a new viewer.
     pub fn note_mark(&mut self, sequence: u16, mark: Mark, may_skip: bool) {
         if mark.counts == Counted::Frames {
             return self.note_frame(mark, may_skip);
@@ -254,7 +254,7 @@ impl ReceivedTrack {
         self.highest = Some(number);
     }
 
-    /// An older packet; `false` if it had come or is too old to tell.
+    /// An older packet; `false` if it is a duplicate or too old to know.
     fn fill(&mut self, age: u64, again: bool) -> bool {
         if age >= Window::BITS || self.window.is_set(age) {
             self.counts.duplicates += 1;
@@ -442,8 +442,8 @@ mod tests {
         assert_eq!((track.counts.skipped, track.counts.hidden, track.counts.lost()), (49, 1, 1));
     }
 
-    /// Packets of frames by sequence number, and what has come of each: the end of frame `number`
-    /// is marked.
+    /// Packets of frames by sequence number, and what was received of each: the end of frame
+    /// `number` is marked.
     fn receive_frames(track: &mut ReceivedTrack, packets: &[(u16, Option<u64>, bool)]) {
         let now = now();
         for &(sequence, ends, again) in packets {

@@ -1,9 +1,9 @@
-//! A viewer: counts what comes, decrypts some or all of it, asks for what is missing, reports.
+//! A viewer: counts packets, decrypts some or all of them, requests missing ones, sends reports.
 //!
 //! The header of a packet is readable without decrypting it, and is enough for loss, order and
-//! jitter. Every packet is decrypted until a while after the first key frame, and then one in as
-//! many as asked for; those prove the keys, tell the latency by the publisher's mark, and show
-//! whether a server numbered losses away.
+//! jitter. Every packet is decrypted until some time after the first key frame, and then one in N
+//! as configured; these prove the keys, yield the latency by the publisher's mark, and show whether
+//! a server hid losses by renumbering.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ pub struct Viewer {
     ask_for_key_at: Instant,
 }
 
-/// Who sends a track.
+/// The sender of a track.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     ssrc: u32,
@@ -71,7 +71,7 @@ struct Source {
 }
 
 impl Source {
-    /// The sender's wall clock at an RTP timestamp, nanoseconds, if a report has told it.
+    /// The sender's wall clock at an RTP timestamp, nanoseconds, if a report has given it.
     fn wall_ns(&self, timestamp: u32, clock_rate: u32) -> Option<i64> {
         let (report, _) = self.report?;
         let units = i64::from(timestamp.wrapping_sub(report.rtp_timestamp) as i32);
@@ -198,7 +198,7 @@ impl Viewer {
         }
     }
 
-    /// What a mark in a frame tells about the sender's reports.
+    /// What a mark in a frame reveals about the sender's reports.
     fn note_lag(&mut self, track: Track, timestamp: u32, mark: &Mark) {
         if track == Track::Video && mark.counts == Counted::Frames {
             let wall_ns =
@@ -207,15 +207,15 @@ impl Viewer {
         }
     }
 
-    /// Audio that a server transcoded has no marks. When it was published is known all the same:
-    /// reports tell which frame belongs to it, and the mark of that frame when it was sent.
+    /// Audio that a server transcoded has no marks. Its publication time follows from reports: they
+    /// map it to a frame, and that frame's mark has its send time.
     fn audio_latency_ns(&self, head: Head, at_ns: u64) -> Option<u64> {
         let wall_ns =
             self.sources[Track::Audio.index()]?.wall_ns(head.timestamp, Track::Audio.clock_rate())?;
         u64::try_from(at_ns as i64 - (wall_ns - self.report_lag_ns?)).ok()
     }
 
-    /// Counts a packet; `false` if it had come before.
+    /// Counts a packet; `false` if it is a duplicate.
     fn note(&mut self, now: Instant, head: Head, meaning: Meaning, sequence: u16, at_ns: u64) -> bool {
         self.last_media = Some(now);
         let index = meaning.track.index();
@@ -264,7 +264,7 @@ impl Viewer {
         }
     }
 
-    /// Sends a report when it is time, and asks for a key frame that does not come.
+    /// Sends a report when it is time, and requests a key frame that does not arrive.
     pub fn report(&mut self, link: &mut Link, now: Instant, scratch: &mut Vec<u8>, counters: &mut Counters) {
         scratch.clear();
         if now >= self.report_at {
@@ -328,7 +328,7 @@ impl Head {
     }
 }
 
-/// Waits until all packets of a key frame have come; the first one has the parameter sets.
+/// Waits until all packets of a key frame have arrived; the first one has the parameter sets.
 #[derive(Debug, Default)]
 struct KeyFrame {
     timestamp: Option<u32>,
@@ -338,7 +338,7 @@ struct KeyFrame {
 }
 
 impl KeyFrame {
-    /// Takes a packet that had not come before; `true` once the frame is whole.
+    /// Takes a new packet; `true` once the frame is complete.
     fn note(&mut self, timestamp: u32, sequence: u16, marker: bool, begins: bool) -> bool {
         if self.timestamp != Some(timestamp) {
             *self = KeyFrame { timestamp: Some(timestamp), ..KeyFrame::default() };
@@ -361,7 +361,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Two key frame intervals.
 const JOIN_TIME: Duration = Duration::from_secs(4);
 
-/// After this time without a key frame a viewer asks for one, as browsers do.
+/// After this time without a key frame a viewer requests one, as browsers do.
 const KEY_PATIENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_frame_is_complete_when_all_its_packets_have_come() {
+    fn a_key_frame_is_complete_when_all_its_packets_have_arrived() {
         /// Timestamp, sequence number, marker, whether it begins a key frame.
         type Noted = (u32, u16, bool, bool);
         let cases: [(&[Noted], &str); 6] = [

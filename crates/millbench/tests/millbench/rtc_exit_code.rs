@@ -116,7 +116,7 @@ fn lost_datagrams_are_counted_and_accepted_when_asked_for() {
 #[test]
 fn an_rtmp_server_that_is_not_there_is_no_success() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    // Nobody listens there any more.
+    // No one listens there any more.
     let port = taken.expect("a free port").port();
     let urls = format!("http://127.0.0.1:{port}/whep/live/a --publish=rtmp://127.0.0.1:{port}/live/a");
     let (code, report) = millbench(Fault::None, &format!("play {urls} -n 1 --duration 0"));

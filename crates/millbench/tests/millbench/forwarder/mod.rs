@@ -24,9 +24,9 @@ use srtp::{Config, InboundContext, OutboundContext};
 pub(crate) enum Fault {
     /// Nothing.
     None,
-    /// A packet is not forwarded, and nobody who asks for it gets it.
+    /// A packet is not forwarded, and never retransmitted.
     Drop,
-    /// A packet is not forwarded, and the ones after it are numbered so that nobody notices.
+    /// A packet is not forwarded, and the following ones are renumbered to hide it.
     Hide,
     /// A bit of a packet is changed.
     Corrupt,
@@ -277,8 +277,8 @@ impl Server {
     }
 }
 
-/// Late enough that the first key frame has come.
+/// Late enough that the first key frame has arrived.
 const FAULT_AT: u64 = 60;
-/// Where [`Fault::Stop`] stops: after more than the 242 packets between two key frames, so that
-/// whoever comes at any time has one.
+/// Where [`Fault::Stop`] stops: after more than the 242 packets between two key frames, so that a
+/// viewer that joins at any time has one.
 const STOP_AT: u64 = 300;
