@@ -20,10 +20,10 @@
 //! - [`packetize`] cuts coded frames into packets, [`depacketize`] puts them together again.
 //! - [`rtx`] is RFC 4588, [`sequence`] makes numbers that do not wrap of numbers that do.
 //!
-//! Readers borrow, never allocate and never panic, whatever bytes they are given. Knows no keys,
-//! sessions or time. Left out: RTP profiles without RTCP feedback (RFC 4585 is taken for granted),
-//! application-defined and extended RTCP reports (RFC 3611; handed on as [`rtcp::Rtcp::Other`]),
-//! FEC, interleaved H.264 and H.265 packets.
+//! Readers borrow, never allocate and never panic, on any input. Knows no keys, sessions or time.
+//! Left out: RTP profiles without RTCP feedback (RFC 4585 is assumed), application-defined and
+//! extended RTCP reports (RFC 3611; returned as [`rtcp::Rtcp::Other`]), FEC, interleaved H.264 and
+//! H.265 packets.
 
 pub mod depacketize;
 pub mod extension;

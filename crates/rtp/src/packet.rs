@@ -66,7 +66,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the packet that fills `bytes`; version, CSRCs, extension and padding must fit.
+    /// Parses the packet that fills `bytes`; version, CSRCs, extension and padding must be valid.
     ///
     /// Elements inside the header extension are not looked at: a broken one ends [`Packet::extensions`], as
     /// RFC 8285 section 4.2 wants it.
@@ -111,7 +111,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The marker bit; for video the last packet of a picture, for audio the first after silence.
+    /// The marker bit; for video the last packet of a frame, for audio the first after silence.
     #[inline]
     pub fn marker(&self) -> bool {
         self.fixed[1] & 0x80 != 0
@@ -250,8 +250,8 @@ pub fn set_ssrc(header: &mut [u8; FIXED_HEADER_LEN], ssrc: u32) {
     header[8..12].copy_from_slice(&ssrc.to_be_bytes());
 }
 
-/// Says in a written header whether padding follows the payload. Who sets it appends the padding,
-/// the last byte of which is how many bytes of it there are.
+/// Sets or clears the padding bit of a written header. The caller appends the padding, the last
+/// byte of which is its length.
 #[inline]
 pub fn set_padding(header: &mut [u8; FIXED_HEADER_LEN], padded: bool) {
     header[0] = header[0] & !PADDING_BIT | if padded { PADDING_BIT } else { 0 };

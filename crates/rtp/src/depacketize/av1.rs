@@ -9,7 +9,7 @@ use super::Broken;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// An OBU that goes on in the next packet.
+    /// An OBU that continues in the next packet.
     partial: Vec<u8>,
     is_partial: bool,
 }
@@ -111,7 +111,7 @@ mod tests {
         depacketizer.finish().map(|frame| frame.to_vec())
     }
 
-    /// Payloads, what comes of them, and what is tested.
+    /// Payloads, the expected result, and a remark.
     type Row<'a> = (&'a [&'a [u8]], &'a [u8], &'a str);
 
     #[test]

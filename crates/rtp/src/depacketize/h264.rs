@@ -1,7 +1,8 @@
 //! H.264 (RFC 6184 sections 5.6 to 5.8): single NAL units, STAP-A, FU-A. The layouts are drawn in
 //! `payload/h264.rs`.
 //!
-//! STAP-B, MTAP and FU-B belong to the interleaved mode, which nobody negotiates here, and are refused.
+//! STAP-B, MTAP and FU-B belong to the interleaved mode, which is never negotiated here, and are
+//! refused.
 
 use super::Broken;
 use super::nal::Fragments;
@@ -83,7 +84,7 @@ mod tests {
         depacketizer.finish().map(|frame| frame.to_vec())
     }
 
-    /// Payloads, what comes of them, and what is tested.
+    /// Payloads, the expected result, and a remark.
     type Row<'a> = (&'a [&'a [u8]], &'a [u8], &'a str);
 
     #[test]

@@ -83,7 +83,7 @@ mod tests {
         depacketizer.finish().map(|frame| frame.to_vec())
     }
 
-    /// Payloads, what comes of them, and what is tested.
+    /// Payloads, the expected result, and a remark.
     type Row<'a> = (&'a [&'a [u8]], &'a [u8], &'a str);
 
     #[test]

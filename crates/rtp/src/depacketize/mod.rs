@@ -28,9 +28,10 @@ use crate::payload::{Codec, opus::Toc};
 pub enum Broken {
     /// A payload contradicts its format: cut off, packets inside packets, fields that cannot be.
     Malformed,
-    /// A way of packing nobody negotiates: interleaved H.264 (STAP-B, MTAP, FU-B), PACI of H.265.
+    /// A packetization that is never negotiated: interleaved H.264 (STAP-B, MTAP, FU-B), PACI of
+    /// H.265.
     Unsupported,
-    /// A fragment goes on with something that never began.
+    /// A fragment without its first fragment.
     MissingStart,
     /// A fragment, or the frame, ends before what it began with does.
     MissingEnd,
@@ -49,7 +50,7 @@ pub struct Depacketizer {
     codec: Codec,
     format: Format,
     frame: Vec<u8>,
-    /// The frame under way is lost, for this reason.
+    /// The current frame is lost, for this reason.
     broken: Option<Broken>,
     has_payload: bool,
 }
@@ -91,7 +92,7 @@ impl Depacketizer {
         self.codec
     }
 
-    /// Takes the next payload (without padding) of the frame under way, or the first of a new one.
+    /// Takes the next payload (without padding) of the current frame, or the first of a new one.
     ///
     /// # Errors
     /// [`Broken`] when this payload is what breaks the frame. Further payloads of a broken frame
@@ -165,25 +166,26 @@ impl Depacketizer {
         }
     }
 
-    /// Forgets the frame under way.
+    /// Discards the current frame.
     pub fn abandon(&mut self) {
         self.frame.clear();
         self.format = Format::of(self.codec);
         (self.broken, self.has_payload) = (None, false);
     }
 
-    /// The frame under way lacks a packet: whatever else comes of it, [`Depacketizer::finish`] will say so.
+    /// The current frame lacks a packet: [`Depacketizer::finish`] will report it, whatever else
+    /// arrives.
     pub fn break_frame(&mut self, reason: Broken) {
         self.has_payload = true;
         self.broken.get_or_insert(reason);
     }
 
-    /// Whether the frame under way is lost.
+    /// Whether the current frame is lost.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Whether a frame is under way.
+    /// Whether a frame has begun.
     pub fn is_under_way(&self) -> bool {
         self.has_payload
     }
@@ -219,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sound_is_its_payload() {
+    fn an_audio_frame_is_its_payload() {
         for (codec, payload) in [(Codec::Opus, &[0xfc, 1, 2][..]), (Codec::Pcma, &[0xd5; 160])] {
             let mut depacketizer = Depacketizer::new(codec);
             assert!(!depacketizer.is_under_way());

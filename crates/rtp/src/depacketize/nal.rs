@@ -18,7 +18,7 @@ impl Fragments {
         Ok(())
     }
 
-    /// The first fragment of a unit of type `kind`, whose head is told apart from its body.
+    /// The first fragment of a unit of type `kind`; its header is separate from its body.
     pub(super) fn start(
         &mut self,
         kind: u8,

@@ -29,7 +29,7 @@ mod tests {
     use crate::depacketize::{Broken, Depacketizer};
     use crate::payload::Codec;
 
-    /// Payloads, what comes of them, and what is tested.
+    /// Payloads, the expected result, and a remark.
     type Row<'a> = (&'a [&'a [u8]], Result<&'a [u8], Broken>, &'a str);
 
     #[test]

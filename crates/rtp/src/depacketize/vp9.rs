@@ -1,4 +1,5 @@
-//! VP9 (RFC 9628 section 4.2): descriptors are taken off; the layer frames of a picture become a superframe.
+//! VP9 (RFC 9628 section 4.2): descriptors are removed; the layer frames of a picture become a
+//! superframe.
 //!
 //! ```text
 //! superframe (VP9 bitstream specification, annex B)
@@ -53,7 +54,7 @@ impl State {
     }
 }
 
-/// A superframe has no more frames than this.
+/// Maximum frames of a superframe.
 const LAYER_FRAMES_MAX: usize = 8;
 
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod tests {
     use crate::depacketize::{Broken, Depacketizer};
     use crate::payload::Codec;
 
-    /// Payloads, what comes of them, and what is tested.
+    /// Payloads, the expected result, and a remark.
     type Row<'a> = (&'a [&'a [u8]], Result<&'a [u8], Broken>, &'a str);
 
     #[test]

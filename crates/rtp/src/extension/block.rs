@@ -21,7 +21,7 @@ pub enum Form {
     Either,
 }
 
-/// An element does not fit: the block is full, or the form cannot have it.
+/// An element does not fit: the block is full, or the form cannot represent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -74,8 +74,8 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Turns the elements written so far into the two-byte form, if then `id` with `len` bytes fits
-    /// behind them.
+    /// Converts the elements written so far to the two-byte form, if `id` with `len` bytes then
+    /// fits after them.
     fn widen(&mut self, id: u8, len: usize) -> Result<(), NoRoom> {
         if self.form == Form::OneByte || id == 0 || len > 255 || self.out.len() < 4 {
             return Err(NoRoom);
@@ -113,9 +113,9 @@ impl<'a> BlockWriter<'a> {
 
 /// Appends the elements of `block`, whose ids are those of `from`, under the ids they have in `to`.
 ///
-/// Elements that one of the two sessions does not have are left out, those for which `keep` is
-/// false as well, and those that do not fit. Extensions the caller writes itself (MID,
-/// transport-cc) are left to it by `keep`.
+/// Leaves out elements that one of the two sessions does not have, those for which `keep` is false,
+/// and those that do not fit. `keep` excludes extensions that the caller writes itself (MID,
+/// transport-cc).
 #[inline]
 pub fn rewrite(
     block: &[u8],

@@ -1,8 +1,8 @@
 //! Which id each extension has on one m-line, both ways round.
 //!
 //! Sixteen entries in two small arrays, copied with the track it belongs to: a lookup is an index,
-//! not a search. Ids of 15 and more exist in the two-byte form only and browsers do not offer them;
-//! they are taken up to 15.
+//! not a search. Ids from 15 exist in the two-byte form only and browsers do not offer them; ids up
+//! to 15 are supported.
 
 use super::Extension;
 

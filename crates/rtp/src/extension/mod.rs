@@ -27,11 +27,11 @@ pub use values::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Extension {
-    /// Which m-line the packet belongs to (RFC 9143 section 15).
+    /// The m-line of the packet (RFC 9143 section 15).
     Mid,
     /// Which simulcast layer (RFC 8852 section 3.1).
     Rid,
-    /// Which simulcast layer a repair packet belongs to (RFC 8852 section 3.2).
+    /// The simulcast layer of a repair packet (RFC 8852 section 3.2).
     RepairedRid,
     /// Client-to-mixer audio level (RFC 6464).
     AudioLevel,

@@ -29,7 +29,7 @@ impl AudioLevel {
     }
 }
 
-/// How the picture is to be turned (3GPP TS 26.114 section 7.4.5): `|0 0 0 0 C F R1 R0|`.
+/// How to rotate the video (3GPP TS 26.114 section 7.4.5): `|0 0 0 0 C F R1 R0|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VideoOrientation {
     /// Taken by the camera at the back.
@@ -79,7 +79,7 @@ impl PlayoutDelay {
     }
 }
 
-/// When a frame was captured, by the clock of who captured it.
+/// When a frame was captured, by the clock of the capturing system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbsoluteCaptureTime {
     /// Time of capture.

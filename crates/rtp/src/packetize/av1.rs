@@ -6,8 +6,8 @@
 //! W = 0: each element has its length ahead of it (LEB128); else W elements, the last without length
 //! OBU   |F| type (4) |X|S|R|   X: | temporal (3) | spatial (2) | RSV |   S: | size (LEB128) |
 //! ```
-//! OBUs may be cut anywhere, so all packets of a unit but the last get the same length: the
-//! shortest that needs no more packets than the limit does. Size fields are taken out, and temporal
+//! OBUs may be split anywhere, so all packets of a unit but the last get the same length: the
+//! shortest that needs no more packets than the limit does. Size fields are removed, and temporal
 //! delimiters, tile lists and padding are not sent (section 5).
 
 use media::bitstream::next_obu;
@@ -40,7 +40,7 @@ pub fn packetize(
     let elements = || sent(ahead).chain(sent(unit));
     let limit = limited(payload_bytes_max);
     let fewest = Cutter::new(elements()).count_packets(limit);
-    // The shortest length with which there are still no more packets.
+    // The shortest length that does not need more packets.
     let (mut low, mut high) = (LENGTH_MIN, limit);
     while low < high {
         let middle = (low + high) / 2;
@@ -123,7 +123,7 @@ fn sent(bytes: &[u8]) -> impl Iterator<Item = Obu<'_>> + Clone {
 #[derive(Clone)]
 struct Cutter<'a, I> {
     obus: I,
-    /// The OBU it stands in, and how many of its bytes were sent.
+    /// The current OBU, and how many of its bytes were sent.
     current: Option<(Obu<'a>, usize)>,
 }
 
@@ -161,7 +161,7 @@ impl<'a, I: Iterator<Item = Obu<'a>> + Clone> Cutter<'a, I> {
             let goes_on = u8::from(sent > 0) << 7;
             let counted = if plan.last_is_sized { 0 } else { (plan.elements as u8) << 4 };
             let begins = u8::from(is_first && begins_sequence) << 3;
-            // Whether the last one goes on is known only behind it.
+            // Whether the last one continues is known only after it.
             let mut after = self.clone();
             after.advance(plan, |_, _, _, _| {});
             let continues = u8::from(after.current.is_some_and(|(_, sent)| sent > 0)) << 6;
@@ -187,7 +187,7 @@ impl<'a, I: Iterator<Item = Obu<'a>> + Clone> Cutter<'a, I> {
             let is_counted = plan.elements < COUNTED_MAX;
             ahead.current = ahead.obus.next().map(|obu| (obu, 0));
             let whole = leb128_len(left) + left;
-            // Another one fits behind it, be it a byte of it; or it is the last and needs a length.
+            // At least a byte of another one fits after it; or it is the last and needs a length.
             if whole < room && ahead.current.is_some() {
                 room -= whole;
                 plan.elements += 1;
@@ -208,8 +208,8 @@ impl<'a, I: Iterator<Item = Obu<'a>> + Clone> Cutter<'a, I> {
         plan
     }
 
-    /// Goes behind what `plan` says and tells `element` what is passed: the OBU, from where, how
-    /// much, with a length.
+    /// Advances by `plan` and calls `element` with each piece: the OBU, offset, length, whether a
+    /// length field precedes it.
     fn advance(&mut self, plan: Plan, mut element: impl FnMut(&Obu<'a>, usize, usize, bool)) {
         for index in 1..=plan.elements {
             let Some((obu, sent)) = self.current else { return };
@@ -241,7 +241,8 @@ fn put_leb128(value: usize, writer: &mut FrameWriter<'_>) {
     writer.put(&[rest as u8]);
 }
 
-/// How long an element may be so that it fits into `room` with its length; 0 if not even one byte does.
+/// Maximum length of an element that fits into `room` with its length field; 0 if not even one byte
+/// does.
 fn sized_in(room: usize) -> usize {
     let len = room.saturating_sub(leb128_len(room));
     // One byte of room less than the length of a longer number needs: 128 bytes hold 127, not 126.

@@ -5,9 +5,9 @@
 //! STAP-A     |F|NRI|   24    | size (16) | NAL unit | size (16) | NAL unit | ...
 //! FU-A       |F|NRI|   28    |S|E|R|  type   | fragment
 //! ```
-//! Parameter sets and SEI, which are short, share a packet (section 5.7.1); slices are cut into
-//! equal fragments (section 5.8). Units are sent as they are: what a receiver needs no more
-//! (delimiters, filler) the caller leaves out.
+//! Parameter sets and SEI, which are short, share a packet (section 5.7.1); slices are split into
+//! equal fragments (section 5.8). Units are sent unchanged: the caller leaves out what receivers do
+//! not need (delimiters, filler).
 
 use super::FrameWriter;
 use super::units::Format;
@@ -84,7 +84,7 @@ mod tests {
             assert_eq!(payloads(&[&slice], 100), [slice]);
         }
         assert_eq!(payloads(&[&unit(0x41, 101)], 100).len(), 2);
-        // It just fits, and another beside it does not.
+        // It just fits, and another one with it does not.
         let (first, second) = (unit(0x06, 60), unit(0x01, 36));
         assert_eq!(payloads(&[&first, &second], 100), [first, second]);
         assert_eq!(payloads(&[&unit(0x06, 59), &unit(0x01, 36)], 100).len(), 1);

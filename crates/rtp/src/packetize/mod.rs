@@ -3,13 +3,13 @@
 //! ```text
 //!  access unit ─▶ h264::packetize(units, limit, &mut FrameWriter) ─▶ headers and payloads in a PacketSlab
 //! ```
-//! A frame becomes as few packets as its format and the limit allow, and what is cut is cut into
-//! pieces of one size, the last of which may be a few bytes shorter: segmentation offload takes a
-//! run of equal datagrams that ends with a shorter one. Where a format forbids cutting (several
-//! units in one packet) sizes differ, which costs a run more.
+//! A frame becomes as few packets as its format and the limit allow. Fragments have one size,
+//! except that the last may be a few bytes shorter: segmentation offload takes a run of equal
+//! datagrams that ends with a shorter one. Where a format forbids fragments (several units in one
+//! packet) sizes differ, which costs one more run.
 //!
-//! Nothing is allocated per packet in the steady state: packets lie one behind the other in memory
-//! that is used again. Which frames are sent, and their timestamps, others decide.
+//! Nothing is allocated per packet in the steady state: packets are written one after the other
+//! into memory that is reused. The caller decides which frames are sent, and their timestamps.
 
 pub mod audio;
 pub mod av1;
@@ -24,9 +24,9 @@ pub use slab::PacketSlab;
 
 use crate::{FIXED_HEADER_LEN, HeaderFields};
 
-/// Smallest limit of a payload, in bytes, that is taken for what it is; a lower one counts as this.
+/// Smallest supported payload limit, in bytes; a lower one is raised to this.
 ///
-/// Every descriptor fits, with room for content.
+/// Every descriptor fits, with room for data.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
 
 /// Largest limit of a payload, in bytes; a higher one counts as this. A datagram cannot be longer.
@@ -129,8 +129,8 @@ fn piece_len(len: usize, max: usize) -> usize {
     len.div_ceil(len.div_ceil(max).max(1)).max(1)
 }
 
-/// Cuts `data` into packets that each begin with a descriptor `descriptor` of at most
-/// [`PAYLOAD_BYTES_MIN`] / 2 bytes, of the same length in all of them; it is told whether the piece
+/// Splits `data` into packets that each begin with a descriptor of at most [`PAYLOAD_BYTES_MIN`] /
+/// 2 bytes, of the same length in all of them. The arguments of `descriptor` are whether the piece
 /// is the first and whether it is the last.
 fn cut<const N: usize>(
     data: &[u8],

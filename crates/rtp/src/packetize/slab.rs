@@ -4,7 +4,7 @@ use crate::HeaderFields;
 
 /// RTP packets as values: the fields of each header, and the payloads one behind the other.
 ///
-/// Grows to what one turn needs and keeps that memory, up to 1 MiB, when it is cleared.
+/// Grows to the size one turn needs and keeps that memory, up to 1 MiB, when it is cleared.
 #[derive(Clone, Debug, Default)]
 pub struct PacketSlab {
     payloads: Vec<u8>,

@@ -1,12 +1,11 @@
 //! What H.264 and H.265 payloads have in common: NAL units go alone, together with their
 //! neighbours, or in fragments.
 //!
-//! A fragment holds a piece of one unit, so each slice that is cut is a run of equal packets of its
-//! own, and parameter sets ahead of a key frame are another. x264 at 600 kbit/s and 30 pictures a
-//! second leaves in 1.02 runs a picture with one slice and in 2.02 with two
-//! (`-tune zerolatency -threads 2`). Filling the packet of the parameter sets up with SEI filler
-//! would join it to the run of the key frame, for a kilobyte more to each viewer: one run in 60
-//! pictures is cheaper.
+//! A fragment holds a piece of one unit, so each slice that is split is a run of equal packets, and
+//! parameter sets ahead of a key frame are another. x264 at 600 kbit/s and 30 frames a second is
+//! sent in 1.02 runs a frame with one slice and in 2.02 with two (`-tune zerolatency -threads 2`).
+//! Filling up the packet of the parameter sets with SEI filler would join it to the run of the key
+//! frame, for a kilobyte more to each viewer: one run in 60 frames is cheaper.
 
 use super::{FrameWriter, limited, piece_len};
 
@@ -25,8 +24,8 @@ pub(super) struct Format {
 impl Format {
     /// Writes all units, in order.
     ///
-    /// As many neighbours as fit share a packet, which makes the fewest packets there can be; a
-    /// unit that is too long is cut into equal fragments.
+    /// Consecutive units share a packet as far as they fit, which gives the fewest packets
+    /// possible; a unit that is too long is split into equal fragments.
     pub(super) fn packetize<'a>(
         &self,
         units: impl Iterator<Item = &'a [u8]> + Clone,

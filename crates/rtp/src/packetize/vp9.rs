@@ -26,7 +26,7 @@ pub fn packetize(
 }
 
 /// Whether a decoder can start with the picture: its first frame is a key frame ("VP9 Bitstream &
-/// Decoding Process Specification", 6.2). `None` if it is empty or no VP9.
+/// Decoding Process Specification", 6.2). `None` if it is empty or not VP9.
 ///
 /// ```text
 ///  marker 10 | profile low 1, high 1 [profile 3: 0] | show existing 1 | not key 1 | ..
@@ -36,7 +36,7 @@ pub fn is_key_frame(picture: &[u8]) -> Option<bool> {
     Some(flags & 0xc0 == 0)
 }
 
-/// Profile of the picture's first frame, 0 to 3; `None` if it is empty or no VP9.
+/// Profile of the picture's first frame, 0 to 3; `None` if it is empty or not VP9.
 pub fn profile(picture: &[u8]) -> Option<u8> {
     let first = *picture.first()?;
     (first >> 6 == 2).then_some(first >> 5 & 1 | first >> 3 & 2)

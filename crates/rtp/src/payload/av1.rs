@@ -5,8 +5,8 @@
 //! W = 0: each element has its length ahead of it (LEB128); else W elements, the last without length
 //! OBU   |F| type (4) |X|S|R|   X: | temporal (3) | spatial (2) | RSV |   S: | size (LEB128) |
 //! ```
-//! Temporal delimiters are not sent. Nothing says outright where a frame starts; it is told from
-//! the kind of OBU.
+//! Temporal delimiters are not sent. Nothing marks the start of a frame explicitly; it is inferred
+//! from the type of OBU.
 
 use media::bitstream::sized;
 

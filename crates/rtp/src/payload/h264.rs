@@ -5,16 +5,16 @@
 //! STAP-A     |24| size (16) | NAL unit | size (16) | NAL unit | ...
 //! FU-A       |28|S|E|R|  type   | fragment
 //! ```
-//! Nothing in the payload says where a picture starts; it is told from the slice that holds
-//! macroblock 0, and from the units that come ahead of slices. Interleaved packets (STAP-B, MTAP,
-//! FU-B) are refused: nobody negotiates them here.
+//! Nothing in the payload marks the start of a frame; it is inferred from the slice with macroblock
+//! 0, and from the units that precede slices. Interleaved packets (STAP-B, MTAP, FU-B) are refused:
+//! they are never negotiated here.
 
 use super::PayloadInfo;
 
 /// Looks into one payload.
 ///
-/// `key_frame`: an IDR slice or an SPS is inside. Encoders send an SPS with each picture a decoder
-/// can start with, also where that picture is no IDR but begins a refresh.
+/// `key_frame`: it contains an IDR slice or an SPS. Encoders send an SPS with each frame a decoder
+/// can start with, even if that frame is not an IDR but begins a refresh.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let mut info = PayloadInfo { ends_frame: marker, discardable: true, ..PayloadInfo::default() };
     let header = *payload.first()?;
@@ -51,10 +51,10 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     Some(info)
 }
 
-/// Adds what one NAL unit says; `first`: its body begins with the unit's first byte behind the header.
+/// Evaluates one NAL unit; `first`: its body begins with the unit's first byte after the header.
 fn unit(header: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
     let kind = header & 0x1f;
-    // Units that no picture is predicted from.
+    // Units that no other frame is predicted from.
     info.discardable &= header & 0x60 == 0;
     match kind {
         SLICE | PARTITION_A | IDR => {

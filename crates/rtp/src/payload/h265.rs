@@ -6,13 +6,13 @@
 //! FU         | head of type 49 |S|E| type (6) | fragment
 //! ```
 //! Decoding order numbers (`sprop-max-don-diff` above 0) and PACI packets are refused or misread:
-//! nobody offers them for WebRTC.
+//! WebRTC peers do not offer them.
 
 use super::PayloadInfo;
 
 /// Looks into one payload.
 ///
-/// `key_frame`: a random access picture (IRAP), a VPS or an SPS is inside.
+/// `key_frame`: it contains a random access picture (IRAP), a VPS or an SPS.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let mut info = PayloadInfo { ends_frame: marker, discardable: true, ..PayloadInfo::default() };
     let (head, rest) = payload.split_first_chunk()?;
@@ -52,7 +52,7 @@ fn aggregation(mut rest: &[u8], info: &mut PayloadInfo) -> Option<()> {
     }
 }
 
-/// Adds what one NAL unit says; `first`: its body begins with the unit's first byte behind the head.
+/// Evaluates one NAL unit; `first`: its body begins with the unit's first byte after the header.
 fn unit(kind: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
     // Even types below 16 are pictures that no other of their temporal layer refers to (H.265 table
     // 7-1); delimiters, SEI and filler are no pictures.

@@ -49,16 +49,16 @@ pub fn codec_of_name(name: &str) -> Option<Codec> {
     CODECS.into_iter().find(|codec| encoding_name(*codec).eq_ignore_ascii_case(name))
 }
 
-/// What one packet's payload says.
+/// Properties of one packet's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PayloadInfo {
-    /// A decoder can start with the frame this packet belongs to. Always known of the packet that
-    /// starts such a frame; of the ones behind it only in H.264, H.265 and VP9.
+    /// A decoder can start with the frame of this packet. Always known for the first packet of such
+    /// a frame; for the following ones only in H.264, H.265 and VP9.
     pub key_frame: bool,
     /// The packet may be the first of its frame. Where several packets of one timestamp say so
     /// (H.264: parameter sets, then slices), the frame starts with the first of them.
     pub starts_frame: bool,
-    /// The packet is the last of its picture.
+    /// The packet is the last of its frame.
     pub ends_frame: bool,
     /// Temporal layer, 0 being the base; `None` if the payload has none.
     pub temporal_layer: Option<u8>,
@@ -85,7 +85,7 @@ impl PayloadInfo {
 
 /// Looks into the payload (without padding) of one packet; `None` if it is malformed or empty.
 ///
-/// `marker` is the packet's marker bit, by which video says that its picture ends.
+/// `marker` is the packet's marker bit, which marks the last packet of a video frame.
 #[inline]
 pub fn inspect(codec: Codec, payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     match codec {

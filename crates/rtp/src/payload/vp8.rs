@@ -144,11 +144,11 @@ mod tests {
             ),
             (&[0x90, 0x10, 0xff, 0], Some(Descriptor { key_index: Some(31), len: 3, ..PLAIN })),
             (&[0x90, 0x00, 0], Some(Descriptor { len: 2, ..PLAIN })),
-            (&[0x10], None),                // nothing behind it
+            (&[0x10], None),                // nothing after it
             (&[0x90], None),                // extension cut off
             (&[0x90, 0x80], None),          // picture id cut off
             (&[0x90, 0x80, 0x80], None),    // half a picture id
-            (&[0x90, 0xe0, 1, 2, 3], None), // nothing behind it
+            (&[0x90, 0xe0, 1, 2, 3], None), // nothing after it
         ] {
             assert_eq!(Descriptor::parse(payload), expected, "{payload:x?}");
         }

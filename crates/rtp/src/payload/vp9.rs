@@ -78,7 +78,7 @@ impl Descriptor {
 
 /// Looks into one payload.
 ///
-/// `key_frame`: the picture refers to none before it; all packets of all its layers say so.
+/// `key_frame`: the picture refers to no earlier one; set for all packets of all its layers.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let descriptor = Descriptor::parse(payload)?;
     let spatial = descriptor.layer.map(|layer| layer.spatial);
@@ -208,7 +208,7 @@ mod tests {
             (&[0x0a, 0x08, 2, 0x04, 1, 0x00, 0], Some(Descriptor { len: 6, ..structure })), // two pictures
             (&[0x0a, 0x08, 2, 0x04, 1], None), // one of them is missing
             (&[0x0a, 0x30, 1, 2, 3, 4, 5, 6, 7], None), // half a size
-            (&[0x08], None),                   // nothing behind it
+            (&[0x08], None),                   // nothing after it
             (&[0x88, 0x80], None),             // half a picture id
             (&[0x28, 0x53], None),             // no TL0PICIDX
         ] {

@@ -1,4 +1,4 @@
-//! Goodbye (RFC 3550 section 6.6): which SSRCs are no more.
+//! Goodbye (RFC 3550 section 6.6): SSRCs that leave.
 
 use super::{BYE, begin, end};
 
@@ -19,12 +19,12 @@ impl<'a> Bye<'a> {
         Some(Self { ssrcs, reason })
     }
 
-    /// Who leaves; at most 31.
+    /// The SSRCs that leave; at most 31.
     pub fn ssrcs(&self) -> impl Iterator<Item = u32> + 'a {
         self.ssrcs.as_chunks().0.iter().map(|ssrc| u32::from_be_bytes(*ssrc))
     }
 
-    /// Why; empty if not said, and not always UTF-8.
+    /// The reason; may be empty, and is not always UTF-8.
     pub fn reason(&self) -> &'a [u8] {
         self.reason
     }

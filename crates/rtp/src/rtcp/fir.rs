@@ -1,12 +1,12 @@
-//! Full intra request (RFC 5104 section 4.3.1): commands key frames, each with a number that tells
-//! it from repeats.
+//! Full intra request (RFC 5104 section 4.3.1): requests key frames, each with a number that
+//! distinguishes it from repeats.
 
 use super::{FULL_INTRA, PAYLOAD_SPECIFIC, begin, end, word};
 
 /// A full intra request.
 #[derive(Clone, Copy, Debug)]
 pub struct Fir<'a> {
-    /// Who asks.
+    /// SSRC of the requester.
     pub sender_ssrc: u32,
     entries: &'a [u8],
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! |V=2|P| count or format |  packet type  |  length in words - 1  |  body ...
 //! ```
-//! One file per packet type. A packet that is well framed and has a broken body is an error of its
-//! own; the walk goes on behind it. Reduced-size RTCP is taken (RFC 5506): the first packet need
+//! One file per packet type. A well-framed packet with a broken body is an error of its own; the
+//! iteration continues after it. Reduced-size RTCP is accepted (RFC 5506): the first packet need
 //! not be a report.
 
 mod bye;
@@ -101,8 +101,8 @@ impl Error for RtcpError {}
 
 /// The packets of a compound packet, decrypted and authenticated by others.
 ///
-/// At most one per four bytes. An error of the framing is the last item, since nothing behind it
-/// can be found.
+/// At most one per four bytes. A framing error is the last item, because nothing after it can be
+/// located.
 pub fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { rest: compound }
 }

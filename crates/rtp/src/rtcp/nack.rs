@@ -12,7 +12,7 @@ pub const NACK_ENTRIES_MAX: usize = 253;
 /// A NACK.
 #[derive(Clone, Copy, Debug)]
 pub struct Nack<'a> {
-    /// Who misses them.
+    /// SSRC of the receiver that lost them.
     pub sender_ssrc: u32,
     /// Of which stream.
     pub media_ssrc: u32,
@@ -90,7 +90,7 @@ mod tests {
             (&[][..], None),
             (&[7], Some(1)),
             (&[0xfffe, 0xffff, 0, 1, 14], Some(1)), // 16 behind the first
-            (&[0xfffe, 15], Some(2)),               // 17 behind it
+            (&[0xfffe, 15], Some(2)),               // 17 after it
             (&[5, 4], Some(2)),                     // falling
             (&[5, 5], Some(2)),                     // twice
             (&[1, 100, 200], Some(3)),

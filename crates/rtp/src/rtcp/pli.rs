@@ -1,11 +1,12 @@
-//! Picture loss indication (RFC 4585 section 6.3.1): a receiver cannot decode and asks for a key frame.
+//! Picture loss indication (RFC 4585 section 6.3.1): a receiver cannot decode and requests a key
+//! frame.
 
 use super::{PAYLOAD_SPECIFIC, PICTURE_LOSS, begin, end, word};
 
 /// A picture loss indication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pli {
-    /// Who asks.
+    /// SSRC of the requester.
     pub sender_ssrc: u32,
     /// For a key frame of which stream.
     pub media_ssrc: u32,

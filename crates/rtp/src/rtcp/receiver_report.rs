@@ -1,11 +1,11 @@
-//! Receiver report (RFC 3550 section 6.4.2): report blocks of one who sends nothing.
+//! Receiver report (RFC 3550 section 6.4.2): report blocks of a receiver that sends no media.
 
 use super::{RECEIVER_REPORT, REPORT_BLOCKS_MAX, ReportBlock, ReportBlocks, begin, end, word};
 
 /// A receiver report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverReport<'a> {
-    /// Who sent it.
+    /// SSRC of its sender.
     pub ssrc: u32,
     /// What it received.
     pub blocks: ReportBlocks<'a>,

@@ -9,7 +9,7 @@ use super::{APPLICATION, PAYLOAD_SPECIFIC, begin, end, word};
 /// An estimate.
 #[derive(Clone, Copy, Debug)]
 pub struct Remb<'a> {
-    /// Who estimates.
+    /// SSRC of the receiver that estimates.
     pub sender_ssrc: u32,
     /// What all the streams together may have, in bits per second; capped at `u64::MAX`.
     pub bits_per_second: u64,

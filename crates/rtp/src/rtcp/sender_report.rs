@@ -19,9 +19,9 @@ pub struct SenderInfo {
 /// A sender report.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderReport<'a> {
-    /// Who sent it, and of which stream it speaks.
+    /// SSRC of its sender, and of the stream it describes.
     pub ssrc: u32,
-    /// What it says of itself.
+    /// Information about its own stream.
     pub info: SenderInfo,
     /// What it received of others.
     pub blocks: ReportBlocks<'a>,

@@ -15,7 +15,7 @@ pub struct SourceDescription<'a> {
 /// One item of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdesItem<'a> {
-    /// Whom it describes.
+    /// The SSRC it describes.
     pub ssrc: u32,
     /// Type of the item; 1 is CNAME.
     pub kind: u8,

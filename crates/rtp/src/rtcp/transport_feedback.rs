@@ -17,7 +17,7 @@ pub const FEEDBACK_STATUSES_MAX: usize = 1024;
 /// A received feedback whose chunks and deltas were checked.
 #[derive(Clone, Copy, Debug)]
 pub struct TransportFeedback<'a> {
-    /// Who received the packets.
+    /// SSRC of the receiver of the packets.
     pub sender_ssrc: u32,
     /// One of the streams they are of.
     pub media_ssrc: u32,

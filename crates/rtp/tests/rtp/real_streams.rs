@@ -1,9 +1,9 @@
-//! Streams of real encoders, with a key frame every five pictures, are told apart as those encoders
+//! Streams of real encoders, with a key frame every five frames, are analysed as those encoders
 //! meant them.
 //!
 //! `data/*.rtp` are the first packets that ffmpeg 5.1 sent of its test picture (160x120, 10 a
-//! second, `-g 5`, packets of at most 600 bytes) and its test tone, each behind its length in two
-//! bytes.
+//! second, `-g 5`, packets of at most 600 bytes) and its test tone, each preceded by its length in
+//! two bytes.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn stream(name: &str) -> Vec<Vec<u8>> {
     packets
 }
 
-/// What the packets of each picture say.
+/// Properties of the packets of each frame.
 fn pictures(codec: Codec, name: &str) -> Vec<Vec<PayloadInfo>> {
     let mut pictures: Vec<Vec<PayloadInfo>> = Vec::new();
     let mut timestamp = None;
@@ -54,7 +54,8 @@ fn every_picture_starts_with_its_first_packet_and_ends_with_its_last() {
 
 #[test]
 fn every_fifth_picture_is_a_key_frame_and_no_other() {
-    // ffmpeg's VP9 packets never say that they refer to earlier pictures, so that stream is of no use here.
+    // ffmpeg's VP9 packets never signal references to earlier pictures, so that stream is useless
+    // here.
     for (codec, name) in [(Codec::H264, "h264"), (Codec::H265, "h265"), (Codec::Vp8, "vp8")] {
         for (at, packets) in pictures(codec, name).iter().enumerate() {
             assert_eq!(packets[0].key_frame, at % 5 == 0, "{name}, picture {at}");

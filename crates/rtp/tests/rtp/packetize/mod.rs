@@ -1,5 +1,5 @@
-//! Coded frames cut into packets: they come back as they were, in few packets, of equal size as far
-//! as the format allows.
+//! Coded frames split into packets: they are restored unchanged, from few packets, of equal size as
+//! far as the format allows.
 
 mod equal_sizes;
 mod frames_come_back;
