@@ -1,9 +1,9 @@
 //! Two peers in one program: an offer, its answer, the checks of ICE, the handshake of DTLS, and a
 //! packet under its keys.
 //!
-//! No socket is opened: a datagram of one is handed to the other. With sockets the program is the
-//! same, with the loop of [`connect`] around `recv_from` and `send_to`. It leaves out what comes
-//! over HTTP (WHIP) and how time is waited for.
+//! No socket is opened: datagrams are passed from one peer to the other. With sockets, the loop of
+//! [`connect`] would call `recv_from` and `send_to`. Signalling over HTTP (WHIP) and waiting for
+//! timers are left out.
 //!
 //! Run: `cargo run -p rtc --example loopback`.
 

@@ -1,4 +1,4 @@
-//! Tells what a datagram on a peer's port is, from its first bytes (RFC 7983 §7, RFC 5761 §4).
+//! Classifies a datagram on a peer's port by its first bytes (RFC 7983 §7, RFC 5761 §4).
 //!
 //! Runs once for each datagram received, before any session is looked up, so it reads two bytes and
 //! decides nothing else. [`stun_local_ufrag`] is the one deeper look: it finds the session a STUN
@@ -6,7 +6,7 @@
 
 use crate::stun::Envelope;
 
-/// What protocol a datagram belongs to, by its first byte and, for RTP and RTCP, its second.
+/// The protocol of a datagram, by its first byte and, for RTP and RTCP, its second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// STUN: first byte 0 to 3.

@@ -26,7 +26,7 @@ use crate::{LocalAddress, Path, PeerError, Timeouts};
 /// answer that takes longer than this many checks is not known any more, and the next one counts.
 const ASKED_MAX: usize = 64;
 
-/// Addresses under which a peer may tell us it sees us. Each becomes a candidate in the agent.
+/// Maximum addresses at which a peer may report to see us. Each becomes a candidate in the agent.
 const MAPPED_MAX: usize = 16;
 
 /// Controlling ICE agent of one client session.
@@ -37,7 +37,7 @@ pub(crate) struct FullAgent {
     timeouts: Timeouts,
     started: Instant,
     asked: VecDeque<(TransactionId, Path)>,
-    /// Paths over which an answer has come; at most [`VALID_PATHS_MAX`].
+    /// Paths over which a response was received; at most [`VALID_PATHS_MAX`].
     valid: Vec<Path>,
     /// Where to send; with the time of the last answer over it.
     selected: Option<(Path, Instant)>,
@@ -244,7 +244,7 @@ impl FullAgent {
         Some(check.min(self.deadline()))
     }
 
-    /// Takes new credentials (RFC 8445 §9). Media goes on over the old path until a new one is
+    /// Sets new credentials (RFC 8445 §9). Media continues over the old path until a new one is
     /// found.
     pub(crate) fn restart(
         &mut self,

@@ -67,7 +67,7 @@ pub enum Refusal {
     WrongIntegrity,
     /// An answer to nothing that was asked, or from another address than was asked.
     UnknownTransaction,
-    /// An authentic request seen before: a transaction id comes once, or again on its own path.
+    /// A replay of an authentic request: a transaction id may be repeated only on its own path.
     Replayed,
     /// The peer claims the role of this side. Answered with error 487 (RFC 8445 §7.3.1.1).
     RoleConflict,
@@ -121,7 +121,7 @@ impl Refusal {
     }
 }
 
-/// What an agent tells its peer.
+/// Events from an agent to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IceEvent {
     /// Media goes over this path from now on.

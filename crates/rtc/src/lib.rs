@@ -14,8 +14,8 @@
 //! Guarantees:
 //!
 //! - nothing changes, and nothing is answered, before a datagram has proven its origin ([`Refusal`]
-//!   lists the reasons), so that nobody can use this host to amplify traffic to a third party;
-//! - DTLS is taken from paths only over which an authentic check has come;
+//!   lists the reasons), so that this host cannot be used to amplify traffic to a third party;
+//! - DTLS is accepted only from paths over which an authentic check was received;
 //! - [`Event::Connected`] comes after the certificate has been compared with the signalled
 //!   fingerprint;
 //! - [`Peer::path`] is `None` at most 30 s after the last sign of consent (RFC 7675);

@@ -50,8 +50,8 @@ struct ValidPath {
     nominated: bool,
 }
 
-/// An authentic request that has come, and over which path. The path as a hash: a replay for
-/// which it matches by chance gets an answer, and nothing changes.
+/// An authentic request and its path. The path is a hash: a replay whose hash matches by chance
+/// gets a response, and nothing changes.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     transaction: Option<TransactionId>,
@@ -113,8 +113,8 @@ impl LiteAgent {
         }
     }
 
-    /// Takes a STUN message. The steps stand in the order in which they are allowed: whose it is,
-    /// whether it is authentic, what it says, whether it is new, and only then what it changes.
+    /// Handles a STUN message. The order of the steps matters: find the owner, verify integrity,
+    /// parse, check for a replay, and only then change state.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -152,8 +152,8 @@ impl LiteAgent {
         Ok(self.consider(now, path, request.use_candidate(), transmits))
     }
 
-    /// Whether a request has been seen, told by its transaction id: a sender that missed the answer
-    /// repeats it on the same path, and gets the answer again. From anywhere else it is a replay.
+    /// Whether a request is a replay, by its transaction id: a sender that missed the response
+    /// repeats it on the same path, and gets the response again. On any other path it is a replay.
     fn is_repeated(&self, path: Path, transaction: TransactionId) -> Result<bool, Refusal> {
         match self.seen.iter().find(|seen| seen.transaction == Some(transaction)) {
             None => Ok(false),
@@ -249,7 +249,7 @@ impl LiteAgent {
         self.challenge = Some(Challenge { path, transaction, request, repeated: 0, next });
     }
 
-    /// An answer can only be to the check of ours that is under way.
+    /// A response can only belong to our pending check.
     fn handle_answer(
         &mut self,
         now: Instant,
@@ -271,8 +271,8 @@ impl LiteAgent {
         Ok(Some(self.select(now, path)))
     }
 
-    /// Runs what is due: the repeats of a check of ours, the end of paths nobody checks, of
-    /// waiting, of consent.
+    /// Runs timers: retransmission of our check, expiry of unchecked paths, of the ICE timeout, of
+    /// consent.
     pub(crate) fn handle_timeout(&mut self, now: Instant, transmits: &mut TransmitQueue) -> Option<IceEvent> {
         if self.over {
             return None;
@@ -317,9 +317,9 @@ impl LiteAgent {
         [Some(end), stale, repeat].into_iter().flatten().min()
     }
 
-    /// Takes new credentials (RFC 8445 §9). Checks with the old ones count no more; media goes on
-    /// over the old path until a check with the new ones nominates one, for as long as consent for
-    /// it lasts.
+    /// Sets new credentials (RFC 8445 §9). Checks with the old ones no longer count; media
+    /// continues over the old path until a check with the new ones nominates one, for as long as
+    /// consent for it lasts.
     pub(crate) fn restart(&mut self, local: IceCredentials, remote: IceCredentials, now: Instant) {
         (self.local, self.remote) = (local, remote);
         self.started = now;

@@ -32,8 +32,8 @@ impl Path {
         Self { local, remote, transport: Transport::Tcp }
     }
 
-    /// Whether the peer's host is the same as on `other`: what a NAT changes when it forgets a
-    /// mapping is the port (RFC 4787 REQ-2 keeps the address of a host behind it).
+    /// Whether the peer's host is the same as on `other`: a NAT that forgets a mapping changes the
+    /// port only (RFC 4787 REQ-2 keeps the address of a host behind it).
     #[must_use]
     pub fn same_remote_host(&self, other: &Path) -> bool {
         canonical(self.remote.ip()) == canonical(other.remote.ip())

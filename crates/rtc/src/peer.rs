@@ -67,8 +67,7 @@ pub enum PeerError {
     /// Both ICE user fragments together are longer than a check can carry (a client's side only).
     /// Fault of the peer.
     UfragTooLong,
-    /// A local address nobody can be reached at: wildcard, multicast or link-local. Fault of the
-    /// caller.
+    /// An unusable local address: wildcard, multicast or link-local. Fault of the caller.
     BadLocalAddress,
     /// The system has no random bytes.
     NoRandomness,
@@ -89,7 +88,7 @@ impl std::fmt::Display for PeerError {
 
 impl std::error::Error for PeerError {}
 
-/// What became of a datagram. For counters; nothing else depends on it.
+/// The result of handling a datagram. For counters; nothing else depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Signal {
@@ -396,9 +395,9 @@ impl Peer {
     /// Restarts ICE with new credentials on both sides (RFC 8445 §9), also after
     /// [`Event::ConsentLost`].
     ///
-    /// Media goes on over the old path until the new checks have found one, for as long as consent
-    /// for the old lasts. DTLS and the keys stay. The owner has to find this peer by the new local
-    /// fragment from now on.
+    /// Media continues over the old path until the new checks have found one, for as long as
+    /// consent for the old path lasts. DTLS and the keys are kept. From now on the owner has to
+    /// look up this peer by the new local fragment.
     ///
     /// # Errors
     ///

@@ -9,10 +9,9 @@
 //! | attributes: type (16), length (16), value, padded to 4 bytes  |
 //! ```
 //!
-//! Stands in front of the crate that understands STUN (`is`), because that one parses every
-//! attribute, and writes log lines about some, before integrity has been verified. Here a message
-//! is cut into attributes without looking into them, but for USERNAME, MESSAGE-INTEGRITY and
-//! FINGERPRINT; only what has proven authentic is handed on.
+//! A filter before the STUN crate (`is`), which parses every attribute, and logs some, before
+//! integrity has been verified. This one splits a message into attributes and interprets only
+//! USERNAME, MESSAGE-INTEGRITY and FINGERPRINT; only authentic messages are passed on.
 
 use aws_lc_rs::hmac;
 use is::Sha1HmacProvider;
@@ -40,7 +39,7 @@ const BINDING_ERROR: u16 = 0x0111;
 /// What is XORed into the CRC-32 of FINGERPRINT (RFC 8489 §14.7).
 const FINGERPRINT_XOR: u32 = 0x5354_554e;
 
-/// The 96 bits by which an answer belongs to its request.
+/// The 96 bits that match a response to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TransactionId(pub(crate) [u8; 12]);
 
@@ -68,9 +67,9 @@ pub(crate) struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     /// Cuts a datagram into header and attributes.
     ///
-    /// Refuses what is no Binding message, has no MESSAGE-INTEGRITY, is longer than
-    /// [`STUN_BYTES_MAX`], or has a FINGERPRINT that does not fit. A missing FINGERPRINT is
-    /// forgiven: integrity covers all the rest.
+    /// Refuses messages that are not Binding messages, have no MESSAGE-INTEGRITY, are longer than
+    /// [`STUN_BYTES_MAX`], or have a wrong FINGERPRINT. FINGERPRINT may be missing: integrity
+    /// covers everything else.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let class = header_class(bytes)?;
         let mut envelope = Self { bytes, class, username: None, integrity_at: 0 };
@@ -150,7 +149,7 @@ impl<'a> Envelope<'a> {
         sum[..].ct_eq(&self.bytes[self.integrity_at + 4..end]).into()
     }
 
-    /// The whole message. To be called once [`Envelope::is_authentic`] has said yes.
+    /// The whole message. Call only after [`Envelope::is_authentic`] has returned true.
     pub(crate) fn open(&self) -> Result<StunMessage<'a>, Refusal> {
         StunMessage::parse(self.bytes).map_err(|_| Refusal::Malformed)
     }

@@ -7,11 +7,10 @@
 //! |            length             |  datagram of that many bytes
 //! ```
 //!
-//! A state machine over bytes: connections, and which peer one belongs to, are the worker's
-//! business.
+//! A state machine over bytes: the worker owns connections and knows the peer of each.
 
-/// Longest datagram taken from a connection, in bytes. What fits a UDP datagram on any path fits
-/// here; a length above it ends the connection, because nothing behind it can be found again.
+/// Longest datagram accepted from a connection, in bytes: larger than a UDP datagram on any path. A
+/// greater length ends the connection, because the stream cannot be resynchronized after it.
 pub const FRAME_BYTES_MAX: usize = 2048;
 
 /// Bytes of the length before each datagram.
@@ -54,8 +53,7 @@ pub struct Deframer {
 impl Deframer {
     /// Takes bytes of the connection, in their order.
     ///
-    /// Copies them; at most what one read of the socket gives lies here, besides one frame that is
-    /// not whole.
+    /// Copies them; the buffer holds at most one read of the socket and one incomplete frame.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.bytes.drain(..self.read);

@@ -8,8 +8,8 @@ use crate::Path;
 
 /// Datagrams of one peer that may wait for [`Peer::poll_transmit`](crate::Peer::poll_transmit).
 ///
-/// A DTLS flight has up to ten. What comes on top is dropped, as a network would; STUN and DTLS
-/// both repeat.
+/// A DTLS flight has up to ten. Excess datagrams are dropped, as a network would; STUN and DTLS
+/// both retransmit.
 pub const TRANSMITS_MAX: usize = 32;
 
 /// One datagram to send: STUN or DTLS.

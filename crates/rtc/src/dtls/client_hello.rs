@@ -1,4 +1,4 @@
-//! What a server has to know of a ClientHello before it can choose how to go on: versions and SRTP
+//! What a server needs from a ClientHello before it can choose a library: versions and SRTP
 //! profiles offered.
 //!
 //! A ClientHello comes in fragments when it carries a post-quantum key share (1200 bytes and more),
@@ -106,7 +106,8 @@ impl ClientHelloBuffer {
     /// What is not a fragment of it is ignored, and not kept.
     ///
     /// # Errors
-    /// Any [`ClientHelloError`]; what was collected is then gone, so that a good one may follow.
+    /// Any [`ClientHelloError`]; what was collected is then discarded, so that a valid one may
+    /// follow.
     pub fn receive(&mut self, datagram: &[u8]) -> Result<Option<ClientHello>, ClientHelloError> {
         let result = self.add(datagram);
         if result.is_err() {

@@ -1,8 +1,8 @@
 //! DTLS 1.3 by `dimpl`; as a client also 1.2, when a server knows no better.
 //!
-//! Taken as it is published. What it lacks decides when it is used (`session.rs`): it takes the
-//! first SRTP profile of the client that it knows, and certificates have to be ECDSA. It has no
-//! clock; it is told the time before anything.
+//! Used as published. Its limitations decide when it is used (`session.rs`): it chooses the first
+//! SRTP profile of the client that it knows, and certificates have to be ECDSA. It has no clock;
+//! every call sets the time first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,8 +70,8 @@ impl DimplEngine {
         offered.iter().copied().find(|profile| known.contains(profile))
     }
 
-    /// Takes what the library has to give. Nothing of it leaves if the certificate turns out to be
-    /// a wrong one.
+    /// Collects the output of the library. Nothing is sent if the certificate turns out to be
+    /// wrong.
     fn poll(&mut self, now: Instant, output: &mut Output) -> Result<(), DtlsError> {
         let mut buffer = vec![0; BUFFER_LEN];
         let mut datagrams = Vec::new();
@@ -174,7 +174,7 @@ fn refused(error: dimpl::Error) -> DtlsError {
 /// Datagrams are no longer: below what any path carries (RFC 8445 and browsers assume 1200).
 const DATAGRAM_MAX: usize = 1200;
 
-/// What one output needs at most, but for application data.
+/// Maximum size of one output, except application data.
 const BUFFER_LEN: usize = 2048;
 
 /// With the interval above, some 19 s: more than a handshake may take. A client of 1.3 has its keys

@@ -218,7 +218,8 @@ mod tests {
         let other = Fingerprint::of(FingerprintHash::Sha512, b"other");
         assert!(Fingerprint::is_among(&[weak], b"abc"));
         assert!(Fingerprint::is_among(&[other, strong, weak], b"abc"));
-        // A certificate whose strong hash is wrong gains nothing from a weaker one that fits.
+        // A certificate whose strong hash is wrong is not accepted because of a weaker one that
+        // matches.
         assert!(!Fingerprint::is_among(&[weak, other], b"abc"));
         assert!(!Fingerprint::is_among(&[weak], b"abd"));
         assert!(!Fingerprint::is_among(&[], b"abc"));

@@ -1,10 +1,9 @@
-//! DTLS records as they stand in a datagram (RFC 6347 section 4.1): walking along them, and leaving
-//! some out.
+//! DTLS records in a datagram (RFC 6347 section 4.1): iterating over them, and filtering some out.
 //!
-//! Anybody who can forge the peer's address can write a record of epoch 0. Those that a library
-//! would end a handshake for (an alert, application data, rubbish) are taken out before it sees
-//! them: RFC 6347 section 4.1.2.7 lets an implementation drop them silently, and then the handshake
-//! ends by its time limit if the alert was genuine.
+//! Anyone who can forge the peer's address can write a record of epoch 0. Those that would make a
+//! library end the handshake (an alert, application data, garbage) are removed before it sees them:
+//! RFC 6347 section 4.1.2.7 permits dropping them silently, and if the alert was genuine, the
+//! handshake ends at its time limit.
 
 use std::borrow::Cow;
 

@@ -1,10 +1,9 @@
 //! DTLS 1.2 by `rtc-dtls`, which takes RSA certificates.
 //!
 //! Taken as it is published, with these things around it:
-//! - Its timers stop when a part of a flight arrives, or a repeated message. So the timers are
-//!   ours: the library sends a flight again if it would, else the datagrams as they were go out
-//!   again, which a peer that lost them takes. It has no clock; all it knows of time is what we
-//!   tell it.
+//! - Its timers stop when a part of a flight arrives, or a repeated message. So we keep the timers:
+//!   the library resends a flight if it does so itself, otherwise the same datagrams are sent
+//!   again, which a peer that lost them accepts. It has no clock; it only knows the times we pass.
 //! - It takes the first SRTP profile of the client that it may; a server allows it one.
 //! - It drops a ClientHello that is repeated to the byte, as `dimpl` does it; we answer that one.
 //! - It keeps the whole handshake in memory. As soon as there are keys, only its exported state is
@@ -207,7 +206,7 @@ impl Handshake {
                 record.handshake_type() == Some(record::CLIENT_HELLO)
                     && first.handshake_type().is_some_and(|kind| kind != record::HELLO_VERIFY_REQUEST)
             }
-            // Its Finished is under way; of the server, only Finished is to come, which is
+            // Its Finished has been sent; from the server only Finished is missing, which is
             // encrypted.
             DtlsRole::Client => record.handshake_type().is_some() && self.flight_has_finished(),
         }

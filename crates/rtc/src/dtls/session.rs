@@ -1,4 +1,4 @@
-//! One DTLS session: which library does the handshake, limits, and what comes of it.
+//! One DTLS session: chooses the library for the handshake, enforces limits, reports the result.
 //!
 //! The libraries do not know of each other; each is wrapped in an [`Engine`]. A panic in one ends
 //! its session only.
@@ -20,9 +20,9 @@ use super::{ClientHello, ClientHelloBuffer, Config, DtlsError, DtlsRole, DtlsVer
 /// [`Dtls::next_timeout`] or later. Datagrams must come from a validated pair of addresses only. An
 /// error is final: from then on nothing is sent, and there are no keys.
 ///
-/// Keys are given out once, after the certificate has been found to be a signalled one. The session
-/// goes on: it repeats its last flight when the peer has not got it, and says and hears
-/// `close_notify`.
+/// Keys are returned once, after the certificate was compared with the signalled fingerprints. The
+/// session continues: it repeats its last flight if the peer has not received it, and sends and
+/// receives `close_notify`.
 pub struct Dtls {
     state: State,
     output: Output,
@@ -63,7 +63,7 @@ impl Budget {
 /// What has happened.
 #[derive(Debug)]
 pub enum DtlsEvent {
-    /// The handshake is done, and the peer is who was signalled.
+    /// The handshake is done, and the peer's certificate is the signalled one.
     Keys(Box<SrtpKeys>),
     /// The peer has ended the session (`close_notify` or a fatal alert).
     Closed,
@@ -170,14 +170,14 @@ impl Dtls {
     /// Takes a datagram that begins like a DTLS record (RFC 7983 section 7).
     ///
     /// # Errors
-    /// Any [`DtlsError`]; the session has then ended. What is rubbish, late or repeated is no
-    /// error.
+    /// Any [`DtlsError`]; the session has then ended. Garbage, late and repeated datagrams are not
+    /// errors.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DtlsError> {
         self.run(|session| {
             if session.deadline.is_some() || matches!(session.state, State::Listening(_)) {
-                // Who forges the peer's address must not end its handshake, only be a burden to
-                // nobody: what is too much is left out, and the time for the handshake ends it in
-                // any case.
+                // An attacker who forges the peer's address must neither end its handshake nor cost
+                // much: datagrams above the limit are dropped, and the time limit of the handshake
+                // applies in any case.
                 if !session.budget.take(now) {
                     return Ok(());
                 }
@@ -339,8 +339,8 @@ fn choose(config: &Config, hello: &ClientHello) -> Result<(DtlsVersion, Profile)
 /// Runs code of a library: a panic becomes an error, and the session is given up with what it may
 /// have left behind.
 ///
-/// The libraries are fuzzed and no panic is known; but one worker has thousands of sessions of
-/// other people.
+/// The libraries are fuzzed and no panic is known, but a panic would end thousands of other
+/// sessions on the worker.
 fn isolate<T>(action: impl FnOnce() -> Result<T, DtlsError>) -> Result<T, DtlsError> {
     catch_unwind(AssertUnwindSafe(action)).unwrap_or(Err(DtlsError::Internal))
 }

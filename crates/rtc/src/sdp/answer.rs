@@ -1,10 +1,10 @@
 //! Answers: which media descriptions, formats and extensions of an offer are accepted, and under
 //! which terms.
 //!
-//! One media description is decided at a time ([`Decision`]); what is not accepted is rejected on
-//! its own, and only an answer that would accept nothing is refused. The transport is that of the
-//! first accepted description of the bundle (RFC 9143 section 7.3.1), which need not be the first
-//! of the offer.
+//! Each media description gets a [`Decision`]; those not accepted are rejected individually, and
+//! only an offer of which nothing would be accepted is refused. The transport is that of the first
+//! accepted description of the bundle (RFC 9143 section 7.3.1), which need not be the first of the
+//! offer.
 
 use rtp::extension::{Extension, ExtensionMap};
 use rtp::payload::MediaKind;
@@ -32,11 +32,11 @@ pub struct Answer {
     pub setup: Setup,
 }
 
-/// Answers an offer of one who sends: WHIP (RFC 9725 section 4.2).
+/// Answers the offer of a publisher: WHIP (RFC 9725 section 4.2).
 ///
 /// Every allowed format of an accepted media description is accepted, in the order of the offer: a
 /// browser sends the first, others (Pion) insist on one further down. They have one clock rate,
-/// that of the first, so that timestamps go on when the sender changes between them. Simulcast
+/// that of the first, so that timestamps continue when the sender switches between them. Simulcast
 /// layers are all accepted.
 ///
 /// # Errors
@@ -50,13 +50,13 @@ pub fn answer_publish(
     answer(offer, local, policy, Direction::Receive, |media, _| decide_publish(media, policy))
 }
 
-/// Answers an offer of one who receives: WHEP, with the tracks of the stream it asked for.
+/// Answers the offer of a viewer: WHEP, with the tracks of the stream it requested.
 ///
 /// The n-th description of a kind plays the n-th published track of this kind; those without one
-/// are answered as inactive. Every format the viewer offers is accepted, what fits the published
-/// one first, so that a publisher who comes back with another codec is still played. Generic NACK
-/// is agreed on for formats with retransmissions of their own only (RFC 4588): an index of SRTP is
-/// never used twice, so that nothing could be sent again without.
+/// are answered as inactive. Every format the viewer offers is accepted, those that match the
+/// published one first, so that a publisher that returns with another codec is still played.
+/// Generic NACK is accepted only for formats with RTX (RFC 4588): an SRTP index is never used
+/// twice, so nothing could be retransmitted without.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub fn answer_play(
     })
 }
 
-/// What becomes of one media description.
+/// The decision on one media description.
 enum Decision {
     Rejected,
     /// Part of the bundle, without media.
@@ -189,7 +189,7 @@ fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
     let mut formats: Vec<Format> = allowed.map(|format| agreed(format, policy, &extensions)).collect();
     let Some(clock_rate) = formats.first().map(|format| format.clock_rate) else { return Decision::Rejected };
     formats.retain(|format| format.clock_rate == clock_rate);
-    // Layers are told apart by their RID; without the extension there is one.
+    // Layers are distinguished by their RID; without the extension there is one.
     let has_rid = extensions.id_of(Extension::Rid).is_some();
     let sendable = |payload_types: &[u8]| {
         payload_types.is_empty() || formats.iter().any(|format| payload_types.contains(&format.payload_type))
@@ -259,7 +259,8 @@ fn agreed(offered: &Format, policy: &Policy, extensions: &ExtensionMap) -> Forma
     Format { feedback, rtx_payload_type, ..offered.clone() }
 }
 
-/// The extensions both want, the first id of each. `ours` is the way media go from this side.
+/// The extensions both sides support, the first id of each. `ours` is the direction of media from
+/// this side.
 fn accepted_extensions(media: &OfferedMedia, policy: &Policy, ours: Direction) -> ExtensionMap {
     let mut map = ExtensionMap::new();
     for offered in &media.extensions {

@@ -33,7 +33,7 @@ pub enum CandidateKind {
     Relayed,
 }
 
-/// Who opens the connection of a TCP candidate (RFC 6544 section 4.5).
+/// Which side opens the connection of a TCP candidate (RFC 6544 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpType {
     /// The owner of the candidate opens it.
@@ -67,8 +67,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A host candidate on `address`; TCP ones are passive. `local_preference` (0 to 65535) tells
-    /// the addresses of one agent apart: larger is preferred.
+    /// A host candidate on `address`; TCP ones are passive. `local_preference` (0 to 65535) ranks
+    /// the addresses of one agent: larger is preferred.
     #[must_use]
     pub fn host(address: SocketAddr, transport: Transport, local_preference: u16) -> Self {
         let tcp_type = (transport == Transport::Tcp).then_some(TcpType::Passive);
@@ -132,7 +132,7 @@ impl Candidate {
         Some(())
     }
 
-    /// A TCP candidate says who connects, and only one that waits needs a port.
+    /// A TCP candidate says which side connects, and only a passive one needs a port.
     fn is_consistent(&self) -> bool {
         match self.transport {
             Transport::Udp => self.tcp_type.is_none() && self.address.port() != 0,

@@ -1,8 +1,8 @@
 //! The client's side: an offer to publish or to play, and what the server's answer agreed to.
 //!
 //! For load generators and tests, and later for servers that pull from others. One offer is made
-//! and never changed; an answer is read against the offer it answers, so that formats and
-//! extensions nobody offered are not taken.
+//! and never changed; an answer is read against its offer, so that formats and extensions that were
+//! not offered are not accepted.
 
 use rtp::extension::ExtensionMap;
 use rtp::payload::MediaKind;

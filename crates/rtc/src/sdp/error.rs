@@ -1,8 +1,8 @@
 //! Why a session description, or what it asks for, is refused.
 //!
 //! All of these are the sender's fault; the control plane turns them into an HTTP status by
-//! [`SdpError::is_malformed`] and shows the text to the client. Nothing of the client's text is
-//! repeated in it.
+//! [`SdpError::is_malformed`] and shows the text to the client. It never contains parts of the
+//! client's text.
 
 use std::fmt;
 
@@ -123,9 +123,9 @@ pub enum NegotiationError {
     /// Media in the right direction, but no codec that both know (for a viewer: that the stream
     /// has).
     NoCommonCodec,
-    /// Both sides are ICE-lite, so that nobody would send checks (RFC 8445 section 6.1.1).
+    /// Both sides are ICE-lite, so that neither would send checks (RFC 8445 section 6.1.1).
     BothIceLite,
-    /// `a=setup` of a value that does not fit the answer (RFC 8842 section 5).
+    /// A value of `a=setup` that is not allowed in the answer (RFC 8842 section 5).
     Setup,
 }
 

@@ -77,7 +77,7 @@ fn h264_distance(published: &str, taker: &str) -> Option<u8> {
     Some(profile + u8::from(mode_needed != mode_taken))
 }
 
-/// Profiles as decoders tell them apart (RFC 6184 section 8.1, tables 5 and 6).
+/// Profiles as decoders distinguish them (RFC 6184 section 8.1, tables 5 and 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum H264Profile {
     ConstrainedBaseline,

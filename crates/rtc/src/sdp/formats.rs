@@ -113,7 +113,7 @@ fn add_feedback(feedback: &mut Feedback, text: &str) {
     }
 }
 
-/// What is said of one payload type.
+/// The attributes of one payload type.
 #[derive(Default)]
 struct FormatLines<'a> {
     rtpmap: Option<&'a str>,

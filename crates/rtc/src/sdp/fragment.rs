@@ -10,15 +10,15 @@
 //! a=end-of-candidates
 //! ```
 //!
-//! With one bundled transport it does not matter which description a candidate stands in, so all
-//! are taken together.
+//! With one bundled transport it does not matter which description has a candidate, so all are
+//! merged.
 
 use std::fmt;
 
 use super::error::{Limit, SdpError};
 use super::{CANDIDATES_MAX, Candidate, IceCredentials, LINE_BYTES_MAX, LINES_MAX};
 
-/// Largest fragment that is read, in bytes: all candidates there may be, and no more.
+/// Largest fragment that is read, in bytes: enough for the maximum number of candidates.
 const FRAGMENT_BYTES_MAX: usize = 64 * 1024;
 
 /// A fragment: news about one side's end of the transport.
@@ -31,7 +31,7 @@ pub struct TrickleFragment {
     pub password: Option<String>,
     /// Candidates that can be used here.
     pub candidates: Vec<Candidate>,
-    /// There will be no more.
+    /// No more candidates will follow.
     pub end_of_candidates: bool,
     /// Only for printing: the sender is ICE-lite.
     pub ice_lite: bool,
@@ -46,7 +46,7 @@ impl TrickleFragment {
         IceCredentials::new(self.ufrag.as_deref()?, self.password.as_deref()?)
     }
 
-    /// The answer to an ICE restart by one who is ICE-lite: new credentials and all candidates.
+    /// The answer of an ICE-lite agent to an ICE restart: new credentials and all candidates.
     #[must_use]
     pub fn restarted(ice: &IceCredentials, candidates: &[Candidate], mid: &str) -> Self {
         Self {

@@ -103,7 +103,7 @@ impl Offer {
         if lines.fingerprints.is_empty() { Err(SdpError::WeakFingerprint) } else { Ok(&lines.fingerprints) }
     }
 
-    /// What must hold for every media description that may be accepted, whoever accepts it.
+    /// Requirements on every media description that may be accepted, for publishing and playing.
     fn check_safety(&self) -> Result<(), SdpError> {
         for media in self.media.iter().filter(|media| media.kind.is_some()) {
             if media.is_plaintext() {

@@ -67,8 +67,8 @@ impl Policy {
     /// What a server gives a viewer.
     ///
     /// RIDs are left out, because a viewer gets one layer. So is transport-wide congestion control:
-    /// its sequence number would have to be written into every packet for every viewer; REMB tells
-    /// the same once a second.
+    /// its sequence number would have to be written into every packet for every viewer; REMB
+    /// carries the same information once a second.
     #[must_use]
     pub fn play() -> Self {
         let not_sent = [Extension::Rid, Extension::RepairedRid, Extension::TransportCc];

@@ -58,7 +58,7 @@ impl Direction {
     }
 }
 
-/// Who begins the DTLS handshake (`a=setup`, RFC 8842 section 5).
+/// Which side begins the DTLS handshake (`a=setup`, RFC 8842 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
     /// The writer leaves it to the other; only in offers.
@@ -67,7 +67,7 @@ pub enum Setup {
     Active,
     /// The writer is the DTLS server.
     Passive,
-    /// Nobody begins yet.
+    /// Neither side begins yet.
     HoldConn,
 }
 
@@ -119,7 +119,7 @@ pub struct RemoteTransport {
     pub setup: Setup,
     /// Where it can be reached; those that can be used here.
     pub candidates: Vec<Candidate>,
-    /// Whether it said that there will be no more (`a=end-of-candidates`).
+    /// Whether no more candidates will follow (`a=end-of-candidates`).
     pub end_of_candidates: bool,
 }
 

@@ -5,8 +5,8 @@
 //! a=simulcast:send <id>[,<alternative>][;...] [recv ...]        ~<id>: paused at first
 //! ```
 //!
-//! The first of alternatives is taken. Restrictions other than payload types are the sender's own
-//! affair.
+//! The first of alternatives is used. Restrictions other than payload types concern the sender
+//! only.
 
 use super::error::{Limit, SdpError};
 use super::{RIDS_MAX, section::OfferedRid};
@@ -74,7 +74,8 @@ fn list_of<'a>(value: &'a str, direction: &str) -> Option<&'a str> {
 }
 
 /// `rid-id` of RFC 8851 section 10 with the correction of erratum 7132: letters, digits, `-` and
-/// `_`. 255 is what a header extension holds, 16 in the one-byte form; nobody uses more.
+/// `_`. A header extension holds 255 bytes, 16 in the one-byte form; longer ones are not used in
+/// practice.
 fn is_rid(id: &str) -> bool {
     (1..=16).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))

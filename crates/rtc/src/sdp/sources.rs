@@ -11,7 +11,7 @@ use super::SOURCES_MAX;
 use super::error::{Limit, SdpError};
 use super::track::Source;
 
-/// What one media description says of SSRCs.
+/// The SSRCs of one media description.
 #[derive(Debug, Default)]
 pub(super) struct SourceLines {
     named: Vec<u32>,

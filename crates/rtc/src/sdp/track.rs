@@ -84,8 +84,8 @@ pub struct TrackDescription {
     pub formats: Vec<Format>,
     /// Header extensions and their ids.
     pub extensions: ExtensionMap,
-    /// SSRCs the sender named, best layer first where it said so; empty when it relies on MID, RID
-    /// or payload types. For a viewer: the SSRC it is sent.
+    /// SSRCs signalled by the sender, best layer first if it gave an order; empty when it relies on
+    /// MID, RID or payload types. For a viewer: the SSRC it receives.
     pub sources: Vec<Source>,
     /// Both forms of header extensions may occur in one stream (`a=extmap-allow-mixed`, RFC 8285
     /// section 6); otherwise the one-byte form only.

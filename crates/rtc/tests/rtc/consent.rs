@@ -1,4 +1,4 @@
-//! Nobody is sent anything who has stopped consenting (RFC 7675), and sessions nobody comes to end.
+//! A peer that has stopped consenting is sent nothing (RFC 7675), and abandoned sessions end.
 
 use std::time::Duration;
 

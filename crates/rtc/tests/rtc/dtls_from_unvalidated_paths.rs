@@ -1,5 +1,5 @@
-//! DTLS counts from validated paths only: nobody without the password begins, disturbs or ends a
-//! handshake.
+//! DTLS is accepted from validated paths only: without the password no one can begin, disturb or
+//! end a handshake.
 
 use crate::common::{
     Random, STRANGER, World, client_config, client_path, genuine_check, millis, path_from, server_config,
@@ -8,7 +8,7 @@ use rtc::dtls::{Certificate, Config, Dtls};
 use rtc::{Refusal, Signal};
 use rtc_test::stun::Check;
 
-/// The first flight of somebody else.
+/// The first flight of another client.
 fn hello(now: std::time::Instant) -> Vec<u8> {
     let certificate = std::sync::Arc::new(Certificate::generate().unwrap());
     let fingerprint = certificate.fingerprint();

@@ -70,8 +70,7 @@ fn real_datagrams_cut_and_lengthened_do_no_harm() {
     assert!(world.server.peer.path().is_some() && world.client.peer.path().is_some());
 }
 
-/// A connected peer's own path can be written on by anybody who guesses its address: DTLS has to
-/// stand that.
+/// Anyone who guesses a connected peer's address can send on its path: DTLS has to withstand that.
 #[test]
 fn dtls_rubbish_with_the_peers_address_ends_nothing() {
     let mut random = Random::new(4);

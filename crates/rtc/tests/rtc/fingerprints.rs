@@ -1,4 +1,4 @@
-//! Nobody is connected whose certificate is not the one that was signalled.
+//! A peer whose certificate is not the signalled one is never connected.
 
 use std::sync::Arc;
 

@@ -66,7 +66,8 @@ fn stages() -> Vec<(&'static str, World)> {
     ]
 }
 
-/// Messages somebody writes who knows the fragments, which go in the clear, and not the passwords.
+/// Messages of an attacker who knows the user fragments, which are sent in the clear, but not the
+/// passwords.
 fn forgeries() -> Vec<(&'static str, Vec<u8>, Refusal)> {
     let genuine = genuine_check(1);
     let of = |password: &str| Check { password: password.to_owned(), ..genuine.clone() }.bytes();

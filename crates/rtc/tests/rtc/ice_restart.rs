@@ -1,4 +1,4 @@
-//! ICE restarts with new credentials; media, DTLS and keys go on meanwhile (RFC 8445 section 9).
+//! ICE restarts with new credentials; media, DTLS and keys continue meanwhile (RFC 8445 section 9).
 
 use crate::common::{SERVER, World, address, client_path, genuine_check, millis, path_from};
 use rtc::{Candidate, Event, IceCredentials, Refusal, Signal, Transport};
@@ -37,13 +37,13 @@ fn media_goes_on_over_the_old_path_until_the_new_one_is_found() {
     restart_server(&mut world);
     assert_eq!(world.server.peer.path(), Some(client_path()));
     assert!(world.server.peer.is_valid(&client_path()));
-    // The answer takes its time to the client, who then comes from another network.
+    // The answer takes a while to reach the client, which is then on another network.
     world.run(millis(300));
     world.mapped = address("203.0.113.9:1234");
     restart_client(&mut world);
     let new = path_from("203.0.113.9:1234");
     assert!(world.run_until(millis(1000), |world| world.server.peer.path() == Some(new)));
-    // The DTLS session of before goes on, and there are no second keys.
+    // The same DTLS session continues, and there are no second keys.
     world.run(millis(60_000));
     for end in [&world.client, &world.server] {
         assert_eq!(end.count(|event| matches!(event, Event::Connected(_))), 1);

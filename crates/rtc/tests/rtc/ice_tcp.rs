@@ -5,7 +5,7 @@ use crate::common::{CLIENT, MAPPED, Random, SERVER, World, address, client_confi
 use rtc::tcp_framing::{Deframer, frame_header};
 use rtc::{Candidate, LocalAddress, Path, Peer, Transport};
 
-/// What one end has written to the connection, and where the other has got to.
+/// What one end has written to the connection, and how much the other has read.
 #[derive(Default)]
 struct Stream {
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ fn write(from: &mut Peer, stream: &mut Stream) {
     }
 }
 
-/// Hands over some of the bytes that are under way.
+/// Delivers some of the bytes in flight.
 fn read(to: &mut Peer, now: std::time::Instant, path: Path, stream: &mut Stream, count: usize) {
     let count = count.min(stream.bytes.len());
     stream.deframer.push(&stream.bytes[..count]);

@@ -1,4 +1,5 @@
-//! A client whose NAT forgets it is followed at its first authentic check, and nobody else is.
+//! A client whose NAT changes its mapping is followed at its first authentic check, and an attacker
+//! is not.
 
 use std::time::{Duration, Instant};
 
@@ -68,8 +69,8 @@ fn loss_does_not_prevent_it() {
     }
 }
 
-/// Somebody on the way records a check, keeps it from arriving, and sends it from where he wants
-/// the stream to go.
+/// An attacker on the path records a check, keeps it from arriving, and sends it from the address
+/// of the victim.
 #[test]
 fn a_recorded_check_does_not_turn_the_stream_on_a_stranger() {
     let mut world = World::connected();

@@ -1,4 +1,4 @@
-//! Who controls, and how much of anything a peer may have.
+//! Roles of the agents, and limits of a peer.
 
 use crate::common::{
     CLIENT, CLIENT_PASSWORD, SERVER, SERVER_PASSWORD, World, address, client_config, client_path,
@@ -23,7 +23,7 @@ fn a_peer_that_claims_to_be_controlled_is_told_so_and_changes_nothing() {
     assert_eq!(answer.bytes[..2], stun::ERROR.to_be_bytes());
     assert_eq!(stun::find(&answer.bytes, stun::ERROR_CODE).unwrap()[..4], [0, 0, 4, 87]);
     assert!(stun::is_sealed(&answer.bytes, SERVER_PASSWORD));
-    // With the right role it goes on.
+    // With the right role it is accepted.
     assert_eq!(world.inject(client_path(), &genuine_check(2).bytes()), Signal::Accepted);
     assert_eq!(world.server.peer.path(), Some(client_path()));
 }
@@ -150,7 +150,7 @@ fn answers_nobody_fetches_are_dropped() {
     }
     assert_eq!(std::iter::from_fn(|| peer.poll_transmit()).count(), TRANSMITS_MAX);
     assert_eq!(peer.transmits_dropped(), 100 - TRANSMITS_MAX as u64);
-    // And only the last path is told.
+    // And only the last path is reported.
     assert_eq!(std::iter::from_fn(|| peer.poll_event()).count(), 1);
 }
 

@@ -163,7 +163,7 @@ fn answers_to_something_else_are_not_taken() {
     assert_eq!(read_answer(&answer, &renamed), Err(SdpError::AnswerMismatch));
     let unanswered = answer.replace("a=setup:passive", "a=setup:actpass");
     assert_eq!(read_answer(&unanswered, &client), Err(SdpError::BadAttribute("setup")));
-    // A payload type nobody offered, or one under another codec, is no agreement.
+    // A payload type that was not offered, or has another codec, is refused.
     let other = answer.replace("111", "112");
     assert_eq!(read_answer(&other, &client).expect("readable").tracks, [None]);
     let other = answer.replace("opus/48000/2", "PCMU/8000");

@@ -161,13 +161,13 @@ fn viewers_without_a_codec_of_the_stream_are_refused() {
 fn generic_nack_is_agreed_on_for_formats_with_retransmissions_only() {
     let published = stream("chromium_publish", &[Codec::Opus, Codec::Vp8]);
     let session = sample("chromium_play").to_owned();
-    // A viewer that wants sound again, too, and one format of video that lost its retransmissions.
+    // A viewer with retransmission for audio too, and with one video format that has lost its RTX.
     let session = session.replace("a=rtpmap:111 ", "a=rtcp-fb:111 nack\r\na=rtpmap:111 ");
     let without = session.replace("apt=96\r\n", "apt=126\r\n");
     assert_ne!(session, without);
     for (text, vp8) in [(session, true), (without, false)] {
         let offer = parse_offer(&text).expect("readable");
-        assert!(offer.media[0].formats[0].feedback.nack, "it is offered for sound");
+        assert!(offer.media[0].formats[0].feedback.nack, "it is offered for audio");
         let answer = answer_play(&offer, &server(), &Policy::play(), &published).expect("answered");
         for format in answer.tracks.iter().flat_map(|track| &track.formats) {
             assert_eq!(format.feedback.nack, format.rtx_payload_type.is_some(), "{format:?}");

@@ -4,7 +4,7 @@ use crate::common::offers::{SAMPLES, server};
 use proptest::prelude::*;
 use rtc::sdp::{Policy, TrackDescription, answer_play, answer_publish, parse_fragment, parse_offer};
 
-/// Tries everything with a text, and looks at what comes out.
+/// Runs all parsers on a text and checks the results.
 fn try_all(text: &str, stream: &[TrackDescription]) {
     if let Ok(fragment) = parse_fragment(text) {
         assert_eq!(parse_fragment(&fragment.to_string()).map(|it| it.candidates), Ok(fragment.candidates));

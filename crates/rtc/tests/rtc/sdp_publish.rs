@@ -5,7 +5,7 @@ use rtc::sdp::{NegotiationError, Policy, Setup, answer_publish, parse_offer};
 use rtp::extension::Extension;
 use rtp::payload::Codec;
 
-/// What one media description of an answer should have agreed to.
+/// The expected contents of one media description of an answer.
 struct Expected {
     codec: Codec,
     payload_type: u8,
@@ -173,7 +173,7 @@ fn every_codec_of_a_publisher_that_is_ours_is_accepted_in_its_order() {
         "{}",
         answer.sdp
     );
-    // G.711 has another clock than Opus: timestamps could not go on from one to the other.
+    // G.711 has another clock than Opus: timestamps could not continue from one to the other.
     let codecs: Vec<_> = answer.tracks[1].formats.iter().map(|format| format.codec).collect();
     assert_eq!(codecs, [Codec::Opus]);
 }

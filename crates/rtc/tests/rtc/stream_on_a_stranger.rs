@@ -1,5 +1,5 @@
-//! A viewer who forges the source of his own checks, at whatever moment, gets no stream sent to
-//! somebody else.
+//! A viewer who forges the source address of his checks, at any moment, cannot direct a stream at a
+//! third party.
 
 use crate::common::{
     STRANGER, World, address, client_config, client_path, genuine_check, millis, path_from, server_config,
@@ -48,7 +48,7 @@ fn a_forged_nomination_before_during_and_after_the_handshake_moves_no_media() {
     }
 }
 
-/// Chromium nominates after the handshake: a viewer need not wait for that with his picture.
+/// Chromium nominates after the handshake: media need not wait for that.
 #[test]
 fn media_flows_where_the_handshake_was_finished_before_anything_is_nominated() {
     for version in [DtlsVersion::V1_2, DtlsVersion::V1_3] {

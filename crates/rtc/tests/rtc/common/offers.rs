@@ -1,6 +1,6 @@
 //! Offers of real peers, and a server's side to answer them with.
 //!
-//! `chromium_*` were recorded from Chromium 156; the others are written by hand in the manner of
+//! `chromium_*` were recorded from Chromium 156; the others are written by hand in the style of
 //! their peer.
 
 #![allow(dead_code, reason = "each test file uses a part")]

@@ -1,4 +1,4 @@
-//! `close_notify`, said and heard, by both roles and versions; and that nobody else can say it.
+//! `close_notify`, sent and received, by both roles and versions; and that others cannot forge it.
 
 use rtc::dtls::DtlsError;
 use rtc::dtls::DtlsVersion::{V1_2, V1_3};

@@ -11,7 +11,7 @@ fn a_server_gives_no_keys_to_a_client_with_another_certificate() {
     for version in [V1_2, V1_3] {
         let wrong = [
             certificate().fingerprint(),                        // of another session
-            Fingerprint::of(FingerprintHash::Sha512, b"wrong"), // of nobody
+            Fingerprint::of(FingerprintHash::Sha512, b"wrong"), // of no certificate
         ];
         for fingerprint in wrong {
             let (client, server) = configs(&[version], &[version]);

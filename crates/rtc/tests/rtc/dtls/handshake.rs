@@ -1,5 +1,5 @@
-//! Both libraries against each other, in both roles: which version and SRTP profile come out, and
-//! that keys fit.
+//! Both libraries against each other, in both roles: the negotiated version and SRTP profile, and
+//! that the keys match.
 
 use rtc::dtls::DtlsVersion::{self, V1_2, V1_3};
 use rtc::dtls::{Config, DtlsError};

@@ -199,7 +199,7 @@ fn s_server_with_ecdsa_and_rsa_certificates_has_the_same_keys() {
         // `dimpl`, which is the client when 1.3 is allowed, knows no RSA.
         for versions in [vec![V1_2], vec![V1_2, V1_3]].into_iter().take(if kind.0 == "ecdsa" { 2 } else { 1 })
         {
-            // Free when it was asked for, and nobody else here asks for this address.
+            // Free when it was chosen, and no other test uses this address.
             let address = UdpSocket::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
             let profiles = "SRTP_AEAD_AES_128_GCM:SRTP_AES128_CM_SHA1_80";
             let more = ["-accept", &address.to_string(), "-Verify", "1", "-naccept", "1"];

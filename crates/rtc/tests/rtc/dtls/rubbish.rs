@@ -76,7 +76,7 @@ fn changed_datagrams_neither_panic_nor_give_keys() {
                     "a panic inside, of {datagram:?}"
                 );
             }
-            // Whatever was thrown in between: if there are keys at both ends, they fit.
+            // Whatever was injected: if there are keys at both ends, they match.
             pair.run_until_keys();
             if let (Some(ours), Some(theirs)) = (&pair.client.keys, &pair.server.keys) {
                 assert!(super::link::fit(ours, theirs));
