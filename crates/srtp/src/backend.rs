@@ -1,8 +1,8 @@
 //! Which code does the arithmetic of the ciphers: vector kernels of our own, or the library.
 //!
-//! Chosen when a `Config` is made, from what the CPU has, and kept by all keys made with it. Both
-//! ways give the same bytes; the portable one is there for other CPUs, for comparison, and for an
-//! operator who wants no hand-written kernel.
+//! Chosen by CPU features when a `Config` is made, and kept by all keys made with it. All produce
+//! the same bytes; the portable one is for other CPUs, for comparison, and for operators who do not
+//! want hand-written kernels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,10 +23,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Environment variable that chooses the backend: `portable`, `sha-ni` or `avx512`, in any case
-    /// of letters. Read once, at first use. Empty counts as not set; a word that is none of these
-    /// means `portable`, as whoever sets it wants less than the default; one that this CPU cannot
-    /// run means the fastest it can.
+    /// Environment variable that chooses the backend: `portable`, `sha-ni` or `avx512`, ignoring
+    /// case. Read once, at first use. Empty counts as not set; any other word means `portable`,
+    /// because whoever sets the variable wants less than the default; a backend that this CPU
+    /// cannot run means the fastest it can run.
     pub const VARIABLE: &'static str = "SRTP_BACKEND";
 
     /// All backends, slowest first.

@@ -221,8 +221,8 @@ fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], wai
 struct Waiting {
     /// Its place in the batch.
     at: usize,
-    /// What it claims to be. None if it was refused, which an earlier packet of the batch may
-    /// change, or if it goes the way of a single one for another reason.
+    /// What it claims to be. `None` if it was refused, which an earlier packet of the batch may
+    /// change, or if it is handled as a single packet for another reason.
     candidate: Option<Candidate>,
     /// Packets its context had accepted when that was found out.
     accepted: u64,
@@ -275,9 +275,9 @@ fn authenticate<S: InboundSet + ?Sized>(contexts: &S, packets: &mut [Incoming<'_
 
 /// Accepts and decrypts a packet found authentic.
 ///
-/// Packets before it in the batch may have moved the windows on since it was examined. If that
-/// changes what the packet claims to be (its round, say), or whether it may be new, it goes the way
-/// of a single one.
+/// Earlier packets of the batch may have advanced the windows since it was examined. If that
+/// changes what the packet claims to be (for example its ROC), or whether it may be new, it is
+/// handled as a single packet.
 #[inline]
 fn finish<S: InboundSet + ?Sized>(
     contexts: &mut S,

@@ -30,8 +30,7 @@ pub enum SetupError {
     UnknownSsrc,
     /// [`Config::streams_max`](crate::Config::streams_max) streams are there.
     TooManyStreams,
-    /// A rollover counter or index would go back, which would use a key stream twice or open the
-    /// way to replays.
+    /// A rollover counter or index would go back, which would reuse a key stream or permit replays.
     Backwards,
     /// The SRTCP index is not below 2^31.
     IndexTooLarge,
@@ -58,7 +57,7 @@ pub enum ProtectError {
     TooManyStreams,
     /// This index has been protected before; doing so again would use the key stream twice.
     IndexUsed,
-    /// The index lies before the window, so whether it was used cannot be told.
+    /// The index lies before the window, so it is unknown whether it was used.
     TooOld,
     /// 2^48 SRTP or 2^31 SRTCP packets were protected by this key, or the index would pass its end
     /// (RFC 3711 section 9.2).

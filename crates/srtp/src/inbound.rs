@@ -20,9 +20,9 @@ use crate::{MasterKey, Profile, SetupError, UnprotectError};
 
 /// Unprotects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, inbound.
 ///
-/// Streams come into being with their first authentic packet when there are template keys (what
-/// libsrtp calls a wildcard), else by [`add_stream`](Self::add_stream). A stream is kept when
-/// others come and go, so one that returns goes on with its rollover counter.
+/// Streams are created by their first authentic packet if there are template keys (what libsrtp
+/// calls a wildcard), otherwise by [`add_stream`](Self::add_stream). Streams are kept, so one that
+/// returns continues with its rollover counter.
 pub struct InboundContext {
     pub(crate) template: Option<KeyGroup>,
     streams: SsrcMap<InboundStream>,
@@ -39,12 +39,12 @@ struct InboundStream {
     own: Option<Box<KeyGroup>>,
     rtp: ReplayWindow,
     rtcp: ReplayWindow,
-    /// Rollover counter of the next packet, when it was told by signalling.
+    /// Rollover counter of the next packet, when signalling has set it.
     roc: Option<u32>,
 }
 
-/// A packet that may be authenticated: what it claims to be. Nothing of it is true before the tag
-/// was found right.
+/// A packet that may be authenticated: what it claims to be. None of it is trusted before the tag
+/// is verified.
 ///
 /// Packets have at most 65,535 bytes, so places in them have 16 bits. As in `Reserved` no field has
 /// a value to spare.
@@ -95,8 +95,8 @@ impl InboundContext {
 
     /// Forgets a stream. Returns whether it was there.
     ///
-    /// **Its replay protection is forgotten too**: with template keys, whoever recorded its packets
-    /// can send them again and begin the stream anew. Meant for streams that signalling has ended,
+    /// **Its replay protection is lost too**: with template keys, anyone who recorded its packets
+    /// can send them again and restart the stream. Meant for streams that signalling has ended,
     /// before the cap is reached.
     pub fn remove_stream(&mut self, ssrc: u32) -> bool {
         self.streams.remove(ssrc).is_some()
@@ -165,13 +165,12 @@ impl InboundContext {
         Ok(candidate.len())
     }
 
-    /// Sets the rollover counter the next packet of `ssrc` has, and makes the stream if need be:
-    /// for a receiver that joins late and is told the counter by signalling (RFC 3711 section
-    /// 3.3.1).
+    /// Sets the rollover counter of the next packet of `ssrc`, and creates the stream if necessary:
+    /// for a receiver that joins late and gets the counter by signalling (RFC 3711 section 3.3.1).
     ///
-    /// It holds from the next authentic packet on; a packet of another round is taken for a forged
-    /// one until then, and a wrong one may be set again, as long as it is not below that of the
-    /// highest authentic packet.
+    /// It applies from the next authentic packet on; until then a packet of another ROC counts as
+    /// forged, and a wrong counter may be set again, unless it is below that of the highest
+    /// authentic packet.
     ///
     /// # Errors
     /// [`SetupError::Backwards`] below the counter of the highest authentic packet,

@@ -27,7 +27,7 @@ pub struct SessionKeys {
     pub rtcp_salt: Vec<u8>,
 }
 
-/// Derives the session keys of a master key whose lengths fit `profile`.
+/// Derives the session keys of a master key whose lengths match `profile`.
 pub fn derive(profile: Profile, master_key: &[u8], master_salt: &[u8]) -> SessionKeys {
     let derivation = Derivation::new(master_key, master_salt);
     let encryption = |label| derivation.derive::<32>(label)[..profile.key_len()].to_vec();
@@ -45,7 +45,7 @@ pub fn derive(profile: Profile, master_key: &[u8], master_salt: &[u8]) -> Sessio
 /// An outbound context whose template keys are these session keys.
 ///
 /// # Panics
-/// When lengths do not fit the profile, or the configuration is refused.
+/// When lengths do not match the profile, or the configuration is refused.
 pub fn outbound_from_session_keys(config: &Config, profile: Profile, keys: &SessionKeys) -> OutboundContext {
     let mut context = OutboundContext::new(config, &[]).expect("the configuration is valid");
     context.template = Some(KeyGroup::from_session_keys(profile, keys, config.backend));
@@ -56,7 +56,7 @@ pub fn outbound_from_session_keys(config: &Config, profile: Profile, keys: &Sess
 /// An inbound context whose template keys are these session keys.
 ///
 /// # Panics
-/// When lengths do not fit the profile, or the configuration is refused.
+/// When lengths do not match the profile, or the configuration is refused.
 pub fn inbound_from_session_keys(config: &Config, profile: Profile, keys: &SessionKeys) -> InboundContext {
     let mut context = InboundContext::new(config, &[]).expect("the configuration is valid");
     context.template = Some(KeyGroup::from_session_keys(profile, keys, config.backend));
@@ -64,7 +64,7 @@ pub fn inbound_from_session_keys(config: &Config, profile: Profile, keys: &Sessi
     context
 }
 
-/// Leaves the template keys of a context no more than this many packets, as if they had served all others.
+/// Sets the remaining packets of a context's template keys, as if all others had been used.
 pub fn limit_outbound(context: &mut OutboundContext, rtp_packets: u64, rtcp_packets: u64) {
     if let Some(keys) = &mut context.template {
         keys.limit(rtp_packets, rtcp_packets);

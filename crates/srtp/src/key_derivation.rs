@@ -40,7 +40,7 @@ impl Derivation {
     /// The session key of `label`, `LEN` bytes.
     pub(crate) fn derive<const LEN: usize>(&self, label: Label) -> Zeroizing<[u8; LEN]> {
         let mut key = Zeroizing::new([0; LEN]);
-        // x = (label || index DIV kdr) XOR master salt; the label stands in the eighth byte of fourteen.
+        // x = (label || index DIV kdr) XOR master salt; the label is the eighth byte of fourteen.
         let mut x = *self.salt;
         x[7] ^= label as u8;
         self.master

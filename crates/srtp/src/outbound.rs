@@ -19,11 +19,11 @@ use crate::{MasterKey, Profile, ProtectError, SetupError};
 /// Protects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, outbound.
 ///
 /// **One master key serves one direction of one association: never make two of these, or one of
-/// these and the peer's, from the same key.** Streams come into being with their first packet when
-/// there are template keys (what libsrtp calls a wildcard), else by
-/// [`add_stream`](Self::add_stream). They are never forgotten while the context lives: a stream
-/// that began anew would repeat its nonces. For the same reason a packet cannot be protected twice;
-/// retransmit the protected bytes as they are, or by RTX with an SSRC of its own (RFC 4588).
+/// these and the peer's, from the same key.** Streams are created by their first packet if there
+/// are template keys (what libsrtp calls a wildcard), otherwise by
+/// [`add_stream`](Self::add_stream). They are kept while the context lives: a restarted stream
+/// would repeat its nonces. For the same reason a packet cannot be protected twice; retransmit the
+/// protected bytes unchanged, or by RTX with its own SSRC (RFC 4588).
 pub struct OutboundContext {
     pub(crate) template: Option<KeyGroup>,
     pub(crate) streams: SsrcMap<OutboundStream>,
@@ -42,7 +42,7 @@ pub(crate) struct OutboundStream {
     rtcp_next: u32,
 }
 
-/// An index that was given to one packet: it is used up, whatever becomes of the packet.
+/// An index that was assigned to one packet: it is used up, whatever happens to the packet.
 ///
 /// No field has a value to spare: the compiler would put the tag of a `Result` there, at an odd
 /// place, and moving it would cost 20 ns a packet in failed store forwarding.
@@ -87,8 +87,8 @@ impl OutboundContext {
         self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
     }
 
-    /// Makes the template key with this MKI the one that protects from the next packet on. Indices
-    /// go on. Streams with keys of their own are not concerned.
+    /// Makes the template key with this MKI protect from the next packet on. Indices continue.
+    /// Streams with their own keys are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownMki`], [`SetupError::NoKeys`] without template keys.
@@ -314,7 +314,7 @@ impl OutboundContext {
         (reserved.trailer_len() == keys.profile.rtp_tag_len() + keys.mki_len).then(|| keys.active())
     }
 
-    /// Encrypts and authenticates one packet whose header stands in `out` already.
+    /// Encrypts and authenticates one packet whose header is in `out` already.
     #[inline(always)]
     pub(crate) fn seal_one(
         &self,
@@ -495,7 +495,7 @@ impl Reserved {
     }
 }
 
-/// Whether a protected packet of `len` bytes may be and fits into `room`.
+/// Whether a protected packet of `len` bytes is allowed and fits into `room`.
 #[inline]
 fn check_room(len: usize, room: usize) -> Result<(), ProtectError> {
     if len > PACKET_MAX {

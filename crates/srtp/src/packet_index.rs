@@ -1,4 +1,4 @@
-//! Packet index of SRTP: which of the 2^32 rounds of sequence numbers a packet belongs to.
+//! Packet index of SRTP: estimates the rollover counter (ROC) of a packet.
 //!
 //! Only the low 16 bits travel in the packet; both sides count the rounds (RFC 3711 section 3.3.1,
 //! appendix A).

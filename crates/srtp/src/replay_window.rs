@@ -62,7 +62,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Marks `index`, of which [`look`](Self::look) has said that it is new.
+    /// Marks `index`, which [`look`](Self::look) has found to be new.
     #[inline]
     pub(crate) fn mark(&mut self, index: u64) {
         debug_assert_eq!(self.look(index), Verdict::New);

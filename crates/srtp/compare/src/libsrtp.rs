@@ -105,7 +105,7 @@ impl Session {
             Ssrc::AnyOutbound => (3, 0),
         };
         // SAFETY: `raw` is null or a session of ours. Both arrays have `keys.len()` pointers, each
-        // to as many bytes as the profile or `mki_len` says, all alive until the call is over;
+        // to as many bytes as the profile or `mki_len` requires, all alive until the call returns;
         // libsrtp keeps copies.
         let status = unsafe {
             srtp_compare_add_stream(

@@ -33,11 +33,11 @@ pub fn pin_to_core(core: usize) -> Result<(), String> {
         .map_err(|error| format!("core {core}: {error}"))
 }
 
-/// What one contender took, nanoseconds per packet.
+/// The cost of one contender, nanoseconds per packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub median: f64,
-    /// (third quartile - first quartile) / median. Extremes tell about other programs on the machine.
+    /// (third quartile - first quartile) / median. Extremes reflect other programs on the machine.
     pub spread: f64,
     pub samples: usize,
 }

@@ -39,7 +39,7 @@ pub fn rtp_header_len(packet: &[u8]) -> usize {
     fixed + 4 + 4 * usize::from(u16::from_be_bytes([packet[fixed + 2], packet[fixed + 3]]))
 }
 
-/// A compound RTCP packet whose first part is a report of `ssrc`, with `words` words of anything behind it.
+/// A compound RTCP packet whose first part is a report of `ssrc`, followed by `words` random words.
 pub fn rtcp(random: &mut Random, ssrc: u32, words: usize) -> Vec<u8> {
     let mut packet = vec![0x80, 201, 0, 1];
     packet.extend(ssrc.to_be_bytes());
@@ -48,8 +48,8 @@ pub fn rtcp(random: &mut Random, ssrc: u32, words: usize) -> Vec<u8> {
     packet
 }
 
-/// None, one-byte elements, two-byte elements, or words under a profile nobody knows; possibly
-/// without any word.
+/// None, one-byte elements, two-byte elements, or words under an unknown profile; possibly without
+/// any word.
 fn extension(random: &mut Random) -> Option<Vec<u8>> {
     let (profile, words): (u16, Vec<u8>) = match random.in_range(0..=5) {
         0 => (0xbede, vec![0x12, 1, 2, 3, 0x30, 9, 0, 0]),

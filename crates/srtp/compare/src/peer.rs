@@ -52,7 +52,7 @@ pub trait Receiver {
     fn roc(&mut self, ssrc: u32) -> Option<u32>;
 }
 
-/// Who sends and who receives.
+/// The sender and the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     OursToLibsrtp,

@@ -20,7 +20,7 @@ impl Contexts {
     fn new(random: &mut Random) -> Self {
         let profiles: Vec<Profile> = [Profile::ALL, Profile::ALL].concat();
         let keys = profiles.iter().map(|profile| key(random, *profile)).collect();
-        // Every context rolls over on the way.
+        // Every context rolls over during the test.
         let sequences = profiles.iter().map(|_| random.in_range(65_450..=65_530) as u16).collect();
         Self { keys, sequences, profiles }
     }

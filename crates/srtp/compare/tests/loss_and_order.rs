@@ -67,7 +67,7 @@ fn rtcp_with_loss_reordering_and_duplicates() {
         for index in network(&mut random, plains.len(), 30) {
             let result = receiver.unprotect_rtcp(&protected[index]);
             if std::mem::replace(&mut seen[index], true) {
-                // What is repeated again and again may come from behind the replay window.
+                // Packets that are repeated several times may be older than the replay window.
                 let refused = result.expect_err("a replayed packet was accepted");
                 assert!(
                     matches!(refused, Refusal::Replayed | Refusal::TooOld),

@@ -1,4 +1,5 @@
-//! Master key identifiers (RFC 3711 section 3.1): of every length, several keys, changed on the way.
+//! Master key identifiers (RFC 3711 section 3.1): of every length, several keys, changed in
+//! between.
 
 use srtp::{Config, InboundContext, Profile};
 use srtp_compare::libsrtp::Key;

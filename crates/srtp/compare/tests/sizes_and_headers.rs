@@ -46,7 +46,8 @@ fn a_flipped_bit_anywhere_is_refused_and_the_packet_itself_still_accepted() {
             let size = random.in_range(0..=200);
             let plain = packet::rtp(&mut random, 7, sequence, size);
             let protected = sender.protect_rtp(&plain).unwrap();
-            // The first byte says how long the header is: what happens then is not the tag's business alone.
+            // The first byte determines the header length, so the result does not depend on the tag
+            // alone.
             let bit = random.in_range(8..=8 * protected.len() - 1);
             let mut damaged = protected.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -10,7 +10,7 @@ fn three_hundred_streams_share_a_key_and_keep_their_own_counters() {
     for case in Case::all() {
         let (mut sender, mut receiver) = case.pair(&[key(&mut random, case.profile)]);
         let ssrcs: Vec<u32> = (0..300).map(|_| random.next_u32()).collect();
-        // Odd streams roll over on the way, even ones do not.
+        // Odd streams roll over during the test, even ones do not.
         for (turn, sequences) in
             [[1000, 65_000], [1001, 65_535], [1005, 3], [1006, 4]].into_iter().enumerate()
         {

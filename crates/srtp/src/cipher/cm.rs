@@ -38,7 +38,7 @@ pub(crate) const MAC_BYTES: usize = 20;
 /// One session key: AES-128 or AES-256, and HMAC-SHA1. Its memory is cleared when it is dropped.
 pub struct CmKey(Inner);
 
-/// Not boxed: with many keys in rotation each pointer on the way is one more cache miss.
+/// Not boxed: with many keys in rotation each pointer is one more cache miss.
 enum Inner {
     #[cfg(target_arch = "x86_64")]
     Aes128(avx512::Key128),

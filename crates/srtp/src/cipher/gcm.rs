@@ -19,10 +19,10 @@ pub const TEXT_BYTES_MAX: usize = 1 << 16;
 pub const TAG_BYTES: usize = 16;
 
 /// One session key for AES-GCM. Its memory is cleared when it is dropped; moving it may leave a
-/// copy behind, so whoever holds keys makes them once and lets them lie.
+/// copy behind, so keys should be created once and not moved.
 pub struct GcmKey(Inner);
 
-/// Not boxed: with the keys of a thousand contexts in rotation, each pointer on the way is a cache miss.
+/// Not boxed: with the keys of a thousand contexts in rotation, each pointer is a cache miss.
 enum Inner {
     #[cfg(target_arch = "x86_64")]
     Aes128(avx512::Key128),

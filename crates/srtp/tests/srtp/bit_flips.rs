@@ -25,8 +25,8 @@ fn flip_every_bit(
         forged[bit / 8] ^= 0x80 >> (bit % 8);
         let name = || format!("{} {backend}, bit {bit} of {bits}", keys.profile);
         let error = unprotect(&mut inbound, &forged).expect_err(&name());
-        // A forged header, index or MKI may be refused for what it says; of the payload only the
-        // tag can tell.
+        // A forged header, index or MKI may be refused for its contents; a forged payload only by
+        // the tag.
         if (clear..plain.len()).contains(&(bit / 8)) {
             assert_eq!(error, UnprotectError::AuthFailed, "{}", name());
         }

@@ -1,5 +1,5 @@
 //! Every length from 0 to 1500 of random bytes, of plausible ones and of cut genuine packets: an
-//! error that fits, and no panic.
+//! appropriate error, and no panic.
 
 use crate::common::{Keys, Numbers, Rtp, backends, config, hex, naive, rtcp, unprotect_rtcp, unprotect_rtp};
 use srtp::{Backend, InboundContext, OutboundContext, Profile, ProtectError, UnprotectError};
@@ -170,7 +170,7 @@ fn of_random_plaintext_is_protected_or_refused() {
     }
 }
 
-/// A header handed over apart must be one header, no more and no less.
+/// A header passed separately must be exactly one header.
 #[test]
 fn of_a_header_apart_is_that_of_the_header() {
     let mut outbound = Keys::new(Profile::AeadAes128Gcm, 9).outbound(&config(Backend::current()));

@@ -51,8 +51,8 @@ fn the_last_rtp_index_is_unprotected_and_none_after_it() {
         for sequence in [0xfffd, 0xffff] {
             assert!(unprotect_rtp(&mut inbound, &packet(LAST_ROC, sequence)).is_ok(), "{profile}");
         }
-        // A sender that goes on with round 0 repeats nonces; its packets are not taken, nor the old
-        // ones of round 0.
+        // A sender that continues with ROC 0 repeats nonces; its packets are refused, and so are
+        // the old ones of ROC 0.
         for sequence in [0, 1, 5] {
             let refused = unprotect_rtp(&mut inbound, &packet(0, sequence));
             assert_eq!(refused, Err(UnprotectError::KeyExpired), "{profile} {sequence}");

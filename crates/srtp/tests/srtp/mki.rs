@@ -12,8 +12,8 @@ fn two(profile: Profile) -> (Keys, Keys) {
     (Keys::new(profile, 1).with_mki(&hex("00000001")), Keys::new(profile, 2).with_mki(&hex("00000002")))
 }
 
-/// Before the tag in counter mode (RFC 3711 figure 1), behind it in GCM, where the tag is part of
-/// the ciphertext (RFC 7714 section 8.2); in SRTCP behind the index (RFC 3711 figure 2, RFC 7714
+/// Before the tag in counter mode (RFC 3711 figure 1), after it in GCM, where the tag is part of
+/// the ciphertext (RFC 7714 section 8.2); in SRTCP after the index (RFC 3711 figure 2, RFC 7714
 /// section 9.2).
 #[test]
 fn stands_where_the_rfcs_put_it() {
@@ -46,7 +46,8 @@ fn names_the_key_of_a_packet() {
         let mut outbound = OutboundContext::new(&Config::default(), &masters).unwrap();
         let mut inbound = InboundContext::new(&Config::default(), &masters).unwrap();
         let mut held_back = Vec::new();
-        // The first protects by default; indices go on over the changes, whichever key is in use.
+        // The first protects by default; indices continue over the changes, whichever key is in
+        // use.
         for (sequence, select, keys) in [
             (1, None, &first),
             (2, Some(&second), &second),
@@ -136,7 +137,7 @@ fn has_1_to_128_bytes() {
     }
 }
 
-/// Keys that serve together are told apart by MKIs of one length.
+/// Keys in use together are distinguished by MKIs of one length.
 #[test]
 fn of_keys_that_serve_together_fit() {
     let profile = Profile::AeadAes128Gcm;

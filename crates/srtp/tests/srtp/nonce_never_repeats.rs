@@ -1,5 +1,6 @@
-//! No nonce serves two packets, whatever the caller does: a million packets with loss, reordering,
-//! resends under an RTX SSRC, wraps, SSRCs that come back, and attempts to protect a packet again.
+//! No nonce is used for two packets, whatever the caller does: a million packets with loss,
+//! reordering, resends under an RTX SSRC, wraps, SSRCs that return, and attempts to protect a
+//! packet again.
 //!
 //! Observed, not recomputed: the payload begins with a block of zeros, so the ciphertext begins
 //! with the encrypted counter block, and as AES is a permutation, two packets of one key show the
@@ -60,8 +61,8 @@ fn run(profile: Profile, packets: usize) {
     let mut sender = Sender::new(profile);
     let mut numbers = Numbers::new(packets as u64);
     let (video, rtx, turns) = (0x1000_0001u32, 0x1000_0002, [0x2000_0001u32, 0x2000_0002]);
-    // As a layer switch of 90,000 packets would have them: both end and come back with their
-    // numbers going on.
+    // As a layer switch of 90,000 packets would have them: both end and return with continuing
+    // numbers.
     let mut turn_sequences = [65_000u16, 0];
     let (mut sequence, mut rtx_sequence) = (65_500u16, 65_535u16);
     let mut accepted = 0;

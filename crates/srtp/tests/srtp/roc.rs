@@ -1,7 +1,6 @@
-//! The rollover counter: which round of sequence numbers a packet belongs to (RFC 3711 section
-//! 3.3.1, appendix A).
+//! The estimate of a packet's rollover counter, its ROC (RFC 3711 section 3.3.1, appendix A).
 //!
-//! Packets come from the naive twin, which is told their round; a context has to find it.
+//! Packets come from the naive twin, which gets their ROC; a context has to find it.
 
 use crate::common::naive::Naive;
 use crate::common::{Keys, Numbers, Rtp, protect_rtp, unprotect_rtp};
@@ -22,7 +21,7 @@ fn receiver(keys: &Keys, (roc, sequence): (u32, u16)) -> InboundContext {
     inbound
 }
 
-/// The window is so wide that only the estimate decides; a packet of another round than estimated
+/// The window is so wide that only the estimate decides; a packet of another ROC than estimated
 /// fails its tag.
 #[test]
 fn of_a_packet_is_the_nearest() {
@@ -40,13 +39,13 @@ fn of_a_packet_is_the_nearest() {
             ((7, 0x1234), (7, 0x1235), None), // nothing special
             ((7, 0x1234), (7, 0x1233), None), // a late one of the same round
             ((1, 0x0000), (1, 0x8000), None), // half a round ahead is ahead from the lower half
-            ((1, 0x0000), (1, 0x8001), Some(AuthFailed)), // more than half a round is taken for late
+            ((1, 0x0000), (1, 0x8001), Some(AuthFailed)), // more than half a round counts as late
             ((1, 0x7fff), (1, 0xffff), None), // as above, at the end of the lower half
             ((1, 0x7fff), (2, 0x0000), Some(AuthFailed)), // no wrap is seen from the lower half
             ((1, 0x8000), (2, 0x0000), Some(TooOld)), // half a round: still the same round
             ((1, 0x8001), (2, 0x0000), None), // less than half a round: the next
             ((1, 0xffff), (2, 0x7ffe), None), // the farthest jump over a wrap
-            ((1, 0xffff), (2, 0x7fff), Some(TooOld)), // one farther is taken for late
+            ((1, 0xffff), (2, 0x7fff), Some(TooOld)), // one farther counts as late
             ((5, 0x4000), (6, 0x4000), Some(UnprotectError::Replayed)), // a whole round looks like a replay
         ] {
             let mut inbound = receiver(&keys, highest);
@@ -74,7 +73,8 @@ fn of_the_first_packets_is_zero() {
     assert_eq!(inbound.roc(SSRC), Some(1));
 }
 
-/// Section 3.3.1: whoever joins late must be told; without, the first packets are forged for all it can see.
+/// Section 3.3.1: a receiver that joins late must get the ROC by signalling; without it, the first
+/// packets look forged.
 #[test]
 fn is_told_to_a_late_joiner() {
     for profile in Profile::ALL {
@@ -94,7 +94,7 @@ fn is_told_to_a_late_joiner() {
         }
         assert_eq!(inbound.roc(SSRC), Some(7));
         assert_eq!(inbound.set_roc(SSRC, 6), Err(SetupError::Backwards));
-        // Two rounds late is taken for ahead, and fails its tag.
+        // Two rounds late counts as ahead, and fails its tag.
         assert_eq!(unprotect_rtp(&mut inbound, &late), Err(UnprotectError::AuthFailed), "{profile}");
     }
 }
@@ -143,7 +143,7 @@ fn of_an_ssrc_that_comes_back_is_kept() {
     }
 }
 
-/// A sender that takes a stream over goes on where the other stopped, and never back.
+/// A sender that takes over a stream continues where the other stopped, and never goes back.
 #[test]
 fn of_a_stream_taken_over_goes_on() {
     let keys = Keys::new(Profile::AesCm256HmacSha1_80, 4);

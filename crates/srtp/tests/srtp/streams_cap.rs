@@ -43,7 +43,7 @@ fn an_ssrc_flood_creates_nothing() {
     }
 }
 
-/// Even one that has the key gets no further than the cap, and the streams that are there go on.
+/// Even a sender with the key gets no further than the cap, and existing streams continue.
 #[test]
 fn at_the_cap_of_the_receiver_a_new_stream_is_refused() {
     let keys = Keys::new(Profile::AeadAes128Gcm, 2);
@@ -150,8 +150,8 @@ fn without_template_keys_only_streams_that_were_added_exist() {
     }
 }
 
-/// Keys of a stream's own stand in for the template's, even of another profile; they do not stand
-/// beside them.
+/// A stream's own keys replace the template's, even of another profile; they are not used in
+/// addition.
 #[test]
 fn keys_of_a_stream_are_used_instead_of_the_template() {
     let template = Keys::new(Profile::AeadAes128Gcm, 6);

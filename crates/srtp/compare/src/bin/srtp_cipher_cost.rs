@@ -348,8 +348,8 @@ fn openssl(suite: Suite, keys: &Keys) -> Made {
             padded(&tag)
         });
     }
-    // Its HMAC interface prepares a key anew for every packet; two digests that have read the key's
-    // block do not.
+    // Its HMAC interface prepares the key again for every packet; two digests that have absorbed
+    // the key's block do not.
     let digest = |auth: &[u8; 20], pad: u8| {
         let mut block = [pad; 64];
         block.iter_mut().zip(auth).for_each(|(byte, key)| *byte ^= key);

@@ -24,7 +24,8 @@ const SLOTS: usize = 64;
 /// Bytes of one destination.
 const SLOT: usize = 1472;
 
-/// Called with the number of a packet in its round and what became of it. `None` when nobody looks.
+/// Called with the number of a packet in its round and its result. `None` when results are not
+/// needed.
 pub type Check<'a> = Option<&'a mut dyn FnMut(usize, &[u8])>;
 
 /// The contexts of one implementation under one profile, for both directions.
@@ -43,7 +44,7 @@ pub struct Round<'a> {
     pub first_context: usize,
     pub headers: &'a [[u8; 12]],
     pub payload: &'a [u8],
-    /// Packets in one call, for who has such a call. Divides the number of headers.
+    /// Packets in one call, for contenders with such a call. Divides the number of headers.
     pub batch: usize,
 }
 
@@ -103,7 +104,7 @@ fn ssrc_and_sequence(header: &[u8; 12]) -> (u32, u16) {
     (ssrc, u16::from_be_bytes([header[2], header[3]]))
 }
 
-/// Hands a finished packet on: to who checks it, or to nobody who could be optimised away.
+/// Passes on a finished packet: to the check, or to `black_box`.
 fn done(check: &mut Check<'_>, index: usize, packet: &[u8]) {
     match check {
         Some(check) => check(index, packet),

@@ -4,7 +4,8 @@
 //! Two things keep it at 85 cycles a block here, where the instructions made for the purpose need
 //! 117: the schedule is computed by plain vector instructions, because SHA1MSG2 takes four cycles
 //! of the unit that the chain needs; and E is rotated and added by two instructions of a cycle
-//! each, because SHA1NEXTE, with the way there and back, takes five cycles of which four are free.
+//! each, because SHA1NEXTE, including the moves to and from the vector unit, takes five cycles of
+//! which four are free.
 //!
 //! The SHA extensions have only the legacy encoding, and each legacy instruction costs some 400
 //! cycles here while the upper part of a vector register is in use; so a hash is a function of its

@@ -1,8 +1,7 @@
 //! SHA-1 by the SHA extensions, on one packet or two at once; AES is the library's.
 //!
-//! For CPUs without AVX-512. Also home of what the AVX-512 key needs once: compressing the key's
-//! blocks. A hash of its own is a chain of instructions that wait for each other; a second one fits
-//! into the gaps.
+//! For CPUs without AVX-512. Also compresses the key's blocks for the AVX-512 key. A single hash is
+//! a chain of dependent instructions; a second one fits into the gaps.
 //!
 //! Constant time: no branch and no address depends on key, text or hash, only on lengths.
 #![expect(unsafe_code, reason = "vector loads through pointers, and calls of code for this CPU")]

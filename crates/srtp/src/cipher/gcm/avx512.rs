@@ -35,8 +35,8 @@ impl<const BLOCKS: usize> Key<BLOCKS> {
     /// Rounds of AES: 10 or 14.
     const ROUNDS: usize = BLOCKS - POWERS - 1;
 
-    /// Expands a key. There is no other way to a key, and this one asks the CPU: whoever holds a
-    /// key may run the kernel.
+    /// Expands a key. This is the only constructor and checks the CPU, so the kernel may run with
+    /// any key.
     ///
     /// # Panics
     /// When the CPU cannot run [`Backend::Avx512`](crate::Backend::Avx512), or `bytes` are not as
@@ -93,7 +93,7 @@ const VECTOR: usize = 64;
 const CHUNK: usize = 4 * VECTOR;
 
 /// Eight bytes and four of a nonce, little-endian. By value: the nonce has just been computed, and
-/// a wide load of bytes whose narrower stores are still under way waits until the packet before is
+/// a wide load of bytes whose narrower stores are still pending waits until the previous packet is
 /// done. That was 9 of 33 ns for 160 bytes.
 type Nonce = (i64, u32);
 
@@ -578,7 +578,7 @@ mod tests {
             let start = start.expect("four pages are there");
             // SAFETY: the second page of four.
             let middle = unsafe { start.add(PAGE) };
-            // SAFETY: two pages of our own, which nobody refers to yet.
+            // SAFETY: two pages of our own, to which no reference exists yet.
             unsafe { mprotect(middle, 2 * PAGE, open) }.expect("may be opened");
             Self(start)
         }

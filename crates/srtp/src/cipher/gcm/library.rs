@@ -1,4 +1,5 @@
-//! AES-GCM by AWS-LC: the portable twin of `avx512.rs`, its oracle in tests, and the way of every other CPU.
+//! AES-GCM by AWS-LC: the portable twin of `avx512.rs`, its oracle in tests, and the implementation
+//! for every other CPU.
 //!
 //! Sealing reads the source and writes the ciphertext in one pass. Opening costs a copy of the
 //! ciphertext, because AWS-LC clears its output when the tag is wrong and [`Key::open`] promises to

@@ -147,8 +147,8 @@ impl Session {
     }
 }
 
-/// Key derivation with a rate of 0: the key stream of the master key from (label XOR master salt) * 2^16 on
-/// (RFC 3711 sections 4.3.1 and 4.3.3; a salt of 12 bytes has zeros behind it).
+/// Key derivation with a rate of 0: the key stream of the master key from (label XOR master salt) *
+/// 2^16 on (RFC 3711 sections 4.3.1 and 4.3.3; a salt of 12 bytes is padded with zeros).
 pub fn derive(master_key: &[u8], master_salt: &[u8], label: u8, len: usize) -> Vec<u8> {
     let mut x = [0; 16];
     x[..master_salt.len()].copy_from_slice(master_salt);
